@@ -1,0 +1,63 @@
+//! The command line: one module per subcommand, each with its `Args` and `run`.
+
+mod control;
+mod delete;
+mod get;
+mod lab;
+mod set;
+mod store;
+mod switch;
+
+use std::{io::IsTerminal, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+/// Key-value requests answered in the network, before they reach a server.
+#[derive(Parser)]
+#[command(name = "shortstop", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to log to standard error: error, warn, info, debug, or a filter such as `store=debug`.
+    #[arg(long, global = true, env = "SHORTSTOP_LOG", value_name = "FILTER")]
+    log: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Switch(switch::Args),
+    Control(control::Args),
+    Store(store::Args),
+    Get(get::Args),
+    Set(set::Args),
+    Delete(delete::Args),
+    Lab(lab::Args),
+}
+
+/// Runs the command. Errors are for the user to read; the exit code is the command's own otherwise.
+pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    log_to_stderr(cli.log.as_deref())?;
+    match cli.command {
+        Command::Switch(args) => switch::run(args),
+        Command::Control(args) => control::run(args),
+        Command::Store(args) => store::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Set(args) => set::run(args),
+        Command::Delete(args) => delete::run(args),
+        Command::Lab(args) => lab::run(args),
+    }
+}
+
+fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
+    let on_terminal = std::io::stderr().is_terminal();
+    let filter = filter.unwrap_or(if on_terminal { "info" } else { "warn" });
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+        .map_err(|e| anyhow::anyhow!("--log {filter:?}: {e}; expected for example `info`"))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(on_terminal)
+        .with_target(false)
+        .init();
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! What clients, stores and controllers must agree on: who holds which partition, who the tenants are.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{KeyHash, Secret, TENANT_OPEN, TENANT_SYSTEM, partition_of};
+
+/// The cluster file (TOML): partitions, stores, tenants.
+///
+/// ```toml
+/// partitions = 128
+/// [[store]]
+/// address = "10.0.2.1:7117"
+/// first = 0
+/// last = 127
+/// [[tenant]]
+/// id = 7
+/// secret = "000102030405060708090a0b0c0d0e0f"
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// Number of partitions that keys are hashed to.
+    pub partitions: u32,
+    /// The stores; together they own each partition exactly once.
+    #[serde(rename = "store")]
+    pub stores: Vec<Store>,
+    /// Tenants with their secrets; tenant 0 (open, no secret) need not be listed.
+    #[serde(rename = "tenant", default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<Tenant>,
+    /// Whether tenant 0, which needs no secret, may use the cluster.
+    #[serde(default = "yes")]
+    pub open_tenant: bool,
+    /// Secret (32 hex digits) that signs messages between switches, stores and controllers; none for trying out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_secret: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// One store process and the partitions `first..=last` that it owns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// First partition.
+    pub first: u32,
+    /// Last partition, inclusive.
+    pub last: u32,
+}
+
+/// A tenant as clients, stores and switches know it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tenant {
+    /// Number; 0 and 2^32-1 are reserved.
+    pub id: u32,
+    /// 32 hex digits.
+    pub secret: String,
+    /// Requests per second that a switch admits; 0: unlimited.
+    #[serde(default)]
+    pub rate: u64,
+}
+
+/// Why a cluster file cannot be used.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum ClusterError {
+    /// Not TOML of this shape.
+    #[error("cluster file: {0}")]
+    Syntax(String),
+    /// A partition without an owner, with two, or out of range.
+    #[error("cluster file: {0}")]
+    Partitions(String),
+    /// A tenant's number or secret is not usable.
+    #[error("cluster file: {0}")]
+    Tenant(String),
+}
+
+impl Cluster {
+    /// One store that owns every one of `partitions` partitions; tenant 0 only.
+    pub fn single(address: SocketAddr, partitions: u32) -> Cluster {
+        let store = Store { address, first: 0, last: partitions.saturating_sub(1) };
+        Cluster {
+            partitions,
+            stores: vec![store],
+            tenants: vec![],
+            open_tenant: true,
+            system_secret: None,
+        }
+    }
+
+    /// Reads and checks a cluster file.
+    ///
+    /// # Errors
+    /// [`ClusterError`] names the entry that is wrong and what was expected.
+    pub fn parse(text: &str) -> Result<Cluster, ClusterError> {
+        let cluster: Cluster =
+            toml::from_str(text).map_err(|e| ClusterError::Syntax(e.to_string()))?;
+        cluster.check()?;
+        Ok(cluster)
+    }
+
+    /// The cluster as TOML text, as [`Cluster::parse`] reads it.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("plain data is always valid TOML")
+    }
+
+    fn check(&self) -> Result<(), ClusterError> {
+        let fail = |text: String| Err(ClusterError::Partitions(text));
+        if self.partitions == 0 {
+            return fail("partitions = 0: at least 1 is needed".into());
+        }
+        let mut stores: Vec<&Store> = self.stores.iter().collect();
+        stores.sort_by_key(|s| s.first);
+        let mut next = 0;
+        for Store { address, first, last } in stores {
+            if first > last || *last >= self.partitions {
+                let max = self.partitions - 1;
+                return fail(format!(
+                    "store {address}: partitions {first} to {last} are not within 0 to {max}"
+                ));
+            }
+            if *first < next {
+                return fail(format!("partition {first} has two owners, one of them {address}"));
+            }
+            if *first > next {
+                return fail(format!("partition {next} has no owner"));
+            }
+            next = last + 1;
+        }
+        if next != self.partitions {
+            return fail(format!("partition {next} has no owner"));
+        }
+        for tenant in &self.tenants {
+            if tenant.id == TENANT_OPEN || tenant.id == TENANT_SYSTEM {
+                return Err(ClusterError::Tenant(format!("tenant {}: this id is reserved", tenant.id)));
+            }
+            if self.tenants.iter().filter(|t| t.id == tenant.id).count() > 1 {
+                return Err(ClusterError::Tenant(format!("tenant {} is listed twice", tenant.id)));
+            }
+            parse_secret(&tenant.secret, &format!("tenant {}", tenant.id))?;
+        }
+        if let Some(text) = &self.system_secret {
+            parse_secret(text, "system_secret")?;
+        }
+        Ok(())
+    }
+
+    /// The store that owns a key with this hash.
+    pub fn store_of(&self, hash: KeyHash) -> &Store {
+        let partition = partition_of(hash, self.partitions);
+        self.stores
+            .iter()
+            .find(|s| (s.first..=s.last).contains(&partition))
+            .expect("every partition has an owner: checked on parsing")
+    }
+
+    /// The secret of a tenant; `None` if the tenant is unknown or tenant 0 is switched off.
+    pub fn secret_of(&self, tenant: u32) -> Option<Secret> {
+        let known = |text: &str| parse_secret(text, "").expect("checked on parsing");
+        match tenant {
+            TENANT_OPEN => self.open_tenant.then_some(Secret::NONE),
+            TENANT_SYSTEM => {
+                Some(self.system_secret.as_deref().map_or(Secret::NONE, known))
+            }
+            id => self.tenants.iter().find(|t| t.id == id).map(|t| known(&t.secret)),
+        }
+    }
+}
+
+fn parse_secret(text: &str, whose: &str) -> Result<Secret, ClusterError> {
+    let mut secret = [0; 16];
+    hex::decode_to_slice(text, &mut secret)
+        .ok()
+        .filter(|()| secret != [0; 16])
+        .map(|()| Secret(secret))
+        .ok_or_else(|| {
+            ClusterError::Tenant(format!("{whose}: the secret must be 32 hex digits, not all zero"))
+        })
+}

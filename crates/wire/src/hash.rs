@@ -1,0 +1,73 @@
+use std::hash::Hasher;
+
+use siphasher::{
+    sip::SipHasher24,
+    sip128::{Hasher128, SipHasher24 as SipHasher24x128},
+};
+
+/// A tenant's 128-bit secret. [`Secret::NONE`] stands for a tenant without one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 16]);
+
+impl Secret {
+    /// No secret: tags are zero and are not checked.
+    pub const NONE: Secret = Secret([0; 16]);
+
+    /// SipHash-2-4 (64 bit) over the 56 header bytes before the tag, followed by the key. The result
+    /// stands in the packet in network order. Zero for [`Secret::NONE`].
+    pub fn tag(&self, header_before_tag: &[u8; 56], key: &[u8]) -> u64 {
+        if *self == Secret::NONE {
+            return 0;
+        }
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(header_before_tag);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// The 128-bit hash of a key of this tenant: SipHash-2-4-128 with a seed derived from the
+    /// secret and the tenant's number, so that nobody else can choose keys that collide.
+    pub fn key_hash(&self, tenant: u32, key: &[u8]) -> KeyHash {
+        let mut seed = self.0;
+        for (byte, salt) in seed.iter_mut().zip(b"shortstop-khash\0") {
+            *byte ^= salt;
+        }
+        let mut hasher = SipHasher24x128::new_with_key(&seed);
+        hasher.write(&tenant.to_be_bytes());
+        hasher.write(key);
+        KeyHash(hasher.finish128().as_bytes())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    /// Never prints the secret itself.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if *self == Secret::NONE { "Secret(none)" } else { "Secret(hidden)" })
+    }
+}
+
+/// 128-bit hash of a key, seeded per tenant. The first eight bytes choose the partition, the last
+/// eight the bucket and fingerprint in a switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyHash(pub [u8; 16]);
+
+impl KeyHash {
+    /// The first eight bytes, big-endian.
+    pub fn high(&self) -> u64 {
+        u64::from_be_bytes(self.0[..8].try_into().expect("eight bytes"))
+    }
+
+    /// The last eight bytes, big-endian.
+    pub fn low(&self) -> u64 {
+        u64::from_be_bytes(self.0[8..].try_into().expect("eight bytes"))
+    }
+}
+
+/// The partition in `0..partitions` that owns a key: the high half of its hash scaled to the range.
+///
+/// # Panics
+/// If `partitions` is zero.
+pub fn partition_of(hash: KeyHash, partitions: u32) -> u32 {
+    assert!(partitions > 0, "a cluster has at least one partition");
+    ((u128::from(hash.high()) * u128::from(partitions)) >> 64) as u32
+}

@@ -1,0 +1,236 @@
+use crate::{DecodeError, HEADER_LEN, KeyHash, MAGIC_VERSION, Op};
+
+/// Marks in the low half of the flags byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No mark.
+    pub const NONE: Flags = Flags(0);
+    /// On a request, set by a switch: it has an entry and asks for a grant. On a reply: this is one.
+    pub const GRANT: Flags = Flags(1);
+    /// The write happens only if the key's version equals `version`.
+    pub const COMPARE: Flags = Flags(2);
+    /// A switch answered, not the store.
+    pub const CACHED: Flags = Flags(4);
+
+    /// Flags from the low four bits of a byte. Bit 3 is reserved and ignored.
+    pub const fn from_bits(bits: u8) -> Flags {
+        Flags(bits & 0x7)
+    }
+
+    /// The low four bits of the flags byte.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether every mark of `other` is set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets of marks.
+    #[must_use]
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// These marks without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+}
+
+/// How a request ended; the high half of the flags byte of a reply, zero in a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Status {
+    /// Done; a read reply carries the value.
+    #[default]
+    Ok = 0,
+    /// There is no such key.
+    NotFound = 1,
+    /// The compared version was another; `version` is the current one (0: absent). Nothing was written.
+    Mismatch = 2,
+    /// The value needs a larger reply than the request allowed; `expiry_ms` holds the value's length
+    /// in bytes. Ask again with more padding.
+    NeedPadding = 3,
+    /// The store takes no writes yet (it waits out a lease) or is full; ask again later.
+    TryAgain = 4,
+    /// The key or value exceeds what the backend or the packet can hold.
+    TooLarge = 5,
+    /// The store does not own this key's partition.
+    WrongPartition = 6,
+    /// The backend failed; whether a write took place is unknown.
+    BackendError = 7,
+    /// The tenant is unknown to the store, or the tag is wrong.
+    Denied = 8,
+}
+
+impl Status {
+    /// Status from its number.
+    ///
+    /// # Errors
+    /// [`DecodeError::UnknownStatus`] for numbers above 8.
+    pub const fn from_bits(bits: u8) -> Result<Status, DecodeError> {
+        Ok(match bits {
+            0 => Status::Ok,
+            1 => Status::NotFound,
+            2 => Status::Mismatch,
+            3 => Status::NeedPadding,
+            4 => Status::TryAgain,
+            5 => Status::TooLarge,
+            6 => Status::WrongPartition,
+            7 => Status::BackendError,
+            8 => Status::Denied,
+            _ => return Err(DecodeError::UnknownStatus(bits)),
+        })
+    }
+}
+
+/// An invalidation's number: 16 bits of switch id, 48 bits that never repeat at that switch (rule 1).
+/// All zero: no switch has put anything here.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// No switch, no number.
+    pub const NONE: Epoch = Epoch(0);
+    /// Largest number of an invalidation.
+    pub const MAX_NUMBER: u64 = (1 << 48) - 1;
+
+    /// The pair (switch, number). Bits of `number` above 48 are cut off.
+    pub const fn new(switch: u16, number: u64) -> Epoch {
+        Epoch(((switch as u64) << 48) | (number & Self::MAX_NUMBER))
+    }
+
+    /// The switch's id; 0 is no switch.
+    pub const fn switch(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The invalidation's number at that switch.
+    pub const fn number(self) -> u64 {
+        self.0 & Self::MAX_NUMBER
+    }
+}
+
+impl std::fmt::Debug for Epoch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "({}, {})", self.switch(), self.number())
+    }
+}
+
+/// The fixed header of 64 bytes; every field in network order on the wire. See `docs/protocol.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Byte 1.
+    pub op: Op,
+    /// Byte 2, low half.
+    pub flags: Flags,
+    /// Byte 2, high half.
+    pub status: Status,
+    /// Byte 3: length of the key in bytes, at most 250.
+    pub key_len: u8,
+    /// Bytes 4-5: length of the value in this packet in bytes.
+    pub value_len: u16,
+    /// Byte 6: index of this fragment of a value, from 0.
+    pub fragment: u8,
+    /// Byte 7: number of fragments; 0 and 1 both mean that the value is whole.
+    pub fragments: u8,
+    /// Bytes 8-11.
+    pub tenant: u32,
+    /// Bytes 12-15: what remains of the value's life in milliseconds; 0: it does not expire.
+    pub expiry_ms: u32,
+    /// Bytes 16-19: chosen at random by each client; in a `LeaseReply`, the term.
+    pub client: u32,
+    /// Bytes 20-23: rises with each request of a client; in lease messages, the lease slot.
+    pub request: u32,
+    /// Bytes 24-39.
+    pub key_hash: KeyHash,
+    /// Bytes 40-47: (switch, invalidation number).
+    pub epoch: Epoch,
+    /// Bytes 48-55: version of the value; in lease messages, the switch's clock in nanoseconds.
+    pub version: u64,
+    /// Bytes 56-63.
+    pub tag: u64,
+}
+
+impl Header {
+    /// A header of this op with every other field zero or empty.
+    pub const fn new(op: Op) -> Header {
+        Header {
+            op,
+            flags: Flags::NONE,
+            status: Status::Ok,
+            key_len: 0,
+            value_len: 0,
+            fragment: 0,
+            fragments: 0,
+            tenant: 0,
+            expiry_ms: 0,
+            client: 0,
+            request: 0,
+            key_hash: KeyHash([0; 16]),
+            epoch: Epoch::NONE,
+            version: 0,
+            tag: 0,
+        }
+    }
+
+    /// The header's 64 bytes.
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[0] = MAGIC_VERSION;
+        out[1] = self.op as u8;
+        out[2] = self.flags.bits() | ((self.status as u8) << 4);
+        out[3] = self.key_len;
+        out[4..6].copy_from_slice(&self.value_len.to_be_bytes());
+        out[6] = self.fragment;
+        out[7] = self.fragments;
+        out[8..12].copy_from_slice(&self.tenant.to_be_bytes());
+        out[12..16].copy_from_slice(&self.expiry_ms.to_be_bytes());
+        out[16..20].copy_from_slice(&self.client.to_be_bytes());
+        out[20..24].copy_from_slice(&self.request.to_be_bytes());
+        out[24..40].copy_from_slice(&self.key_hash.0);
+        out[40..48].copy_from_slice(&self.epoch.0.to_be_bytes());
+        out[48..56].copy_from_slice(&self.version.to_be_bytes());
+        out[56..64].copy_from_slice(&self.tag.to_be_bytes());
+        out
+    }
+
+    /// Reads a header from the first 64 bytes.
+    ///
+    /// # Errors
+    /// The first field that is wrong, as a [`DecodeError`]. Lengths are checked against the bytes by
+    /// [`crate::Packet::decode`], not here.
+    pub fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Result<Header, DecodeError> {
+        fn be<const N: usize>(bytes: &[u8; HEADER_LEN], at: usize) -> [u8; N] {
+            bytes[at..at + N].try_into().expect("inside the header")
+        }
+        if bytes[0] >> 4 != MAGIC_VERSION >> 4 {
+            return Err(DecodeError::BadMagic(bytes[0]));
+        }
+        if bytes[0] != MAGIC_VERSION {
+            return Err(DecodeError::UnknownVersion(bytes[0] & 0xf));
+        }
+        Ok(Header {
+            op: Op::try_from(bytes[1])?,
+            flags: Flags::from_bits(bytes[2]),
+            status: Status::from_bits(bytes[2] >> 4)?,
+            key_len: bytes[3],
+            value_len: u16::from_be_bytes(be(bytes, 4)),
+            fragment: bytes[6],
+            fragments: bytes[7],
+            tenant: u32::from_be_bytes(be(bytes, 8)),
+            expiry_ms: u32::from_be_bytes(be(bytes, 12)),
+            client: u32::from_be_bytes(be(bytes, 16)),
+            request: u32::from_be_bytes(be(bytes, 20)),
+            key_hash: KeyHash(be(bytes, 24)),
+            epoch: Epoch(u64::from_be_bytes(be(bytes, 40))),
+            version: u64::from_be_bytes(be(bytes, 48)),
+            tag: u64::from_be_bytes(be(bytes, 56)),
+        })
+    }
+}

@@ -1,0 +1,46 @@
+//! The shortstop packet and the words that every other crate shares about it.
+//!
+//! Bytes flow in ([`Packet::decode`]) and out ([`Packet::encode`]); nothing here opens a socket, reads
+//! a clock or allocates more than the packet itself. `store`, `client`, `gateway`, `dataplane` and `control`
+//! call this crate; it calls none of them. The specification with its byte offsets is
+//! `docs/protocol.md`; `bpf/wire.h` is the same layout for the data plane, and both check the vectors
+//! in `vectors.json`.
+
+mod cluster;
+mod hash;
+mod header;
+mod op;
+mod packet;
+
+pub use cluster::{Cluster, ClusterError, Store, Tenant};
+pub use hash::{KeyHash, Secret, partition_of};
+pub use header::{Epoch, Flags, Header, Status};
+pub use op::Op;
+pub use packet::{DecodeError, EncodeError, Packet};
+
+/// The reserved UDP port of requests, replies and control messages.
+pub const PORT: u16 = 7117;
+/// First byte of every packet: magic `0xA` in the high half, protocol version 1 in the low half.
+pub const MAGIC_VERSION: u8 = 0xA1;
+/// Length of the fixed header in bytes.
+pub const HEADER_LEN: usize = 64;
+/// Longest key in bytes (memcached's limit).
+pub const MAX_KEY: usize = 250;
+/// Longest UDP payload in bytes that fits an Ethernet frame of 1500 bytes over IPv4.
+pub const MAX_PAYLOAD: usize = 1472;
+/// Longest value in bytes that fits one packet beside the longest key. Shorter keys leave more room,
+/// up to [`MAX_PAYLOAD`] in all; see [`max_value`].
+pub const MAX_VALUE_ANY_KEY: usize = MAX_PAYLOAD - HEADER_LEN - MAX_KEY;
+/// The tenant of unkeyed requests, there for trying things out.
+pub const TENANT_OPEN: u32 = 0;
+/// The tenant under which switches, stores and controllers sign what they say to one another.
+pub const TENANT_SYSTEM: u32 = u32::MAX;
+/// Expected version in a conditional write that must find the key absent.
+pub const VERSION_ABSENT: u64 = 0;
+/// Expected version in a conditional write that must find the key present, whatever its version.
+pub const VERSION_PRESENT: u64 = u64::MAX;
+
+/// Longest value in bytes that fits one packet (1500-byte Ethernet, IPv4) beside a key of `key_len` bytes.
+pub const fn max_value(key_len: usize) -> usize {
+    (MAX_PAYLOAD - HEADER_LEN).saturating_sub(key_len)
+}

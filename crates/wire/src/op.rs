@@ -1,0 +1,120 @@
+use crate::DecodeError;
+
+macro_rules! ops {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, key: $key:expr, value: $value:expr;)*) => {
+        /// What a packet asks or answers. Numbers are final; every op of the five papers has one.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Op { $($(#[$doc])* $name = $number,)* }
+
+        impl Op {
+            /// Every op, in order of number.
+            pub const ALL: &'static [Op] = &[$(Op::$name,)*];
+
+            /// Whether a packet of this op must carry a key of at least one byte (`true`) or none (`false`).
+            pub const fn has_key(self) -> bool { match self { $(Op::$name => $key,)* } }
+
+            /// Whether a packet of this op may carry a value.
+            pub const fn may_have_value(self) -> bool { match self { $(Op::$name => $value,)* } }
+        }
+
+        impl TryFrom<u8> for Op {
+            type Error = DecodeError;
+            fn try_from(number: u8) -> Result<Op, DecodeError> {
+                match number { $($number => Ok(Op::$name),)* _ => Err(DecodeError::UnknownOp(number)) }
+            }
+        }
+    };
+}
+
+ops! {
+    /// Client to store: the value of a key. May be padded to the reply size that it allows.
+    ReadRequest = 0x01, key: true, value: false;
+    /// Store or switch to client; from a store it may be a grant.
+    ReadReply = 0x02, key: true, value: true;
+    /// Client to store: write a value, with `COMPARE` only if the version matches.
+    WriteRequest = 0x03, key: true, value: true;
+    /// Store to client: done or refused; with `GRANT` it carries the newest value for the switch.
+    WriteReply = 0x04, key: true, value: true;
+    /// Client to store: remove a key, with `COMPARE` only if the version matches.
+    DeleteRequest = 0x05, key: true, value: false;
+    /// Store to client: removed, or there was nothing.
+    DeleteReply = 0x06, key: true, value: false;
+    /// Client to store: read past every cache, because a reply carried the wrong key.
+    CorrectionRequest = 0x07, key: true, value: false;
+
+    /// Switch to store: grant this key's newest value to (switch, epoch).
+    FetchRequest = 0x10, key: true, value: false;
+    /// Store to switch: the grant that was asked for.
+    FetchReply = 0x11, key: true, value: true;
+    /// Store to switch: take a new epoch for this key and say which.
+    Invalidate = 0x12, key: true, value: false;
+    /// Switch to store: the entry, if there was one, is invalid below this epoch.
+    InvalidateAck = 0x13, key: true, value: false;
+    /// Switch to store: lend me a lease; `version` is the sender's clock, `request` the lease slot.
+    LeaseRequest = 0x14, key: false, value: false;
+    /// Store to switch: lent for `expiry_ms` from the echoed `version` on, in term `client`.
+    LeaseReply = 0x15, key: false, value: false;
+    /// Store to switch: ask me again; the switch's data plane turns it into a `LeaseRequest`.
+    LeaseOffer = 0x16, key: false, value: false;
+
+    /// MADINC HOT_READ_REQUEST: a heavy hitter is reported.
+    HotReport = 0x20, key: true, value: true;
+    /// MADINC CONTROL_UPDATE: refresh a cached value.
+    ControlUpdate = 0x21, key: true, value: true;
+    /// MADINC CONTROL_INSERT: make an entry.
+    ControlInsert = 0x22, key: true, value: true;
+    /// MADINC CONTROL_EVICT: remove an entry.
+    ControlEvict = 0x23, key: true, value: false;
+    /// MADINC CONTROL_REPLACE: put one entry in another's place.
+    ControlReplace = 0x24, key: true, value: true;
+    /// MADINC CONTROL_REPLY: answers insert, evict and replace.
+    ControlReply = 0x25, key: true, value: false;
+    /// MADINC CONTROL_ALLOC: a page is now the tenant's.
+    ControlAlloc = 0x26, key: false, value: true;
+    /// MADINC CONTROL_FREE: a page is the tenant's no longer.
+    ControlFree = 0x27, key: false, value: true;
+
+    /// KVSwitch confirm: a replica holds the update.
+    ReplicaConfirm = 0x30, key: true, value: false;
+    /// KVSwitch push: a hot item is sent to a replica.
+    ReplicaPush = 0x31, key: true, value: true;
+    /// KVSwitch removal of a replica that is no longer hot.
+    ReplicaDrop = 0x32, key: true, value: false;
+    /// KVSwitch update of a replica by a set of a hot key.
+    ReplicaUpdate = 0x33, key: true, value: true;
+
+    /// NetChain and NetCRAQ read.
+    ChainRead = 0x40, key: true, value: false;
+    /// NetChain and NetCRAQ read reply.
+    ChainReadReply = 0x41, key: true, value: true;
+    /// NetChain and NetCRAQ write, from the head down the chain.
+    ChainWrite = 0x42, key: true, value: true;
+    /// NetChain and NetCRAQ write reply, from the tail.
+    ChainWriteReply = 0x43, key: true, value: false;
+    /// NetCRAQ acknowledgement: this version is clean.
+    ChainAck = 0x44, key: true, value: true;
+}
+
+impl Op {
+    /// The op that answers this one, where there is one.
+    pub const fn reply(self) -> Option<Op> {
+        Some(match self {
+            Op::ReadRequest | Op::CorrectionRequest => Op::ReadReply,
+            Op::WriteRequest => Op::WriteReply,
+            Op::DeleteRequest => Op::DeleteReply,
+            Op::FetchRequest => Op::FetchReply,
+            Op::Invalidate => Op::InvalidateAck,
+            Op::LeaseOffer => Op::LeaseRequest,
+            Op::LeaseRequest => Op::LeaseReply,
+            Op::ChainRead => Op::ChainReadReply,
+            Op::ChainWrite => Op::ChainWriteReply,
+            _ => return None,
+        })
+    }
+
+    /// Whether this op changes the value of its key.
+    pub const fn is_write(self) -> bool {
+        matches!(self, Op::WriteRequest | Op::DeleteRequest)
+    }
+}
