@@ -1,0 +1,166 @@
+//! The control half of a discipline, as the controller sees it: events in, actions out, no I/O.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::Bytes;
+
+/// A switch's number, 1 to 65535.
+pub type SwitchId = u16;
+
+/// A key within its tenant's key space.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ItemKey {
+    /// Who owns the key space.
+    pub tenant: u32,
+    /// The key's bytes, 1 to [`wire::MAX_KEY`] of them.
+    pub key: Bytes,
+}
+
+/// Bounds that a discipline must keep, per switch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Most items that it may have cached at a time.
+    pub max_items: usize,
+    /// Most keys per statistics window that switches should report as hot; the threshold is moved to hold this.
+    pub reports_per_window: u32,
+    /// Length of a statistics window in milliseconds.
+    pub window_ms: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { max_items: 10_000, reports_per_window: 5_000, window_ms: 1_000, seed: 1 }
+    }
+}
+
+/// What a command changes at a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Cache the key.
+    Insert,
+    /// Do not cache it any longer.
+    Evict,
+}
+
+/// How a switch answered a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Applied, now or before.
+    Done,
+    /// The tenant's pages have no free cells.
+    NoRoom,
+    /// The key's bucket of the lookup table is full.
+    BucketFull,
+    /// Unknown tenant, or a key of a bad length.
+    Refused,
+}
+
+/// What happened at a switch. Counts are requests as the switch counts them (sampled, if it samples).
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// The switch attached, for the first time or again.
+    Attached {
+        /// Which.
+        switch: SwitchId,
+        /// What it holds.
+        held: &'a [ItemKey],
+        /// What it was believed to hold and does not: lost by the switch, worth inserting again.
+        lost: &'a [ItemKey],
+        /// The threshold that was last in force at this switch, if any is known.
+        threshold: Option<u32>,
+    },
+    /// The switch's stream ended; nothing can be asked of it until it attaches again.
+    Detached {
+        /// Which.
+        switch: SwitchId,
+    },
+    /// Missed keys whose count in this window crossed the threshold or rose well beyond the last report.
+    Hot {
+        /// Which.
+        switch: SwitchId,
+        /// Number of the window.
+        window: u64,
+        /// Keys with the estimated requests in this window so far.
+        keys: &'a [(ItemKey, u64)],
+    },
+    /// A window ended. Cached items that are not listed had no request in it.
+    WindowEnd {
+        /// Which.
+        switch: SwitchId,
+        /// Number of the window that ended.
+        window: u64,
+        /// Cached items with their requests in the window.
+        items: &'a [(ItemKey, u64)],
+    },
+    /// A command was answered.
+    Answered {
+        /// Which.
+        switch: SwitchId,
+        /// What had been asked.
+        change: Change,
+        /// Of which key.
+        key: &'a ItemKey,
+        /// The answer.
+        outcome: Outcome,
+    },
+    /// The switch gave items up by itself.
+    Dropped {
+        /// Which.
+        switch: SwitchId,
+        /// The items.
+        keys: &'a [ItemKey],
+    },
+    /// Time passed; comes some ten times a second.
+    Tick,
+}
+
+/// What the controller should do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Change what a switch caches. Carried out in order, at a bounded rate, and answered by
+    /// [`Event::Answered`] exactly once, unless a later change of the same key overtook it unsent.
+    Change {
+        /// Which switch.
+        switch: SwitchId,
+        /// What to do.
+        change: Change,
+        /// With which key.
+        key: ItemKey,
+    },
+    /// From how many requests in a window on a switch reports a key as hot.
+    Threshold {
+        /// Which switch.
+        switch: SwitchId,
+        /// Requests per window, at least 1.
+        requests: u32,
+    },
+}
+
+/// Decides what each switch caches. One instance serves all switches of a controller.
+///
+/// Implementations open no socket, read no clock and draw random numbers from [`Limits::seed`] only, so
+/// that a run can be repeated and simulated.
+pub trait Discipline: Send {
+    /// Takes an event in at time `now` (since any fixed start, never going back) and appends what is to be done to `out`.
+    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>);
+
+    /// Named counters of one switch since the start, for `status`.
+    fn counters(&self, _switch: SwitchId) -> BTreeMap<&'static str, u64> {
+        BTreeMap::new()
+    }
+}
+
+/// The discipline `none`: switches forward and cache nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDiscipline;
+
+impl Discipline for NoDiscipline {
+    fn on(&mut self, _now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
+        if let Event::Attached { switch, held, .. } = event {
+            let evict = |key: &ItemKey| Action::Change { switch, change: Change::Evict, key: key.clone() };
+            out.extend(held.iter().map(evict));
+        }
+    }
+}
