@@ -1,1 +1,3 @@
-//! To come.
+//! to be written
+pub mod model;
+pub mod workload;
