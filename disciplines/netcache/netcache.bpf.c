@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * NetCache: the switch answers reads of hot keys, counts the others, and keeps its copies coherent with the
+ * stores that it forwards the rest to. Tail-called by the entry program with an admitted packet.
+ */
+#include "coherence.h"
+
+/* Answers from the item. The copy is checked after it was made, before the packet becomes the reply. */
+INLINE int answer(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word)
+{
+	struct item *item = found->item;
+	__u32 seq = READ_ONCE(item->seq);
+	barrier();
+	__u64 version = item->version, expiry_ns = item->expiry_ns;
+	__u32 len = item->value_len;
+	bool expires = item->flags & ITEM_EXPIRES;
+	__u32 payload_len = KV_HEADER_LEN + work->key_len + len;
+	if (len > VALUE_MAX_BYTES || !make_room(ctx, work, payload_len)) {
+		count(COUNT_bypass_no_room);
+		return forward(ctx, work);
+	}
+	__u8 *value = value_of(found, work->key_len);
+	if (len && bpf_xdp_store_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, value, len) < 0) {
+		count(COUNT_bypass_no_room);
+		return forward(ctx, work);
+	}
+	__u32 body_sum = 0;
+	if (work->is_ipv6) {
+		__u32 value_sum = sum_of(value, len);
+		if (work->key_len & 1)
+			value_sum = sum_shifted(value_sum);
+		__u64 both = (__u64)sum_of(work->key, work->key_len) + value_sum;
+		body_sum = (both & 0xffffffff) + (both >> 32);
+	}
+	barrier();
+	if ((seq & 1) || READ_ONCE(item->seq) != seq || READ_ONCE(item->word) != word) {
+		count(COUNT_bypass_torn);
+		return forward(ctx, work);
+	}
+	work->header.op = OP_READ_REPLY;
+	work->header.flags = FLAG_CACHED;
+	work->header.value_len = bpf_htons(len);
+	work->header.epoch = 0;
+	work->header.version = bpf_cpu_to_be64(version);
+	work->header.expiry_ms = expires ? bpf_htonl((expiry_ns - work->now_ns) / NS_PER_MS + 1) : 0;
+	count(COUNT_hit);
+	return send_back(ctx, work, payload_len, body_sum);
+}
+
+INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	struct found found;
+	if (!find(work, &found)) {
+		count(COUNT_miss);
+		count_miss(work, config);
+		return forward(ctx, work);
+	}
+	count_request(&found, config);
+	struct item *item = found.item;
+	__u64 word = READ_ONCE(item->word);
+	struct lease *lease = lease_of(item);
+	if (!lease || !lease_holds(lease, work->now_ns)) {
+		count(COUNT_read_no_lease);
+		return forward(ctx, work);
+	}
+	if (!is_valid(word) || epoch_of(word) <= READ_ONCE(lease->floor)) {
+		count(COUNT_read_invalid);
+		ask_for_grant(ctx, work, config, item, lease);
+		return forward(ctx, work);
+	}
+	if ((item->flags & ITEM_EXPIRES) && work->now_ns >= item->expiry_ns) {
+		count(COUNT_read_expired);
+		ask_for_grant(ctx, work, config, item, lease);
+		return forward(ctx, work);
+	}
+	return answer(ctx, work, &found, word);
+}
+
+/* Rule 2: invalid here first, then on to the store with the epoch that proves it. */
+INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	__u64 epoch = take_epoch(config);
+	struct found found;
+	bool have = find(work, &found);
+	count(COUNT_write);
+	if (have && !raise_epoch(found.item, epoch, work->now_ns)) {
+		count(COUNT_write_contended);
+		return forward(ctx, work);
+	}
+	if (have)
+		count(COUNT_write_invalidated);
+	/* A switch before us may have stamped it: it keeps the place unless only we have an entry. */
+	if (!work->header.epoch || (have && !(work->header.flags & FLAG_GRANT)))
+		stamp(ctx, work, config, epoch, have ? FLAG_GRANT : 0);
+	return forward(ctx, work);
+}
+
+/* A grant for this switch is installed on its way to the client. */
+INLINE int reply(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	if ((work->header.flags & FLAG_GRANT) && names_this_switch(work, config))
+		count(install(ctx, work, config));
+	return forward(ctx, work);
+}
+
+INLINE int fetch_reply(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	if (!names_this_switch(work, config))
+		return forward(ctx, work);
+	if (work->header.flags & FLAG_GRANT)
+		count(install(ctx, work, config));
+	return ends(COUNT_fetch_reply, XDP_DROP);
+}
+
+SEC("xdp.frags")
+int netcache(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	struct config *config = get_config();
+	if (!work || !config)
+		return XDP_PASS;
+	switch (work->op) {
+	case OP_READ_REQUEST:
+		return read_request(ctx, work, config);
+	case OP_WRITE_REQUEST:
+	case OP_DELETE_REQUEST:
+		return write_request(ctx, work, config);
+	case OP_READ_REPLY:
+	case OP_WRITE_REPLY:
+		return reply(ctx, work, config);
+	case OP_FETCH_REPLY:
+		return fetch_reply(ctx, work, config);
+	case OP_INVALIDATE:
+		if (names_this_switch(work, config))
+			return invalidate(ctx, work, config);
+		return forward(ctx, work);
+	case OP_CORRECTION_REQUEST:
+		count(COUNT_bypass_correction);
+		return forward(ctx, work);
+	default:
+		return forward(ctx, work);
+	}
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
