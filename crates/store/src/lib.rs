@@ -1,1 +1,21 @@
-//! To come.
+//! The shim beside the data. It takes requests from the network, keeps every copy that switches hold of its keys
+//! coherent, and passes what is left to a backend: memory of its own, Redis or memcached.
+//!
+//! UDP datagrams of [`wire`] flow in and out. [`server`] moves them; [`engine`] turns them into questions to
+//! [`coherence`], which holds the seven rules as pure functions, and to a [`backend`].
+//! The `shortstop store` command calls [`run`]; tests call [`Server`], which tells the address it listens on.
+
+pub mod backend;
+mod config;
+mod counters;
+mod engine;
+mod net;
+mod partition;
+mod sendmmsg;
+mod server;
+mod status;
+
+pub use config::{BackendConfig, Config, Populate};
+pub use counters::Counters;
+pub use server::{Server, run};
+pub use status::{PartitionStatus, Status, read_status};

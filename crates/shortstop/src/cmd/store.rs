@@ -1,10 +1,163 @@
-use std::process::ExitCode;
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-/// To come.
+use anyhow::Context;
+use store::{BackendConfig, Config, Populate};
+
+/// Serve keys beside their data, and keep the switches' copies of them coherent.
+///
+/// A store answers requests from an embedded table, a Redis or a memcached server. Without --cluster it owns
+/// all partitions by itself.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        shortstop store --listen 127.0.0.1:7117 --populate 1000:128 --status-socket /run/store.sock\n  \
+        shortstop store --listen 10.0.2.1:7117 --cluster cluster.toml --backend redis://127.0.0.1:6379\n  \
+        shortstop store status --socket /run/store.sock"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Serve,
+}
 
-/// To come.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print what a running store tells about itself.
+    Status(Status),
+}
+
+#[derive(clap::Args)]
+struct Status {
+    /// The store's --status-socket.
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Serve {
+    /// Address and port to listen on.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7117")]
+    listen: SocketAddr,
+    /// Cluster file: partitions, stores, tenants.
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+    /// This store's address in the cluster file, where it is not the one listened on.
+    #[arg(long = "as", value_name = "ADDR:PORT", requires = "cluster")]
+    identity: Option<SocketAddr>,
+    /// Number of partitions, without a cluster file.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "cluster")]
+    partitions: u32,
+    /// Where the data is: embedded, redis://HOST:PORT[/DB], redis+unix:///PATH, memcached://HOST:PORT.
+    #[arg(long, value_name = "BACKEND", default_value = "embedded")]
+    backend: BackendConfig,
+    /// Memory for the embedded backend, overhead included.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    memory_limit: u64,
+    /// Requests per second that each partition serves; none: as many as it can.
+    #[arg(long, value_name = "REQ_PER_S")]
+    rate_limit: Option<f64>,
+    /// Requests that may wait in each partition when its rate is limited.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    queue_limit: u32,
+    /// Length of the leases given to switches, and of the wait for writes after a start.
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    lease_ms: u64,
+    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on.
+    #[arg(long, value_name = "N:VALUE_LEN")]
+    populate: Option<Populate>,
+    /// Unix socket that tells the store's status as JSON to whoever connects.
+    #[arg(long, value_name = "PATH")]
+    status_socket: Option<PathBuf>,
+}
+
+/// Runs the store, or asks a running one for its status.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Some(Command::Status(status)) => print_status(&status),
+        None => serve(args.serve),
+    }
+}
+
+fn serve(options: Serve) -> anyhow::Result<ExitCode> {
+    let mut config = Config::new(options.listen);
+    match &options.cluster {
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read cluster file {}", file.display()))?;
+            config.cluster = wire::Cluster::parse(&text).with_context(|| file.display().to_string())?;
+            config.identity = Some(options.identity.unwrap_or(options.listen));
+        }
+        None => config.cluster = wire::Cluster::single(options.listen, options.partitions),
+    }
+    config.backend = options.backend;
+    config.memory_limit = options.memory_limit;
+    config.rate_limit = options.rate_limit;
+    config.queue_limit = options.queue_limit;
+    config.lease_ms = options.lease_ms;
+    config.populate = options.populate;
+    config.status_socket = options.status_socket;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(store::run(config, stopped()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Done at SIGINT or SIGTERM.
+async fn stopped() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut int), Ok(mut term)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = int.recv() => {}
+        _ = term.recv() => {}
+    }
+}
+
+fn print_status(options: &Status) -> anyhow::Result<ExitCode> {
+    let status = store::read_status(&options.socket)?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&status)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (served, dropped) =
+        status.partitions.iter().fold((0, 0), |(s, d), p| (s + p.served, d + p.dropped));
+    println!("listens on   {}", status.listen);
+    println!("backend      {}", status.backend);
+    if let (Some(items), Some(bytes)) = (status.items, status.memory_bytes) {
+        println!("items        {items} in {:.1} MiB", bytes as f64 / (1 << 20) as f64);
+    }
+    println!("takes writes {}", if status.takes_writes { "yes" } else { "not yet" });
+    println!("partitions   {}, {served} requests served, {dropped} dropped", status.partitions.len());
+    println!("copies       {} at {} switches", status.copies, status.leases.len());
+    let totals = serde_json::to_value(&status.totals)?;
+    for (name, count) in totals.as_object().into_iter().flatten() {
+        if count.as_u64() != Some(0) {
+            println!("  {name:24} {count}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Bytes, with an optional KiB, MiB or GiB.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" | "B" => 0,
+        "KiB" | "K" => 10,
+        "MiB" | "M" => 20,
+        "GiB" | "G" => 30,
+        unit => return Err(format!("unit {unit:?}: expected KiB, MiB or GiB")),
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(1 << shift))
+        .ok_or_else(|| format!("{text:?} is not a size; expected for example 512MiB"))
 }

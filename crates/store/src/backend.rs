@@ -1,0 +1,146 @@
+//! What holds the data. One trait; a backend in this process answers at once, one behind a connection later.
+//!
+//! The server loop never awaits a backend: `get`, `put` and `delete` either return [`Answer::Now`] or take the
+//! request's [`Ticket`] and deliver a [`Completion`] later. Requests are executed in the order in
+//! which they were handed over: the coherence rules rest on that.
+
+pub mod embedded;
+
+use wire::KeyHash;
+
+/// Names a request whose answer comes later.
+pub type Ticket = u64;
+
+/// A key as requests name it.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    /// The tenant it belongs to.
+    pub tenant: u32,
+    /// Its verified hash.
+    pub hash: KeyHash,
+    /// 1 to 250 bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A key's value as the backend holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item<V> {
+    /// The value's bytes.
+    pub value: V,
+    /// Its version.
+    pub version: u64,
+    /// What remains of its life in milliseconds, rounded down but at least 1; 0: it does not expire.
+    pub expiry_ms: u32,
+}
+
+/// When a write takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// Whatever is there.
+    Always,
+    /// Only if the key is absent.
+    Absent,
+    /// Only if the key is present.
+    Present,
+    /// Only if the key is present with this version.
+    Version(u64),
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Written or removed; the key's version is this one now.
+    Done(u64),
+    /// There was nothing to remove.
+    NotFound,
+    /// The condition did not hold; the current version, 0 if the key is absent.
+    Mismatch(u64),
+    /// Longer than this backend holds.
+    TooLarge,
+    /// No room, and nothing that may be evicted. Nothing was written.
+    Full,
+    /// The backend failed; whether the write took place is unknown.
+    Failed,
+}
+
+/// How a read ended that was answered later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The item.
+    Item(Item<Vec<u8>>),
+    /// There is no such key.
+    Absent,
+    /// The backend failed.
+    Failed,
+}
+
+/// An answer, or the promise of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<T> {
+    /// Here it is.
+    Now(T),
+    /// A [`Completion`] with the ticket will follow, always.
+    Later,
+}
+
+/// The answer to a request that was taken with [`Answer::Later`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// To `get`.
+    Get(Ticket, Found),
+    /// To `put` or `delete`.
+    Change(Ticket, Change),
+}
+
+/// A write's contents.
+#[derive(Clone, Copy, Debug)]
+pub struct Put<'a> {
+    /// The new value.
+    pub value: &'a [u8],
+    /// Time to live in milliseconds; 0: none.
+    pub ttl_ms: u32,
+    /// When to write.
+    pub condition: Condition,
+    /// The version that the value gets.
+    pub version: u64,
+}
+
+/// What holds the data.
+pub trait Backend: Send {
+    /// The value of a key. Time is in nanoseconds of the store's clock.
+    fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>>;
+
+    /// Writes a key.
+    fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change>;
+
+    /// Removes a key; `version` is what its absence counts as.
+    fn delete(
+        &mut self,
+        key: Key<'_>,
+        condition: Condition,
+        version: u64,
+        now_ns: u64,
+        ticket: Ticket,
+    ) -> Answer<Change>;
+
+    /// Marks a key that switches hold copies of: a backend that evicts must leave it alone, because an eviction that
+    /// no copy learns of would show readers a value after its absence.
+    fn pin(&mut self, key: Key<'_>, pinned: bool) {
+        let _ = (key, pinned);
+    }
+
+    /// Keys held, where the backend knows.
+    fn items(&self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes held, overhead included, where the backend knows.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Items evicted for room.
+    fn evicted(&self) -> u64 {
+        0
+    }
+}

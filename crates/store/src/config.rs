@@ -1,0 +1,160 @@
+use std::{net::SocketAddr, path::PathBuf, str::FromStr};
+
+/// Where the data is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendConfig {
+    /// In this process.
+    Embedded,
+    /// A Redis or Valkey server: `redis://...` or `redis+unix:///...`, as the `redis` crate reads it.
+    Redis(String),
+    /// A memcached server, HOST:PORT.
+    Memcached(String),
+}
+
+impl std::fmt::Display for BackendConfig {
+    /// The kind only: an address may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            BackendConfig::Embedded => "embedded",
+            BackendConfig::Redis(_) => "redis",
+            BackendConfig::Memcached(_) => "memcached",
+        })
+    }
+}
+
+impl FromStr for BackendConfig {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BackendConfig, String> {
+        match text.split_once("://") {
+            None if text == "embedded" => Ok(BackendConfig::Embedded),
+            Some(("redis" | "redis+unix", _)) => Ok(BackendConfig::Redis(text.into())),
+            Some(("memcached", server)) if server.contains(':') => Ok(BackendConfig::Memcached(
+                server.trim_end_matches('/').into(),
+            )),
+            _ => Err(format!(
+                "backend {text:?}: expected embedded, redis://HOST:PORT[/DB], redis+unix:///PATH or \
+                 memcached://HOST:PORT"
+            )),
+        }
+    }
+}
+
+/// Items that are there from the start: see [`crate::backend::embedded::populate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Populate {
+    /// Number of items.
+    pub count: u64,
+    /// Length of each value in bytes.
+    pub value_len: usize,
+}
+
+impl FromStr for Populate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Populate, String> {
+        let parsed = text.split_once(':').and_then(|(count, len)| {
+            Some(Populate {
+                count: count.parse().ok()?,
+                value_len: len.parse().ok()?,
+            })
+        });
+        match parsed {
+            Some(p) if p.value_len <= wire::max_value(16) => Ok(p),
+            Some(p) => Err(format!(
+                "populate {text:?}: a value of {} bytes does not fit one packet; at most {} do",
+                p.value_len,
+                wire::max_value(16)
+            )),
+            None => Err(format!(
+                "populate {text:?}: expected ITEMS:VALUE_LEN, for example 1000:128"
+            )),
+        }
+    }
+}
+
+/// Everything a store is told when it starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it listens; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// The cluster; the store owns the partitions of the entries in it that name `identity`.
+    pub cluster: wire::Cluster,
+    /// The store's address in the cluster; `None`: it owns every partition.
+    pub identity: Option<SocketAddr>,
+    /// Where the data is.
+    pub backend: BackendConfig,
+    /// Bytes that the embedded backend may take.
+    pub memory_limit: u64,
+    /// Requests per second that each partition serves; `None`: as many as it can.
+    pub rate_limit: Option<f64>,
+    /// Requests that may wait in each partition when its rate is limited.
+    pub queue_limit: u32,
+    /// Length of a lease in milliseconds, at least 1000.
+    pub lease_ms: u64,
+    /// Items to begin with; embedded backend only.
+    pub populate: Option<Populate>,
+    /// Unix socket that tells the store's status.
+    pub status_socket: Option<PathBuf>,
+    /// Copies, over all keys, that the directory remembers at most.
+    pub directory_limit: usize,
+    /// Writes that may wait behind one another for one key.
+    pub key_queue_limit: usize,
+    /// Clients whose last writes are remembered at most.
+    pub client_limit: usize,
+}
+
+impl Config {
+    /// Defaults for a store on `listen` that owns every partition of a cluster of its own.
+    pub fn new(listen: SocketAddr) -> Config {
+        Config {
+            listen,
+            cluster: wire::Cluster::single(listen, 1),
+            identity: None,
+            backend: BackendConfig::Embedded,
+            memory_limit: 1 << 30,
+            rate_limit: None,
+            queue_limit: 16,
+            lease_ms: 2000,
+            populate: None,
+            status_socket: None,
+            directory_limit: 1_000_000,
+            key_queue_limit: 64,
+            client_limit: 16_384,
+        }
+    }
+
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// The option that is wrong and what was expected.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.lease_ms < 1000 || self.lease_ms > 60_000 {
+            anyhow::bail!("--lease-ms {}: expected 1000 to 60000", self.lease_ms);
+        }
+        if self.cluster.partitions == 0 || self.cluster.partitions > 65_536 {
+            anyhow::bail!(
+                "{} partitions: expected 1 to 65536",
+                self.cluster.partitions
+            );
+        }
+        if let Some(rate) = self.rate_limit
+            && !(1.0..=1e9).contains(&rate)
+        {
+            anyhow::bail!("--rate-limit {rate}: expected 1 to 1000000000 requests per second");
+        }
+        if self.populate.is_some() && self.backend != BackendConfig::Embedded {
+            anyhow::bail!(
+                "--populate fills the embedded backend only; load the others with their own tools"
+            );
+        }
+        if let Some(identity) = self.identity
+            && !self.cluster.stores.iter().any(|s| s.address == identity)
+        {
+            anyhow::bail!(
+                "{identity} is no store of the cluster file: listen on one of its addresses, or name one with --as"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! What the store counts: every request by kind, and every drop and refusal by its reason.
+
+use serde::{Deserialize, Serialize};
+
+/// Counters since the start; each only rises.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Reads and corrections taken.
+    pub reads: u64,
+    /// Reads that found no such key.
+    pub reads_not_found: u64,
+    /// Writes and deletes taken, retransmissions included.
+    pub writes: u64,
+    /// Writes and deletes that the backend carried out.
+    pub writes_applied: u64,
+    /// Conditional writes whose condition did not hold.
+    pub writes_mismatch: u64,
+    /// Fetches by switch agents.
+    pub fetches: u64,
+    /// Grants given (rule 5).
+    pub grants: u64,
+    /// Grants refused: the switch holds no lease.
+    pub grants_no_lease: u64,
+    /// Grants refused: a write to the key is pending.
+    pub grants_write_pending: u64,
+    /// Grants refused: the directory is full.
+    pub grants_directory_full: u64,
+    /// Invalidations sent, repetitions included.
+    pub invalidations: u64,
+    /// Acknowledgements that ended a wait.
+    pub acks: u64,
+    /// Acknowledgements that nobody waited for.
+    pub acks_unexpected: u64,
+    /// Waits ended because the switch's lease had run out.
+    pub waits_lapsed: u64,
+    /// Writes that waited for at least one switch.
+    pub writes_waited: u64,
+    /// Writes that queued behind another write to the same key.
+    pub writes_queued: u64,
+    /// Copies called back to make room in the directory.
+    pub directory_evictions: u64,
+    /// Retransmitted writes answered again (rule 7).
+    pub duplicates_answered: u64,
+    /// Retransmissions of a write still pending: ignored.
+    pub duplicates_pending: u64,
+    /// Writes older than the client's window: ignored.
+    pub duplicates_too_old: u64,
+    /// Writes refused with TryAgain: one lease has not passed since the start.
+    pub refused_starting: u64,
+    /// Writes refused with TryAgain: too many wait for the same key.
+    pub refused_queue_full: u64,
+    /// Writes refused with TryAgain: too many clients or requests to remember.
+    pub refused_clients_full: u64,
+    /// Writes refused with TryAgain: no room in the backend that may be evicted.
+    pub refused_memory_full: u64,
+    /// Requests refused: value or key too large.
+    pub refused_too_large: u64,
+    /// Requests refused: unknown tenant.
+    pub denied_tenant: u64,
+    /// Requests refused: wrong tag.
+    pub denied_tag: u64,
+    /// Requests refused: the key hash is not the key's.
+    pub denied_key_hash: u64,
+    /// Requests refused: the partition is another store's.
+    pub wrong_partition: u64,
+    /// Replies cut to NeedPadding: tenant 0 must pad its request to the reply's size.
+    pub need_padding: u64,
+    /// Requests that the backend failed.
+    pub backend_errors: u64,
+    /// Requests dropped: the partition's queue was full.
+    pub dropped_rate_limit: u64,
+    /// Requests dropped: too many wait for the backend.
+    pub dropped_backend_busy: u64,
+    /// Datagrams dropped: not a packet of ours.
+    pub dropped_malformed: u64,
+    /// Datagrams dropped: an op that a store does not take.
+    pub dropped_op: u64,
+    /// Datagrams dropped: fragments of values are not supported.
+    pub dropped_fragment: u64,
+    /// Lease messages dropped: wrong tag or tenant.
+    pub dropped_lease_auth: u64,
+    /// Replies that the system did not take.
+    pub replies_lost: u64,
+    /// Leases given, renewals included.
+    pub leases_granted: u64,
+    /// Lease terms begun: a switch was new or its lease had lapsed.
+    pub lease_terms: u64,
+    /// Renewals refused: the switch left an invalidation unanswered for half a lease.
+    pub leases_refused_mute: u64,
+    /// Lease offers sent.
+    pub lease_offers: u64,
+}

@@ -1,0 +1,192 @@
+//! The store without its socket: datagrams and the time go in, replies come out.
+
+mod read;
+mod reply;
+mod write;
+
+use std::sync::Arc;
+
+use wire::{Op, Packet, Status};
+
+use crate::{
+    Config,
+    backend::{Backend, Key},
+    counters::Counters,
+    net::{Outbox, Peer},
+    partition::Partitions,
+};
+use reply::{Delayed, Origin, Replies};
+
+/// A store's whole state.
+pub struct Engine {
+    config: Arc<Config>,
+    backend: Box<dyn Backend>,
+    partitions: Partitions,
+    counters: Counters,
+    replies: Replies,
+    /// (Unix seconds at the start << 32) + writes since.
+    version: u64,
+    started_ns: u64,
+}
+
+impl Engine {
+    /// A store that starts at `now_ns` of its own clock, `wall_s` seconds after 1970.
+    pub fn new(config: Arc<Config>, backend: Box<dyn Backend>, now_ns: u64, wall_s: u32) -> Engine {
+        let cluster = &config.cluster;
+        let owned = |partition: u32| {
+            config.identity.is_none_or(|me| {
+                cluster
+                    .stores
+                    .iter()
+                    .any(|s| s.address == me && (s.first..=s.last).contains(&partition))
+            })
+        };
+        let tenants = cluster.tenants.iter().map(|t| t.id);
+        let secrets = tenants
+            .chain([wire::TENANT_OPEN, wire::TENANT_SYSTEM])
+            .filter_map(|id| Some((id, cluster.secret_of(id)?)))
+            .collect();
+        let partitions = Partitions::new(
+            cluster.partitions,
+            owned,
+            config.rate_limit,
+            config.queue_limit,
+        );
+        Engine {
+            partitions,
+            backend,
+            counters: Counters::default(),
+            replies: Replies {
+                secrets,
+                delayed: Delayed::default(),
+            },
+            version: u64::from(wall_s) << 32,
+            started_ns: now_ns,
+            config,
+        }
+    }
+
+    /// Handles one datagram that arrived at `now_ns`.
+    pub fn receive(&mut self, datagram: &[u8], peer: Peer, now_ns: u64, out: &mut Outbox) {
+        let Ok(packet) = Packet::decode(datagram) else {
+            self.counters.dropped_malformed += 1;
+            return;
+        };
+        match packet.header.op {
+            Op::ReadRequest
+            | Op::CorrectionRequest
+            | Op::WriteRequest
+            | Op::DeleteRequest
+            | Op::FetchRequest => self.keyed(&packet, datagram.len(), peer, now_ns, out),
+            _ => self.counters.dropped_op += 1,
+        }
+    }
+
+    /// Requests that name a key: checks who asks and whether the key is ours, then carries the request out.
+    fn keyed(
+        &mut self,
+        packet: &Packet<'_>,
+        room: usize,
+        peer: Peer,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
+        let header = &packet.header;
+        if header.fragments > 1 {
+            self.counters.dropped_fragment += 1;
+            return;
+        }
+        let mut origin = Origin::of(header, room, peer);
+        let Some(secret) = self.replies.secrets.get(&header.tenant).copied() else {
+            self.counters.denied_tenant += 1;
+            return self
+                .replies
+                .refuse(&origin, packet.key, Status::Denied, now_ns, out);
+        };
+        if header.tenant == wire::TENANT_SYSTEM {
+            self.counters.denied_tenant += 1;
+            return self
+                .replies
+                .refuse(&origin, packet.key, Status::Denied, now_ns, out);
+        }
+        if !packet.tag_is_valid(&secret) {
+            self.counters.denied_tag += 1;
+            return self
+                .replies
+                .refuse(&origin, packet.key, Status::Denied, now_ns, out);
+        }
+        if secret.key_hash(header.tenant, packet.key) != header.key_hash {
+            self.counters.denied_key_hash += 1;
+            return self
+                .replies
+                .refuse(&origin, packet.key, Status::Denied, now_ns, out);
+        }
+        let Some(partition) = self.partitions.of(header.key_hash) else {
+            self.counters.wrong_partition += 1;
+            return self
+                .replies
+                .refuse(&origin, packet.key, Status::WrongPartition, now_ns, out);
+        };
+        if header.op != Op::FetchRequest {
+            match self.partitions.admit(partition, now_ns) {
+                Some(not_before_ns) => origin.not_before_ns = not_before_ns,
+                None => {
+                    self.counters.dropped_rate_limit += 1;
+                    return;
+                }
+            }
+        }
+        let key = Key {
+            tenant: header.tenant,
+            hash: header.key_hash,
+            bytes: packet.key,
+        };
+        if header.op.is_write() {
+            self.write(origin, key, packet, now_ns, out);
+        } else {
+            self.read(origin, key, now_ns, out);
+        }
+    }
+
+    /// Moves delayed replies that are due by `now_ns` to `out`.
+    pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
+        self.replies.delayed.release(now_ns, out);
+    }
+
+    /// When [`Engine::tick`] has something to do next.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.replies.delayed.next_ns()
+    }
+
+    /// Whether the restart wait is over.
+    fn takes_writes(&self, now_ns: u64) -> bool {
+        now_ns >= self.started_ns + self.config.lease_ms * 1_000_000
+    }
+
+    /// What the store tells about itself; where it listens is left to the caller.
+    pub fn status(&self, now_ns: u64) -> crate::Status {
+        let partitions = self.partitions.iter().zip(0..).filter(|(p, _)| p.owned);
+        crate::Status {
+            ready: true,
+            takes_writes: self.takes_writes(now_ns),
+            backend: self.config.backend.to_string(),
+            items: self.backend.items(),
+            memory_bytes: self.backend.memory_bytes(),
+            evicted: self.backend.evicted(),
+            partitions: partitions
+                .map(|(p, partition)| crate::PartitionStatus {
+                    partition,
+                    served: p.served,
+                    dropped: p.dropped,
+                })
+                .collect(),
+            totals: self.counters.clone(),
+            ..crate::Status::default()
+        }
+    }
+
+    /// Counts datagrams that the system did not take.
+    pub fn lost(&mut self, datagrams: u64) {
+        self.counters.replies_lost += datagrams;
+    }
+}

@@ -1,0 +1,165 @@
+//! Replies: to whom, how large at most, how soon at the earliest.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
+
+use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, Status};
+
+use crate::net::{Outbox, Peer};
+
+/// Where a request came from and what its reply must repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    pub op: Op,
+    pub peer: Peer,
+    pub tenant: u32,
+    pub client: u32,
+    pub request: u32,
+    pub key_hash: KeyHash,
+    /// (X, e) of the request, and whether X asks for a grant.
+    pub epoch: Epoch,
+    pub wants_grant: bool,
+    /// Length of the request's payload in bytes: what a reply to tenant 0 must not exceed.
+    pub room: usize,
+    /// The reply leaves no sooner than this; 0: at once.
+    pub not_before_ns: u64,
+}
+
+impl Origin {
+    pub(super) fn of(header: &Header, room: usize, peer: Peer) -> Origin {
+        Origin {
+            op: header.op,
+            peer,
+            tenant: header.tenant,
+            client: header.client,
+            request: header.request,
+            key_hash: header.key_hash,
+            epoch: header.epoch,
+            wants_grant: header.flags.has(Flags::GRANT) && header.op != Op::CorrectionRequest,
+            room,
+            not_before_ns: 0,
+        }
+    }
+
+    /// Whether a reply with a value of this length may be sent: tenant 0 needs no secret, and whoever
+    /// needs none gets no more bytes than he sent, so that nobody is amplified.
+    pub(super) fn allows(&self, key: &[u8], value_len: usize) -> bool {
+        self.tenant != wire::TENANT_OPEN || wire::HEADER_LEN + key.len() + value_len <= self.room
+    }
+}
+
+/// What a reply says.
+pub(super) struct Answer<'a> {
+    pub status: Status,
+    pub version: u64,
+    pub expiry_ms: u32,
+    pub value: &'a [u8],
+    /// Whether it is a grant for the request's (X, e).
+    pub grant: bool,
+}
+
+impl Answer<'_> {
+    pub(super) fn status(status: Status) -> Answer<'static> {
+        Answer {
+            status,
+            version: 0,
+            expiry_ms: 0,
+            value: &[],
+            grant: false,
+        }
+    }
+}
+
+/// Sends replies: signs them with their tenant's secret and holds back those whose time has not come.
+pub(super) struct Replies {
+    /// Every tenant's secret, the system's included.
+    pub secrets: HashMap<u32, Secret>,
+    /// Replies of partitions whose rate is limited.
+    pub delayed: Delayed,
+}
+
+impl Replies {
+    /// Answers a request; one whose partition is behind is answered later.
+    pub(super) fn send(
+        &mut self,
+        origin: &Origin,
+        key: &[u8],
+        answer: &Answer<'_>,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
+        let Some(op) = origin.op.reply() else { return };
+        let mut header = Header::new(op);
+        header.status = answer.status;
+        header.tenant = origin.tenant;
+        header.client = origin.client;
+        header.request = origin.request;
+        header.key_hash = origin.key_hash;
+        header.version = answer.version;
+        header.expiry_ms = answer.expiry_ms;
+        if answer.grant {
+            header.flags = Flags::GRANT;
+            header.epoch = origin.epoch;
+        }
+        let secret = self.secrets.get(&origin.tenant).unwrap_or(&Secret::NONE);
+        if out
+            .push(&Packet::new(header, key, answer.value), secret, origin.peer)
+            .is_err()
+        {
+            debug_assert!(false, "callers check that the value fits");
+            return;
+        }
+        if origin.not_before_ns > now_ns {
+            self.delayed.delay_newest(origin.not_before_ns, out);
+        }
+    }
+
+    /// Answers with nothing but a status.
+    pub(super) fn refuse(
+        &mut self,
+        origin: &Origin,
+        key: &[u8],
+        status: Status,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
+        self.send(origin, key, &Answer::status(status), now_ns, out);
+    }
+}
+
+/// Replies that wait for their time.
+#[derive(Default)]
+pub(super) struct Delayed {
+    heap: BinaryHeap<Reverse<(u64, u64)>>,
+    /// The replies, by the second number in the heap.
+    replies: hashbrown::HashMap<u64, (Vec<u8>, Peer)>,
+    count: u64,
+}
+
+impl Delayed {
+    /// Takes the newest reply out of `out` and keeps it until `at_ns`. Bounded by the partitions' queues.
+    fn delay_newest(&mut self, at_ns: u64, out: &mut Outbox) {
+        if let Some(reply) = out.pop() {
+            self.count += 1;
+            self.heap.push(Reverse((at_ns, self.count)));
+            self.replies.insert(self.count, reply);
+        }
+    }
+
+    pub(super) fn release(&mut self, now_ns: u64, out: &mut Outbox) {
+        while let Some(&Reverse((at_ns, id))) = self.heap.peek()
+            && at_ns <= now_ns
+        {
+            self.heap.pop();
+            if let Some((bytes, peer)) = self.replies.remove(&id) {
+                out.push_bytes(&bytes, peer);
+            }
+        }
+    }
+
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
+    }
+}

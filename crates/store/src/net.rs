@@ -1,0 +1,244 @@
+//! The UDP socket: datagrams come in by `recvmmsg` (through `quinn-udp`) and leave by `sendmmsg`.
+//!
+//! Cost: one system call for up to 32 requests and one for up to 64 replies. No receive coalescing and no
+//! segmentation offload, both on purpose: the far end may be a virtual link with a packet program in generic
+//! mode, which must see one datagram per frame.
+
+use std::{
+    io::{self, IoSliceMut},
+    net::{IpAddr, SocketAddr},
+    os::fd::AsRawFd,
+};
+
+use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use tokio::{io::Interest, net::UdpSocket};
+
+use crate::sendmmsg::SendBatch;
+
+/// Longest datagram taken whole, in bytes; the rest of a longer one is cut off and it is refused as truncated.
+const MAX_DATAGRAM: usize = 4096;
+/// Datagrams taken in one system call.
+const BATCH: usize = 32;
+/// Kernel buffer asked for in each direction, in bytes: 10 ms of 100-byte requests at 1 M/s, several times over.
+const SOCKET_BUFFER: usize = 16 << 20;
+
+/// The other end of an exchange, and the local address that it knows us by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer {
+    /// Where the datagram came from.
+    pub address: SocketAddr,
+    /// The local address that it was sent to; replies leave from it.
+    pub local: Option<IpAddr>,
+}
+
+/// A bound socket with its receive buffers.
+pub struct Endpoint {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    buffers: Vec<u8>,
+    meta: [RecvMeta; BATCH],
+    batch: SendBatch,
+}
+
+impl Endpoint {
+    /// Binds `address`. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// Those of the system, with the address named.
+    pub fn bind(address: SocketAddr) -> anyhow::Result<Endpoint> {
+        use anyhow::Context;
+        use socket2::{Domain, Protocol, Socket, Type};
+        let open = || -> io::Result<Endpoint> {
+            let domain = Domain::for_address(address);
+            let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+            enlarge_buffers(&socket);
+            socket.bind(&address.into())?;
+            let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+            set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 0)?;
+            Ok(Endpoint {
+                socket: UdpSocket::from_std(socket.into())?,
+                state,
+                buffers: vec![0; BATCH * MAX_DATAGRAM],
+                meta: [RecvMeta::default(); BATCH],
+                batch: SendBatch::default(),
+            })
+        };
+        open().with_context(|| format!("cannot listen on UDP {address}"))
+    }
+
+    /// The address bound to, with the port that the system chose if 0 was asked for.
+    ///
+    /// # Errors
+    /// Those of `getsockname`.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Waits until there is something to receive.
+    ///
+    /// # Errors
+    /// Those of the reactor.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.socket.readable().await
+    }
+
+    /// Takes one batch of datagrams, hands each to `each`, and returns how many there were; 0: none are left.
+    ///
+    /// # Errors
+    /// Those of `recvmmsg` other than `EAGAIN`.
+    pub fn receive(&mut self, mut each: impl FnMut(&[u8], Peer)) -> io::Result<usize> {
+        let Endpoint {
+            socket,
+            state,
+            buffers,
+            meta,
+            ..
+        } = self;
+        let mut chunks = buffers.chunks_exact_mut(MAX_DATAGRAM);
+        let mut slices: [IoSliceMut<'_>; BATCH] =
+            std::array::from_fn(|_| IoSliceMut::new(chunks.next().expect("BATCH chunks")));
+        let received = socket.try_io(Interest::READABLE, || {
+            state.recv(UdpSockRef::from(&*socket), &mut slices, meta)
+        });
+        let count = match received {
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            Err(e) => return Err(e),
+        };
+        for (slice, meta) in slices.iter().zip(meta.iter()).take(count) {
+            let peer = Peer {
+                address: meta.addr,
+                local: meta.dst_ip,
+            };
+            for datagram in slice[..meta.len].chunks(meta.stride.max(1)) {
+                each(datagram, peer);
+            }
+        }
+        Ok(count)
+    }
+
+    /// Sends everything in `outbox` and empties it. Returns how many datagrams the system did not take:
+    /// they are lost like any other datagram.
+    pub fn send(&mut self, outbox: &mut Outbox) -> u64 {
+        let messages = outbox
+            .messages
+            .iter()
+            .map(|m| (&outbox.bytes[m.start..m.end], m.peer));
+        let lost = self.batch.send(&self.socket, messages);
+        outbox.clear();
+        lost
+    }
+}
+
+/// As large as the system allows: past its limit where we are privileged, else up to it.
+fn enlarge_buffers(socket: &socket2::Socket) {
+    for (force, plain) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+    ] {
+        let size = SOCKET_BUFFER as libc::c_int;
+        if set_option(socket, libc::SOL_SOCKET, force, size).is_err()
+            && let Err(error) = set_option(socket, libc::SOL_SOCKET, plain, size)
+        {
+            tracing::warn!("socket buffers stay at the system's default: {error}");
+        }
+    }
+}
+
+fn set_option(
+    socket: &socket2::Socket,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the option's value is an int that lives through the call, and its size is stated.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Replies of one round, encoded one after another in one buffer that is used again.
+#[derive(Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    messages: Vec<Outgoing>,
+}
+
+struct Outgoing {
+    start: usize,
+    end: usize,
+    peer: Peer,
+}
+
+impl Outbox {
+    /// Encodes a packet for `peer`.
+    ///
+    /// # Errors
+    /// As [`wire::Packet::encode`]; nothing is queued then.
+    pub fn push(
+        &mut self,
+        packet: &wire::Packet<'_>,
+        secret: &wire::Secret,
+        peer: Peer,
+    ) -> Result<(), wire::EncodeError> {
+        let start = self.bytes.len();
+        packet.encode(secret, &mut self.bytes)?;
+        self.messages.push(Outgoing {
+            start,
+            end: self.bytes.len(),
+            peer,
+        });
+        Ok(())
+    }
+
+    /// Queues a datagram that is encoded already.
+    pub fn push_bytes(&mut self, bytes: &[u8], peer: Peer) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.messages.push(Outgoing {
+            start,
+            end: self.bytes.len(),
+            peer,
+        });
+    }
+
+    /// Takes the newest datagram out again, to be sent later.
+    pub fn pop(&mut self) -> Option<(Vec<u8>, Peer)> {
+        let last = self.messages.pop()?;
+        Some((self.bytes.split_off(last.start), last.peer))
+    }
+
+    /// Datagrams queued.
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether nothing is queued.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Every queued datagram with its destination, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Peer)> {
+        self.messages
+            .iter()
+            .map(|m| (&self.bytes[m.start..m.end], m.peer))
+    }
+
+    /// Forgets everything queued; the buffers stay.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.messages.clear();
+    }
+}

@@ -1,0 +1,119 @@
+//! Partitions: which ones this store owns, and each one's pace.
+//!
+//! With a rate limit a partition stands for a server with a bounded queue. Its virtual clock `next_free_ns` says
+//! when it would be done with what it has taken; a reply leaves no sooner than that, and a request that finds more than
+//! `queue_limit` others waiting is dropped, as a full socket buffer would.
+
+use wire::KeyHash;
+
+/// One partition's counters and virtual clock.
+#[derive(Clone, Debug, Default)]
+pub struct Partition {
+    /// Whether this store owns it.
+    pub owned: bool,
+    /// Requests taken.
+    pub served: u64,
+    /// Requests dropped because its queue was full.
+    pub dropped: u64,
+    next_free_ns: u64,
+}
+
+/// Every partition of the cluster.
+#[derive(Debug)]
+pub struct Partitions {
+    all: Vec<Partition>,
+    /// Nanoseconds that a request takes; 0: no limit.
+    cost_ns: u64,
+    backlog_limit_ns: u64,
+}
+
+impl Partitions {
+    /// The partitions of a store; `owned` says which are its own.
+    pub fn new(
+        count: u32,
+        owned: impl Fn(u32) -> bool,
+        rate_limit: Option<f64>,
+        queue_limit: u32,
+    ) -> Partitions {
+        let cost_ns = rate_limit.map_or(0, |rate| (1e9 / rate) as u64);
+        Partitions {
+            all: (0..count)
+                .map(|i| Partition {
+                    owned: owned(i),
+                    ..Partition::default()
+                })
+                .collect(),
+            cost_ns,
+            backlog_limit_ns: cost_ns.saturating_mul(u64::from(queue_limit)),
+        }
+    }
+
+    /// The partition of a key, if it is ours.
+    pub fn of(&self, hash: KeyHash) -> Option<usize> {
+        let at = wire::partition_of(hash, self.all.len() as u32) as usize;
+        self.all[at].owned.then_some(at)
+    }
+
+    /// Takes one request at `now_ns`: the time before which its reply must not leave (0: at once), or `None` if
+    /// it is dropped.
+    pub fn admit(&mut self, at: usize, now_ns: u64) -> Option<u64> {
+        let partition = &mut self.all[at];
+        if self.cost_ns == 0 {
+            partition.served += 1;
+            return Some(0);
+        }
+        if partition.next_free_ns.saturating_sub(now_ns) > self.backlog_limit_ns {
+            partition.dropped += 1;
+            return None;
+        }
+        partition.served += 1;
+        partition.next_free_ns = partition.next_free_ns.max(now_ns) + self.cost_ns;
+        Some(partition.next_free_ns)
+    }
+
+    /// Every partition, in order of its number.
+    pub fn iter(&self) -> impl Iterator<Item = &Partition> {
+        self.all.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limited_partition_serves_its_rate_and_drops_the_rest() {
+        let mut partitions = Partitions::new(1, |_| true, Some(1000.0), 4);
+        let mut replies = Vec::new();
+        for i in 0..100_000 {
+            // 100,000 requests in one second at a partition that serves 1,000.
+            replies.extend(partitions.admit(0, i * 10_000));
+        }
+        let served = partitions.iter().next().map(|p| p.served).unwrap();
+        assert_eq!(served, replies.len() as u64);
+        assert!((1000..=1006).contains(&served), "{served}");
+        assert!(
+            replies.windows(2).all(|w| w[1] - w[0] == 1_000_000),
+            "evenly spaced"
+        );
+    }
+
+    #[test]
+    fn an_idle_partition_serves_a_burst_of_its_queue() {
+        let mut partitions = Partitions::new(1, |_| true, Some(1000.0), 4);
+        let taken = (0..20).filter_map(|_| partitions.admit(0, 5)).count();
+        assert_eq!(taken, 5, "one in service and four in the queue");
+    }
+
+    #[test]
+    fn without_a_limit_everything_leaves_at_once() {
+        let mut partitions = Partitions::new(2, |i| i == 1, None, 0);
+        assert_eq!(partitions.admit(1, 77), Some(0));
+        assert_eq!(
+            partitions.of(KeyHash([0; 16])),
+            None,
+            "partition 0 is another store's"
+        );
+        assert_eq!(partitions.of(KeyHash([0xff; 16])), Some(1));
+    }
+}

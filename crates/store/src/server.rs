@@ -1,0 +1,240 @@
+//! The loop: datagrams in, replies out, timers, the status socket. One thread, no task per request.
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::Context;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{UnixListener, UnixStream},
+};
+
+use crate::{
+    BackendConfig, Config,
+    backend::{Backend, embedded},
+    engine::Engine,
+    net::{Endpoint, Outbox},
+};
+
+/// Batches taken from the socket before timers and the backend get their turn.
+const ROUNDS: usize = 8;
+
+/// Runs a store until `shutdown` is done.
+///
+/// # Errors
+/// What is wrong with the configuration, or what the system refused; the message names it.
+pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    Server::start(config).await?.run(shutdown).await
+}
+
+/// A store that is bound and filled, and serves once [`Server::run`] is awaited.
+pub struct Server {
+    endpoint: Endpoint,
+    engine: Engine,
+    outbox: Outbox,
+    clock: Instant,
+    status: Option<StatusSocket>,
+}
+
+impl Server {
+    /// Binds the sockets, connects to the backend, fills it if asked to.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub async fn start(config: Config) -> anyhow::Result<Server> {
+        config.check()?;
+        let wall = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .context("the clock is set before 1970")?;
+        let wall_s = u32::try_from(wall.as_secs()).context("the clock is set after 2106")?;
+        let backend = open_backend(&config, wall_s).await?;
+        let endpoint = Endpoint::bind(config.listen)?;
+        let status = config
+            .status_socket
+            .as_deref()
+            .map(StatusSocket::bind)
+            .transpose()?;
+        Ok(Server {
+            endpoint,
+            engine: Engine::new(Arc::new(config), backend, 0, wall_s),
+            outbox: Outbox::default(),
+            clock: Instant::now(),
+            status,
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Those of `getsockname`.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.endpoint.local_address()
+    }
+
+    /// Serves until `shutdown` is done.
+    ///
+    /// # Errors
+    /// The socket failed for good.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+        tracing::info!("store listens on {}", self.local_address()?);
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(()),
+                ready = self.endpoint.readable() => ready.context("the UDP socket failed")?,
+                () = until(self.clock, self.engine.next_deadline_ns()) => {}
+                stream = accept(self.status.as_ref()) => self.tell_status(stream),
+            }
+            self.turn();
+        }
+    }
+
+    /// Handles what has arrived and what is due.
+    fn turn(&mut self) {
+        for _ in 0..ROUNDS {
+            let now_ns = self.now_ns();
+            let Server {
+                endpoint,
+                engine,
+                outbox,
+                ..
+            } = self;
+            let received = endpoint.receive(|datagram, peer| {
+                engine.receive(datagram, peer, now_ns, outbox);
+            });
+            match received {
+                Ok(0) => break,
+                Ok(_) => self.flush(),
+                // The last datagram could not be delivered somewhere: not ours to mend.
+                Err(error) => {
+                    tracing::debug!("receive: {error}");
+                    break;
+                }
+            }
+        }
+        let now_ns = self.now_ns();
+        self.engine.tick(now_ns, &mut self.outbox);
+        self.flush();
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.elapsed().as_nanos() as u64
+    }
+
+    fn flush(&mut self) {
+        if !self.outbox.is_empty() {
+            let lost = self.endpoint.send(&mut self.outbox);
+            self.engine.lost(lost);
+        }
+    }
+
+    fn tell_status(&self, stream: UnixStream) {
+        let mut status = self.engine.status(self.now_ns());
+        status.listen = self
+            .local_address()
+            .map_or_else(|e| e.to_string(), |a| a.to_string());
+        match serde_json::to_vec(&status) {
+            Ok(text) => drop(tokio::spawn(tell(stream, text))),
+            Err(error) => tracing::warn!("status: {error}"),
+        }
+    }
+}
+
+/// Writes the status to one reader, who has 5 seconds to take it.
+async fn tell(mut stream: UnixStream, text: Vec<u8>) {
+    let _ = tokio::time::timeout(Duration::from_secs(5), stream.write_all(&text)).await;
+}
+
+/// Waits until a time of the store's clock; for ever without one.
+async fn until(clock: Instant, deadline_ns: Option<u64>) {
+    match deadline_ns {
+        Some(ns) => tokio::time::sleep_until((clock + Duration::from_nanos(ns)).into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The status socket; its file goes when the store ends.
+struct StatusSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl StatusSocket {
+    /// Binds it, in place of a file that a store which was killed left behind.
+    fn bind(path: &Path) -> anyhow::Result<StatusSocket> {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            anyhow::bail!(
+                "status socket {}: another process answers there",
+                path.display()
+            );
+        }
+        let _ = std::fs::remove_file(path);
+        let listener = UnixListener::bind(path)
+            .with_context(|| format!("cannot listen on status socket {}", path.display()))?;
+        Ok(StatusSocket {
+            listener,
+            path: path.into(),
+        })
+    }
+}
+
+impl Drop for StatusSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn accept(socket: Option<&StatusSocket>) -> UnixStream {
+    let Some(socket) = socket else {
+        return std::future::pending().await;
+    };
+    loop {
+        if let Ok((stream, _)) = socket.listener.accept().await {
+            return stream;
+        }
+        // Out of descriptors, most likely: others must close some first.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn open_backend(config: &Config, wall_s: u32) -> anyhow::Result<Box<dyn Backend>> {
+    match &config.backend {
+        BackendConfig::Embedded => open_embedded(config, wall_s),
+        other => anyhow::bail!("backend {other:?} is not built yet"),
+    }
+}
+
+fn open_embedded(config: &Config, wall_s: u32) -> anyhow::Result<Box<dyn Backend>> {
+    let mut embedded = embedded::Embedded::new(config.memory_limit);
+    if let Some(populate) = config.populate {
+        let secret = config
+            .cluster
+            .secret_of(wire::TENANT_OPEN)
+            .context("--populate fills tenant 0, which this cluster has switched off")?;
+        let version = u64::from(wall_s) << 32;
+        let (tenant, count) = (wire::TENANT_OPEN, populate.count);
+        let written = embedded::populate(
+            &mut embedded,
+            &secret,
+            tenant,
+            count,
+            populate.value_len,
+            version,
+        );
+        if written < count || embedded.evicted() > 0 {
+            anyhow::bail!(
+                "--populate {count}:{}: does not fit --memory-limit of {} bytes",
+                populate.value_len,
+                config.memory_limit
+            );
+        }
+    }
+    Ok(Box::new(embedded))
+}

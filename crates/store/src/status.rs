@@ -1,0 +1,78 @@
+//! What a store tells about itself on its status socket: one JSON document per connection.
+
+use std::{io::Read, os::unix::net::UnixStream, path::Path, time::Duration};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::counters::Counters;
+
+/// A store's status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Whether it answers requests.
+    pub ready: bool,
+    /// Whether it takes writes: one lease after its start.
+    pub takes_writes: bool,
+    /// Where it listens.
+    pub listen: String,
+    /// Which backend holds the data.
+    pub backend: String,
+    /// Keys held, where the backend knows.
+    pub items: Option<u64>,
+    /// Bytes held, overhead included, where the backend knows.
+    pub memory_bytes: Option<u64>,
+    /// Items evicted for room.
+    pub evicted: u64,
+    /// Copies that the directory remembers.
+    pub copies: u64,
+    /// Switches whose lease holds.
+    pub leases: Vec<LeaseStatus>,
+    /// The partitions that it owns.
+    pub partitions: Vec<PartitionStatus>,
+    /// Every counter by name.
+    pub totals: Counters,
+}
+
+/// One switch's lease.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LeaseStatus {
+    /// The switch.
+    pub switch: u16,
+    /// The lease's term.
+    pub term: u32,
+    /// What is left of it in milliseconds.
+    pub left_ms: u64,
+}
+
+/// One partition's load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PartitionStatus {
+    /// Its number.
+    pub partition: u32,
+    /// Requests taken.
+    pub served: u64,
+    /// Requests dropped because its queue was full.
+    pub dropped: u64,
+}
+
+/// Asks the store behind a status socket; waits 5 seconds at most.
+///
+/// # Errors
+/// No such socket, nobody behind it, or an answer that is not a status.
+pub fn read_status(socket: &Path) -> anyhow::Result<Status> {
+    let ask = || -> anyhow::Result<Status> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    ask().with_context(|| {
+        format!(
+            "no status from {}: is a store running with this --status-socket?",
+            socket.display()
+        )
+    })
+}
