@@ -1,10 +1,34 @@
 use std::process::ExitCode;
 
-/// To come.
-#[derive(clap::Args)]
-pub struct Args {}
+use super::target::{Target, not_found};
 
-/// To come.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+/// Remove a key. Exit status 1 if there is no such key.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  shortstop delete --server 10.0.2.1 user:42")]
+pub struct Args {
+    /// The key, 1 to 250 bytes.
+    key: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Removes the key and says so.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (deleted, took) = args
+        .target
+        .run(async |client| client.delete(&args.key).await)?;
+    if args.target.json {
+        let latency_us = took.as_micros() as u64;
+        println!(
+            "{}",
+            serde_json::json!({ "deleted": deleted, "from": "store", "latency_us": latency_us })
+        );
+    }
+    if !deleted {
+        return Ok(not_found());
+    }
+    if !args.target.json {
+        println!("deleted");
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ mod lab;
 mod set;
 mod store;
 mod switch;
+mod target;
 
 use std::{io::IsTerminal, process::ExitCode};
 

@@ -1,10 +1,92 @@
-use std::process::ExitCode;
+use std::{io::Read, process::ExitCode, time::Duration};
 
-/// To come.
+use anyhow::Context;
+use client::Condition;
+use wire::MAX_PAYLOAD;
+
+use super::target::{Target, parse_duration};
+
+/// Write the value of a key and print its new version.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(
+    after_help = "Example:\n  shortstop set --server 10.0.2.1 user:42 Ada --ttl 30s\n  \
+    date | shortstop set --server 10.0.2.1 --if-absent lock -"
+)]
+pub struct Args {
+    /// The key, 1 to 250 bytes.
+    key: String,
+    /// The value; `-` reads it from standard input.
+    value: String,
+    /// Forget the key after this time.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    ttl: Option<Duration>,
+    #[command(flatten)]
+    condition: OnlyIf,
+    #[command(flatten)]
+    target: Target,
+}
 
-/// To come.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct OnlyIf {
+    /// Write only if the key has this version.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..u64::MAX))]
+    if_version: Option<u64>,
+    /// Write only if there is no such key.
+    #[arg(long)]
+    if_absent: bool,
+    /// Write only if the key exists.
+    #[arg(long)]
+    if_present: bool,
+}
+
+impl OnlyIf {
+    fn condition(&self) -> Condition {
+        match self {
+            OnlyIf {
+                if_version: Some(version),
+                ..
+            } => Condition::Version(*version),
+            OnlyIf {
+                if_absent: true, ..
+            } => Condition::Absent,
+            OnlyIf {
+                if_present: true, ..
+            } => Condition::Present,
+            _ => Condition::Always,
+        }
+    }
+}
+
+/// Writes the key and prints the version that the store gave it.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let value = match args.value.as_str() {
+        "-" => read_stdin()?,
+        text => text.as_bytes().to_vec(),
+    };
+    let condition = args.condition.condition();
+    let (version, took) = args
+        .target
+        .run(async |client| client.set_if(&args.key, &value, args.ttl, condition).await)?;
+    if args.target.json {
+        let latency_us = took.as_micros() as u64;
+        let json =
+            serde_json::json!({ "version": version, "from": "store", "latency_us": latency_us });
+        println!("{json}");
+    } else {
+        println!("version {version}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One byte more than any packet holds is read, so that too much is refused by the usual message.
+fn read_stdin() -> anyhow::Result<Vec<u8>> {
+    let mut value = Vec::new();
+    let limit = MAX_PAYLOAD as u64 + 1;
+    std::io::stdin()
+        .lock()
+        .take(limit)
+        .read_to_end(&mut value)
+        .context("cannot read standard input")?;
+    Ok(value)
 }

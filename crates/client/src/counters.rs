@@ -1,0 +1,46 @@
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a client has done since it was made. See [`crate::Client::counts`].
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+
+        /// The live counters behind [`Counts`].
+        #[derive(Default)]
+        pub(crate) struct Counters { $(pub $name: Counter,)* }
+
+        impl Counters {
+            pub fn read(&self) -> Counts {
+                Counts { $($name: self.$name.0.load(Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Datagrams sent, retransmissions included.
+    sent,
+    /// Datagrams sent again because no answer came in time.
+    retransmitted,
+    /// Datagrams that answered a call.
+    answered,
+    /// Datagrams that answered nothing: late, duplicated, malformed, from elsewhere, or with a wrong tag.
+    ignored,
+    /// Reads asked again past every cache because the answer carried another key.
+    corrected,
+    /// Reads asked again with more padding.
+    padded,
+    /// Requests that a store put off with `TryAgain`.
+    put_off,
+}
+
+/// A count that may be a little behind when it is read.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add_one(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}

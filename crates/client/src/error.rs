@@ -1,0 +1,131 @@
+use std::{io, net::SocketAddr};
+
+/// Why a call has no result. Every message is one line that says what to do where there is something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option has a value that cannot work.
+    #[error("client option {0}")]
+    Options(String),
+    /// The cluster file does not know the tenant, or tenant 0 is switched off.
+    #[error(
+        "tenant {0} may not use this cluster: it is not in the cluster file, or tenant 0 is off"
+    )]
+    UnknownTenant(u32),
+    /// A key that no packet can carry.
+    #[error("key of {0} bytes: 1 to 250 bytes are possible")]
+    KeyLength(usize),
+    /// A value that does not fit one packet, or not the store's backend.
+    #[error("value of {len} bytes is too large: {max} bytes fit one packet beside this key")]
+    ValueLength {
+        /// Bytes of the value.
+        len: usize,
+        /// Bytes that would fit a packet to this store.
+        max: usize,
+    },
+    /// A time to live of zero, or one too long for its field.
+    #[error("time to live must be 1 ms to {} ms (49 days)", u32::MAX)]
+    TimeToLive,
+    /// The socket could not be made, or the first datagram of a call could not be sent: nothing was done.
+    #[error("{what}: {source}")]
+    Socket {
+        /// What was tried.
+        what: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// As many calls as `Options::max_in_flight` were running until the deadline. Nothing was sent.
+    #[error("{limit} calls were in flight until the deadline; nothing was sent")]
+    TooManyInFlight {
+        /// The limit.
+        limit: usize,
+    },
+    /// No answer to a read before the deadline.
+    #[error("no answer from {store} within {after_ms} ms ({tries} tries{})", put_off(.try_again))]
+    Timeout {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// The deadline in milliseconds.
+        after_ms: u64,
+        /// Datagrams sent.
+        tries: u32,
+        /// Whether the store answered `TryAgain` at least once.
+        try_again: bool,
+    },
+    /// No final answer to a write before the deadline: it may have been applied, may be later, or never.
+    #[error(
+        "outcome unknown: no answer to the write from {store} within {after_ms} ms ({tries} tries{})",
+        put_off(.try_again)
+    )]
+    OutcomeUnknown {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// The deadline in milliseconds.
+        after_ms: u64,
+        /// Datagrams sent.
+        tries: u32,
+        /// Whether the store answered `TryAgain` at least once.
+        try_again: bool,
+    },
+    /// The condition of a write did not hold. Nothing was written.
+    #[error("condition not met: {}; nothing was written", current_version(.current))]
+    Mismatch {
+        /// The key's version now; 0: there is no such key.
+        current: u64,
+    },
+    /// The store does not own the key's partition: the cluster file is out of date.
+    #[error(
+        "{store} does not own this key's partition: the cluster file here differs from the store's"
+    )]
+    WrongPartition {
+        /// The store that was asked.
+        store: SocketAddr,
+    },
+    /// The store's backend cannot hold the value.
+    #[error("{store} refuses a value of {len} bytes: larger than its backend holds")]
+    TooLarge {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// Bytes of the value.
+        len: usize,
+    },
+    /// The store's backend failed. For a write the outcome is unknown.
+    #[error("the backend of {store} failed{}", if *.write { "; outcome unknown" } else { "" })]
+    Backend {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// Whether the call was a write.
+        write: bool,
+    },
+    /// The store does not know the tenant, or the secrets differ.
+    #[error("{store} denies the request: tenant {tenant} is unknown there or its secret differs")]
+    Denied {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// The tenant.
+        tenant: u32,
+    },
+    /// An answer that makes no sense for its request.
+    #[error("{store} answered a request with {what}; expected an answer of protocol version 1")]
+    BadReply {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// What came.
+        what: &'static str,
+    },
+}
+
+fn put_off(try_again: &bool) -> &'static str {
+    if *try_again {
+        "; the store puts requests off for now"
+    } else {
+        ""
+    }
+}
+
+fn current_version(current: &u64) -> String {
+    match current {
+        0 => "the key is absent".into(),
+        version => format!("the key's version is {version}"),
+    }
+}

@@ -1,0 +1,165 @@
+//! What `get`, `set` and `delete` share: which cluster, which tenant, how long, and how to print.
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use client::{Client, Options};
+use wire::{Cluster, PORT, TENANT_OPEN};
+
+/// Where the keys are, and in whose name to ask.
+#[derive(clap::Args)]
+pub struct Target {
+    /// The one store to ask.
+    #[arg(long, value_name = "ADDR[:PORT]", conflicts_with = "cluster")]
+    #[arg(required_unless_present = "cluster")]
+    server: Option<String>,
+    /// Number of partitions of that store.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        conflicts_with = "cluster"
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    partitions: u32,
+    /// The cluster file (TOML): partitions, stores, tenants.
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+    /// The tenant whose keys these are; its secret is read from the cluster file. 0 needs none.
+    #[arg(long, value_name = "ID", default_value_t = TENANT_OPEN)]
+    tenant: u32,
+    /// How long to try. A write is given up after 1.5 s at the latest.
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = parse_duration)]
+    timeout: Duration,
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Target {
+    /// Connects and runs one call; returns what it gave and how long it took.
+    pub fn run<T>(
+        &self,
+        call: impl AsyncFnOnce(Client) -> Result<T, client::Error>,
+    ) -> anyhow::Result<(T, Duration)> {
+        let cluster = self.load()?;
+        let options = Options {
+            deadline: self.timeout,
+            ..Options::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            let client = Client::connect(&cluster, self.tenant, options).await?;
+            let start = Instant::now();
+            Ok((call(client).await?, start.elapsed()))
+        })
+    }
+
+    fn load(&self) -> anyhow::Result<Cluster> {
+        match (&self.cluster, &self.server) {
+            (Some(path), _) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("--cluster {}: cannot read it", path.display()))?;
+                Cluster::parse(&text).with_context(|| format!("--cluster {}", path.display()))
+            }
+            (None, Some(server)) if self.tenant == TENANT_OPEN => {
+                Ok(Cluster::single(resolve(server)?, self.partitions))
+            }
+            (None, Some(_)) => {
+                bail!(
+                    "--tenant {}: its secret is needed: use --cluster FILE",
+                    self.tenant
+                )
+            }
+            (None, None) => bail!("expected --server ADDR[:PORT] or --cluster FILE"),
+        }
+    }
+}
+
+/// An address or host name, with a port or with ours.
+fn resolve(server: &str) -> anyhow::Result<SocketAddr> {
+    if let Ok(ip) = server.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
+        return Ok((ip, PORT).into());
+    }
+    let found = if server.contains(':') {
+        server.to_socket_addrs()
+    } else {
+        (server, PORT).to_socket_addrs()
+    };
+    found
+        .with_context(|| format!("--server {server:?}: expected ADDR[:PORT]"))?
+        .next()
+        .with_context(|| format!("--server {server:?}: the name has no address"))
+}
+
+/// A time as people write it: a number and `ms`, `s`, `m`, `h` or `d`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let expected =
+        || format!("{text:?}: expected a number and a unit, such as 500ms, 30s, 5m, 2h, 7d");
+    let at = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .ok_or_else(expected)?;
+    let (number, unit) = text.split_at(at);
+    let number: f64 = number.parse().map_err(|_| expected())?;
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => return Err(expected()),
+    };
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
+}
+
+/// Says on standard error that there is no such key.
+pub fn not_found() -> ExitCode {
+    eprintln!("(not found)");
+    ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(parse_duration("2d"), Ok(Duration::from_secs(172_800)));
+        for bad in [
+            "",
+            "30",
+            "s",
+            "-1s",
+            "1 s",
+            "1y",
+            "99999999999999999999999d",
+            "1.2.3s",
+        ] {
+            assert!(parse_duration(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn servers_may_leave_out_the_port() {
+        for (text, address) in [
+            ("127.0.0.1", "127.0.0.1:7117"),
+            ("127.0.0.1:99", "127.0.0.1:99"),
+            ("::1", "[::1]:7117"),
+            ("[::1]", "[::1]:7117"),
+            ("[::1]:99", "[::1]:99"),
+        ] {
+            assert_eq!(resolve(text).unwrap(), address.parse().unwrap(), "{text}");
+        }
+        assert!(resolve("127.0.0.1:x").is_err());
+    }
+}
