@@ -83,7 +83,11 @@ pub enum ClusterError {
 impl Cluster {
     /// One store that owns every one of `partitions` partitions; tenant 0 only.
     pub fn single(address: SocketAddr, partitions: u32) -> Cluster {
-        let store = Store { address, first: 0, last: partitions.saturating_sub(1) };
+        let store = Store {
+            address,
+            first: 0,
+            last: partitions.saturating_sub(1),
+        };
         Cluster {
             partitions,
             stores: vec![store],
@@ -117,7 +121,12 @@ impl Cluster {
         let mut stores: Vec<&Store> = self.stores.iter().collect();
         stores.sort_by_key(|s| s.first);
         let mut next = 0;
-        for Store { address, first, last } in stores {
+        for Store {
+            address,
+            first,
+            last,
+        } in stores
+        {
             if first > last || *last >= self.partitions {
                 let max = self.partitions - 1;
                 return fail(format!(
@@ -125,7 +134,9 @@ impl Cluster {
                 ));
             }
             if *first < next {
-                return fail(format!("partition {first} has two owners, one of them {address}"));
+                return fail(format!(
+                    "partition {first} has two owners, one of them {address}"
+                ));
             }
             if *first > next {
                 return fail(format!("partition {next} has no owner"));
@@ -137,10 +148,16 @@ impl Cluster {
         }
         for tenant in &self.tenants {
             if tenant.id == TENANT_OPEN || tenant.id == TENANT_SYSTEM {
-                return Err(ClusterError::Tenant(format!("tenant {}: this id is reserved", tenant.id)));
+                return Err(ClusterError::Tenant(format!(
+                    "tenant {}: this id is reserved",
+                    tenant.id
+                )));
             }
             if self.tenants.iter().filter(|t| t.id == tenant.id).count() > 1 {
-                return Err(ClusterError::Tenant(format!("tenant {} is listed twice", tenant.id)));
+                return Err(ClusterError::Tenant(format!(
+                    "tenant {} is listed twice",
+                    tenant.id
+                )));
             }
             parse_secret(&tenant.secret, &format!("tenant {}", tenant.id))?;
         }
@@ -164,10 +181,12 @@ impl Cluster {
         let known = |text: &str| parse_secret(text, "").expect("checked on parsing");
         match tenant {
             TENANT_OPEN => self.open_tenant.then_some(Secret::NONE),
-            TENANT_SYSTEM => {
-                Some(self.system_secret.as_deref().map_or(Secret::NONE, known))
-            }
-            id => self.tenants.iter().find(|t| t.id == id).map(|t| known(&t.secret)),
+            TENANT_SYSTEM => Some(self.system_secret.as_deref().map_or(Secret::NONE, known)),
+            id => self
+                .tenants
+                .iter()
+                .find(|t| t.id == id)
+                .map(|t| known(&t.secret)),
         }
     }
 }
@@ -179,6 +198,8 @@ fn parse_secret(text: &str, whose: &str) -> Result<Secret, ClusterError> {
         .filter(|()| secret != [0; 16])
         .map(|()| Secret(secret))
         .ok_or_else(|| {
-            ClusterError::Tenant(format!("{whose}: the secret must be 32 hex digits, not all zero"))
+            ClusterError::Tenant(format!(
+                "{whose}: the secret must be 32 hex digits, not all zero"
+            ))
         })
 }

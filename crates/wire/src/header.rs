@@ -14,9 +14,10 @@ impl Flags {
     /// A switch answered, not the store.
     pub const CACHED: Flags = Flags(4);
 
-    /// Flags from the low four bits of a byte. Bit 3 is reserved and ignored.
+    /// Flags from the low four bits of a byte. Bit 3 has no meaning yet; it is kept, because the tag
+    /// covers it.
     pub const fn from_bits(bits: u8) -> Flags {
-        Flags(bits & 0x7)
+        Flags(bits & 0xf)
     }
 
     /// The low four bits of the flags byte.

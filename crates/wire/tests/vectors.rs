@@ -1,0 +1,524 @@
+//! `vectors.json` holds packets with their fields, for every implementation of the protocol to check itself
+//! against. This test makes the same vectors anew and compares; after a deliberate change of the
+//! protocol, run it with `WRITE_VECTORS=1` to write the file.
+
+use serde_json::{Value, json};
+use wire::{
+    Epoch, Flags, HEADER_LEN, Header, Op, Packet, Secret, Status, VERSION_ABSENT, VERSION_PRESENT,
+    partition_of,
+};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors.json");
+const TENANT: u32 = 7;
+
+fn secret() -> Secret {
+    Secret(std::array::from_fn(|i| i as u8))
+}
+
+/// A header with a different number in each field, so that a swapped pair is noticed.
+fn header(op: Op) -> Header {
+    Header {
+        tenant: TENANT,
+        client: 0xC11E_0001,
+        request: 0x0000_4E21,
+        ..Header::new(op)
+    }
+}
+
+/// Name, header, key, value, padding in bytes.
+type Case = (&'static str, Header, &'static [u8], &'static [u8], usize);
+
+fn cases() -> Vec<Case> {
+    let epoch = Epoch::new(0x0102, 0x6543_2100_0003);
+    let granted = Flags::GRANT;
+    let key: &[u8] = b"key0000000000042";
+    let value: &[u8] = b"key0000000000042key0000000000042";
+    let version = 0x6543_2100_0000_0005;
+    let lease = Header {
+        tenant: u32::MAX,
+        request: 3,
+        epoch: Epoch::new(0x0102, 0),
+        ..Header::new(Op::LeaseRequest)
+    };
+    vec![
+        ("read request", header(Op::ReadRequest), key, b"", 0),
+        (
+            "read request padded to its reply",
+            header(Op::ReadRequest),
+            key,
+            b"",
+            32,
+        ),
+        (
+            "read request that asks for a grant",
+            Header {
+                flags: granted,
+                epoch,
+                ..header(Op::ReadRequest)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "read request of the longest key",
+            header(Op::ReadRequest),
+            &[b'k'; 250],
+            b"",
+            0,
+        ),
+        (
+            "read request of tenant 0",
+            Header {
+                tenant: 0,
+                ..header(Op::ReadRequest)
+            },
+            b"k",
+            b"",
+            0,
+        ),
+        (
+            "read reply from a switch",
+            Header {
+                flags: Flags::CACHED,
+                version,
+                expiry_ms: 30_000,
+                ..header(Op::ReadReply)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "read reply that is a grant",
+            Header {
+                flags: granted,
+                epoch,
+                version,
+                ..header(Op::ReadReply)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "read reply: not found",
+            Header {
+                status: Status::NotFound,
+                ..header(Op::ReadReply)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "read reply: needs padding",
+            Header {
+                status: Status::NeedPadding,
+                expiry_ms: 1024,
+                ..header(Op::ReadReply)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "correction request",
+            header(Op::CorrectionRequest),
+            key,
+            b"",
+            0,
+        ),
+        (
+            "write request with a time to live",
+            Header {
+                expiry_ms: 30_000,
+                ..header(Op::WriteRequest)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "write request if the version is 5",
+            Header {
+                flags: Flags::COMPARE,
+                version: 5,
+                ..header(Op::WriteRequest)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "write request if absent",
+            Header {
+                flags: Flags::COMPARE,
+                version: VERSION_ABSENT,
+                ..header(Op::WriteRequest)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "write request if present, that asks for a grant",
+            Header {
+                flags: Flags::COMPARE.with(granted),
+                version: VERSION_PRESENT,
+                epoch,
+                ..header(Op::WriteRequest)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "write reply that is a grant",
+            Header {
+                flags: granted,
+                epoch,
+                version,
+                ..header(Op::WriteReply)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "write reply: mismatch",
+            Header {
+                status: Status::Mismatch,
+                version,
+                ..header(Op::WriteReply)
+            },
+            key,
+            b"",
+            0,
+        ),
+        ("delete request", header(Op::DeleteRequest), key, b"", 0),
+        (
+            "delete reply",
+            Header {
+                version,
+                ..header(Op::DeleteReply)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "fetch request",
+            Header {
+                flags: granted,
+                epoch,
+                client: 0,
+                ..header(Op::FetchRequest)
+            },
+            key,
+            b"",
+            64,
+        ),
+        (
+            "fetch reply that is a grant",
+            Header {
+                flags: granted,
+                epoch,
+                version,
+                client: 0,
+                ..header(Op::FetchReply)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "invalidate",
+            Header {
+                epoch,
+                client: 0,
+                ..header(Op::Invalidate)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "invalidate ack",
+            Header {
+                epoch: Epoch::new(0x0102, 0x6543_2100_0004),
+                client: 0,
+                ..header(Op::InvalidateAck)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "lease offer",
+            Header {
+                op: Op::LeaseOffer,
+                ..lease
+            },
+            b"",
+            b"",
+            0,
+        ),
+        (
+            "lease request",
+            Header {
+                version: 123_456_789_012_345,
+                ..lease
+            },
+            b"",
+            b"",
+            0,
+        ),
+        (
+            "lease reply",
+            Header {
+                op: Op::LeaseReply,
+                version: 123_456_789_012_345,
+                expiry_ms: 2000,
+                client: 0x6543_2101,
+                ..lease
+            },
+            b"",
+            b"",
+            0,
+        ),
+        ("hot report", header(Op::HotReport), key, &[0, 0, 0, 9], 0),
+        (
+            "control update",
+            Header {
+                version,
+                ..header(Op::ControlUpdate)
+            },
+            key,
+            value,
+            0,
+        ),
+        ("control evict", header(Op::ControlEvict), key, b"", 0),
+        (
+            "control alloc of a page",
+            header(Op::ControlAlloc),
+            b"",
+            &[1, 2, 0, 0, 0, 5],
+            0,
+        ),
+        (
+            "replica push",
+            Header {
+                version,
+                ..header(Op::ReplicaPush)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "replica confirm",
+            Header {
+                version,
+                ..header(Op::ReplicaConfirm)
+            },
+            key,
+            b"",
+            0,
+        ),
+        ("chain read", header(Op::ChainRead), key, b"", 0),
+        (
+            "chain write, a fragment",
+            Header {
+                version,
+                fragment: 1,
+                fragments: 3,
+                ..header(Op::ChainWrite)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "chain ack",
+            Header {
+                version,
+                ..header(Op::ChainAck)
+            },
+            key,
+            value,
+            0,
+        ),
+    ]
+}
+
+fn secret_for(tenant: u32) -> Secret {
+    if tenant == 0 { Secret::NONE } else { secret() }
+}
+
+fn packet_vector((name, header, key, value, padding): Case) -> Value {
+    let secret = secret_for(header.tenant);
+    let hash = if key.is_empty() {
+        header.key_hash
+    } else {
+        secret.key_hash(header.tenant, key)
+    };
+    let mut bytes = vec![];
+    Packet::new(
+        Header {
+            key_hash: hash,
+            ..header
+        },
+        key,
+        value,
+    )
+    .encode(&secret, &mut bytes)
+    .expect("lengths are possible");
+    bytes.resize(bytes.len() + padding, 0);
+    // What is written down is what decoding gives, not what was put in.
+    let packet = Packet::decode(&bytes).expect("it was just encoded");
+    assert!(packet.tag_is_valid(&secret));
+    let h = packet.header;
+    json!({
+        "name": name,
+        "packet": hex::encode(&bytes),
+        "secret": hex::encode(secret.0),
+        "fields": {
+            "op": h.op as u8, "op_name": format!("{:?}", h.op), "flags": h.flags.bits(),
+            "status": h.status as u8, "key_len": h.key_len, "value_len": h.value_len,
+            "fragment": h.fragment, "fragments": h.fragments, "tenant": h.tenant,
+            "expiry_ms": h.expiry_ms, "client": h.client, "request": h.request,
+            "key_hash": hex::encode(h.key_hash.0), "switch": h.epoch.switch(),
+            "epoch_number": h.epoch.number(), "version": format!("{:016x}", h.version),
+            "tag": format!("{:016x}", h.tag),
+        },
+        "key": hex::encode(packet.key),
+        "value": hex::encode(packet.value),
+        "padding": padding,
+    })
+}
+
+fn malformed() -> Vec<Value> {
+    let mut good = vec![];
+    Packet::new(header(Op::WriteRequest), b"key", b"value")
+        .encode(&secret(), &mut good)
+        .unwrap();
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let lease_with_key = {
+        let mut bytes = with(1, Op::LeaseOffer as u8);
+        bytes[5] = 0;
+        bytes
+    };
+    let late_fragment = {
+        let mut bytes = with(6, 3);
+        bytes[7] = 3;
+        bytes
+    };
+    [
+        ("nothing", vec![]),
+        ("a header less one byte", good[..HEADER_LEN - 1].to_vec()),
+        ("another magic", with(0, 0x51)),
+        ("protocol version 2", with(0, 0xA2)),
+        ("op 0", with(1, 0)),
+        ("op without meaning", with(1, 0x7f)),
+        ("status without meaning", with(2, 0x90)),
+        ("no key", with(3, 0)),
+        ("key of 251 bytes", with(3, 251)),
+        ("key in a lease message", lease_with_key),
+        ("value in a read request", with(1, Op::ReadRequest as u8)),
+        ("value cut off by one byte", good[..good.len() - 1].to_vec()),
+        ("value length beyond the packet", with(4, 0xff)),
+        ("key length beyond the packet", with(3, 200)),
+        ("fragment 3 of 3", late_fragment),
+        ("fragment 1 of none", with(6, 1)),
+    ]
+    .into_iter()
+    .map(|(name, bytes)| {
+        let error = Packet::decode(&bytes).expect_err(name);
+        let text = format!("{error:?}");
+        let variant = text.split(|c: char| !c.is_alphanumeric()).next();
+        json!({ "name": name, "packet": hex::encode(&bytes), "error": variant, "message": error.to_string() })
+    })
+    .collect()
+}
+
+fn forged() -> Vec<Value> {
+    let mut good = vec![];
+    Packet::new(header(Op::WriteRequest), b"key", b"value")
+        .encode(&secret(), &mut good)
+        .unwrap();
+    [("reserved flag bit", 2, 8), ("request id", 23, 1), ("tag", 63, 1), ("key", 64, 1)]
+        .into_iter()
+        .map(|(what, at, bit)| {
+            let mut bytes = good.clone();
+            bytes[at] ^= bit;
+            assert!(!Packet::decode(&bytes).unwrap().tag_is_valid(&secret()), "{what}");
+            json!({ "name": format!("one bit changed: {what}"), "packet": hex::encode(&bytes), "secret": hex::encode(secret().0) })
+        })
+        .collect()
+}
+
+fn key_hashes() -> Vec<Value> {
+    let keys: [(u32, &[u8]); 4] = [
+        (0, b"k"),
+        (0, b"key0000000000042"),
+        (TENANT, b"key0000000000042"),
+        (8, &[0xff; 250]),
+    ];
+    keys.into_iter()
+        .map(|(tenant, key)| {
+            let secret = secret_for(tenant);
+            let hash = secret.key_hash(tenant, key);
+            json!({
+                "tenant": tenant, "secret": hex::encode(secret.0), "key": hex::encode(key),
+                "key_hash": hex::encode(hash.0), "partition_of_128": partition_of(hash, 128),
+            })
+        })
+        .collect()
+}
+
+#[test]
+fn the_file_holds_these_vectors() {
+    let packets: Vec<_> = cases().into_iter().map(packet_vector).collect();
+    let vectors = json!({
+        "about": "See docs/protocol.md. Bytes are hex; version and tag are hex numbers. Checked by crates/wire/tests/vectors.rs.",
+        "packets": packets,
+        "malformed": malformed(),
+        "forged": forged(),
+        "key_hashes": key_hashes(),
+    });
+    if std::env::var_os("WRITE_VECTORS").is_some() {
+        let text = serde_json::to_string_pretty(&vectors).unwrap() + "\n";
+        std::fs::write(FILE, text).unwrap();
+    }
+    let text = std::fs::read_to_string(FILE).expect(FILE);
+    let stored: Value = serde_json::from_str(&text).expect(FILE);
+    assert_eq!(
+        stored, vectors,
+        "vectors.json differs; WRITE_VECTORS=1 writes it anew"
+    );
+}
+
+#[test]
+fn every_malformed_packet_has_a_name_and_every_error_a_packet() {
+    let names: std::collections::BTreeSet<String> = malformed()
+        .iter()
+        .map(|v| v["error"].as_str().unwrap().to_owned())
+        .collect();
+    let all = [
+        "BadFragment",
+        "BadKeyLength",
+        "BadMagic",
+        "ShortHeader",
+        "Truncated",
+        "UnexpectedValue",
+        "UnknownOp",
+        "UnknownStatus",
+        "UnknownVersion",
+    ];
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), all);
+}
