@@ -1,0 +1,140 @@
+/// What is remembered of a request until it is answered or lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    pub at_ns: u64,
+    /// Version that the answer must not fall behind.
+    pub floor: u64,
+    /// Stamp of a write, 0 for reads.
+    pub stamp: u64,
+    pub key: u32,
+    /// Interval of the measured part it was sent in; [`Sent::UNCOUNTED`] in a warm-up.
+    pub interval: u32,
+    open: bool,
+}
+
+impl Sent {
+    pub const UNCOUNTED: u32 = u32::MAX;
+
+    pub fn new(at_ns: u64, key: u32, floor: u64, stamp: u64, interval: u32) -> Sent {
+        Sent { at_ns, floor, stamp, key, interval, open: true }
+    }
+
+    pub fn is_write(&self) -> bool {
+        self.stamp != 0
+    }
+}
+
+/// Requests on their way, in a ring indexed by request id. Ids rise by one, so the oldest are
+/// found without a search, and an answer without a hash.
+pub(super) struct Window {
+    slots: Vec<Sent>,
+    oldest: u32,
+    next: u32,
+    open: usize,
+}
+
+impl Window {
+    /// `capacity` requests at most; a power of two.
+    pub fn new(capacity: usize) -> Window {
+        assert!(capacity.is_power_of_two() && capacity < 1 << 31);
+        Window { slots: vec![Sent::default(); capacity], oldest: 1, next: 1, open: 0 }
+    }
+
+    fn slot(&mut self, id: u32) -> &mut Sent {
+        let mask = self.slots.len() - 1;
+        &mut self.slots[id as usize & mask]
+    }
+
+    /// How many are neither answered nor lost.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Whether no further request can be remembered.
+    pub fn is_full(&self) -> bool {
+        self.next.wrapping_sub(self.oldest) as usize == self.slots.len()
+    }
+
+    /// Remembers a request and gives it its id. The window must not be full.
+    pub fn push(&mut self, sent: Sent) -> u32 {
+        let id = self.next;
+        *self.slot(id) = sent;
+        self.next = id.wrapping_add(1);
+        self.open += 1;
+        id
+    }
+
+    /// The request with this id, if it is neither answered nor lost; it is now answered.
+    pub fn take(&mut self, id: u32) -> Option<Sent> {
+        if id.wrapping_sub(self.oldest) >= self.next.wrapping_sub(self.oldest) {
+            return None;
+        }
+        let slot = self.slot(id);
+        let sent = slot.open.then_some(*slot)?;
+        slot.open = false;
+        self.open -= 1;
+        Some(sent)
+    }
+
+    /// The oldest open request if it was sent before `deadline_ns` (or the window is full); it is now lost.
+    pub fn pop_lost(&mut self, deadline_ns: u64) -> Option<Sent> {
+        while self.oldest != self.next {
+            let full = self.is_full();
+            let id = self.oldest;
+            let slot = self.slot(id);
+            if slot.open && slot.at_ns >= deadline_ns && !full {
+                return None;
+            }
+            let lost = slot.open.then_some(*slot);
+            slot.open = false;
+            self.oldest = id.wrapping_add(1);
+            if lost.is_some() {
+                self.open -= 1;
+                return lost;
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ns: u64) -> Sent {
+        Sent::new(ns, 0, 0, 0, 0)
+    }
+
+    #[test]
+    fn answers_are_taken_once() {
+        let mut window = Window::new(4);
+        let id = window.push(at(10));
+        assert!(window.take(id + 1).is_none());
+        assert!(window.take(id).is_some());
+        assert!(window.take(id).is_none());
+        assert_eq!(window.open(), 0);
+        assert!(window.pop_lost(100).is_none());
+        assert!(window.take(id).is_none(), "behind the oldest");
+    }
+
+    #[test]
+    fn the_oldest_are_lost_first() {
+        let mut window = Window::new(4);
+        let ids: Vec<u32> = (1..=3).map(|ns| window.push(at(ns))).collect();
+        window.take(ids[1]);
+        assert_eq!(window.pop_lost(3).unwrap().at_ns, 1);
+        assert!(window.pop_lost(3).is_none(), "sent at 3: not yet");
+        assert_eq!(window.pop_lost(4).unwrap().at_ns, 3);
+        assert_eq!(window.open(), 0);
+    }
+
+    #[test]
+    fn a_full_window_gives_up_its_oldest() {
+        let mut window = Window::new(2);
+        window.push(at(1));
+        window.push(at(2));
+        assert!(window.is_full());
+        assert_eq!(window.pop_lost(0).unwrap().at_ns, 1);
+        assert!(!window.is_full());
+    }
+}

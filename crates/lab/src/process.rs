@@ -1,0 +1,213 @@
+//! Processes of a lab: inside a namespace, on a CPU, and never left behind.
+
+use std::{
+    fs::File,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::namespace;
+
+/// How a process is started.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// The network namespace, by full name.
+    pub namespace: &'a str,
+    /// Program and arguments; `shortstop` is the running binary.
+    pub command: &'a [String],
+    /// Where standard output and error go.
+    pub log: &'a Path,
+    /// The CPU to run on.
+    pub cpu: Option<usize>,
+    /// Niceness.
+    pub nice: i32,
+    /// Whether it outlives this process; otherwise the kernel kills it when the thread that started it ends.
+    pub detached: bool,
+    /// Whether standard input and output are pipes to this process.
+    pub piped: bool,
+}
+
+/// A process by id and start time: ids are used again, the pair is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// Process id.
+    pub pid: i32,
+    /// Start time in clock ticks since boot.
+    pub start: u64,
+}
+
+impl ProcessId {
+    /// This process.
+    pub fn own() -> ProcessId {
+        let pid = std::process::id() as i32;
+        ProcessId { pid, start: start_time(pid).unwrap_or(0) }
+    }
+
+    /// The process that now has this id.
+    pub fn of(pid: i32) -> Option<ProcessId> {
+        start_time(pid).map(|start| ProcessId { pid, start })
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&self) -> bool {
+        start_time(self.pid) == Some(self.start)
+    }
+
+    /// Sends a signal, if it still runs.
+    pub fn signal(&self, signal: i32) {
+        if self.is_alive() {
+            // SAFETY: kill has no memory effects.
+            unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+
+    /// Ends the processes: asks first, insists after `patience`.
+    pub fn end_all(processes: &[ProcessId], patience: Duration) {
+        processes.iter().for_each(|p| p.signal(libc::SIGTERM));
+        let start = Instant::now();
+        while processes.iter().any(ProcessId::is_alive) && start.elapsed() < patience {
+            reap(processes);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        processes.iter().for_each(|p| p.signal(libc::SIGKILL));
+        let start = Instant::now();
+        while processes.iter().any(ProcessId::is_alive) && start.elapsed() < patience {
+            reap(processes);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Collects those that are our own children and have ended, so that they are no longer there.
+fn reap(processes: &[ProcessId]) {
+    for process in processes {
+        // SAFETY: waitpid writes no status; for processes that are not our children it only fails.
+        unsafe { libc::waitpid(process.pid, std::ptr::null_mut(), libc::WNOHANG) };
+    }
+}
+
+/// Start time of a process in clock ticks since boot; none if it has ended (zombies count as ended).
+fn start_time(pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name may hold anything, but its closing parenthesis is the last one.
+    let after_name = &stat[stat.rfind(')')? + 2..];
+    let mut fields = after_name.split(' ');
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// Moves the calling thread to one CPU; without effect if there is no such CPU.
+pub fn pin_self(cpu: usize) {
+    // SAFETY: the set is plain data, initialised to empty; CPU_SET stays within it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if cpu < libc::CPU_SETSIZE as usize {
+            libc::CPU_SET(cpu, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+        }
+    }
+}
+
+/// The running binary, which is also every other role.
+///
+/// # Errors
+/// The kernel does not say where it is.
+pub fn own_binary() -> anyhow::Result<PathBuf> {
+    // Tests run in a binary of their own and say where the real one is.
+    match std::env::var_os("SHORTSTOP_BINARY") {
+        Some(path) => Ok(path.into()),
+        None => std::env::current_exe().context("cannot find the running binary"),
+    }
+}
+
+/// Starts a process.
+///
+/// # Errors
+/// The program does not exist, or the namespace cannot be entered.
+pub fn launch(what: &Launch) -> anyhow::Result<Child> {
+    let (program, arguments) = what.command.split_first().context("an empty command")?;
+    let program = if program == "shortstop" { own_binary()? } else { program.into() };
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(what.log)
+        .with_context(|| format!("log file {}", what.log.display()))?;
+    let mut command = Command::new(&program);
+    command.args(arguments).stderr(log.try_clone()?);
+    if what.piped {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    } else {
+        command.stdin(Stdio::null()).stdout(log);
+    }
+    enter(&mut command, what.namespace)?;
+    let (cpu, nice, detached) = (what.cpu, what.nice, what.detached);
+    let parent = std::process::id() as i32;
+    // SAFETY: only async-signal-safe calls between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            if let Some(cpu) = cpu {
+                pin_self(cpu);
+            }
+            if nice != 0 {
+                libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+            }
+            // A session or group of its own: the terminal's Ctrl-C is for the lab to handle.
+            if detached {
+                libc::setsid();
+            } else {
+                libc::setpgid(0, 0);
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if libc::getppid() != parent {
+                    return Err(std::io::Error::other("the lab has ended meanwhile"));
+                }
+            }
+            Ok(())
+        });
+    }
+    command.spawn().with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Makes a command enter a network namespace before it becomes the program.
+///
+/// # Errors
+/// There is no such namespace.
+pub fn enter(command: &mut Command, namespace: &str) -> anyhow::Result<()> {
+    let file: OwnedFd = namespace::open(namespace)?.into();
+    // SAFETY: setns is a plain system call.
+    unsafe {
+        command.pre_exec(move || match libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_id_and_start() {
+        let own = ProcessId::own();
+        assert!(own.is_alive());
+        assert!(!ProcessId { start: own.start + 1, ..own }.is_alive());
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let id = ProcessId::of(child.id() as i32).unwrap();
+        assert!(id.is_alive());
+        ProcessId::end_all(&[id], Duration::from_secs(2));
+        assert!(!id.is_alive());
+        let _ = child.wait();
+    }
+}

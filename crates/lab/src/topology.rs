@@ -1,0 +1,481 @@
+//! A topology file: hosts, switches, links, and the processes that run on them.
+//!
+//! ```toml
+//! [[host]]
+//! name = "client"
+//! [[switch]]
+//! name = "switch"
+//! [[host]]
+//! name = "server"
+//! [[host.process]]
+//! name = "store"
+//! command = ["shortstop", "store", "--listen", "{address:server}:7117"]
+//! [[link]]
+//! ends = ["client", "switch"]
+//! [[link]]
+//! ends = ["switch", "server"]
+//! fault = { loss = 0.01, delay_ms = 0.2, seed = 7 }
+//! ```
+//!
+//! Parsing checks everything that can be known without creating anything.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    net::{Ipv4Addr, Ipv6Addr},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Longest name of a host, switch or process.
+const MAX_NAME: usize = 32;
+/// Most links of one topology; each has its own subnet 10.0.N.0/24.
+const MAX_LINKS: usize = 250;
+
+/// Why a topology cannot be built.
+#[derive(Debug, PartialEq)]
+pub struct TopologyError(pub String);
+
+impl std::fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "topology: {}", self.0)
+    }
+}
+
+impl std::error::Error for TopologyError {}
+
+fn fail<T>(text: String) -> Result<T, TopologyError> {
+    Err(TopologyError(text))
+}
+
+/// Hosts, switches and the links between them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Text files written to the lab's directory before anything starts: name to content.
+    #[serde(default)]
+    pub files: std::collections::BTreeMap<String, String>,
+    /// Ends of the network.
+    #[serde(rename = "host", default)]
+    pub hosts: Vec<Node>,
+    /// Nodes that forward.
+    #[serde(rename = "switch", default)]
+    pub switches: Vec<Node>,
+    /// Links; the N-th has the subnets 10.0.N.0/24 and fd00:0:0:N::/64 unless it says otherwise.
+    #[serde(rename = "link", default)]
+    pub links: Vec<Link>,
+}
+
+/// A host or switch: one network namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// Letters, digits and dashes.
+    pub name: String,
+    /// What runs there, in order of starting.
+    #[serde(rename = "process", default)]
+    pub processes: Vec<ProcessSpec>,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessSpec {
+    /// Letters, digits and dashes; unique on its node.
+    pub name: String,
+    /// Program and arguments. `shortstop` is the running binary. `{dir}` stands for the lab's
+    /// directory, `{lab}` for its name, `{address:NODE}` for a node's IPv4 address, `{interfaces}` for
+    /// `--interface NAME` of each of this node's interfaces.
+    pub command: Vec<String>,
+    /// The CPU to run on; any if absent.
+    #[serde(default)]
+    pub cpu: Option<usize>,
+    /// Niceness, 0 to 19.
+    #[serde(default)]
+    pub nice: i32,
+    /// A file or socket whose appearance says that the process is ready.
+    #[serde(default)]
+    pub ready: Option<String>,
+    /// Whether it is started with the lab; otherwise only on demand.
+    #[serde(default = "yes")]
+    pub autostart: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A link between two nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Names of two nodes.
+    pub ends: [String; 2],
+    /// IPv4 addresses of the two ends in one /24; chosen if absent.
+    #[serde(default)]
+    pub addresses: Option<[Ipv4Addr; 2]>,
+    /// What goes wrong on it.
+    #[serde(default)]
+    pub fault: Option<Fault>,
+    /// Largest IP packet in bytes.
+    #[serde(default = "mtu")]
+    pub mtu: u32,
+}
+
+fn mtu() -> u32 {
+    1500
+}
+
+/// What a faulty link does to each frame, either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fault {
+    /// Chance that a frame is lost.
+    pub loss: f64,
+    /// Chance that a frame comes twice.
+    pub duplicate: f64,
+    /// Chance that a frame is held back for a random time of up to `reorder_ms`, so that later ones overtake it.
+    pub reorder: f64,
+    /// Longest time that a reordered frame is held back.
+    pub reorder_ms: f64,
+    /// Delay of every frame.
+    pub delay_ms: f64,
+    /// Decides which frames.
+    pub seed: u64,
+}
+
+/// One end of a link as it is set up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interface {
+    /// Node.
+    pub node: String,
+    /// Name in the node's namespace: `eth0`, `eth1`, in order of links.
+    pub name: String,
+    /// IPv4 address, /24.
+    pub v4: Ipv4Addr,
+    /// IPv6 address, /64.
+    pub v6: Ipv6Addr,
+    /// Hardware address.
+    pub mac: String,
+}
+
+/// How a node reaches a subnet it is not part of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// Node.
+    pub node: String,
+    /// The link whose subnet is meant.
+    pub link: usize,
+    /// Next hop.
+    pub via_v4: Ipv4Addr,
+    /// Next hop.
+    pub via_v6: Ipv6Addr,
+}
+
+impl Topology {
+    /// Reads and checks a topology file.
+    ///
+    /// # Errors
+    /// [`TopologyError`] names what is wrong and what was expected.
+    pub fn parse(text: &str) -> Result<Topology, TopologyError> {
+        let topology: Topology = toml::from_str(text).map_err(|e| TopologyError(e.to_string()))?;
+        topology.check()?;
+        Ok(topology)
+    }
+
+    /// Hosts, then switches.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.hosts.iter().chain(&self.switches)
+    }
+
+    /// Whether this node forwards.
+    pub fn is_switch(&self, name: &str) -> bool {
+        self.switches.iter().any(|node| node.name == name)
+    }
+
+    fn check(&self) -> Result<(), TopologyError> {
+        let mut names = HashSet::new();
+        for node in self.nodes() {
+            check_name(&node.name)?;
+            if !names.insert(node.name.as_str()) {
+                return fail(format!("{} is there twice: names must differ", node.name));
+            }
+            let mut processes = HashSet::new();
+            for process in &node.processes {
+                check_name(&process.name)?;
+                if !processes.insert(process.name.as_str()) {
+                    let (node, process) = (&node.name, &process.name);
+                    return fail(format!("{node}: process {process} is there twice"));
+                }
+                if process.command.is_empty() {
+                    return fail(format!("{}: process {}: no command", node.name, process.name));
+                }
+            }
+        }
+        if names.is_empty() {
+            return fail("no [[host]] and no [[switch]]: at least one is needed".into());
+        }
+        for name in self.files.keys() {
+            if name.contains('/') || name.starts_with('.') {
+                return fail(format!("file {name:?}: a plain file name is expected"));
+            }
+        }
+        if self.links.len() > MAX_LINKS {
+            return fail(format!("{} links: at most {MAX_LINKS} are possible", self.links.len()));
+        }
+        for (i, link) in self.links.iter().enumerate() {
+            self.check_link(link).map_err(|e| TopologyError(format!("link {}: {}", i + 1, e.0)))?;
+        }
+        Ok(())
+    }
+
+    fn check_link(&self, link: &Link) -> Result<(), TopologyError> {
+        let [a, b] = &link.ends;
+        for end in &link.ends {
+            if !self.nodes().any(|node| node.name == *end) {
+                return fail(format!("{end} is neither a host nor a switch"));
+            }
+        }
+        if a == b {
+            return fail(format!("both ends are {a}"));
+        }
+        if !(1280..=9000).contains(&link.mtu) {
+            return fail(format!("mtu {}: 1280 to 9000 are possible", link.mtu));
+        }
+        if let Some([x, y]) = link.addresses
+            && (x == y || x.octets()[..3] != y.octets()[..3])
+        {
+            return fail(format!("addresses {x} and {y} must differ within one /24"));
+        }
+        let Some(fault) = link.fault else { return Ok(()) };
+        for (name, chance) in
+            [("loss", fault.loss), ("duplicate", fault.duplicate), ("reorder", fault.reorder)]
+        {
+            if !(0.0..=1.0).contains(&chance) {
+                return fail(format!("{name} = {chance}: a chance from 0 to 1 is expected"));
+            }
+        }
+        for (name, ms) in [("delay_ms", fault.delay_ms), ("reorder_ms", fault.reorder_ms)] {
+            if !(0.0..=10_000.0).contains(&ms) {
+                return fail(format!("{name} = {ms}: 0 to 10000 is possible"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Both ends of every link, with their names and addresses.
+    pub fn interfaces(&self) -> Vec<[Interface; 2]> {
+        let mut used: HashMap<&str, usize> = HashMap::new();
+        let mut all = vec![];
+        for (i, link) in self.links.iter().enumerate() {
+            let subnet = (i + 1) as u8;
+            let numbers = self.host_numbers(link);
+            let ends = [0, 1].map(|end| {
+                let node = link.ends[end].as_str();
+                let index = used.entry(node).or_default();
+                *index += 1;
+                let number = numbers[end];
+                Interface {
+                    node: node.into(),
+                    name: format!("eth{}", *index - 1),
+                    v4: link.addresses.map_or(Ipv4Addr::new(10, 0, subnet, number), |a| a[end]),
+                    v6: Ipv6Addr::new(0xfd00, 0, 0, subnet.into(), 0, 0, 0, number.into()),
+                    mac: format!("02:53:53:00:{subnet:02x}:{:02x}", end + 1),
+                }
+            });
+            all.push(ends);
+        }
+        all
+    }
+
+    /// Hosts are .1 and .2 of their subnet; switches .254 and .253.
+    fn host_numbers(&self, link: &Link) -> [u8; 2] {
+        match link.ends.each_ref().map(|end| self.is_switch(end)) {
+            [false, false] => [1, 2],
+            [false, true] => [1, 254],
+            [true, false] => [254, 1],
+            [true, true] => [254, 253],
+        }
+    }
+
+    /// The IPv4 address of a node: that of its first link.
+    pub fn address_of(&self, node: &str) -> Option<Ipv4Addr> {
+        let all = self.interfaces();
+        all.iter().flatten().find(|interface| interface.node == node).map(|i| i.v4)
+    }
+
+    /// Names of a node's interfaces.
+    pub fn interfaces_of(&self, node: &str) -> Vec<String> {
+        let all = self.interfaces();
+        all.into_iter().flatten().filter(|i| i.node == node).map(|i| i.name).collect()
+    }
+
+    /// Static routes by the fewest hops, over switches only.
+    pub fn routes(&self) -> Vec<Route> {
+        let ends = self.interfaces();
+        let mut routes = vec![];
+        for node in self.nodes() {
+            // Breadth first: for each node reached, the first hop towards it.
+            let mut first_hop: HashMap<&str, &Interface> = HashMap::new();
+            let mut queue = VecDeque::from([node.name.as_str()]);
+            let mut seen_links: HashSet<usize> = HashSet::new();
+            while let Some(at) = queue.pop_front() {
+                for (i, pair) in ends.iter().enumerate() {
+                    let Some(side) = pair.iter().position(|end| end.node == at) else { continue };
+                    let far = &pair[1 - side];
+                    let hop = if at == node.name { far } else { first_hop[at] };
+                    if seen_links.insert(i) && at != node.name {
+                        routes.push(Route {
+                            node: node.name.clone(),
+                            link: i,
+                            via_v4: hop.v4,
+                            via_v6: hop.v6,
+                        });
+                    }
+                    let is_new = far.node != node.name && !first_hop.contains_key(&*far.node);
+                    if is_new {
+                        first_hop.insert(&far.node, hop);
+                        if self.is_switch(&far.node) {
+                            queue.push_back(&far.node);
+                        }
+                    }
+                }
+            }
+        }
+        routes
+    }
+
+    /// A command with its placeholders replaced.
+    ///
+    /// # Errors
+    /// A placeholder that means nothing here.
+    pub fn expand(
+        &self,
+        node: &str,
+        command: &[String],
+        lab: &str,
+        dir: &str,
+    ) -> Result<Vec<String>, TopologyError> {
+        let mut words = vec![];
+        for word in command {
+            if word == "{interfaces}" {
+                let names = self.interfaces_of(node).into_iter();
+                words.extend(names.flat_map(|name| ["--interface".to_string(), name]));
+                continue;
+            }
+            words.push(self.expand_text(word, lab, dir)?);
+        }
+        Ok(words)
+    }
+
+    /// A text with `{dir}`, `{lab}` and `{address:NODE}` replaced.
+    ///
+    /// # Errors
+    /// An address of a node that has none.
+    pub fn expand_text(&self, text: &str, lab: &str, dir: &str) -> Result<String, TopologyError> {
+        let mut text = text.replace("{dir}", dir).replace("{lab}", lab);
+        while let Some(start) = text.find("{address:") {
+            let rest = &text[start + 9..];
+            let Some(len) = rest.find('}') else {
+                return fail(format!("{text:?}: {{address: without its closing brace"));
+            };
+            let node = &rest[..len];
+            let Some(address) = self.address_of(node) else {
+                return fail(format!("{text:?}: {node} has no address"));
+            };
+            text.replace_range(start..start + 9 + len + 1, &address.to_string());
+        }
+        Ok(text)
+    }
+}
+
+/// Checks a name that becomes part of a namespace's or file's name.
+///
+/// # Errors
+/// What a name may look like.
+pub fn check_name(name: &str) -> Result<(), TopologyError> {
+    let fits = !name.is_empty()
+        && name.len() <= MAX_NAME
+        && !name.starts_with('-')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    if fits {
+        return Ok(());
+    }
+    fail(format!("name {name:?}: 1 to {MAX_NAME} letters, digits and dashes are expected"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RACK: &str = r#"
+        [[host]]
+        name = "client"
+        [[host]]
+        name = "server"
+        [[host.process]]
+        name = "store"
+        command = ["shortstop", "store", "--listen", "{address:server}:7117", "{interfaces}", "{dir}/x"]
+        [[switch]]
+        name = "s1"
+        [[switch]]
+        name = "s2"
+        [[link]]
+        ends = ["client", "s1"]
+        [[link]]
+        ends = ["s1", "s2"]
+        [[link]]
+        ends = ["s2", "server"]
+    "#;
+
+    #[test]
+    fn addresses_and_routes_of_a_chain() {
+        let topology = Topology::parse(RACK).unwrap();
+        assert_eq!(topology.address_of("client"), Some(Ipv4Addr::new(10, 0, 1, 1)));
+        assert_eq!(topology.address_of("server"), Some(Ipv4Addr::new(10, 0, 3, 1)));
+        assert_eq!(topology.interfaces_of("s1"), ["eth0", "eth1"]);
+        let routes = topology.routes();
+        let of = |node: &str| -> Vec<(usize, String)> {
+            let of_node = routes.iter().filter(|route| route.node == node);
+            of_node.map(|r| (r.link, r.via_v4.to_string())).collect()
+        };
+        let client = [(1, "10.0.1.254".to_string()), (2, "10.0.1.254".to_string())];
+        assert_eq!(of("client"), client);
+        assert_eq!(of("s1"), [(2, "10.0.2.253".to_string())]);
+        assert_eq!(of("s2"), [(0, "10.0.2.254".to_string())]);
+    }
+
+    #[test]
+    fn commands_are_expanded() {
+        let topology = Topology::parse(RACK).unwrap();
+        let command = &topology.hosts[1].processes[0].command;
+        let words = topology.expand("server", command, "l", "/d").unwrap();
+        assert_eq!(words[3..], ["10.0.3.1:7117", "--interface", "eth0", "/d/x"]);
+        let unknown = topology.expand_text("{address:nobody}", "l", "/d").unwrap_err();
+        assert!(unknown.to_string().contains("nobody has no address"), "{unknown}");
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        let host = "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n";
+        for (text, expected) in [
+            ("", "at least one is needed"),
+            ("[[host]]\nname = \"a b\"", "name \"a b\""),
+            ("[[host]]\nname = \"a\"\n[[switch]]\nname = \"a\"", "a is there twice"),
+            ("[[host]]\nname = \"a\"\ncolour = 1", "unknown field `colour`"),
+            (&format!("{host}[[link]]\nends = [\"a\", \"c\"]"), "link 1: c is neither"),
+            (&format!("{host}[[link]]\nends = [\"a\", \"a\"]"), "link 1: both ends are a"),
+            (&format!("{host}[[link]]\nends = [\"a\", \"b\"]\nmtu = 100"), "mtu 100"),
+            (
+                &format!("{host}[[link]]\nends = [\"a\", \"b\"]\nfault = {{ loss = 1.5 }}"),
+                "loss = 1.5",
+            ),
+            (
+                &format!("{host}[[link]]\nends = [\"a\", \"b\"]\naddresses = [\"10.1.1.1\", \"10.1.2.2\"]"),
+                "within one /24",
+            ),
+        ] {
+            let error = Topology::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error:?} should say {expected:?}");
+        }
+    }
+}
