@@ -1,1 +1,34 @@
-//! To come.
+//! The Rust side of the data plane: loads the programs, pins their maps, attaches them to interfaces, and
+//! gives the agent typed access to the tables.
+//!
+//! In: BPF objects (the entry program from `bpf/`, one per discipline), interface names, and what the
+//! agent decides to cache. Out: table entries that the programs read on every packet, counters, hot keys.
+//! `control`'s agent and the `switch` command call this crate. The tables are memory shared with the
+//! programs; `docs/coherence.md` says in which order they may be written.
+
+mod attach;
+mod bpffs;
+mod cells;
+mod counters;
+mod error;
+mod events;
+mod layout;
+mod lease;
+mod load;
+mod mapped;
+mod sketch;
+mod table;
+mod tenant;
+
+pub use attach::{Attached, Mode, attach, attached, detach};
+pub use bpffs::{Home, switches};
+pub use cells::{Cells, Place, cells_needed};
+pub use counters::{Counter, Counters};
+pub use error::Error;
+pub use events::{Event, Events};
+pub use layout::{PAGE_START_CELLS, VALUE_MAX_BYTES};
+pub use lease::{LeaseState, Leases};
+pub use load::{Dataplane, Discipline, Sizes};
+pub use sketch::Sketches;
+pub use table::{Held, InsertError, Table};
+pub use tenant::TenantEntry;

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The switch's half of the coherence rules (docs/coherence.md): epochs, invalidation, grants, leases.
+ */
+#pragma once
+
+#include "reply.h"
+#include "sketch.h"
+#include "table.h"
+
+/* Of a coarse clock and of a tick between a check and its use; taken off every deadline. */
+#define CLOCK_MARGIN_NS (10 * NS_PER_MS)
+/* An older epoch is replaced before a grant with a time to live is asked for again. */
+#define EPOCH_FRESH_NS (50 * NS_PER_MS)
+
+/*
+ * Rule 1. Taken before the table is searched: whatever entry is published after that search gets its epoch
+ * after this one, so a store that sees this epoch knows of every copy that could still be valid.
+ */
+INLINE __u64 take_epoch(struct config *config)
+{
+	return (fetch_add(&config->epoch, 1) + 1) & EPOCH_NUMBER_MASK;
+}
+
+INLINE __u64 epoch_of(__u64 word)
+{
+	return word >> 1;
+}
+
+INLINE bool is_valid(__u64 word)
+{
+	return word & 1;
+}
+
+/*
+ * Rule 2: after this the item's epoch is at least `epoch`, and no value of an earlier one is served. False
+ * if others kept changing it meanwhile; then nothing may be claimed.
+ */
+INLINE bool raise_epoch(struct item *item, __u64 epoch, __u64 now_ns)
+{
+	for (int i = 0; i < 4; i++) {
+		__u64 word = READ_ONCE(item->word);
+		if (epoch_of(word) >= epoch)
+			return true;
+		if (compare_and_swap(&item->word, word, epoch << 1) == word) {
+			WRITE_ONCE(item->epoch_ns, now_ns);
+			return true;
+		}
+	}
+	return false;
+}
+
+INLINE struct lease *lease_of(const struct item *item)
+{
+	__u32 slot = item->lease;
+	return bpf_map_lookup_elem(&leases, &slot);
+}
+
+/* Rule 6. A deadline is read before the floor: the writer stores them the other way round. */
+INLINE bool lease_holds(const struct lease *lease, __u64 now_ns)
+{
+	__u64 until = READ_ONCE(lease->until_ns);
+	barrier();
+	return now_ns < until;
+}
+
+/* The sender's address as leases name stores. */
+INLINE bool source_of(struct xdp_md *ctx, const struct work *work, __u8 address[16])
+{
+	if (work->is_ipv6) {
+		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
+		if (!ip)
+			return false;
+		__builtin_memcpy(address, &ip->saddr, 16);
+		return true;
+	}
+	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
+	if (!ip)
+		return false;
+	__builtin_memset(address, 0, 10);
+	address[10] = address[11] = 0xff;
+	__builtin_memcpy(address + 12, &ip->saddr, 4);
+	return true;
+}
+
+INLINE bool came_from(struct xdp_md *ctx, const struct work *work, const struct lease *lease)
+{
+	__u64 address[2];
+	const __u64 *store = (const __u64 *)lease->store;
+	return source_of(ctx, work, (__u8 *)address) && address[0] == store[0] && address[1] == store[1];
+}
+
+/* Puts (switch, epoch) into the request on its way to the store. */
+INLINE void stamp(struct xdp_md *ctx, struct work *work, const struct config *config, __u64 epoch,
+		  __u8 grant)
+{
+	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, epoch));
+	work->header.flags = (work->header.flags & ~FLAG_GRANT) | grant;
+	sign(work);
+	rewrite_header(ctx, work);
+}
+
+/*
+ * A read of an entry that holds no value to serve: the reply shall be a grant. An epoch of an earlier
+ * term, or one too old to count a time to live from, is replaced first. Another switch on the way may
+ * have asked already; a packet has room for one.
+ */
+INLINE void ask_for_grant(struct xdp_md *ctx, struct work *work, struct config *config, struct item *item,
+			  const struct lease *lease)
+{
+	if (work->header.epoch)
+		return;
+	__u64 word = READ_ONCE(item->word), epoch = epoch_of(word);
+	bool old = work->now_ns > item->epoch_ns + EPOCH_FRESH_NS;
+	if (epoch <= READ_ONCE(lease->floor) || (is_valid(word) && old) ||
+	    ((item->flags & ITEM_EXPIRES) && old)) {
+		epoch = take_epoch(config);
+		if (!raise_epoch(item, epoch, work->now_ns))
+			return;
+		epoch = epoch_of(READ_ONCE(item->word));
+	} else if (is_valid(word)) {
+		return;
+	}
+	stamp(ctx, work, config, epoch, FLAG_GRANT);
+}
+
+/* Whether the packet carries something for (this switch, some epoch). */
+INLINE bool names_this_switch(const struct work *work, const struct config *config)
+{
+	return bpf_be64_to_cpu(work->header.epoch) >> EPOCH_NUMBER_BITS == config->switch_id;
+}
+
+INLINE __u64 epoch_in(const struct work *work)
+{
+	return bpf_be64_to_cpu(work->header.epoch) & EPOCH_NUMBER_MASK;
+}
+
+/* Copies the packet's value into the item, which the caller has locked. */
+INLINE bool load_value(struct xdp_md *ctx, const struct work *work, const struct found *found)
+{
+	__u32 len = work->value_len;
+	__u8 *value = value_of(found, work->key_len);
+	if (len > VALUE_MAX_BYTES)
+		return false;
+	if (len & 7) /* zeros up to a whole word, for checksums */
+		__builtin_memset(value + (len & 0x7f8), 0, 8);
+	return !len ||
+	       bpf_xdp_load_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, value, len) == 0;
+}
+
+/* Rule 5: the value is installed if the item's epoch is still the one it was granted for. */
+OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	struct found found;
+	if (!work || !config)
+		return COUNT_grant_no_entry;
+	if (!find(work, &found))
+		return COUNT_grant_no_entry;
+	struct item *item = found.item;
+	__u64 epoch = epoch_in(work), granted = epoch << 1;
+	struct lease *lease = lease_of(item);
+	if (!lease || READ_ONCE(item->word) != granted || epoch <= READ_ONCE(lease->floor))
+		return COUNT_grant_stale;
+	if (!came_from(ctx, work, lease))
+		return COUNT_grant_refused;
+	__u32 need = sizeof(*item) + key_room(work->key_len) + ((work->value_len + 7) & ~7U);
+	if (need > item->cells * CELL_BYTES || work->value_len > VALUE_MAX_BYTES) {
+		if (!(item->flags & ITEM_TOO_SMALL) &&
+		    send_event(work, EVENT_TOO_LARGE, 0, work->value_len, config->window))
+			item->flags |= ITEM_TOO_SMALL;
+		return COUNT_grant_too_large;
+	}
+	__u32 seq = READ_ONCE(item->seq);
+	if ((seq & 1) || compare_and_swap(&item->seq, seq, seq + 1) != seq)
+		return COUNT_grant_busy;
+	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
+	__u64 expiry_ns = READ_ONCE(item->epoch_ns) + expiry_ms * NS_PER_MS;
+	item->flags = expiry_ms ? ITEM_EXPIRES : 0;
+	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
+	item->version = bpf_be64_to_cpu(work->header.version);
+	item->value_len = work->value_len;
+	bool done = load_value(ctx, work, &found) &&
+		    compare_and_swap(&item->word, granted, granted | 1) == granted;
+	fetch_add(&item->seq, 1);
+	return done ? COUNT_grant_installed : COUNT_grant_stale;
+}
+
+/* A store wants this key invalid here; the acknowledgement says from which epoch on it is (rule 4). */
+INLINE int invalidate(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	__u64 epoch = take_epoch(config);
+	struct found found;
+	if (find(work, &found) && !raise_epoch(found.item, epoch, work->now_ns))
+		return ends(COUNT_invalidate_contended, XDP_DROP);
+	work->header.op = OP_INVALIDATE_ACK;
+	work->header.flags = 0;
+	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, epoch));
+	count(COUNT_invalidate);
+	return send_back_bare(ctx, work);
+}
+
+/* A store offers to renew its lease: the offer becomes the request, dated now (rule 6: from when sent). */
+INLINE int ask_for_lease(struct xdp_md *ctx, struct work *work)
+{
+	work->header.op = OP_LEASE_REQUEST;
+	work->header.version = bpf_cpu_to_be64(work->now_ns);
+	count(COUNT_lease_offer);
+	return send_back_bare(ctx, work);
+}
+
+/*
+ * A lease, counted from when it was asked for. A new term kills every entry of the old one: epochs taken so
+ * far go below the floor. While the term changes nothing is served.
+ */
+INLINE int take_lease(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	__u32 slot = bpf_ntohl(work->header.request), term = bpf_ntohl(work->header.client);
+	__u64 sent_ns = bpf_be64_to_cpu(work->header.version);
+	__u64 until_ns = sent_ns + bpf_ntohl(work->header.expiry_ms) * NS_PER_MS;
+	struct lease *lease = bpf_map_lookup_elem(&leases, &slot);
+	if (!lease || !came_from(ctx, work, lease) || sent_ns > work->now_ns + CLOCK_MARGIN_NS ||
+	    until_ns <= work->now_ns + CLOCK_MARGIN_NS)
+		return ends(COUNT_lease_stale, XDP_DROP);
+	if (compare_and_swap(&lease->lock, 0, 1) != 0)
+		return ends(COUNT_lease_stale, XDP_DROP);
+	until_ns -= CLOCK_MARGIN_NS;
+	if (lease->term != term) {
+		WRITE_ONCE(lease->until_ns, 0);
+		barrier();
+		WRITE_ONCE(lease->floor, fetch_add(&config->epoch, 0) & EPOCH_NUMBER_MASK);
+		lease->term = term;
+	}
+	barrier();
+	if (lease->until_ns < until_ns)
+		WRITE_ONCE(lease->until_ns, until_ns);
+	compare_and_swap(&lease->lock, 1, 0);
+	return ends(COUNT_lease_renewed, XDP_DROP);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Every end that a packet can come to has a counter with a name. This list is the only one: the control
+ * side reads names and meanings from this file.
+ */
+#pragma once
+
+#include "target.h"
+
+#define COUNTERS(X)                                                                                    \
+	X(pass_not_ours, "other protocols and ports, left to the kernel")                              \
+	X(pass_other_magic, "our port, but not our magic: left to the kernel")                         \
+	X(pass_local, "ours, for this host or without a route: left to the kernel")                    \
+	X(pass_no_neighbour, "ours, next hop not resolved yet: left to the kernel")                    \
+	X(pass_ttl, "ours, hop limit used up: left to the kernel")                                     \
+	X(pass_mtu, "ours, too large for the next link: left to the kernel")                           \
+	X(pass_no_port, "ours, next hop through an interface that is not this switch's")               \
+	X(pass_vlan, "ours and tagged with a VLAN: forwarded by the kernel")                           \
+	X(drop_short_header, "malformed: shorter than the header")                                     \
+	X(drop_bad_version, "malformed: a protocol version that is not spoken here")                   \
+	X(drop_unknown_op, "malformed: op not assigned")                                               \
+	X(drop_unknown_status, "malformed: status not assigned")                                       \
+	X(drop_bad_key_length, "malformed: key length not possible for the op")                        \
+	X(drop_bad_value_length, "malformed: value where there must be none")                          \
+	X(drop_bad_fragment, "malformed: fragment index not below the count")                          \
+	X(drop_truncated, "malformed: lengths exceed the packet")                                      \
+	X(drop_over_rate, "request above its tenant's rate, and the tenant is set to drop")            \
+	X(bypass_over_rate, "request above its tenant's rate, forwarded past the cache")               \
+	X(bypass_unknown_tenant, "tenant not known here, forwarded past the cache")                    \
+	X(bypass_bad_tag, "auth tag wrong, forwarded past the cache")                                  \
+	X(bypass_no_discipline, "tenant without a discipline here, forwarded")                         \
+	X(bypass_correction, "correction request, forwarded past the cache")                           \
+	X(bypass_no_room, "hit, but the reply fits neither the packet nor its padding: forwarded")     \
+	X(bypass_torn, "hit, but the item changed while it was copied: forwarded")                     \
+	X(forward, "sent on to the next hop by the data plane")                                        \
+	X(hit, "answered from the cache")                                                              \
+	X(miss, "read of a key that has no entry")                                                     \
+	X(read_invalid, "read of an entry whose value is invalid; a grant was asked for")              \
+	X(read_no_lease, "read of an entry without a lease from its store")                            \
+	X(read_expired, "read of an entry whose time to live has passed")                              \
+	X(write, "write or delete seen")                                                               \
+	X(write_invalidated, "write or delete that invalidated an entry")                              \
+	X(write_contended, "write that found its entry busy and passed without an epoch")              \
+	X(grant_installed, "grant whose value was installed")                                          \
+	X(grant_stale, "grant for an epoch that is no longer current, not installed")                  \
+	X(grant_refused, "grant from a host that is not the entry's store")                            \
+	X(grant_too_large, "grant whose value does not fit the item's cells")                          \
+	X(grant_busy, "grant that found its item being written")                                       \
+	X(grant_no_entry, "grant for a key that has no entry any more")                                \
+	X(fetch_reply, "fetch reply, consumed")                                                        \
+	X(invalidate, "invalidation by a store, acknowledged")                                         \
+	X(invalidate_contended, "invalidation that found its entry busy; the store repeats it")        \
+	X(lease_offer, "lease offer, turned into a request")                                           \
+	X(lease_renewed, "lease reply, taken")                                                         \
+	X(lease_stale, "lease reply that came too late or from the wrong host")                        \
+	X(hot_report, "hot key reported")                                                              \
+	X(hot_report_lost, "hot key not reported, the ring was full; it is reported again")
+
+enum counter {
+#define X(name, meaning) COUNT_##name,
+	COUNTERS(X)
+#undef X
+		COUNT_MAX
+};

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The program on every interface of a switch: parse, admit, hand over to the tenant's discipline. Everything
+ * that is not ours passes to the kernel as it came.
+ */
+#include "admit.h"
+#include "coherence.h"
+
+/* Leases belong to no tenant and no discipline: stores and switches agree on them here. */
+INLINE int lease_message(struct xdp_md *ctx, struct work *work)
+{
+	struct config *config = get_config();
+	if (!config || !names_this_switch(work, config) ||
+	    work->header.tenant != bpf_htonl(TENANT_SYSTEM))
+		return CONTINUE;
+	switch (work->op) {
+	case OP_LEASE_OFFER:
+		return ask_for_lease(ctx, work);
+	case OP_LEASE_REPLY:
+		return take_lease(ctx, work, config);
+	default:
+		return CONTINUE;
+	}
+}
+
+SEC("xdp.frags")
+int entry(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	__u32 discipline = 0;
+	if (!work)
+		return XDP_PASS;
+	int verdict = parse(ctx, work);
+	if (verdict != CONTINUE)
+		return verdict;
+	verdict = admit(ctx, work, &discipline);
+	if (verdict != CONTINUE)
+		return verdict;
+	verdict = lease_message(ctx, work);
+	if (verdict != CONTINUE)
+		return verdict;
+	bpf_tail_call(ctx, &disciplines, discipline);
+	count(COUNT_bypass_no_discipline);
+	return forward(ctx, work);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

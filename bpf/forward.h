@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * To the next hop by the kernel's own routes, so that any routing daemon works. Whatever the lookup cannot
+ * answer goes to the kernel's stack, which knows the rest: resolving neighbours, ICMP errors, fragments.
+ */
+#pragma once
+
+#include "checksum.h"
+#include "parse.h"
+
+#define AF_INET 2
+#define AF_INET6 10
+
+INLINE struct ethhdr *eth_of(struct xdp_md *ctx)
+{
+	struct ethhdr *eth = (void *)(long)ctx->data;
+	return (void *)(eth + 1) > (void *)(long)ctx->data_end ? NULL : eth;
+}
+
+/* A header at an offset that `work` remembers; NULL where the packet has become too short. */
+#define header_at(ctx, offset, type)                                                                   \
+	({                                                                                             \
+		__u32 offset_ = (offset) & 0x7f;                                                       \
+		opaque(offset_);                                                                       \
+		type *header_ = (void *)(long)(ctx)->data + (offset_ & 0x7f);                          \
+		(void *)(header_ + 1) > (void *)(long)(ctx)->data_end ? NULL : header_;                \
+	})
+
+INLINE int fib_failure(long code)
+{
+	switch (code) {
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		return ends(COUNT_pass_no_neighbour, XDP_PASS);
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		return ends(COUNT_pass_mtu, XDP_PASS);
+	default: /* for this host, no route, forwarding off, blackhole, tunnel: the kernel decides */
+		return ends(COUNT_pass_local, XDP_PASS);
+	}
+}
+
+INLINE int forward_ipv4(struct xdp_md *ctx, struct work *work, struct bpf_fib_lookup *fib)
+{
+	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
+	if (!ip)
+		return ends(COUNT_pass_local, XDP_PASS);
+	if (ip->ttl <= 1)
+		return ends(COUNT_pass_ttl, XDP_PASS);
+	fib->family = AF_INET;
+	fib->tos = ip->tos;
+	fib->tot_len = bpf_ntohs(ip->tot_len);
+	fib->ipv4_src = ip->saddr;
+	fib->ipv4_dst = ip->daddr;
+	return CONTINUE;
+}
+
+INLINE int forward_ipv6(struct xdp_md *ctx, struct work *work, struct bpf_fib_lookup *fib)
+{
+	struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
+	if (!ip)
+		return ends(COUNT_pass_local, XDP_PASS);
+	if (ip->hop_limit <= 1)
+		return ends(COUNT_pass_ttl, XDP_PASS);
+	fib->family = AF_INET6;
+	fib->flowinfo = *(__be32 *)ip & bpf_htonl(0x0fffffff);
+	fib->tot_len = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+	__builtin_memcpy(fib->ipv6_src, &ip->saddr, 16);
+	__builtin_memcpy(fib->ipv6_dst, &ip->daddr, 16);
+	return CONTINUE;
+}
+
+INLINE void step_hop_limit(struct xdp_md *ctx, struct work *work)
+{
+	if (work->is_ipv6) {
+		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
+		if (ip)
+			ip->hop_limit--;
+		return;
+	}
+	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
+	if (!ip)
+		return;
+	ip->ttl--;
+	__u32 check = ip->check + bpf_htons(0x0100); /* one less in the high byte of its word */
+	ip->check = check + (check >= 0xffff);
+}
+
+OUTLINE int forward(struct xdp_md *ctx, struct work *work)
+{
+	if (!work)
+		return XDP_PASS;
+	if (work->is_vlan)
+		return ends(COUNT_pass_vlan, XDP_PASS);
+	struct bpf_fib_lookup fib = {
+		.l4_protocol = IPPROTO_UDP,
+		.ifindex = ctx->ingress_ifindex,
+	};
+	int verdict = work->is_ipv6 ? forward_ipv6(ctx, work, &fib) : forward_ipv4(ctx, work, &fib);
+	if (verdict != CONTINUE)
+		return verdict;
+	long code = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	if (code != BPF_FIB_LKUP_RET_SUCCESS)
+		return fib_failure(code);
+	__u32 port = fib.ifindex;
+	if (!bpf_map_lookup_elem(&ports, &port))
+		return ends(COUNT_pass_no_port, XDP_PASS);
+	struct ethhdr *eth = eth_of(ctx);
+	if (!eth)
+		return ends(COUNT_pass_local, XDP_PASS);
+	__builtin_memcpy(eth->h_dest, fib.dmac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, fib.smac, ETH_ALEN);
+	step_hop_limit(ctx, work);
+	count(COUNT_forward);
+	return bpf_redirect_map(&ports, port, 0);
+}
+
+/* Writes `work->header` over the packet's, signed again. */
+INLINE bool rewrite_header(struct xdp_md *ctx, struct work *work)
+{
+	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
+	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
+	if (!udp || !kv)
+		return false;
+	udp_checksum_update(udp, work->is_ipv6, kv, &work->header);
+	*kv = work->header;
+	return true;
+}

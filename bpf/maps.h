@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Every table of the data plane. All are pinned by name, so that the programs of several objects share
+ * them and a new agent finds them again. Sizes that depend on the switch are set when loading.
+ */
+#pragma once
+
+#include "counters.h"
+#include "wire.h"
+
+#define CELL_BYTES 64
+/* Cells in which an item may start: 128 items of a 16-byte key and a 128-byte value. */
+#define PAGE_START_CELLS 384
+/* An item's longest run of cells: header, longest key, longest value that fits one packet. */
+#define ITEM_MAX_CELLS 32
+#define ITEM_MAX_BYTES (ITEM_MAX_CELLS * CELL_BYTES)
+#define PAGE_CELLS (PAGE_START_CELLS + ITEM_MAX_CELLS - 1)
+#define PAGE_BYTES (PAGE_CELLS * CELL_BYTES)
+
+#define BUCKET_SLOTS 8
+#define MAX_DISCIPLINES 16
+#define MAX_LEASES 1024
+#define SKETCH_ROWS 4
+#define SKETCH_COLUMNS 65536
+#define BLOOM_CELLS 65536
+
+/* What the agent tells the programs. Read by every packet, written rarely. */
+struct config {
+	__u32 switch_id; /* 1..65535 */
+	__u32 window; /* number of the statistics window, counted by the agent */
+	__u32 hot_threshold; /* requests per window from which a key is reported */
+	__u32 sample_mask; /* 2^n - 1: one request in 2^n is counted */
+	__u64 unused[6];
+	/* Rule 1: the invalidation counter, on a cache line of its own. Only ever rises. */
+	__u64 epoch;
+	__u64 unused_too[7];
+};
+_Static_assert(sizeof(struct config) == 128, "two cache lines; crates/dataplane maps the same struct");
+
+/* key: 0. Written by the agent, `epoch` also by the programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct config);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} config SEC(".maps");
+
+#define TENANT_DROP_OVER_RATE 0x1
+
+struct tenant {
+	__u64 secret[2]; /* SipHash key, as two little-endian words; zero: no secret */
+	__u64 hash_salt; /* mixed into the key hash before the table is searched */
+	__u64 ns_per_request; /* 0: no limit */
+	__u64 burst_ns; /* how far ahead of its rate a tenant may run */
+	__u64 next_ns; /* when the next request would conform; written by the programs */
+	__u32 discipline; /* index into `disciplines` */
+	__u32 flags;
+};
+
+/* key: tenant id. Written by the agent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct tenant);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} tenants SEC(".maps");
+
+/* key: discipline's number. Written when loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, MAX_DISCIPLINES);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} disciplines SEC(".maps");
+
+/* key: interface index, of this switch's interfaces. Written when attaching. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct bpf_devmap_val);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} ports SEC(".maps");
+
+/* key: enum counter. Per CPU; summed by whoever asks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNT_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} counters SEC(".maps");
+
+/*
+ * The lookup table: buckets of one cache line. A slot is a 32-bit fingerprint over a 32-bit reference
+ * (23 bits of page, 9 of cell); 0 is empty. Written by the agent, one slot at a time; it lets an RCU grace
+ * period pass before it uses an item's cells again, so whoever found an item here may finish with it.
+ */
+struct bucket {
+	__u64 slot[BUCKET_SLOTS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 4096); /* a power of two, set when loading */
+	__type(key, __u32);
+	__type(value, struct bucket);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} buckets SEC(".maps");
+
+struct page {
+	__u8 bytes[PAGE_BYTES];
+};
+
+/* key: page index. Items are written by the agent (header, key) and the programs (value). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 79); /* set when loading */
+	__type(key, __u32);
+	__type(value, struct page);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} pages SEC(".maps");
+
+/* Set when loading: slots are found by masking. */
+const volatile __u32 bucket_mask = 4095;
+
+/* Requests of each slot. key: cpu * slots + slot. Written by the programs, never reset. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * 4096 * BUCKET_SLOTS); /* set when loading */
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} hits SEC(".maps");
+
+/* A lease of one store (rule 6). The agent names the store, the programs keep the rest. */
+struct lease {
+	__u8 store[16]; /* its address; IPv4 as ::ffff:a.b.c.d */
+	__u64 until_ns; /* CLOCK_MONOTONIC; served only before it */
+	__u64 floor; /* epochs up to this one belong to an earlier term */
+	__u32 term;
+	__u32 lock;
+	__u64 unused[3];
+};
+_Static_assert(sizeof(struct lease) == 64, "one cache line; crates/dataplane maps the same struct");
+
+/* key: lease slot. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_LEASES);
+	__type(key, __u32);
+	__type(value, struct lease);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} leases SEC(".maps");
+
+/*
+ * Count-min sketch and Bloom filter of one CPU. Each cell is tagged with the low bits of the window it was
+ * last written in, so that a new window needs no clearing: a cell of another window counts as zero.
+ */
+struct sketch {
+	__u32 row[SKETCH_ROWS][SKETCH_COLUMNS]; /* 8 bits of window over 24 bits of count */
+	__u8 bloom[BLOOM_CELLS]; /* low 8 bits of window, plus 1 */
+};
+
+/* key: cpu. Written by the programs, read by the agent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2); /* set when loading */
+	__type(key, __u32);
+	__type(value, struct sketch);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} sketches SEC(".maps");
+
+#define EVENT_HOT 1
+#define EVENT_TOO_LARGE 2
+
+/* What the programs tell the agent; `key_len` bytes of key follow. */
+struct event {
+	__u8 kind;
+	__u8 key_len;
+	__u16 value_len; /* EVENT_TOO_LARGE: what the value needs */
+	__u32 tenant;
+	__u32 count; /* EVENT_HOT: this CPU's estimate in this window */
+	__u32 window;
+	__u8 key[256];
+};
+#define EVENT_HEADER_BYTES 16
+_Static_assert(offsetof(struct event, key) == EVENT_HEADER_BYTES, "crates/dataplane reads the same struct");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} events SEC(".maps");
+
+/* What one packet's way through the programs remembers; a tail call keeps nothing else. */
+struct work {
+	__u16 l3; /* offsets from the packet's start in bytes */
+	__u16 l4;
+	__u16 kv;
+	__u8 is_ipv6;
+	__u8 is_vlan;
+	__u32 payload_len; /* of the UDP payload in bytes */
+	__u16 value_len;
+	__u8 key_len;
+	__u8 op;
+	__u64 hash[2]; /* host order, salted with the tenant */
+	__u64 now_ns; /* coarse CLOCK_MONOTONIC */
+	__u64 secret[2];
+	struct kv_header header; /* as it came in */
+	__u8 key[256 + 8]; /* padded with zeros to whole words */
+	__u8 front[512]; /* where a packet's front waits while it is moved */
+	struct event event;
+};
+
+/* key: 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct work);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} works SEC(".maps");
+
+INLINE void count(enum counter which)
+{
+	__u32 key = which;
+	__u64 *value = bpf_map_lookup_elem(&counters, &key);
+	if (value)
+		*value += 1;
+}
+
+/* Counts, and is the verdict: `return ends(COUNT_x, XDP_PASS)`. */
+INLINE int ends(enum counter which, int verdict)
+{
+	count(which);
+	return verdict;
+}
+
+INLINE struct config *get_config(void)
+{
+	__u32 zero = 0;
+	return bpf_map_lookup_elem(&config, &zero);
+}
+
+INLINE struct work *get_work(void)
+{
+	__u32 zero = 0;
+	return bpf_map_lookup_elem(&works, &zero);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* From the first byte to the key: each step checks its bounds once and moves the cursor on. */
+#pragma once
+
+#include "maps.h"
+
+struct cursor {
+	void *start;
+	void *at;
+	void *end;
+};
+
+INLINE struct cursor cursor_at(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	return (struct cursor){data, data, (void *)(long)ctx->data_end};
+}
+
+/* `take` is the header under the cursor, or NULL where the packet ends before it does. */
+#define take(cursor, type)                                                                             \
+	({                                                                                             \
+		type *header_ = (cursor)->at;                                                          \
+		if ((void *)(header_ + 1) > (cursor)->end)                                             \
+			header_ = NULL;                                                                \
+		else                                                                                   \
+			(cursor)->at = header_ + 1;                                                    \
+		header_;                                                                               \
+	})
+
+struct vlan_tag {
+	__be16 control;
+	__be16 proto;
+};
+
+/* The frame's length in bytes, with what lies in further fragments of a jumbo frame. */
+INLINE __u32 frame_len(struct xdp_md *ctx)
+{
+	return bpf_xdp_get_buff_len(ctx);
+}
+
+/* The protocol behind Ethernet and at most one VLAN tag; 0 where the packet ends. */
+INLINE __be16 parse_ethernet(struct cursor *cursor, struct work *work)
+{
+	struct ethhdr *eth = take(cursor, struct ethhdr);
+	if (!eth)
+		return 0;
+	__be16 proto = eth->h_proto;
+	work->is_vlan = proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
+	if (!work->is_vlan)
+		return proto;
+	struct vlan_tag *vlan = take(cursor, struct vlan_tag);
+	return vlan ? vlan->proto : 0;
+}
+
+/* Whether UDP follows: whole datagrams only, no options, no extension headers. */
+INLINE bool parse_ip(struct cursor *cursor, struct work *work, __be16 proto)
+{
+	work->l3 = cursor->at - cursor->start;
+	if (proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = take(cursor, struct iphdr);
+		work->is_ipv6 = 0;
+		return ip && ip->ihl == 5 && ip->protocol == IPPROTO_UDP &&
+		       !(ip->frag_off & bpf_htons(0x3fff));
+	}
+	if (proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = take(cursor, struct ipv6hdr);
+		work->is_ipv6 = 1;
+		return ip && ip->nexthdr == IPPROTO_UDP;
+	}
+	return false;
+}
+
+/* Reads and checks our header. A packet that has our magic must be right in everything else. */
+INLINE int parse_kv(struct cursor *cursor, struct work *work)
+{
+	__u8 *magic = cursor->at;
+	if ((void *)(magic + 1) > cursor->end || work->payload_len == 0)
+		return ends(COUNT_pass_other_magic, XDP_PASS);
+	if (*magic >> 4 != KV_MAGIC_VERSION >> 4)
+		return ends(COUNT_pass_other_magic, XDP_PASS);
+	if (*magic != KV_MAGIC_VERSION)
+		return ends(COUNT_drop_bad_version, XDP_DROP);
+	work->kv = cursor->at - cursor->start;
+	struct kv_header *kv = take(cursor, struct kv_header);
+	if (!kv || work->payload_len < KV_HEADER_LEN)
+		return ends(COUNT_drop_short_header, XDP_DROP);
+	work->header = *kv;
+	work->op = kv->op;
+	work->key_len = kv->key_len;
+	work->value_len = bpf_ntohs(kv->value_len);
+	if (!op_is_known(kv->op))
+		return ends(COUNT_drop_unknown_op, XDP_DROP);
+	if (kv->flags >> 4 > STATUS_MAX)
+		return ends(COUNT_drop_unknown_status, XDP_DROP);
+	if (kv->key_len > KV_MAX_KEY || (kv->key_len > 0) != op_has_key(kv->op))
+		return ends(COUNT_drop_bad_key_length, XDP_DROP);
+	if (work->value_len && !op_may_have_value(kv->op))
+		return ends(COUNT_drop_bad_value_length, XDP_DROP);
+	if (kv->fragment && kv->fragment >= kv->fragments)
+		return ends(COUNT_drop_bad_fragment, XDP_DROP);
+	if (KV_HEADER_LEN + kv->key_len + work->value_len > work->payload_len)
+		return ends(COUNT_drop_truncated, XDP_DROP);
+	return CONTINUE;
+}
+
+/* Copies the key out, padded with zeros to whole words, so that it is compared and hashed by words. */
+INLINE int load_key(struct xdp_md *ctx, struct work *work)
+{
+	__u32 len = work->key_len;
+	if (len == 0)
+		return CONTINUE;
+	len = ((len - 1) & 0xff) + 1; /* 1..256, as the verifier sees it */
+	if (bpf_xdp_load_bytes(ctx, work->kv + KV_HEADER_LEN, work->key, len) < 0)
+		return ends(COUNT_drop_truncated, XDP_DROP);
+	__builtin_memset(work->key + len, 0, 8);
+	return CONTINUE;
+}
+
+/*
+ * The whole way. CONTINUE: the packet is ours and `work` describes it. Otherwise the verdict: other
+ * traffic passes to the kernel as it came, malformed packets end here.
+ */
+INLINE int parse(struct xdp_md *ctx, struct work *work)
+{
+	struct cursor cursor = cursor_at(ctx);
+	__be16 proto = parse_ethernet(&cursor, work);
+	if (!parse_ip(&cursor, work, proto))
+		return ends(COUNT_pass_not_ours, XDP_PASS);
+	work->l4 = cursor.at - cursor.start;
+	struct udphdr *udp = take(&cursor, struct udphdr);
+	if (!udp || (udp->dest != bpf_htons(KV_PORT) && udp->source != bpf_htons(KV_PORT)))
+		return ends(COUNT_pass_not_ours, XDP_PASS);
+	__u16 udp_len = bpf_ntohs(udp->len);
+	work->payload_len = udp_len < sizeof(*udp) ? 0 : udp_len - sizeof(*udp);
+	int verdict = parse_kv(&cursor, work);
+	if (verdict != CONTINUE)
+		return verdict;
+	if (work->kv + work->payload_len > frame_len(ctx))
+		return ends(COUNT_drop_truncated, XDP_DROP);
+	return load_key(ctx, work);
+}

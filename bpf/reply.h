@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A request is turned into its reply where it stands, and leaves through the interface it came in by. Room
+ * for the value: the request's own padding, else the tail, else the head room (the front of the packet
+ * moves back), else there is none and the store answers.
+ */
+#pragma once
+
+#include "forward.h"
+#include "siphash.h"
+
+/* Moves everything before the value `by` bytes towards the head room. */
+INLINE bool grow_at_head(struct xdp_md *ctx, struct work *work, __u32 by)
+{
+	__u32 front = work->kv + KV_HEADER_LEN + work->key_len;
+	front = ((front - 1) & 0x1ff) + 1;
+	if (bpf_xdp_load_bytes(ctx, 0, work->front, front) < 0)
+		return false;
+	if (bpf_xdp_adjust_head(ctx, -(int)by) < 0)
+		return false;
+	return bpf_xdp_store_bytes(ctx, 0, work->front, front) == 0;
+}
+
+/*
+ * Makes the frame at least `payload_len` long behind the UDP header. A tenant without a secret could be
+ * anybody, so its replies are never larger than its requests: nobody is amplified.
+ */
+INLINE bool make_room(struct xdp_md *ctx, struct work *work, __u32 payload_len)
+{
+	if (payload_len <= work->payload_len)
+		return true;
+	if (!has_secret(work))
+		return false;
+	__u32 have = frame_len(ctx), need = work->kv + payload_len;
+	if (need <= have)
+		return true;
+	if (bpf_xdp_adjust_tail(ctx, need - have) == 0)
+		return true;
+	return grow_at_head(ctx, work, need - have);
+}
+
+INLINE void swap_macs(struct ethhdr *eth)
+{
+	__u8 mac[ETH_ALEN];
+	__builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, mac, ETH_ALEN);
+}
+
+#define REPLY_HOP_LIMIT 64
+
+INLINE void answer_ipv4(struct iphdr *ip, __u16 udp_len)
+{
+	__be32 source = ip->daddr;
+	ip->daddr = ip->saddr;
+	ip->saddr = source;
+	ip->ttl = REPLY_HOP_LIMIT;
+	ip->tot_len = bpf_htons(sizeof(*ip) + udp_len);
+	ipv4_checksum(ip);
+}
+
+/* Returns the pseudo header's sum. */
+INLINE __u32 answer_ipv6(struct ipv6hdr *ip, __u16 udp_len)
+{
+	struct in6_addr source = ip->daddr;
+	ip->daddr = ip->saddr;
+	ip->saddr = source;
+	ip->hop_limit = REPLY_HOP_LIMIT;
+	ip->payload_len = bpf_htons(udp_len);
+	__u32 sum = bpf_csum_diff(NULL, 0, (__be32 *)&ip->saddr, 32, 0);
+	return bpf_csum_diff(NULL, 0, (__be32[]){bpf_htonl(udp_len), bpf_htonl(IPPROTO_UDP)}, 8, sum);
+}
+
+/*
+ * Sends the packet back: `work->header` (signed here) over the old header, addresses and ports swapped, cut
+ * to `payload_len`. `body_sum` is the checksum of key and value, which IPv6 needs.
+ */
+INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 body_sum)
+{
+	__u16 udp_len = sizeof(struct udphdr) + payload_len;
+	__u32 sum = 0;
+	struct ethhdr *eth = eth_of(ctx);
+	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
+	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
+	if (!eth || !udp || !kv)
+		return XDP_DROP;
+	sign(work);
+	*kv = work->header;
+	swap_macs(eth);
+	if (work->is_ipv6) {
+		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
+		if (!ip)
+			return XDP_DROP;
+		sum = answer_ipv6(ip, udp_len);
+	} else {
+		struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
+		if (!ip)
+			return XDP_DROP;
+		answer_ipv4(ip, udp_len);
+	}
+	__be16 port = udp->dest;
+	udp->dest = udp->source;
+	udp->source = port;
+	udp->len = bpf_htons(udp_len);
+	udp->check = 0;
+	if (work->is_ipv6) {
+		sum = bpf_csum_diff(NULL, 0, (__be32 *)udp, sizeof(*udp), sum);
+		sum = bpf_csum_diff(NULL, 0, (__be32 *)&work->header, KV_HEADER_LEN, sum);
+		__u64 all = (__u64)sum + body_sum;
+		udp->check = checksum_fold((all & 0xffffffff) + (all >> 32)) ?: 0xffff;
+	}
+	__u32 have = frame_len(ctx), need = work->kv + payload_len;
+	if (have > need)
+		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);
+	return XDP_TX;
+}
+
+/* A reply without a value, in the place of a request that may have been longer. */
+INLINE int send_back_bare(struct xdp_md *ctx, struct work *work)
+{
+	work->header.value_len = 0;
+	__u32 body_sum = 0;
+	if (work->is_ipv6)
+		body_sum = sum_of(work->key, work->key_len);
+	return send_back(ctx, work, KV_HEADER_LEN + work->key_len, body_sum);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which uncached keys are hot: a count-min sketch counts reads that missed, and a Bloom filter lets each key
+ * be reported once in a window (NetCache's query statistics). Per CPU, so nothing bounces between cores.
+ */
+#pragma once
+
+#include "maps.h"
+
+#define BLOOM_PROBES 3
+
+/* Mixes both halves of the hash, so that the rows' columns are independent of bucket and partition. */
+INLINE __u64 mix(__u64 a, __u64 b)
+{
+	__u64 x = a ^ b * 0x9e3779b97f4a7c15ULL;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+	return x ^ x >> 31;
+}
+
+/* Counts one read; returns the estimate of this CPU's reads of this key in this window. */
+INLINE __u32 sketch_add(struct sketch *sketch, __u64 mixed, __u32 window)
+{
+	__u32 least = ~0U;
+	for (int i = 0; i < SKETCH_ROWS; i++) {
+		__u32 *cell = &sketch->row[i][mixed >> (16 * i) & (SKETCH_COLUMNS - 1)];
+		__u32 seen = *cell >> 24 == (window & 0xff) ? *cell & 0xffffff : 0;
+		if (seen < 0xffffff)
+			seen++;
+		*cell = window << 24 | seen;
+		if (seen < least)
+			least = seen;
+	}
+	return least;
+}
+
+INLINE bool bloom_has(struct sketch *sketch, __u64 mixed, __u32 window)
+{
+	for (int i = 0; i < BLOOM_PROBES; i++)
+		if (sketch->bloom[mixed >> (16 * i) & (BLOOM_CELLS - 1)] != (__u8)((window & 0xff) + 1))
+			return false;
+	return true;
+}
+
+INLINE void bloom_add(struct sketch *sketch, __u64 mixed, __u32 window)
+{
+	for (int i = 0; i < BLOOM_PROBES; i++)
+		sketch->bloom[mixed >> (16 * i) & (BLOOM_CELLS - 1)] = (window & 0xff) + 1;
+}
+
+/*
+ * Tells the agent, which looks into the ring by itself: no wake-up per event. False if the ring is full.
+ */
+INLINE bool send_event(struct work *work, __u8 kind, __u32 amount, __u16 value_len, __u32 window)
+{
+	struct event *event = &work->event;
+	__u32 key_len = work->key_len;
+	event->kind = kind;
+	event->key_len = key_len;
+	event->value_len = value_len;
+	event->tenant = bpf_ntohl(work->header.tenant);
+	event->count = amount;
+	event->window = window;
+	__builtin_memcpy(event->key, work->key, sizeof(event->key));
+	return bpf_ringbuf_output(&events, event, EVENT_HEADER_BYTES + (key_len & 0xff),
+				  BPF_RB_NO_WAKEUP) == 0;
+}
+
+/* A read that missed. A report that finds no room is not marked, so the key's next read tries again. */
+INLINE void count_miss(struct work *work, const struct config *config)
+{
+	if (config->sample_mask && (bpf_get_prandom_u32() & config->sample_mask))
+		return;
+	__u32 cpu = bpf_get_smp_processor_id(), window = config->window;
+	struct sketch *sketch = bpf_map_lookup_elem(&sketches, &cpu);
+	if (!sketch)
+		return;
+	__u64 mixed = mix(work->hash[0], work->hash[1]);
+	__u32 estimate = sketch_add(sketch, mixed, window);
+	if (estimate < config->hot_threshold)
+		return;
+	__u64 probes = mix(mixed, work->hash[0]);
+	if (bloom_has(sketch, probes, window))
+		return;
+	if (!send_event(work, EVENT_HOT, estimate, 0, window)) {
+		count(COUNT_hot_report_lost);
+		return;
+	}
+	bloom_add(sketch, probes, window);
+	count(COUNT_hot_report);
+}

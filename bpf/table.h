@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The lookup table and the items it leads to. A hit touches one bucket and one item: one cache line and a
+ * run of neighbouring ones.
+ */
+#pragma once
+
+#include "maps.h"
+
+/*
+ * An item at the start of its cells; the key follows, padded with zeros to whole words, then the value,
+ * padded likewise.
+ *
+ * `word` is the item's epoch over one bit that says whether the value was granted for that epoch. The
+ * epoch only rises; a write raises it and so clears the bit, in one atomic step and without a lock. A
+ * grant sets the bit by compare-and-swap, which fails if the epoch has moved on (rule 5).
+ *
+ * `seq` is odd while somebody writes version, expiry and value; readers compare it before and after.
+ */
+struct item {
+	__u32 seq;
+	__u8 key_len;
+	__u8 flags;
+	__u16 value_len;
+	__u64 word;
+	__u64 version;
+	__u64 expiry_ns; /* CLOCK_MONOTONIC; meaningful with ITEM_EXPIRES */
+	__u64 epoch_ns; /* when the epoch was taken: a time to live counts from then */
+	__u32 tenant;
+	__u16 lease; /* slot of the store's lease */
+	__u8 cells;
+	__u8 unused;
+};
+_Static_assert(sizeof(struct item) == 48, "three cells hold a 16-byte key and a 128-byte value");
+
+#define ITEM_EXPIRES 0x1
+#define ITEM_TOO_SMALL 0x2 /* the agent was told that the value does not fit */
+
+#define VALUE_MAX_BYTES 1408
+
+struct found {
+	struct page *page;
+	struct item *item;
+	__u32 offset; /* of the item in its page in bytes */
+	__u32 slot; /* index over all buckets */
+};
+
+INLINE __u32 key_room(__u32 key_len)
+{
+	return (key_len + 7) & ~7U & 0x1ff;
+}
+
+/* The value's place in the page, bounded for the verifier: an item never leaves its page. */
+INLINE __u8 *value_of(const struct found *found, __u32 key_len)
+{
+	__u32 at = key_room(key_len);
+	if (at > 256)
+		at = 256;
+	return found->page->bytes + found->offset + sizeof(struct item) + at;
+}
+
+INLINE bool key_equals(const struct found *found, const struct work *work)
+{
+	const struct item *item = found->item;
+	if (item->key_len != work->key_len || item->tenant != bpf_ntohl(work->header.tenant))
+		return false;
+	const __u64 *a = (const __u64 *)(item + 1);
+	const __u64 *b = (const __u64 *)work->key;
+	for (int i = 0; i < 32; i++) {
+		if (i * 8 >= work->key_len)
+			break;
+		if (a[i] != b[i])
+			return false;
+	}
+	return true;
+}
+
+/* Finds the key's entry. The agent keeps fingerprints unique within a bucket. */
+INLINE bool find(const struct work *work, struct found *found)
+{
+	__u32 index = work->hash[1] & bucket_mask;
+	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
+	if (!bucket)
+		return false;
+	__u32 fingerprint = work->hash[1] >> 32 ?: 1;
+	__u64 slot = 0;
+	int i;
+	for (i = 0; i < BUCKET_SLOTS; i++) {
+		slot = READ_ONCE(bucket->slot[i]);
+		if (slot >> 32 == fingerprint)
+			break;
+	}
+	if (i == BUCKET_SLOTS)
+		return false;
+	__u32 page_index = (__u32)slot >> 9, cell = slot & 0x1ff;
+	found->page = bpf_map_lookup_elem(&pages, &page_index);
+	if (!found->page || cell >= PAGE_START_CELLS)
+		return false;
+	found->offset = cell * CELL_BYTES;
+	found->item = (void *)(found->page->bytes + found->offset);
+	found->slot = index * BUCKET_SLOTS + i;
+	return key_equals(found, work);
+}
+
+INLINE void count_request(const struct found *found, const struct config *config)
+{
+	if (config->sample_mask && (bpf_get_prandom_u32() & config->sample_mask))
+		return;
+	__u32 slots = (bucket_mask + 1) * BUCKET_SLOTS;
+	__u32 index = bpf_get_smp_processor_id() * slots + found->slot;
+	__u32 *hit = bpf_map_lookup_elem(&hits, &index);
+	if (hit)
+		*hit += 1;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Everything that only the kernel can do stands behind this header: types, helpers, atomics. The rest of
+ * bpf/ and disciplines/ compiles for the host as well, with another file in this one's place.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define INLINE static __always_inline
+/* A function of its own in the program: keeps the caller's code and the verifier's work small. */
+#define OUTLINE static __noinline __attribute__((unused))
+
+/* Marks a load or store of shared memory that the compiler must do once and as a whole. */
+#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
+/* Keeps the compiler's order. x86 keeps loads and stores in order; elsewhere the JIT's atomics do. */
+#define barrier() asm volatile("" ::: "memory")
+/* Hides a value's origin from the compiler, so that the bound below it stays in the program. */
+#define opaque(x) asm volatile("" : "+r"(x))
+
+#define fetch_add(p, v) __sync_fetch_and_add((p), (v))
+#define compare_and_swap(p, old, new) __sync_val_compare_and_swap((p), (old), (new))
+
+#define NS_PER_MS 1000000ULL
+
+/* No verdict yet: the caller goes on. Every other return value of a step is an XDP verdict. */
+#define CONTINUE (-1)

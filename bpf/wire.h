@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The packet: docs/protocol.md is the specification, crates/wire the other implementation. */
+#pragma once
+
+#include "target.h"
+
+#define KV_PORT 7117
+#define KV_MAGIC_VERSION 0xA1
+#define KV_MAX_KEY 250
+#define KV_HEADER_LEN 64
+
+#define TENANT_SYSTEM 0xffffffffU
+
+enum kv_op {
+	OP_READ_REQUEST = 0x01,
+	OP_READ_REPLY = 0x02,
+	OP_WRITE_REQUEST = 0x03,
+	OP_WRITE_REPLY = 0x04,
+	OP_DELETE_REQUEST = 0x05,
+	OP_DELETE_REPLY = 0x06,
+	OP_CORRECTION_REQUEST = 0x07,
+	OP_FETCH_REQUEST = 0x10,
+	OP_FETCH_REPLY = 0x11,
+	OP_INVALIDATE = 0x12,
+	OP_INVALIDATE_ACK = 0x13,
+	OP_LEASE_REQUEST = 0x14,
+	OP_LEASE_REPLY = 0x15,
+	OP_LEASE_OFFER = 0x16,
+	OP_HOT_REPORT = 0x20,
+	OP_CONTROL_FREE = 0x27,
+	OP_REPLICA_CONFIRM = 0x30,
+	OP_REPLICA_UPDATE = 0x33,
+	OP_CHAIN_READ = 0x40,
+	OP_CHAIN_WRITE = 0x42,
+	OP_CHAIN_ACK = 0x44,
+};
+
+/* Low half of the flags byte; the high half is the status of a reply. */
+#define FLAG_GRANT 0x1
+#define FLAG_COMPARE 0x2
+#define FLAG_CACHED 0x4
+#define STATUS_MASK 0xf0
+#define STATUS_MAX 8
+
+/* Every field in network order. */
+struct kv_header {
+	__u8 magic_version;
+	__u8 op;
+	__u8 flags;
+	__u8 key_len;
+	__be16 value_len;
+	__u8 fragment;
+	__u8 fragments;
+	__be32 tenant;
+	__be32 expiry_ms;
+	__be32 client;
+	__be32 request;
+	__be64 key_hash[2];
+	__be64 epoch; /* 16 bits of switch id, 48 bits of invalidation number */
+	__be64 version;
+	__be64 tag;
+};
+
+_Static_assert(sizeof(struct kv_header) == KV_HEADER_LEN, "the header is 64 bytes");
+_Static_assert(offsetof(struct kv_header, value_len) == 4, "value_len");
+_Static_assert(offsetof(struct kv_header, tenant) == 8, "tenant");
+_Static_assert(offsetof(struct kv_header, client) == 16, "client");
+_Static_assert(offsetof(struct kv_header, key_hash) == 24, "key_hash");
+_Static_assert(offsetof(struct kv_header, epoch) == 40, "epoch");
+_Static_assert(offsetof(struct kv_header, version) == 48, "version");
+_Static_assert(offsetof(struct kv_header, tag) == 56, "the tag is last: it covers what stands before it");
+
+#define EPOCH_NUMBER_BITS 48
+#define EPOCH_NUMBER_MASK ((1ULL << EPOCH_NUMBER_BITS) - 1)
+
+INLINE __u64 epoch_pair(__u16 switch_id, __u64 number)
+{
+	return ((__u64)switch_id << EPOCH_NUMBER_BITS) | (number & EPOCH_NUMBER_MASK);
+}
+
+INLINE bool op_is_known(__u8 op)
+{
+	return (op >= OP_READ_REQUEST && op <= OP_CORRECTION_REQUEST) ||
+	       (op >= OP_FETCH_REQUEST && op <= OP_LEASE_OFFER) ||
+	       (op >= OP_HOT_REPORT && op <= OP_CONTROL_FREE) ||
+	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_UPDATE) ||
+	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK);
+}
+
+/* Lease and page messages have no key; every other packet has one. */
+INLINE bool op_has_key(__u8 op)
+{
+	return !(op >= OP_LEASE_REQUEST && op <= OP_LEASE_OFFER) && op != 0x26 && op != 0x27;
+}
+
+/* As crates/wire/src/op.rs says for each op. */
+INLINE bool op_may_have_value(__u8 op)
+{
+	const __u64 low = 1ULL << OP_READ_REPLY | 1ULL << OP_WRITE_REQUEST | 1ULL << OP_WRITE_REPLY |
+			  1ULL << OP_FETCH_REPLY | 1ULL << 0x20 | 1ULL << 0x21 | 1ULL << 0x22 | 1ULL << 0x24 |
+			  1ULL << 0x26 | 1ULL << 0x27 | 1ULL << 0x31 | 1ULL << 0x33;
+	if (op < 64)
+		return low >> op & 1;
+	return op == 0x41 || op == 0x42 || op == 0x44;
+}
+
+/* What a client asks of a store; these count against a tenant's rate. */
+INLINE bool op_is_client_request(__u8 op)
+{
+	return op == OP_READ_REQUEST || op == OP_WRITE_REQUEST || op == OP_DELETE_REQUEST ||
+	       op == OP_CORRECTION_REQUEST || op == OP_CHAIN_READ || op == OP_CHAIN_WRITE;
+}

@@ -1,0 +1,255 @@
+use std::{
+    fs, io,
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    path::PathBuf,
+};
+
+use libbpf_rs::{Program, ProgramMut, libbpf_sys};
+use serde::Serialize;
+
+use crate::{Error, bpffs::Home};
+
+/// A packet of ours with the longest key and value, over IPv4.
+const LEAST_MTU: u32 = 1500;
+
+/// Where in the kernel the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Native where the driver has it, except on veth, where generic is cheaper and needs no peer set-up.
+    Auto,
+    /// In the driver, before a socket buffer is made.
+    Native,
+    /// On socket buffers; works on every interface.
+    Generic,
+}
+
+/// An interface that the entry program runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attached {
+    /// Name when it was attached.
+    pub interface: String,
+    /// Its index in this network namespace.
+    pub ifindex: u32,
+    /// Native or generic.
+    pub mode: Mode,
+    /// Why this mode.
+    pub reason: String,
+    /// An earlier agent's program was there and was replaced without a gap.
+    pub taken_over: bool,
+}
+
+fn last_error() -> io::Error {
+    io::Error::last_os_error()
+}
+
+fn ifindex_of(interface: &str) -> Result<u32, Error> {
+    nix::net::if_::if_nametoindex(interface).map_err(|_| Error::NoInterface(interface.into()))
+}
+
+fn sysfs(interface: &str, file: &str) -> Option<String> {
+    fs::read_to_string(format!("/sys/class/net/{interface}/{file}")).ok()
+}
+
+/// The kernel's name for the interface's driver, by way of ethtool; empty if it has none.
+fn driver_of(interface: &str) -> String {
+    let path = format!("/sys/class/net/{interface}/device/driver");
+    if let Ok(target) = fs::read_link(path) {
+        return target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    }
+    ethtool_driver(interface).unwrap_or_default()
+}
+
+fn ethtool_driver(interface: &str) -> Option<String> {
+    const ETHTOOL_GDRVINFO: u32 = 3;
+    const NAME_AT: usize = 4;
+    let mut info = [0u8; 196];
+    info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
+    // SAFETY: an all-zero ifreq is a valid one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(15)) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = info.as_mut_ptr().cast();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").or_else(|_| std::net::UdpSocket::bind("[::]:0")).ok()?;
+    // SAFETY: the kernel writes at most 196 bytes (struct ethtool_drvinfo) behind ifru_data.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) } != 0;
+    if failed {
+        return None;
+    }
+    let name = &info[NAME_AT..NAME_AT + 32];
+    let end = name.iter().position(|byte| *byte == 0)?;
+    String::from_utf8(name[..end].to_vec()).ok()
+}
+
+fn check_mtu(interface: &str) -> Result<(), Error> {
+    let mtu = sysfs(interface, "mtu").and_then(|text| text.trim().parse().ok()).unwrap_or(LEAST_MTU);
+    if mtu < LEAST_MTU {
+        return Err(Error::SmallMtu { name: interface.into(), mtu, needed: LEAST_MTU });
+    }
+    Ok(())
+}
+
+fn link_path(home: &Home, interface: &str, ifindex: u32) -> PathBuf {
+    home.links().join(format!("{interface}-{ifindex}"))
+}
+
+fn open_pinned(path: &std::path::Path) -> Option<OwnedFd> {
+    let text = std::ffi::CString::new(path.to_str()?).ok()?;
+    // SAFETY: a valid C string.
+    let fd = unsafe { libbpf_sys::bpf_obj_get(text.as_ptr()) };
+    // SAFETY: a new descriptor that nobody else owns.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The interface that a link is still attached to; `None` when the interface has gone.
+fn link_ifindex(link: &OwnedFd) -> Option<u32> {
+    // SAFETY: an all-zero bpf_link_info is what the kernel expects to fill.
+    let mut info: libbpf_sys::bpf_link_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: `info` has `len` bytes.
+    let failed = unsafe {
+        libbpf_sys::bpf_obj_get_info_by_fd(link.as_raw_fd(), (&raw mut info).cast(), &mut len)
+    };
+    if failed != 0 {
+        return None;
+    }
+    // SAFETY: XDP links are the only ones that are pinned here.
+    let ifindex = unsafe { info.__bindgen_anon_1.xdp.ifindex };
+    (ifindex != 0).then_some(ifindex)
+}
+
+fn create_link(program: &Program<'_>, ifindex: u32, generic: bool) -> io::Result<OwnedFd> {
+    const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+    let opts = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
+        flags: if generic { XDP_FLAGS_SKB_MODE } else { XDP_FLAGS_DRV_MODE },
+        ..Default::default()
+    };
+    // SAFETY: descriptors are valid, `opts` states its size.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_fd().as_raw_fd(),
+            ifindex as i32,
+            libbpf_sys::BPF_XDP,
+            &opts,
+        )
+    };
+    if fd < 0 {
+        return Err(last_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn pin(link: &OwnedFd, path: &std::path::Path) -> Result<(), Error> {
+    let text = std::ffi::CString::new(path.to_string_lossy().as_bytes()).expect("no NUL in a path");
+    // SAFETY: a valid descriptor and C string.
+    if unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), text.as_ptr()) } != 0 {
+        return Err(Error::file("pinning the link at", path)(last_error()));
+    }
+    Ok(())
+}
+
+/// Puts `program` into the place of an earlier agent's on the same link. No packet sees a gap.
+fn take_over(path: &std::path::Path, program: &Program<'_>, ifindex: u32) -> Result<bool, Error> {
+    let Some(link) = open_pinned(path) else { return Ok(false) };
+    if link_ifindex(&link) != Some(ifindex) {
+        // The interface has gone, and its link with it.
+        fs::remove_file(path).map_err(Error::file("removing", path))?;
+        return Ok(false);
+    }
+    // SAFETY: both descriptors are valid; no options.
+    let failed = unsafe {
+        libbpf_sys::bpf_link_update(
+            link.as_raw_fd(),
+            program.as_fd().as_raw_fd(),
+            std::ptr::null(),
+        )
+    } != 0;
+    if failed {
+        return Err(Error::System { what: "replacing the attached program", source: last_error() });
+    }
+    Ok(true)
+}
+
+/// Native or generic, and why.
+fn choose(interface: &str, mode: Mode) -> (bool, String) {
+    match mode {
+        Mode::Native => (false, "as asked for".into()),
+        Mode::Generic => (true, "as asked for".into()),
+        Mode::Auto => match driver_of(interface).as_str() {
+            "veth" => (true, "veth: cheaper for traffic from sockets, and the peer needs no XDP".into()),
+            "" => (true, "no driver of its own".into()),
+            driver => (false, format!("driver {driver}")),
+        },
+    }
+}
+
+/// Attaches `program` to an interface and pins the link, so that it outlives this process.
+///
+/// # Errors
+/// No such interface, MTU too small, occupied, no native mode: see [`Error`].
+pub fn attach(
+    home: &Home,
+    program: &ProgramMut<'_>,
+    interface: &str,
+    mode: Mode,
+) -> Result<Attached, Error> {
+    let ifindex = ifindex_of(interface)?;
+    check_mtu(interface)?;
+    let path = link_path(home, interface, ifindex);
+    let (mut generic, mut reason) = choose(interface, mode);
+    let done = |generic, reason, taken_over| Attached {
+        interface: interface.into(),
+        ifindex,
+        mode: if generic { Mode::Generic } else { Mode::Native },
+        reason,
+        taken_over,
+    };
+    if take_over(&path, program, ifindex)? {
+        return Ok(done(generic, reason, true));
+    }
+    let mut link = create_link(program, ifindex, generic);
+    if let (Err(error), Mode::Auto, false) = (&link, mode, generic)
+        && !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+    {
+        reason = format!("its driver refuses native XDP: {error}");
+        generic = true;
+        link = create_link(program, ifindex, generic);
+    }
+    let link = link.map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => Error::Occupied(interface.into()),
+        Some(libc::EPERM) => Error::NotPermitted("attaching XDP programs"),
+        _ if !generic => Error::NoNative { name: interface.into(), reason: error.to_string() },
+        _ => Error::System { what: "attaching the program", source: error },
+    })?;
+    pin(&link, &path)?;
+    Ok(done(generic, reason, false))
+}
+
+/// The interfaces that a switch is attached to now, as (name when attached, index).
+pub fn attached(home: &Home) -> Vec<(String, u32)> {
+    let entries = fs::read_dir(home.links()).into_iter().flatten().flatten();
+    let mut found: Vec<(String, u32)> = entries
+        .filter_map(|entry| {
+            let ifindex = link_ifindex(&open_pinned(&entry.path())?)?;
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.rsplit_once('-')?.0.to_owned(), ifindex))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Detaches a switch from every interface and removes its maps: the kernel forwards everything again.
+///
+/// # Errors
+/// [`Error::NoSwitch`] if there is none, or a pin that cannot be removed.
+pub fn detach(home: &Home) -> Result<Vec<(String, u32)>, Error> {
+    home.must_exist()?;
+    let interfaces = attached(home);
+    home.remove()?;
+    Ok(interfaces)
+}

@@ -1,0 +1,85 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    mount::{MsFlags, mount},
+    sys::statfs::{BPF_FS_MAGIC, statfs},
+};
+
+use crate::Error;
+
+const ROOT: &str = "/sys/fs/bpf";
+
+/// Where a switch's maps and links are pinned: `/sys/fs/bpf/shortstop/NAME`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Home {
+    name: String,
+    path: PathBuf,
+}
+
+impl Home {
+    /// The home of a switch of this name; nothing is created.
+    ///
+    /// # Errors
+    /// [`Error::BadName`] for a name that cannot be a directory.
+    pub fn new(name: &str) -> Result<Home, Error> {
+        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let usable = (1..=64).contains(&name.len()) && !name.starts_with('.') && name.chars().all(fine);
+        if !usable {
+            return Err(Error::BadName(name.into()));
+        }
+        let path = Path::new(ROOT).join("shortstop").join(name);
+        Ok(Home { name: name.into(), path })
+    }
+
+    /// The switch's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether anything of this switch is pinned.
+    pub fn exists(&self) -> bool {
+        self.map("config").exists()
+    }
+
+    /// [`Error::NoSwitch`] unless the switch is there.
+    pub(crate) fn must_exist(&self) -> Result<(), Error> {
+        if self.exists() { Ok(()) } else { Err(Error::NoSwitch(self.name.clone())) }
+    }
+
+    pub(crate) fn map(&self, map: &str) -> PathBuf {
+        self.path.join(map)
+    }
+
+    pub(crate) fn links(&self) -> PathBuf {
+        self.path.join("links")
+    }
+
+    /// Mounts bpffs if it is not, and makes the directories.
+    pub(crate) fn create(&self) -> Result<(), Error> {
+        let root = Path::new(ROOT);
+        let mounted = statfs(root).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC);
+        if !mounted {
+            mount(Some("bpf"), root, Some("bpf"), MsFlags::empty(), None::<&str>)
+                .map_err(|e| Error::file("mounting bpffs on", root)(e.into()))?;
+        }
+        fs::create_dir_all(self.links()).map_err(Error::file("creating", self.links()))
+    }
+
+    /// Removes every pin; what nobody else holds open is gone with it.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
+        fs::remove_dir_all(&self.path).map_err(Error::file("removing", &self.path))
+    }
+}
+
+/// The names of all switches that have something pinned on this machine, sorted.
+pub fn switches() -> Vec<String> {
+    let entries = fs::read_dir(Path::new(ROOT).join("shortstop")).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| Home::new(name).is_ok_and(|home| home.exists()));
+    names.sort();
+    names
+}

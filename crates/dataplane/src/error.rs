@@ -1,0 +1,95 @@
+use std::{io, path::PathBuf};
+
+/// Why the data plane could not do something; each message names the thing and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Missing privilege.
+    #[error("{0}: not permitted; run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN")]
+    NotPermitted(&'static str),
+    /// The kernel lacks something.
+    #[error("Linux {found} is too old: shortstop needs 6.1 or newer")]
+    OldKernel {
+        /// The release that runs.
+        found: String,
+    },
+    /// No such interface in this network namespace.
+    #[error("interface {0}: there is none of this name in this network namespace; `ip link` lists them")]
+    NoInterface(String),
+    /// Packets would not fit.
+    #[error("interface {name}: its MTU of {mtu} is too small; shortstop needs at least {needed}")]
+    SmallMtu {
+        /// Interface.
+        name: String,
+        /// Bytes.
+        mtu: u32,
+        /// Bytes.
+        needed: u32,
+    },
+    /// Another XDP program is there.
+    #[error(
+        "interface {0}: another XDP program is attached to it; remove it (`ip link set {0} xdp off`) or leave this interface out"
+    )]
+    Occupied(String),
+    /// The driver has no native XDP.
+    #[error("interface {name}: its driver refuses native XDP ({reason}); use --mode generic")]
+    NoNative {
+        /// Interface.
+        name: String,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// Pinned maps of another layout.
+    #[error(
+        "the tables of switch {name} are pinned in another size or layout ({reason}); run `shortstop switch detach --name {name}` first (its cache starts empty then)"
+    )]
+    OtherLayout {
+        /// Switch.
+        name: String,
+        /// What differs.
+        reason: String,
+    },
+    /// Nothing is pinned under this name.
+    #[error("there is no switch {0} on this machine; `shortstop switch status` lists those there are")]
+    NoSwitch(String),
+    /// A name that cannot be a directory.
+    #[error("switch name {0:?}: use 1 to 64 letters, digits, '-', '_' or '.'")]
+    BadName(String),
+    /// A file operation.
+    #[error("{what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What came of it.
+        source: io::Error,
+    },
+    /// A BPF operation.
+    #[error("{what}: {source}")]
+    Bpf {
+        /// What was tried.
+        what: String,
+        /// What came of it.
+        source: libbpf_rs::Error,
+    },
+    /// Any other system call.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What came of it.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn bpf(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> Error {
+        let what = what.into();
+        move |source| Error::Bpf { what, source }
+    }
+
+    pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { what, path, source }
+    }
+}

@@ -1,0 +1,101 @@
+use std::{sync::mpsc, time::Duration};
+
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+
+use crate::{Error, Home};
+
+/// What the programs tell the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An uncached key was read often enough in this window.
+    Hot {
+        /// Whose key space.
+        tenant: u32,
+        /// The key.
+        key: Vec<u8>,
+        /// One CPU's estimate of reads in the window so far.
+        count: u32,
+        /// The window that it was counted in.
+        window: u32,
+    },
+    /// A granted value did not fit the cells of its item.
+    TooLarge {
+        /// Whose key space.
+        tenant: u32,
+        /// The key.
+        key: Vec<u8>,
+        /// What the value needs in bytes.
+        value_len: u16,
+    },
+}
+
+const HEADER: usize = 16;
+
+impl Event {
+    /// `struct event` of `bpf/maps.h`; `None` for bytes that are not one.
+    fn parse(bytes: &[u8]) -> Option<Event> {
+        let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let (kind, key_len) = (*bytes.first()?, usize::from(*bytes.get(1)?));
+        let value_len = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
+        let key = bytes.get(HEADER..HEADER + key_len)?.to_vec();
+        let tenant = word(4)?;
+        match kind {
+            1 => Some(Event::Hot { tenant, key, count: word(8)?, window: word(12)? }),
+            2 => Some(Event::TooLarge { tenant, key, value_len }),
+            _ => None,
+        }
+    }
+}
+
+/// The ring of events, emptied by polling: programs wake nobody.
+pub struct Events {
+    ring: RingBuffer<'static>,
+    parsed: mpsc::Receiver<Event>,
+}
+
+impl Events {
+    /// The ring of the switch that lives at `home`. One reader at a time.
+    ///
+    /// # Errors
+    /// If it is not there or cannot be mapped.
+    pub fn open(home: &Home) -> Result<Events, Error> {
+        let wrong = || Error::bpf("opening the ring of events");
+        // The ring's lifetime is tied to its map's; an agent opens one, once.
+        let map: &'static MapHandle =
+            Box::leak(Box::new(MapHandle::from_pinned_path(home.map("events")).map_err(wrong())?));
+        let (sender, parsed) = mpsc::channel();
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(map, move |bytes| {
+                if let Some(event) = Event::parse(bytes) {
+                    let _ = sender.send(event);
+                }
+                0
+            })
+            .map_err(wrong())?;
+        Ok(Events { ring: builder.build().map_err(wrong())?, parsed })
+    }
+
+    /// Takes everything that is in the ring now.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn drain(&self) -> Result<impl Iterator<Item = Event> + '_, Error> {
+        self.ring.poll(Duration::ZERO).map_err(Error::bpf("reading the ring of events"))?;
+        self.ring.consume().map_err(Error::bpf("reading the ring of events"))?;
+        Ok(self.parsed.try_iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_event_are_none() {
+        assert_eq!(Event::parse(&[]), None);
+        assert_eq!(Event::parse(&[1; 15]), None);
+        assert_eq!(Event::parse(&[9; 300]), None);
+        assert_eq!(Event::parse(&[1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]), None);
+    }
+}

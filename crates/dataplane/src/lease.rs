@@ -1,0 +1,124 @@
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+};
+
+use serde::Serialize;
+
+use crate::{
+    Error, Home,
+    layout::{Lease, MAX_LEASES},
+    mapped::Mapped,
+};
+
+/// The slots in which the programs keep a lease per store.
+pub struct Leases {
+    slots: Mapped<Lease>,
+}
+
+/// One slot as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeaseState {
+    /// Slot.
+    pub slot: u16,
+    /// The store's address.
+    pub store: IpAddr,
+    /// Milliseconds for which entries of this store may still be served; 0: not at all.
+    pub remaining_ms: u64,
+    /// The term that the store gave the lease.
+    pub term: u32,
+}
+
+fn words(address: IpAddr) -> [u64; 2] {
+    let bytes = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+    .octets();
+    [0, 8].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes")))
+}
+
+fn address(words: [u64; 2]) -> IpAddr {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&words[0].to_ne_bytes());
+    bytes[8..].copy_from_slice(&words[1].to_ne_bytes());
+    std::net::Ipv6Addr::from(bytes).to_canonical()
+}
+
+/// CLOCK_MONOTONIC in nanoseconds: the clock of leases and expiries.
+pub(crate) fn now_ns() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .expect("CLOCK_MONOTONIC always exists");
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+}
+
+impl Leases {
+    /// The leases of the switch that lives at `home`.
+    ///
+    /// # Errors
+    /// If they cannot be mapped.
+    pub fn open(home: &Home) -> Result<Leases, Error> {
+        Ok(Leases { slots: Mapped::open(home, "leases")? })
+    }
+
+    /// The slot of a store, taken if it has none yet; `None` when all 1024 are taken. Only the
+    /// agent calls this, so nobody races for a slot.
+    pub fn slot_of(&self, store: SocketAddr) -> Option<u16> {
+        let wanted = words(store.ip());
+        let mut free = None;
+        for index in 0..MAX_LEASES {
+            let lease = self.slots.at(index);
+            let stored = [lease.store[0].load(Relaxed), lease.store[1].load(Relaxed)];
+            if stored == wanted {
+                return Some(index as u16);
+            }
+            if stored == [0, 0] && free.is_none() {
+                free = Some(index);
+            }
+        }
+        let index = free?;
+        let lease = self.slots.at(index);
+        lease.store[1].store(wanted[1], Relaxed);
+        lease.store[0].store(wanted[0], Release);
+        Some(index as u16)
+    }
+
+    /// The clock that requests are dated with: CLOCK_MONOTONIC in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    /// The state of one slot.
+    ///
+    /// # Panics
+    /// If `slot` is 1024 or more.
+    pub fn state(&self, slot: u16) -> LeaseState {
+        let lease = self.slots.at(usize::from(slot));
+        let until_ns = lease.until_ns.load(Acquire);
+        LeaseState {
+            slot,
+            store: address([lease.store[0].load(Relaxed), lease.store[1].load(Relaxed)]),
+            remaining_ms: until_ns.saturating_sub(now_ns()) / 1_000_000,
+            term: lease.term.load(Relaxed),
+        }
+    }
+
+    /// Every slot that is taken.
+    pub fn all(&self) -> Vec<LeaseState> {
+        let taken = |slot: &u16| self.slots.at(usize::from(*slot)).store[1].load(Relaxed) != 0;
+        (0..MAX_LEASES as u16).filter(taken).map(|slot| self.state(slot)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_keep_their_family() {
+        for text in ["10.0.2.1", "fd00::1", "::1"] {
+            let ip: IpAddr = text.parse().unwrap();
+            assert_eq!(address(words(ip)), ip);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+use std::{marker::PhantomData, num::NonZeroUsize, os::fd::AsFd, ptr::NonNull};
+
+use libbpf_rs::{MapCore, MapHandle};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::{Error, bpffs::Home};
+
+/// A BPF array in this process's memory, shared with the programs. `T` is made of atomics, since
+/// programs on every CPU read and write it at the same time.
+pub(crate) struct Mapped<T> {
+    start: NonNull<std::ffi::c_void>,
+    bytes: NonZeroUsize,
+    len: usize,
+    kind: PhantomData<T>,
+}
+
+// SAFETY: the memory is only handed out as `&T`, and every `T` in use consists of atomics.
+unsafe impl<T> Send for Mapped<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Mapped<T> {}
+
+impl<T> Mapped<T> {
+    /// Maps the pinned array `name` whole.
+    pub fn open(home: &Home, name: &str) -> Result<Mapped<T>, Error> {
+        let map = MapHandle::from_pinned_path(home.map(name))
+            .map_err(Error::bpf(format!("opening map {name}")))?;
+        let len = map.max_entries() as usize;
+        let stride = (map.value_size() as usize).next_multiple_of(8);
+        let layout_is_ours = size_of::<T>() == map.value_size() as usize
+            && (len == 1 || stride == size_of::<T>() || size_of::<T>() == 4);
+        if !layout_is_ours {
+            let reason = format!("{name}: values of {} bytes", map.value_size());
+            return Err(Error::OtherLayout { name: home.name().into(), reason });
+        }
+        let bytes = NonZeroUsize::new((stride * len).next_multiple_of(4096)).expect("maps are not empty");
+        // SAFETY: a new shared mapping of a file that stays valid for as long as it is mapped.
+        let start = unsafe {
+            let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+            mmap(None, bytes, access, MapFlags::MAP_SHARED, map.as_fd(), 0)
+        }
+        .map_err(|e| Error::System { what: "mapping a BPF array", source: e.into() })?;
+        Ok(Mapped { start, bytes, len, kind: PhantomData })
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Element `index`.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub fn at(&self, index: usize) -> &T {
+        assert!(index < self.len, "index {index} of {}", self.len);
+        let stride = size_of::<T>().next_multiple_of(8);
+        // SAFETY: inside the mapping, which lives as long as `self`; arrays are aligned to 8 bytes.
+        unsafe { &*self.start.as_ptr().cast::<u8>().add(index * stride).cast::<T>() }
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping that `open` made; no reference outlives `self`.
+        let _ = unsafe { munmap(self.start, self.bytes.get()) };
+    }
+}

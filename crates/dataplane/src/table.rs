@@ -1,0 +1,283 @@
+use std::{
+    slice,
+    sync::atomic::{
+        AtomicU8,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
+        fence,
+    },
+};
+
+use wire::{Epoch, KeyHash};
+
+use crate::{
+    Error, Home, Place,
+    layout::{
+        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, PAGE_START_CELLS, Page,
+    },
+    lease::now_ns,
+    mapped::Mapped,
+    tenant::hash_salt,
+};
+
+/// The lookup table, the pages behind it, the counters of each slot, and the switch's configuration.
+/// One agent writes at a time; the programs on every CPU read and write beside it.
+pub struct Table {
+    config: Mapped<Config>,
+    buckets: Mapped<Bucket>,
+    pages: Mapped<Page>,
+    hits: Mapped<std::sync::atomic::AtomicU32>,
+    cpus: usize,
+}
+
+/// An entry with its item, as found in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Index of the slot over all buckets: names the entry until it is evicted.
+    pub slot: u32,
+    /// Whose key space.
+    pub tenant: u32,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Where the item lies.
+    pub place: Place,
+    /// Slot of the store's lease.
+    pub lease: u16,
+    /// Whether a value was granted for the item's present epoch.
+    pub valid: bool,
+    /// Length of the value in bytes; meaningful if it is valid.
+    pub value_len: u16,
+}
+
+/// Why an entry could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InsertError {
+    /// Every slot of the bucket is taken, or one has the same fingerprint.
+    #[error("no slot is free in the key's bucket")]
+    BucketFull,
+    /// The key has an entry already.
+    #[error("the key has an entry already")]
+    Present,
+}
+
+/// Lets every program run that began before this call end: then nobody holds a reference to an item whose
+/// slot was cleared before it. Takes some milliseconds.
+fn wait_for_programs() -> Result<(), Error> {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: the call has no memory arguments. It waits for an RCU grace period.
+    let failed = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0;
+    if failed {
+        let source = std::io::Error::last_os_error();
+        return Err(Error::System { what: "membarrier (waiting for running programs)", source });
+    }
+    Ok(())
+}
+
+impl Table {
+    /// Maps the tables of the switch that lives at `home`.
+    ///
+    /// # Errors
+    /// If they are not there or of another layout.
+    pub fn open(home: &Home) -> Result<Table, Error> {
+        home.must_exist()?;
+        let buckets: Mapped<Bucket> = Mapped::open(home, "buckets")?;
+        let hits: Mapped<std::sync::atomic::AtomicU32> = Mapped::open(home, "hits")?;
+        let cpus = hits.len() / (buckets.len() * BUCKET_SLOTS);
+        Ok(Table {
+            config: Mapped::open(home, "config")?,
+            pages: Mapped::open(home, "pages")?,
+            buckets,
+            hits,
+            cpus,
+        })
+    }
+
+    /// Names the switch, and lifts the invalidation counter to `epoch` if it stands below it (rule 1:
+    /// no number repeats, also after a reboot).
+    pub fn set_identity(&self, switch: u16, epoch: u64) {
+        let config = self.config.at(0);
+        config.epoch.fetch_max(epoch & EPOCH_MASK, SeqCst);
+        config.switch_id.store(u32::from(switch), SeqCst);
+    }
+
+    /// The switch's id, 0 before it was set.
+    pub fn switch_id(&self) -> u16 {
+        self.config.at(0).switch_id.load(Relaxed) as u16
+    }
+
+    /// The number of the last invalidation.
+    pub fn epoch(&self) -> u64 {
+        self.config.at(0).epoch.load(SeqCst)
+    }
+
+    /// From how many reads per window a key is reported, and which share is counted: one in
+    /// 2^`sample_shift`.
+    pub fn set_sampling(&self, hot_threshold: u32, sample_shift: u32) {
+        let config = self.config.at(0);
+        config.hot_threshold.store(hot_threshold.max(1), Relaxed);
+        config.sample_mask.store((1 << sample_shift.min(16)) - 1, Relaxed);
+    }
+
+    /// Reads per window from which a key is reported.
+    pub fn hot_threshold(&self) -> u32 {
+        self.config.at(0).hot_threshold.load(Relaxed)
+    }
+
+    /// Number of the statistics window.
+    pub fn window(&self) -> u32 {
+        self.config.at(0).window.load(Relaxed)
+    }
+
+    /// Begins the next statistics window; what was counted before no longer counts.
+    pub fn next_window(&self) -> u32 {
+        self.config.at(0).window.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Pages that there are.
+    pub fn pages(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// Slots that there are.
+    pub fn slots(&self) -> u32 {
+        (self.buckets.len() * BUCKET_SLOTS) as u32
+    }
+
+    /// Bytes of all tables that entries and items live in.
+    pub fn memory(&self) -> usize {
+        self.buckets.len() * size_of::<Bucket>()
+            + self.pages.len() * size_of::<Page>()
+            + self.hits.len() * 4
+    }
+
+    fn item(&self, place: Place) -> &Item {
+        let words = &self.pages.at(place.page as usize).bytes;
+        let word = &words[usize::from(place.cell) * CELL_BYTES / 8];
+        // SAFETY: an item's header is 48 bytes of atomics at the start of a 64-byte cell inside the page.
+        unsafe { &*std::ptr::from_ref(word).cast::<Item>() }
+    }
+
+    /// The bytes after an item's header, up to the end of its cells.
+    fn body(&self, place: Place) -> &[AtomicU8] {
+        let words = &self.pages.at(place.page as usize).bytes;
+        let start = usize::from(place.cell) * CELL_BYTES + size_of::<Item>();
+        let end = (usize::from(place.cell) + usize::from(place.cells)) * CELL_BYTES;
+        assert!(start < end && end <= size_of::<Page>());
+        // SAFETY: inside the page; bytes of atomics, shared with the programs.
+        unsafe { slice::from_raw_parts(words.as_ptr().cast::<AtomicU8>().add(start), end - start) }
+    }
+
+    fn bucket_and_fingerprint(&self, tenant: u32, hash: KeyHash) -> (usize, u32) {
+        let low = hash.low() ^ hash_salt(tenant);
+        let fingerprint = ((low >> 32) as u32).max(1);
+        (low as u32 as usize & (self.buckets.len() - 1), fingerprint)
+    }
+
+    /// Makes an entry without a value for a key, whose item lies in `place` (cells that nobody uses). From
+    /// then on writes invalidate it and the next read asks for a grant. Returns the slot.
+    ///
+    /// # Errors
+    /// [`InsertError`]; nothing has changed then.
+    pub fn insert(
+        &self,
+        tenant: u32,
+        hash: KeyHash,
+        key: &[u8],
+        lease: u16,
+        place: Place,
+    ) -> Result<u32, InsertError> {
+        let (index, fingerprint) = self.bucket_and_fingerprint(tenant, hash);
+        let bucket = self.buckets.at(index);
+        let slots = bucket.slot.each_ref().map(|slot| slot.load(Relaxed));
+        if slots.iter().any(|slot| (slot >> 32) as u32 == fingerprint) {
+            return Err(InsertError::Present);
+        }
+        let free = slots.iter().position(|slot| *slot == 0).ok_or(InsertError::BucketFull)?;
+
+        let item = self.item(place);
+        item.word.store(0, Relaxed); // no epoch yet: whoever needs one takes it
+        item.key_len.store(key.len() as u8, Relaxed);
+        item.flags.store(0, Relaxed);
+        item.value_len.store(0, Relaxed);
+        item.tenant.store(tenant, Relaxed);
+        item.lease.store(lease, Relaxed);
+        item.cells.store(place.cells, Relaxed);
+        item.epoch_ns.store(now_ns(), Relaxed);
+        item.seq.store(item.seq.load(Relaxed).wrapping_add(2) & !1, Relaxed);
+        let padded = key.iter().copied().chain(std::iter::repeat(0));
+        let body = self.body(place);
+        for (to, from) in body.iter().zip(padded).take(key.len().next_multiple_of(8)) {
+            to.store(from, Relaxed);
+        }
+        let reference = (place.page << 9) | u32::from(place.cell);
+        bucket.slot[free].store((u64::from(fingerprint) << 32) | u64::from(reference), Release);
+        // The epoch is taken after the entry can be found: a write that did not find it took its own before.
+        fence(SeqCst);
+        let epoch = (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1) & EPOCH_MASK;
+        let _ = item.word.compare_exchange(0, epoch << 1, SeqCst, SeqCst);
+        Ok((index * BUCKET_SLOTS + free) as u32)
+    }
+
+    fn slot(&self, slot: u32) -> &std::sync::atomic::AtomicU64 {
+        &self.buckets.at(slot as usize / BUCKET_SLOTS).slot[slot as usize % BUCKET_SLOTS]
+    }
+
+    /// Removes entries. Their cells must not be used again before [`Table::quiesce`] returned.
+    pub fn evict(&self, slot: u32) {
+        self.slot(slot).store(0, SeqCst);
+    }
+
+    /// Waits until no program can still see an entry that was evicted before this call.
+    ///
+    /// # Errors
+    /// If the kernel cannot wait; the cells must then never be used again.
+    pub fn quiesce(&self) -> Result<(), Error> {
+        wait_for_programs()
+    }
+
+    /// The epoch to fetch an entry's value for, as (switch, number); `None` if it has a valid value.
+    pub fn wants_value(&self, place: Place) -> Option<Epoch> {
+        let word = self.item(place).word.load(Acquire);
+        (word & 1 == 0 && word != 0).then(|| Epoch::new(self.switch_id(), word >> 1))
+    }
+
+    /// Requests of a slot's key so far, over all CPUs (sampled, if sampling is on). Wraps around.
+    pub fn requests(&self, slot: u32) -> u32 {
+        let slots = self.slots() as usize;
+        let on_cpu = |cpu| self.hits.at(cpu * slots + slot as usize).load(Relaxed);
+        (0..self.cpus).map(on_cpu).fold(0, u32::wrapping_add)
+    }
+
+    /// The slots of the entries that share a bucket with a key.
+    pub fn neighbours(&self, tenant: u32, hash: KeyHash) -> impl Iterator<Item = u32> + '_ {
+        let (index, _) = self.bucket_and_fingerprint(tenant, hash);
+        let first = (index * BUCKET_SLOTS) as u32;
+        (first..first + BUCKET_SLOTS as u32).filter(|slot| self.slot(*slot).load(Relaxed) != 0)
+    }
+
+    /// Every entry, read from memory: this is how an agent finds its state again.
+    pub fn scan(&self) -> Vec<Held> {
+        (0..self.slots()).filter_map(|slot| self.held(slot)).collect()
+    }
+
+    fn held(&self, slot: u32) -> Option<Held> {
+        let reference = self.slot(slot).load(Acquire) as u32;
+        let (page, cell) = (reference >> 9, (reference & 0x1ff) as u16);
+        let is_empty = self.slot(slot).load(Acquire) == 0;
+        if is_empty || page >= self.pages() || usize::from(cell) >= PAGE_START_CELLS {
+            return None;
+        }
+        let item = self.item(Place { page, cell, cells: 1 });
+        let place = Place { page, cell, cells: item.cells.load(Relaxed).clamp(1, 32) };
+        let key_len = usize::from(item.key_len.load(Relaxed));
+        let key = self.body(place).iter().take(key_len).map(|byte| byte.load(Relaxed)).collect();
+        Some(Held {
+            slot,
+            tenant: item.tenant.load(Relaxed),
+            key,
+            place,
+            lease: item.lease.load(Relaxed),
+            valid: item.word.load(Relaxed) & 1 == 1,
+            value_len: item.value_len.load(Relaxed),
+        })
+    }
+}
