@@ -55,6 +55,8 @@ pub enum Outcome {
     BucketFull,
     /// Unknown tenant, or a key of a bad length.
     Refused,
+    /// Not sent at all: too many commands wait for this switch. Worth asking again later.
+    NotSent,
 }
 
 /// What happened at a switch. Counts are requests as the switch counts them (sampled, if it samples).
@@ -120,7 +122,7 @@ pub enum Event<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Change what a switch caches. Carried out in order, at a bounded rate, and answered by
-    /// [`Event::Answered`] exactly once, unless a later change of the same key overtook it unsent.
+    /// [`Event::Answered`] exactly once.
     Change {
         /// Which switch.
         switch: SwitchId,
@@ -160,6 +162,7 @@ impl Discipline for NoDiscipline {
     fn on(&mut self, _now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
         if let Event::Attached { switch, held, .. } = event {
             let evict = |key: &ItemKey| Action::Change { switch, change: Change::Evict, key: key.clone() };
+            out.push(Action::Threshold { switch, requests: u32::MAX });
             out.extend(held.iter().map(evict));
         }
     }

@@ -8,6 +8,7 @@
 //! the discipline.
 
 mod discipline;
+mod server;
 
 /// The generated gRPC messages, client and server of `proto/shortstop.proto`.
 #[allow(missing_docs, clippy::all)]
@@ -16,3 +17,4 @@ pub mod proto {
 }
 
 pub use discipline::{Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, SwitchId};
+pub use server::{Options, Server, ServerError};

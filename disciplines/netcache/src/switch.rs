@@ -356,12 +356,12 @@ impl SwitchCache {
     /// Adjusts the noise by how far new items stayed below what their reports had proved.
     fn learn_noise(&mut self, mut overstated: Vec<f64>) {
         if overstated.len() < 16 {
-            self.noise *= 0.9;
+            self.noise *= 0.98;
             return;
         }
         overstated.sort_by(f64::total_cmp);
         let median = overstated[overstated.len() / 2];
-        self.noise = (self.noise + if median > 0.0 { 0.5 } else { 0.25 } * median).max(0.0);
+        self.noise = (self.noise + if median > 0.0 { 1.0 } else { 0.25 } * median).max(0.0);
     }
 
     /// At a window's end: the best candidates against the coldest items, a few at most.
