@@ -17,17 +17,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             println!("cargo::rerun-if-changed={}", directory.display());
         } else {
-            println!("cargo::rerun-if-changed={}", Path::new(&root).join(discipline).display());
+            println!(
+                "cargo::rerun-if-changed={}",
+                Path::new(&root).join(discipline).display()
+            );
         }
         files.sort();
         let mut list = String::from("&[\n");
         for path in files {
-            let name = path.file_stem().and_then(|s| s.to_str()).ok_or("file name is not UTF-8")?;
+            let name = path
+                .file_stem()
+                .and_then(|s| s.to_str())
+                .ok_or("file name is not UTF-8")?;
             let path = path.to_str().ok_or("path is not UTF-8")?;
             list.push_str(&format!("    ({name:?}, include_str!({path:?})),\n"));
         }
         list.push(']');
-        fs::write(Path::new(&out).join(format!("{discipline}_experiments.rs")), list)?;
+        fs::write(
+            Path::new(&out).join(format!("{discipline}_experiments.rs")),
+            list,
+        )?;
     }
     Ok(())
 }

@@ -31,7 +31,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { max_items: 10_000, reports_per_window: 5_000, window_ms: 1_000, seed: 1 }
+        Limits {
+            max_items: 10_000,
+            reports_per_window: 5_000,
+            window_ms: 1_000,
+            seed: 1,
+        }
     }
 }
 
@@ -161,8 +166,15 @@ pub struct NoDiscipline;
 impl Discipline for NoDiscipline {
     fn on(&mut self, _now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
         if let Event::Attached { switch, held, .. } = event {
-            let evict = |key: &ItemKey| Action::Change { switch, change: Change::Evict, key: key.clone() };
-            out.push(Action::Threshold { switch, requests: u32::MAX });
+            let evict = |key: &ItemKey| Action::Change {
+                switch,
+                change: Change::Evict,
+                key: key.clone(),
+            };
+            out.push(Action::Threshold {
+                switch,
+                requests: u32::MAX,
+            });
             out.extend(held.iter().map(evict));
         }
     }

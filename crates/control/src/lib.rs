@@ -9,6 +9,7 @@
 
 mod discipline;
 mod server;
+pub mod status;
 
 /// The generated gRPC messages, client and server of `proto/shortstop.proto`.
 #[allow(missing_docs, clippy::all)]
@@ -16,5 +17,7 @@ pub mod proto {
     tonic::include_proto!("shortstop.v1");
 }
 
-pub use discipline::{Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, SwitchId};
+pub use discipline::{
+    Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, SwitchId,
+};
 pub use server::{Options, Server, ServerError};

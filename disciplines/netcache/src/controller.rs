@@ -20,13 +20,22 @@ pub struct Controller {
 impl Controller {
     /// Knows no switch yet.
     pub fn new(limits: Limits) -> Controller {
-        Controller { limits, switches: BTreeMap::new() }
+        Controller {
+            limits,
+            switches: BTreeMap::new(),
+        }
     }
 }
 
 impl Discipline for Controller {
     fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        if let Event::Attached { switch, held, lost, threshold } = event {
+        if let Event::Attached {
+            switch,
+            held,
+            lost,
+            threshold,
+        } = event
+        {
             let limits = self.limits;
             let cache = self
                 .switches
@@ -42,11 +51,18 @@ impl Discipline for Controller {
         else {
             return; // Nothing depends on the clock alone, nor on a switch that is away.
         };
-        let Some(cache) = self.switches.get_mut(&switch) else { return };
+        let Some(cache) = self.switches.get_mut(&switch) else {
+            return;
+        };
         match event {
             Event::Hot { window, keys, .. } => cache.hot(now, window, keys, out),
             Event::WindowEnd { window, items, .. } => cache.window_end(now, window, items, out),
-            Event::Answered { change, key, outcome, .. } => {
+            Event::Answered {
+                change,
+                key,
+                outcome,
+                ..
+            } => {
                 cache.answered(now, change, key, outcome, out);
             }
             Event::Dropped { keys, .. } => cache.dropped(now, keys),
@@ -55,6 +71,9 @@ impl Discipline for Controller {
     }
 
     fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
-        self.switches.get(&switch).map(SwitchCache::counters).unwrap_or_default()
+        self.switches
+            .get(&switch)
+            .map(SwitchCache::counters)
+            .unwrap_or_default()
     }
 }

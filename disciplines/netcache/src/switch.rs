@@ -82,7 +82,12 @@ pub struct SwitchCache {
 
 impl SwitchCache {
     /// Knows nothing yet but the last threshold, if any.
-    pub fn new(switch: SwitchId, limits: Limits, threshold: Option<u32>, now: Duration) -> SwitchCache {
+    pub fn new(
+        switch: SwitchId,
+        limits: Limits,
+        threshold: Option<u32>,
+        now: Duration,
+    ) -> SwitchCache {
         SwitchCache {
             switch,
             limits,
@@ -119,7 +124,10 @@ impl SwitchCache {
             } else if self.asked.contains_key(key) {
                 // Its eviction is under way.
             } else if self.cached.len() < self.limits.max_items {
-                let mut entry = self.candidates.take(key).unwrap_or_else(|| Entry::new(key.clone()));
+                let mut entry = self
+                    .candidates
+                    .take(key)
+                    .unwrap_or_else(|| Entry::new(key.clone()));
                 entry.mass = entry.mass.max(HELD_MASS);
                 entry.cached_in = Some(self.window);
                 self.cached.put(entry);
@@ -128,16 +136,28 @@ impl SwitchCache {
             }
         }
         let gone = |e: &&Entry| e.cached_in.is_some() && !holds.contains(&e.key);
-        let gone: Vec<ItemKey> = self.cached.entries().iter().filter(gone).map(|e| e.key.clone()).collect();
+        let gone: Vec<ItemKey> = self
+            .cached
+            .entries()
+            .iter()
+            .filter(gone)
+            .map(|e| e.key.clone())
+            .collect();
         for key in &gone {
             let entry = self.cached.take(key).expect("just listed");
-            self.candidates.put(Entry { cached_in: None, ..entry });
+            self.candidates.put(Entry {
+                cached_in: None,
+                ..entry
+            });
         }
         for key in lost.iter().chain(&gone) {
             if self.cached.contains(key) || self.asked.contains_key(key) || !self.has_room() {
                 continue;
             }
-            let mut entry = self.candidates.take(key).unwrap_or_else(|| Entry::new(key.clone()));
+            let mut entry = self
+                .candidates
+                .take(key)
+                .unwrap_or_else(|| Entry::new(key.clone()));
             entry.mass = entry.mass.max(HELD_MASS);
             self.insert(entry, out);
         }
@@ -179,7 +199,9 @@ impl SwitchCache {
                 let entry = self.candidates.take(key).expect("just reported");
                 self.insert(entry, out);
             } else if pace > 1.0 && self.swaps_left > 0 && !self.is_behind() {
-                let Some((coldest, rate)) = self.coldest_of_sample() else { continue };
+                let Some((coldest, rate)) = self.coldest_of_sample() else {
+                    continue;
+                };
                 if outpaces(pace, rate) {
                     self.swaps_left -= 1;
                     self.swap(&coldest, key, out);
@@ -292,7 +314,9 @@ impl SwitchCache {
 
     /// Moves a key from cached to candidates, paused longer each time in a row.
     fn give_up(&mut self, now: Duration, key: &ItemKey, pause: Duration) {
-        let Some(mut entry) = self.cached.take(key) else { return };
+        let Some(mut entry) = self.cached.take(key) else {
+            return;
+        };
         entry.cached_in = None;
         entry.paused_until = now + (pause * (1 << entry.strikes.min(10))).min(PAUSE_MAX);
         entry.strikes = entry.strikes.saturating_add(1);
@@ -319,7 +343,11 @@ impl SwitchCache {
                 entry.pace = entry.pace.max(lower(count));
                 continue;
             }
-            if entry.cached_in.is_some_and(|since| since == window.wrapping_sub(1)) && entry.pace > 2.0 {
+            if entry
+                .cached_in
+                .is_some_and(|since| since == window.wrapping_sub(1))
+                && entry.pace > 2.0
+            {
                 overstated.push(entry.pace - count);
             }
             entry.mass = entry.mass.min(self.windows * upper(count));
@@ -331,7 +359,11 @@ impl SwitchCache {
         for entry in self.candidates.entries_mut() {
             let (past, reported) = entry.split(window);
             let rate = ((past - 1.0) / self.windows).max(0.0);
-            let count = if reported > 0.0 { reported } else { unreported(rate, threshold) };
+            let count = if reported > 0.0 {
+                reported
+            } else {
+                unreported(rate, threshold)
+            };
             entry.mass = past * keep + count;
             entry.pace = lower(reported);
         }
@@ -341,7 +373,13 @@ impl SwitchCache {
     fn discount(&mut self, hits: &[f64], whole: impl Fn(&Entry) -> bool, window: u64) -> f64 {
         let keep = 0.5f64.powf(1.0 / HALF_LIFE_WINDOWS);
         let (mut seen, mut usual) = (0.0, 0.0);
-        for (entry, &hits) in self.cached.entries().iter().zip(hits).filter(|(e, _)| whole(e)) {
+        for (entry, &hits) in self
+            .cached
+            .entries()
+            .iter()
+            .zip(hits)
+            .filter(|(e, _)| whole(e))
+        {
             let rate = entry.split(window).0 / self.windows.max(1.0);
             seen += hits.min(rate);
             usual += usual_overlap(rate);
@@ -378,7 +416,9 @@ impl SwitchCache {
             .cached
             .entries()
             .iter()
-            .filter(|e| e.cached_in.is_some_and(|since| since != window) && !self.asked.contains_key(&e.key))
+            .filter(|e| {
+                e.cached_in.is_some_and(|since| since != window) && !self.asked.contains_key(&e.key)
+            })
             .collect();
         coldest.sort_by(|a, b| a.rate(windows).total_cmp(&b.rate(windows)));
         let most = self.limits.max_items.div_ceil(CHANGE_ONE_IN);
@@ -401,7 +441,13 @@ impl SwitchCache {
     fn forget_candidates(&mut self, now: Duration) {
         let before = self.candidates.len();
         let most = self.max_candidates();
-        let worth = |e: &Entry| if e.paused_until > now { f64::MAX } else { e.mass };
+        let worth = |e: &Entry| {
+            if e.paused_until > now {
+                f64::MAX
+            } else {
+                e.mass
+            }
+        };
         let mut least: f64 = 0.5;
         if before > most {
             let mut masses: Vec<f64> = self.candidates.entries().iter().map(worth).collect();
@@ -455,14 +501,20 @@ impl SwitchCache {
 
     fn evict(&mut self, key: &ItemKey, out: &mut Vec<Action>) {
         if let Some(entry) = self.cached.take(key) {
-            self.candidates.put(Entry { cached_in: None, ..entry });
+            self.candidates.put(Entry {
+                cached_in: None,
+                ..entry
+            });
             self.ask(Change::Evict, key.clone(), out);
         }
     }
 
     fn insert(&mut self, entry: Entry, out: &mut Vec<Action>) {
         let key = entry.key.clone();
-        self.cached.put(Entry { cached_in: None, ..entry });
+        self.cached.put(Entry {
+            cached_in: None,
+            ..entry
+        });
         self.ask(Change::Insert, key, out);
     }
 
@@ -472,11 +524,18 @@ impl SwitchCache {
             Change::Evict => self.counts.evicts += 1,
         }
         self.asked.insert(key.clone(), change);
-        out.push(Action::Change { switch: self.switch, change, key });
+        out.push(Action::Change {
+            switch: self.switch,
+            change,
+            key,
+        });
     }
 
     fn tell_threshold(&self) -> Action {
-        Action::Threshold { switch: self.switch, requests: self.threshold.requests() }
+        Action::Threshold {
+            switch: self.switch,
+            requests: self.threshold.requests(),
+        }
     }
 }
 

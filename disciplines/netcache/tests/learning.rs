@@ -14,7 +14,10 @@ fn learned(theta: f64, per_s: usize, at_s: usize) -> f64 {
     for second in 1..=at_s {
         model.second(per_s);
         let share = model.learned();
-        println!("zipf {theta}, {per_s}/s, {second:2} s: {share:.4} of the best {}", model.line());
+        println!(
+            "zipf {theta}, {per_s}/s, {second:2} s: {share:.4} of the best {}",
+            model.line()
+        );
     }
     model.learned()
 }
@@ -35,8 +38,16 @@ fn learns_at_high_rates_within_the_report_budget() {
     let mut model = Model::new(Zipf::new(KEYS, 0.99), ITEMS, 7);
     for second in 1..=10 {
         model.second(1_000_000);
-        println!("1000000/s, {second:2} s: {:.4} of the best {}", model.learned(), model.line());
-        assert!(second < 4 || model.reports_in_second <= 6_000, "{} reports", model.reports_in_second);
+        println!(
+            "1000000/s, {second:2} s: {:.4} of the best {}",
+            model.learned(),
+            model.line()
+        );
+        assert!(
+            second < 4 || model.reports_in_second <= 6_000,
+            "{} reports",
+            model.reports_in_second
+        );
     }
     assert!(model.learned() >= 0.98);
 }
@@ -52,9 +63,16 @@ fn follows_hot_in_within_a_second() {
     let after = model.learned();
     for tenth in 1..=20 {
         model.batch(10_000);
-        println!("hot-in of 200, {tenth} tenths: {:.4} of the best", model.learned());
+        println!(
+            "hot-in of 200, {tenth} tenths: {:.4} of the best",
+            model.learned()
+        );
         if tenth == 10 {
-            assert!(model.learned() >= 0.95 * before, "{after} to {} of {before}", model.learned());
+            assert!(
+                model.learned() >= 0.95 * before,
+                "{after} to {} of {before}",
+                model.learned()
+            );
         }
     }
 }
@@ -69,7 +87,11 @@ fn follows_a_hot_set_that_changed_altogether() {
     for tenth in 1..=100 {
         model.batch(10_000);
         if tenth % 5 == 0 {
-            println!("all changed, {tenth} tenths: {:.4} of the best {}", model.learned(), model.line());
+            println!(
+                "all changed, {tenth} tenths: {:.4} of the best {}",
+                model.learned(),
+                model.line()
+            );
         }
         if tenth == 10 {
             assert!(model.learned() >= 0.6, "{}", model.learned());
@@ -91,7 +113,11 @@ fn uniform_traffic_does_not_churn_the_cache() {
                 reports += model.reports_in_second;
             }
         }
-        assert!(changes / 15 <= ITEMS / 10, "{} changes a second", changes / 15);
+        assert!(
+            changes / 15 <= ITEMS / 10,
+            "{} changes a second",
+            changes / 15
+        );
         assert!(reports / 15 <= 5_000, "{} reports a second", reports / 15);
     }
 }
@@ -102,6 +128,10 @@ fn a_stable_hot_set_is_left_alone() {
     for _ in 0..30 {
         model.second(50_000);
     }
-    println!("stable: {:.4} of the best {}", model.learned(), model.line());
+    println!(
+        "stable: {:.4} of the best {}",
+        model.learned(),
+        model.line()
+    );
     assert!(model.changes_in_second <= 20, "{}", model.changes_in_second);
 }

@@ -10,9 +10,10 @@ use crate::{
 /// The key, copied out of its message, so that one key does not keep the whole message in memory; `None`
 /// if its length is not 1 to [`wire::MAX_KEY`].
 pub fn item_key(tenant: u32, key: &[u8]) -> Option<ItemKey> {
-    (1..=wire::MAX_KEY)
-        .contains(&key.len())
-        .then(|| ItemKey { tenant, key: Bytes::copy_from_slice(key) })
+    (1..=wire::MAX_KEY).contains(&key.len()).then(|| ItemKey {
+        tenant,
+        key: Bytes::copy_from_slice(key),
+    })
 }
 
 /// The well-formed ones of these keys.
@@ -22,7 +23,9 @@ pub fn keys(keys: &[Key]) -> impl Iterator<Item = ItemKey> + '_ {
 
 /// The well-formed ones of these keys, with their counts.
 pub fn counted(keys: &[HotKey]) -> Vec<(ItemKey, u64)> {
-    keys.iter().filter_map(|k| Some((item_key(k.tenant, &k.key)?, k.count))).collect()
+    keys.iter()
+        .filter_map(|k| Some((item_key(k.tenant, &k.key)?, k.count)))
+        .collect()
 }
 
 /// An outcome; one that we do not know counts as a refusal.
@@ -37,5 +40,8 @@ pub fn outcome(outcome: i32) -> Outcome {
 
 /// The key as a message has it.
 pub fn to_proto(key: &ItemKey) -> Key {
-    Key { tenant: key.tenant, key: key.key.clone() }
+    Key {
+        tenant: key.tenant,
+        key: key.key.clone(),
+    }
 }

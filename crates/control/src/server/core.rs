@@ -110,10 +110,23 @@ pub struct Core {
 impl Core {
     /// Starts from what is remembered. Commands are numbered from `first_seq`, which must be above all
     /// numbers that earlier runs used.
-    pub fn new(plan: Plan, discipline: Box<dyn Discipline>, memory: Memory, first_seq: u64) -> Core {
-        let mut core =
-            Core { plan, discipline, switches: BTreeMap::new(), next_seq: first_seq, next_generation: 1 };
-        let Memory { switches, mut items } = memory;
+    pub fn new(
+        plan: Plan,
+        discipline: Box<dyn Discipline>,
+        memory: Memory,
+        first_seq: u64,
+    ) -> Core {
+        let mut core = Core {
+            plan,
+            discipline,
+            switches: BTreeMap::new(),
+            next_seq: first_seq,
+            next_generation: 1,
+        };
+        let Memory {
+            switches,
+            mut items,
+        } = memory;
         for (id, known) in switches {
             let mut switch = core.new_switch(known, Duration::ZERO);
             switch.held = items.remove(&id).unwrap_or_default();
@@ -142,18 +155,33 @@ impl Core {
     /// # Errors
     /// If the switch cannot be taken.
     pub fn attach(&mut self, now: Duration, hello: &Hello) -> Result<Link, Refusal> {
-        let id = SwitchId::try_from(hello.switch_id).ok().filter(|id| *id != 0).ok_or_else(|| {
-            Refusal::Invalid(format!("switch id {}: expected 1 to 65535", hello.switch_id))
-        })?;
-        if let Some(Switch { known, attached: Some(a), .. }) = self.switches.get(&id)
+        let id = SwitchId::try_from(hello.switch_id)
+            .ok()
+            .filter(|id| *id != 0)
+            .ok_or_else(|| {
+                Refusal::Invalid(format!(
+                    "switch id {}: expected 1 to 65535",
+                    hello.switch_id
+                ))
+            })?;
+        if let Some(Switch {
+            known,
+            attached: Some(a),
+            ..
+        }) = self.switches.get(&id)
             && known.name != hello.name
             && now < a.heard + ALIVE_FOR
         {
-            return Err(Refusal::Taken { id, name: known.name.clone() });
+            return Err(Refusal::Taken {
+                id,
+                name: known.name.clone(),
+            });
         }
         if !self.switches.contains_key(&id) {
             if self.switches.len() >= SWITCHES_MAX {
-                return Err(Refusal::Invalid(format!("more than {SWITCHES_MAX} switches")));
+                return Err(Refusal::Invalid(format!(
+                    "more than {SWITCHES_MAX} switches"
+                )));
             }
             let switch = self.new_switch(Known::default(), now);
             self.switches.insert(id, switch);
@@ -173,8 +201,16 @@ impl Core {
             setup_sent: false,
             threshold_sent: 0,
         });
-        let link = Link { switch: id, generation };
-        self.held(now, link, convert::keys(&hello.held).collect(), !hello.held_follows)?;
+        let link = Link {
+            switch: id,
+            generation,
+        };
+        self.held(
+            now,
+            link,
+            convert::keys(&hello.held).collect(),
+            !hello.held_follows,
+        )?;
         Ok(link)
     }
 
@@ -182,7 +218,12 @@ impl Core {
     ///
     /// # Errors
     /// If the stream must be closed.
-    pub fn message(&mut self, now: Duration, link: Link, message: FromSwitch) -> Result<(), Refusal> {
+    pub fn message(
+        &mut self,
+        now: Duration,
+        link: Link,
+        message: FromSwitch,
+    ) -> Result<(), Refusal> {
         let attachment = self.attachment(link).ok_or(Refusal::Replaced)?;
         attachment.heard = now;
         let greeting = attachment.hello.is_some();
@@ -192,14 +233,18 @@ impl Core {
                 self.held(now, link, convert::keys(&held.keys).collect(), held.last)?;
             }
             _ if greeting => {
-                return Err(Refusal::Protocol("expected more of the keys that the switch holds"));
+                return Err(Refusal::Protocol(
+                    "expected more of the keys that the switch holds",
+                ));
             }
             Some(Body::Acks(acks)) => self.acks(now, link.switch, &acks),
             Some(Body::Hot(hot)) => self.hot(now, link.switch, &hot),
             Some(Body::Counters(counters)) => self.counters(now, link.switch, &counters),
             Some(Body::Dropped(dropped)) => self.dropped(now, link.switch, &dropped),
             Some(Body::Hello(_)) => return Err(Refusal::Protocol("a second hello")),
-            Some(Body::Held(_)) => return Err(Refusal::Protocol("held keys after the last of them")),
+            Some(Body::Held(_)) => {
+                return Err(Refusal::Protocol("held keys after the last of them"));
+            }
             None => {} // Of a later version: not for us.
         }
         Ok(())
@@ -213,7 +258,12 @@ impl Core {
         if let Some(switch) = self.switches.get_mut(&link.switch) {
             switch.attached = None;
         }
-        self.tell(now, Event::Detached { switch: link.switch });
+        self.tell(
+            now,
+            Event::Detached {
+                switch: link.switch,
+            },
+        );
     }
 
     /// Time passed.
@@ -238,18 +288,25 @@ impl Core {
             attachment.setup_sent = true;
             attachment.threshold_sent = threshold;
             let setup = setup(&self.plan, switch.known.pages, threshold);
-            return Some(ToSwitch { body: Some(to_switch::Body::Setup(setup)) });
+            return Some(ToSwitch {
+                body: Some(to_switch::Body::Setup(setup)),
+            });
         }
         if attachment.threshold_sent != threshold {
             attachment.threshold_sent = threshold;
-            let tuning = Tuning { hot_threshold: threshold };
-            return Some(ToSwitch { body: Some(to_switch::Body::Tuning(tuning)) });
+            let tuning = Tuning {
+                hot_threshold: threshold,
+            };
+            return Some(ToSwitch {
+                body: Some(to_switch::Body::Tuning(tuning)),
+            });
         }
         let most = switch.bucket.available(now).min(COMMANDS_PER_MESSAGE);
         let commands = switch.outbox.take(now, most, &mut self.next_seq);
         switch.bucket.take(commands.len());
-        (!commands.is_empty())
-            .then(|| ToSwitch { body: Some(to_switch::Body::Commands(Commands { commands })) })
+        (!commands.is_empty()).then(|| ToSwitch {
+            body: Some(to_switch::Body::Commands(Commands { commands })),
+        })
     }
 
     /// What changed since the last call, to be remembered.
@@ -302,7 +359,11 @@ impl Core {
     }
 
     fn named_counters(&self, id: SwitchId, switch: &Switch) -> HashMap<String, u64> {
-        let own = self.discipline.counters(id).into_iter().chain([("malformed_keys", switch.malformed)]);
+        let own = self
+            .discipline
+            .counters(id)
+            .into_iter()
+            .chain([("malformed_keys", switch.malformed)]);
         own.map(|(name, n)| (name.to_string(), n)).collect()
     }
 
@@ -320,10 +381,14 @@ impl Core {
         last: bool,
     ) -> Result<(), Refusal> {
         let attachment = self.attachment(link).ok_or(Refusal::Replaced)?;
-        let Some(mut all) = attachment.hello.take() else { return Ok(()) };
+        let Some(mut all) = attachment.hello.take() else {
+            return Ok(());
+        };
         all.append(&mut keys);
         if all.len() > HELD_MAX {
-            return Err(Refusal::Invalid(format!("the switch holds more than {HELD_MAX} keys")));
+            return Err(Refusal::Invalid(format!(
+                "the switch holds more than {HELD_MAX} keys"
+            )));
         }
         if !last {
             attachment.hello = Some(all);
@@ -336,19 +401,33 @@ impl Core {
         let mut held: Vec<ItemKey> = now_held.iter().cloned().collect();
         held.sort();
         switch.held_dirty.extend(lost.iter().cloned());
-        switch.held_dirty.extend(now_held.difference(&switch.held).cloned());
+        switch
+            .held_dirty
+            .extend(now_held.difference(&switch.held).cloned());
         switch.held = now_held;
         switch.outbox.reconnected();
         let threshold = (switch.known.threshold > 0).then_some(switch.known.threshold);
         let switch = link.switch;
-        self.tell(now, Event::Attached { switch, held: &held, lost: &lost, threshold });
+        self.tell(
+            now,
+            Event::Attached {
+                switch,
+                held: &held,
+                lost: &lost,
+                threshold,
+            },
+        );
         Ok(())
     }
 
     fn acks(&mut self, now: Duration, id: SwitchId, acks: &Acks) {
         for ack in &acks.acks {
-            let Some(switch) = self.switches.get_mut(&id) else { return };
-            let Some((change, key)) = switch.outbox.answered(ack.seq) else { continue };
+            let Some(switch) = self.switches.get_mut(&id) else {
+                return;
+            };
+            let Some((change, key)) = switch.outbox.answered(ack.seq) else {
+                continue;
+            };
             let outcome = convert::outcome(ack.outcome);
             let changed = match (change, outcome) {
                 (Change::Insert, Outcome::Done) => switch.held.insert(key.clone()),
@@ -360,7 +439,15 @@ impl Core {
             if outcome == Outcome::Done {
                 switch.updates.add(1);
             }
-            self.tell(now, Event::Answered { switch: id, change, key: &key, outcome });
+            self.tell(
+                now,
+                Event::Answered {
+                    switch: id,
+                    change,
+                    key: &key,
+                    outcome,
+                },
+            );
         }
     }
 
@@ -369,12 +456,26 @@ impl Core {
         if let Some(switch) = self.switches.get_mut(&id) {
             switch.reports.add(keys.len() as u64);
         }
-        self.tell(now, Event::Hot { switch: id, window: hot.window, keys: &keys });
+        self.tell(
+            now,
+            Event::Hot {
+                switch: id,
+                window: hot.window,
+                keys: &keys,
+            },
+        );
     }
 
     fn counters(&mut self, now: Duration, id: SwitchId, counters: &Counters) {
         let items = self.well_formed(id, convert::counted(&counters.items), counters.items.len());
-        self.tell(now, Event::WindowEnd { switch: id, window: counters.window, items: &items });
+        self.tell(
+            now,
+            Event::WindowEnd {
+                switch: id,
+                window: counters.window,
+                items: &items,
+            },
+        );
     }
 
     fn dropped(&mut self, now: Duration, id: SwitchId, dropped: &Dropped) {
@@ -386,7 +487,13 @@ impl Core {
                 }
             }
         }
-        self.tell(now, Event::Dropped { switch: id, keys: &keys });
+        self.tell(
+            now,
+            Event::Dropped {
+                switch: id,
+                keys: &keys,
+            },
+        );
     }
 
     /// Leaves keys of tenants out that we do not serve; counts what was left out, of `sent`.
@@ -411,7 +518,12 @@ impl Core {
         self.carry_out(actions, &mut not_sent);
         for (switch, change, key) in not_sent {
             let mut actions = Vec::new();
-            let event = Event::Answered { switch, change, key: &key, outcome: Outcome::NotSent };
+            let event = Event::Answered {
+                switch,
+                change,
+                key: &key,
+                outcome: Outcome::NotSent,
+            };
             self.discipline.on(now, event, &mut actions);
             // What it wants now must not fail again, or this would not end: only what fits is taken.
             self.carry_out(actions, &mut Vec::new());
@@ -421,14 +533,25 @@ impl Core {
     fn carry_out(&mut self, actions: Vec<Action>, not_sent: &mut Vec<(SwitchId, Change, ItemKey)>) {
         for action in actions {
             match action {
-                Action::Change { switch: id, change, key } => {
-                    let Some(switch) = self.switches.get_mut(&id) else { continue };
+                Action::Change {
+                    switch: id,
+                    change,
+                    key,
+                } => {
+                    let Some(switch) = self.switches.get_mut(&id) else {
+                        continue;
+                    };
                     if !switch.outbox.push(change, key.clone()) {
                         not_sent.push((id, change, key));
                     }
                 }
-                Action::Threshold { switch: id, requests } => {
-                    let Some(switch) = self.switches.get_mut(&id) else { continue };
+                Action::Threshold {
+                    switch: id,
+                    requests,
+                } => {
+                    let Some(switch) = self.switches.get_mut(&id) else {
+                        continue;
+                    };
                     switch.known_dirty |= switch.known.threshold != requests;
                     switch.known.threshold = requests;
                 }
@@ -440,11 +563,15 @@ impl Core {
 /// The setup of a switch: its pages are shared out evenly, the first tenants get what is left over.
 fn setup(plan: &Plan, pages: u32, threshold: u32) -> Setup {
     let count = u32::try_from(plan.tenants.len()).unwrap_or(u32::MAX).max(1);
-    let tenants = plan.tenants.iter().zip(0..).map(|(&tenant, n)| TenantSetup {
-        tenant,
-        discipline: plan.discipline.clone(),
-        pages: pages / count + u32::from(n < pages % count),
-    });
+    let tenants = plan
+        .tenants
+        .iter()
+        .zip(0..)
+        .map(|(&tenant, n)| TenantSetup {
+            tenant,
+            discipline: plan.discipline.clone(),
+            pages: pages / count + u32::from(n < pages % count),
+        });
     Setup {
         cluster: plan.cluster.clone(),
         tenants: tenants.collect(),

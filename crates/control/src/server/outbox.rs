@@ -87,11 +87,20 @@ impl Outbox {
             }
         }
         while out.len() < most && self.flying.len() < IN_FLIGHT_MAX {
-            let Some((change, key)) = self.waiting.pop_front() else { break };
+            let Some((change, key)) = self.waiting.pop_front() else {
+                break;
+            };
             let seq = *next_seq;
             *next_seq += 1;
             out.push(command(seq, change, &key));
-            self.flying.insert(seq, Flying { change, key, sent: Some(now) });
+            self.flying.insert(
+                seq,
+                Flying {
+                    change,
+                    key,
+                    sent: Some(now),
+                },
+            );
         }
         out
     }
@@ -123,7 +132,10 @@ fn command(seq: u64, change: Change, key: &ItemKey) -> Command {
         Change::Insert => command::Body::Insert(key),
         Change::Evict => command::Body::Evict(key),
     };
-    Command { seq, body: Some(body) }
+    Command {
+        seq,
+        body: Some(body),
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +147,10 @@ mod tests {
     use super::*;
 
     fn key(n: u8) -> ItemKey {
-        ItemKey { tenant: 0, key: vec![n].into() }
+        ItemKey {
+            tenant: 0,
+            key: vec![n].into(),
+        }
     }
 
     #[test]
@@ -145,11 +160,18 @@ mod tests {
         let at = Duration::from_secs(1);
         let first = outbox.take(at, 10, &mut seq);
         assert_eq!(first.len(), 1);
-        assert!(outbox.take(at + Duration::from_millis(499), 10, &mut seq).is_empty());
+        assert!(
+            outbox
+                .take(at + Duration::from_millis(499), 10, &mut seq)
+                .is_empty()
+        );
         assert_eq!(outbox.take(at + REPEAT_AFTER, 10, &mut seq), first);
         outbox.reconnected();
         assert_eq!(outbox.take(at + REPEAT_AFTER, 10, &mut seq), first);
-        assert_eq!(outbox.answered(first[0].seq), Some((Change::Insert, key(1))));
+        assert_eq!(
+            outbox.answered(first[0].seq),
+            Some((Change::Insert, key(1)))
+        );
         assert_eq!(outbox.answered(first[0].seq), None);
         assert!(outbox.take(at + 9 * REPEAT_AFTER, 10, &mut seq).is_empty());
     }

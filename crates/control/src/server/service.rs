@@ -23,8 +23,9 @@ use super::{
 use crate::{
     Discipline, Limits,
     proto::{
-        FromSwitch, StatusReply, StatusRequest, ToSwitch, from_switch,
+        FromSwitch, StatusReply, StatusRequest, ToSwitch,
         control_server::{Control, ControlServer},
+        from_switch,
     },
 };
 
@@ -115,7 +116,9 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.inner
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn now(&self) -> Duration {
@@ -126,9 +129,13 @@ impl Shared {
 impl Inner {
     /// Hands a switch what there is for it, as far as its stream takes it.
     fn pump(&mut self, now: Duration, link: Link) {
-        let Some(sender) = self.links.get(&link) else { return };
+        let Some(sender) = self.links.get(&link) else {
+            return;
+        };
         while let Ok(permit) = sender.try_reserve() {
-            let Some(message) = self.core.next_message(now, link) else { break };
+            let Some(message) = self.core.next_message(now, link) else {
+                break;
+            };
             permit.send(Ok(message));
         }
     }
@@ -161,9 +168,17 @@ impl Server {
         }
         let cluster = wire::Cluster::parse(&options.cluster)?;
         let open = cluster.open_tenant.then_some(wire::TENANT_OPEN);
-        let tenants = open.into_iter().chain(cluster.tenants.iter().map(|t| t.id)).collect();
-        let listen_error = |source| ServerError::Listen { address: options.listen, source };
-        let listener = TcpListener::bind(options.listen).await.map_err(listen_error)?;
+        let tenants = open
+            .into_iter()
+            .chain(cluster.tenants.iter().map(|t| t.id))
+            .collect();
+        let listen_error = |source| ServerError::Listen {
+            address: options.listen,
+            source,
+        };
+        let listener = TcpListener::bind(options.listen)
+            .await
+            .map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
 
         let state = State::open(&options.state)?;
@@ -179,22 +194,39 @@ impl Server {
             sample_shift: options.sample_shift,
         };
         // Microseconds since 1970: above every number of an earlier run, which used at most one per microsecond.
-        let first_seq = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+        let first_seq = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_micros() as u64;
         let core = Core::new(plan, discipline, memory, first_seq);
-        let inner = Mutex::new(Inner { core, links: HashMap::new() });
-        let shared = Arc::new(Shared { inner, began: Instant::now() });
+        let inner = Mutex::new(Inner {
+            core,
+            links: HashMap::new(),
+        });
+        let shared = Arc::new(Shared {
+            inner,
+            began: Instant::now(),
+        });
 
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let keeping = tokio::spawn(keep(shared.clone(), state, stopped.clone()));
-        let service = ControlServer::new(Service { shared, stopped: stopped.clone() })
-            .max_decoding_message_size(MESSAGE_MAX);
+        let service = ControlServer::new(Service {
+            shared,
+            stopped: stopped.clone(),
+        })
+        .max_decoding_message_size(MESSAGE_MAX);
         let serving = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(Duration::from_secs(5)))
             .http2_keepalive_timeout(Some(Duration::from_secs(5)))
             .tcp_nodelay(true)
             .add_service(service)
             .serve_with_incoming_shutdown(TcpListenerStream::new(listener), until(stopped));
-        Ok(Server { address, stop, serving: tokio::spawn(serving), keeping })
+        Ok(Server {
+            address,
+            stop,
+            serving: tokio::spawn(serving),
+            keeping,
+        })
     }
 
     /// Where it listens.
@@ -239,7 +271,11 @@ async fn keep(shared: Arc<Shared>, state: State, stopped: tokio::sync::watch::Re
     let mut tick = tokio::time::interval(TICK_EVERY);
     pump.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut writing = tokio::spawn(write_changes(shared.clone(), state.clone(), stopped.clone()));
+    let mut writing = tokio::spawn(write_changes(
+        shared.clone(),
+        state.clone(),
+        stopped.clone(),
+    ));
     loop {
         tokio::select! {
             _ = pump.tick() => shared.lock().pump_all(shared.now()),
@@ -276,7 +312,8 @@ async fn write_changes(
 
 async fn write_batch(shared: &Shared, state: &Arc<State>, batch: Batch) {
     let state = state.clone();
-    let written = tokio::task::spawn_blocking(move || state.write(&batch).map_err(|e| (e, batch))).await;
+    let written =
+        tokio::task::spawn_blocking(move || state.write(&batch).map_err(|e| (e, batch))).await;
     if let Ok(Err((error, batch))) = written {
         tracing::error!("state not written, tried again soon: {error}");
         shared.lock().core.put_changes_back(batch);
@@ -300,7 +337,12 @@ impl Control for Service {
     ) -> Result<Response<Outgoing>, Status> {
         let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
         let stop = until(self.stopped.clone());
-        tokio::spawn(serve_stream(self.shared.clone(), request.into_inner(), sender, stop));
+        tokio::spawn(serve_stream(
+            self.shared.clone(),
+            request.into_inner(),
+            sender,
+            stop,
+        ));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
@@ -318,20 +360,36 @@ async fn serve_stream(
     stop: impl Future<Output = ()>,
 ) {
     let first = tokio::time::timeout(HELLO_WITHIN, incoming.next()).await;
-    let Ok(Some(Ok(FromSwitch { body: Some(from_switch::Body::Hello(hello)) }))) = first else {
-        let _ = sender.send(Err(Status::invalid_argument("the first message must be a hello"))).await;
+    let Ok(Some(Ok(FromSwitch {
+        body: Some(from_switch::Body::Hello(hello)),
+    }))) = first
+    else {
+        let _ = sender
+            .send(Err(Status::invalid_argument(
+                "the first message must be a hello",
+            )))
+            .await;
         return;
     };
     let attached = shared.lock().core.attach(shared.now(), &hello);
     let link = match attached {
         Ok(link) => link,
         Err(refusal) => {
-            tracing::warn!(switch = hello.switch_id, name = hello.name, "refused: {refusal}");
+            tracing::warn!(
+                switch = hello.switch_id,
+                name = hello.name,
+                "refused: {refusal}"
+            );
             let _ = sender.send(Err(status_of(&refusal))).await;
             return;
         }
     };
-    tracing::info!(switch = link.switch, name = hello.name, held = hello.held.len(), "switch attached");
+    tracing::info!(
+        switch = link.switch,
+        name = hello.name,
+        held = hello.held.len(),
+        "switch attached"
+    );
     drop(hello);
     {
         let mut inner = shared.lock();
@@ -346,7 +404,9 @@ async fn serve_stream(
             () = sender.closed() => break None,
             () = &mut stop => break Some(Status::unavailable("the controller stops")),
         };
-        let Some(Ok(message)) = message else { break None };
+        let Some(Ok(message)) = message else {
+            break None;
+        };
         let mut inner = shared.lock();
         let now = shared.now();
         if let Err(refusal) = inner.core.message(now, link, message) {

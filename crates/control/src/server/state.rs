@@ -59,7 +59,9 @@ impl Batch {
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// Another process has it open.
-    #[error("{0}: another controller uses this state file; stop it, or give this one another --state directory")]
+    #[error(
+        "{0}: another controller uses this state file; stop it, or give this one another --state directory"
+    )]
     Locked(PathBuf),
     /// Written by a version of this program that is not compatible.
     #[error("{path}: the state file has format {found}, this version reads format {FORMAT}")]
@@ -92,16 +94,24 @@ impl State {
     /// If it is locked, of another format, or not accessible.
     pub fn open(directory: &Path) -> Result<State, StateError> {
         let path = directory.join("control.redb");
-        std::fs::create_dir_all(directory)
-            .map_err(|e| StateError::Io { path: directory.into(), reason: e.to_string() })?;
+        std::fs::create_dir_all(directory).map_err(|e| StateError::Io {
+            path: directory.into(),
+            reason: e.to_string(),
+        })?;
         let database = Database::create(&path).map_err(|e| match e {
             DatabaseError::DatabaseAlreadyOpen => StateError::Locked(path.clone()),
-            other => StateError::Io { path: path.clone(), reason: other.to_string() },
+            other => StateError::Io {
+                path: path.clone(),
+                reason: other.to_string(),
+            },
         })?;
         let state = State { database, path };
         let found = state.prepare().map_err(|e| state.io(e))?;
         if found != FORMAT {
-            return Err(StateError::Format { path: state.path, found });
+            return Err(StateError::Format {
+                path: state.path,
+                found,
+            });
         }
         Ok(state)
     }
@@ -180,18 +190,29 @@ impl State {
     }
 
     fn io(&self, error: redb::Error) -> StateError {
-        StateError::Io { path: self.path.clone(), reason: error.to_string() }
+        StateError::Io {
+            path: self.path.clone(),
+            reason: error.to_string(),
+        }
     }
 }
 
 fn item_bytes(switch: SwitchId, key: &ItemKey) -> Vec<u8> {
-    [&switch.to_be_bytes()[..], &key.tenant.to_be_bytes(), &key.key].concat()
+    [
+        &switch.to_be_bytes()[..],
+        &key.tenant.to_be_bytes(),
+        &key.key,
+    ]
+    .concat()
 }
 
 fn parse_item(bytes: &[u8]) -> Option<(SwitchId, ItemKey)> {
     let (switch, rest) = bytes.split_first_chunk()?;
     let (tenant, key) = rest.split_first_chunk()?;
-    Some((u16::from_be_bytes(*switch), convert::item_key(u32::from_be_bytes(*tenant), key)?))
+    Some((
+        u16::from_be_bytes(*switch),
+        convert::item_key(u32::from_be_bytes(*tenant), key)?,
+    ))
 }
 
 #[cfg(test)]
@@ -201,15 +222,35 @@ mod tests {
     #[test]
     fn remembers_what_was_written() {
         let directory = tempfile::tempdir().unwrap();
-        let key = |n: u8| ItemKey { tenant: 7, key: vec![n; usize::from(n) + 1].into() };
-        let known = Known { name: "rack 1".into(), pages: 4, threshold: 9 };
+        let key = |n: u8| ItemKey {
+            tenant: 7,
+            key: vec![n; usize::from(n) + 1].into(),
+        };
+        let known = Known {
+            name: "rack 1".into(),
+            pages: 4,
+            threshold: 9,
+        };
         {
             let state = State::open(directory.path()).unwrap();
             let items = (0..10).map(|n| (3, key(n), true)).collect();
-            state.write(&Batch { switches: vec![(3, known.clone())], items }).unwrap();
+            state
+                .write(&Batch {
+                    switches: vec![(3, known.clone())],
+                    items,
+                })
+                .unwrap();
             let items = vec![(3, key(0), false), (4, key(1), true)];
-            state.write(&Batch { switches: vec![], items }).unwrap();
-            assert!(matches!(State::open(directory.path()), Err(StateError::Locked(_))));
+            state
+                .write(&Batch {
+                    switches: vec![],
+                    items,
+                })
+                .unwrap();
+            assert!(matches!(
+                State::open(directory.path()),
+                Err(StateError::Locked(_))
+            ));
         }
         let memory = State::open(directory.path()).unwrap().load().unwrap();
         assert_eq!(memory.switches, BTreeMap::from([(3, known)]));

@@ -1,10 +1,160 @@
-use std::process::ExitCode;
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-/// To come.
+use anyhow::Context;
+use clap::Subcommand;
+use control::{Discipline, Limits, NoDiscipline, Options, Server, status};
+
+/// Decides what the switches cache: takes in what is hot, tells each switch what to insert and evict.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example:\n  shortstop control --cluster rack.toml\n  shortstop control status"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Serve,
+}
 
-/// To come.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+#[derive(Subcommand)]
+enum Command {
+    /// Shows switches, cached items, rates and counters of a running controller.
+    Status(StatusArgs),
+}
+
+#[derive(clap::Args)]
+struct StatusArgs {
+    /// The controller.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7118")]
+    control: String,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Serve {
+    /// The cluster file (TOML): stores, partitions, tenants.
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+    /// Where to listen for switches.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7118")]
+    listen: SocketAddr,
+    /// Listen beyond loopback, with neither encryption nor authentication.
+    #[arg(long)]
+    insecure: bool,
+    /// Directory of the state file, `control.redb`.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/shortstop")]
+    state: PathBuf,
+    /// What switches do with requests; `none` only forwards [default: the first that this build knows].
+    #[arg(long, value_name = "NAME")]
+    discipline: Option<String>,
+    /// Most items that a switch caches.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_items: u32,
+    /// Most cache updates per second and switch.
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    updates_per_s: u32,
+    /// Hot keys that a switch should report per window at most.
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(16..))]
+    reports_per_window: u32,
+    /// Length of a statistics window in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(100..=60_000))]
+    window_ms: u32,
+    /// Switches count one request in 2^N.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16))]
+    sample_shift: u32,
+    /// Seed of random choices.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the controller until it is interrupted, or shows the status of one.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    match args.command {
+        Some(Command::Status(args)) => runtime.block_on(show_status(args)),
+        None => runtime.block_on(serve(args.serve)),
+    }
+}
+
+async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
+    let reply = status::fetch(&args.control)
+        .await
+        .map_err(anyhow::Error::msg)?;
+    if args.json {
+        println!("{:#}", status::to_json(&reply));
+    } else {
+        print!("{}", status::to_text(&reply));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
+    let path = args
+        .cluster
+        .context("--cluster FILE is needed: the stores, partitions and tenants")?;
+    let cluster = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read the cluster file {}", path.display()))?;
+    let limits = Limits {
+        max_items: args.max_items as usize,
+        reports_per_window: args.reports_per_window,
+        window_ms: args.window_ms,
+        seed: args.seed,
+    };
+    let (name, discipline) = discipline(args.discipline.as_deref(), limits)?;
+    let options = Options {
+        listen: args.listen,
+        insecure: args.insecure,
+        state: args.state,
+        cluster,
+        discipline: name.into(),
+        limits,
+        updates_per_s: args.updates_per_s,
+        sample_shift: args.sample_shift,
+    };
+    let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut server = Server::start(options, discipline)
+        .await
+        .with_context(|| format!("controller with cluster file {}", path.display()))?;
+    eprintln!(
+        "controller listens on {}, discipline {name}",
+        server.address()
+    );
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        error = server.failed() => return Err(error.into()),
+    }
+    server.stop().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn discipline(
+    name: Option<&str>,
+    limits: Limits,
+) -> anyhow::Result<(&'static str, Box<dyn Discipline>)> {
+    if name == Some("none") {
+        return Ok(("none", Box::new(NoDiscipline)));
+    }
+    let known = disciplines::all();
+    let chosen = match name {
+        None => known.first(),
+        Some(name) => known.iter().find(|r| r.name == name),
+    };
+    let chosen = chosen.with_context(|| {
+        let names: Vec<&str> = known.iter().map(|r| r.name).chain(["none"]).collect();
+        format!(
+            "--discipline {}: expected one of {}",
+            name.unwrap_or(""),
+            names.join(", ")
+        )
+    })?;
+    Ok((chosen.name, (chosen.controller)(limits)))
 }

@@ -39,7 +39,9 @@ impl Zipf {
 
     fn sample(&self, random: &mut SmallRng) -> usize {
         let at: f64 = random.random();
-        self.up_to.partition_point(|&p| p <= at).min(self.up_to.len() - 1)
+        self.up_to
+            .partition_point(|&p| p <= at)
+            .min(self.up_to.len() - 1)
     }
 }
 
@@ -66,7 +68,10 @@ pub struct Model {
 }
 
 fn item(key: u32) -> ItemKey {
-    ItemKey { tenant: 0, key: key.to_be_bytes().to_vec().into() }
+    ItemKey {
+        tenant: 0,
+        key: key.to_be_bytes().to_vec().into(),
+    }
 }
 
 fn number(item: &ItemKey) -> u32 {
@@ -75,7 +80,11 @@ fn number(item: &ItemKey) -> u32 {
 
 impl Model {
     pub fn new(zipf: Zipf, items: usize, seed: u64) -> Model {
-        let limits = Limits { max_items: items, seed, ..Limits::default() };
+        let limits = Limits {
+            max_items: items,
+            seed,
+            ..Limits::default()
+        };
         let mut model = Model {
             key_of: (0..zipf.up_to.len() as u32).collect(),
             zipf,
@@ -95,7 +104,12 @@ impl Model {
             changes_in_second: 0,
             hit_ratio: 0.0,
         };
-        model.event(Event::Attached { switch: SWITCH, held: &[], lost: &[], threshold: None });
+        model.event(Event::Attached {
+            switch: SWITCH,
+            held: &[],
+            lost: &[],
+            threshold: None,
+        });
         model
     }
 
@@ -159,19 +173,33 @@ impl Model {
         self.now += Duration::from_millis(100);
         crossed.sort_unstable();
         crossed.dedup();
-        let reports: Vec<(ItemKey, u64)> =
-            crossed.iter().map(|&key| (item(key), u64::from(self.told[&key]))).collect();
+        let reports: Vec<(ItemKey, u64)> = crossed
+            .iter()
+            .map(|&key| (item(key), u64::from(self.told[&key])))
+            .collect();
         self.reports_in_second += reports.len();
         for batch in reports.chunks(512) {
-            self.event(Event::Hot { switch: SWITCH, window: self.window, keys: batch });
+            self.event(Event::Hot {
+                switch: SWITCH,
+                window: self.window,
+                keys: batch,
+            });
         }
         self.batches += 1;
         if self.batches == 10 {
             self.batches = 0;
-            let mut items: Vec<(ItemKey, u64)> =
-                self.hits.drain().filter(|(k, _)| self.cached.contains(k)).map(|(k, n)| (item(k), n)).collect();
+            let mut items: Vec<(ItemKey, u64)> = self
+                .hits
+                .drain()
+                .filter(|(k, _)| self.cached.contains(k))
+                .map(|(k, n)| (item(k), n))
+                .collect();
             items.sort();
-            self.event(Event::WindowEnd { switch: SWITCH, window: self.window, items: &items });
+            self.event(Event::WindowEnd {
+                switch: SWITCH,
+                window: self.window,
+                items: &items,
+            });
             self.window += 1;
             self.told.clear();
             self.sketch.iter_mut().for_each(|row| row.fill(0));
@@ -182,7 +210,8 @@ impl Model {
     fn count(&mut self, key: u32) -> u32 {
         let mut least = u32::MAX;
         for (row, counters) in self.sketch.iter_mut().enumerate() {
-            let mixed = (u64::from(key) + 1 + ((row as u64 + 1) << 40)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let mixed =
+                (u64::from(key) + 1 + ((row as u64 + 1) << 40)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
             let counter = &mut counters[(mixed >> 40) as usize % WIDTH];
             *counter += 1;
@@ -208,7 +237,12 @@ impl Model {
                     Outcome::Done
                 }
             };
-            self.event(Event::Answered { switch: SWITCH, change, key: &key, outcome });
+            self.event(Event::Answered {
+                switch: SWITCH,
+                change,
+                key: &key,
+                outcome,
+            });
         }
         assert!(self.cached.len() <= self.items);
     }
