@@ -20,7 +20,7 @@ use crate::{
     counters::Counters,
     port::{Port, Reply},
     request::{Id, Request, Sender, max_payload},
-    routes::Routes,
+    routes::{Range, Routes},
     timing::{Backoff, RoundTrip},
 };
 
@@ -305,13 +305,22 @@ impl Inner {
         };
         let deadline = Instant::now() + limit;
         let hash = self.sender.secret.key_hash(self.sender.tenant, request.key);
-        let store = self.routes.store_of(hash);
+        let Range { store, writes, .. } = self.routes.owner_of(hash);
+        let store = *store;
         request.check(store)?;
+        let full = |_| Error::TooManyInFlight {
+            limit: max_in_flight,
+        };
         let _place = timeout_at(deadline, self.free.acquire())
             .await
-            .map_err(|_| Error::TooManyInFlight {
-                limit: max_in_flight,
-            })?;
+            .map_err(full)?;
+        let (_in_order, mut id) = if write {
+            let entered = timeout_at(deadline, writes.enter(|| self.new_id()));
+            let (place, id) = entered.await.map_err(full)?;
+            (Some(place), id)
+        } else {
+            (None, self.new_id())
+        };
 
         let mut attempt = Attempt {
             store,
@@ -322,7 +331,6 @@ impl Inner {
         };
         let mut waits = Backoff::new(TRY_AGAIN_WAIT, TRY_AGAIN_WAIT_MAX);
         let mut paddings = 0;
-        let mut id = self.new_id();
         loop {
             let datagram = request.encode(&self.sender, id, hash, self.room(&request, store));
             let Some(reply) = self.exchange(&mut attempt, id, &datagram).await? else {

@@ -18,6 +18,7 @@ mod request;
 mod routes;
 mod timing;
 mod value;
+mod window;
 
 pub use client::Client;
 pub use counters::Counts;

@@ -1,36 +1,61 @@
-use std::net::SocketAddr;
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
 use wire::{Cluster, KeyHash, partition_of};
+
+use crate::window::WriteWindow;
 
 /// The partition map, ready for lookups: a binary search over the stores' ranges.
 pub(crate) struct Routes {
     partitions: u32,
-    /// (last partition, address), ascending.
-    ranges: Vec<(u32, SocketAddr)>,
+    /// In ascending order.
+    ranges: Vec<Range>,
+}
+
+/// One store's entry in the cluster file.
+pub(crate) struct Range {
+    last: u32,
+    /// Where the store listens.
+    pub store: SocketAddr,
+    /// The writes in flight to it.
+    pub writes: Arc<WriteWindow>,
 }
 
 impl Routes {
     pub fn new(cluster: &Cluster) -> Routes {
-        let mut ranges: Vec<_> = cluster.stores.iter().map(|s| (s.last, s.address)).collect();
-        ranges.sort_unstable();
+        // A store may own several ranges; it still is one store with one memory of our writes.
+        let mut windows: HashMap<SocketAddr, Arc<WriteWindow>> = HashMap::new();
+        let range = |&wire::Store {
+                         address: store,
+                         last,
+                         ..
+                     }: &wire::Store| {
+            let writes = windows
+                .entry(store)
+                .or_insert_with(|| Arc::new(WriteWindow::new()));
+            Range {
+                last,
+                store,
+                writes: writes.clone(),
+            }
+        };
+        let mut ranges: Vec<_> = cluster.stores.iter().map(range).collect();
+        ranges.sort_unstable_by_key(|range| range.last);
         Routes {
             partitions: cluster.partitions,
             ranges,
         }
     }
 
-    /// Where the owner of a key with this hash listens. The cluster was checked to leave no gap.
-    pub fn store_of(&self, hash: KeyHash) -> SocketAddr {
+    /// The owner of a key with this hash. The cluster was checked to leave no gap.
+    pub fn owner_of(&self, hash: KeyHash) -> &Range {
         let partition = partition_of(hash, self.partitions);
-        let at = self.ranges.partition_point(|(last, _)| *last < partition);
-        self.ranges[at.min(self.ranges.len() - 1)].1
+        let at = self.ranges.partition_point(|range| range.last < partition);
+        &self.ranges[at.min(self.ranges.len() - 1)]
     }
 
     /// Whether some store listens on an address of this family.
     pub fn has_family(&self, v6: bool) -> bool {
-        self.ranges
-            .iter()
-            .any(|(_, address)| address.is_ipv6() == v6)
+        self.ranges.iter().any(|range| range.store.is_ipv6() == v6)
     }
 }
 
@@ -53,7 +78,7 @@ mod tests {
         let routes = Routes::new(&cluster);
         for i in 0..1000u32 {
             let hash = Secret::NONE.key_hash(0, &i.to_be_bytes());
-            assert_eq!(routes.store_of(hash), cluster.store_of(hash).address);
+            assert_eq!(routes.owner_of(hash).store, cluster.store_of(hash).address);
         }
     }
 }
