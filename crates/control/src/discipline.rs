@@ -60,7 +60,8 @@ pub enum Outcome {
     BucketFull,
     /// Unknown tenant, or a key of a bad length.
     Refused,
-    /// Not sent at all: too many commands wait for this switch. Worth asking again later.
+    /// Not sent at all: too many commands wait for this switch. Worth asking again on a later event, but
+    /// not in answer to this one.
     NotSent,
 }
 

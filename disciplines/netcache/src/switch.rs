@@ -10,7 +10,7 @@
 //! items and candidates and a sort of them, some milliseconds for 10,000 items.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -63,6 +63,8 @@ pub struct SwitchCache {
     candidates: Table,
     /// Changes that were not answered yet; no other change of the key is asked for meanwhile.
     asked: HashMap<ItemKey, Change>,
+    /// Evictions that could not be sent, to be asked for again at the window's end.
+    owed: BTreeSet<ItemKey>,
     threshold: Threshold,
     /// Items that fit, as far as is known: falls when the switch says that it has no room.
     capacity: usize,
@@ -94,6 +96,7 @@ impl SwitchCache {
             cached: Table::default(),
             candidates: Table::default(),
             asked: HashMap::new(),
+            owed: BTreeSet::new(),
             threshold: Threshold::new(threshold, limits.reports_per_window),
             capacity: limits.max_items,
             windows: 0.0,
@@ -229,6 +232,11 @@ impl SwitchCache {
             }
             self.forget_candidates(now);
         }
+        for key in std::mem::take(&mut self.owed) {
+            if !self.cached.contains(&key) && !self.asked.contains_key(&key) {
+                self.ask(Change::Evict, key, out);
+            }
+        }
         if self.threshold.window_end() {
             out.push(self.tell_threshold());
         }
@@ -266,10 +274,8 @@ impl SwitchCache {
         };
         *counter += 1;
         if change == Change::Evict {
-            // Still there: take it for cached, so that it is evicted again when it is the coldest.
-            if let (Outcome::NotSent, Some(mut entry)) = (outcome, self.candidates.take(key)) {
-                entry.cached_in = Some(self.window);
-                self.cached.put(entry);
+            if outcome == Outcome::NotSent {
+                self.owed.insert(key.clone());
             }
             return;
         }

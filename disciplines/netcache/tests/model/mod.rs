@@ -164,9 +164,8 @@ impl Model {
             let estimate = self.count(key);
             let told = self.told.get(&key).copied().unwrap_or(0);
             if estimate >= self.threshold && estimate >= 2 * told {
-                if self.told.insert(key, estimate) != Some(estimate) {
-                    crossed.push(key);
-                }
+                self.told.insert(key, estimate);
+                crossed.push(key);
             }
         }
         self.hit_ratio = f64::from(hits) / requests as f64;

@@ -1,0 +1,212 @@
+//! What the controller makes of answers, drops and switches that come and go.
+
+use std::{collections::HashMap, time::Duration};
+
+use control::{Action, Change, Discipline, Event, ItemKey, Limits, Outcome};
+use proptest::prelude::*;
+
+const SWITCH: u16 = 3;
+
+fn key(n: u32) -> ItemKey {
+    ItemKey { tenant: 0, key: n.to_be_bytes().to_vec().into() }
+}
+
+struct Rig {
+    controller: Box<dyn Discipline>,
+    now: Duration,
+}
+
+impl Rig {
+    fn new(max_items: usize) -> Rig {
+        let controller = netcache::controller(Limits { max_items, ..Limits::default() });
+        let mut rig = Rig { controller, now: Duration::from_secs(1) };
+        rig.tell(Event::Attached { switch: SWITCH, held: &[], lost: &[], threshold: None });
+        rig
+    }
+
+    /// The changes that an event causes.
+    fn tell(&mut self, event: Event<'_>) -> Vec<(Change, ItemKey)> {
+        let mut out = Vec::new();
+        self.controller.on(self.now, event, &mut out);
+        out.into_iter()
+            .filter_map(|action| match action {
+                Action::Change { change, key, .. } => Some((change, key)),
+                Action::Threshold { .. } => None,
+            })
+            .collect()
+    }
+
+    fn report(&mut self, window: u64, keys: &[(u32, u64)]) -> Vec<(Change, ItemKey)> {
+        let keys: Vec<_> = keys.iter().map(|&(n, count)| (key(n), count)).collect();
+        self.tell(Event::Hot { switch: SWITCH, window, keys: &keys })
+    }
+
+    fn end(&mut self, window: u64, items: &[(u32, u64)]) -> Vec<(Change, ItemKey)> {
+        let items: Vec<_> = items.iter().map(|&(n, count)| (key(n), count)).collect();
+        self.now += Duration::from_secs(1);
+        self.tell(Event::WindowEnd { switch: SWITCH, window, items: &items })
+    }
+
+    fn answer(&mut self, change: Change, n: u32, outcome: Outcome) -> Vec<(Change, ItemKey)> {
+        self.tell(Event::Answered { switch: SWITCH, change, key: &key(n), outcome })
+    }
+}
+
+#[test]
+fn without_room_the_coldest_goes_and_the_key_is_tried_again() {
+    let mut rig = Rig::new(10);
+    assert_eq!(rig.report(1, &[(1, 2), (2, 50)]).len(), 2);
+    rig.answer(Change::Insert, 1, Outcome::Done);
+    assert_eq!(rig.answer(Change::Insert, 2, Outcome::NoRoom), [(Change::Evict, key(1))]);
+    assert_eq!(rig.report(1, &[(2, 100)]), [], "paused");
+    rig.answer(Change::Evict, 1, Outcome::Done);
+    rig.end(1, &[]);
+    assert_eq!(rig.report(2, &[(2, 90)]), [(Change::Insert, key(2))]);
+}
+
+#[test]
+fn a_key_whose_bucket_is_full_is_left_alone_for_a_while() {
+    let mut rig = Rig::new(10);
+    rig.report(1, &[(1, 9)]);
+    assert_eq!(rig.answer(Change::Insert, 1, Outcome::BucketFull), []);
+    let mut tries = Vec::new();
+    for window in 1..60 {
+        rig.end(window, &[]);
+        if !rig.report(window + 1, &[(1, 9)]).is_empty() {
+            tries.push(window);
+            rig.answer(Change::Insert, 1, Outcome::BucketFull);
+        }
+    }
+    assert_eq!(tries, [10, 30], "after 10 s, then 20 s, then 40 s");
+    assert_eq!(rig.controller.counters(SWITCH)["answered_bucket_full"], 3);
+}
+
+#[test]
+fn a_dropped_item_recurs_in_the_next_window() {
+    let mut rig = Rig::new(10);
+    rig.report(1, &[(1, 9)]);
+    rig.answer(Change::Insert, 1, Outcome::Done);
+    assert_eq!(rig.tell(Event::Dropped { switch: SWITCH, keys: &[key(1)] }), []);
+    rig.end(1, &[]);
+    assert_eq!(rig.report(2, &[(1, 9)]), [(Change::Insert, key(1))]);
+}
+
+#[test]
+fn a_command_that_was_not_sent_is_asked_for_again() {
+    let mut rig = Rig::new(10);
+    rig.report(1, &[(1, 9)]);
+    rig.answer(Change::Insert, 1, Outcome::NotSent);
+    rig.end(1, &[]);
+    assert_eq!(rig.report(2, &[(1, 2)]), [(Change::Insert, key(1))]);
+}
+
+#[test]
+fn a_switch_that_lost_its_memory_is_filled_again() {
+    let mut rig = Rig::new(10);
+    rig.report(1, &[(1, 9), (2, 9)]);
+    rig.answer(Change::Insert, 1, Outcome::Done);
+    rig.answer(Change::Insert, 2, Outcome::Done);
+    rig.tell(Event::Detached { switch: SWITCH });
+    let lost = [key(1)];
+    let event = Event::Attached { switch: SWITCH, held: &[key(2)], lost: &lost, threshold: None };
+    assert_eq!(rig.tell(event), [(Change::Insert, key(1))]);
+}
+
+#[test]
+fn a_switch_that_holds_too_much_is_told_to_evict() {
+    let mut rig = Rig::new(2);
+    let held: Vec<_> = (0..5).map(key).collect();
+    let event = Event::Attached { switch: SWITCH, held: &held, lost: &[], threshold: None };
+    let changes = rig.tell(event);
+    assert_eq!(changes.len(), 3);
+    assert!(changes.iter().all(|(change, _)| *change == Change::Evict));
+}
+
+#[test]
+fn a_very_hot_key_wins_at_once_and_stays() {
+    let mut rig = Rig::new(100);
+    let items: Vec<(u32, u64)> = (0..100).map(|n| (n, 5)).collect();
+    rig.report(1, &items);
+    for (n, _) in &items {
+        rig.answer(Change::Insert, *n, Outcome::Done);
+    }
+    for window in 1..6 {
+        rig.end(window, &items);
+    }
+    let changes = rig.report(6, &[(1000, 60)]);
+    assert!(matches!(changes[..], [(Change::Evict, _), (Change::Insert, _)]), "{changes:?}");
+    let (_, evicted) = &changes[0];
+    rig.tell(Event::Answered { switch: SWITCH, change: Change::Evict, key: evicted, outcome: Outcome::Done });
+    rig.answer(Change::Insert, 1000, Outcome::Done);
+    let back = (u32::from_be_bytes(evicted.key[..].try_into().unwrap()), 5);
+    assert_eq!(rig.report(6, &[back]), [], "equals do not take turns");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Hot(Vec<(u32, u64)>),
+    End(Vec<(u32, u64)>),
+    Answer(usize, u8),
+    Drop(u32),
+    Reattach(Vec<u32>, Vec<u32>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let counted = || prop::collection::vec((0u32..200, any::<u64>().prop_map(|n| n >> (n % 64))), 0..40);
+    let keys = || prop::collection::vec(0u32..200, 0..30);
+    prop_oneof![
+        4 => counted().prop_map(Step::Hot),
+        2 => counted().prop_map(Step::End),
+        8 => (any::<usize>(), 0u8..8).prop_map(|(n, o)| Step::Answer(n, o)),
+        1 => (0u32..200).prop_map(Step::Drop),
+        1 => (keys(), keys()).prop_map(|(held, lost)| Step::Reattach(held, lost)),
+    ]
+}
+
+proptest! {
+    /// Whatever a switch says: one change per key at a time, and no more items wanted than allowed.
+    #[test]
+    fn keeps_within_its_limits(steps in prop::collection::vec(step(), 0..120)) {
+        let mut rig = Rig::new(16);
+        let mut open: Vec<(Change, ItemKey)> = Vec::new();
+        let mut window = 1;
+        for step in steps {
+            let changes = match step {
+                Step::Hot(keys) => rig.report(window, &keys),
+                Step::End(items) => {
+                    window += 1;
+                    rig.end(window - 1, &items)
+                }
+                Step::Answer(n, outcome) => {
+                    if open.is_empty() {
+                        continue;
+                    }
+                    let (change, key) = open.remove(n % open.len());
+                    let outcome = match outcome {
+                        0 => Outcome::NoRoom,
+                        1 => Outcome::BucketFull,
+                        2 => Outcome::Refused,
+                        3 => Outcome::NotSent,
+                        _ => Outcome::Done,
+                    };
+                    rig.tell(Event::Answered { switch: SWITCH, change, key: &key, outcome })
+                }
+                Step::Drop(n) => rig.tell(Event::Dropped { switch: SWITCH, keys: &[key(n)] }),
+                Step::Reattach(held, lost) => {
+                    let held: Vec<_> = held.into_iter().map(key).collect();
+                    let lost: Vec<_> = lost.into_iter().map(key).filter(|k| !held.contains(k)).collect();
+                    rig.tell(Event::Attached { switch: SWITCH, held: &held, lost: &lost, threshold: Some(1) })
+                }
+            };
+            open.extend(changes);
+            let mut per_key: HashMap<&ItemKey, usize> = HashMap::new();
+            for (_, key) in &open {
+                *per_key.entry(key).or_default() += 1;
+            }
+            prop_assert!(per_key.values().all(|n| *n == 1), "two open changes of one key: {open:?}");
+            let counters = rig.controller.counters(SWITCH);
+            prop_assert!(counters["items_wanted"] <= 16, "{counters:?}");
+            prop_assert!(counters["candidates"] <= 8192);
+        }
+    }
+}
