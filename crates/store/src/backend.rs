@@ -5,6 +5,9 @@
 //! which they were handed over: the coherence rules rest on that.
 
 pub mod embedded;
+pub mod memcached;
+pub mod redis;
+mod remote;
 
 use wire::KeyHash;
 

@@ -1,21 +1,38 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
 
+mod lease;
 mod read;
 mod reply;
 mod write;
 
-use std::sync::Arc;
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+
+use hashbrown::HashMap;
 
 use wire::{Op, Packet, Status};
 
 use crate::{
     Config,
-    backend::{Backend, Key},
+    backend::{Backend, Key, Ticket},
+    clients::Clients,
+    coherence::{Invalidate, Leases, Nanos},
     counters::Counters,
+    directory::{Directory, KeyId},
     net::{Outbox, Peer},
     partition::Partitions,
 };
+use lease::Home;
 use reply::{Delayed, Origin, Replies};
+use write::{Job, Outcome};
+
+/// Requests that may wait for the backend at once; what comes on top is dropped.
+const MAX_WAITING: usize = 65_536;
+
+/// A request that the backend has not answered yet.
+enum Waiting {
+    Read(Box<(Origin, Box<[u8]>)>),
+    Write(KeyId),
+}
 
 /// A store's whole state.
 pub struct Engine {
@@ -24,6 +41,16 @@ pub struct Engine {
     partitions: Partitions,
     counters: Counters,
     replies: Replies,
+    leases: Leases<Home>,
+    directory: Directory<Job>,
+    clients: Clients<Outcome>,
+    waiting: HashMap<Ticket, Waiting>,
+    timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
+    next_offer_ns: Nanos,
+    ticket: Ticket,
+    /// Empty between uses; kept for its memory.
+    invalidations: Vec<Invalidate>,
+    wall_start_s: u32,
     /// (Unix seconds at the start << 32) + writes since.
     version: u64,
     started_ns: u64,
@@ -52,7 +79,17 @@ impl Engine {
             config.rate_limit,
             config.queue_limit,
         );
+        let leases = Leases::new(config.lease_ms * 1_000_000);
         Engine {
+            directory: Directory::new(config.directory_limit),
+            clients: Clients::new(config.client_limit, leases.length_ns()),
+            leases,
+            waiting: HashMap::new(),
+            timers: BinaryHeap::new(),
+            next_offer_ns: 0,
+            ticket: 0,
+            invalidations: Vec::new(),
+            wall_start_s: wall_s,
             partitions,
             backend,
             counters: Counters::default(),
@@ -78,6 +115,8 @@ impl Engine {
             | Op::WriteRequest
             | Op::DeleteRequest
             | Op::FetchRequest => self.keyed(&packet, datagram.len(), peer, now_ns, out),
+            Op::InvalidateAck => self.ack(&packet, now_ns, out),
+            Op::LeaseRequest => self.lease(&packet, peer, now_ns, out),
             _ => self.counters.dropped_op += 1,
         }
     }
@@ -148,19 +187,36 @@ impl Engine {
         }
     }
 
-    /// Moves delayed replies that are due by `now_ns` to `out`.
+    /// An acknowledgement, under the secret of its key's tenant.
+    fn ack(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
+        match self.replies.secrets.get(&packet.header.tenant) {
+            Some(secret) if packet.tag_is_valid(secret) => self.acknowledged(packet, now_ns, out),
+            _ => self.counters.denied_tag += 1,
+        }
+    }
+
+    /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases delayed replies.
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
+        self.timers(now_ns, out);
         self.replies.delayed.release(now_ns, out);
     }
 
     /// When [`Engine::tick`] has something to do next.
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        self.replies.delayed.next_ns()
+        let timer = self.timers.peek().map(|Reverse((at_ns, _))| *at_ns);
+        [
+            Some(self.next_offer_ns),
+            timer,
+            self.replies.delayed.next_ns(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether the restart wait is over.
     fn takes_writes(&self, now_ns: u64) -> bool {
-        now_ns >= self.started_ns + self.config.lease_ms * 1_000_000
+        now_ns >= self.started_ns + self.leases.length_ns()
     }
 
     /// What the store tells about itself; where it listens is left to the caller.
@@ -173,6 +229,17 @@ impl Engine {
             items: self.backend.items(),
             memory_bytes: self.backend.memory_bytes(),
             evicted: self.backend.evicted(),
+            copies: self.directory.copies() as u64,
+            leases: self
+                .leases
+                .iter()
+                .filter(|(_, lease)| now_ns < lease.until_ns)
+                .map(|(switch, lease)| crate::status::LeaseStatus {
+                    switch,
+                    term: lease.term,
+                    left_ms: (lease.until_ns - now_ns) / 1_000_000,
+                })
+                .collect(),
             partitions: partitions
                 .map(|(p, partition)| crate::PartitionStatus {
                     partition,

@@ -6,8 +6,11 @@
 //! The `shortstop store` command calls [`run`]; tests call [`Server`], which tells the address it listens on.
 
 pub mod backend;
+mod clients;
+pub mod coherence;
 mod config;
 mod counters;
+mod directory;
 mod engine;
 mod net;
 mod partition;

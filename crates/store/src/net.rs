@@ -219,21 +219,9 @@ impl Outbox {
         Some((self.bytes.split_off(last.start), last.peer))
     }
 
-    /// Datagrams queued.
-    pub fn len(&self) -> usize {
-        self.messages.len()
-    }
-
     /// Whether nothing is queued.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
-    }
-
-    /// Every queued datagram with its destination, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Peer)> {
-        self.messages
-            .iter()
-            .map(|m| (&self.bytes[m.start..m.end], m.peer))
     }
 
     /// Forgets everything queued; the buffers stay.

@@ -13,11 +13,12 @@ use anyhow::Context;
 use tokio::{
     io::AsyncWriteExt,
     net::{UnixListener, UnixStream},
+    sync::mpsc::UnboundedReceiver,
 };
 
 use crate::{
     BackendConfig, Config,
-    backend::{Backend, embedded},
+    backend::{Backend, Completion, embedded, memcached, redis},
     engine::Engine,
     net::{Endpoint, Outbox},
 };
@@ -37,6 +38,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
 pub struct Server {
     endpoint: Endpoint,
     engine: Engine,
+    /// From a backend that answers later.
+    completions: Option<UnboundedReceiver<Completion>>,
     outbox: Outbox,
     clock: Instant,
     status: Option<StatusSocket>,
@@ -53,7 +56,7 @@ impl Server {
             .elapsed()
             .context("the clock is set before 1970")?;
         let wall_s = u32::try_from(wall.as_secs()).context("the clock is set after 2106")?;
-        let backend = open_backend(&config, wall_s).await?;
+        let (backend, completions) = open_backend(&config, wall_s).await?;
         let endpoint = Endpoint::bind(config.listen)?;
         let status = config
             .status_socket
@@ -63,6 +66,7 @@ impl Server {
         Ok(Server {
             endpoint,
             engine: Engine::new(Arc::new(config), backend, 0, wall_s),
+            completions,
             outbox: Outbox::default(),
             clock: Instant::now(),
             status,
@@ -86,9 +90,9 @@ impl Server {
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
-                biased;
                 () = &mut shutdown => return Ok(()),
                 ready = self.endpoint.readable() => ready.context("the UDP socket failed")?,
+                done = next(self.completions.as_mut()) => self.complete(done),
                 () = until(self.clock, self.engine.next_deadline_ns()) => {}
                 stream = accept(self.status.as_ref()) => self.tell_status(stream),
             }
@@ -121,6 +125,22 @@ impl Server {
         }
         let now_ns = self.now_ns();
         self.engine.tick(now_ns, &mut self.outbox);
+        self.flush();
+    }
+
+    /// Passes on what the backend has answered: this, and all that has come since.
+    fn complete(&mut self, first: Completion) {
+        let now_ns = self.now_ns();
+        let Server {
+            engine,
+            outbox,
+            completions,
+            ..
+        } = self;
+        engine.complete(first, now_ns, outbox);
+        while let Some(completion) = completions.as_mut().and_then(|c| c.try_recv().ok()) {
+            engine.complete(completion, now_ns, outbox);
+        }
         self.flush();
     }
 
@@ -204,11 +224,26 @@ async fn accept(socket: Option<&StatusSocket>) -> UnixStream {
     }
 }
 
-async fn open_backend(config: &Config, wall_s: u32) -> anyhow::Result<Box<dyn Backend>> {
-    match &config.backend {
-        BackendConfig::Embedded => open_embedded(config, wall_s),
-        other => anyhow::bail!("backend {other:?} is not built yet"),
+/// The next answer of the backend; never, if it answers at once.
+async fn next(completions: Option<&mut UnboundedReceiver<Completion>>) -> Completion {
+    if let Some(completions) = completions
+        && let Some(completion) = completions.recv().await
+    {
+        return completion;
     }
+    std::future::pending().await
+}
+
+type Opened = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>);
+
+async fn open_backend(config: &Config, wall_s: u32) -> anyhow::Result<Opened> {
+    let base_version = u64::from(wall_s) << 32;
+    let (backend, completions) = match &config.backend {
+        BackendConfig::Embedded => return Ok((open_embedded(config, wall_s)?, None)),
+        BackendConfig::Redis(url) => redis::connect(url, base_version).await?,
+        BackendConfig::Memcached(server) => memcached::connect(server, base_version).await?,
+    };
+    Ok((backend, Some(completions)))
 }
 
 fn open_embedded(config: &Config, wall_s: u32) -> anyhow::Result<Box<dyn Backend>> {

@@ -1,42 +1,123 @@
 //! Reads, corrections and fetches.
 
-use wire::Status;
+use wire::{Op, Status};
 
 use super::{
-    Engine,
+    Engine, MAX_WAITING, Waiting,
     reply::{Answer, Origin},
 };
 use crate::{
-    backend::{Answer as Reply, Key},
+    backend::{Answer as Reply, Completion, Found, Item, Key},
+    counters::Counters,
     net::Outbox,
 };
 
 impl Engine {
     /// Answers a read. With the embedded backend this is the fast path: one look-up, one encoding.
-    pub(super) fn read(&mut self, origin: Origin, key: Key<'_>, now_ns: u64, out: &mut Outbox) {
-        self.counters.reads += 1;
-        let Reply::Now(found) = self.backend.get(key, now_ns, 0) else {
-            return;
-        };
-        let Some(item) = found else {
-            self.counters.reads_not_found += 1;
-            return self
-                .replies
-                .refuse(&origin, key.bytes, Status::NotFound, now_ns, out);
-        };
-        let mut answer = Answer {
-            status: Status::Ok,
-            version: item.version,
-            expiry_ms: item.expiry_ms,
-            value: item.value,
-            grant: false,
-        };
-        if !origin.allows(key.bytes, item.value.len()) {
-            self.counters.need_padding += 1;
-            answer.status = Status::NeedPadding;
-            answer.expiry_ms = item.value.len() as u32;
-            answer.value = &[];
+    ///
+    /// A write that is pending does not matter here: it has not been answered, so the old value is right.
+    pub(super) fn read(&mut self, mut origin: Origin, key: Key<'_>, now_ns: u64, out: &mut Outbox) {
+        if origin.op == Op::FetchRequest {
+            self.counters.fetches += 1;
+        } else {
+            self.counters.reads += 1;
         }
-        self.replies.send(&origin, key.bytes, &answer, now_ns, out);
+        if self.waiting.len() >= MAX_WAITING {
+            self.counters.dropped_backend_busy += 1;
+            return;
+        }
+        // Granted before the backend is asked, so that no write can slip in between; a copy that then
+        // is not installed, because there is no value, costs one invalidation at most.
+        origin.wants_grant = origin.wants_grant && self.grant(&origin, key, now_ns, out);
+        self.ticket += 1;
+        match self.backend.get(key, now_ns, self.ticket) {
+            Reply::Now(found) => {
+                let answer = answer(&origin, key.bytes, found, &mut self.counters);
+                self.replies.send(&origin, key.bytes, &answer, now_ns, out);
+            }
+            Reply::Later => {
+                let waiting = Waiting::Read(Box::new((origin, key.bytes.into())));
+                self.waiting.insert(self.ticket, waiting);
+            }
+        }
+    }
+
+    /// The backend has answered a request that it was asked earlier.
+    pub fn complete(&mut self, completion: Completion, now_ns: u64, out: &mut Outbox) {
+        match completion {
+            Completion::Change(ticket, change) => {
+                if let Some(Waiting::Write(id)) = self.waiting.remove(&ticket) {
+                    self.applied(id, change, now_ns, out);
+                    self.drive(id, now_ns, out);
+                }
+            }
+            Completion::Get(ticket, found) => {
+                let Some(Waiting::Read(read)) = self.waiting.remove(&ticket) else {
+                    return;
+                };
+                let (origin, key) = *read;
+                let answer = match &found {
+                    Found::Item(Item {
+                        value,
+                        version,
+                        expiry_ms,
+                    }) => {
+                        let item = Item {
+                            value: &value[..],
+                            version: *version,
+                            expiry_ms: *expiry_ms,
+                        };
+                        answer(&origin, &key, Some(item), &mut self.counters)
+                    }
+                    Found::Absent => answer(&origin, &key, None, &mut self.counters),
+                    Found::Failed => {
+                        self.counters.backend_errors += 1;
+                        Answer::status(Status::BackendError)
+                    }
+                };
+                self.replies.send(&origin, &key, &answer, now_ns, out);
+            }
+        }
+    }
+}
+
+/// What to say about what was found.
+fn answer<'a>(
+    origin: &Origin,
+    key: &[u8],
+    found: Option<Item<&'a [u8]>>,
+    counters: &mut Counters,
+) -> Answer<'a> {
+    let Some(Item {
+        value,
+        version,
+        expiry_ms,
+    }) = found
+    else {
+        counters.reads_not_found += 1;
+        return Answer::status(Status::NotFound);
+    };
+    if value.len() > wire::max_value(key.len()) {
+        counters.refused_too_large += 1;
+        return Answer {
+            version,
+            ..Answer::status(Status::TooLarge)
+        };
+    }
+    if !origin.allows(key, value.len()) {
+        counters.need_padding += 1;
+        let expiry_ms = value.len() as u32;
+        return Answer {
+            version,
+            expiry_ms,
+            ..Answer::status(Status::NeedPadding)
+        };
+    }
+    Answer {
+        status: Status::Ok,
+        version,
+        expiry_ms,
+        value,
+        grant: origin.wants_grant,
     }
 }

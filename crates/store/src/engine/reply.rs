@@ -7,7 +7,10 @@ use std::{
 
 use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, Status};
 
-use crate::net::{Outbox, Peer};
+use crate::{
+    clients::ClientId,
+    net::{Outbox, Peer},
+};
 
 /// Where a request came from and what its reply must repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +44,11 @@ impl Origin {
             room,
             not_before_ns: 0,
         }
+    }
+
+    /// The client, as rule 7 tells clients apart.
+    pub(super) fn client_id(&self) -> ClientId {
+        (self.peer.address.ip(), self.client)
     }
 
     /// Whether a reply with a value of this length may be sent: tenant 0 needs no secret, and whoever

@@ -1,17 +1,51 @@
-//! Writes and deletes.
+//! Writes and deletes: from the packet through the rules to the backend and back.
 
-use wire::{Flags, Op, Packet, Status};
+use std::cmp::Reverse;
+
+use wire::{Epoch, Flags, Op, Packet, Status};
 
 use super::{
-    Engine,
+    Engine, MAX_WAITING, Waiting,
     reply::{Answer, Origin},
 };
 use crate::{
     backend::{Answer as Reply, Change, Condition, Key, Put},
+    coherence::{Invalidate, NoGrant, Step, Submitted, Verdict, Write},
+    directory::KeyId,
     net::Outbox,
 };
 
+/// A write that waits: everything of its packet that is still needed.
+pub(super) struct Job {
+    origin: Origin,
+    condition: Condition,
+    ttl_ms: u32,
+    value: Box<[u8]>,
+}
+
+/// What a write was answered, to be answered again (rule 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    status: Status,
+    version: u64,
+}
+
+impl Outcome {
+    fn of(change: Change) -> Outcome {
+        let (status, version) = match change {
+            Change::Done(version) => (Status::Ok, version),
+            Change::NotFound => (Status::NotFound, 0),
+            Change::Mismatch(version) => (Status::Mismatch, version),
+            Change::TooLarge => (Status::TooLarge, 0),
+            Change::Full => (Status::TryAgain, 0),
+            Change::Failed => (Status::BackendError, 0),
+        };
+        Outcome { status, version }
+    }
+}
+
 impl Engine {
+    /// A write or delete whose key is verified.
     pub(super) fn write(
         &mut self,
         origin: Origin,
@@ -21,6 +55,19 @@ impl Engine {
         out: &mut Outbox,
     ) {
         self.counters.writes += 1;
+        if self.waiting.len() >= MAX_WAITING {
+            self.counters.dropped_backend_busy += 1;
+            return;
+        }
+        if !self.takes_writes(now_ns) {
+            self.counters.refused_starting += 1;
+            return self
+                .replies
+                .refuse(&origin, key.bytes, Status::TryAgain, now_ns, out);
+        }
+        if !self.is_new(&origin, key, now_ns, out) {
+            return;
+        }
         let header = &packet.header;
         let condition = match header.version {
             _ if !header.flags.has(Flags::COMPARE) => Condition::Always,
@@ -28,31 +75,286 @@ impl Engine {
             wire::VERSION_PRESENT => Condition::Present,
             version => Condition::Version(version),
         };
+        let id = (key.tenant, key.hash);
+        let job = Job {
+            origin,
+            condition,
+            ttl_ms: header.expiry_ms,
+            value: packet.value.into(),
+        };
+        let write = Write {
+            epoch: header.epoch,
+            body: job,
+        };
+        let queue_limit = self.config.key_queue_limit;
+        self.directory.entry(id, key.bytes);
+        let submitted = self
+            .directory
+            .update(&id, |e| e.state.submit(write, queue_limit));
+        match submitted {
+            Some(Submitted::Started) => {
+                if self.drive(id, now_ns, out) {
+                    self.counters.writes_waited += 1;
+                }
+            }
+            Some(Submitted::Queued) => {
+                self.counters.writes_queued += 1;
+                self.drive(id, now_ns, out);
+            }
+            Some(Submitted::Refused(job)) => {
+                self.counters.refused_queue_full += 1;
+                self.clients
+                    .forget(job.origin.client_id(), job.origin.request);
+                self.replies
+                    .refuse(&job.origin, key.bytes, Status::TryAgain, now_ns, out);
+            }
+            None => {}
+        }
+    }
+
+    /// Rule 7: whether a write is new. One that is not is answered here, or ignored.
+    fn is_new(&mut self, origin: &Origin, key: Key<'_>, now_ns: u64, out: &mut Outbox) -> bool {
+        match self
+            .clients
+            .begin(origin.client_id(), origin.request, now_ns)
+        {
+            Verdict::New => return true,
+            Verdict::Pending => self.counters.duplicates_pending += 1,
+            Verdict::TooOld => self.counters.duplicates_too_old += 1,
+            Verdict::Answered(Outcome { status, version }) => {
+                self.counters.duplicates_answered += 1;
+                let answer = Answer {
+                    version,
+                    ..Answer::status(status)
+                };
+                self.replies.send(origin, key.bytes, &answer, now_ns, out);
+            }
+            Verdict::Full => {
+                self.counters.refused_clients_full += 1;
+                self.replies
+                    .refuse(origin, key.bytes, Status::TryAgain, now_ns, out);
+            }
+        }
+        false
+    }
+
+    /// An INVALIDATE_ACK has come (rule 4).
+    pub(super) fn acknowledged(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
+        let id = (packet.header.tenant, packet.header.key_hash);
+        let epoch = packet.header.epoch;
+        match self.directory.update(&id, |e| e.state.prove_invalid(epoch)) {
+            Some(true) => {
+                self.counters.acks += 1;
+                self.drive(id, now_ns, out);
+            }
+            _ => self.counters.acks_unexpected += 1,
+        }
+    }
+
+    /// Moves a key on as far as it goes. True if it waits for switches now.
+    pub(super) fn drive(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) -> bool {
+        loop {
+            let mut invalidations = std::mem::take(&mut self.invalidations);
+            let leases = &mut self.leases;
+            let step = self.directory.update(&id, |entry| {
+                entry.state.poll(leases, now_ns, &mut invalidations)
+            });
+            for Invalidate { switch, granted } in invalidations.drain(..) {
+                self.invalidate(id, Epoch::new(switch, granted), out);
+            }
+            self.invalidations = invalidations;
+            match step {
+                Some(Step::Apply) => match self.apply(id, now_ns) {
+                    Some(Reply::Now(change)) => self.applied(id, change, now_ns, out),
+                    _ => return false,
+                },
+                Some(Step::Wait(at_ns)) => {
+                    self.set_timer(id, at_ns);
+                    return true;
+                }
+                Some(Step::Idle) => {
+                    self.settle(id, now_ns);
+                    return false;
+                }
+                Some(Step::Applying) | None => return false,
+            }
+        }
+    }
+
+    /// Hands the key's current write to the backend.
+    fn apply(&mut self, id: KeyId, now_ns: u64) -> Option<Reply<Change>> {
         self.version += 1;
-        let change = if header.op == Op::DeleteRequest {
-            self.backend.delete(key, condition, self.version, now_ns, 0)
-        } else {
-            let put = Put {
-                value: packet.value,
-                ttl_ms: header.expiry_ms,
-                condition,
-                version: self.version,
+        self.ticket += 1;
+        let (version, ticket) = (self.version, self.ticket);
+        let backend = &mut self.backend;
+        let change = self.directory.update(&id, |entry| {
+            let job = &entry.state.applying()?.body;
+            let key = Key {
+                tenant: id.0,
+                hash: id.1,
+                bytes: &entry.key,
             };
-            self.backend.put(key, put, now_ns, 0)
+            Some(if job.origin.op == Op::DeleteRequest {
+                backend.delete(key, job.condition, version, now_ns, ticket)
+            } else {
+                let Job {
+                    condition,
+                    ttl_ms,
+                    ref value,
+                    ..
+                } = *job;
+                backend.put(
+                    key,
+                    Put {
+                        value,
+                        ttl_ms,
+                        condition,
+                        version,
+                    },
+                    now_ns,
+                    ticket,
+                )
+            })
+        })??;
+        if change == Reply::Later {
+            self.waiting.insert(ticket, Waiting::Write(id));
+        }
+        Some(change)
+    }
+
+    /// The backend has carried a write out, or not: remembers and tells it, with a grant if there may be one.
+    pub(super) fn applied(&mut self, id: KeyId, change: Change, now_ns: u64, out: &mut Outbox) {
+        // A write that failed may still be on its way inside the backend.
+        let doubt_until_ns = if change == Change::Failed {
+            now_ns + self.leases.length_ns()
+        } else {
+            0
         };
-        let Reply::Now(change) = change else { return };
-        let (status, version) = match change {
-            Change::Done(version) => (Status::Ok, version),
-            Change::NotFound => (Status::NotFound, 0),
-            Change::Mismatch(version) => (Status::Mismatch, version),
-            Change::TooLarge => (Status::TooLarge, 0),
-            Change::Full => (Status::TryAgain, 0),
-            Change::Failed => (Status::BackendError, 0),
+        let finished = self
+            .directory
+            .update(&id, |e| e.state.applied(doubt_until_ns));
+        let Some(Some(Write { body: job, .. })) = finished else {
+            return;
         };
+        match change {
+            Change::Done(_) => self.counters.writes_applied += 1,
+            Change::Mismatch(_) => self.counters.writes_mismatch += 1,
+            Change::Full => self.counters.refused_memory_full += 1,
+            Change::TooLarge => self.counters.refused_too_large += 1,
+            Change::Failed => self.counters.backend_errors += 1,
+            Change::NotFound => {}
+        }
+        let outcome = Outcome::of(change);
+        if change == Change::Full {
+            self.clients
+                .forget(job.origin.client_id(), job.origin.request);
+        } else {
+            self.clients
+                .finish(job.origin.client_id(), job.origin.request, outcome);
+        }
+        let written = job.origin.op == Op::WriteRequest && matches!(change, Change::Done(_));
+        let grant =
+            written && job.origin.wants_grant && self.grant_known(id, &job.origin, now_ns, out);
         let answer = Answer {
-            version,
-            ..Answer::status(status)
+            status: outcome.status,
+            version: outcome.version,
+            expiry_ms: if grant { job.ttl_ms } else { 0 },
+            value: if grant { &job.value } else { &[] },
+            grant,
         };
-        self.replies.send(&origin, key.bytes, &answer, now_ns, out);
+        let replies = &mut self.replies;
+        self.directory.update(&id, |entry| {
+            replies.send(&job.origin, &entry.key, &answer, now_ns, out)
+        });
+    }
+
+    /// Rule 5 for a key that is in the directory.
+    fn grant_known(&mut self, id: KeyId, origin: &Origin, now_ns: u64, out: &mut Outbox) -> bool {
+        let (room, leases) = (self.directory.has_room(), &self.leases);
+        let granted = self
+            .directory
+            .update(&id, |e| e.state.grant(origin.epoch, leases, room, now_ns));
+        match granted {
+            Some(Ok(())) => {
+                self.counters.grants += 1;
+                self.pin(id, true);
+                return true;
+            }
+            Some(Err(NoGrant::WritePending)) => self.counters.grants_write_pending += 1,
+            Some(Err(NoGrant::NoLease)) => self.counters.grants_no_lease += 1,
+            Some(Err(NoGrant::DirectoryFull)) => {
+                self.counters.grants_directory_full += 1;
+                self.recall_oldest(id, now_ns, out);
+            }
+            None => {}
+        }
+        false
+    }
+
+    /// Rule 5 for a read or fetch: whether the reply may be a grant.
+    pub(super) fn grant(
+        &mut self,
+        origin: &Origin,
+        key: Key<'_>,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> bool {
+        let id = (key.tenant, key.hash);
+        if self.leases.term(origin.epoch.switch(), now_ns).is_none() {
+            self.counters.grants_no_lease += 1;
+            return false;
+        }
+        self.directory.entry(id, key.bytes);
+        let granted = self.grant_known(id, origin, now_ns, out);
+        if !granted {
+            self.directory.forget_if_idle(&id, now_ns);
+        }
+        granted
+    }
+
+    /// The directory is full: calls the copies of the oldest key back. `not` is being worked on.
+    fn recall_oldest(&mut self, not: KeyId, now_ns: u64, out: &mut Outbox) {
+        let Some(id) = self.directory.oldest().filter(|id| *id != not) else {
+            return;
+        };
+        if self.directory.update(&id, |e| e.state.recall(now_ns)) == Some(true) {
+            self.counters.directory_evictions += 1;
+            self.drive(id, now_ns, out);
+        }
+    }
+
+    /// A key at rest: what nobody holds a copy of may be evicted by the backend and forgotten here.
+    pub(super) fn settle(&mut self, id: KeyId, now_ns: u64) {
+        if self.directory.update(&id, |e| e.state.copies().is_empty()) == Some(true) {
+            self.pin(id, false);
+            self.directory.forget_if_idle(&id, now_ns);
+        }
+    }
+
+    fn pin(&mut self, id: KeyId, pinned: bool) {
+        let backend = &mut self.backend;
+        self.directory.update(&id, |entry| {
+            backend.pin(
+                Key {
+                    tenant: id.0,
+                    hash: id.1,
+                    bytes: &entry.key,
+                },
+                pinned,
+            );
+        });
+    }
+
+    fn set_timer(&mut self, id: KeyId, at_ns: u64) {
+        let sooner = self.directory.update(&id, |entry| {
+            let sooner = entry.timer_ns == 0 || at_ns < entry.timer_ns;
+            if sooner {
+                entry.timer_ns = at_ns;
+            }
+            sooner
+        });
+        if sooner == Some(true) {
+            self.timers.push(Reverse((at_ns, id)));
+        }
     }
 }

@@ -1,0 +1,369 @@
+//! A backend behind a connection: requests go to one task in order, which carries them out in batches.
+//!
+//! One connection and one batch at a time: while a batch is under way, the next one gathers. That keeps the
+//! order in which requests were handed over, which the coherence rules need, and under load a system call and a
+//! round trip are shared by up to [`BATCH`] requests.
+
+use std::{collections::VecDeque, future::Future, time::Duration};
+
+use hashbrown::HashMap;
+use tokio::sync::mpsc;
+use wire::KeyHash;
+
+use super::{Answer, Backend, Change, Completion, Condition, Found, Item, Key, Put, Ticket};
+
+/// Requests in one batch.
+const BATCH: usize = 256;
+/// A batch that takes longer has failed, and its connection is given up.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Keys whose versions are remembered.
+const VERSIONS: usize = 1_000_000;
+/// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a colon.
+const PREFIX: &str = "shortstop:";
+
+/// A request as a protocol carries it out.
+#[derive(Clone, Debug)]
+pub(super) struct Command {
+    pub ticket: Ticket,
+    pub name: Vec<u8>,
+    /// Of the value that is read, or that the key has once it is written.
+    pub version: u64,
+    pub verb: Verb,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Verb {
+    Get,
+    Put {
+        value: Vec<u8>,
+        ttl_ms: u32,
+        only_if: OnlyIf,
+    },
+    Delete,
+}
+
+/// What a backend can check by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnlyIf {
+    Always,
+    Absent,
+    Present,
+}
+
+/// A backend's answer to one command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// What remains of its life in milliseconds, 0: it does not expire.
+    Value {
+        value: Vec<u8>,
+        expiry_ms: u32,
+    },
+    /// No such key.
+    Absent,
+    /// Stored or removed.
+    Done,
+    /// Not stored, because of [`OnlyIf`].
+    NotStored,
+    TooLarge,
+    Full,
+    Failed,
+}
+
+/// How a kind of server is spoken to. It connects when it has no connection.
+pub(super) trait Protocol: Send + 'static {
+    /// Carries out commands in order and returns one outcome for each. After an error, or when it is dropped
+    /// half-way, the connection is given up: [`Protocol::disconnect`] is called.
+    fn execute(
+        &mut self,
+        commands: &[Command],
+    ) -> impl Future<Output = anyhow::Result<Vec<Outcome>>> + Send;
+
+    /// Gives the connection up.
+    fn disconnect(&mut self);
+}
+
+/// The half in the server loop.
+pub(super) struct Remote {
+    commands: mpsc::UnboundedSender<Command>,
+    versions: Versions,
+}
+
+impl Remote {
+    /// Starts the task that speaks `protocol`. `base_version` is that of keys which this store never wrote.
+    pub fn start(
+        protocol: impl Protocol,
+        base_version: u64,
+    ) -> (Remote, mpsc::UnboundedReceiver<Completion>) {
+        // Unbounded, but never fuller than the engine's limit on requests that wait for the backend.
+        let (commands, queue) = mpsc::unbounded_channel();
+        let (completions, done) = mpsc::unbounded_channel();
+        tokio::spawn(serve(protocol, queue, completions));
+        (
+            Remote {
+                commands,
+                versions: Versions::new(base_version, VERSIONS),
+            },
+            done,
+        )
+    }
+
+    fn send<T>(&mut self, command: Command, failed: T) -> Answer<T> {
+        match self.commands.send(command) {
+            Ok(()) => Answer::Later,
+            Err(_) => Answer::Now(failed),
+        }
+    }
+
+    /// What the backend checks of a condition, or that it does not hold.
+    fn condition(&self, key: Key<'_>, condition: Condition) -> Result<OnlyIf, Change> {
+        match condition {
+            Condition::Always => Ok(OnlyIf::Always),
+            Condition::Absent => Ok(OnlyIf::Absent),
+            Condition::Present => Ok(OnlyIf::Present),
+            Condition::Version(wanted) => match self.versions.of(key) {
+                current if current == wanted => Ok(OnlyIf::Present),
+                current => Err(Change::Mismatch(current)),
+            },
+        }
+    }
+}
+
+impl Backend for Remote {
+    fn get(&mut self, key: Key<'_>, _: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
+        let Some(name) = name_of(key) else {
+            return Answer::Now(None);
+        };
+        // Asked in order, so that a value written before is paired with its version, and none later.
+        let version = self.versions.of(key);
+        self.send(
+            Command {
+                ticket,
+                name,
+                version,
+                verb: Verb::Get,
+            },
+            None,
+        )
+    }
+
+    fn put(&mut self, key: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Answer<Change> {
+        let Some(name) = name_of(key) else {
+            return Answer::Now(Change::TooLarge);
+        };
+        let only_if = match self.condition(key, put.condition) {
+            Ok(only_if) => only_if,
+            Err(mismatch) => return Answer::Now(mismatch),
+        };
+        self.versions.set(key, put.version);
+        let verb = Verb::Put {
+            value: put.value.into(),
+            ttl_ms: put.ttl_ms,
+            only_if,
+        };
+        self.send(
+            Command {
+                ticket,
+                name,
+                version: put.version,
+                verb,
+            },
+            Change::Failed,
+        )
+    }
+
+    fn delete(
+        &mut self,
+        key: Key<'_>,
+        condition: Condition,
+        version: u64,
+        _: u64,
+        ticket: Ticket,
+    ) -> Answer<Change> {
+        let Some(name) = name_of(key) else {
+            return Answer::Now(Change::NotFound);
+        };
+        if let Err(mismatch) = self.condition(key, condition) {
+            return Answer::Now(mismatch);
+        }
+        self.versions.set(key, version);
+        self.send(
+            Command {
+                ticket,
+                name,
+                version,
+                verb: Verb::Delete,
+            },
+            Change::Failed,
+        )
+    }
+}
+
+/// A key's name in the backend: tenant 0's keys as they are; those of tenant 7 after `shortstop:7:`. `None` for a key of
+/// tenant 0 that looks like another tenant's.
+fn name_of(key: Key<'_>) -> Option<Vec<u8>> {
+    if key.tenant == wire::TENANT_OPEN {
+        return (!key.bytes.starts_with(PREFIX.as_bytes())).then(|| key.bytes.into());
+    }
+    let mut name = format!("{PREFIX}{}:", key.tenant).into_bytes();
+    name.extend_from_slice(key.bytes);
+    Some(name)
+}
+
+/// The half beside the connection.
+async fn serve(
+    mut protocol: impl Protocol,
+    mut queue: mpsc::UnboundedReceiver<Command>,
+    completions: mpsc::UnboundedSender<Completion>,
+) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while queue.recv_many(&mut batch, BATCH).await > 0 {
+        let outcomes = match tokio::time::timeout(TIMEOUT, protocol.execute(&batch)).await {
+            Ok(Ok(outcomes)) if outcomes.len() == batch.len() => outcomes,
+            failed => {
+                match failed {
+                    Ok(Err(error)) => tracing::warn!("backend: {error:#}"),
+                    Ok(Ok(_)) => tracing::warn!("backend: an answer is missing"),
+                    Err(_) => tracing::warn!("backend: no answer within {TIMEOUT:?}"),
+                }
+                protocol.disconnect();
+                vec![Outcome::Failed; batch.len()]
+            }
+        };
+        for (command, outcome) in batch.drain(..).zip(outcomes) {
+            if completions.send(completion(command, outcome)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn completion(command: Command, outcome: Outcome) -> Completion {
+    let Command {
+        ticket,
+        version,
+        verb,
+        ..
+    } = command;
+    if let Verb::Get = verb {
+        return Completion::Get(
+            ticket,
+            match outcome {
+                Outcome::Value { value, expiry_ms } => Found::Item(Item {
+                    value,
+                    version,
+                    expiry_ms,
+                }),
+                Outcome::Absent => Found::Absent,
+                _ => Found::Failed,
+            },
+        );
+    }
+    let change = match (outcome, &verb) {
+        (Outcome::Done, _) => Change::Done(version),
+        // It is there, with the version that this write has raised it to all the same.
+        (
+            Outcome::NotStored,
+            Verb::Put {
+                only_if: OnlyIf::Absent,
+                ..
+            },
+        ) => Change::Mismatch(version),
+        (Outcome::NotStored, _) => Change::Mismatch(wire::VERSION_ABSENT),
+        (Outcome::Absent, _) => Change::NotFound,
+        (Outcome::TooLarge, _) => Change::TooLarge,
+        (Outcome::Full, _) => Change::Full,
+        _ => Change::Failed,
+    };
+    Completion::Change(ticket, change)
+}
+
+/// The versions of keys written here, as many as may be remembered. The rest report the floor, which is at least
+/// every version forgotten: a version once reported never comes to stand for another value.
+struct Versions {
+    known: HashMap<(u32, KeyHash), u64>,
+    order: VecDeque<((u32, KeyHash), u64)>,
+    floor: u64,
+    limit: usize,
+}
+
+impl Versions {
+    fn new(floor: u64, limit: usize) -> Versions {
+        Versions {
+            known: HashMap::new(),
+            order: VecDeque::new(),
+            floor,
+            limit,
+        }
+    }
+
+    fn of(&self, key: Key<'_>) -> u64 {
+        self.known
+            .get(&(key.tenant, key.hash))
+            .copied()
+            .unwrap_or(self.floor)
+    }
+
+    fn set(&mut self, key: Key<'_>, version: u64) {
+        let id = (key.tenant, key.hash);
+        self.known.insert(id, version);
+        self.order.push_back((id, version));
+        while self.known.len() > self.limit || self.order.len() > 2 * self.limit {
+            let Some((id, version)) = self.order.pop_front() else {
+                break;
+            };
+            // A key written again since stands further back with its newer version.
+            if self.known.get(&id) == Some(&version) {
+                self.known.remove(&id);
+                self.floor = self.floor.max(version);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u8) -> Key<'static> {
+        Key {
+            tenant: 0,
+            hash: KeyHash([n; 16]),
+            bytes: b"k",
+        }
+    }
+
+    #[test]
+    fn forgetting_a_version_raises_what_unknown_keys_report() {
+        let mut versions = Versions::new(10, 2);
+        assert_eq!(versions.of(key(1)), 10);
+        versions.set(key(1), 11);
+        versions.set(key(2), 12);
+        versions.set(key(1), 13);
+        versions.set(key(3), 14);
+        assert_eq!(versions.of(key(1)), 13, "written again since: kept");
+        assert_eq!(
+            versions.of(key(2)),
+            12,
+            "forgotten: the floor is its version"
+        );
+        assert_eq!(versions.of(key(9)), 12);
+    }
+
+    #[test]
+    fn tenants_cannot_name_one_anothers_keys() {
+        let of = |tenant, bytes| {
+            name_of(Key {
+                tenant,
+                hash: KeyHash::default(),
+                bytes,
+            })
+        };
+        assert_eq!(of(0, b"a"), Some(b"a".to_vec()));
+        assert_eq!(of(7, b"a"), Some(b"shortstop:7:a".to_vec()));
+        assert_eq!(of(0, b"shortstop:7:a"), None);
+        assert_eq!(
+            of(8, b"shortstop:7:a"),
+            Some(b"shortstop:8:shortstop:7:a".to_vec())
+        );
+    }
+}

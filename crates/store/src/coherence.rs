@@ -1,0 +1,385 @@
+//! The seven rules that keep every copy of a key linearizable, wherever the copy is, as pure decisions.
+//!
+//! State and message go in; the changed state and what to do go out. Nothing here opens a socket, reads a clock or asks
+//! a backend: time is an argument (nanoseconds of the store's clock), sending and applying are left to the
+//! caller. The engine calls exactly these functions, and so do the model and the tests: what is checked is what runs.
+//!
+//! | rule | says | here |
+//! | --- | --- | --- |
+//! | 1 | a switch X numbers its invalidations with epochs that never repeat | [`wire::Epoch`]; the switch's part |
+//! | 2 | a write passing X invalidates X's entry and carries (X, e) on | [`Write::epoch`]; the switch's part |
+//! | 3 | the store knows who may hold a copy, and up to which epoch; one write at a time | [`KeyState`], [`KeyState::submit`] |
+//! | 4 | a write waits until every copy is invalid for certain | [`KeyState::poll`], [`KeyState::prove_invalid`] |
+//! | 5 | granted(X) is raised before a grant leaves; a grant holds the newest value | [`KeyState::grant`] |
+//! | 6 | a copy is worth nothing without its lease, in the term it was granted in | [`Leases`] |
+//! | 7 | a retransmitted write is answered again, never applied again | [`Window`] |
+//!
+//! Why each is needed: without 3's epochs a late acknowledgement ends the wait for a younger copy; without 4's
+//! comparison a grant that overtook the write on another path survives it; without 5's order a grant in
+//! flight is unknown to the write that must stop it; without 6 a switch that is cut off blocks every write for
+//! ever; without 7 a write whose answer was lost undoes what others wrote since.
+
+mod lease;
+mod window;
+
+use std::collections::VecDeque;
+
+pub use lease::{Lease, LeaseAnswer, Leases};
+pub use window::{Verdict, Window};
+use wire::Epoch;
+
+/// A time or a duration in nanoseconds of the store's clock.
+pub type Nanos = u64;
+/// A switch's number, never 0.
+pub type SwitchId = u16;
+
+/// An invalidation is repeated after this time at first, then after twice the time each time.
+pub const BACKOFF_FIRST_NS: Nanos = 5_000_000;
+/// The longest time between two repetitions.
+pub const BACKOFF_MOST_NS: Nanos = 100_000_000;
+
+// ---------------------------------------------------------------------------------------------------------------
+// Rule 3: per key, the switches that hold or are being granted a copy, and one write at a time.
+
+/// A switch that may hold a copy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Copy {
+    /// The switch, X.
+    pub switch: SwitchId,
+    /// granted(X): the highest epoch number ever granted to it.
+    pub granted: u64,
+    /// The term of X's lease at that time; in any other term the copy is dead.
+    pub term: u32,
+}
+
+/// A write as the rules see it. Its contents `W` are the caller's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Write<W> {
+    /// (X, e): the write passed X, and X took epoch e. [`Epoch::NONE`] if it passed no switch. X takes the epoch
+    /// whether or not it had an entry, so this proves that any copy X was granted below e is invalid.
+    pub epoch: Epoch,
+    /// What to write.
+    pub body: W,
+}
+
+/// What the store remembers of one key. A key without copies and writes needs no state: [`KeyState::default`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeyState<W> {
+    copies: Vec<Copy>,
+    current: Option<Current<W>>,
+    queue: VecDeque<Write<W>>,
+    /// A write failed in the backend and may still take place until then.
+    doubt_until_ns: Nanos,
+}
+
+/// The one thing that goes on for a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Current<W> {
+    task: Task<W>,
+    waits: Vec<Wait>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Task<W> {
+    /// Waits for copies to go before it may be applied.
+    Write(Write<W>),
+    /// Every copy is gone; the backend has the write.
+    Applying(Write<W>),
+    /// The copies are called back to make room in the directory; nothing is written.
+    Recall,
+}
+
+/// One switch whose copy is not yet known to be invalid.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Wait {
+    copy: Copy,
+    since_ns: Nanos,
+    next_ns: Nanos,
+    backoff_ns: Nanos,
+}
+
+/// What became of a write that was handed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Submitted<W> {
+    /// It is the key's current write.
+    Started,
+    /// Another write to the key goes first.
+    Queued,
+    /// Too many are queued already; here it is again.
+    Refused(W),
+}
+
+/// What the caller must do next for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Hand [`KeyState::applying`] to the backend, then call [`KeyState::applied`].
+    Apply,
+    /// The backend has the current write: nothing, until it answers.
+    Applying,
+    /// Poll again at this time, or when an acknowledgement comes.
+    Wait(Nanos),
+    /// Nothing goes on.
+    Idle,
+}
+
+/// An INVALIDATE to send: to this switch, with this epoch number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Invalidate {
+    /// The switch.
+    pub switch: SwitchId,
+    /// granted(X): an acknowledgement must carry a higher number.
+    pub granted: u64,
+}
+
+/// Why a grant was refused. The request is answered all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoGrant {
+    /// A write is pending: its value is not the newest yet, the old one will not be for long.
+    WritePending,
+    /// The switch holds no lease of ours.
+    NoLease,
+    /// The directory holds as many copies as it may.
+    DirectoryFull,
+}
+
+impl<W> Default for KeyState<W> {
+    fn default() -> KeyState<W> {
+        KeyState {
+            copies: vec![],
+            current: None,
+            queue: VecDeque::new(),
+            doubt_until_ns: 0,
+        }
+    }
+}
+
+impl<W> KeyState<W> {
+    /// The switches that may hold a copy.
+    pub fn copies(&self) -> &[Copy] {
+        &self.copies
+    }
+
+    /// Whether a write or a recall goes on.
+    pub fn is_busy(&self) -> bool {
+        self.current.is_some() || !self.queue.is_empty()
+    }
+
+    /// Whether this is the state of a key that nobody has asked for: then it need not be kept.
+    pub fn is_forgettable(&self, now_ns: Nanos) -> bool {
+        self.copies.is_empty() && !self.is_busy() && now_ns >= self.doubt_until_ns
+    }
+
+    /// Rule 3: takes a write. One at a time: if another is under way, it queues behind, unless `queue_limit` do
+    /// already. Call [`KeyState::poll`] next.
+    pub fn submit(&mut self, write: Write<W>, queue_limit: usize) -> Submitted<W> {
+        self.prove_invalid(write.epoch);
+        if !self.is_busy() {
+            self.queue.push_back(write);
+            return Submitted::Started;
+        }
+        if self.queue.len() >= queue_limit {
+            return Submitted::Refused(write.body);
+        }
+        self.queue.push_back(write);
+        Submitted::Queued
+    }
+
+    /// Calls every copy back, to make room in the directory. False: something goes on already.
+    pub fn recall(&mut self, now_ns: Nanos) -> bool {
+        if self.is_busy() {
+            return false;
+        }
+        self.begin(Task::Recall, now_ns);
+        true
+    }
+
+    // -----------------------------------------------------------------------------------------------------------
+    // Rule 4: a write is applied only when no copy of the old value can be served any more.
+
+    /// Rule 4: (X, e) proves that X has taken epoch e for this key. If e > granted(X), whatever X was granted is
+    /// invalid for certain: X serves an entry only at the epoch it was granted for, and epochs only rise. It ends the wait
+    /// for X. Equal or lower numbers prove nothing: the grant may have reached X after them. Returns whether there
+    /// was such a copy.
+    pub fn prove_invalid(&mut self, proof: Epoch) -> bool {
+        let invalid = |copy: &Copy| copy.switch == proof.switch() && proof.number() > copy.granted;
+        let before = self.copies.len();
+        self.copies.retain(|copy| !invalid(copy));
+        if let Some(current) = &mut self.current {
+            current.waits.retain(|wait| !invalid(&wait.copy));
+        }
+        self.copies.len() < before
+    }
+
+    /// Moves the key on as far as it goes at `now_ns`: begins the next write, gives up copies whose lease has run out,
+    /// sends and repeats INVALIDATEs into `out`. Returns what to do next.
+    pub fn poll<A>(
+        &mut self,
+        leases: &mut Leases<A>,
+        now_ns: Nanos,
+        out: &mut Vec<Invalidate>,
+    ) -> Step {
+        loop {
+            if self.current.is_none() {
+                match self.queue.pop_front() {
+                    Some(write) => {
+                        // Proof may have become weaker or stronger since it was queued: compare again.
+                        self.prove_invalid(write.epoch);
+                        self.begin(Task::Write(write), now_ns);
+                    }
+                    None if now_ns < self.doubt_until_ns => return Step::Wait(self.doubt_until_ns),
+                    None => return Step::Idle,
+                }
+            }
+            self.drop_lapsed(leases, now_ns);
+            let current = self.current.as_mut().expect("set above");
+            if !current.waits.is_empty() {
+                return Step::Wait(current.repeat(leases, now_ns, out));
+            }
+            match self.current.take().expect("set above").task {
+                Task::Recall => {}
+                Task::Write(write) => {
+                    self.current = Some(Current {
+                        task: Task::Applying(write),
+                        waits: vec![],
+                    });
+                    return Step::Apply;
+                }
+                applying @ Task::Applying(_) => {
+                    self.current = Some(Current {
+                        task: applying,
+                        waits: vec![],
+                    });
+                    return Step::Applying;
+                }
+            }
+        }
+    }
+
+    /// Rule 4: begins to wait for every copy that is left.
+    fn begin(&mut self, task: Task<W>, now_ns: Nanos) {
+        let wait = |copy: &Copy| Wait {
+            copy: copy.clone(),
+            since_ns: now_ns,
+            next_ns: now_ns,
+            backoff_ns: BACKOFF_FIRST_NS,
+        };
+        self.current = Some(Current {
+            task,
+            waits: self.copies.iter().map(wait).collect(),
+        });
+    }
+
+    /// Rules 4 and 6: a copy whose lease has run out, or whose term is over, is dead; nobody waits for it.
+    pub fn drop_lapsed<A>(&mut self, leases: &Leases<A>, now_ns: Nanos) {
+        let alive = |copy: &Copy| leases.holds(copy.switch, copy.term, now_ns);
+        self.copies.retain(alive);
+        if let Some(current) = &mut self.current {
+            current.waits.retain(|wait| alive(&wait.copy));
+        }
+    }
+
+    /// The write that every copy has made way for.
+    pub fn applying(&self) -> Option<&Write<W>> {
+        match &self.current {
+            Some(Current {
+                task: Task::Applying(write),
+                ..
+            }) => Some(write),
+            _ => None,
+        }
+    }
+
+    /// The backend has answered: the write is over, and here it is, to be replied to. `doubt_until_ns` is not 0
+    /// if the backend failed, so that the write may still take place: until then nothing is granted.
+    pub fn applied(&mut self, doubt_until_ns: Nanos) -> Option<Write<W>> {
+        self.doubt_until_ns = self.doubt_until_ns.max(doubt_until_ns);
+        match self.current.take() {
+            Some(Current {
+                task: Task::Applying(write),
+                ..
+            }) => Some(write),
+            other => {
+                self.current = other;
+                None
+            }
+        }
+    }
+
+    // -----------------------------------------------------------------------------------------------------------
+    // Rule 5: grants.
+
+    /// Rule 5: X asks for a grant for (X, e). If it may have one, granted(X) is raised here, before the reply leaves: a
+    /// write that comes next then waits for X although the grant is still on its way. `room`: whether the directory
+    /// may take one more copy.
+    ///
+    /// # Errors
+    /// Why not; the state is unchanged then.
+    pub fn grant<A>(
+        &mut self,
+        epoch: Epoch,
+        leases: &Leases<A>,
+        room: bool,
+        now_ns: Nanos,
+    ) -> Result<(), NoGrant> {
+        self.may_grant(now_ns)?;
+        let switch = epoch.switch();
+        let term = leases.term(switch, now_ns).ok_or(NoGrant::NoLease)?;
+        if let Some(copy) = self.copies.iter_mut().find(|copy| copy.switch == switch) {
+            copy.granted = copy.granted.max(epoch.number());
+            copy.term = term;
+            return Ok(());
+        }
+        if !room {
+            return Err(NoGrant::DirectoryFull);
+        }
+        self.copies.push(Copy {
+            switch,
+            granted: epoch.number(),
+            term,
+        });
+        Ok(())
+    }
+
+    fn may_grant(&self, now_ns: Nanos) -> Result<(), NoGrant> {
+        if self.is_busy() || now_ns < self.doubt_until_ns {
+            return Err(NoGrant::WritePending);
+        }
+        Ok(())
+    }
+}
+
+impl<W> Current<W> {
+    /// Sends what is due and returns when something is due next. A switch that has not answered for half a lease
+    /// gets no further one (rule 6), so that a mute switch cannot block a write for ever.
+    fn repeat<A>(
+        &mut self,
+        leases: &mut Leases<A>,
+        now_ns: Nanos,
+        out: &mut Vec<Invalidate>,
+    ) -> Nanos {
+        let mut next_ns = Nanos::MAX;
+        for wait in &mut self.waits {
+            let Copy {
+                switch,
+                granted,
+                term,
+            } = wait.copy;
+            if now_ns.saturating_sub(wait.since_ns) > leases.length_ns() / 2 {
+                leases.stop_renewing(switch, term);
+            }
+            if wait.next_ns <= now_ns {
+                out.push(Invalidate { switch, granted });
+                wait.next_ns = now_ns + wait.backoff_ns;
+                wait.backoff_ns = (2 * wait.backoff_ns).min(BACKOFF_MOST_NS);
+            }
+            let until_ns = leases.until_ns(switch).unwrap_or(now_ns);
+            next_ns = next_ns.min(wait.next_ns).min(until_ns);
+        }
+        next_ns
+    }
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

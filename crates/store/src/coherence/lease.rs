@@ -1,0 +1,139 @@
+//! Rule 6: leases and their terms, one per switch.
+
+use std::collections::BTreeMap;
+
+use super::{Nanos, SwitchId};
+
+/// What a switch has been lent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lease<A> {
+    /// Rises whenever the switch's lease had lapsed; seconds after 1970, or one more than the last.
+    pub term: u32,
+    /// The store counts on nothing served from a copy after this.
+    pub until_ns: Nanos,
+    /// Where the switch's last request came from, the caller's own notion of it.
+    pub address: A,
+    /// The switch leaves invalidations unanswered: this lease is left to lapse.
+    renewal_stopped: bool,
+}
+
+/// The answer to a switch that asks for a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseAnswer {
+    /// Lent, or renewed in the term it had.
+    Lent {
+        /// The term.
+        term: u32,
+        /// Whether the term is new.
+        new_term: bool,
+    },
+    /// No answer: the switch must lapse first.
+    Refused,
+}
+
+/// Every switch's lease. There are at most 65,535 switches.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Leases<A> {
+    by_switch: BTreeMap<SwitchId, Lease<A>>,
+    length_ns: Nanos,
+}
+
+impl<A> Leases<A> {
+    /// Leases of this length; the granter counts 1/64 longer than the holder, which is far more than two
+    /// clocks drift apart in that time and than the time between reading the clock and sending.
+    pub fn new(length_ns: Nanos) -> Leases<A> {
+        Leases {
+            by_switch: BTreeMap::new(),
+            length_ns,
+        }
+    }
+
+    /// How long the granter counts, from when it answers.
+    pub fn length_ns(&self) -> Nanos {
+        self.length_ns + self.length_ns / 64
+    }
+
+    /// A switch asks for a lease. While its lease holds, it is renewed in the same term. Otherwise a new term
+    /// begins, above every term this switch ever had here, and above those of the store's earlier incarnations,
+    /// because `wall_s`, the seconds after 1970, is.
+    pub fn request(
+        &mut self,
+        switch: SwitchId,
+        address: A,
+        wall_s: u32,
+        now_ns: Nanos,
+    ) -> LeaseAnswer {
+        let until_ns = now_ns + self.length_ns();
+        let previous = self.by_switch.get_mut(&switch);
+        if let Some(lease) = previous.filter(|lease| now_ns < lease.until_ns) {
+            if lease.renewal_stopped {
+                return LeaseAnswer::Refused;
+            }
+            lease.until_ns = until_ns;
+            lease.address = address;
+            return LeaseAnswer::Lent {
+                term: lease.term,
+                new_term: false,
+            };
+        }
+        let above = self
+            .by_switch
+            .get(&switch)
+            .map_or(0, |lease| lease.term.saturating_add(1));
+        let term = wall_s.max(above);
+        self.by_switch.insert(
+            switch,
+            Lease {
+                term,
+                until_ns,
+                address,
+                renewal_stopped: false,
+            },
+        );
+        LeaseAnswer::Lent {
+            term,
+            new_term: true,
+        }
+    }
+
+    /// The term of a switch's lease, if it holds one now.
+    pub fn term(&self, switch: SwitchId, now_ns: Nanos) -> Option<u32> {
+        self.by_switch
+            .get(&switch)
+            .filter(|lease| now_ns < lease.until_ns)
+            .map(|lease| lease.term)
+    }
+
+    /// Whether a switch holds a lease of this very term now. Otherwise copies granted in the term are dead.
+    pub fn holds(&self, switch: SwitchId, term: u32, now_ns: Nanos) -> bool {
+        self.term(switch, now_ns) == Some(term)
+    }
+
+    /// When a switch's lease runs out, or ran out.
+    pub fn until_ns(&self, switch: SwitchId) -> Option<Nanos> {
+        self.by_switch.get(&switch).map(|lease| lease.until_ns)
+    }
+
+    /// Where a switch is.
+    pub fn address(&self, switch: SwitchId) -> Option<&A> {
+        self.by_switch.get(&switch).map(|lease| &lease.address)
+    }
+
+    /// Lets the lease of this term run out: the switch does not answer.
+    pub fn stop_renewing(&mut self, switch: SwitchId, term: u32) {
+        if let Some(lease) = self
+            .by_switch
+            .get_mut(&switch)
+            .filter(|lease| lease.term == term)
+        {
+            lease.renewal_stopped = true;
+        }
+    }
+
+    /// Every switch that ever asked, with its lease.
+    pub fn iter(&self) -> impl Iterator<Item = (SwitchId, &Lease<A>)> {
+        self.by_switch
+            .iter()
+            .map(|(switch, lease)| (*switch, lease))
+    }
+}

@@ -1,0 +1,392 @@
+//! Each rule as a table or a short story. Times are in milliseconds here, for the reader.
+
+use super::*;
+
+const MS: Nanos = 1_000_000;
+const LEASE: Nanos = 1000 * MS;
+const WALL_S: u32 = 1_700_000_000;
+
+/// One key, with switches that hold leases from time 0 on.
+struct Story {
+    key: KeyState<&'static str>,
+    leases: Leases<()>,
+    sent: Vec<Invalidate>,
+}
+
+impl Story {
+    fn with_leases(switches: &[SwitchId]) -> Story {
+        let mut leases = Leases::new(LEASE);
+        for switch in switches {
+            leases.request(*switch, (), WALL_S, 0);
+        }
+        Story {
+            key: KeyState::default(),
+            leases,
+            sent: vec![],
+        }
+    }
+
+    fn granted(mut self, copies: &[(SwitchId, u64)]) -> Story {
+        for (switch, number) in copies {
+            assert_eq!(self.grant(*switch, *number, 0), Ok(()));
+        }
+        self
+    }
+
+    fn grant(&mut self, switch: SwitchId, number: u64, at: Nanos) -> Result<(), NoGrant> {
+        self.key
+            .grant(Epoch::new(switch, number), &self.leases, true, at)
+    }
+
+    fn submit(&mut self, epoch: Epoch, body: &'static str) -> Submitted<&'static str> {
+        self.key.submit(Write { epoch, body }, 2)
+    }
+
+    /// Polls; what was sent replaces what was sent before.
+    fn poll(&mut self, at: Nanos) -> Step {
+        self.sent.clear();
+        self.key.poll(&mut self.leases, at, &mut self.sent)
+    }
+
+    fn sent_to(&self) -> Vec<(SwitchId, u64)> {
+        self.sent.iter().map(|i| (i.switch, i.granted)).collect()
+    }
+
+    fn apply(&mut self) -> &'static str {
+        self.key.applied(0).expect("a write is being applied").body
+    }
+}
+
+#[test]
+fn rule_3_writes_to_a_key_go_one_at_a_time_in_order() {
+    let mut s = Story::with_leases(&[]);
+    assert_eq!(s.submit(Epoch::NONE, "a"), Submitted::Started);
+    assert_eq!(s.poll(0), Step::Apply);
+    assert_eq!(s.submit(Epoch::NONE, "b"), Submitted::Queued);
+    assert_eq!(s.submit(Epoch::NONE, "c"), Submitted::Queued);
+    assert_eq!(
+        s.submit(Epoch::NONE, "d"),
+        Submitted::Refused("d"),
+        "the queue holds two"
+    );
+    assert_eq!(s.poll(0), Step::Applying);
+    for body in ["a", "b", "c"] {
+        assert_eq!(s.apply(), body);
+        s.poll(0);
+    }
+    assert_eq!(s.poll(0), Step::Idle);
+    assert!(s.key.is_forgettable(0));
+}
+
+#[test]
+fn rule_4_whom_a_write_waits_for() {
+    // (copies granted, the write's epoch, whom it waits for, why)
+    type Row = (
+        &'static [(SwitchId, u64)],
+        Epoch,
+        &'static [(SwitchId, u64)],
+        &'static str,
+    );
+    let rows: &[Row] = &[
+        (&[], Epoch::NONE, &[], "no copies"),
+        (
+            &[],
+            Epoch::new(1, 5),
+            &[],
+            "no copies; X had no entry but took an epoch",
+        ),
+        (
+            &[(1, 4)],
+            Epoch::new(1, 5),
+            &[],
+            "5 > 4: X is invalid for certain",
+        ),
+        (
+            &[(1, 5)],
+            Epoch::new(1, 5),
+            &[(1, 5)],
+            "equal: the grant may have come after the write",
+        ),
+        (
+            &[(1, 6)],
+            Epoch::new(1, 5),
+            &[(1, 6)],
+            "X was granted more since the write passed it",
+        ),
+        (
+            &[(1, 4)],
+            Epoch::NONE,
+            &[(1, 4)],
+            "the write did not pass X",
+        ),
+        (
+            &[(1, 4), (2, 9)],
+            Epoch::new(1, 5),
+            &[(2, 9)],
+            "X is done, Y is off the path",
+        ),
+        (
+            &[(2, 1)],
+            Epoch::new(1, 5),
+            &[(2, 1)],
+            "X's number says nothing of Y",
+        ),
+        (
+            &[(1, 4), (1, 8)],
+            Epoch::new(1, 8),
+            &[(1, 8)],
+            "the highest grant counts",
+        ),
+        (
+            &[(1, 8), (1, 4)],
+            Epoch::new(1, 8),
+            &[(1, 8)],
+            "in whatever order they were given",
+        ),
+    ];
+    for (copies, epoch, waits, why) in rows {
+        let mut s = Story::with_leases(&[1, 2]).granted(copies);
+        s.submit(*epoch, "w");
+        let step = s.poll(0);
+        assert_eq!(s.sent_to(), *waits, "{why}");
+        assert_eq!(step == Step::Apply, waits.is_empty(), "{why}");
+    }
+}
+
+#[test]
+fn rule_4_only_a_higher_epoch_ends_a_wait() {
+    for (ack, ends) in [
+        (Epoch::new(1, 3), false),
+        (Epoch::new(1, 4), false),
+        (Epoch::new(2, 9), false),
+        (Epoch::new(1, 5), true),
+    ] {
+        let mut s = Story::with_leases(&[1, 2]).granted(&[(1, 4)]);
+        s.submit(Epoch::NONE, "w");
+        assert!(matches!(s.poll(0), Step::Wait(_)));
+        assert_eq!(s.key.prove_invalid(ack), ends, "{ack:?}");
+        assert_eq!(s.poll(0) == Step::Apply, ends, "{ack:?}");
+    }
+}
+
+#[test]
+fn rule_4_a_later_write_through_x_proves_as_much_as_an_acknowledgement() {
+    let mut s = Story::with_leases(&[1]).granted(&[(1, 4)]);
+    s.submit(Epoch::NONE, "a");
+    assert!(matches!(s.poll(0), Step::Wait(_)));
+    s.submit(Epoch::new(1, 5), "b");
+    assert_eq!(s.poll(0), Step::Apply);
+    assert_eq!(s.apply(), "a");
+}
+
+#[test]
+fn rule_4_invalidations_are_repeated_ever_more_slowly() {
+    let mut s = Story::with_leases(&[1]).granted(&[(1, 4)]);
+    s.submit(Epoch::NONE, "w");
+    let (mut at, mut gaps) = (0, vec![]);
+    for _ in 0..8 {
+        let Step::Wait(next) = s.poll(at) else {
+            panic!("still waiting")
+        };
+        assert_eq!(s.sent_to(), [(1, 4)]);
+        gaps.push((next - at) / MS);
+        at = next;
+    }
+    assert_eq!(gaps, [5, 10, 20, 40, 80, 100, 100, 100]);
+    let before = at - MS;
+    s.poll(before);
+    assert_eq!(s.sent_to(), [], "nothing between two repetitions");
+}
+
+#[test]
+fn rule_5_when_a_grant_is_given() {
+    let mut s = Story::with_leases(&[1]);
+    assert_eq!(s.grant(2, 7, 0), Err(NoGrant::NoLease));
+    assert_eq!(s.grant(0, 7, 0), Err(NoGrant::NoLease), "no switch");
+    let refused = s.key.grant(Epoch::new(1, 7), &s.leases, false, 0);
+    assert_eq!(refused, Err(NoGrant::DirectoryFull));
+    assert_eq!(s.grant(1, 7, 0), Ok(()));
+    let again = s.key.grant(Epoch::new(1, 8), &s.leases, false, 0);
+    assert_eq!(again, Ok(()), "it takes no more room");
+    s.submit(Epoch::NONE, "w");
+    assert_eq!(
+        s.grant(1, 9, 0),
+        Err(NoGrant::WritePending),
+        "not even before the first poll"
+    );
+    s.poll(0);
+    assert_eq!(s.grant(1, 9, 0), Err(NoGrant::WritePending));
+    s.key.prove_invalid(Epoch::new(1, 9));
+    assert_eq!(s.poll(0), Step::Apply);
+    assert_eq!(
+        s.grant(1, 10, 0),
+        Err(NoGrant::WritePending),
+        "the backend has it"
+    );
+    s.apply();
+    assert!(
+        s.key.copies().is_empty(),
+        "after a write nobody holds a copy"
+    );
+    assert_eq!(s.grant(1, 10, 0), Ok(()), "unless granted with its answer");
+}
+
+#[test]
+fn rule_5_nothing_is_granted_while_a_failed_write_may_still_happen() {
+    let mut s = Story::with_leases(&[1]);
+    s.submit(Epoch::NONE, "w");
+    s.poll(0);
+    s.key.applied(500 * MS).expect("it was being applied");
+    assert_eq!(s.grant(1, 1, 499 * MS), Err(NoGrant::WritePending));
+    assert_eq!(s.poll(0), Step::Wait(500 * MS));
+    assert!(!s.key.is_forgettable(499 * MS));
+    assert_eq!(s.grant(1, 1, 500 * MS), Ok(()));
+}
+
+#[test]
+fn rule_6_a_wait_ends_when_the_lease_has_run_out() {
+    let mut s = Story::with_leases(&[1]).granted(&[(1, 4)]);
+    let until = s.leases.until_ns(1).unwrap();
+    assert!(until > LEASE, "the granter counts longer than the holder");
+    s.submit(Epoch::NONE, "w");
+    assert_eq!(s.poll(until - 1), Step::Wait(until));
+    assert_eq!(s.poll(until), Step::Apply);
+}
+
+#[test]
+fn rule_6_a_copy_of_an_earlier_term_is_dead() {
+    let mut s = Story::with_leases(&[1]).granted(&[(1, 4)]);
+    let until = s.leases.until_ns(1).unwrap();
+    let lent = s.leases.request(1, (), WALL_S + 1, until);
+    assert_eq!(
+        lent,
+        LeaseAnswer::Lent {
+            term: WALL_S + 1,
+            new_term: true
+        }
+    );
+    s.submit(Epoch::NONE, "w");
+    assert_eq!(s.poll(until), Step::Apply, "X never serves it again");
+}
+
+#[test]
+fn rule_6_terms() {
+    let mut leases = Leases::new(LEASE);
+    let lent = |term, new_term| LeaseAnswer::Lent { term, new_term };
+    // (when, wall clock in seconds, answer, why)
+    let rows = [
+        (0, 100, lent(100, true), "new: the wall clock"),
+        (500, 101, lent(100, false), "renewed in time: the same term"),
+        (
+            1499,
+            102,
+            lent(100, false),
+            "and again, counted from the renewal",
+        ),
+        (9000, 109, lent(109, true), "lapsed: a new term"),
+        (
+            19_000,
+            50,
+            lent(110, true),
+            "lapsed, and the wall clock went back: still above",
+        ),
+    ];
+    for (at_ms, wall_s, answer, why) in rows {
+        assert_eq!(leases.request(1, (), wall_s, at_ms * MS), answer, "{why}");
+    }
+}
+
+#[test]
+fn rule_6_a_mute_switch_is_not_renewed_until_it_has_lapsed() {
+    let mut s = Story::with_leases(&[1, 2]).granted(&[(1, 4)]);
+    s.submit(Epoch::NONE, "w");
+    let mut at = 0;
+    // It renews its lease all the time but never acknowledges.
+    let applied_at = loop {
+        s.leases.request(1, (), WALL_S, at);
+        s.leases.request(2, (), WALL_S, at);
+        match s.poll(at) {
+            Step::Wait(next) => at = next,
+            _ => break at,
+        }
+    };
+    assert!(
+        applied_at < 2 * LEASE,
+        "half a lease, then one more to run out"
+    );
+    assert!(matches!(
+        s.leases.request(1, (), WALL_S, at),
+        LeaseAnswer::Lent { new_term: true, .. }
+    ));
+    assert!(
+        s.leases.term(2, at).is_some(),
+        "the other switch is not concerned"
+    );
+}
+
+#[test]
+fn rule_7_what_becomes_of_a_write_that_comes_again() {
+    let mut window = Window::default();
+    assert_eq!(window.begin(5, 4), Verdict::New);
+    assert_eq!(window.begin(5, 4), Verdict::Pending);
+    window.finish(5, 'a');
+    assert_eq!(window.begin(5, 4), Verdict::Answered('a'));
+    assert_eq!(window.begin(3, 4), Verdict::New, "overtaken, not late");
+    window.forget(3);
+    assert_eq!(
+        window.begin(3, 4),
+        Verdict::New,
+        "it was refused, so it may come again"
+    );
+    window.finish(3, 'b');
+    for id in 6..10 {
+        assert_eq!(window.begin(id, 4), Verdict::New);
+        window.finish(id, 'c');
+    }
+    assert_eq!(
+        window.begin(5, 4),
+        Verdict::TooOld,
+        "forgotten, so never applied again"
+    );
+    assert_eq!(
+        window.begin(4, 4),
+        Verdict::TooOld,
+        "nobody knows whether it was applied"
+    );
+    assert_eq!(window.begin(9, 4), Verdict::Answered('c'));
+}
+
+#[test]
+fn rule_7_pending_writes_are_not_forgotten() {
+    let mut window: Window<()> = Window::default();
+    assert_eq!(window.begin(1, 2), Verdict::New);
+    assert_eq!(window.begin(2, 2), Verdict::New);
+    assert_eq!(window.begin(3, 2), Verdict::Full);
+    window.finish(1, ());
+    assert_eq!(window.begin(3, 2), Verdict::New);
+    assert!(window.is_busy());
+}
+
+#[test]
+fn rule_7_request_ids_wrap_around() {
+    let mut window = Window::default();
+    for id in [u32::MAX - 1, u32::MAX, 0, 1] {
+        assert_eq!(window.begin(id, 2), Verdict::New);
+        window.finish(id, id);
+    }
+    assert_eq!(window.begin(u32::MAX, 2), Verdict::TooOld);
+    assert_eq!(window.begin(0, 2), Verdict::Answered(0));
+}
+
+#[test]
+fn a_recall_frees_the_key_and_writes_nothing() {
+    let mut s = Story::with_leases(&[1, 2]).granted(&[(1, 4), (2, 2)]);
+    assert!(s.key.recall(0));
+    assert!(!s.key.recall(0), "one thing at a time");
+    assert!(matches!(s.poll(0), Step::Wait(_)));
+    assert_eq!(s.grant(1, 5, 0), Err(NoGrant::WritePending));
+    s.key.prove_invalid(Epoch::new(1, 5));
+    s.key.prove_invalid(Epoch::new(2, 3));
+    assert_eq!(s.poll(0), Step::Idle);
+    assert!(s.key.is_forgettable(0));
+}

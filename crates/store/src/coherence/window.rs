@@ -1,0 +1,121 @@
+//! Rule 7: what a client's last writes were answered.
+
+use std::collections::VecDeque;
+
+/// The last writes of one client, in order of their request ids, with their outcomes `O`.
+///
+/// Request ids rise and wrap around: `a` is newer than `b` if it is less than 2^31 ahead of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Window<O> {
+    writes: VecDeque<(u32, Option<O>)>,
+    /// The newest id that was forgotten. Nobody can tell whether an id up to it was applied.
+    forgotten: Option<u32>,
+}
+
+/// What to do with a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict<O> {
+    /// New, and remembered as pending from now on: carry it out, then [`Window::finish`].
+    New,
+    /// A retransmission of one that is not done yet, which will be answered: ignore it.
+    Pending,
+    /// A retransmission: answer this again, without a grant.
+    Answered(O),
+    /// So old that its outcome is forgotten: ignore it. It must not be applied, and there is nothing to say.
+    TooOld,
+    /// As many as may be remembered are pending: it must try again.
+    Full,
+}
+
+impl<O> Default for Window<O> {
+    fn default() -> Window<O> {
+        Window {
+            writes: VecDeque::new(),
+            forgotten: None,
+        }
+    }
+}
+
+/// Whether request id `a` was given out after `b`.
+fn newer(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+impl<O: Clone> Window<O> {
+    /// Rule 7: a write has come. Remembers `limit` writes.
+    pub fn begin(&mut self, request: u32, limit: usize) -> Verdict<O> {
+        if self
+            .forgotten
+            .is_some_and(|forgotten| !newer(request, forgotten))
+        {
+            return Verdict::TooOld;
+        }
+        let at = self.position(request);
+        match self.writes.get(at) {
+            Some((id, Some(outcome))) if *id == request => {
+                return Verdict::Answered(outcome.clone());
+            }
+            Some((id, None)) if *id == request => return Verdict::Pending,
+            _ => {}
+        }
+        if self.writes.len() < limit {
+            self.writes.insert(at, (request, None));
+            return Verdict::New;
+        }
+        match self.writes.front() {
+            Some((oldest, _)) if newer(*oldest, request) => Verdict::TooOld,
+            Some((oldest, Some(_))) => {
+                self.forgotten = Some(*oldest);
+                self.writes.pop_front();
+                self.writes.insert(at - 1, (request, None));
+                Verdict::New
+            }
+            _ => Verdict::Full,
+        }
+    }
+
+    /// A write that was [`Verdict::New`] has this outcome.
+    pub fn finish(&mut self, request: u32, outcome: O) {
+        let at = self.position(request);
+        if let Some((_, pending)) = self.writes.get_mut(at).filter(|(id, _)| *id == request) {
+            *pending = Some(outcome);
+        }
+    }
+
+    /// A write that was [`Verdict::New`] was refused and not carried out: it may come again.
+    pub fn forget(&mut self, request: u32) {
+        let at = self.position(request);
+        if self
+            .writes
+            .get(at)
+            .is_some_and(|(id, outcome)| *id == request && outcome.is_none())
+        {
+            self.writes.remove(at);
+        }
+    }
+
+    /// Whether a write is pending.
+    pub fn is_busy(&self) -> bool {
+        self.writes.iter().any(|(_, outcome)| outcome.is_none())
+    }
+
+    /// Where a request id stands or would stand: almost always at the end.
+    fn position(&self, request: u32) -> usize {
+        let older = self
+            .writes
+            .iter()
+            .rev()
+            .position(|(id, _)| !newer(*id, request));
+        match older {
+            None => 0,
+            Some(back) => {
+                let at = self.writes.len() - 1 - back;
+                if self.writes[at].0 == request {
+                    at
+                } else {
+                    at + 1
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Leases: asked for by switches, offered by us; and the INVALIDATEs that go the same way.
+
+use std::cmp::Reverse;
+
+use wire::{Epoch, Header, Op, Packet, Secret};
+
+use super::Engine;
+use crate::{
+    coherence::LeaseAnswer,
+    directory::KeyId,
+    net::{Outbox, Peer},
+};
+
+/// Where a switch is, and under which number it knows its lease of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Home {
+    peer: Peer,
+    slot: u32,
+}
+
+/// Leases that lapsed longer ago than this many lease lengths are offered no more.
+const OFFER_LAPSED: u64 = 30;
+/// Keys looked at for dead copies each time leases are offered: a million keys within some 40 seconds.
+const SWEEP_KEYS: usize = 16_384;
+
+impl Engine {
+    /// A switch asks for a lease (rule 6).
+    pub(super) fn lease(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {
+        let header = &packet.header;
+        let secret = self.system_secret();
+        let switch = header.epoch.switch();
+        if header.tenant != wire::TENANT_SYSTEM || switch == 0 || !packet.tag_is_valid(&secret) {
+            self.counters.dropped_lease_auth += 1;
+            return;
+        }
+        let home = Home {
+            peer,
+            slot: header.request,
+        };
+        let wall_s = self
+            .wall_start_s
+            .saturating_add((now_ns / 1_000_000_000) as u32);
+        match self.leases.request(switch, home, wall_s, now_ns) {
+            LeaseAnswer::Refused => self.counters.leases_refused_mute += 1,
+            LeaseAnswer::Lent { term, new_term } => {
+                self.counters.leases_granted += 1;
+                self.counters.lease_terms += u64::from(new_term);
+                let mut reply = Header::new(Op::LeaseReply);
+                reply.tenant = wire::TENANT_SYSTEM;
+                reply.epoch = header.epoch;
+                reply.request = header.request;
+                reply.version = header.version;
+                reply.client = term;
+                reply.expiry_ms = self.config.lease_ms as u32;
+                let _ = out.push(&Packet::new(reply, &[], &[]), &secret, peer);
+            }
+        }
+    }
+
+    /// Offers every switch its next lease, which its data plane then asks for by itself.
+    fn offer_leases(&mut self, now_ns: u64, out: &mut Outbox) {
+        let secret = self.system_secret();
+        let patience_ns = OFFER_LAPSED * self.leases.length_ns();
+        for (switch, lease) in self.leases.iter() {
+            if now_ns > lease.until_ns + patience_ns {
+                continue;
+            }
+            let mut offer = Header::new(Op::LeaseOffer);
+            offer.tenant = wire::TENANT_SYSTEM;
+            offer.epoch = Epoch::new(switch, 0);
+            offer.request = lease.address.slot;
+            let _ = out.push(&Packet::new(offer, &[], &[]), &secret, lease.address.peer);
+            self.counters.lease_offers += 1;
+        }
+    }
+
+    /// Sends an INVALIDATE for a key; `epoch` is (X, granted(X)).
+    pub(super) fn invalidate(&mut self, id: KeyId, epoch: Epoch, out: &mut Outbox) {
+        let Some(home) = self.leases.address(epoch.switch()).copied() else {
+            return;
+        };
+        let (tenant, key_hash) = id;
+        let secret = self
+            .replies
+            .secrets
+            .get(&tenant)
+            .copied()
+            .unwrap_or(Secret::NONE);
+        let mut header = Header::new(Op::Invalidate);
+        header.tenant = tenant;
+        header.key_hash = key_hash;
+        header.epoch = epoch;
+        self.counters.invalidations += 1;
+        self.directory.update(&id, |entry| {
+            let _ = out.push(&Packet::new(header, &entry.key, &[]), &secret, home.peer);
+        });
+    }
+
+    /// Offers leases and repeats invalidations that are due.
+    pub(super) fn timers(&mut self, now_ns: u64, out: &mut Outbox) {
+        if now_ns >= self.next_offer_ns {
+            self.next_offer_ns = now_ns + self.config.lease_ms * 1_000_000 / 3;
+            self.offer_leases(now_ns, out);
+            for id in self.directory.sweep(&self.leases, now_ns, SWEEP_KEYS) {
+                self.drive(id, now_ns, out);
+            }
+        }
+        while let Some(&Reverse((at_ns, id))) = self.timers.peek()
+            && at_ns <= now_ns
+        {
+            self.timers.pop();
+            self.directory.update(&id, |e| {
+                if e.timer_ns == at_ns {
+                    e.timer_ns = 0;
+                }
+            });
+            self.drive(id, now_ns, out);
+        }
+    }
+
+    fn system_secret(&self) -> Secret {
+        self.replies
+            .secrets
+            .get(&wire::TENANT_SYSTEM)
+            .copied()
+            .unwrap_or(Secret::NONE)
+    }
+}
