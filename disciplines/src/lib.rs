@@ -14,6 +14,8 @@ pub struct Registration {
     pub about: &'static str,
     /// Makes its control half, for one controller.
     pub controller: fn(Limits) -> Box<dyn Discipline>,
+    /// Its data-plane half: a BPF object with an XDP program of the discipline's name.
+    pub object: &'static [u8],
     /// Its experiments: name and TOML text.
     pub experiments: &'static [(&'static str, &'static str)],
 }
@@ -32,5 +34,6 @@ const NETCACHE: Registration = Registration {
     name: "netcache",
     about: "caches the hottest items in the switch, learnt from the traffic",
     controller: netcache::controller,
+    object: netcache::OBJECT,
     experiments: include!(concat!(env!("OUT_DIR"), "/netcache_experiments.rs")),
 };

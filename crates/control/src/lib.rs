@@ -7,6 +7,7 @@
 //! they are applied and remembers them over a restart. The `shortstop` binary calls this crate and hands it
 //! the discipline.
 
+pub mod agent;
 mod discipline;
 mod server;
 pub mod status;

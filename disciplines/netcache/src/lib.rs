@@ -9,3 +9,6 @@ mod table;
 mod threshold;
 
 pub use controller::{Controller, controller};
+
+/// The data-plane half: a BPF object with the XDP program `netcache`.
+pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netcache.bpf.o"));

@@ -1,0 +1,149 @@
+//! The stream to the controller: kept up, spoken first on, and passed on in both directions.
+
+use std::{sync::mpsc::SyncSender, time::Duration};
+
+use tokio::sync::mpsc::Receiver;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use tracing::{info, warn};
+
+use super::{AgentError, Options};
+use crate::proto::{
+    FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body,
+};
+
+/// What the session tells the table thread.
+pub(super) enum ToTables {
+    /// A stream begins: answer with a Hello and, after it, what is held.
+    Attached,
+    /// From the controller.
+    Message(ToSwitch),
+}
+
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_MOST: Duration = Duration::from_secs(2);
+
+pub(super) fn check_url(url: &str) -> Result<(), AgentError> {
+    let wrong = |reason: String| AgentError::ControlUrl { url: url.into(), reason };
+    Endpoint::from_shared(url.to_owned()).map_err(|e| wrong(e.to_string()))?;
+    if url.starts_with("http://") { Ok(()) } else { Err(wrong("not an http:// URL".into())) }
+}
+
+/// Runs for as long as the table thread does.
+pub(super) async fn run(
+    options: &Options,
+    to_tables: SyncSender<ToTables>,
+    mut from_tables: Receiver<FromSwitch>,
+) {
+    let mut pause = RETRY_FIRST;
+    let mut complained = false;
+    loop {
+        match attach(options, &to_tables, &mut from_tables, &mut pause).await {
+            Ok(End::TablesGone) => return,
+            Ok(End::Stream(reason)) => {
+                warn!("controller {}: {reason}; the cache goes on as it is", options.control);
+                complained = true;
+            }
+            Err(reason) if !complained => {
+                complained = true;
+                warn!(
+                    "controller {}: {reason}; trying again, the cache goes on as it is",
+                    options.control
+                );
+            }
+            Err(_) => {}
+        }
+        // Reports of the meantime are worthless to the next stream.
+        while from_tables.try_recv().is_ok() {}
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY_MOST);
+    }
+}
+
+enum End {
+    /// The stream ended, for this reason.
+    Stream(String),
+    TablesGone,
+}
+
+async fn attach(
+    options: &Options,
+    to_tables: &SyncSender<ToTables>,
+    from_tables: &mut Receiver<FromSwitch>,
+    pause: &mut Duration,
+) -> Result<End, String> {
+    let endpoint = Endpoint::from_shared(options.control.clone())
+        .map_err(|e| e.to_string())?
+        .connect_timeout(Duration::from_secs(2))
+        .http2_keep_alive_interval(Duration::from_secs(2))
+        .keep_alive_timeout(Duration::from_secs(4))
+        .keep_alive_while_idle(true);
+    let channel = endpoint.connect().await.map_err(|e| describe(&e))?;
+    let (up, upstream) = tokio::sync::mpsc::channel(64);
+    if up.send(hello(options)).await.is_err() {
+        return Ok(End::Stream("stream closed".into()));
+    }
+    let mut client = ControlClient::new(channel).max_decoding_message_size(64 << 20);
+    let response = client.attach(ReceiverStream::new(upstream)).await.map_err(|e| e.message().to_owned())?;
+    let mut down = response.into_inner();
+    info!("attached to controller {}", options.control);
+    *pause = RETRY_FIRST;
+    while from_tables.try_recv().is_ok() {}
+    if pass_on(to_tables, ToTables::Attached).await.is_err() {
+        return Ok(End::TablesGone);
+    }
+    loop {
+        tokio::select! {
+            message = down.message() => match message {
+                Ok(Some(message)) => if pass_on(to_tables, ToTables::Message(message)).await.is_err() {
+                    return Ok(End::TablesGone);
+                },
+                Ok(None) => return Ok(End::Stream("it closed the stream".into())),
+                Err(status) => return Ok(End::Stream(status.message().to_owned())),
+            },
+            message = from_tables.recv() => match message {
+                Some(message) => if up.send(message).await.is_err() {
+                    return Ok(End::Stream("stream closed".into()));
+                },
+                None => return Ok(End::TablesGone),
+            },
+        }
+    }
+}
+
+/// The table thread may be busy for some milliseconds; the queue is bounded, so this waits for room.
+async fn pass_on(to_tables: &SyncSender<ToTables>, message: ToTables) -> Result<(), ()> {
+    use std::sync::mpsc::TrySendError;
+    let mut message = message;
+    loop {
+        match to_tables.try_send(message) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Disconnected(_)) => return Err(()),
+            Err(TrySendError::Full(back)) => message = back,
+        }
+        tokio::time::sleep(super::TICK).await;
+    }
+}
+
+/// What is held follows from the table thread, which alone knows.
+fn hello(options: &Options) -> FromSwitch {
+    let hello = Hello {
+        switch_id: u32::from(options.id),
+        name: options.name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        pages: options.pages,
+        held: vec![],
+        held_follows: true,
+    };
+    FromSwitch { body: Some(Body::Hello(hello)) }
+}
+
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = error.to_string();
+        cause = error.source();
+    }
+    text
+}
