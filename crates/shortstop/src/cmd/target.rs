@@ -14,9 +14,8 @@ use wire::{Cluster, PORT, TENANT_OPEN};
 /// Where the keys are, and in whose name to ask.
 #[derive(clap::Args)]
 pub struct Target {
-    /// The one store to ask.
+    /// The one store to ask; or else give --cluster.
     #[arg(long, value_name = "ADDR[:PORT]", conflicts_with = "cluster")]
-    #[arg(required_unless_present = "cluster")]
     server: Option<String>,
     /// Number of partitions of that store.
     #[arg(
