@@ -422,8 +422,8 @@ fn switch_processes(experiment: &Experiment, params: &Params) -> Vec<ProcessSpec
     let items = params.items.to_string();
     let mut control = words(&["shortstop", "control", "--cluster", "{dir}/cluster.toml"]);
     control.extend(words(&["--state", "{dir}/control", "--max-items", &items]));
+    control.extend(words(&["--discipline", &experiment.discipline]));
     control.extend(params.control_args.iter().cloned());
-    let _ = &experiment.discipline;
     let process = |name: &str, command, autostart| ProcessSpec {
         name: name.into(),
         command,

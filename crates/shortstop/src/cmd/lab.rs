@@ -1,10 +1,370 @@
-use std::process::ExitCode;
+use std::{
+    io::{BufReader, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
 
-/// To come.
+use anyhow::{Context, bail, ensure};
+use lab::{
+    Backend, Experiment, Options, Report,
+    experiment::demo,
+    interrupt, link,
+    load::{self, LoadConfig},
+    process, rack,
+    state::State,
+    topology::{Fault, Topology},
+};
+
+/// Racks of network namespaces on this machine: try things out, measure, reproduce.
+///
+/// Needs root and iproute2. Everything a lab makes is removed when it ends, also after a crash.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "Examples:\n  \
+    shortstop lab list\n  \
+    shortstop lab run demo\n  \
+    shortstop lab up rack\n  \
+    shortstop lab exec client1 -- ping -c 3 10.0.3.1\n  \
+    shortstop lab down")]
+pub struct Args {
+    #[command(subcommand)]
+    command: LabCommand,
+}
 
-/// To come.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+#[derive(clap::Subcommand)]
+enum LabCommand {
+    /// List experiments, topologies and running labs.
+    List,
+    /// Run an experiment; print a table, write JSON and plots.
+    Run(Run),
+    /// Build a topology and leave it running.
+    Up(Up),
+    /// Run a command on a host of a running lab.
+    Exec(Exec),
+    /// Remove a running lab.
+    Down(Down),
+    /// Offer load as a configuration says (used by experiments).
+    #[command(hide = true)]
+    Load(Load),
+    /// Be a faulty link between two interfaces (used by topologies).
+    #[command(hide = true)]
+    Link(FaultyLink),
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// The experiment; see `shortstop lab list`.
+    name: String,
+    /// The short version, done within 45 seconds.
+    #[arg(long)]
+    quick: bool,
+    /// Decides everything random.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the results as JSON to this file (`-`: to standard output, and no table).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Directory for the plots.
+    #[arg(long, value_name = "DIR", default_value = "lab-out")]
+    out: PathBuf,
+    /// What holds the data: embedded, redis or memcached (the latter two with real servers, fewer of them).
+    #[arg(long, default_value = "embedded", value_parser = backend)]
+    backend: Backend,
+    /// Name of the lab; a unique one by default.
+    #[arg(long)]
+    lab: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct Up {
+    /// A built-in topology (`rack`) or a TOML file.
+    topology: String,
+    /// Name of the lab.
+    #[arg(long, default_value = "lab")]
+    name: String,
+}
+
+#[derive(clap::Args)]
+struct Exec {
+    /// The host or switch.
+    host: String,
+    /// Name of the lab; needed only if several run.
+    #[arg(long)]
+    name: Option<String>,
+    /// Command and arguments; `shortstop` is this binary.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct Down {
+    /// Name of the lab; needed only if several run.
+    #[arg(long, conflicts_with = "all")]
+    name: Option<String>,
+    /// Remove every lab that was left running.
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(clap::Args)]
+struct Load {
+    /// Configuration (JSON).
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Write results here instead of to standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct FaultyLink {
+    /// One interface.
+    #[arg(long)]
+    a: String,
+    /// The other interface.
+    #[arg(long)]
+    b: String,
+    /// What goes wrong (JSON).
+    #[arg(long)]
+    fault: String,
+}
+
+/// Topologies that need no file: name, what it is, text.
+const TOPOLOGIES: &[(&str, &str, &str)] =
+    &[("rack", "two clients, a switch, 128 emulated servers", include_str!("rack.toml"))];
+
+fn backend(text: &str) -> Result<Backend, String> {
+    match text {
+        "embedded" => Ok(Backend::Embedded),
+        "redis" => Ok(Backend::Redis),
+        "memcached" => Ok(Backend::Memcached),
+        _ => Err("embedded, redis or memcached is expected".into()),
+    }
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        LabCommand::List => list(),
+        LabCommand::Run(args) => run_experiment(args),
+        LabCommand::Up(args) => up(&args),
+        LabCommand::Exec(args) => exec(args),
+        LabCommand::Down(args) => down(&args),
+        LabCommand::Load(args) => offer_load(&args),
+        LabCommand::Link(args) => be_faulty_link(&args),
+    }
+}
+
+fn experiments() -> anyhow::Result<Vec<Experiment>> {
+    let registered = disciplines::all();
+    let default = registered.first().context("this build has no discipline")?;
+    let mut all = vec![demo(default.name)];
+    for (_, text) in registered.iter().flat_map(|discipline| discipline.experiments) {
+        all.push(Experiment::parse(text)?);
+    }
+    Ok(all)
+}
+
+fn list() -> anyhow::Result<ExitCode> {
+    println!("experiments (shortstop lab run NAME [--quick])");
+    for experiment in experiments()? {
+        println!("  {:<18} {}", experiment.name, experiment.title);
+    }
+    println!("topologies (shortstop lab up NAME)");
+    for (name, title, _) in TOPOLOGIES {
+        println!("  {name:<18} {title}");
+    }
+    let labs = State::all();
+    if !labs.is_empty() {
+        println!("labs");
+    }
+    for lab in labs {
+        let how = match (lab.is_stale(), lab.detached) {
+            (true, _) => "left behind; the next lab removes it",
+            (false, true) => "up; `shortstop lab down` removes it",
+            (false, false) => "an experiment is running",
+        };
+        println!("  {:<18} {how}", lab.name);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
+    let all = experiments()?;
+    let Some(experiment) = all.iter().find(|experiment| experiment.name == args.name) else {
+        let names: Vec<&str> = all.iter().map(|experiment| experiment.name.as_str()).collect();
+        bail!("experiment {}: there is none; known are {}", args.name, names.join(", "));
+    };
+    need_root()?;
+    interrupt::install();
+    State::remove_stale();
+    let Run { quick, seed, backend, lab: name, .. } = args;
+    let report = experiment.run(&Options { quick, seed, backend, name })?;
+    publish(&report, args.json.as_deref(), &args.out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn publish(report: &Report, json: Option<&Path>, out: &Path) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(report)?;
+    let to_stdout = json == Some(Path::new("-"));
+    match json {
+        Some(_) if to_stdout => println!("{text}"),
+        Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
+        None => {}
+    }
+    let plots = report.write_plots(out)?;
+    if to_stdout {
+        return Ok(());
+    }
+    println!("{}", report.text);
+    for (name, value) in &report.summary {
+        println!("{name:<32} {value}");
+    }
+    for path in json.into_iter().chain(plots.iter().map(PathBuf::as_path)) {
+        println!("written: {}", path.display());
+    }
+    Ok(())
+}
+
+fn up(args: &Up) -> anyhow::Result<ExitCode> {
+    let built_in = TOPOLOGIES.iter().find(|(name, ..)| *name == args.topology);
+    let text = match built_in {
+        Some((_, _, text)) => text.to_string(),
+        None => std::fs::read_to_string(&args.topology).with_context(|| {
+            format!("topology {}: neither built in (rack) nor a file", args.topology)
+        })?,
+    };
+    let topology = Topology::parse(&text)?;
+    need_root()?;
+    interrupt::install();
+    State::remove_stale();
+    let mut lab = rack::Lab::create(&args.name, topology, true)?;
+    lab.start_all(true)?;
+    let nodes: Vec<String> = lab.topology().nodes().map(|node| node.name.clone()).collect();
+    let addresses: Vec<String> = nodes
+        .iter()
+        .map(|node| {
+            let address = lab.topology().address_of(node);
+            format!("  {node:<12} {}", address.map_or("-".into(), |a| a.to_string()))
+        })
+        .collect();
+    let dir = lab.dir();
+    lab.leave()?;
+    let name = &args.name;
+    let option = if name == "lab" { String::new() } else { format!(" --name {name}") };
+    println!("lab {name} is up; logs in {}\n{}\n", dir.display(), addresses.join("\n"));
+    if built_in.is_some() {
+        println!(
+            "Try:\n  \
+             shortstop lab exec client1{option} -- shortstop set --cluster {dir}/cluster.toml greeting hello\n  \
+             shortstop lab exec client2{option} -- shortstop get --cluster {dir}/cluster.toml greeting\n  \
+             shortstop lab exec client1{option} -- ping -c 3 10.0.3.1\n  \
+             shortstop lab exec client1{option} -- ping -c 3 fd00:0:0:3::1\n  \
+             shortstop lab exec switch{option} -- shortstop switch status --name {name}-switch",
+            dir = dir.display(),
+        );
+    } else {
+        println!("Try:\n  shortstop lab exec{option} {} -- ip address", nodes[0]);
+    }
+    println!("  shortstop lab down{option}");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The lab of this name, or the only one that is up.
+fn choose(name: Option<&str>) -> anyhow::Result<State> {
+    if let Some(name) = name {
+        return State::load(name);
+    }
+    let mut labs = State::all();
+    labs.retain(|lab| lab.detached || lab.owner.is_alive());
+    match labs.len() {
+        0 => bail!("no lab is up; `shortstop lab up rack` makes one"),
+        1 => Ok(labs.remove(0)),
+        _ => {
+            let names: Vec<&str> = labs.iter().map(|lab| lab.name.as_str()).collect();
+            bail!("several labs are up: choose one with --name ({})", names.join(", "))
+        }
+    }
+}
+
+fn exec(args: Exec) -> anyhow::Result<ExitCode> {
+    let lab = choose(args.name.as_deref())?;
+    if !lab.topology.nodes().any(|node| node.name == args.host) {
+        let names: Vec<&str> = lab.topology.nodes().map(|node| node.name.as_str()).collect();
+        bail!("lab {}: there is no {}; it has {}", lab.name, args.host, names.join(", "));
+    }
+    let (program, arguments) = args.command.split_first().context("no command")?;
+    let program = if program == "shortstop" { process::own_binary()? } else { program.into() };
+    let mut command = Command::new(&program);
+    command.args(arguments);
+    process::enter(&mut command, &State::namespace_of(&lab.name, &args.host))?;
+    // On success this process becomes the command, with its exit code.
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot run {}", program.display()))
+}
+
+fn down(args: &Down) -> anyhow::Result<ExitCode> {
+    need_root()?;
+    let stale = State::remove_stale();
+    for name in &stale {
+        println!("lab {name}: removed (left behind by a crash)");
+    }
+    if args.all {
+        for lab in State::all().iter().filter(|lab| lab.detached) {
+            lab.remove();
+            println!("lab {}: removed", lab.name);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.name.is_none() && !stale.is_empty() && !State::all().iter().any(|lab| lab.detached) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.name.as_ref().is_some_and(|name| stale.contains(name)) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lab = choose(args.name.as_deref())?;
+    if !lab.detached && lab.owner.is_alive() {
+        bail!(
+            "lab {}: an experiment is running in it (process {}); stop that instead",
+            lab.name,
+            lab.owner.pid
+        );
+    }
+    lab.remove();
+    println!("lab {}: removed", lab.name);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn offer_load(args: &Load) -> anyhow::Result<ExitCode> {
+    let path = args.config.display();
+    let text = std::fs::read_to_string(&args.config).with_context(|| path.to_string())?;
+    let config: LoadConfig = serde_json::from_str(&text).with_context(|| path.to_string())?;
+    let input = BufReader::new(std::io::stdin());
+    match &args.json {
+        Some(file) => {
+            let out = std::fs::File::create(file).with_context(|| file.display().to_string())?;
+            load::run(config, input, out)?;
+        }
+        None => load::run(config, input, std::io::stdout())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn be_faulty_link(args: &FaultyLink) -> anyhow::Result<ExitCode> {
+    let fault: Fault = serde_json::from_str(&args.fault).context("--fault")?;
+    let counts = link::run(&args.a, &args.b, fault, || {
+        println!("ready");
+        let _ = std::io::stdout().flush();
+    })?;
+    println!("{}", serde_json::to_string(&counts)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn need_root() -> anyhow::Result<()> {
+    // The effective user decides what may be done to namespaces.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let effective = uid.and_then(|line| line.split_whitespace().nth(1));
+    ensure!(effective == Some("0"), "a lab makes network namespaces: run it as root");
+    Ok(())
 }
