@@ -1,130 +1,16 @@
 //! A whole store over loopback: bytes in, bytes out.
 
+mod support;
+
 use std::net::{SocketAddr, UdpSocket};
 
-use store::{Config, Populate, Server};
-use wire::{Header, Op, Packet, Secret, Status};
-
-/// A store that runs in a thread of its own until it is dropped.
-struct Running {
-    address: SocketAddr,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<anyhow::Result<()>>>,
-}
-
-impl Running {
-    fn start(config: Config) -> Running {
-        let (tell_address, address) = std::sync::mpsc::channel();
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            runtime.block_on(async {
-                let server = Server::start(config).await?;
-                tell_address.send(server.local_address()?)?;
-                server.run(async { drop(stopped.await) }).await
-            })
-        });
-        let address = address.recv().expect("the store starts");
-        Running {
-            address,
-            stop: Some(stop),
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        self.thread
-            .take()
-            .map(|t| t.join().expect("no panic").expect("no error"));
-    }
-}
-
-/// A client with one socket, that asks one question at a time and repeats it until it is answered.
-struct Client {
-    socket: UdpSocket,
-    request: u32,
-}
-
-struct Reply {
-    header: Header,
-    key: Vec<u8>,
-    value: Vec<u8>,
-}
-
-impl Client {
-    fn to(server: SocketAddr) -> Client {
-        let local: SocketAddr = if server.is_ipv4() {
-            "127.0.0.1:0".parse().unwrap()
-        } else {
-            "[::1]:0".parse().unwrap()
-        };
-        let socket = UdpSocket::bind(local).unwrap();
-        socket.connect(server).unwrap();
-        socket
-            .set_read_timeout(Some(std::time::Duration::from_secs(1)))
-            .unwrap();
-        Client { socket, request: 0 }
-    }
-
-    fn ask(&mut self, mut header: Header, key: &[u8], value: &[u8], padded_to: usize) -> Reply {
-        self.request += 1;
-        header.request = self.request;
-        header.client = 77;
-        header.key_hash = Secret::NONE.key_hash(header.tenant, key);
-        let mut bytes = Vec::new();
-        Packet::new(header, key, value)
-            .encode(&Secret::NONE, &mut bytes)
-            .unwrap();
-        bytes.resize(bytes.len().max(padded_to), 0);
-        let mut buffer = [0; 2048];
-        for _ in 0..10 {
-            self.socket.send(&bytes).unwrap();
-            let Ok(len) = self.socket.recv(&mut buffer) else {
-                continue;
-            };
-            let packet = Packet::decode(&buffer[..len]).unwrap();
-            if packet.header.request == self.request {
-                let (key, value) = (packet.key.to_vec(), packet.value.to_vec());
-                return Reply {
-                    header: packet.header,
-                    key,
-                    value,
-                };
-            }
-        }
-        panic!("no reply to {header:?}");
-    }
-
-    fn read(&mut self, key: &[u8]) -> Reply {
-        self.ask(Header::new(Op::ReadRequest), key, &[], 512)
-    }
-
-    /// Writes, and again while the store says to try again.
-    fn write(&mut self, key: &[u8], value: &[u8]) -> Reply {
-        loop {
-            let reply = self.ask(Header::new(Op::WriteRequest), key, value, 0);
-            if reply.header.status != Status::TryAgain {
-                return reply;
-            }
-        }
-    }
-}
-
-fn loopback() -> Config {
-    Config {
-        lease_ms: 1000,
-        ..Config::new("127.0.0.1:0".parse().unwrap())
-    }
-}
+use store::{Config, Populate};
+use support::{Client, Running};
+use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status};
 
 #[test]
 fn reads_writes_and_deletes() {
-    let store = Running::start(loopback());
+    let store = Running::start(support::loopback());
     let mut client = Client::to(store.address);
     assert_eq!(client.read(b"k").header.status, Status::NotFound);
     let written = client.write(b"k", b"hello");
@@ -151,7 +37,7 @@ fn populated_items_are_there_and_padding_is_asked_for() {
     });
     let store = Running::start(Config {
         populate,
-        ..loopback()
+        ..support::loopback()
     });
     let mut client = Client::to(store.address);
     let read = client.read(b"key0000000000999");
@@ -196,7 +82,7 @@ fn a_wildcard_address_answers_from_where_it_was_asked() {
 
 #[test]
 fn a_wrong_key_hash_is_denied() {
-    let store = Running::start(loopback());
+    let store = Running::start(support::loopback());
     let mut client = Client::to(store.address);
     let header = Header {
         tenant: 5,
@@ -206,4 +92,214 @@ fn a_wrong_key_hash_is_denied() {
         client.ask(header, b"k", &[], 0).header.status,
         Status::Denied
     );
+}
+
+/// The store's side of a switch: sends and receives whole packets.
+struct Switch {
+    socket: UdpSocket,
+}
+
+impl Switch {
+    fn at(store: SocketAddr) -> Switch {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(store).unwrap();
+        socket
+            .set_read_timeout(Some(std::time::Duration::from_secs(5)))
+            .unwrap();
+        Switch { socket }
+    }
+
+    fn send(&self, mut header: Header, key: &[u8], value: &[u8]) {
+        header.key_hash = Secret::NONE.key_hash(header.tenant, key);
+        let mut bytes = Vec::new();
+        Packet::new(header, key, value)
+            .encode(&Secret::NONE, &mut bytes)
+            .unwrap();
+        bytes.resize(512, 0);
+        self.socket.send(&bytes).unwrap();
+    }
+
+    /// The next packet of this op; others are passed over.
+    fn receive(&self, op: Op) -> (Header, Vec<u8>) {
+        let mut buffer = [0; 2048];
+        loop {
+            let len = self.socket.recv(&mut buffer).expect("a packet within 5 s");
+            let packet = Packet::decode(&buffer[..len]).unwrap();
+            if packet.header.op == op {
+                return (packet.header, packet.value.to_vec());
+            }
+        }
+    }
+
+    fn lease(&self, number: u16) -> u32 {
+        let header = Header {
+            tenant: wire::TENANT_SYSTEM,
+            epoch: Epoch::new(number, 0),
+            version: 123_456,
+            request: 7,
+            ..Header::new(Op::LeaseRequest)
+        };
+        let mut bytes = Vec::new();
+        Packet::new(header, &[], &[])
+            .encode(&Secret::NONE, &mut bytes)
+            .unwrap();
+        self.socket.send(&bytes).unwrap();
+        let (reply, _) = self.receive(Op::LeaseReply);
+        assert_eq!(
+            (reply.epoch, reply.request, reply.version),
+            (header.epoch, 7, 123_456)
+        );
+        assert_eq!(reply.expiry_ms, 1000);
+        reply.client
+    }
+}
+
+#[test]
+fn a_write_waits_until_the_switch_that_holds_a_copy_acknowledges() {
+    let store = Running::start(support::loopback());
+    let mut client = Client::to(store.address);
+    assert_eq!(client.write(b"k", b"old").header.status, Status::Ok);
+    let switch = Switch::at(store.address);
+    let term = switch.lease(9);
+    assert!(term > 1_000_000_000, "seconds after 1970, not {term}");
+
+    let fetch = Header {
+        flags: Flags::GRANT,
+        epoch: Epoch::new(9, 41),
+        ..Header::new(Op::FetchRequest)
+    };
+    switch.send(fetch, b"k", &[]);
+    let (grant, value) = switch.receive(Op::FetchReply);
+    assert_eq!(
+        (grant.flags, grant.epoch, &value[..]),
+        (Flags::GRANT, fetch.epoch, &b"old"[..])
+    );
+
+    // Another client's write, which does not pass the switch.
+    let writer = Switch::at(store.address);
+    let write = Header {
+        client: 5,
+        request: 1,
+        ..Header::new(Op::WriteRequest)
+    };
+    writer.send(write, b"k", b"new");
+    let (invalidate, _) = switch.receive(Op::Invalidate);
+    assert_eq!(invalidate.epoch, Epoch::new(9, 41));
+    assert_eq!(client.read(b"k").value, b"old", "not applied yet");
+    let ack = Header {
+        epoch: Epoch::new(9, 42),
+        ..Header::new(Op::InvalidateAck)
+    };
+    switch.send(ack, b"k", &[]);
+    let (done, _) = writer.receive(Op::WriteReply);
+    assert_eq!(done.status, Status::Ok);
+    assert_eq!(client.read(b"k").value, b"new");
+
+    // The same write again: the same answer, and nothing is applied.
+    writer.send(write, b"k", b"new");
+    assert_eq!(writer.receive(Op::WriteReply).0.version, done.version);
+    assert_eq!(client.read(b"k").header.version, done.version);
+}
+
+#[test]
+fn a_write_through_the_switch_is_granted_with_its_answer() {
+    let store = Running::start(support::loopback());
+    Client::to(store.address).write(b"other", b"");
+    let switch = Switch::at(store.address);
+    switch.lease(9);
+    let write = Header {
+        client: 5,
+        request: 1,
+        flags: Flags::GRANT,
+        epoch: Epoch::new(9, 7),
+        ..Header::new(Op::WriteRequest)
+    };
+    switch.send(write, b"k", b"new");
+    let (done, value) = switch.receive(Op::WriteReply);
+    assert_eq!(
+        (done.flags, done.epoch, &value[..]),
+        (Flags::GRANT, write.epoch, &b"new"[..])
+    );
+    // It comes again, and passes the switch again, which takes a new epoch: no grant this time.
+    switch.send(
+        Header {
+            epoch: Epoch::new(9, 8),
+            ..write
+        },
+        b"k",
+        b"new",
+    );
+    let (again, value) = switch.receive(Op::WriteReply);
+    assert_eq!(
+        (again.flags, again.version, value.len()),
+        (Flags::NONE, done.version, 0)
+    );
+}
+
+#[test]
+fn a_mute_switch_delays_a_write_by_its_lease_at_most() {
+    let store = Running::start(support::loopback());
+    let mut client = Client::to(store.address);
+    client.write(b"k", b"old");
+    let switch = Switch::at(store.address);
+    switch.lease(9);
+    let epoch = Epoch::new(9, 1);
+    let read = Header {
+        flags: Flags::GRANT,
+        epoch,
+        ..Header::new(Op::ReadRequest)
+    };
+    switch.send(read, b"k", &[]);
+    assert_eq!(switch.receive(Op::ReadReply).0.flags, Flags::GRANT);
+    assert_eq!(client.write(b"k", b"new").header.status, Status::Ok);
+}
+
+#[test]
+fn leases_are_offered_and_the_status_socket_tells() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status");
+    let store = Running::start(Config {
+        status_socket: Some(path.clone()),
+        ..support::loopback()
+    });
+    let switch = Switch::at(store.address);
+    let term = switch.lease(3);
+    let (offer, _) = switch.receive(Op::LeaseOffer);
+    assert_eq!(
+        (offer.tenant, offer.epoch, offer.request),
+        (wire::TENANT_SYSTEM, Epoch::new(3, 0), 7)
+    );
+    let status = store::read_status(&path).unwrap();
+    assert!(status.ready);
+    assert_eq!((status.partitions.len(), status.leases[0].term), (1, term));
+    assert_eq!(status.totals.leases_granted, 1);
+    drop(store);
+    assert!(!path.exists(), "the socket's file goes with the store");
+}
+
+#[test]
+fn a_rate_limit_drops_what_is_too_much() {
+    let populate = Some(Populate {
+        count: 1,
+        value_len: 8,
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status");
+    let store = Running::start(Config {
+        populate,
+        rate_limit: Some(100.0),
+        queue_limit: 4,
+        status_socket: Some(path.clone()),
+        ..support::loopback()
+    });
+    let switch = Switch::at(store.address);
+    for _ in 0..50 {
+        switch.send(Header::new(Op::ReadRequest), b"key0000000000000", &[]);
+    }
+    for _ in 0..4 {
+        switch.receive(Op::ReadReply);
+    }
+    let partition = &store::read_status(&path).unwrap().partitions[0];
+    assert_eq!(partition.served + partition.dropped, 50);
+    assert!(partition.dropped > 30, "{partition:?}");
 }

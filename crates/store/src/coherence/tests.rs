@@ -314,12 +314,14 @@ fn rule_6_a_mute_switch_is_not_renewed_until_it_has_lapsed() {
         applied_at < 2 * LEASE,
         "half a lease, then one more to run out"
     );
-    assert!(matches!(
-        s.leases.request(1, (), WALL_S, at),
-        LeaseAnswer::Lent { new_term: true, .. }
-    ));
-    assert!(
-        s.leases.term(2, at).is_some(),
+    assert_eq!(
+        s.leases.term(1, at),
+        Some(WALL_S + 1),
+        "it had to begin a new term"
+    );
+    assert_eq!(
+        s.leases.term(2, at),
+        Some(WALL_S),
         "the other switch is not concerned"
     );
 }

@@ -1,0 +1,245 @@
+//! The same questions to every backend: in this process, a real Redis, a real memcached.
+//!
+//! Servers run on a free port of the loopback in a directory of their own and are killed when the test ends.
+
+mod support;
+
+use std::{
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use store::{BackendConfig, Config};
+use support::{Client, Running};
+use wire::{Flags, Header, Op, Status};
+
+/// A server process; killed when dropped.
+struct Process {
+    child: Child,
+    directory: tempfile::TempDir,
+    port: u16,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// Starts `command` on a free port, or this one, and waits until it accepts connections.
+fn start_at(port: Option<u16>, command: impl Fn(u16, &std::path::Path) -> Command) -> Process {
+    let directory = tempfile::tempdir().unwrap();
+    // Free now; if another process takes it before the server does, the server ends, and another one is tried.
+    for _ in 0..5 {
+        let port = port.unwrap_or_else(free_port);
+        let mut child = command(port, directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("redis-server and memcached are installed");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < deadline && child.try_wait().unwrap().is_none() {
+            if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Process {
+                    child,
+                    directory,
+                    port,
+                };
+            }
+            std::thread::yield_now();
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    panic!("the server does not start");
+}
+
+fn redis() -> Process {
+    start_at(None, redis_command)
+}
+
+fn redis_command(port: u16, directory: &std::path::Path) -> Command {
+    let mut command = Command::new("redis-server");
+    command
+        .current_dir(directory)
+        .args(["--save", "", "--port"])
+        .arg(port.to_string());
+    command
+        .args(["--bind", "127.0.0.1", "--unixsocket"])
+        .arg(directory.join("redis.sock"));
+    command
+}
+
+fn memcached() -> Process {
+    start_at(None, |port, _| {
+        let mut command = Command::new("memcached");
+        command
+            .args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p"])
+            .arg(port.to_string());
+        command
+    })
+}
+
+fn store_over(backend: &str) -> Running {
+    let backend: BackendConfig = backend.parse().unwrap();
+    Running::start(Config {
+        backend,
+        ..support::loopback()
+    })
+}
+
+/// What every backend must do.
+fn behaves(store: &Running) {
+    let mut client = Client::to(store.address);
+    assert_eq!(client.read(b"a").header.status, Status::NotFound);
+    let first = client.write(b"a", b"1");
+    assert_eq!(first.header.status, Status::Ok);
+    let read = client.read(b"a");
+    assert_eq!(
+        (&read.value[..], read.header.version),
+        (&b"1"[..], first.header.version)
+    );
+    assert_eq!(read.header.expiry_ms, 0, "it does not expire");
+
+    // (compared version, status, why)
+    let rows = [
+        (wire::VERSION_ABSENT, Status::Mismatch, "it is there"),
+        (
+            first.header.version + 99,
+            Status::Mismatch,
+            "another version",
+        ),
+        (wire::VERSION_PRESENT, Status::Ok, "it is there"),
+    ];
+    for (version, status, why) in rows {
+        assert_eq!(
+            client.compare_and_write(b"a", version, b"2").header.status,
+            status,
+            "{why}"
+        );
+    }
+    let version = client.read(b"a").header.version;
+    assert_eq!(
+        client.compare_and_write(b"a", version, b"3").header.status,
+        Status::Ok
+    );
+    assert_eq!(
+        client
+            .compare_and_write(b"b", wire::VERSION_PRESENT, b"x")
+            .header
+            .status,
+        Status::Mismatch
+    );
+    assert_eq!(
+        client
+            .compare_and_write(b"b", wire::VERSION_ABSENT, b"x")
+            .header
+            .status,
+        Status::Ok
+    );
+    assert_eq!(client.read(b"b").value, b"x");
+
+    let compared = Header {
+        flags: Flags::COMPARE,
+        version: 1,
+        ..Header::new(Op::DeleteRequest)
+    };
+    assert_eq!(
+        client.ask(compared, b"a", &[], 0).header.status,
+        Status::Mismatch
+    );
+    let delete = Header::new(Op::DeleteRequest);
+    assert_eq!(client.ask(delete, b"a", &[], 0).header.status, Status::Ok);
+    assert_eq!(
+        client.ask(delete, b"a", &[], 0).header.status,
+        Status::NotFound
+    );
+    assert_eq!(client.read(b"a").header.status, Status::NotFound);
+
+    let odd = [b"with space\r\n\0".as_slice(), &[0xff, 0x20, 0x7f]].concat();
+    let value: Vec<u8> = (0..=255).cycle().take(1000).collect();
+    assert_eq!(client.write(&odd, &value).header.status, Status::Ok);
+    assert_eq!(client.read_padded(&odd, 1400).value, value);
+
+    let lasting = Header {
+        expiry_ms: 60_000,
+        ..Header::new(Op::WriteRequest)
+    };
+    assert_eq!(client.ask(lasting, b"t", b"v", 0).header.status, Status::Ok);
+    let left = client.read(b"t").header.expiry_ms;
+    assert!(
+        (50_000..=61_000).contains(&left),
+        "{left} ms left of 60,000"
+    );
+}
+
+#[test]
+fn embedded_behaves() {
+    behaves(&store_over("embedded"));
+}
+
+#[test]
+fn redis_behaves_over_tcp_and_a_unix_socket() {
+    let server = redis();
+    behaves(&store_over(&format!("redis://127.0.0.1:{}", server.port)));
+    let path = server.directory.path().join("redis.sock");
+    let over_unix = store_over(&format!("redis+unix://{}", path.display()));
+    assert_eq!(
+        Client::to(over_unix.address).read(b"b").value,
+        b"x",
+        "tenant 0's keys as they are"
+    );
+}
+
+#[test]
+fn memcached_behaves() {
+    let server = memcached();
+    behaves(&store_over(&format!(
+        "memcached://127.0.0.1:{}",
+        server.port
+    )));
+}
+
+#[test]
+fn a_backend_that_dies_is_an_error_and_one_that_returns_is_found_again() {
+    let server = redis();
+    let port = server.port;
+    let store = store_over(&format!("redis://127.0.0.1:{port}"));
+    let mut client = Client::to(store.address);
+    assert_eq!(client.write(b"k", b"1").header.status, Status::Ok);
+    drop(server);
+    assert_eq!(client.read(b"k").header.status, Status::BackendError);
+    let _again = start_at(Some(port), redis_command);
+    assert_eq!(client.write(b"k", b"2").header.status, Status::Ok);
+    assert_eq!(client.read(b"k").value, b"2");
+}
+
+#[test]
+fn an_embedded_expiry_is_kept() {
+    let store = store_over("embedded");
+    let mut client = Client::to(store.address);
+    client.write(b"other", b"");
+    let short = Header {
+        expiry_ms: 1,
+        ..Header::new(Op::WriteRequest)
+    };
+    assert_eq!(client.ask(short, b"t", b"v", 0).header.status, Status::Ok);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while client.read(b"t").header.status == Status::Ok {
+        assert!(
+            Instant::now() < deadline,
+            "it outlived its millisecond by far"
+        );
+    }
+}
