@@ -124,3 +124,20 @@ pub fn offloads_off(namespace: &str, interface: &str) -> anyhow::Result<()> {
         Ok(())
     })
 }
+
+/// Mounts the BPF file system at its usual place if it is not there, so that switches in any
+/// namespace pin to the same one.
+///
+/// # Errors
+/// It cannot be mounted; it needs root.
+pub fn mount_bpffs() -> anyhow::Result<()> {
+    const PLACE: &str = "/sys/fs/bpf";
+    let mounted = nix::sys::statfs::statfs(PLACE)
+        .is_ok_and(|fs| fs.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC);
+    if mounted {
+        return Ok(());
+    }
+    let flags = nix::mount::MsFlags::empty();
+    nix::mount::mount(Some("bpf"), PLACE, Some("bpf"), flags, None::<&str>)
+        .with_context(|| format!("mounting the BPF file system at {PLACE}"))
+}

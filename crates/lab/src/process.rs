@@ -178,20 +178,55 @@ pub fn launch(what: &Launch) -> anyhow::Result<Child> {
     command.spawn().with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// Makes a command enter a network namespace before it becomes the program.
+/// Makes a command enter a network namespace before it becomes the program, with a `/sys` that shows the
+/// interfaces of that namespace (sysfs belongs to a mount, not to the process that reads it). The BPF
+/// file system stays the one of the machine.
 ///
 /// # Errors
 /// There is no such namespace.
 pub fn enter(command: &mut Command, namespace: &str) -> anyhow::Result<()> {
     let file: OwnedFd = namespace::open(namespace)?.into();
-    // SAFETY: setns is a plain system call.
+    // SAFETY: only system calls between fork and exec.
     unsafe {
-        command.pre_exec(move || match libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
+        command.pre_exec(move || {
+            check(libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET))?;
+            own_sysfs()
         });
     }
     Ok(())
+}
+
+fn check(result: i32) -> std::io::Result<()> {
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Puts a sysfs of this network namespace over `/sys`, in a mount namespace of this process alone, and
+/// the BPF file system back into its place. Allocates nothing: it runs between fork and exec.
+fn own_sysfs() -> std::io::Result<()> {
+    let (sys, bpf, sysfs) = (c"/sys".as_ptr(), c"/sys/fs/bpf".as_ptr(), c"sysfs".as_ptr());
+    let null = std::ptr::null();
+    // SAFETY: every pointer is a terminated string or null, as mount takes them.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        let private = libc::MS_SLAVE | libc::MS_REC;
+        check(libc::mount(c"none".as_ptr(), c"/".as_ptr(), null, private, null.cast()))?;
+        let old = libc::open(bpf, libc::O_PATH | libc::O_CLOEXEC);
+        check(libc::mount(sysfs, sys, sysfs, 0, null.cast()))?;
+        if old < 0 {
+            return Ok(());
+        }
+        let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+        let (mut digits, mut rest) = (1, old);
+        while rest >= 10 {
+            (digits, rest) = (digits + 1, rest / 10);
+        }
+        let mut number = old;
+        for at in (14..14 + digits).rev() {
+            path[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        check(libc::mount(path.as_ptr().cast(), bpf, null, libc::MS_BIND, null.cast()))
+    }
 }
 
 #[cfg(test)]

@@ -65,6 +65,9 @@ impl Lab {
             let text = topology.expand_text(text, self.name(), &dir.to_string_lossy())?;
             std::fs::write(dir.join(name), text)?;
         }
+        if !topology.switches.is_empty() {
+            namespace::mount_bpffs()?;
+        }
         for name in &self.state.namespaces {
             interrupt::check()?;
             namespace::ip(&["netns", "add", name])?;

@@ -424,13 +424,15 @@ fn switch_processes(experiment: &Experiment, params: &Params) -> Vec<ProcessSpec
     control.extend(words(&["--state", "{dir}/control", "--max-items", &items]));
     control.extend(words(&["--discipline", &experiment.discipline]));
     control.extend(params.control_args.iter().cloned());
-    let process = |name: &str, command, autostart| ProcessSpec {
+    let process = |name: &str, command, ready: Option<&str>| ProcessSpec {
         name: name.into(),
         command,
         cpu: None,
         nice: 5,
-        ready: None,
-        autostart,
+        ready: ready.map(String::from),
+        // The agent forwards from the start; the cache learns once there is a controller.
+        autostart: ready.is_some(),
     };
-    vec![process("agent", agent, true), process("control", control, false)]
+    let pinned = "/sys/fs/bpf/shortstop/{lab}-switch";
+    vec![process("agent", agent, Some(pinned)), process("control", control, None)]
 }
