@@ -8,7 +8,10 @@ use proptest::prelude::*;
 const SWITCH: u16 = 3;
 
 fn key(n: u32) -> ItemKey {
-    ItemKey { tenant: 0, key: n.to_be_bytes().to_vec().into() }
+    ItemKey {
+        tenant: 0,
+        key: n.to_be_bytes().to_vec().into(),
+    }
 }
 
 struct Rig {
@@ -18,9 +21,20 @@ struct Rig {
 
 impl Rig {
     fn new(max_items: usize) -> Rig {
-        let controller = netcache::controller(Limits { max_items, ..Limits::default() });
-        let mut rig = Rig { controller, now: Duration::from_secs(1) };
-        rig.tell(Event::Attached { switch: SWITCH, held: &[], lost: &[], threshold: None });
+        let controller = netcache::controller(Limits {
+            max_items,
+            ..Limits::default()
+        });
+        let mut rig = Rig {
+            controller,
+            now: Duration::from_secs(1),
+        };
+        rig.tell(Event::Attached {
+            switch: SWITCH,
+            held: &[],
+            lost: &[],
+            threshold: None,
+        });
         rig
     }
 
@@ -38,17 +52,30 @@ impl Rig {
 
     fn report(&mut self, window: u64, keys: &[(u32, u64)]) -> Vec<(Change, ItemKey)> {
         let keys: Vec<_> = keys.iter().map(|&(n, count)| (key(n), count)).collect();
-        self.tell(Event::Hot { switch: SWITCH, window, keys: &keys })
+        self.tell(Event::Hot {
+            switch: SWITCH,
+            window,
+            keys: &keys,
+        })
     }
 
     fn end(&mut self, window: u64, items: &[(u32, u64)]) -> Vec<(Change, ItemKey)> {
         let items: Vec<_> = items.iter().map(|&(n, count)| (key(n), count)).collect();
         self.now += Duration::from_secs(1);
-        self.tell(Event::WindowEnd { switch: SWITCH, window, items: &items })
+        self.tell(Event::WindowEnd {
+            switch: SWITCH,
+            window,
+            items: &items,
+        })
     }
 
     fn answer(&mut self, change: Change, n: u32, outcome: Outcome) -> Vec<(Change, ItemKey)> {
-        self.tell(Event::Answered { switch: SWITCH, change, key: &key(n), outcome })
+        self.tell(Event::Answered {
+            switch: SWITCH,
+            change,
+            key: &key(n),
+            outcome,
+        })
     }
 }
 
@@ -57,7 +84,10 @@ fn without_room_the_coldest_goes_and_the_key_is_tried_again() {
     let mut rig = Rig::new(10);
     assert_eq!(rig.report(1, &[(1, 2), (2, 50)]).len(), 2);
     rig.answer(Change::Insert, 1, Outcome::Done);
-    assert_eq!(rig.answer(Change::Insert, 2, Outcome::NoRoom), [(Change::Evict, key(1))]);
+    assert_eq!(
+        rig.answer(Change::Insert, 2, Outcome::NoRoom),
+        [(Change::Evict, key(1))]
+    );
     assert_eq!(rig.report(1, &[(2, 100)]), [], "paused");
     rig.answer(Change::Evict, 1, Outcome::Done);
     rig.end(1, &[]);
@@ -86,7 +116,13 @@ fn a_dropped_item_recurs_in_the_next_window() {
     let mut rig = Rig::new(10);
     rig.report(1, &[(1, 9)]);
     rig.answer(Change::Insert, 1, Outcome::Done);
-    assert_eq!(rig.tell(Event::Dropped { switch: SWITCH, keys: &[key(1)] }), []);
+    assert_eq!(
+        rig.tell(Event::Dropped {
+            switch: SWITCH,
+            keys: &[key(1)]
+        }),
+        []
+    );
     rig.end(1, &[]);
     assert_eq!(rig.report(2, &[(1, 9)]), [(Change::Insert, key(1))]);
 }
@@ -108,7 +144,12 @@ fn a_switch_that_lost_its_memory_is_filled_again() {
     rig.answer(Change::Insert, 2, Outcome::Done);
     rig.tell(Event::Detached { switch: SWITCH });
     let lost = [key(1)];
-    let event = Event::Attached { switch: SWITCH, held: &[key(2)], lost: &lost, threshold: None };
+    let event = Event::Attached {
+        switch: SWITCH,
+        held: &[key(2)],
+        lost: &lost,
+        threshold: None,
+    };
     assert_eq!(rig.tell(event), [(Change::Insert, key(1))]);
 }
 
@@ -116,7 +157,12 @@ fn a_switch_that_lost_its_memory_is_filled_again() {
 fn a_switch_that_holds_too_much_is_told_to_evict() {
     let mut rig = Rig::new(2);
     let held: Vec<_> = (0..5).map(key).collect();
-    let event = Event::Attached { switch: SWITCH, held: &held, lost: &[], threshold: None };
+    let event = Event::Attached {
+        switch: SWITCH,
+        held: &held,
+        lost: &[],
+        threshold: None,
+    };
     let changes = rig.tell(event);
     assert_eq!(changes.len(), 3);
     assert!(changes.iter().all(|(change, _)| *change == Change::Evict));
@@ -134,9 +180,17 @@ fn a_very_hot_key_wins_at_once_and_stays() {
         rig.end(window, &items);
     }
     let changes = rig.report(6, &[(1000, 60)]);
-    assert!(matches!(changes[..], [(Change::Evict, _), (Change::Insert, _)]), "{changes:?}");
+    assert!(
+        matches!(changes[..], [(Change::Evict, _), (Change::Insert, _)]),
+        "{changes:?}"
+    );
     let (_, evicted) = &changes[0];
-    rig.tell(Event::Answered { switch: SWITCH, change: Change::Evict, key: evicted, outcome: Outcome::Done });
+    rig.tell(Event::Answered {
+        switch: SWITCH,
+        change: Change::Evict,
+        key: evicted,
+        outcome: Outcome::Done,
+    });
     rig.answer(Change::Insert, 1000, Outcome::Done);
     let back = (u32::from_be_bytes(evicted.key[..].try_into().unwrap()), 5);
     assert_eq!(rig.report(6, &[back]), [], "equals do not take turns");
@@ -152,7 +206,8 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let counted = || prop::collection::vec((0u32..200, any::<u64>().prop_map(|n| n >> (n % 64))), 0..40);
+    let counted =
+        || prop::collection::vec((0u32..200, any::<u64>().prop_map(|n| n >> (n % 64))), 0..40);
     let keys = || prop::collection::vec(0u32..200, 0..30);
     prop_oneof![
         4 => counted().prop_map(Step::Hot),

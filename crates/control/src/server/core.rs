@@ -525,7 +525,10 @@ impl Core {
                 outcome: Outcome::NotSent,
             };
             self.discipline.on(now, event, &mut actions);
-            debug_assert!(actions.is_empty(), "nothing may be asked for in answer to NotSent");
+            debug_assert!(
+                actions.is_empty(),
+                "nothing may be asked for in answer to NotSent"
+            );
         }
     }
 

@@ -64,12 +64,12 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The address is taken or not ours.
-    #[error("cannot listen on {address}: {source}{}", in_use_hint(.source))]
+    #[error("cannot listen on {address}: {reason}{}", in_use_hint(.reason))]
     Listen {
         /// The address.
         address: SocketAddr,
         /// Why.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The address can be reached from elsewhere, and nothing protects it.
     #[error(
@@ -172,9 +172,9 @@ impl Server {
             .into_iter()
             .chain(cluster.tenants.iter().map(|t| t.id))
             .collect();
-        let listen_error = |source| ServerError::Listen {
+        let listen_error = |reason| ServerError::Listen {
             address: options.listen,
-            source,
+            reason,
         };
         let listener = TcpListener::bind(options.listen)
             .await

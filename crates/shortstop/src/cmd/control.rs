@@ -2,7 +2,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::Subcommand;
-use control::{Discipline, Limits, NoDiscipline, Options, Server, status};
+use control::{Discipline, Limits, NoDiscipline, Options, Server, ServerError, status};
 
 /// Decides what the switches cache: takes in what is hot, tells each switch what to insert and evict.
 #[derive(clap::Args)]
@@ -120,9 +120,12 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
     };
     let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    let mut server = Server::start(options, discipline)
-        .await
-        .with_context(|| format!("controller with cluster file {}", path.display()))?;
+    let mut server = match Server::start(options, discipline).await {
+        Err(error @ ServerError::Cluster(_)) => {
+            return Err(error).with_context(|| path.display().to_string());
+        }
+        other => other?,
+    };
     eprintln!(
         "controller listens on {}, discipline {name}",
         server.address()
