@@ -93,9 +93,8 @@ impl Engine {
             .update(&id, |e| e.state.submit(write, queue_limit));
         match submitted {
             Some(Submitted::Started) => {
-                if self.drive(id, now_ns, out) {
-                    self.counters.writes_waited += 1;
-                }
+                let waits = self.drive(id, now_ns, out);
+                self.counters.writes_waited += u64::from(waits);
             }
             Some(Submitted::Queued) => {
                 self.counters.writes_queued += 1;

@@ -18,7 +18,8 @@ impl Running {
     pub fn start(config: Config) -> Running {
         let (tell_address, address) = std::sync::mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let thread = std::thread::spawn(move || {
+        let builder = std::thread::Builder::new().name("store".into());
+        let thread = builder.spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
@@ -40,9 +41,9 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.stop.take());
-        self.thread
-            .take()
-            .map(|t| t.join().expect("no panic").expect("no error"));
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("no panic").expect("no error")
+        }
     }
 }
 
