@@ -33,7 +33,7 @@ impl Running {
         Running {
             address,
             stop: Some(stop),
-            thread: Some(thread),
+            thread: thread.ok(),
         }
     }
 }
