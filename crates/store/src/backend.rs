@@ -3,6 +3,12 @@
 //! The server loop never awaits a backend: `get`, `put` and `delete` either return [`Answer::Now`] or take the
 //! request's [`Ticket`] and deliver a [`Completion`] later. Requests are executed in the order in
 //! which they were handed over: the coherence rules rest on that.
+//!
+//! What goes away by itself: a key that expires takes its copies along, because a grant states what remains of its
+//! life, rounded down; a copy may outlive it by as long as the grant was on its way. The embedded backend never
+//! evicts a key that a switch holds a copy of ([`Backend::pin`]). Redis and memcached do not ask: when they evict a
+//! key (or another of their clients changes it), its copies live on until their expiry or the next write here.
+//! Run them with `maxmemory-policy noeviction` (memcached: `-M`) where that matters.
 
 pub mod embedded;
 pub mod memcached;
