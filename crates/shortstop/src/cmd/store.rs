@@ -50,7 +50,12 @@ struct Serve {
     #[arg(long = "as", value_name = "ADDR:PORT", requires = "cluster")]
     identity: Option<SocketAddr>,
     /// Number of partitions, without a cluster file.
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "cluster")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        conflicts_with = "cluster"
+    )]
     partitions: u32,
     /// Where the data is: embedded, redis://HOST:PORT[/DB], redis+unix:///PATH, memcached://HOST:PORT.
     #[arg(long, value_name = "BACKEND", default_value = "embedded")]
@@ -89,7 +94,8 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
         Some(file) => {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("cannot read cluster file {}", file.display()))?;
-            config.cluster = wire::Cluster::parse(&text).with_context(|| file.display().to_string())?;
+            config.cluster =
+                wire::Cluster::parse(&text).with_context(|| file.display().to_string())?;
             config.identity = Some(options.identity.unwrap_or(options.listen));
         }
         None => config.cluster = wire::Cluster::single(options.listen, options.partitions),
@@ -101,7 +107,9 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     config.lease_ms = options.lease_ms;
     config.populate = options.populate;
     config.status_socket = options.status_socket;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(store::run(config, stopped()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -109,9 +117,10 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
 /// Done at SIGINT or SIGTERM.
 async fn stopped() {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut int), Ok(mut term)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
+    let (Ok(mut int), Ok(mut term)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
         return std::future::pending().await;
     };
     tokio::select! {
@@ -122,27 +131,59 @@ async fn stopped() {
 
 fn print_status(options: &Status) -> anyhow::Result<ExitCode> {
     let status = store::read_status(&options.socket)?;
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let (served, dropped) =
-        status.partitions.iter().fold((0, 0), |(s, d), p| (s + p.served, d + p.dropped));
-    println!("listens on   {}", status.listen);
-    println!("backend      {}", status.backend);
+    let text = if options.json {
+        serde_json::to_string_pretty(&status)? + "\n"
+    } else {
+        describe(&status)?
+    };
+    // Whoever stopped reading (`| head`) has seen enough.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(status: &store::Status) -> anyhow::Result<String> {
+    use std::fmt::Write;
+    let (served, dropped) = status
+        .partitions
+        .iter()
+        .fold((0, 0), |(s, d), p| (s + p.served, d + p.dropped));
+    let mut out = String::new();
+    writeln!(out, "listens on   {}", status.listen)?;
+    writeln!(out, "backend      {}", status.backend)?;
     if let (Some(items), Some(bytes)) = (status.items, status.memory_bytes) {
-        println!("items        {items} in {:.1} MiB", bytes as f64 / (1 << 20) as f64);
+        writeln!(
+            out,
+            "items        {items} in {:.1} MiB",
+            bytes as f64 / (1 << 20) as f64
+        )?;
     }
-    println!("takes writes {}", if status.takes_writes { "yes" } else { "not yet" });
-    println!("partitions   {}, {served} requests served, {dropped} dropped", status.partitions.len());
-    println!("copies       {} at {} switches", status.copies, status.leases.len());
+    writeln!(
+        out,
+        "takes writes {}",
+        if status.takes_writes {
+            "yes"
+        } else {
+            "not yet"
+        }
+    )?;
+    let partitions = status.partitions.len();
+    writeln!(
+        out,
+        "partitions   {partitions}, {served} requests served, {dropped} dropped"
+    )?;
+    writeln!(
+        out,
+        "copies       {} at {} switches",
+        status.copies,
+        status.leases.len()
+    )?;
     let totals = serde_json::to_value(&status.totals)?;
     for (name, count) in totals.as_object().into_iter().flatten() {
         if count.as_u64() != Some(0) {
-            println!("  {name:24} {count}");
+            writeln!(out, "  {name:24} {count}")?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(out)
 }
 
 /// Bytes, with an optional KiB, MiB or GiB.
