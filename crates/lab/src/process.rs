@@ -119,14 +119,20 @@ pub fn pin_self(cpu: usize) {
     }
 }
 
-/// The running binary, which is also every other role.
+static BINARY: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+
+/// Says which binary stands for `shortstop`, where it is not the running one (tests). The first call counts.
+pub fn set_binary(path: PathBuf) {
+    let _ = BINARY.set(path);
+}
+
+/// The binary that is every role: the running one, unless [`set_binary`] said otherwise.
 ///
 /// # Errors
 /// The kernel does not say where it is.
 pub fn own_binary() -> anyhow::Result<PathBuf> {
-    // Tests run in a binary of their own and say where the real one is.
-    match std::env::var_os("SHORTSTOP_BINARY") {
-        Some(path) => Ok(path.into()),
+    match BINARY.get() {
+        Some(path) => Ok(path.clone()),
         None => std::env::current_exe().context("cannot find the running binary"),
     }
 }

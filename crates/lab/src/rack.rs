@@ -323,6 +323,11 @@ impl Lab {
         child.is_some_and(|(_, child)| matches!(child.try_wait(), Ok(None)))
     }
 
+    /// The id of the process `NODE-PROCESS`, if it was started.
+    pub fn process(&self, name: &str) -> Option<ProcessId> {
+        self.state.processes.iter().find(|(other, _)| other == name).map(|(_, id)| *id)
+    }
+
     /// Ends a process by a signal and waits until it is gone; SIGKILL follows after five seconds.
     ///
     /// # Errors

@@ -304,13 +304,13 @@ impl Bench {
                 let load = after.iter().zip(&before).map(|(a, b)| a - b).collect();
                 tracing::info!(
                     "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
-                    result.loss() * 100.0,
+                    result.lasting_loss() * 100.0,
                     result.hit_ratio() * 100.0,
                     result.behind_ms
                 );
                 // A generator that falls behind offers less than it should: that is no pass.
                 let offered = result.sent_rate() / rate;
-                let loss = if offered < 0.95 { 1.0 } else { result.loss() };
+                let loss = if offered < 0.95 { 1.0 } else { result.lasting_loss() };
                 Ok((loss, (result, load)))
             })?;
         Ok(Saturation { rate, result, server_load, points })

@@ -47,6 +47,7 @@ struct Run<'a> {
     reads: Rc<AliasTable>,
     writes: Rc<AliasTable>,
     measured_from_ns: u64,
+    end_ns: u64,
     result: PhaseResult,
     histograms: Histograms,
 }
@@ -142,6 +143,7 @@ impl Generator {
             reads,
             writes,
             measured_from_ns,
+            end_ns,
             result: PhaseResult {
                 seconds: phase.seconds,
                 interval_ms: self.config.interval_ms,
@@ -369,7 +371,11 @@ fn take_answer(
     now: u64,
 ) {
     let header = &packet.header;
-    let Run { result, histograms, .. } = run;
+    let Run { result, histograms, measured_from_ns, end_ns, .. } = run;
+    let refused = !matches!(header.status, Status::Ok | Status::NotFound);
+    if !refused && (*measured_from_ns..*end_ns).contains(&now) {
+        result.returned += 1;
+    }
     let is_write = sent.is_write();
     let expected = if is_write { Op::WriteReply } else { Op::ReadReply };
     if packet.key != key.bytes {
@@ -384,7 +390,6 @@ fn take_answer(
         result.not_found += 1;
     }
     let Some(counts) = result.intervals.get_mut(sent.interval as usize) else { return };
-    let refused = !matches!(header.status, Status::Ok | Status::NotFound);
     if refused {
         counts.lost += 1;
         result.lost += 1;

@@ -52,7 +52,8 @@ impl Latency {
     }
 }
 
-/// What one phase measured. Counts are of requests sent in its measured part.
+/// What one phase measured. Counts are of requests sent in its measured part; only what must never
+/// happen (wrong keys, wrong values) is counted in the warm-up, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseResult {
     /// Length of the measured part.
@@ -71,6 +72,9 @@ pub struct PhaseResult {
     pub late: u64,
     /// Of the lost, requests that the local socket did not take.
     pub unsent: u64,
+    /// Answers that came in during the measured part, to whatever request: fewer than sent and not lost
+    /// means that requests pile up in queues.
+    pub returned: u64,
     /// Writes among the requests sent.
     pub writes_sent: u64,
     /// Writes among the answered.
@@ -119,6 +123,12 @@ impl PhaseResult {
         self.lost as f64 / (self.sent as f64).max(1.0)
     }
 
+    /// Part of the requests that was lost or only fills queues: what would be lost if this went on for long.
+    pub fn lasting_loss(&self) -> f64 {
+        let missing = 1.0 - self.returned as f64 / (self.sent as f64).max(1.0);
+        self.loss().max(missing)
+    }
+
     /// Part of the answered reads that a switch answered.
     pub fn hit_ratio(&self) -> f64 {
         let reads = self.answered.saturating_sub(self.writes_answered);
@@ -160,12 +170,14 @@ mod tests {
             answered: 900,
             cached: 400,
             lost: 100,
+            returned: 850,
             writes_answered: 100,
             ..PhaseResult::default()
         };
         assert_eq!(result.sent_rate(), 500.0);
         assert_eq!(result.throughput(), 450.0);
         assert_eq!(result.loss(), 0.1);
+        assert!((result.lasting_loss() - 0.15).abs() < 1e-9);
         assert_eq!(result.hit_ratio(), 0.5);
         let nothing = PhaseResult { seconds: 1.0, ..PhaseResult::default() };
         assert_eq!((nothing.loss(), nothing.hit_ratio()), (0.0, 0.0));

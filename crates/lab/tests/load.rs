@@ -1,0 +1,146 @@
+//! The load generator against stores of a few lines on loopback: what it counts and what it notices.
+
+use std::{
+    net::UdpSocket,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use lab::{
+    load::{Arrivals, Generator, LoadConfig, Phase, PhaseResult},
+    workload::{Popularity, populated_value},
+};
+use wire::{Cluster, Flags, Header, Op, Packet, Secret, Status};
+
+/// How the stand-in answers: the reply to a request, or none.
+type Answer = fn(&Packet, u64) -> Option<(Header, Vec<u8>)>;
+
+fn reply(packet: &Packet, version: u64) -> Header {
+    let op = packet.header.op.reply().unwrap();
+    Header { op, version, status: Status::Ok, ..packet.header }
+}
+
+fn honest(packet: &Packet, _: u64) -> Option<(Header, Vec<u8>)> {
+    let value = populated_value(packet.key, 128);
+    Some((reply(packet, 1), value))
+}
+
+/// Runs one phase against a stand-in on a thread.
+fn measure(answer: Answer, phase: Phase) -> PhaseResult {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let cluster = Cluster::single(socket.local_addr().unwrap(), 4);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let server = std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        let mut count = 0;
+        while !stopped.load(Ordering::Relaxed) {
+            let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
+            let packet = Packet::decode(&buffer[..len]).unwrap();
+            count += 1;
+            if let Some((header, value)) = answer(&packet, count) {
+                let mut bytes = vec![];
+                let packet = Packet::new(header, packet.key, &value);
+                packet.encode(&Secret::NONE, &mut bytes).unwrap();
+                socket.send_to(&bytes, from).unwrap();
+            }
+        }
+    });
+    let config = LoadConfig {
+        cluster,
+        tenant: 0,
+        keys: 1000,
+        value_len: 128,
+        seed: 4,
+        timeout_ms: 200,
+        interval_ms: 50,
+        cpu: None,
+        phases: vec![],
+    };
+    let result = Generator::new(config).unwrap().run(&phase).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    server.join().unwrap();
+    result
+}
+
+fn reads(arrivals: Arrivals) -> Phase {
+    Phase { arrivals, ..Phase::reads(Popularity::Zipf(0.99), 1.0, 0.05, 0.3) }
+}
+
+#[test]
+fn every_request_is_counted_once() {
+    let result = measure(honest, reads(Arrivals::Open(5000.0)));
+    assert_eq!(result.sent, result.answered + result.lost);
+    assert_eq!((result.cached, result.wrong(), result.not_found), (0, 0, 0));
+    let sum = |f: fn(&lab::load::Interval) -> u32| {
+        result.intervals.iter().map(|i| u64::from(f(i))).sum::<u64>()
+    };
+    assert_eq!(result.intervals.len(), 6);
+    assert_eq!(sum(|i| i.sent), result.sent);
+    assert_eq!(sum(|i| i.answered), result.answered);
+    assert_eq!(sum(|i| i.lost), result.lost);
+    assert_eq!(result.all.count, result.answered);
+    // A Poisson count of 1500 has a standard deviation of 39.
+    assert!((1300..1700).contains(&result.sent), "{} sent", result.sent);
+}
+
+#[test]
+fn silence_is_loss() {
+    let every_third = |packet: &Packet, count| (count % 3 != 0).then(|| honest(packet, 0))?;
+    let result = measure(every_third, reads(Arrivals::Open(5000.0)));
+    assert!((result.loss() - 1.0 / 3.0).abs() < 0.05, "{} lost", result.loss());
+    assert_eq!(result.sent, result.answered + result.lost);
+}
+
+#[test]
+fn a_closed_loop_keeps_going() {
+    let result = measure(honest, reads(Arrivals::Closed(8)));
+    assert!(result.answered > 8 * 10);
+    assert_eq!((result.lost, result.wrong()), (0, 0));
+}
+
+#[test]
+fn cached_answers_are_told_apart() {
+    let cached = |packet: &Packet, count| {
+        let (header, value) = honest(packet, count)?;
+        Some((Header { flags: Flags::CACHED, ..header }, value))
+    };
+    let result = measure(cached, reads(Arrivals::Open(2000.0)));
+    assert_eq!(result.cached, result.answered);
+    assert_eq!((result.hit.count, result.miss.count), (result.answered, 0));
+}
+
+#[test]
+fn another_keys_value_is_noticed() {
+    let liar = |packet: &Packet, _| Some((reply(packet, 1), populated_value(b"key000000000xxxx", 128)));
+    let result = measure(liar, reads(Arrivals::Open(1000.0)));
+    // Wrong is wrong, also in the warm-up.
+    assert!(result.wrong_values >= result.answered);
+    assert!(result.answered > 0);
+}
+
+#[test]
+fn a_write_that_reads_do_not_see_is_noticed() {
+    // Writes are acknowledged with rising versions and forgotten: reads go on as if nothing was written.
+    let forgetful = |packet: &Packet, count| match packet.header.op {
+        Op::WriteRequest => Some((reply(packet, count + 1), vec![])),
+        _ => honest(packet, count),
+    };
+    let phase = Phase { write_ratio: 0.3, ..reads(Arrivals::Open(3000.0)) };
+    let result = measure(forgetful, phase);
+    assert!(result.writes_answered > 0 && result.wrong_values > 0);
+}
+
+#[test]
+fn refusals_are_losses() {
+    let refuse = |packet: &Packet, _| {
+        Some((Header { status: Status::TryAgain, ..reply(packet, 0) }, vec![]))
+    };
+    let result = measure(refuse, reads(Arrivals::Open(1000.0)));
+    assert_eq!((result.refused, result.answered), (result.lost, 0));
+    assert_eq!(result.sent, result.lost);
+}
