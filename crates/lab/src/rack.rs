@@ -130,7 +130,7 @@ impl Lab {
         }
         for (space, interface) in all {
             namespace::offloads_off(space, interface)?;
-            namespace::ip(&["-n", space, "link", "set", interface, "up"])?;
+            namespace::ip(&["-n", space, "link", "set", "dev", interface, "up"])?;
         }
         let Some(fault) = fault else { return Ok(()) };
         let name = format!("fault-{}", index + 1);

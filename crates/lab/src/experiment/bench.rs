@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use wire::{Cluster, PORT, Secret};
 
-use super::{Experiment, Options, Params};
+use super::{Experiment, Options, Params, fill};
 use crate::{
     interrupt,
     load::{LoadConfig, LoadDriver, Phase, PhaseResult},
@@ -125,8 +125,30 @@ impl Bench {
             cluster,
             hosts,
         };
+        bench.fill(&keys, options.backend, progress)?;
         bench.wait_for_stores()?;
         Ok(bench)
+    }
+
+    /// Gives real servers their share of the keys; the embedded table has them already.
+    fn fill(&self, keys: &KeySpace, backend: Backend, progress: &Progress) -> anyhow::Result<()> {
+        for (host, store) in self.hosts.iter().zip(&self.cluster.stores) {
+            let owned = (0..keys.len() as u32).filter(|key| {
+                (store.first..=store.last).contains(&self.partition_of_key[*key as usize])
+            });
+            let owned = owned.map(|key| &keys.get(key).bytes);
+            let value_len = self.params.value_len;
+            progress.say(format!("filling {host}"));
+            match backend {
+                Backend::Embedded => {}
+                Backend::Redis => {
+                    let socket = self.lab.dir().join(format!("{host}-data.sock"));
+                    fill::redis(&socket, owned, value_len)?;
+                }
+                Backend::Memcached => fill::memcached(&self.lab.namespace(host), owned, value_len)?,
+            }
+        }
+        Ok(())
     }
 
     fn wait_for_stores(&mut self) -> anyhow::Result<()> {
@@ -382,7 +404,7 @@ fn server_processes(
     let socket = format!("{{dir}}/{host}.sock");
     let mut command = words(&["shortstop", "store", "--listen", &address]);
     command.extend(words(&["--cluster", "{dir}/cluster.toml", "--rate-limit", &rate]));
-    command.extend(words(&["--queue-limit", &queue, "--populate", &populate]));
+    command.extend(words(&["--queue-limit", &queue]));
     command.extend(words(&["--status-socket", &socket, "--lease-ms", "1000"]));
     let process = |name: &str, command, ready: Option<String>| ProcessSpec {
         name: name.into(),
@@ -404,7 +426,7 @@ fn server_processes(
         }
     };
     match backend {
-        Backend::Embedded => {}
+        Backend::Embedded => command.extend(words(&["--populate", &populate])),
         Backend::Redis => command.extend(["--backend".into(), format!("redis+unix://{data}")]),
         Backend::Memcached => command.extend(words(&["--backend", "memcached://127.0.0.1:11211"])),
     }

@@ -14,6 +14,7 @@
 mod bench;
 mod churn;
 mod demo;
+mod fill;
 mod params;
 mod skew;
 mod writes;
