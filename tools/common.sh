@@ -1,0 +1,38 @@
+# Sourced by the other scripts: what they share.
+
+say() { printf '%s\n' "$*"; }
+
+fail() {
+	printf 'error: %s\n' "$*" >&2
+	exit 1
+}
+
+# Runs a command as root: directly, or through sudo.
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		fail "this needs root and there is no sudo: run it as root ($*)"
+	fi
+}
+
+# rustup installs here, and a shell that was open before does not know it yet.
+PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+
+# Prints the clang that compiles the data plane: $CLANG, clang-19, or else the newest one that is at least 15.
+find_clang() {
+	if [ -n "${CLANG:-}" ]; then
+		say "$CLANG"
+		return
+	fi
+	for version in 19 30 29 28 27 26 25 24 23 22 21 20 18 17 16 15; do
+		if command -v "clang-$version" >/dev/null; then
+			say "clang-$version"
+			return
+		fi
+	done
+	major=$(clang -dumpversion 2>/dev/null | cut -d. -f1)
+	[ "${major:-0}" -ge 15 ] && say clang
+}
