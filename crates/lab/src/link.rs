@@ -59,7 +59,10 @@ struct Dice {
 
 impl Dice {
     fn new(fault: Fault, direction: &str) -> Dice {
-        Dice { fault, rng: rng(fault.seed, direction) }
+        Dice {
+            fault,
+            rng: rng(fault.seed, direction),
+        }
     }
 
     /// Always draws the same number of times, so that one frame's fate does not shift the next one's.
@@ -71,8 +74,16 @@ impl Dice {
             () if draws[1] < self.fault.duplicate => 2,
             () => 1,
         };
-        let held_ms = if reordered { draws[3] * self.fault.reorder_ms.max(0.1) } else { 0.0 };
-        Fate { copies, delay_ns: ((self.fault.delay_ms + held_ms) * 1e6) as u64, reordered }
+        let held_ms = if reordered {
+            draws[3] * self.fault.reorder_ms.max(0.1)
+        } else {
+            0.0
+        };
+        Fate {
+            copies,
+            delay_ns: ((self.fault.delay_ms + held_ms) * 1e6) as u64,
+            reordered,
+        }
     }
 }
 
@@ -134,7 +145,10 @@ pub fn run(a: &str, b: &str, fault: Fault, on_ready: impl FnOnce()) -> anyhow::R
             let first = direction.held.peek();
             next_ns = next_ns.min(first.map_or(u64::MAX, |Reverse(held)| held.at_ns));
         }
-        wait(&sockets, next_ns.saturating_sub(start.elapsed().as_nanos() as u64));
+        wait(
+            &sockets,
+            next_ns.saturating_sub(start.elapsed().as_nanos() as u64),
+        );
     }
     Ok(directions.map(|direction| direction.counts))
 }
@@ -146,10 +160,18 @@ fn pump(
     order: &mut u64,
     start: &Instant,
 ) -> anyhow::Result<()> {
-    let Direction { from, to, dice, held, counts } = direction;
+    let Direction {
+        from,
+        to,
+        dice,
+        held,
+        counts,
+    } = direction;
     // A bounded burst, so that the other direction and what is held back get their turn.
     for _ in 0..64 {
-        let Some(len) = receive(&sockets[*from], buffer).context("receiving a frame")? else { break };
+        let Some(len) = receive(&sockets[*from], buffer).context("receiving a frame")? else {
+            break;
+        };
         counts.received += 1;
         let fate = dice.next();
         counts.reordered += u64::from(fate.reordered);
@@ -165,12 +187,18 @@ fn pump(
                 continue;
             }
             *order += 1;
-            held.push(Reverse(Held { at_ns, order: *order, frame: buffer[..len].to_vec() }));
+            held.push(Reverse(Held {
+                at_ns,
+                order: *order,
+                frame: buffer[..len].to_vec(),
+            }));
         }
     }
     let now = start.elapsed().as_nanos() as u64;
     while held.peek().is_some_and(|Reverse(first)| first.at_ns <= now) {
-        let Some(Reverse(first)) = held.pop() else { break };
+        let Some(Reverse(first)) = held.pop() else {
+            break;
+        };
         if send(&sockets[*to], &first.frame) {
             counts.sent += 1;
         } else {
@@ -224,8 +252,10 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     // SAFETY: the vector and control buffer are alive and of the stated lengths; control messages are
     // walked with the macros made for it and read only after their type was checked.
     let (len, tag) = unsafe {
-        let mut vector =
-            libc::iovec { iov_base: buffer[..limit].as_mut_ptr().cast(), iov_len: limit };
+        let mut vector = libc::iovec {
+            iov_base: buffer[..limit].as_mut_ptr().cast(),
+            iov_len: limit,
+        };
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut vector;
         message.msg_iovlen = 1;
@@ -245,15 +275,21 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
             && (*first).cmsg_level == libc::SOL_PACKET
             && (*first).cmsg_type == libc::PACKET_AUXDATA
         {
-            let data: libc::tpacket_auxdata = std::ptr::read_unaligned(libc::CMSG_DATA(first).cast());
+            let data: libc::tpacket_auxdata =
+                std::ptr::read_unaligned(libc::CMSG_DATA(first).cast());
             if data.tp_status & STATUS_VLAN_VALID != 0 {
                 let known = data.tp_status & STATUS_VLAN_TPID_VALID != 0;
-                tag = Some((if known { data.tp_vlan_tpid } else { 0x8100 }, data.tp_vlan_tci));
+                tag = Some((
+                    if known { data.tp_vlan_tpid } else { 0x8100 },
+                    data.tp_vlan_tci,
+                ));
             }
         }
         (len as usize, tag)
     };
-    let Some((tpid, tci)) = tag.filter(|_| len >= 12) else { return Ok(Some(len)) };
+    let Some((tpid, tci)) = tag.filter(|_| len >= 12) else {
+        return Ok(Some(len));
+    };
     buffer.copy_within(12..len, 12 + TAG);
     buffer[12..14].copy_from_slice(&tpid.to_be_bytes());
     buffer[14..16].copy_from_slice(&tci.to_be_bytes());
@@ -264,14 +300,22 @@ fn send(socket: &OwnedFd, frame: &[u8]) -> bool {
     // SAFETY: the buffer is alive and of the stated length.
     let sent = unsafe {
         let flags = libc::MSG_DONTWAIT;
-        libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), flags)
+        libc::send(
+            socket.as_raw_fd(),
+            frame.as_ptr().cast(),
+            frame.len(),
+            flags,
+        )
     };
     sent == frame.len() as isize
 }
 
 fn wait(sockets: &[OwnedFd; 2], wait_ns: u64) {
     let wait_ns = wait_ns.min(100_000_000);
-    let timeout = libc::timespec { tv_sec: 0, tv_nsec: wait_ns as i64 };
+    let timeout = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: wait_ns as i64,
+    };
     let mut fds = sockets.each_ref().map(|socket| libc::pollfd {
         fd: socket.as_raw_fd(),
         events: libc::POLLIN,
@@ -308,7 +352,10 @@ mod tests {
         assert!((part(|f| f.copies == 2) - 0.9 * 0.05).abs() < 0.004);
         assert!((part(|f| f.reordered) - 0.02).abs() < 0.003);
         assert!(all.iter().all(|f| f.reordered || f.delay_ns == 1_000_000));
-        assert!(all.iter().all(|f| (1_000_000..=5_000_000).contains(&f.delay_ns)));
+        assert!(
+            all.iter()
+                .all(|f| (1_000_000..=5_000_000).contains(&f.delay_ns))
+        );
         assert_eq!(all, fates("a to b"));
         assert_ne!(all, fates("b to a"));
     }

@@ -23,7 +23,11 @@ pub fn server_shares(
 /// The part of an offered load that is lost: each server with share p of the load L drops what
 /// exceeds its rate r, so the loss is `sum(max(0, L*p - r)) / L`.
 pub fn loss_at(load: f64, shares: &[f64], rate: f64) -> f64 {
-    shares.iter().map(|p| (load * p - rate).max(0.0)).sum::<f64>() / load
+    shares
+        .iter()
+        .map(|p| (load * p - rate).max(0.0))
+        .sum::<f64>()
+        / load
 }
 
 /// The highest load of which at most `loss` (a part of one) is lost. Infinite where servers see so

@@ -24,9 +24,11 @@ pub fn open(name: &str) -> anyhow::Result<File> {
 /// # Errors
 /// What `ip` had to say.
 pub fn ip(arguments: &[&str]) -> anyhow::Result<()> {
-    let output = Command::new("ip").args(arguments).stdin(Stdio::null()).output().context(
-        "cannot run `ip`: the lab needs iproute2 (Debian: apt install iproute2)",
-    )?;
+    let output = Command::new("ip")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run `ip`: the lab needs iproute2 (Debian: apt install iproute2)")?;
     if output.status.success() {
         return Ok(());
     }
@@ -55,7 +57,10 @@ pub fn ip_batch(namespace: &str, lines: &[String]) -> anyhow::Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    bail!("`ip -batch` in {namespace}: {} (commands: {lines:?})", said.trim())
+    bail!(
+        "`ip -batch` in {namespace}: {} (commands: {lines:?})",
+        said.trim()
+    )
 }
 
 /// Does something on a thread of its own that has moved into the namespace.
@@ -73,7 +78,9 @@ pub fn within<T: Send>(
                 .with_context(|| format!("cannot enter {namespace}: is this root?"))?;
             work()
         });
-        thread.join().map_err(|_| anyhow!("work inside {namespace} panicked"))?
+        thread
+            .join()
+            .map_err(|_| anyhow!("work inside {namespace} panicked"))?
     })
 }
 

@@ -38,7 +38,10 @@ fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> Drawn) -> String {
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        let drawn = area.fill(&WHITE).map_err(Into::into).and_then(|()| draw(&area));
+        let drawn = area
+            .fill(&WHITE)
+            .map_err(Into::into)
+            .and_then(|()| draw(&area));
         if let Err(error) = drawn.and_then(|()| area.present().map_err(Into::into)) {
             tracing::warn!("a plot could not be drawn: {error}");
         }
@@ -66,7 +69,12 @@ fn top(values: impl Iterator<Item = f64>) -> f64 {
 /// Draws grouped bars.
 pub fn grouped_bars(bars: &GroupedBars) -> String {
     let marks = bars.marks.iter().flat_map(|(_, values)| values).copied();
-    let highest = top(bars.series.iter().flat_map(|(_, v)| v).copied().chain(marks));
+    let highest = top(bars
+        .series
+        .iter()
+        .flat_map(|(_, v)| v)
+        .copied()
+        .chain(marks));
     svg(SIZE, |area| {
         let groups = bars.groups.len() as f64;
         let mut chart = ChartBuilder::on(area)
@@ -98,11 +106,17 @@ pub fn grouped_bars(bars: &GroupedBars) -> String {
             let color = COLORS[s % COLORS.len()];
             let boxes = values.iter().enumerate().map(|(g, value)| {
                 let x = left(g, s);
-                Rectangle::new([(x + 0.01, 0.0), (x + width - 0.01, *value)], color.filled())
+                Rectangle::new(
+                    [(x + 0.01, 0.0), (x + width - 0.01, *value)],
+                    color.filled(),
+                )
             });
-            chart.draw_series(boxes)?.label(*name).legend(move |(x, y)| {
-                Rectangle::new([(x, y - 6), (x + 14, y + 6)], color.filled())
-            });
+            chart
+                .draw_series(boxes)?
+                .label(*name)
+                .legend(move |(x, y)| {
+                    Rectangle::new([(x, y - 6), (x + 14, y + 6)], color.filled())
+                });
             let numbers = values.iter().enumerate().map(|(g, value)| {
                 let style = text_style(14).pos(plotters::style::text_anchor::Pos::new(
                     plotters::style::text_anchor::HPos::Center,
@@ -114,21 +128,24 @@ pub fn grouped_bars(bars: &GroupedBars) -> String {
         }
         if let Some((name, values)) = &bars.marks {
             let last = bars.series.len() - 1;
-            let lines = values.iter().enumerate().filter(|(_, v)| v.is_finite()).map(|(g, value)| {
-                let x = left(g, last);
-                PathElement::new([(x, *value), (x + width, *value)], INK.stroke_width(3))
-            });
-            chart.draw_series(lines)?.label(*name).legend(|(x, y)| {
-                PathElement::new([(x, y), (x + 14, y)], INK.stroke_width(3))
-            });
+            let lines = values
+                .iter()
+                .enumerate()
+                .filter(|(_, v)| v.is_finite())
+                .map(|(g, value)| {
+                    let x = left(g, last);
+                    PathElement::new([(x, *value), (x + width, *value)], INK.stroke_width(3))
+                });
+            chart
+                .draw_series(lines)?
+                .label(*name)
+                .legend(|(x, y)| PathElement::new([(x, y), (x + 14, y)], INK.stroke_width(3)));
         }
         legend(&mut chart)
     })
 }
 
-fn legend<'a, X, Y>(
-    chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
-) -> Drawn
+fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Drawn
 where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,
@@ -185,7 +202,9 @@ pub fn over_time(title: &str, result: &PhaseResult) -> String {
     let at = |i: usize| i as f64 / per_second;
     let rate = |f: fn(&crate::load::Interval) -> u32| -> Vec<(f64, f64)> {
         let counts = result.intervals.iter().enumerate();
-        counts.map(|(i, counts)| (at(i), f64::from(f(counts)) * per_second)).collect()
+        counts
+            .map(|(i, counts)| (at(i), f64::from(f(counts)) * per_second))
+            .collect()
     };
     let (answered, cached) = (rate(|i| i.answered), rate(|i| i.cached));
     let highest = top(answered.iter().map(|p| p.1));
@@ -210,12 +229,14 @@ pub fn over_time(title: &str, result: &PhaseResult) -> String {
             let x = ms / 1000.0;
             PathElement::new([(x, 0.0), (x, highest)], COLORS[2].mix(0.7).stroke_width(1))
         });
-        chart.draw_series(changes)?.label("popularity changes").legend(|(x, y)| {
-            PathElement::new([(x, y), (x + 18, y)], COLORS[2].stroke_width(1))
-        });
-        for (name, points, color) in
-            [("all answers", answered, COLORS[1]), ("answered by the switch", cached, COLORS[3])]
-        {
+        chart
+            .draw_series(changes)?
+            .label("popularity changes")
+            .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], COLORS[2].stroke_width(1)));
+        for (name, points, color) in [
+            ("all answers", answered, COLORS[1]),
+            ("answered by the switch", cached, COLORS[3]),
+        ] {
             let line = LineSeries::new(points, color.stroke_width(2));
             chart.draw_series(line)?.label(name).legend(move |(x, y)| {
                 PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2))
@@ -264,7 +285,9 @@ pub fn server_load(
             chart
                 .draw_series([PathElement::new(line, COLORS[5].stroke_width(2))])?
                 .label("what a server takes")
-                .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], COLORS[5].stroke_width(2)));
+                .legend(|(x, y)| {
+                    PathElement::new([(x, y), (x + 18, y)], COLORS[5].stroke_width(2))
+                });
             legend(&mut chart)?;
         }
         Ok(())
@@ -287,12 +310,25 @@ mod tests {
             marks: Some(("bound", vec![12.0, f64::INFINITY])),
         };
         let text = grouped_bars(&bars);
-        for word in ["<svg", "Throughput &amp; more", "requests per second", "Zipf 0.99", "bound"] {
+        for word in [
+            "<svg",
+            "Throughput &amp; more",
+            "requests per second",
+            "Zipf 0.99",
+            "bound",
+        ] {
             assert!(text.contains(word), "{word} is missing");
         }
         let result = PhaseResult {
             interval_ms: 100,
-            intervals: vec![Interval { answered: 5, cached: 3, ..Interval::default() }; 20],
+            intervals: vec![
+                Interval {
+                    answered: 5,
+                    cached: 3,
+                    ..Interval::default()
+                };
+                20
+            ],
             changes_ms: vec![1000.0],
             ..PhaseResult::default()
         };

@@ -48,7 +48,10 @@ impl ProcessId {
     /// This process.
     pub fn own() -> ProcessId {
         let pid = std::process::id() as i32;
-        ProcessId { pid, start: start_time(pid).unwrap_or(0) }
+        ProcessId {
+            pid,
+            start: start_time(pid).unwrap_or(0),
+        }
     }
 
     /// The process that now has this id.
@@ -143,7 +146,11 @@ pub fn own_binary() -> anyhow::Result<PathBuf> {
 /// The program does not exist, or the namespace cannot be entered.
 pub fn launch(what: &Launch) -> anyhow::Result<Child> {
     let (program, arguments) = what.command.split_first().context("an empty command")?;
-    let program = if program == "shortstop" { own_binary()? } else { program.into() };
+    let program = if program == "shortstop" {
+        own_binary()?
+    } else {
+        program.into()
+    };
     let log = File::options()
         .create(true)
         .append(true)
@@ -181,7 +188,9 @@ pub fn launch(what: &Launch) -> anyhow::Result<Child> {
             Ok(())
         });
     }
-    command.spawn().with_context(|| format!("cannot start {}", program.display()))
+    command
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))
 }
 
 /// Makes a command enter a network namespace before it becomes the program, with a `/sys` that shows the
@@ -203,7 +212,11 @@ pub fn enter(command: &mut Command, namespace: &str) -> anyhow::Result<()> {
 }
 
 fn check(result: i32) -> std::io::Result<()> {
-    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(std::io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Puts a sysfs of this network namespace over `/sys`, in a mount namespace of this process alone, and
@@ -215,7 +228,13 @@ fn own_sysfs() -> std::io::Result<()> {
     unsafe {
         check(libc::unshare(libc::CLONE_NEWNS))?;
         let private = libc::MS_SLAVE | libc::MS_REC;
-        check(libc::mount(c"none".as_ptr(), c"/".as_ptr(), null, private, null.cast()))?;
+        check(libc::mount(
+            c"none".as_ptr(),
+            c"/".as_ptr(),
+            null,
+            private,
+            null.cast(),
+        ))?;
         let old = libc::open(bpf, libc::O_PATH | libc::O_CLOEXEC);
         check(libc::mount(sysfs, sys, sysfs, 0, null.cast()))?;
         if old < 0 {
@@ -231,7 +250,13 @@ fn own_sysfs() -> std::io::Result<()> {
             path[at] = b'0' + (number % 10) as u8;
             number /= 10;
         }
-        check(libc::mount(path.as_ptr().cast(), bpf, null, libc::MS_BIND, null.cast()))
+        check(libc::mount(
+            path.as_ptr().cast(),
+            bpf,
+            null,
+            libc::MS_BIND,
+            null.cast(),
+        ))
     }
 }
 
@@ -243,7 +268,13 @@ mod tests {
     fn a_process_is_known_by_id_and_start() {
         let own = ProcessId::own();
         assert!(own.is_alive());
-        assert!(!ProcessId { start: own.start + 1, ..own }.is_alive());
+        assert!(
+            !ProcessId {
+                start: own.start + 1,
+                ..own
+            }
+            .is_alive()
+        );
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let id = ProcessId::of(child.id() as i32).unwrap();
         assert!(id.is_alive());

@@ -26,7 +26,11 @@ pub fn unique_name() -> String {
     let id = ProcessId::own();
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    if count == 0 { format!("lab{}", id.pid) } else { format!("lab{}-{count}", id.pid) }
+    if count == 0 {
+        format!("lab{}", id.pid)
+    } else {
+        format!("lab{}-{count}", id.pid)
+    }
 }
 
 impl Lab {
@@ -38,9 +42,17 @@ impl Lab {
     pub fn create(name: &str, topology: Topology, detached: bool) -> anyhow::Result<Lab> {
         check_name(name)?;
         let faulty = (0..topology.links.len()).filter(|i| topology.links[*i].fault.is_some());
-        let nodes = topology.nodes().map(|node| State::namespace_of(name, &node.name));
-        let namespaces = nodes.chain(faulty.map(|i| fault_namespace(name, i))).collect();
-        let switches = topology.switches.iter().map(|s| format!("{name}-{}", s.name)).collect();
+        let nodes = topology
+            .nodes()
+            .map(|node| State::namespace_of(name, &node.name));
+        let namespaces = nodes
+            .chain(faulty.map(|i| fault_namespace(name, i)))
+            .collect();
+        let switches = topology
+            .switches
+            .iter()
+            .map(|s| format!("{name}-{}", s.name))
+            .collect();
         let state = State {
             name: name.into(),
             owner: ProcessId::own(),
@@ -52,8 +64,12 @@ impl Lab {
         };
         state.create()?;
         // From here on, dropping the lab removes what there is of it.
-        let mut lab = Lab { state, children: vec![] };
-        lab.build(detached).with_context(|| format!("building lab {name}"))?;
+        let mut lab = Lab {
+            state,
+            children: vec![],
+        };
+        lab.build(detached)
+            .with_context(|| format!("building lab {name}"))?;
         Ok(lab)
     }
 
@@ -90,7 +106,13 @@ impl Lab {
             namespace::sysctls(&self.namespace(&node.name), &settings)?;
         }
         for (i, ends) in topology.interfaces().iter().enumerate() {
-            self.build_link(i, ends, topology.links[i].fault, topology.links[i].mtu, detached)?;
+            self.build_link(
+                i,
+                ends,
+                topology.links[i].fault,
+                topology.links[i].mtu,
+                detached,
+            )?;
         }
         self.add_addresses(&topology)
     }
@@ -109,7 +131,9 @@ impl Lab {
         let pair = |x: (&str, &str, Option<&str>), y: (&str, &str, Option<&str>)| {
             let mut words = vec!["link", "add", "name", x.1, "netns", x.0, "mtu", &mtu];
             x.2.inspect(|mac| words.extend(["address", mac]));
-            words.extend(["type", "veth", "peer", "name", y.1, "netns", y.0, "mtu", &mtu]);
+            words.extend([
+                "type", "veth", "peer", "name", y.1, "netns", y.0, "mtu", &mtu,
+            ]);
             y.2.inspect(|mac| words.extend(["address", mac]));
             namespace::ip(&words)
         };
@@ -118,10 +142,13 @@ impl Lab {
         let mut all = vec![(end_a.0, end_a.1), (end_b.0, end_b.1)];
         let middle = fault_namespace(self.name(), index);
         if fault.is_some() {
-            namespace::sysctls(&middle, &[
-                ("net/ipv6/conf/all/disable_ipv6", "1"),
-                ("net/ipv6/conf/default/disable_ipv6", "1"),
-            ])?;
+            namespace::sysctls(
+                &middle,
+                &[
+                    ("net/ipv6/conf/all/disable_ipv6", "1"),
+                    ("net/ipv6/conf/default/disable_ipv6", "1"),
+                ],
+            )?;
             pair(end_a, (&middle, "a", None))?;
             pair(end_b, (&middle, "b", None))?;
             all.extend([(middle.as_str(), "a"), (middle.as_str(), "b")]);
@@ -135,10 +162,19 @@ impl Lab {
         let Some(fault) = fault else { return Ok(()) };
         let name = format!("fault-{}", index + 1);
         let settings = serde_json::to_string(&fault)?;
-        let command: Vec<String> =
-            ["shortstop", "lab", "link", "--a", "a", "--b", "b", "--fault", &settings]
-                .map(String::from)
-                .to_vec();
+        let command: Vec<String> = [
+            "shortstop",
+            "lab",
+            "link",
+            "--a",
+            "a",
+            "--b",
+            "b",
+            "--fault",
+            &settings,
+        ]
+        .map(String::from)
+        .to_vec();
         let log = self.dir().join(format!("{name}.log"));
         let child = launch(&Launch {
             namespace: &middle,
@@ -155,7 +191,11 @@ impl Lab {
             if said.contains("ready") {
                 return Ok(Some(()));
             }
-            ensure!(self.is_running(&name), "the faulty link ended: {}", said.trim());
+            ensure!(
+                self.is_running(&name),
+                "the faulty link ended: {}",
+                said.trim()
+            );
             Ok(None)
         })
     }
@@ -175,16 +215,24 @@ impl Lab {
                     lines.push(format!("addr add {}/64 dev {dev} nodad", own.v6));
                     for address in [far.v4.to_string(), far.v6.to_string()] {
                         let mac = &far.mac;
-                        lines.push(format!("neigh replace {address} lladdr {mac} dev {dev} nud permanent"));
+                        lines.push(format!(
+                            "neigh replace {address} lladdr {mac} dev {dev} nud permanent"
+                        ));
                     }
                 }
             }
             for route in routes.iter().filter(|route| route.node == node.name) {
                 let subnet = &ends[route.link][0];
                 let [a, b, c, _] = subnet.v4.octets();
-                lines.push(format!("route replace {a}.{b}.{c}.0/24 via {}", route.via_v4));
+                lines.push(format!(
+                    "route replace {a}.{b}.{c}.0/24 via {}",
+                    route.via_v4
+                ));
                 let n = subnet.v6.segments()[3];
-                lines.push(format!("-6 route replace fd00:0:0:{n:x}::/64 via {}", route.via_v6));
+                lines.push(format!(
+                    "-6 route replace fd00:0:0:{n:x}::/64 via {}",
+                    route.via_v6
+                ));
             }
             // `-6` is an option, not part of a batch line: those go by themselves.
             let (six, rest): (Vec<String>, Vec<String>) =
@@ -246,7 +294,9 @@ impl Lab {
         let topology = self.topology();
         let command = topology.expand(node, &spec.command, self.name(), &dir_text)?;
         let ready = spec.ready.as_deref();
-        let ready = ready.map(|r| topology.expand_text(r, self.name(), &dir_text)).transpose()?;
+        let ready = ready
+            .map(|r| topology.expand_text(r, self.name(), &dir_text))
+            .transpose()?;
         let log = dir.join(format!("{name}.log"));
         if let Some(path) = &ready {
             // What an earlier run of this process left would say "ready" too soon.
@@ -277,7 +327,9 @@ impl Lab {
     pub fn spec(&self, node: &str, process: &str) -> anyhow::Result<ProcessSpec> {
         let found = self.topology().nodes().find(|n| n.name == node);
         let found = found.and_then(|n| n.processes.iter().find(|p| p.name == process));
-        found.cloned().with_context(|| format!("{node}: no process {process} in this topology"))
+        found
+            .cloned()
+            .with_context(|| format!("{node}: no process {process} in this topology"))
     }
 
     /// Starts a process whose standard input and output are pipes.
@@ -287,7 +339,9 @@ impl Lab {
     pub fn start_piped(&mut self, node: &str, spec: &ProcessSpec) -> anyhow::Result<Child> {
         let dir = self.dir();
         let text = dir.to_string_lossy();
-        let command = self.topology().expand(node, &spec.command, self.name(), &text)?;
+        let command = self
+            .topology()
+            .expand(node, &spec.command, self.name(), &text)?;
         let child = launch(&Launch {
             namespace: &self.namespace(node),
             command: &command,
@@ -325,7 +379,11 @@ impl Lab {
 
     /// The id of the process `NODE-PROCESS`, if it was started.
     pub fn process(&self, name: &str) -> Option<ProcessId> {
-        self.state.processes.iter().find(|(other, _)| other == name).map(|(_, id)| *id)
+        self.state
+            .processes
+            .iter()
+            .find(|(other, _)| other == name)
+            .map(|(_, id)| *id)
     }
 
     /// Ends a process by a signal and waits until it is gone; SIGKILL follows after five seconds.
@@ -364,7 +422,10 @@ impl Lab {
 
     /// Takes a switch's program and tables away, as after a reboot.
     pub fn forget_switch(&self, switch: &str) {
-        let only = State { switches: vec![format!("{}-{switch}", self.name())], ..self.state.clone() };
+        let only = State {
+            switches: vec![format!("{}-{switch}", self.name())],
+            ..self.state.clone()
+        };
         only.detach_switches();
     }
 

@@ -29,7 +29,10 @@ pub struct Point {
 /// Where to look next, given all measurements so far; none: it is known well enough.
 pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
     let passes = |point: &&Point| point.loss < limits.loss;
-    let low = points.iter().filter(passes).max_by(|a, b| a.rate.total_cmp(&b.rate));
+    let low = points
+        .iter()
+        .filter(passes)
+        .max_by(|a, b| a.rate.total_cmp(&b.rate));
     // A failure below a pass is noise of one of the two: only failures above count.
     let floor = low.map_or(0.0, |low| low.rate);
     let high = points.iter().filter(|p| !passes(p) && p.rate > floor);
@@ -81,13 +84,19 @@ pub fn saturation<T>(
         let passes = loss < limits.loss;
         let better = best.as_ref().is_none_or(|(old, _)| {
             let old_passes = old.loss < limits.loss;
-            if passes { !old_passes || rate > old.rate } else { !old_passes && rate < old.rate }
+            if passes {
+                !old_passes || rate > old.rate
+            } else {
+                !old_passes && rate < old.rate
+            }
         });
         if better {
             best = Some((point, measured));
         }
         let done = points.len() >= limits.steps || begin.elapsed() >= limits.time;
-        let passed = best.as_ref().is_some_and(|(point, _)| point.loss < limits.loss);
+        let passed = best
+            .as_ref()
+            .is_some_and(|(point, _)| point.loss < limits.loss);
         // Out of time without a single pass: one more try well below, so that there is a result.
         let hopeless = points.len() >= limits.steps + 3;
         match next_rate(&points, limits) {
@@ -118,7 +127,10 @@ mod tests {
 
     #[test]
     fn a_generator_at_its_limit_ends_the_search() {
-        let limits = Limits { max_rate: 500.0, ..limits() };
+        let limits = Limits {
+            max_rate: 500.0,
+            ..limits()
+        };
         let (rate, _, points) = saturation(400.0, &limits, |_| Ok((0.0, ()))).unwrap();
         assert_eq!(rate, 500.0);
         assert!(points.len() <= 4);
@@ -126,7 +138,10 @@ mod tests {
 
     #[test]
     fn steps_are_bounded_even_if_nothing_passes() {
-        let limits = Limits { steps: 4, ..limits() };
+        let limits = Limits {
+            steps: 4,
+            ..limits()
+        };
         let (_, _, points) = saturation(400.0, &limits, |_| Ok((0.5, ()))).unwrap();
         assert!(points.len() <= 7);
     }

@@ -79,7 +79,9 @@ impl State {
         let path = Self::path(&self.name);
         fs::File::create_new(&path).with_context(|| {
             let name = &self.name;
-            format!("lab {name}: there is one already; `shortstop lab down --name {name}` removes it")
+            format!(
+                "lab {name}: there is one already; `shortstop lab down --name {name}` removes it"
+            )
         })?;
         self.save()
     }
@@ -97,7 +99,9 @@ impl State {
 
     /// All labs that have a state file.
     pub fn all() -> Vec<State> {
-        let Ok(entries) = fs::read_dir(ROOT) else { return vec![] };
+        let Ok(entries) = fs::read_dir(ROOT) else {
+            return vec![];
+        };
         entries
             .flatten()
             .filter_map(|entry| {

@@ -20,7 +20,12 @@ type Answer = fn(&Packet, u64) -> Option<(Header, Vec<u8>)>;
 
 fn reply(packet: &Packet, version: u64) -> Header {
     let op = packet.header.op.reply().unwrap();
-    Header { op, version, status: Status::Ok, ..packet.header }
+    Header {
+        op,
+        version,
+        status: Status::Ok,
+        ..packet.header
+    }
 }
 
 fn honest(packet: &Packet, _: u64) -> Option<(Header, Vec<u8>)> {
@@ -31,7 +36,9 @@ fn honest(packet: &Packet, _: u64) -> Option<(Header, Vec<u8>)> {
 /// Runs one phase against a stand-in on a thread.
 fn measure(answer: Answer, phase: Phase) -> PhaseResult {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
     let cluster = Cluster::single(socket.local_addr().unwrap(), 4);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
@@ -39,7 +46,9 @@ fn measure(answer: Answer, phase: Phase) -> PhaseResult {
         let mut buffer = [0; 2048];
         let mut count = 0;
         while !stopped.load(Ordering::Relaxed) {
-            let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
+            let Ok((len, from)) = socket.recv_from(&mut buffer) else {
+                continue;
+            };
             let packet = Packet::decode(&buffer[..len]).unwrap();
             count += 1;
             if let Some((header, value)) = answer(&packet, count) {
@@ -68,7 +77,10 @@ fn measure(answer: Answer, phase: Phase) -> PhaseResult {
 }
 
 fn reads(arrivals: Arrivals) -> Phase {
-    Phase { arrivals, ..Phase::reads(Popularity::Zipf(0.99), 1.0, 0.05, 0.3) }
+    Phase {
+        arrivals,
+        ..Phase::reads(Popularity::Zipf(0.99), 1.0, 0.05, 0.3)
+    }
 }
 
 #[test]
@@ -77,7 +89,11 @@ fn every_request_is_counted_once() {
     assert_eq!(result.sent, result.answered + result.lost);
     assert_eq!((result.cached, result.wrong(), result.not_found), (0, 0, 0));
     let sum = |f: fn(&lab::load::Interval) -> u32| {
-        result.intervals.iter().map(|i| u64::from(f(i))).sum::<u64>()
+        result
+            .intervals
+            .iter()
+            .map(|i| u64::from(f(i)))
+            .sum::<u64>()
     };
     assert_eq!(result.intervals.len(), 6);
     assert_eq!(sum(|i| i.sent), result.sent);
@@ -92,7 +108,11 @@ fn every_request_is_counted_once() {
 fn silence_is_loss() {
     let every_third = |packet: &Packet, count| (count % 3 != 0).then(|| honest(packet, 0))?;
     let result = measure(every_third, reads(Arrivals::Open(5000.0)));
-    assert!((result.loss() - 1.0 / 3.0).abs() < 0.05, "{} lost", result.loss());
+    assert!(
+        (result.loss() - 1.0 / 3.0).abs() < 0.05,
+        "{} lost",
+        result.loss()
+    );
     assert_eq!(result.sent, result.answered + result.lost);
 }
 
@@ -107,7 +127,13 @@ fn a_closed_loop_keeps_going() {
 fn cached_answers_are_told_apart() {
     let cached = |packet: &Packet, count| {
         let (header, value) = honest(packet, count)?;
-        Some((Header { flags: Flags::CACHED, ..header }, value))
+        Some((
+            Header {
+                flags: Flags::CACHED,
+                ..header
+            },
+            value,
+        ))
     };
     let result = measure(cached, reads(Arrivals::Open(2000.0)));
     assert_eq!(result.cached, result.answered);
@@ -116,7 +142,8 @@ fn cached_answers_are_told_apart() {
 
 #[test]
 fn another_keys_value_is_noticed() {
-    let liar = |packet: &Packet, _| Some((reply(packet, 1), populated_value(b"key000000000xxxx", 128)));
+    let liar =
+        |packet: &Packet, _| Some((reply(packet, 1), populated_value(b"key000000000xxxx", 128)));
     let result = measure(liar, reads(Arrivals::Open(1000.0)));
     // Wrong is wrong, also in the warm-up.
     assert!(result.wrong_values >= result.answered);
@@ -130,7 +157,10 @@ fn a_write_that_reads_do_not_see_is_noticed() {
         Op::WriteRequest => Some((reply(packet, count + 1), vec![])),
         _ => honest(packet, count),
     };
-    let phase = Phase { write_ratio: 0.3, ..reads(Arrivals::Open(3000.0)) };
+    let phase = Phase {
+        write_ratio: 0.3,
+        ..reads(Arrivals::Open(3000.0))
+    };
     let result = measure(forgetful, phase);
     assert!(result.writes_answered > 0 && result.wrong_values > 0);
 }
@@ -138,7 +168,13 @@ fn a_write_that_reads_do_not_see_is_noticed() {
 #[test]
 fn refusals_are_losses() {
     let refuse = |packet: &Packet, _| {
-        Some((Header { status: Status::TryAgain, ..reply(packet, 0) }, vec![]))
+        Some((
+            Header {
+                status: Status::TryAgain,
+                ..reply(packet, 0)
+            },
+            vec![],
+        ))
     };
     let result = measure(refuse, reads(Arrivals::Open(1000.0)));
     assert_eq!((result.refused, result.answered), (result.lost, 0));

@@ -58,7 +58,11 @@ fn streams_cross_two_switches_over_both_address_families() {
         let mut received = vec![];
         stream.read_to_end(&mut received).unwrap();
         server.join().unwrap();
-        assert!(received == sent, "{address}: {} bytes arrived", received.len());
+        assert!(
+            received == sent,
+            "{address}: {} bytes arrived",
+            received.len()
+        );
     }
 }
 
@@ -107,7 +111,10 @@ fn a_faulty_link_loses_and_duplicates_as_told() {
     id.signal(libc::SIGTERM);
     lab::interrupt::wait_for("counts", Duration::from_secs(5), || {
         let text = std::fs::read_to_string(&log)?;
-        Ok(text.lines().any(|line| line.contains("duplicated")).then_some(()))
+        Ok(text
+            .lines()
+            .any(|line| line.contains("duplicated"))
+            .then_some(()))
     })
     .unwrap();
     drain(&mut seen);
@@ -118,9 +125,14 @@ fn a_faulty_link_loses_and_duplicates_as_told() {
 }
 
 fn namespaces_of(lab: &str) -> usize {
-    let Ok(entries) = std::fs::read_dir("/run/netns") else { return 0 };
+    let Ok(entries) = std::fs::read_dir("/run/netns") else {
+        return 0;
+    };
     let prefix = format!("ss-{lab}-");
-    entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(&prefix)).count()
+    entries
+        .flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with(&prefix))
+        .count()
 }
 
 #[test]
@@ -135,7 +147,11 @@ fn nothing_is_left_after_a_lab_is_dropped() {
     let again = Lab::create(&name, Topology::parse(CHAIN).unwrap(), false);
     let error = format!("{:#}", again.err().expect("the name is taken"));
     assert!(error.contains("lab down"), "{error}");
-    assert_eq!(namespaces_of(&name), 4, "the failed attempt must not touch the lab that is there");
+    assert_eq!(
+        namespaces_of(&name),
+        4,
+        "the failed attempt must not touch the lab that is there"
+    );
     let dir = lab.dir();
     drop(lab);
     assert_eq!(namespaces_of(&name), 0);
@@ -148,10 +164,15 @@ fn what_a_killed_owner_left_is_removed() {
         return;
     }
     let name = unique_name();
-    let mut owner =
-        Command::new(roles()).args(["hold", &name]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut owner = Command::new(roles())
+        .args(["hold", &name])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut line = String::new();
-    BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(owner.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     assert_eq!(line, "ready\n");
     let state = State::load(&name).unwrap();
     let children: Vec<ProcessId> = state.processes.iter().map(|(_, id)| *id).collect();
@@ -162,6 +183,13 @@ fn what_a_killed_owner_left_is_removed() {
     assert_eq!(namespaces_of(&name), 2, "nobody could clean up");
     State::remove_stale();
     assert_eq!(namespaces_of(&name), 0);
-    assert!(children.iter().all(|id| !id.is_alive()), "children die with their owner");
-    assert!(!Path::new("/run/shortstop/lab").join(format!("{name}.json")).exists());
+    assert!(
+        children.iter().all(|id| !id.is_alive()),
+        "children die with their owner"
+    );
+    assert!(
+        !Path::new("/run/shortstop/lab")
+            .join(format!("{name}.json"))
+            .exists()
+    );
 }

@@ -95,14 +95,20 @@ impl Bench {
         progress: &Progress,
     ) -> anyhow::Result<Bench> {
         progress.say("building the rack");
-        let stores = if options.backend == Backend::Embedded { 1 } else { params.servers };
+        let stores = if options.backend == Backend::Embedded {
+            1
+        } else {
+            params.servers
+        };
         let hosts: Vec<String> = match stores {
             1 => vec!["server".into()],
             n => (1..=n).map(|i| format!("server{i}")).collect(),
         };
         let mut topology = layout(&hosts);
         let cluster = cluster(&topology, &hosts, params.servers)?;
-        topology.files.insert("cluster.toml".into(), cluster.to_toml());
+        topology
+            .files
+            .insert("cluster.toml".into(), cluster.to_toml());
         for (i, host) in hosts.iter().enumerate() {
             let node = topology.hosts.iter_mut().find(|node| node.name == *host);
             let node = node.context("a server that was just made")?;
@@ -231,7 +237,10 @@ impl Bench {
             };
             self.load = Some(LoadDriver::start(&mut self.lab, CLIENT, &config)?);
         }
-        self.load.as_mut().context("the generator that was just started")?.run(phase)
+        self.load
+            .as_mut()
+            .context("the generator that was just started")?
+            .run(phase)
     }
 
     /// Shares of the servers under this mix, with the hottest `cached` keys answered on the way.
@@ -246,7 +255,13 @@ impl Bench {
         let of = |popularity: Popularity, cached| {
             let probabilities = popularity.probabilities(n);
             let keys = self.keys_by_rank.keys();
-            model::server_shares(&probabilities, keys, &self.partition_of_key, servers, cached)
+            model::server_shares(
+                &probabilities,
+                keys,
+                &self.partition_of_key,
+                servers,
+                cached,
+            )
         };
         let reads = of(reads, cached);
         if write_ratio == 0.0 {
@@ -254,7 +269,8 @@ impl Bench {
         }
         let writes = of(writes, 0);
         let both = reads.iter().zip(&writes);
-        both.map(|(r, w)| r * (1.0 - write_ratio) + w * write_ratio).collect()
+        both.map(|(r, w)| r * (1.0 - write_ratio) + w * write_ratio)
+            .collect()
     }
 
     /// The rate at which servers of these shares lose as much as is allowed.
@@ -314,28 +330,43 @@ impl Bench {
             time: Duration::from_secs_f64(params.search_s),
             max_rate: params.max_rate,
         };
-        let start = if expected.is_finite() { expected * 0.97 } else { params.max_rate / 2.0 };
-        let (rate, (result, server_load), points) =
-            search::saturation(start, &limits, |rate| {
-                progress.say(format!("{what}: trying {}/s", crate::table::thousands(rate)));
-                let needed = params.step_requests / rate;
-                let seconds = needed.clamp(params.step_s, 3.0 * params.step_s);
-                let before = self.served()?;
-                let result = self.phase(&phase(rate, params.warmup_s, seconds))?;
-                let after = self.served()?;
-                let load = after.iter().zip(&before).map(|(a, b)| a - b).collect();
-                tracing::info!(
-                    "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
-                    result.lasting_loss() * 100.0,
-                    result.hit_ratio() * 100.0,
-                    result.behind_ms
-                );
-                // A generator that falls behind offers less than it should: that is no pass.
-                let offered = result.sent_rate() / rate;
-                let loss = if offered < 0.95 { 1.0 } else { result.lasting_loss() };
-                Ok((loss, (result, load)))
-            })?;
-        Ok(Saturation { rate, result, server_load, points })
+        let start = if expected.is_finite() {
+            expected * 0.97
+        } else {
+            params.max_rate / 2.0
+        };
+        let (rate, (result, server_load), points) = search::saturation(start, &limits, |rate| {
+            progress.say(format!(
+                "{what}: trying {}/s",
+                crate::table::thousands(rate)
+            ));
+            let needed = params.step_requests / rate;
+            let seconds = needed.clamp(params.step_s, 3.0 * params.step_s);
+            let before = self.served()?;
+            let result = self.phase(&phase(rate, params.warmup_s, seconds))?;
+            let after = self.served()?;
+            let load = after.iter().zip(&before).map(|(a, b)| a - b).collect();
+            tracing::info!(
+                "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
+                result.lasting_loss() * 100.0,
+                result.hit_ratio() * 100.0,
+                result.behind_ms
+            );
+            // A generator that falls behind offers less than it should: that is no pass.
+            let offered = result.sent_rate() / rate;
+            let loss = if offered < 0.95 {
+                1.0
+            } else {
+                result.lasting_loss()
+            };
+            Ok((loss, (result, load)))
+        })?;
+        Ok(Saturation {
+            rate,
+            result,
+            server_load,
+            points,
+        })
     }
 
     /// The parameters.
@@ -352,7 +383,10 @@ impl Drop for Bench {
 }
 
 fn layout(hosts: &[String]) -> Topology {
-    let node = |name: &str| Node { name: name.into(), processes: vec![] };
+    let node = |name: &str| Node {
+        name: name.into(),
+        processes: vec![],
+    };
     let link = |a: &str, b: &str| Link {
         ends: [a.into(), b.into()],
         addresses: None,
@@ -376,7 +410,9 @@ fn cluster(topology: &Topology, hosts: &[String], partitions: u32) -> anyhow::Re
     let count = hosts.len() as u32;
     let mut stores = vec![];
     for (i, host) in (0..).zip(hosts) {
-        let address = topology.address_of(host).context("a server without an address")?;
+        let address = topology
+            .address_of(host)
+            .context("a server without an address")?;
         stores.push(wire::Store {
             address: SocketAddr::new(address.into(), PORT),
             first: i * partitions / count,
@@ -384,7 +420,13 @@ fn cluster(topology: &Topology, hosts: &[String], partitions: u32) -> anyhow::Re
         });
     }
     let (tenants, open_tenant, system_secret) = (vec![], true, None);
-    Ok(Cluster { partitions, stores, tenants, open_tenant, system_secret })
+    Ok(Cluster {
+        partitions,
+        stores,
+        tenants,
+        open_tenant,
+        system_secret,
+    })
 }
 
 fn words(text: &[&str]) -> Vec<String> {
@@ -400,10 +442,18 @@ fn server_processes(
 ) -> anyhow::Result<Vec<ProcessSpec>> {
     let address = cluster.stores[index].address.to_string();
     let populate = format!("{}:{}", params.keys, params.value_len);
-    let (rate, queue) = (params.server_rate.to_string(), params.queue_limit.to_string());
+    let (rate, queue) = (
+        params.server_rate.to_string(),
+        params.queue_limit.to_string(),
+    );
     let socket = format!("{{dir}}/{host}.sock");
     let mut command = words(&["shortstop", "store", "--listen", &address]);
-    command.extend(words(&["--cluster", "{dir}/cluster.toml", "--rate-limit", &rate]));
+    command.extend(words(&[
+        "--cluster",
+        "{dir}/cluster.toml",
+        "--rate-limit",
+        &rate,
+    ]));
     command.extend(words(&["--queue-limit", &queue]));
     command.extend(words(&["--status-socket", &socket, "--lease-ms", "1000"]));
     let process = |name: &str, command, ready: Option<String>| ProcessSpec {
@@ -418,12 +468,29 @@ fn server_processes(
     let data_process = match backend {
         Backend::Embedded => None,
         Backend::Redis => Some(words(&[
-            "redis-server", "--port", "0", "--unixsocket", &data, "--save", "", "--appendonly", "no",
-            "--dir", "{dir}",
+            "redis-server",
+            "--port",
+            "0",
+            "--unixsocket",
+            &data,
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            "{dir}",
         ])),
-        Backend::Memcached => {
-            Some(words(&["memcached", "-u", "root", "-l", "127.0.0.1", "-p", "11211", "-U", "0"]))
-        }
+        Backend::Memcached => Some(words(&[
+            "memcached",
+            "-u",
+            "root",
+            "-l",
+            "127.0.0.1",
+            "-p",
+            "11211",
+            "-U",
+            "0",
+        ])),
     };
     match backend {
         Backend::Embedded => command.extend(words(&["--populate", &populate])),
@@ -438,8 +505,18 @@ fn server_processes(
 
 fn switch_processes(experiment: &Experiment, params: &Params) -> Vec<ProcessSpec> {
     let mut agent = words(&["shortstop", "switch", "--id", "1", "{interfaces}"]);
-    agent.extend(words(&["--mode", "generic", "--control", "http://127.0.0.1:7118"]));
-    agent.extend(words(&["--name", "{lab}-switch", "--state-dir", "{dir}/agent"]));
+    agent.extend(words(&[
+        "--mode",
+        "generic",
+        "--control",
+        "http://127.0.0.1:7118",
+    ]));
+    agent.extend(words(&[
+        "--name",
+        "{lab}-switch",
+        "--state-dir",
+        "{dir}/agent",
+    ]));
     agent.extend(params.switch_args.iter().cloned());
     let items = params.items.to_string();
     let mut control = words(&["shortstop", "control", "--cluster", "{dir}/cluster.toml"]);
@@ -456,5 +533,8 @@ fn switch_processes(experiment: &Experiment, params: &Params) -> Vec<ProcessSpec
         autostart: ready.is_some(),
     };
     let pinned = "/sys/fs/bpf/shortstop/{lab}-switch";
-    vec![process("agent", agent, Some(pinned)), process("control", control, None)]
+    vec![
+        process("agent", agent, Some(pinned)),
+        process("control", control, None),
+    ]
 }

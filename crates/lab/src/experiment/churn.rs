@@ -24,14 +24,24 @@ pub fn run(
     bench.cache_on()?;
     bench.learn(popularity, rate, progress)?;
     let mut table = Table::new(&[
-        "change", "changes", "req/s", "steady", "lowest", "recovery p50", "recovery p95", "wrong",
+        "change",
+        "changes",
+        "req/s",
+        "steady",
+        "lowest",
+        "recovery p50",
+        "recovery p95",
+        "wrong",
     ]);
     let mut series = vec![];
     let mut wrong = 0;
     for kind in &params.churn {
         progress.say(format!("{}: {} changes", kind.name(), params.churn_changes));
-        let change =
-            Churn { kind: *kind, count: params.churn_count, among: params.churn_among };
+        let change = Churn {
+            kind: *kind,
+            count: params.churn_count,
+            among: params.churn_among,
+        };
         let every_s = params.churn_every_s;
         let phase = Phase {
             write_ratio: params.churn_write_ratio,
@@ -47,8 +57,12 @@ pub fn run(
         let result = bench.phase(&phase)?;
         wrong += result.wrong();
         let recoveries = recoveries(&result, every_s * 1000.0);
-        let steady = recoveries.iter().map(|r| r.steady).sum::<f64>() / recoveries.len().max(1) as f64;
-        let lowest = recoveries.iter().map(|r| r.lowest).fold(f64::INFINITY, f64::min);
+        let steady =
+            recoveries.iter().map(|r| r.steady).sum::<f64>() / recoveries.len().max(1) as f64;
+        let lowest = recoveries
+            .iter()
+            .map(|r| r.lowest)
+            .fold(f64::INFINITY, f64::min);
         let mut times: Vec<f64> = recoveries.iter().map(|r| r.ms).collect();
         times.sort_unstable_by(f64::total_cmp);
         let (p50, p95) = (quantile(&times, 0.5), quantile(&times, 0.95));
@@ -90,7 +104,9 @@ pub fn run(
     report.text = table.render();
     for (name, result) in &series {
         let svg = plot::over_time(&format!("Throughput under {name} churn"), result);
-        report.plots.push((format!("{}-{name}.svg", experiment.name), svg));
+        report
+            .plots
+            .push((format!("{}-{name}.svg", experiment.name), svg));
     }
     Ok(report)
 }
@@ -107,8 +123,11 @@ struct Recovery {
 /// intervals in a row.
 fn recoveries(result: &PhaseResult, every_ms: f64) -> Vec<Recovery> {
     let step = result.interval_ms as f64;
-    let rates: Vec<f64> =
-        result.intervals.iter().map(|i| f64::from(i.answered) * 1000.0 / step).collect();
+    let rates: Vec<f64> = result
+        .intervals
+        .iter()
+        .map(|i| f64::from(i.answered) * 1000.0 / step)
+        .collect();
     let index = |ms: f64| ((ms / step) as usize).min(rates.len());
     let mut all = vec![];
     for change in &result.changes_ms {
@@ -125,7 +144,9 @@ fn recoveries(result: &PhaseResult, every_ms: f64) -> Vec<Recovery> {
         let dip = after.windows(2).position(|pair| !good(pair));
         let ms = dip.map_or(0.0, |dip| {
             let back = after[dip..].windows(2).position(good);
-            let end = back.map_or(every_ms, |back| ((first + dip + back) as f64) * step - change);
+            let end = back.map_or(every_ms, |back| {
+                ((first + dip + back) as f64) * step - change
+            });
             end.max(0.0)
         });
         let lowest = after.iter().copied().fold(f64::INFINITY, f64::min);
@@ -137,7 +158,10 @@ fn recoveries(result: &PhaseResult, every_ms: f64) -> Vec<Recovery> {
 /// The smallest value that at least a part `q` of the sorted values does not exceed.
 fn quantile(sorted: &[f64], q: f64) -> f64 {
     let rank = (q * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    sorted
+        .get(rank.saturating_sub(1))
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -152,13 +176,22 @@ mod tests {
         counts[10..14].copy_from_slice(&[40, 60, 80, 90]);
         let result = PhaseResult {
             interval_ms: 100,
-            intervals: counts.iter().map(|c| Interval { answered: *c, ..Interval::default() }).collect(),
+            intervals: counts
+                .iter()
+                .map(|c| Interval {
+                    answered: *c,
+                    ..Interval::default()
+                })
+                .collect(),
             changes_ms: vec![1000.0, 3000.0],
             ..PhaseResult::default()
         };
         let all = recoveries(&result, 1000.0);
         assert_eq!(all.len(), 2);
-        assert_eq!((all[0].ms, all[0].lowest, all[0].steady), (300.0, 400.0, 1000.0));
+        assert_eq!(
+            (all[0].ms, all[0].lowest, all[0].steady),
+            (300.0, 400.0, 1000.0)
+        );
         assert_eq!(all[1].ms, 0.0);
     }
 

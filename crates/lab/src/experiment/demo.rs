@@ -55,15 +55,30 @@ pub fn run(
     report.summarize("speedup", cached.rate / none.rate);
     report.summarize("of_bound", cached.rate / bound);
     report.summarize("hit_ratio", cached.result.hit_ratio());
-    report.summarize("wrong_values", (none.result.wrong() + cached.result.wrong()) as f64);
+    report.summarize(
+        "wrong_values",
+        (none.result.wrong() + cached.result.wrong()) as f64,
+    );
     let servers: Vec<String> = (1..=params.servers).map(|i| i.to_string()).collect();
     let panels = [
-        (format!("without the cache: {}/s", thousands(none.rate)), per_second(&none)),
-        (format!("with the cache: {}/s", thousands(cached.rate)), per_second(&cached)),
+        (
+            format!("without the cache: {}/s", thousands(none.rate)),
+            per_second(&none),
+        ),
+        (
+            format!("with the cache: {}/s", thousands(cached.rate)),
+            per_second(&cached),
+        ),
     ];
-    let title = format!("Load per server, {} requests, {} backend", popularity.title(), options.backend.name());
+    let title = format!(
+        "Load per server, {} requests, {} backend",
+        popularity.title(),
+        options.backend.name()
+    );
     let svg = plot::server_load(&title, &servers, &panels, params.server_rate);
-    report.plots.push((format!("demo-{}.svg", options.backend.name()), svg));
+    report
+        .plots
+        .push((format!("demo-{}.svg", options.backend.name()), svg));
     Ok(report)
 }
 
@@ -71,7 +86,11 @@ fn per_second(point: &Saturation) -> Vec<f64> {
     // The servers' counts include the warm-up; shape and total are those of the measured part.
     let total: f64 = point.server_load.iter().sum();
     let stores = (point.result.answered - point.result.cached) as f64 / point.result.seconds;
-    point.server_load.iter().map(|load| load / total.max(1.0) * stores).collect()
+    point
+        .server_load
+        .iter()
+        .map(|load| load / total.max(1.0) * stores)
+        .collect()
 }
 
 fn tell(params: &Params, backend: Backend, none: &Saturation, cached: &Saturation) -> String {
@@ -90,7 +109,10 @@ fn tell(params: &Params, backend: Backend, none: &Saturation, cached: &Saturatio
     let mut text = table.render();
     for (name, point) in [("without the cache", none), ("with the cache", cached)] {
         let load = per_second(point);
-        text += &format!("\nload per server {name} (full height: {}/s)\n", params.server_rate);
+        text += &format!(
+            "\nload per server {name} (full height: {}/s)\n",
+            params.server_rate
+        );
         let stretched: Vec<f64> = match load.len() {
             n if n < 32 => load.iter().flat_map(|l| [*l, *l, *l, f64::NAN]).collect(),
             _ => load,

@@ -49,7 +49,8 @@ pub fn memcached<'a>(
     keys: impl Iterator<Item = &'a [u8; KEY_LEN]>,
     value_len: usize,
 ) -> anyhow::Result<()> {
-    let connect = || Ok(namespace::within(space, || Ok(TcpStream::connect("127.0.0.1:11211")?)).ok());
+    let connect =
+        || Ok(namespace::within(space, || Ok(TcpStream::connect("127.0.0.1:11211")?)).ok());
     let stream = interrupt::wait_for("memcached", TIMEOUT, connect)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let set = |key: &[u8], value: &[u8], out: &mut Vec<u8>| {
@@ -80,10 +81,15 @@ fn fill<'a>(
         }
         stream.write_all(&out)?;
         let mut answers = vec![0; count * done.len()];
-        stream.read_exact(&mut answers).context("the server did not take all items")?;
+        stream
+            .read_exact(&mut answers)
+            .context("the server did not take all items")?;
         let refused = answers.chunks(done.len()).find(|answer| *answer != done);
-        ensure!(refused.is_none(), "the server refused an item: {:?}",
-            String::from_utf8_lossy(&answers[..answers.len().min(200)]));
+        ensure!(
+            refused.is_none(),
+            "the server refused an item: {:?}",
+            String::from_utf8_lossy(&answers[..answers.len().min(200)])
+        );
     }
     Ok(())
 }

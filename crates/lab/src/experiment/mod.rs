@@ -142,7 +142,9 @@ impl Experiment {
     pub fn parse(text: &str) -> anyhow::Result<Experiment> {
         let experiment: Experiment = toml::from_str(text).context("experiment file")?;
         for quick in [false, true] {
-            experiment.params(quick).with_context(|| format!("experiment {}", experiment.name))?;
+            experiment
+                .params(quick)
+                .with_context(|| format!("experiment {}", experiment.name))?;
         }
         Ok(experiment)
     }
@@ -183,9 +185,12 @@ pub fn demo(discipline: &str) -> Experiment {
     Experiment {
         name: "demo".into(),
         kind: Kind::Demo,
-        title: "A rack of emulated servers under skew, without and with a cache in the switch".into(),
+        title: "A rack of emulated servers under skew, without and with a cache in the switch"
+            .into(),
         discipline: discipline.into(),
-        params: table("keys = 100000\nitems = 1000\nthetas = [0.99]\nlearn_s = 6.0\nsearch_s = 10.0"),
+        params: table(
+            "keys = 100000\nitems = 1000\nthetas = [0.99]\nlearn_s = 6.0\nsearch_s = 10.0",
+        ),
         quick: table("learn_s = 4.0\nsearch_s = 6.0"),
     }
 }
@@ -207,11 +212,19 @@ mod tests {
     #[test]
     fn errors_name_the_parameter() {
         let text = "name = \"x\"\nkind = \"skew\"\ntitle = \"t\"\ndiscipline = \"d\"\n[params]\n";
-        for (line, expected) in
-            [("kees = 5", "kees"), ("keys = 0", "keys = 0"), ("write_ratios = [2.0]", "write_ratios")]
-        {
-            let error = format!("{:#}", Experiment::parse(&format!("{text}{line}")).unwrap_err());
-            assert!(error.contains(expected), "{error:?} should name {expected:?}");
+        for (line, expected) in [
+            ("kees = 5", "kees"),
+            ("keys = 0", "keys = 0"),
+            ("write_ratios = [2.0]", "write_ratios"),
+        ] {
+            let error = format!(
+                "{:#}",
+                Experiment::parse(&format!("{text}{line}")).unwrap_err()
+            );
+            assert!(
+                error.contains(expected),
+                "{error:?} should name {expected:?}"
+            );
         }
     }
 }

@@ -101,7 +101,10 @@ impl Params {
     /// The distributions that are measured, in order.
     pub fn distributions(&self) -> Vec<Popularity> {
         let uniform = self.uniform.then_some(Popularity::Uniform);
-        uniform.into_iter().chain(self.thetas.iter().map(|t| Popularity::Zipf(*t))).collect()
+        uniform
+            .into_iter()
+            .chain(self.thetas.iter().map(|t| Popularity::Zipf(*t)))
+            .collect()
     }
 
     /// Checks ranges.
@@ -109,13 +112,30 @@ impl Params {
     /// # Errors
     /// The parameter, what it is, what it may be.
     pub fn check(&self) -> anyhow::Result<()> {
-        let Params { keys, servers, items, .. } = self;
-        ensure!((1..=100_000_000).contains(keys), "keys = {keys}: 1 to 100000000 are possible");
-        ensure!((1..=4096).contains(servers), "servers = {servers}: 1 to 4096 are possible");
-        ensure!(items <= keys, "items = {items}: more than there are keys ({keys})");
+        let Params {
+            keys,
+            servers,
+            items,
+            ..
+        } = self;
+        ensure!(
+            (1..=100_000_000).contains(keys),
+            "keys = {keys}: 1 to 100000000 are possible"
+        );
+        ensure!(
+            (1..=4096).contains(servers),
+            "servers = {servers}: 1 to 4096 are possible"
+        );
+        ensure!(
+            items <= keys,
+            "items = {items}: more than there are keys ({keys})"
+        );
         let longest = wire::max_value(crate::workload::KEY_LEN);
         let value_len = self.value_len;
-        ensure!((1..=longest).contains(&value_len), "value_len = {value_len}: 1 to {longest}");
+        ensure!(
+            (1..=longest).contains(&value_len),
+            "value_len = {value_len}: 1 to {longest}"
+        );
         for (name, value) in [
             ("server_rate", self.server_rate),
             ("step_s", self.step_s),
@@ -123,14 +143,27 @@ impl Params {
             ("max_rate", self.max_rate),
             ("churn_every_s", self.churn_every_s),
         ] {
-            ensure!(value > 0.0 && value < 1e9, "{name} = {value}: must be positive");
+            ensure!(
+                value > 0.0 && value < 1e9,
+                "{name} = {value}: must be positive"
+            );
         }
-        ensure!(self.loss > 0.0 && self.loss < 1.0, "loss = {}: between 0 and 1", self.loss);
+        ensure!(
+            self.loss > 0.0 && self.loss < 1.0,
+            "loss = {}: between 0 and 1",
+            self.loss
+        );
         for theta in &self.thetas {
-            ensure!((0.0..=10.0).contains(theta), "thetas: {theta} is not within 0 to 10");
+            ensure!(
+                (0.0..=10.0).contains(theta),
+                "thetas: {theta} is not within 0 to 10"
+            );
         }
         for ratio in self.write_ratios.iter().chain([&self.churn_write_ratio]) {
-            ensure!((0.0..=1.0).contains(ratio), "write_ratios: {ratio} is not within 0 to 1");
+            ensure!(
+                (0.0..=1.0).contains(ratio),
+                "write_ratios: {ratio} is not within 0 to 1"
+            );
         }
         Ok(())
     }

@@ -32,7 +32,8 @@ pub fn run(
         })?;
         without.push((point, bound));
     }
-    for (i, (popularity, (none, bound_none))) in distributions.into_iter().zip(without).enumerate() {
+    for (i, (popularity, (none, bound_none))) in distributions.into_iter().zip(without).enumerate()
+    {
         if i > 0 {
             bench.cache_off()?;
         }
@@ -56,10 +57,21 @@ fn tell(
     measured: &[(Popularity, Saturation, Saturation, f64, f64)],
 ) {
     let mut table = Table::new(&[
-        "popularity", "discipline", "req/s", "bound", "of bound", "hits", "p50", "p99", "imbalance",
+        "popularity",
+        "discipline",
+        "req/s",
+        "bound",
+        "of bound",
+        "hits",
+        "p50",
+        "p99",
+        "imbalance",
     ]);
     for (popularity, none, cached, bound_none, bound) in measured {
-        let both = [("none", none, bound_none), (experiment.discipline.as_str(), cached, bound)];
+        let both = [
+            ("none", none, bound_none),
+            (experiment.discipline.as_str(), cached, bound),
+        ];
         for (discipline, point, bound) in both {
             let result = &point.result;
             let uneven = imbalance(&point.server_load);
@@ -105,8 +117,10 @@ fn tell(
             report.summarize(format!("imbalance_{name}_after"), after);
         }
     }
-    let wrong: u64 =
-        measured.iter().map(|(_, n, c, ..)| n.result.wrong() + c.result.wrong()).sum();
+    let wrong: u64 = measured
+        .iter()
+        .map(|(_, n, c, ..)| n.result.wrong() + c.result.wrong())
+        .sum();
     report.summarize("wrong_values", wrong as f64);
     report.text = table.render();
     let groups: Vec<String> = measured.iter().map(|(p, ..)| p.title()).collect();
@@ -116,9 +130,18 @@ fn tell(
         groups: &groups,
         series: &[
             ("none", measured.iter().map(|m| m.1.rate).collect()),
-            (&experiment.discipline, measured.iter().map(|m| m.2.rate).collect()),
+            (
+                &experiment.discipline,
+                measured.iter().map(|m| m.2.rate).collect(),
+            ),
         ],
-        marks: Some(("bound with the hottest keys cached", measured.iter().map(|m| m.4).collect())),
+        marks: Some((
+            "bound with the hottest keys cached",
+            measured.iter().map(|m| m.4).collect(),
+        )),
     };
-    report.plots.push((format!("{}.svg", experiment.name), plot::grouped_bars(&bars)));
+    report.plots.push((
+        format!("{}.svg", experiment.name),
+        plot::grouped_bars(&bars),
+    ));
 }

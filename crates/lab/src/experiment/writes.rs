@@ -31,8 +31,15 @@ pub fn run(
     for writes in [Popularity::Uniform, reads] {
         for ratio in &params.write_ratios {
             let expected = bench.bound(&bench.shares(reads, *ratio, writes, 0));
-            let none = point(&mut bench, "none", reads, *ratio, writes, expected, progress)?;
-            cells.push(Cell { ratio: *ratio, writes, none, cached: None });
+            let none = point(
+                &mut bench, "none", reads, *ratio, writes, expected, progress,
+            )?;
+            cells.push(Cell {
+                ratio: *ratio,
+                writes,
+                none,
+                cached: None,
+            });
         }
     }
     bench.cache_on()?;
@@ -48,8 +55,15 @@ pub fn run(
             Popularity::Zipf(_) => cell.none.rate * 1.05,
         };
         let name = &experiment.discipline;
-        let cached =
-            point(&mut bench, name, reads, cell.ratio, cell.writes, expected, progress)?;
+        let cached = point(
+            &mut bench,
+            name,
+            reads,
+            cell.ratio,
+            cell.writes,
+            expected,
+            progress,
+        )?;
         cell.cached = Some(cached);
     }
     tell(&mut report, experiment, &cells);
@@ -74,8 +88,15 @@ fn point(
 }
 
 fn tell(report: &mut Report, experiment: &Experiment, cells: &[Cell]) {
-    let mut table =
-        Table::new(&["writes", "write ratio", "none req/s", "cached req/s", "ratio", "hits", "wrong"]);
+    let mut table = Table::new(&[
+        "writes",
+        "write ratio",
+        "none req/s",
+        "cached req/s",
+        "ratio",
+        "hits",
+        "wrong",
+    ]);
     let (mut lowest, mut wrong) = (f64::INFINITY, 0);
     let mut plotted: Vec<(String, Vec<(f64, f64)>)> = vec![];
     for cell in cells {
@@ -114,10 +135,13 @@ fn tell(report: &mut Report, experiment: &Experiment, cells: &[Cell]) {
         report.summarize(format!("ratio_{name}_{:.0}", cell.ratio * 100.0), ratio);
         for (discipline, point) in [("none", &cell.none), (&*experiment.discipline, cached)] {
             let title = format!("{discipline}, {} writes", cell.writes.title());
-            let at = plotted.iter().position(|(other, _)| *other == title).unwrap_or_else(|| {
-                plotted.push((title, vec![]));
-                plotted.len() - 1
-            });
+            let at = plotted
+                .iter()
+                .position(|(other, _)| *other == title)
+                .unwrap_or_else(|| {
+                    plotted.push((title, vec![]));
+                    plotted.len() - 1
+                });
             plotted[at].1.push((cell.ratio * 100.0, point.rate));
         }
     }

@@ -24,7 +24,10 @@ impl Buffers {
         let mut bytes = vec![0u8; count * SLOT].into_boxed_slice();
         let mut vectors: Box<[libc::iovec]> = bytes
             .chunks_mut(SLOT)
-            .map(|slot| libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: SLOT })
+            .map(|slot| libc::iovec {
+                iov_base: slot.as_mut_ptr().cast(),
+                iov_len: SLOT,
+            })
             .collect();
         let headers = vectors
             .iter_mut()
@@ -36,7 +39,11 @@ impl Buffers {
                 header
             })
             .collect();
-        Buffers { _bytes: bytes, vectors, headers }
+        Buffers {
+            _bytes: bytes,
+            vectors,
+            headers,
+        }
     }
 }
 
@@ -56,7 +63,9 @@ impl Lane {
     pub fn connect(to: SocketAddr) -> anyhow::Result<Lane> {
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any).context("a UDP socket for the load generator")?;
-        socket.connect(to).with_context(|| format!("no route to the store at {to}"))?;
+        socket
+            .connect(to)
+            .with_context(|| format!("no route to the store at {to}"))?;
         socket.set_nonblocking(true)?;
         // Best effort: without CAP_NET_ADMIN the default size has to do.
         for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
@@ -116,8 +125,12 @@ impl Lane {
                 Some(libc::EINTR) => {}
                 // A refusal that an earlier datagram met, or no room: this one is not sent.
                 Some(
-                    libc::ECONNREFUSED | libc::EAGAIN | libc::ENOBUFS | libc::EHOSTUNREACH
-                    | libc::ENETUNREACH | libc::EPERM,
+                    libc::ECONNREFUSED
+                    | libc::EAGAIN
+                    | libc::ENOBUFS
+                    | libc::EHOSTUNREACH
+                    | libc::ENETUNREACH
+                    | libc::EPERM,
                 ) => {
                     done += 1;
                     unsent += 1;

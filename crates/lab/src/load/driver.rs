@@ -40,8 +40,14 @@ impl LoadDriver {
             autostart: false,
         };
         let mut child = lab.start_piped(host, &spec)?;
-        let input = child.stdin.take().context("no pipe to the load generator")?;
-        let output = child.stdout.take().context("no pipe from the load generator")?;
+        let input = child
+            .stdin
+            .take()
+            .context("no pipe to the load generator")?;
+        let output = child
+            .stdout
+            .take()
+            .context("no pipe from the load generator")?;
         let (send, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines() {
@@ -50,7 +56,12 @@ impl LoadDriver {
                 }
             }
         });
-        Ok(LoadDriver { child, input, lines, log: lab.dir().join(format!("{host}-load.log")) })
+        Ok(LoadDriver {
+            child,
+            input,
+            lines,
+            log: lab.dir().join(format!("{host}-load.log")),
+        })
     }
 
     /// Runs one phase.
@@ -60,7 +71,10 @@ impl LoadDriver {
     pub fn run(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
         let mut line = serde_json::to_string(phase)?;
         line.push('\n');
-        let told = self.input.write_all(line.as_bytes()).and_then(|()| self.input.flush());
+        let told = self
+            .input
+            .write_all(line.as_bytes())
+            .and_then(|()| self.input.flush());
         told.with_context(|| format!("the load generator is gone:\n{}", tail(&self.log)))?;
         let start = Instant::now();
         // Preparing a million keys takes a second or two the first time.
@@ -75,7 +89,10 @@ impl LoadDriver {
                     bail!("the load generator ended:\n{}", tail(&self.log))
                 }
                 Err(RecvTimeoutError::Timeout) if start.elapsed() > patience => {
-                    bail!("the load generator gave no result in {} s", patience.as_secs())
+                    bail!(
+                        "the load generator gave no result in {} s",
+                        patience.as_secs()
+                    )
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }

@@ -64,14 +64,23 @@ impl Generator {
     /// # Errors
     /// A tenant without a secret, no keys, or a socket that cannot be opened.
     pub fn new(config: LoadConfig) -> anyhow::Result<Generator> {
-        ensure!(config.keys > 0, "load: keys = 0: at least one key is needed");
-        ensure!(config.interval_ms > 0, "load: interval_ms = 0: at least 1 is needed");
+        ensure!(
+            config.keys > 0,
+            "load: keys = 0: at least one key is needed"
+        );
+        ensure!(
+            config.interval_ms > 0,
+            "load: interval_ms = 0: at least 1 is needed"
+        );
         if let Some(cpu) = config.cpu {
             crate::process::pin_self(cpu);
         }
         let cluster = &config.cluster;
         let secret = cluster.secret_of(config.tenant).with_context(|| {
-            format!("load: tenant {} is not in the cluster's list", config.tenant)
+            format!(
+                "load: tenant {} is not in the cluster's list",
+                config.tenant
+            )
         })?;
         let keys = KeySpace::new(config.keys, config.tenant, &secret);
         let mut store_of_partition = vec![0u16; cluster.partitions as usize];
@@ -83,7 +92,11 @@ impl Generator {
             .iter()
             .map(|partition| store_of_partition[*partition as usize])
             .collect();
-        let lanes = cluster.stores.iter().map(|s| Lane::connect(s.address)).collect::<Result<_, _>>();
+        let lanes = cluster
+            .stores
+            .iter()
+            .map(|s| Lane::connect(s.address))
+            .collect::<Result<_, _>>();
         // SAFETY: a plain prctl: timers of this thread may be as exact as the kernel can.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         Ok(Generator {
@@ -129,7 +142,10 @@ impl Generator {
             phase.warmup_s
         );
         if let Arrivals::Open(rate) = phase.arrivals {
-            ensure!(rate > 0.0 && rate <= 1e8, "load: a rate of {rate}/s: 0 to 1e8 is possible");
+            ensure!(
+                rate > 0.0 && rate <= 1e8,
+                "load: a rate of {rate}/s: 0 to 1e8 is possible"
+            );
         }
         let reads = self.table(phase.reads);
         let writes = self.table(phase.writes.unwrap_or(phase.reads));
@@ -152,9 +168,9 @@ impl Generator {
             },
             histograms: Histograms::new(),
         };
-        let mut next_change_ns = phase
-            .churn
-            .map_or(u64::MAX, |churn| measured_from_ns + (churn.every_s.max(0.01) * 1e9) as u64);
+        let mut next_change_ns = phase.churn.map_or(u64::MAX, |churn| {
+            measured_from_ns + (churn.every_s.max(0.01) * 1e9) as u64
+        });
         let mut arrival_ns = begin_ns as f64;
         loop {
             let now = self.now_ns();
@@ -163,7 +179,9 @@ impl Generator {
             }
             if let Some(churn) = phase.churn.filter(|_| now >= next_change_ns) {
                 self.permutation.change(churn.change, &mut self.churn_rng);
-                run.result.changes_ms.push((now - measured_from_ns) as f64 / 1e6);
+                run.result
+                    .changes_ms
+                    .push((now - measured_from_ns) as f64 / 1e6);
                 next_change_ns += (churn.every_s.max(0.01) * 1e9) as u64;
             }
             let sent = self.send_due(&mut run, now, &mut arrival_ns)?;
@@ -178,7 +196,11 @@ impl Generator {
             }
         }
         self.drain(&mut run, end_ns)?;
-        let Run { mut result, histograms, .. } = run;
+        let Run {
+            mut result,
+            histograms,
+            ..
+        } = run;
         result.all = Latency::of(&histograms.all);
         result.hit = Latency::of(&histograms.hit);
         result.miss = Latency::of(&histograms.miss);
@@ -238,7 +260,9 @@ impl Generator {
             POPULATED.0
         };
         let floor = self.versions.floor(key_index);
-        let id = self.window.push(Sent::new(now, key_index, floor, stamp, interval));
+        let id = self
+            .window
+            .push(Sent::new(now, key_index, floor, stamp, interval));
         if let Some(counts) = run.interval(interval) {
             counts.sent += 1;
             run.result.sent += 1;
@@ -254,7 +278,11 @@ impl Generator {
             request: id,
             key_hash: key.hash,
             key_len: KEY_LEN as u8,
-            ..Header::new(if is_write { Op::WriteRequest } else { Op::ReadRequest })
+            ..Header::new(if is_write {
+                Op::WriteRequest
+            } else {
+                Op::ReadRequest
+            })
         };
         // A read is padded to the longest reply it may get; a write to the reply that grants it back.
         let default = self.config.value_len;
@@ -338,7 +366,14 @@ impl Generator {
             tv_nsec: (wait_ns % 1_000_000_000) as i64,
         };
         // SAFETY: the array has the stated length and lives through the call.
-        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as u64, &timeout, std::ptr::null()) };
+        unsafe {
+            libc::ppoll(
+                fds.as_mut_ptr(),
+                fds.len() as u64,
+                &timeout,
+                std::ptr::null(),
+            )
+        };
     }
 }
 
@@ -371,25 +406,41 @@ fn take_answer(
     now: u64,
 ) {
     let header = &packet.header;
-    let Run { result, histograms, measured_from_ns, end_ns, .. } = run;
+    let Run {
+        result,
+        histograms,
+        measured_from_ns,
+        end_ns,
+        ..
+    } = run;
     let refused = !matches!(header.status, Status::Ok | Status::NotFound);
     if !refused && (*measured_from_ns..*end_ns).contains(&now) {
         result.returned += 1;
     }
     let is_write = sent.is_write();
-    let expected = if is_write { Op::WriteReply } else { Op::ReadReply };
+    let expected = if is_write {
+        Op::WriteReply
+    } else {
+        Op::ReadReply
+    };
     if packet.key != key.bytes {
         result.wrong_keys += 1;
     } else if header.op != expected {
         result.strays += 1;
     } else if header.status == Status::Ok {
-        let stamp = if is_write { Some(Stamp(sent.stamp)) } else { stamp_of(key, packet.value) };
+        let stamp = if is_write {
+            Some(Stamp(sent.stamp))
+        } else {
+            stamp_of(key, packet.value)
+        };
         let fits = stamp.is_some_and(|s| versions.learn(sent.key, sent.floor, header.version, s));
         result.wrong_values += u64::from(!fits);
     } else if header.status == Status::NotFound {
         result.not_found += 1;
     }
-    let Some(counts) = result.intervals.get_mut(sent.interval as usize) else { return };
+    let Some(counts) = result.intervals.get_mut(sent.interval as usize) else {
+        return;
+    };
     if refused {
         counts.lost += 1;
         result.lost += 1;

@@ -151,10 +151,14 @@ pub(super) struct Histograms {
 
 impl Histograms {
     pub fn new() -> Histograms {
-        let new = || {
-            Histogram::new_with_bounds(1_000, 10_000_000_000, 3).expect("bounds are in order")
-        };
-        Histograms { all: new(), hit: new(), miss: new(), write: new() }
+        let new =
+            || Histogram::new_with_bounds(1_000, 10_000_000_000, 3).expect("bounds are in order");
+        Histograms {
+            all: new(),
+            hit: new(),
+            miss: new(),
+            write: new(),
+        }
     }
 }
 
@@ -179,7 +183,10 @@ mod tests {
         assert_eq!(result.loss(), 0.1);
         assert!((result.lasting_loss() - 0.15).abs() < 1e-9);
         assert_eq!(result.hit_ratio(), 0.5);
-        let nothing = PhaseResult { seconds: 1.0, ..PhaseResult::default() };
+        let nothing = PhaseResult {
+            seconds: 1.0,
+            ..PhaseResult::default()
+        };
         assert_eq!((nothing.loss(), nothing.hit_ratio()), (0.0, 0.0));
     }
 

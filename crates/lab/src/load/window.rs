@@ -16,7 +16,14 @@ impl Sent {
     pub const UNCOUNTED: u32 = u32::MAX;
 
     pub fn new(at_ns: u64, key: u32, floor: u64, stamp: u64, interval: u32) -> Sent {
-        Sent { at_ns, floor, stamp, key, interval, open: true }
+        Sent {
+            at_ns,
+            floor,
+            stamp,
+            key,
+            interval,
+            open: true,
+        }
     }
 
     pub fn is_write(&self) -> bool {
@@ -37,7 +44,12 @@ impl Window {
     /// `capacity` requests at most; a power of two.
     pub fn new(capacity: usize) -> Window {
         assert!(capacity.is_power_of_two() && capacity < 1 << 31);
-        Window { slots: vec![Sent::default(); capacity], oldest: 1, next: 1, open: 0 }
+        Window {
+            slots: vec![Sent::default(); capacity],
+            oldest: 1,
+            next: 1,
+            open: 0,
+        }
     }
 
     fn slot(&mut self, id: u32) -> &mut Sent {

@@ -16,8 +16,14 @@ impl AliasTable {
     pub fn new(weights: &[f64]) -> AliasTable {
         let n = weights.len();
         let sum: f64 = weights.iter().sum();
-        assert!(n > 0 && u32::try_from(n).is_ok(), "an alias table takes 1 to 2^32 weights");
-        assert!(sum > 0.0 && weights.iter().all(|w| *w >= 0.0), "weights must be positive");
+        assert!(
+            n > 0 && u32::try_from(n).is_ok(),
+            "an alias table takes 1 to 2^32 weights"
+        );
+        assert!(
+            sum > 0.0 && weights.iter().all(|w| *w >= 0.0),
+            "weights must be positive"
+        );
         let mut rest: Vec<f64> = weights.iter().map(|w| w * n as f64 / sum).collect();
         let (mut small, mut large): (Vec<u32>, Vec<u32>) =
             (0..n as u32).partition(|i| rest[*i as usize] < 1.0);
@@ -65,7 +71,10 @@ mod tests {
             let expected = weight / 10.0;
             let sigma = (expected * (1.0 - expected) / f64::from(DRAWS)).sqrt();
             let got = f64::from(count) / f64::from(DRAWS);
-            assert!((got - expected).abs() <= 5.0 * sigma, "{weight}: {got} instead of {expected}");
+            assert!(
+                (got - expected).abs() <= 5.0 * sigma,
+                "{weight}: {got} instead of {expected}"
+            );
         }
     }
 

@@ -93,24 +93,50 @@ mod tests {
     use super::*;
 
     fn ordered(n: usize) -> Permutation {
-        Permutation { key_of_rank: (0..n as u32).collect() }
+        Permutation {
+            key_of_rank: (0..n as u32).collect(),
+        }
     }
 
     #[test]
     fn hot_in_and_hot_out_by_hand() {
         let mut rng = rng(1, "churn");
         let mut p = ordered(5);
-        p.change(Churn { kind: ChurnKind::HotIn, count: 2, among: 0 }, &mut rng);
+        p.change(
+            Churn {
+                kind: ChurnKind::HotIn,
+                count: 2,
+                among: 0,
+            },
+            &mut rng,
+        );
         assert_eq!(p.keys(), [3, 4, 0, 1, 2]);
-        p.change(Churn { kind: ChurnKind::HotOut, count: 1, among: 0 }, &mut rng);
+        p.change(
+            Churn {
+                kind: ChurnKind::HotOut,
+                count: 1,
+                among: 0,
+            },
+            &mut rng,
+        );
         assert_eq!(p.keys(), [4, 0, 1, 2, 3]);
     }
 
     #[test]
     fn random_replaces_that_many_of_the_top() {
         let mut p = ordered(1000);
-        p.change(Churn { kind: ChurnKind::Random, count: 20, among: 100 }, &mut rng(3, "churn"));
-        assert_eq!(p.keys()[..100].iter().filter(|key| **key >= 100).count(), 20);
+        p.change(
+            Churn {
+                kind: ChurnKind::Random,
+                count: 20,
+                among: 100,
+            },
+            &mut rng(3, "churn"),
+        );
+        assert_eq!(
+            p.keys()[..100].iter().filter(|key| **key >= 100).count(),
+            20
+        );
     }
 
     proptest! {

@@ -23,9 +23,14 @@ impl KeySpace {
     pub fn new(n: usize, tenant: u32, secret: &Secret) -> KeySpace {
         let keys = (0..n as u64).map(|index| {
             let bytes = key_bytes(index);
-            Key { bytes, hash: secret.key_hash(tenant, &bytes) }
+            Key {
+                bytes,
+                hash: secret.key_hash(tenant, &bytes),
+            }
         });
-        KeySpace { keys: keys.collect() }
+        KeySpace {
+            keys: keys.collect(),
+        }
     }
 
     /// How many keys there are.
@@ -46,7 +51,10 @@ impl KeySpace {
 
     /// The partition of each key.
     pub fn partitions(&self, partitions: u32) -> Vec<u32> {
-        self.keys.iter().map(|key| partition_of(key.hash, partitions)).collect()
+        self.keys
+            .iter()
+            .map(|key| partition_of(key.hash, partitions))
+            .collect()
     }
 }
 

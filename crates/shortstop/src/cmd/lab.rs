@@ -130,8 +130,11 @@ struct FaultyLink {
 }
 
 /// Topologies that need no file: name, what it is, text.
-const TOPOLOGIES: &[(&str, &str, &str)] =
-    &[("rack", "two clients, a switch, 128 emulated servers", include_str!("rack.toml"))];
+const TOPOLOGIES: &[(&str, &str, &str)] = &[(
+    "rack",
+    "two clients, a switch, 128 emulated servers",
+    include_str!("rack.toml"),
+)];
 
 fn backend(text: &str) -> Result<Backend, String> {
     match text {
@@ -159,7 +162,10 @@ fn experiments() -> anyhow::Result<Vec<Experiment>> {
     let registered = disciplines::all();
     let default = registered.first().context("this build has no discipline")?;
     let mut all = vec![demo(default.name)];
-    for (_, text) in registered.iter().flat_map(|discipline| discipline.experiments) {
+    for (_, text) in registered
+        .iter()
+        .flat_map(|discipline| discipline.experiments)
+    {
         all.push(Experiment::parse(text)?);
     }
     Ok(all)
@@ -192,14 +198,32 @@ fn list() -> anyhow::Result<ExitCode> {
 fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
     let all = experiments()?;
     let Some(experiment) = all.iter().find(|experiment| experiment.name == args.name) else {
-        let names: Vec<&str> = all.iter().map(|experiment| experiment.name.as_str()).collect();
-        bail!("experiment {}: there is none; known are {}", args.name, names.join(", "));
+        let names: Vec<&str> = all
+            .iter()
+            .map(|experiment| experiment.name.as_str())
+            .collect();
+        bail!(
+            "experiment {}: there is none; known are {}",
+            args.name,
+            names.join(", ")
+        );
     };
     need_root()?;
     interrupt::install();
     State::remove_stale();
-    let Run { quick, seed, backend, lab: name, .. } = args;
-    let report = experiment.run(&Options { quick, seed, backend, name })?;
+    let Run {
+        quick,
+        seed,
+        backend,
+        lab: name,
+        ..
+    } = args;
+    let report = experiment.run(&Options {
+        quick,
+        seed,
+        backend,
+        name,
+    })?;
     publish(&report, args.json.as_deref(), &args.out)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -231,7 +255,10 @@ fn up(args: &Up) -> anyhow::Result<ExitCode> {
     let text = match built_in {
         Some((_, _, text)) => text.to_string(),
         None => std::fs::read_to_string(&args.topology).with_context(|| {
-            format!("topology {}: neither built in (rack) nor a file", args.topology)
+            format!(
+                "topology {}: neither built in (rack) nor a file",
+                args.topology
+            )
         })?,
     };
     let topology = Topology::parse(&text)?;
@@ -240,19 +267,34 @@ fn up(args: &Up) -> anyhow::Result<ExitCode> {
     State::remove_stale();
     let mut lab = rack::Lab::create(&args.name, topology, true)?;
     lab.start_all(true)?;
-    let nodes: Vec<String> = lab.topology().nodes().map(|node| node.name.clone()).collect();
+    let nodes: Vec<String> = lab
+        .topology()
+        .nodes()
+        .map(|node| node.name.clone())
+        .collect();
     let addresses: Vec<String> = nodes
         .iter()
         .map(|node| {
             let address = lab.topology().address_of(node);
-            format!("  {node:<12} {}", address.map_or("-".into(), |a| a.to_string()))
+            format!(
+                "  {node:<12} {}",
+                address.map_or("-".into(), |a| a.to_string())
+            )
         })
         .collect();
     let dir = lab.dir();
     lab.leave()?;
     let name = &args.name;
-    let option = if name == "lab" { String::new() } else { format!(" --name {name}") };
-    println!("lab {name} is up; logs in {}\n{}\n", dir.display(), addresses.join("\n"));
+    let option = if name == "lab" {
+        String::new()
+    } else {
+        format!(" --name {name}")
+    };
+    println!(
+        "lab {name} is up; logs in {}\n{}\n",
+        dir.display(),
+        addresses.join("\n")
+    );
     if built_in.is_some() {
         println!(
             "Try:\n  \
@@ -264,7 +306,10 @@ fn up(args: &Up) -> anyhow::Result<ExitCode> {
             dir = dir.display(),
         );
     } else {
-        println!("Try:\n  shortstop lab exec{option} {} -- ip address", nodes[0]);
+        println!(
+            "Try:\n  shortstop lab exec{option} {} -- ip address",
+            nodes[0]
+        );
     }
     println!("  shortstop lab down{option}");
     Ok(ExitCode::SUCCESS)
@@ -282,7 +327,10 @@ fn choose(name: Option<&str>) -> anyhow::Result<State> {
         1 => Ok(labs.remove(0)),
         _ => {
             let names: Vec<&str> = labs.iter().map(|lab| lab.name.as_str()).collect();
-            bail!("several labs are up: choose one with --name ({})", names.join(", "))
+            bail!(
+                "several labs are up: choose one with --name ({})",
+                names.join(", ")
+            )
         }
     }
 }
@@ -290,11 +338,24 @@ fn choose(name: Option<&str>) -> anyhow::Result<State> {
 fn exec(args: Exec) -> anyhow::Result<ExitCode> {
     let lab = choose(args.name.as_deref())?;
     if !lab.topology.nodes().any(|node| node.name == args.host) {
-        let names: Vec<&str> = lab.topology.nodes().map(|node| node.name.as_str()).collect();
-        bail!("lab {}: there is no {}; it has {}", lab.name, args.host, names.join(", "));
+        let names: Vec<&str> = lab
+            .topology
+            .nodes()
+            .map(|node| node.name.as_str())
+            .collect();
+        bail!(
+            "lab {}: there is no {}; it has {}",
+            lab.name,
+            args.host,
+            names.join(", ")
+        );
     }
     let (program, arguments) = args.command.split_first().context("no command")?;
-    let program = if program == "shortstop" { process::own_binary()? } else { program.into() };
+    let program = if program == "shortstop" {
+        process::own_binary()?
+    } else {
+        program.into()
+    };
     let mut command = Command::new(&program);
     command.args(arguments);
     process::enter(&mut command, &State::namespace_of(&lab.name, &args.host))?;
@@ -365,6 +426,9 @@ fn need_root() -> anyhow::Result<()> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     let effective = uid.and_then(|line| line.split_whitespace().nth(1));
-    ensure!(effective == Some("0"), "a lab makes network namespaces: run it as root");
+    ensure!(
+        effective == Some("0"),
+        "a lab makes network namespaces: run it as root"
+    );
     Ok(())
 }
