@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn recovery_is_the_time_below_95_percent() {
-        let mut counts = vec![100u32; 40];
+        let mut counts = [100u32; 40];
         // Changes at 1000 ms and 3000 ms of 100 ms intervals; the first dips for four intervals.
         counts[10..14].copy_from_slice(&[40, 60, 80, 90]);
         let result = PhaseResult {
