@@ -40,7 +40,7 @@ impl Reservation {
     /// wall clock in 2^-16 seconds, should the file be lost.
     pub fn start(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let clock = (now.as_secs() << 16) | (u64::from(now.subsec_nanos()) << 16) / 1_000_000_000;
+        let clock = (now.as_secs() << 16) | ((u64::from(now.subsec_nanos()) << 16) / 1_000_000_000);
         clock.max(self.reserved)
     }
 

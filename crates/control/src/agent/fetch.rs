@@ -21,7 +21,8 @@ pub(super) struct Courier {
 }
 
 impl Courier {
-    /// Asks a store to grant a key's value for an epoch.
+    /// Asks a store to grant a key's value for an epoch. Padded to a whole packet: a store answers
+    /// tenant 0 with no more bytes than it asked with.
     pub fn fetch(
         &mut self,
         store: SocketAddr,
@@ -40,7 +41,8 @@ impl Courier {
             request: self.request,
             ..Header::new(Op::FetchRequest)
         };
-        self.send(store, &Packet::new(header, &key.key, &[]), secret);
+                let padding = if *secret == Secret::NONE { wire::MAX_PAYLOAD } else { 0 };
+        self.send(store, &Packet::new(header, &key.key, &[]), padding, secret);
     }
 
     /// Asks a store for its lease, dated `now_ns`.
@@ -59,7 +61,7 @@ impl Courier {
             version: now_ns,
             ..Header::new(Op::LeaseRequest)
         };
-        self.send(store, &Packet::new(header, &[], &[]), secret);
+        self.send(store, &Packet::new(header, &[], &[]), 0, secret);
     }
 
     fn socket(&mut self, store: SocketAddr) -> Option<&UdpSocket> {
@@ -75,10 +77,12 @@ impl Courier {
     }
 
     /// A packet that is lost on the way, or here, is sent again by whoever still needs it.
-    fn send(&mut self, store: SocketAddr, packet: &Packet<'_>, secret: &Secret) {
+    fn send(&mut self, store: SocketAddr, packet: &Packet<'_>, padded_to: usize, secret: &Secret) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        if packet.encode(secret, &mut buffer).is_ok()
+        let encoded = packet.encode(secret, &mut buffer).is_ok();
+        buffer.resize(buffer.len().max(padded_to), 0);
+        if encoded
             && let Some(socket) = self.socket(store)
             && let Err(e) = socket.send_to(&buffer, store)
         {

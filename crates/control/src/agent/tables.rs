@@ -38,6 +38,7 @@ const FOLLOW_UP: Duration = Duration::from_millis(100);
 /// How often leases are looked at; the data plane renews them itself when stores offer to.
 const LEASE_CHECK: Duration = Duration::from_millis(200);
 const LEASE_LOW_MS: u64 = 700;
+/// After so many a key is taken to have no value, and its entry is given up.
 const FETCH_TRIES: u32 = 6;
 const FETCH_FIRST_PAUSE: Duration = Duration::from_millis(40);
 /// Fetches sent in one tick; the rest wait for the next.
@@ -173,7 +174,7 @@ impl Tables {
                 self.ask_for_leases();
                 self.epochs.keep_ahead(self.table.epoch())?;
             }
-            self.send_fetches(now);
+            self.send_fetches(now, to_session);
             self.courier.drain();
             self.reuse_resting()?;
         }
@@ -441,12 +442,28 @@ impl Tables {
             (new > 0).then(|| (key.clone(), u64::from(new)))
         };
         let counts: Vec<(ItemKey, u64)> = self.index.iter_mut().filter_map(in_window).collect();
+        self.fetch_missing(&counts);
         let window_ms = self.window.as_millis() as u32;
         send(
             out,
             Body::Counters(Counters { window: u64::from(window), window_ms, items: hot_keys(&counts) }),
         );
         self.candidates.begin(self.table.next_window());
+    }
+
+    /// Entries that are read but hold no value (their key was deleted, say) get another try, then go.
+    fn fetch_missing(&mut self, read: &[(ItemKey, u64)]) {
+        if !self.fetches.is_empty() {
+            return;
+        }
+        let due = Instant::now();
+        for (key, _) in read {
+            let Some(Entry { place, .. }) = self.index.get(key) else { continue };
+            if self.table.wants_value(*place).is_some() {
+                let tries = FETCH_TRIES / 2;
+                self.fetches.push_back(Fetch { key: key.clone(), place: *place, due, tries });
+            }
+        }
     }
 
     fn ask_for_leases(&mut self) {
@@ -462,9 +479,9 @@ impl Tables {
     }
 
     /// Fetches values of new entries until they are there; reads would fetch them too, but later.
-    fn send_fetches(&mut self, now: Instant) {
+    fn send_fetches(&mut self, now: Instant, out: &Sender<FromSwitch>) {
         let Some(cluster) = &self.cluster else { return };
-        let mut again = vec![];
+        let (mut again, mut without_value) = (vec![], vec![]);
         for _ in 0..self.fetches.len().min(FETCHES_PER_TICK) {
             let Some(fetch) = self.fetches.pop_front() else { break };
             let current = self.index.get(&fetch.key).is_some_and(|e| e.place == fetch.place);
@@ -476,20 +493,25 @@ impl Tables {
                 again.push(fetch);
                 continue;
             }
+            if fetch.tries >= FETCH_TRIES {
+                without_value.push(fetch.key);
+                continue;
+            }
             if let Some(tenant) = self.tenants.get(&fetch.key.tenant) {
                 let hash = tenant.secret.key_hash(fetch.key.tenant, &fetch.key.key);
                 let store = cluster.store_of(hash).address;
                 self.courier.fetch(store, &fetch.key, hash, epoch, &tenant.secret);
             }
-            let tries = fetch.tries + 1;
-            if tries < FETCH_TRIES {
-                let due = now + FETCH_FIRST_PAUSE * (1 << tries);
-                again.push(Fetch { due, tries, ..fetch });
-            } else {
-                debug!("value of {:?} did not come; the next read asks for it", fetch.key);
-            }
+            let (due, tries) = (now + FETCH_FIRST_PAUSE * (1 << fetch.tries), fetch.tries + 1);
+            again.push(Fetch { due, tries, ..fetch });
         }
         self.fetches.extend(again);
+        for key in &without_value {
+            self.evict(key);
+        }
+        if !without_value.is_empty() {
+            send(out, Body::Dropped(Dropped { keys: without_value.iter().map(proto_key).collect() }));
+        }
     }
 }
 
