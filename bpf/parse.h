@@ -107,8 +107,10 @@ INLINE int parse_kv(struct cursor *cursor, struct work *work)
 INLINE int load_key(struct xdp_md *ctx, struct work *work)
 {
 	__u32 len = work->key_len;
-	if (len == 0)
+	if (len == 0) {
+		__builtin_memset(work->key, 0, 8); /* the tag takes the word behind the last byte too */
 		return CONTINUE;
+	}
 	len = ((len - 1) & 0xff) + 1; /* 1..256, as the verifier sees it */
 	if (bpf_xdp_load_bytes(ctx, work->kv + KV_HEADER_LEN, work->key, len) < 0)
 		return ends(COUNT_drop_truncated, XDP_DROP);
