@@ -87,7 +87,8 @@ INLINE bool came_from(struct xdp_md *ctx, const struct work *work, const struct 
 {
 	__u64 address[2];
 	const __u64 *store = (const __u64 *)lease->store;
-	return source_of(ctx, work, (__u8 *)address) && address[0] == store[0] && address[1] == store[1];
+	return source_of(ctx, work, (__u8 *)address) && address[0] == store[0] &&
+	       address[1] == store[1];
 }
 
 /* Puts (switch, epoch) into the request on its way to the store. */
@@ -105,8 +106,8 @@ INLINE void stamp(struct xdp_md *ctx, struct work *work, const struct config *co
  * term, or one too old to count a time to live from, is replaced first. Another switch on the way may
  * have asked already; a packet has room for one.
  */
-INLINE void ask_for_grant(struct xdp_md *ctx, struct work *work, struct config *config, struct item *item,
-			  const struct lease *lease)
+INLINE void ask_for_grant(struct xdp_md *ctx, struct work *work, struct config *config,
+			  struct item *item, const struct lease *lease)
 {
 	if (work->header.epoch)
 		return;

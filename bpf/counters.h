@@ -7,6 +7,7 @@
 
 #include "target.h"
 
+/* clang-format off */
 #define COUNTERS(X)                                                                                    \
 	X(pass_not_ours, "other protocols and ports, left to the kernel")                              \
 	X(pass_other_magic, "our port, but not our magic: left to the kernel")                         \
@@ -55,6 +56,7 @@
 	X(lease_stale, "lease reply that came too late or from the wrong host")                        \
 	X(hot_report, "hot key reported")                                                              \
 	X(hot_report_lost, "hot key not reported, the ring was full; it is reported again")
+/* clang-format on */
 
 enum counter {
 #define X(name, meaning) COUNT_##name,

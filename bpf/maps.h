@@ -35,7 +35,8 @@ struct config {
 	__u64 epoch;
 	__u64 unused_too[7];
 };
-_Static_assert(sizeof(struct config) == 128, "two cache lines; crates/dataplane maps the same struct");
+_Static_assert(sizeof(struct config) == 128,
+	       "two cache lines; crates/dataplane maps the same struct");
 
 /* key: 0. Written by the agent, `epoch` also by the programs. */
 struct {
@@ -194,7 +195,8 @@ struct event {
 	__u8 key[256];
 };
 #define EVENT_HEADER_BYTES 16
-_Static_assert(offsetof(struct event, key) == EVENT_HEADER_BYTES, "crates/dataplane reads the same struct");
+_Static_assert(offsetof(struct event, key) == EVENT_HEADER_BYTES,
+	       "crates/dataplane reads the same struct");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -17,14 +17,14 @@ INLINE struct cursor cursor_at(struct xdp_md *ctx)
 }
 
 /* `take` is the header under the cursor, or NULL where the packet ends before it does. */
-#define take(cursor, type)                                                                             \
-	({                                                                                             \
-		type *header_ = (cursor)->at;                                                          \
-		if ((void *)(header_ + 1) > (cursor)->end)                                             \
-			header_ = NULL;                                                                \
-		else                                                                                   \
-			(cursor)->at = header_ + 1;                                                    \
-		header_;                                                                               \
+#define take(cursor, type)                                                                         \
+	({                                                                                         \
+		type *header_ = (cursor)->at;                                                      \
+		if ((void *)(header_ + 1) > (cursor)->end)                                         \
+			header_ = NULL;                                                            \
+		else                                                                               \
+			(cursor)->at = header_ + 1;                                                \
+		header_;                                                                           \
 	})
 
 struct vlan_tag {
@@ -108,7 +108,8 @@ INLINE int load_key(struct xdp_md *ctx, struct work *work)
 {
 	__u32 len = work->key_len;
 	if (len == 0) {
-		__builtin_memset(work->key, 0, 8); /* the tag takes the word behind the last byte too */
+		/* The tag takes the word behind the last byte too. */
+		__builtin_memset(work->key, 0, 8);
 		return CONTINUE;
 	}
 	len = ((len - 1) & 0xff) + 1; /* 1..256, as the verifier sees it */

@@ -68,7 +68,8 @@ INLINE __u32 answer_ipv6(struct ipv6hdr *ip, __u16 udp_len)
 	ip->hop_limit = REPLY_HOP_LIMIT;
 	ip->payload_len = bpf_htons(udp_len);
 	__u32 sum = bpf_csum_diff(NULL, 0, (__be32 *)&ip->saddr, 32, 0);
-	return bpf_csum_diff(NULL, 0, (__be32[]){bpf_htonl(udp_len), bpf_htonl(IPPROTO_UDP)}, 8, sum);
+	return bpf_csum_diff(NULL, 0, (__be32[]){bpf_htonl(udp_len), bpf_htonl(IPPROTO_UDP)}, 8,
+			     sum);
 }
 
 /*

@@ -37,7 +37,8 @@ INLINE __u32 sketch_add(struct sketch *sketch, __u64 mixed, __u32 window)
 INLINE bool bloom_has(struct sketch *sketch, __u64 mixed, __u32 window)
 {
 	for (int i = 0; i < BLOOM_PROBES; i++)
-		if (sketch->bloom[mixed >> (16 * i) & (BLOOM_CELLS - 1)] != (__u8)((window & 0xff) + 1))
+		if (sketch->bloom[mixed >> (16 * i) & (BLOOM_CELLS - 1)] !=
+		    (__u8)((window & 0xff) + 1))
 			return false;
 	return true;
 }

@@ -68,7 +68,8 @@ _Static_assert(offsetof(struct kv_header, client) == 16, "client");
 _Static_assert(offsetof(struct kv_header, key_hash) == 24, "key_hash");
 _Static_assert(offsetof(struct kv_header, epoch) == 40, "epoch");
 _Static_assert(offsetof(struct kv_header, version) == 48, "version");
-_Static_assert(offsetof(struct kv_header, tag) == 56, "the tag is last: it covers what stands before it");
+_Static_assert(offsetof(struct kv_header, tag) == 56,
+	       "the tag is last: it covers what stands before it");
 
 #define EPOCH_NUMBER_BITS 48
 #define EPOCH_NUMBER_MASK ((1ULL << EPOCH_NUMBER_BITS) - 1)
@@ -96,9 +97,10 @@ INLINE bool op_has_key(__u8 op)
 /* As crates/wire/src/op.rs says for each op. */
 INLINE bool op_may_have_value(__u8 op)
 {
-	const __u64 low = 1ULL << OP_READ_REPLY | 1ULL << OP_WRITE_REQUEST | 1ULL << OP_WRITE_REPLY |
-			  1ULL << OP_FETCH_REPLY | 1ULL << 0x20 | 1ULL << 0x21 | 1ULL << 0x22 | 1ULL << 0x24 |
-			  1ULL << 0x26 | 1ULL << 0x27 | 1ULL << 0x31 | 1ULL << 0x33;
+	const __u64 low = 1ULL << OP_READ_REPLY | 1ULL << OP_WRITE_REQUEST |
+			  1ULL << OP_WRITE_REPLY | 1ULL << OP_FETCH_REPLY | 1ULL << 0x20 |
+			  1ULL << 0x21 | 1ULL << 0x22 | 1ULL << 0x24 | 1ULL << 0x26 | 1ULL << 0x27 |
+			  1ULL << 0x31 | 1ULL << 0x33;
 	if (op < 64)
 		return low >> op & 1;
 	return op == 0x41 || op == 0x42 || op == 0x44;

@@ -20,7 +20,8 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct found *fou
 		return forward(ctx, work);
 	}
 	__u8 *value = value_of(found, work->key_len);
-	if (len && bpf_xdp_store_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, value, len) < 0) {
+	if (len &&
+	    bpf_xdp_store_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, value, len) < 0) {
 		count(COUNT_bypass_no_room);
 		return forward(ctx, work);
 	}
@@ -42,7 +43,8 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct found *fou
 	work->header.value_len = bpf_htons(len);
 	work->header.epoch = 0;
 	work->header.version = bpf_cpu_to_be64(version);
-	work->header.expiry_ms = expires ? bpf_htonl((expiry_ns - work->now_ns) / NS_PER_MS + 1) : 0;
+	work->header.expiry_ms =
+		expires ? bpf_htonl((expiry_ns - work->now_ns) / NS_PER_MS + 1) : 0;
 	count(COUNT_hit);
 	return send_back(ctx, work, payload_len, body_sum);
 }
