@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{Bench, Experiment, Options, Params, Report};
 use crate::{
-    load::{ChurnSchedule, Phase, PhaseResult},
+    load::{ChurnSchedule, Interval, Phase, PhaseResult},
     plot,
     progress::Progress,
     table::{Table, percent, thousands},
@@ -113,22 +113,26 @@ pub fn run(
 
 /// One change and how the rack took it.
 struct Recovery {
-    /// Until 95 % of the steady throughput; the whole period if that was not reached.
+    /// Until 95 % of the steady throughput for good; the whole period if that was not reached.
     ms: f64,
     steady: f64,
     lowest: f64,
 }
 
-/// The time from each change until answers come at 95 % of the rate before it, seen over two
-/// intervals in a row.
+/// The time from each change until answers come at 95 % of the rate before it for good: until the end of
+/// the last two intervals in a row, before the next change, in which they did not. Throughput is the
+/// share of an interval's requests that were answered, times the offered rate: at a steady
+/// offer, arrivals alone make intervals of 50 ms differ by some percent.
 fn recoveries(result: &PhaseResult, every_ms: f64) -> Vec<Recovery> {
     let step = result.interval_ms as f64;
-    let rates: Vec<f64> = result
-        .intervals
-        .iter()
-        .map(|i| f64::from(i.answered) * 1000.0 / step)
-        .collect();
-    let index = |ms: f64| ((ms / step) as usize).min(rates.len());
+    let seconds = result.intervals.len() as f64 * step / 1000.0;
+    let sent: f64 = result.intervals.iter().map(|i| f64::from(i.sent)).sum();
+    let offered = sent / seconds.max(f64::MIN_POSITIVE);
+    let share = |i: &Interval| f64::from(i.answered) / f64::from(i.sent.max(1));
+    let rates: Vec<f64> = result.intervals.iter().map(|i| share(i) * offered).collect();
+    // The last interval is cut short by the end of the phase.
+    let end = rates.len().saturating_sub(1);
+    let index = |ms: f64| ((ms / step) as usize).min(end);
     let mut all = vec![];
     for change in &result.changes_ms {
         // Steady: the second half of the time before the change.
@@ -139,16 +143,9 @@ fn recoveries(result: &PhaseResult, every_ms: f64) -> Vec<Recovery> {
             continue;
         }
         let steady = before.iter().sum::<f64>() / before.len() as f64;
-        // The interval of the change itself is half old: averages over two smooth the arrivals.
-        let good = |pair: &[f64]| (pair[0] + pair[1]) / 2.0 >= 0.95 * steady;
-        let dip = after.windows(2).position(|pair| !good(pair));
-        let ms = dip.map_or(0.0, |dip| {
-            let back = after[dip..].windows(2).position(good);
-            let end = back.map_or(every_ms, |back| {
-                ((first + dip + back) as f64) * step - change
-            });
-            end.max(0.0)
-        });
+        let bad = |pair: &[f64]| (pair[0] + pair[1]) / 2.0 < 0.95 * steady;
+        let last_bad = after.windows(2).rposition(bad);
+        let ms = last_bad.map_or(0.0, |at| ((first + at + 2) as f64) * step - change);
         let lowest = after.iter().copied().fold(f64::INFINITY, f64::min);
         all.push(Recovery { ms, steady, lowest });
     }
@@ -167,7 +164,6 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Interval;
 
     #[test]
     fn recovery_is_the_time_below_95_percent() {
@@ -179,6 +175,7 @@ mod tests {
             intervals: counts
                 .iter()
                 .map(|c| Interval {
+                    sent: 100,
                     answered: *c,
                     ..Interval::default()
                 })
@@ -190,7 +187,7 @@ mod tests {
         assert_eq!(all.len(), 2);
         assert_eq!(
             (all[0].ms, all[0].lowest, all[0].steady),
-            (300.0, 400.0, 1000.0)
+            (400.0, 400.0, 1000.0)
         );
         assert_eq!(all[1].ms, 0.0);
     }
