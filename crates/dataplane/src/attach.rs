@@ -1,5 +1,6 @@
 use std::{
     fs, io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     path::PathBuf,
 };
@@ -11,6 +12,15 @@ use crate::{Error, bpffs::Home};
 
 /// A packet of ours with the longest key and value, over IPv4.
 const LEAST_MTU: u32 = 1500;
+
+/// The names of the interfaces in this network namespace, but for loopback; sorted.
+pub fn interfaces() -> Vec<String> {
+    let Ok(all) = nix::net::if_::if_nameindex() else { return vec![] };
+    let mut names: Vec<String> = all.iter().map(|i| i.name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| name != "lo");
+    names.sort();
+    names
+}
 
 /// Where in the kernel the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,43 +57,49 @@ fn ifindex_of(interface: &str) -> Result<u32, Error> {
     nix::net::if_::if_nametoindex(interface).map_err(|_| Error::NoInterface(interface.into()))
 }
 
-fn sysfs(interface: &str, file: &str) -> Option<String> {
-    fs::read_to_string(format!("/sys/class/net/{interface}/{file}")).ok()
-}
-
-/// The kernel's name for the interface's driver, by way of ethtool; empty if it has none.
-fn driver_of(interface: &str) -> String {
-    let path = format!("/sys/class/net/{interface}/device/driver");
-    if let Ok(target) = fs::read_link(path) {
-        return target.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    }
-    ethtool_driver(interface).unwrap_or_default()
-}
-
-fn ethtool_driver(interface: &str) -> Option<String> {
-    const ETHTOOL_GDRVINFO: u32 = 3;
-    const NAME_AT: usize = 4;
-    let mut info = [0u8; 196];
-    info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
+/// An `ioctl` about an interface of this process's network namespace. sysfs would not do: it shows the
+/// namespace that it was mounted in.
+fn interface_ioctl(
+    interface: &str,
+    number: libc::c_ulong,
+    prepare: impl FnOnce(&mut libc::ifreq),
+) -> Option<libc::ifreq> {
     // SAFETY: an all-zero ifreq is a valid one.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(15)) {
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_data = info.as_mut_ptr().cast();
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").or_else(|_| std::net::UdpSocket::bind("[::]:0")).ok()?;
-    // SAFETY: the kernel writes at most 196 bytes (struct ethtool_drvinfo) behind ifru_data.
-    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) } != 0;
-    if failed {
-        return None;
-    }
+    prepare(&mut request);
+    let any = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+    let socket = UdpSocket::bind(&any[..]).or_else(|_| UdpSocket::bind("0.0.0.0:0")).ok()?;
+    // SAFETY: `request` is an ifreq; what `prepare` points to is as long as the ioctl needs.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), number as _, &raw mut request) } != 0;
+    (!failed).then_some(request)
+}
+
+/// The name of the interface's driver; empty if it has none.
+fn driver_of(interface: &str) -> String {
+    const ETHTOOL_GDRVINFO: u32 = 3;
+    const NAME_AT: usize = 4;
+    let mut info = [0u8; 196]; // struct ethtool_drvinfo
+    info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
+    let data = info.as_mut_ptr().cast();
+    let answer = interface_ioctl(interface, libc::SIOCETHTOOL, |request| {
+        request.ifr_ifru.ifru_data = data;
+    });
     let name = &info[NAME_AT..NAME_AT + 32];
-    let end = name.iter().position(|byte| *byte == 0)?;
-    String::from_utf8(name[..end].to_vec()).ok()
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+    answer.map_or(String::new(), |_| String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+fn mtu_of(interface: &str) -> Option<u32> {
+    let answer = interface_ioctl(interface, libc::SIOCGIFMTU, |_| {})?;
+    // SAFETY: SIOCGIFMTU fills this member.
+    u32::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
 }
 
 fn check_mtu(interface: &str) -> Result<(), Error> {
-    let mtu = sysfs(interface, "mtu").and_then(|text| text.trim().parse().ok()).unwrap_or(LEAST_MTU);
+    let mtu = mtu_of(interface).unwrap_or(LEAST_MTU);
     if mtu < LEAST_MTU {
         return Err(Error::SmallMtu { name: interface.into(), mtu, needed: LEAST_MTU });
     }

@@ -20,7 +20,7 @@ mod sketch;
 mod table;
 mod tenant;
 
-pub use attach::{Attached, Mode, attach, attached, detach};
+pub use attach::{Attached, Mode, attach, attached, detach, interfaces};
 pub use bpffs::{Home, switches};
 pub use cells::{Cells, Place, cells_needed};
 pub use counters::{Counter, Counters};

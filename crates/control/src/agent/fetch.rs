@@ -11,6 +11,10 @@ use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, TENANT_SYSTEM};
 
 use crate::ItemKey;
 
+fn is_lease(bytes: &[u8]) -> bool {
+    Packet::decode(bytes).is_ok_and(|packet| packet.header.op == Op::LeaseReply)
+}
+
 #[derive(Default)]
 pub(super) struct Courier {
     ipv4: Option<UdpSocket>,
@@ -97,7 +101,7 @@ impl Courier {
         for socket in [&self.ipv4, &self.ipv6].into_iter().flatten() {
             loop {
                 match socket.recv_from(&mut bytes) {
-                    Ok((_, from)) if !self.warned => {
+                    Ok((len, from)) if !self.warned && is_lease(&bytes[..len]) => {
                         self.warned = true;
                         warn!(
                             "store {} answers through an interface that this switch is not attached to: \

@@ -1,4 +1,4 @@
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
 use control::agent::{Agent, Options};
@@ -105,7 +105,7 @@ fn serve(args: Serve) -> anyhow::Result<()> {
     if args.interface.is_empty() {
         anyhow::bail!(
             "--interface: name at least one interface that requests or replies cross (there are: {})",
-            interfaces().join(", ")
+            dataplane::interfaces().join(", ")
         );
     }
     let mode = match args.mode {
@@ -135,14 +135,6 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         agent.run(stop_signal()).await?;
         Ok(())
     })
-}
-
-fn interfaces() -> Vec<String> {
-    let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
-    names.retain(|name| name != "lo");
-    names.sort();
-    names
 }
 
 async fn stop_signal() {
