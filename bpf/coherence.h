@@ -91,6 +91,12 @@ INLINE bool came_from(struct xdp_md *ctx, const struct work *work, const struct 
 	       address[1] == store[1];
 }
 
+/* Whether the packet carries something for (this switch, some epoch). */
+INLINE bool names_this_switch(const struct work *work, const struct config *config)
+{
+	return bpf_be64_to_cpu(work->header.epoch) >> EPOCH_NUMBER_BITS == config->switch_id;
+}
+
 /* Puts (switch, epoch) into the request on its way to the store. */
 INLINE void stamp(struct xdp_md *ctx, struct work *work, const struct config *config, __u64 epoch,
 		  __u8 grant)
@@ -109,7 +115,7 @@ INLINE void stamp(struct xdp_md *ctx, struct work *work, const struct config *co
 INLINE void ask_for_grant(struct xdp_md *ctx, struct work *work, struct config *config,
 			  struct item *item, const struct lease *lease)
 {
-	if (work->header.epoch)
+	if (work->header.epoch && !names_this_switch(work, config))
 		return;
 	__u64 word = READ_ONCE(item->word), epoch = epoch_of(word);
 	bool old = work->now_ns > item->epoch_ns + EPOCH_FRESH_NS;
@@ -123,12 +129,6 @@ INLINE void ask_for_grant(struct xdp_md *ctx, struct work *work, struct config *
 		return;
 	}
 	stamp(ctx, work, config, epoch, FLAG_GRANT);
-}
-
-/* Whether the packet carries something for (this switch, some epoch). */
-INLINE bool names_this_switch(const struct work *work, const struct config *config)
-{
-	return bpf_be64_to_cpu(work->header.epoch) >> EPOCH_NUMBER_BITS == config->switch_id;
 }
 
 INLINE __u64 epoch_in(const struct work *work)

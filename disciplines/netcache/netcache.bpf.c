@@ -91,8 +91,12 @@ INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *c
 	}
 	if (have)
 		count(COUNT_write_invalidated);
-	/* A switch before us may have stamped it: it keeps the place unless only we have an entry. */
-	if (!work->header.epoch || (have && !(work->header.flags & FLAG_GRANT)))
+	/*
+	 * Another switch may have stamped it before us: it keeps the place unless only we have an entry.
+	 * What claims to be our own stamp is replaced: only we know our epochs.
+	 */
+	if (!work->header.epoch || names_this_switch(work, config) ||
+	    (have && !(work->header.flags & FLAG_GRANT)))
 		stamp(ctx, work, config, epoch, have ? FLAG_GRANT : 0);
 	return forward(ctx, work);
 }

@@ -20,6 +20,9 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// Shows switches, cached items, rates and counters of a running controller.
+    #[command(
+        after_help = "Example:\n  shortstop control status --control http://127.0.0.1:7118 --json"
+    )]
     Status(StatusArgs),
 }
 
@@ -87,6 +90,7 @@ async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let reply = status::fetch(&args.control)
         .await
         .map_err(anyhow::Error::msg)?;
+    super::end_when_unread();
     if args.json {
         println!("{:#}", status::to_json(&reply));
     } else {

@@ -49,6 +49,13 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// From here on, ends quietly when whoever reads the output stops (`| head`). For commands that do nothing
+/// more than print: a server or a lab would be killed by any peer that closes its connection.
+fn end_when_unread() {
+    // SAFETY: sets a default action; no handler of ours can run.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
     let on_terminal = std::io::stderr().is_terminal();
     let filter = filter.unwrap_or(if on_terminal { "info" } else { "warn" });

@@ -25,6 +25,9 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Print what a running store tells about itself.
+    #[command(
+        after_help = "Example:\n  shortstop store status --socket /run/store.sock --json | head"
+    )]
     Status(Status),
 }
 
@@ -131,13 +134,13 @@ async fn stopped() {
 
 fn print_status(options: &Status) -> anyhow::Result<ExitCode> {
     let status = store::read_status(&options.socket)?;
+    super::end_when_unread();
     let text = if options.json {
         serde_json::to_string_pretty(&status)? + "\n"
     } else {
         describe(&status)?
     };
-    // Whoever stopped reading (`| head`) has seen enough.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    print!("{text}");
     Ok(ExitCode::SUCCESS)
 }
 

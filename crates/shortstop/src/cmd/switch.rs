@@ -206,6 +206,7 @@ fn report(name: &str) -> anyhow::Result<Report> {
 }
 
 fn status(args: &Status) -> anyhow::Result<()> {
+    super::end_when_unread();
     let names = match &args.name {
         Some(name) => vec![name.clone()],
         None => dataplane::switches(),

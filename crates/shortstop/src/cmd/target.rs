@@ -46,6 +46,10 @@ impl Target {
         &self,
         call: impl AsyncFnOnce(Client) -> Result<T, client::Error>,
     ) -> anyhow::Result<(T, Duration)> {
+        super::end_when_unread();
+        if self.timeout.is_zero() || self.timeout > Duration::from_secs(3600) {
+            bail!("--timeout {:?}: expected more than 0 and at most 1h", self.timeout);
+        }
         let cluster = self.load()?;
         let options = Options {
             deadline: self.timeout,
