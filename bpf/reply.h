@@ -39,6 +39,26 @@ INLINE bool make_room(struct xdp_md *ctx, struct work *work, __u32 payload_len)
 	return grow_at_head(ctx, work, need - have);
 }
 
+/*
+ * Zeros over `len` bytes behind the key: a value was copied there that must not be sent. The request's
+ * padding is zeros, so the checksum it came with is right again.
+ */
+OUTLINE int restore_padding(struct xdp_md *ctx, struct work *work, __u32 len)
+{
+	if (!work)
+		return 0;
+	__u32 at = work->kv + KV_HEADER_LEN + work->key_len;
+	__builtin_memset(work->front, 0, sizeof(work->front));
+	for (int i = 0; i < 3 && len; i++) {
+		__u32 part = len < sizeof(work->front) ? len : sizeof(work->front);
+		part = ((part - 1) & 0x1ff) + 1; /* 1..512, as the verifier sees it */
+		bpf_xdp_store_bytes(ctx, at, work->front, part);
+		at += part;
+		len -= part;
+	}
+	return 0;
+}
+
 INLINE void swap_macs(struct ethhdr *eth)
 {
 	__u8 mac[ETH_ALEN];

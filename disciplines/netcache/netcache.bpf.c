@@ -36,6 +36,7 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct found *fou
 	barrier();
 	if ((seq & 1) || READ_ONCE(item->seq) != seq || READ_ONCE(item->word) != word) {
 		count(COUNT_bypass_torn);
+		restore_padding(ctx, work, len);
 		return forward(ctx, work);
 	}
 	work->header.op = OP_READ_REPLY;
