@@ -1,0 +1,177 @@
+//! Leases of stores: from the offer to the end, and terms.
+
+use wire::Op;
+
+use crate::{
+    case::{Case, Then::*, check},
+    harness::{Message, Switch, message::address},
+    world::*,
+};
+
+#[test]
+fn offers_and_replies() {
+    check(&[
+        Case {
+            name: "an offer becomes the request, dated now, in its place",
+            given: |_| {},
+            packet: |w| Message::lease(Op::LeaseOffer, Switch::ID, w.slot(false)),
+            then: AsksForLease,
+            counts: &["lease_offer"],
+        },
+        Case {
+            name: "over IPv6, padded",
+            given: |_| {},
+            packet: |w| {
+                Message::lease(Op::LeaseOffer, Switch::ID, w.slot(true)).padded(9).over_ipv6()
+            },
+            then: AsksForLease,
+            counts: &["lease_offer"],
+        },
+        Case {
+            name: "after a packet with a key: nothing of it is in the tag",
+            given: |w| {
+                w.send(Message::read(SIGNED, KEY));
+            },
+            packet: |w| Message::lease(Op::LeaseOffer, Switch::ID, w.slot(false)),
+            then: AsksForLease,
+            counts: &["lease_offer"],
+        },
+        Case {
+            name: "an offer to another switch goes on",
+            given: |_| {},
+            packet: |w| Message::lease(Op::LeaseOffer, 9, w.slot(false)),
+            then: Forwarded,
+            counts: &["bypass_no_discipline", "pass_local"],
+        },
+        Case {
+            name: "a forged offer goes on",
+            given: |_| {},
+            packet: |w| {
+                Message::lease(Op::LeaseOffer, Switch::ID, w.slot(false)).with_a_wrong_tag()
+            },
+            then: Forwarded,
+            counts: &["bypass_bad_tag", "pass_local"],
+        },
+        Case {
+            name: "a reply is taken",
+            given: |_| {},
+            packet: |w| w.lease_reply(TERM, 2000, 0),
+            then: Dropped,
+            counts: &["lease_renewed"],
+        },
+        Case {
+            name: "a reply that was delayed past the lease's end",
+            given: |_| {},
+            packet: |w| w.lease_reply(TERM, 2000, 2000),
+            then: Dropped,
+            counts: &["lease_stale"],
+        },
+        Case {
+            name: "a reply to a request from the future",
+            given: |_| {},
+            packet: |w| {
+                let mut reply = w.lease_reply(TERM, 2000, 0);
+                reply.header.version += 60_000_000_000;
+                reply
+            },
+            then: Dropped,
+            counts: &["lease_stale"],
+        },
+        Case {
+            name: "a reply from another host than the slot's store",
+            given: |_| {},
+            packet: |w| w.lease_reply(TERM, 2000, 0).sent_by(address(false, 3)),
+            then: Dropped,
+            counts: &["lease_stale"],
+        },
+        Case {
+            name: "a reply for a slot that there is not",
+            given: |_| {},
+            packet: |w| {
+                let mut reply = w.lease_reply(TERM, 2000, 0);
+                reply.header.request = 1024;
+                reply
+            },
+            then: Dropped,
+            counts: &["lease_stale"],
+        },
+    ]);
+}
+
+#[test]
+fn what_a_lease_is_worth() {
+    check(&[
+        Case {
+            name: "renewed in the same term: served",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.lease(TERM);
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+        Case {
+            name: "lapsed: not served",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.outlive_lease();
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Forwarded,
+            counts: &["read_no_lease", "pass_local"],
+        },
+        Case {
+            name: "lapsed, and a delayed reply comes: still not served",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.outlive_lease();
+                w.send_as("lease_stale", w.lease_reply(TERM, 2000, 2000));
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Forwarded,
+            counts: &["read_no_lease", "pass_local"],
+        },
+        Case {
+            name: "a delayed reply does not shorten a lease",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.send_as("lease_renewed", w.lease_reply(TERM, 60_000, 59_000));
+            },
+            packet: |w| {
+                let state = w.switch.leases.state(w.slot(false));
+                assert!(state.remaining_ms > 100_000, "{state:?}");
+                Message::read(SIGNED, KEY)
+            },
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+        Case {
+            name: "a new term, then the value granted again: served",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.lease(TERM + 1);
+                w.send_as("read_invalid", Message::read(SIGNED, KEY));
+                w.send_as("grant_installed", w.grant(SIGNED, KEY, b"new"));
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Answered(b"new"),
+            counts: &["hit"],
+        },
+        Case {
+            name: "counted from when it was asked for",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.outlive_lease();
+                w.send_as("lease_renewed", w.lease_reply(TERM, 60_000, 30_000));
+            },
+            packet: |w| {
+                let state = w.switch.leases.state(w.slot(false));
+                assert!(state.remaining_ms <= 30_000 && state.term == TERM, "{state:?}");
+                Message::read(SIGNED, KEY)
+            },
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+    ]);
+}

@@ -1,0 +1,68 @@
+//! Counting: the sketch of misses, the counters of entries, reports of hot keys.
+
+use dataplane::Event;
+
+use crate::{
+    harness::{Message, message::secret_of},
+    world::*,
+};
+
+fn drained(w: &World) -> Vec<Event> {
+    w.switch.events.drain().expect("the ring").collect()
+}
+
+#[test]
+fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
+    let w = World::new();
+    w.switch.table.set_sampling(3, 0);
+    let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
+    for (window, threshold) in [(0, 3), (1, 3)] {
+        let estimate = || w.switch.sketches.estimate(SIGNED, hash, window);
+        for reads in 1..=6 {
+            let run = w.switch.run(&Message::read(SIGNED, KEY).frame().bytes(), None);
+            assert_eq!(estimate(), reads, "window {window}");
+            let reports = run.moved.get("hot_report").copied().unwrap_or(0);
+            assert_eq!(reports, u64::from(reads == threshold), "read {reads} of window {window}");
+        }
+        let hot = Event::Hot { tenant: SIGNED, key: KEY.into(), count: 3, window };
+        assert_eq!(drained(&w), [hot]);
+        w.switch.table.next_window();
+    }
+    assert_eq!(w.switch.sketches.estimate(SIGNED, hash, 2), 0, "a new window begins with nothing");
+}
+
+#[test]
+fn other_tenants_reads_of_the_same_key_are_counted_apart() {
+    let w = World::new();
+    for _ in 0..5 {
+        w.send_as("miss", Message::read(SIGNED, KEY));
+    }
+    let hash = secret_of(OTHER).key_hash(OTHER, KEY);
+    assert_eq!(w.switch.sketches.estimate(OTHER, hash, 0), 0);
+}
+
+#[test]
+fn reads_of_an_entry_are_counted_exactly_and_not_in_the_sketch() {
+    let mut w = World::new();
+    w.cached(SIGNED, KEY, V128);
+    let slot = w.switch.table.scan()[0].slot;
+    for _ in 0..5 {
+        w.send_as("hit", Message::read(SIGNED, KEY));
+    }
+    assert_eq!(w.switch.table.requests(slot), 5);
+    let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
+    assert_eq!(w.switch.sketches.estimate(SIGNED, hash, 0), 0);
+}
+
+#[test]
+fn a_value_too_large_for_its_entry_is_told_once() {
+    let mut w = World::new();
+    w.lease(TERM);
+    w.entry(SIGNED, KEY, 16);
+    for _ in 0..2 {
+        w.send_as("grant_too_large", w.grant(SIGNED, KEY, &[b'x'; 900]));
+    }
+    let event = Event::TooLarge { tenant: SIGNED, key: KEY.into(), value_len: 900 };
+    assert_eq!(drained(&w), [event]);
+    w.send_as("read_invalid", Message::read(SIGNED, KEY));
+}

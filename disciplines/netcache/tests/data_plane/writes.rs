@@ -1,0 +1,226 @@
+//! Writes, deletes and a store's invalidations: what was cached is served no more.
+
+use wire::{Epoch, Flags, Op};
+
+use crate::{
+    case::{Case, Then::*, check},
+    harness::{Message, Switch},
+    world::*,
+};
+
+fn invalidate(w: &World, switch: u16) -> Message {
+    let granted = Epoch::new(switch, w.switch.table.epoch());
+    Message::from_store(Op::Invalidate, SIGNED, KEY).epoch(granted)
+}
+
+#[test]
+fn writes_are_stamped() {
+    check(&[
+        Case {
+            name: "a write to a cached key: GRANT, since the switch has an entry",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| Message::write(SIGNED, KEY, b"new"),
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
+            name: "a write to a key without an entry: no GRANT",
+            given: |w| w.lease(TERM),
+            packet: |_| Message::write(SIGNED, KEY, b"new"),
+            then: Stamped { grant: false },
+            counts: &["write", "pass_local"],
+        },
+        Case {
+            name: "a GRANT that the client wrote itself is taken off",
+            given: |_| {},
+            packet: |_| Message::write(SIGNED, KEY, b"new").flags(Flags::GRANT),
+            then: Stamped { grant: false },
+            counts: &["write", "pass_local"],
+        },
+        Case {
+            name: "a conditional write keeps its condition",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| {
+                Message::write(SIGNED, KEY, b"new").flags(Flags::COMPARE).version(77)
+            },
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
+            name: "over IPv6, odd lengths: the checksum follows",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| Message::write(SIGNED, KEY, b"new").over_ipv6(),
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
+            name: "without a UDP checksum",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| Message::write(SIGNED, KEY, b"new").without_checksum(),
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
+            name: "an open tenant's write stays without a tag",
+            given: |w| w.cached(OPEN, KEY, V128),
+            packet: |_| Message::write(OPEN, KEY, b"new"),
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
+            name: "with a VLAN tag",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| Message::write(SIGNED, KEY, b"new").vlan(5),
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_vlan"],
+        },
+        Case {
+            name: "a delete of a cached key",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| Message::delete(SIGNED, KEY),
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
+            name: "a delete of a key without an entry",
+            given: |_| {},
+            packet: |_| Message::delete(SIGNED, KEY),
+            then: Stamped { grant: false },
+            counts: &["write", "pass_local"],
+        },
+        Case {
+            name: "stamped by another switch, no entry here: left to it",
+            given: |_| {},
+            packet: |_| Message::write(SIGNED, KEY, b"new").epoch(Epoch::new(9, 5)),
+            then: Forwarded,
+            counts: &["write", "pass_local"],
+        },
+        Case {
+            name: "stamped by another switch that has an entry: left to it, yet invalid here",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| {
+                Message::write(SIGNED, KEY, b"new").epoch(Epoch::new(9, 5)).flags(Flags::GRANT)
+            },
+            then: Forwarded,
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
+            name: "stamped by another switch without an entry: ours takes the place",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| Message::write(SIGNED, KEY, b"new").epoch(Epoch::new(9, 5)),
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+    ]);
+}
+
+#[test]
+fn what_was_written_is_not_served() {
+    check(&[
+        Case {
+            name: "after a write",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.send(Message::write(SIGNED, KEY, b"new"));
+            },
+            packet: |_| Message::read(SIGNED, KEY).epoch(Epoch::new(9, 5)),
+            then: Forwarded,
+            counts: &["read_invalid", "pass_local"],
+        },
+        Case {
+            name: "after a delete",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.send(Message::delete(SIGNED, KEY));
+            },
+            packet: |_| Message::read(SIGNED, KEY).epoch(Epoch::new(9, 5)),
+            then: Forwarded,
+            counts: &["read_invalid", "pass_local"],
+        },
+        Case {
+            name: "after a write that another switch stamped",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                let elsewhere = Epoch::new(9, 5);
+                let write = Message::write(SIGNED, KEY, b"new").epoch(elsewhere);
+                w.send(write.flags(Flags::GRANT));
+            },
+            packet: |_| Message::read(SIGNED, KEY).epoch(Epoch::new(9, 5)),
+            then: Forwarded,
+            counts: &["read_invalid", "pass_local"],
+        },
+        Case {
+            name: "after the store's invalidation",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.send_as("invalidate", invalidate(w, Switch::ID));
+            },
+            packet: |_| Message::read(SIGNED, KEY).epoch(Epoch::new(9, 5)),
+            then: Forwarded,
+            counts: &["read_invalid", "pass_local"],
+        },
+        Case {
+            name: "another tenant's write of the same key changes nothing",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.send(Message::write(OTHER, KEY, b"new"));
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+        Case {
+            name: "a forged write changes nothing",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.send_as("bypass_bad_tag", Message::write(SIGNED, KEY, b"new").with_a_wrong_tag());
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+    ]);
+}
+
+#[test]
+fn invalidations_are_acknowledged() {
+    check(&[
+        Case {
+            name: "of a cached key",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |w| invalidate(w, Switch::ID),
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "of a key without an entry: whatever comes later has a higher epoch",
+            given: |_| {},
+            packet: |w| invalidate(w, Switch::ID),
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "over IPv6, padded",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |w| invalidate(w, Switch::ID).padded(31).over_ipv6(),
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "for another switch: it goes on",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |w| invalidate(w, 9),
+            then: Forwarded,
+            counts: &["pass_local"],
+        },
+        Case {
+            name: "another switch's acknowledgement goes on",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| {
+                Message::from_client(Op::InvalidateAck, SIGNED, KEY).epoch(Epoch::new(9, 5))
+            },
+            then: Forwarded,
+            counts: &["pass_local"],
+        },
+    ]);
+}
