@@ -1,0 +1,333 @@
+//! The command line from outside: help with examples, and one clear line for every kind of bad input.
+
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+/// Runs the binary in a directory with the cluster files of [`files`].
+fn shortstop(directory: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_shortstop"))
+        .args(words)
+        .current_dir(directory)
+        .env_remove("SHORTSTOP_LOG")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs")
+}
+
+/// Cluster files, good and bad, in a directory of this test's own.
+fn files(test: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&directory).unwrap();
+    let store =
+        |last: u32| format!("[[store]]\naddress = \"127.0.0.1:7117\"\nfirst = 0\nlast = {last}\n");
+    let files = [
+        ("good.toml", format!("partitions = 4\n{}", store(3))),
+        ("gap.toml", format!("partitions = 4\n{}", store(2))),
+        ("syntax.toml", "partitions = x\n".into()),
+        (
+            "unknown.toml",
+            format!("partitions = 4\nshards = 4\n{}", store(3)),
+        ),
+    ];
+    for (name, text) in files {
+        std::fs::write(directory.join(name), text).unwrap();
+    }
+    directory
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let here = Path::new(".");
+    for command in [
+        "switch",
+        "switch status",
+        "switch detach",
+        "control",
+        "control status",
+        "store",
+        "store status",
+        "get",
+        "set",
+        "delete",
+        "lab",
+    ] {
+        let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let output = shortstop(here, &words);
+        let help = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{command}: {}", output.status);
+        assert!(help.contains("Example"), "{command}: no example in\n{help}");
+        assert!(
+            help.contains(&format!("  shortstop {command}")),
+            "{command}: not its own\n{help}"
+        );
+    }
+    for command in ["list", "run", "up", "exec", "down"] {
+        let output = shortstop(here, &["lab", command, "--help"]);
+        assert!(output.status.success(), "lab {command}: {}", output.status);
+    }
+}
+
+#[test]
+fn the_version_is_printed() {
+    let output = shortstop(Path::new("."), &["--version"]);
+    let expected = format!("shortstop {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+}
+
+/// What is typed, and what the first line of the answer must name.
+const BAD: &[(&str, &[&str])] = &[
+    ("frobnicate", &["frobnicate"]),
+    (
+        "--log a=b=c get --server 127.0.0.1:1 k",
+        &["--log", "a=b=c"],
+    ),
+    // switch
+    ("switch --state-dir state", &["--interface", "at least one"]),
+    ("switch --interface lo --id 0", &["--id", "0", "1..=65535"]),
+    (
+        "switch --interface lo --name a/b --state-dir state",
+        &["switch name", "a/b"],
+    ),
+    (
+        "switch --interface lo --control foo --state-dir state",
+        &["--control foo", "http://"],
+    ),
+    ("switch --interface lo --mode fast", &["--mode", "fast"]),
+    ("switch --interface lo --pages 0", &["--pages", "0"]),
+    ("switch status --name absent", &["no switch absent"]),
+    ("switch detach --name absent", &["no switch absent"]),
+    // control
+    ("control", &["--cluster FILE"]),
+    (
+        "control --cluster absent.toml",
+        &["absent.toml", "No such file"],
+    ),
+    (
+        "control --cluster gap.toml --state state",
+        &["gap.toml", "partition 3 has no owner"],
+    ),
+    (
+        "control --cluster syntax.toml --state state",
+        &["syntax.toml", "line 1"],
+    ),
+    (
+        "control --cluster good.toml --state state --discipline magic",
+        &["--discipline magic", "none"],
+    ),
+    (
+        "control --cluster good.toml --state state --listen 0.0.0.0:7999",
+        &["0.0.0.0:7999", "--insecure"],
+    ),
+    (
+        "control --cluster good.toml --max-items 0",
+        &["--max-items", "0"],
+    ),
+    (
+        "control status --control http://127.0.0.1:1",
+        &["http://127.0.0.1:1", "no controller answers"],
+    ),
+    // store
+    ("store --listen somewhere", &["--listen", "somewhere"]),
+    (
+        "store --listen 192.0.2.1:7117",
+        &["192.0.2.1:7117", "cannot listen"],
+    ),
+    (
+        "store --cluster absent.toml",
+        &["absent.toml", "No such file"],
+    ),
+    ("store --cluster unknown.toml", &["unknown.toml", "line 2"]),
+    (
+        "store --cluster good.toml --listen 127.0.0.1:7997",
+        &["127.0.0.1:7997", "--as"],
+    ),
+    (
+        "store --backend mysql://x",
+        &["--backend", "mysql://x", "redis://HOST:PORT"],
+    ),
+    (
+        "store --backend memcached://127.0.0.1:1 --listen 127.0.0.1:0",
+        &["127.0.0.1:1", "refused"],
+    ),
+    (
+        "store --memory-limit 3parsec",
+        &["--memory-limit", "parsec", "MiB"],
+    ),
+    ("store --populate 5", &["--populate", "1000:128"]),
+    (
+        "store --populate 5:5000",
+        &["--populate", "5000 bytes", "one packet"],
+    ),
+    (
+        "store --lease-ms 10 --listen 127.0.0.1:0",
+        &["--lease-ms 10", "1000 to 60000"],
+    ),
+    (
+        "store --partitions 0 --listen 127.0.0.1:0",
+        &["0 partitions"],
+    ),
+    (
+        "store status --socket absent.sock",
+        &["absent.sock", "--status-socket"],
+    ),
+    // get, set, delete
+    ("get k", &["--server", "--cluster"]),
+    (
+        "get --server 127.0.0.1:1 --timeout 100ms k",
+        &["127.0.0.1:1", "no answer", "100 ms"],
+    ),
+    (
+        "get --server 127.0.0.1:99999 k",
+        &["--server", "127.0.0.1:99999"],
+    ),
+    (
+        "get --server 127.0.0.1:1 --timeout 5 k",
+        &["--timeout", "500ms"],
+    ),
+    (
+        "get --server 127.0.0.1:1 --timeout 0s k",
+        &["--timeout", "more than 0"],
+    ),
+    (
+        "get --server 127.0.0.1 --tenant 7 k",
+        &["--tenant 7", "--cluster"],
+    ),
+    ("get --cluster good.toml --tenant 7 k", &["tenant 7"]),
+    ("get --cluster gap.toml k", &["gap.toml", "partition 3"]),
+    (
+        "get --server 127.0.0.1:1 {251}",
+        &["key of 251 bytes", "250"],
+    ),
+    (
+        "set --server 127.0.0.1:1 k",
+        &["required arguments", "<VALUE>"],
+    ),
+    (
+        "set --server 127.0.0.1:1 --timeout 100ms k v",
+        &["outcome unknown", "127.0.0.1:1"],
+    ),
+    (
+        "set --server 127.0.0.1:1 k v --ttl soon",
+        &["--ttl", "soon", "30s"],
+    ),
+    (
+        "set --server 127.0.0.1:1 k v --ttl 100d",
+        &["time to live", "49 days"],
+    ),
+    (
+        "set --server 127.0.0.1:1 k {1408}",
+        &["value of 1408 bytes", "1407"],
+    ),
+    (
+        "set --server 127.0.0.1:1 k v --if-absent --if-present",
+        &["--if-absent", "--if-present"],
+    ),
+    (
+        "delete --server 127.0.0.1:1 --timeout 100ms k",
+        &["127.0.0.1:1", "outcome unknown"],
+    ),
+    // lab
+    ("lab run absent", &["experiment absent", "demo"]),
+    ("lab run demo --backend mysql", &["--backend", "mysql"]),
+    ("lab up absent.toml", &["topology absent.toml"]),
+    ("lab down --name absent", &["absent"]),
+];
+
+#[test]
+fn bad_input_is_answered_with_a_line_that_names_it() {
+    let directory = files("bad");
+    let mut wrong = String::new();
+    for (line, expected) in BAD {
+        // {N}: N letters.
+        let letters = |word: &str| -> Option<String> {
+            Some("x".repeat(word.strip_prefix('{')?.strip_suffix('}')?.parse().ok()?))
+        };
+        let words: Vec<String> = line
+            .split(' ')
+            .map(|word| letters(word).unwrap_or_else(|| word.into()))
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = shortstop(&directory, &words);
+        let error = String::from_utf8_lossy(&output.stderr);
+        // What a required argument is called stands in the second line.
+        let first: String = error.lines().take(2).collect::<Vec<_>>().join(" ");
+        let names_all = expected.iter().all(|text| first.contains(text));
+        let panicked = error.contains("panicked");
+        if output.status.success() || !names_all || panicked || !output.stdout.is_empty() {
+            wrong += &format!(
+                "shortstop {line}\n  {}, expected {expected:?} in: {error}\n",
+                output.status
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn a_missing_interface_is_named() {
+    // SAFETY: geteuid cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: loading programs needs root");
+        return;
+    }
+    let directory = files("interface");
+    let words = [
+        "switch",
+        "--interface",
+        "absent0",
+        "--name",
+        "cli-test",
+        "--state-dir",
+        "state",
+    ];
+    let output = shortstop(&directory, &words);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("interface absent0") && error.contains("ip link"),
+        "{error}"
+    );
+    let status = shortstop(&directory, &["switch", "status", "--name", "cli-test"]);
+    assert!(
+        !status.status.success(),
+        "the switch that did not start left its tables behind"
+    );
+}
+
+#[test]
+fn a_reader_that_stops_ends_the_command_quietly() {
+    let socket = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread.sock");
+    let _ = std::fs::remove_file(&socket);
+    let mut store = Command::new(env!("CARGO_BIN_EXE_shortstop"))
+        .args(["store", "--listen", "127.0.0.1:0", "--status-socket"])
+        .arg(&socket)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !socket.exists() && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    let mut status = Command::new(env!("CARGO_BIN_EXE_shortstop"))
+        .args(["store", "status", "--json", "--socket"])
+        .arg(&socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(status.stdout.take());
+    let mut error = String::new();
+    status
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut error)
+        .unwrap();
+    status.wait().unwrap();
+    store.kill().unwrap();
+    store.wait().unwrap();
+    assert_eq!(error, "");
+}
