@@ -48,7 +48,10 @@ impl Target {
     ) -> anyhow::Result<(T, Duration)> {
         super::end_when_unread();
         if self.timeout.is_zero() || self.timeout > Duration::from_secs(3600) {
-            bail!("--timeout {:?}: expected more than 0 and at most 1h", self.timeout);
+            bail!(
+                "--timeout {:?}: expected more than 0 and at most 1h",
+                self.timeout
+            );
         }
         let cluster = self.load()?;
         let options = Options {
