@@ -91,12 +91,18 @@ impl Message {
     /// Any packet that a store sends.
     pub fn from_store(op: Op, tenant: u32, key: &[u8]) -> Message {
         let there = Message::new(op, tenant, key);
-        Message { from: there.to, to: there.from, ..there }
+        Message {
+            from: there.to,
+            to: there.from,
+            ..there
+        }
     }
 
     /// A reply that grants `value` to `switch` for `epoch`.
     pub fn grant(op: Op, tenant: u32, key: &[u8], value: &[u8], epoch: Epoch) -> Message {
-        let mut reply = Message::from_store(op, tenant, key).value(value).epoch(epoch);
+        let mut reply = Message::from_store(op, tenant, key)
+            .value(value)
+            .epoch(epoch);
         reply.header.flags = Flags::GRANT;
         reply.header.version = 77;
         reply
@@ -104,7 +110,8 @@ impl Message {
 
     /// A lease message, without a key.
     pub fn lease(op: Op, switch: u16, slot: u16) -> Message {
-        let mut lease = Message::from_store(op, wire::TENANT_SYSTEM, b"").epoch(Epoch::new(switch, 0));
+        let mut lease =
+            Message::from_store(op, wire::TENANT_SYSTEM, b"").epoch(Epoch::new(switch, 0));
         lease.header.key_hash = Default::default();
         lease.header.client = 0;
         lease.header.request = slot.into();

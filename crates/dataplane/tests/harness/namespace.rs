@@ -16,8 +16,15 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
 
 /// `ip ARGS`, in this thread's namespace.
 pub fn ip(args: &str) {
-    let done = Command::new("ip").args(args.split_whitespace()).output().expect("iproute2");
-    assert!(done.status.success(), "ip {args}: {}", String::from_utf8_lossy(&done.stderr));
+    let done = Command::new("ip")
+        .args(args.split_whitespace())
+        .output()
+        .expect("iproute2");
+    assert!(
+        done.status.success(),
+        "ip {args}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
 }
 
 /// Sets a sysctl of this thread's namespace.

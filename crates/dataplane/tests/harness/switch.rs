@@ -73,7 +73,12 @@ impl Runner {
         // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
         let failed =
             unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut opts) } != 0;
-        assert!(!failed, "test run of {} bytes: {}", frame.len(), io::Error::last_os_error());
+        assert!(
+            !failed,
+            "test run of {} bytes: {}",
+            frame.len(),
+            io::Error::last_os_error()
+        );
         out.truncate(opts.data_size_out as usize);
         Verdict::of(opts.retval)
     }
@@ -82,7 +87,8 @@ impl Runner {
 /// Keeps this thread on one CPU: what programs count per CPU then adds up.
 pub fn pin_to_cpu(cpu: usize) {
     let mut set = nix::sched::CpuSet::new();
-    set.set(cpu % libbpf_rs::num_possible_cpus().expect("CPUs")).expect("a possible CPU");
+    set.set(cpu % libbpf_rs::num_possible_cpus().expect("CPUs"))
+        .expect("a possible CPU");
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).expect("an online CPU");
 }
 
@@ -113,7 +119,11 @@ impl Switch {
         let table = Table::open(&home).expect("tables");
         table.set_identity(Switch::ID, 1_000);
         table.set_sampling(u32::MAX >> 8, 0);
-        let program = dataplane.program().as_fd().try_clone_to_owned().expect("a descriptor");
+        let program = dataplane
+            .program()
+            .as_fd()
+            .try_clone_to_owned()
+            .expect("a descriptor");
         let switch = Switch {
             table,
             leases: Leases::open(&home).expect("leases"),
@@ -128,13 +138,17 @@ impl Switch {
     }
 
     pub fn another_runner(&self) -> Runner {
-        Runner { program: self.runner.program.try_clone().expect("a descriptor") }
+        Runner {
+            program: self.runner.program.try_clone().expect("a descriptor"),
+        }
     }
 
     /// All counters now.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let all = self.counters.read().expect("counters");
-        all.into_iter().map(|(counter, value)| (counter.name.as_str(), value)).collect()
+        all.into_iter()
+            .map(|(counter, value)| (counter.name.as_str(), value))
+            .collect()
     }
 
     /// Runs one packet, with the counters that it moved.
@@ -144,12 +158,21 @@ impl Switch {
         let verdict = self.runner.run(frame, ingress, &mut out);
         let pairs = before.iter().zip(self.counts());
         let moved = pairs.filter(|((_, old), (_, new))| old != new);
-        let moved = moved.map(|((name, old), (_, new))| (*name, new - old)).collect();
-        Run { verdict, frame: out, moved }
+        let moved = moved
+            .map(|((name, old), (_, new))| (*name, new - old))
+            .collect();
+        Run {
+            verdict,
+            frame: out,
+            moved,
+        }
     }
 
     fn map(&self, name: &str) -> MapHandle {
-        let path = format!("/sys/fs/bpf/shortstop/{}/{name}", self.dataplane.home().name());
+        let path = format!(
+            "/sys/fs/bpf/shortstop/{}/{name}",
+            self.dataplane.home().name()
+        );
         MapHandle::from_pinned_path(path).expect("every map is pinned")
     }
 
@@ -157,7 +180,9 @@ impl Switch {
     pub fn snapshot(&self, name: &str) -> Vec<u8> {
         let map = self.map(name);
         let element = |index: u32| {
-            map.lookup(&index.to_ne_bytes(), MapFlags::ANY).expect("readable").expect("an element")
+            map.lookup(&index.to_ne_bytes(), MapFlags::ANY)
+                .expect("readable")
+                .expect("an element")
         };
         (0..map.max_entries()).flat_map(element).collect()
     }
@@ -166,7 +191,10 @@ impl Switch {
     pub fn poke(&self, name: &str, index: u32, at: usize, bytes: &[u8]) {
         let map = self.map(name);
         let key = index.to_ne_bytes();
-        let mut value = map.lookup(&key, MapFlags::ANY).expect("readable").expect("an element");
+        let mut value = map
+            .lookup(&key, MapFlags::ANY)
+            .expect("readable")
+            .expect("an element");
         value[at..at + bytes.len()].copy_from_slice(bytes);
         map.update(&key, &value, MapFlags::ANY).expect("writable");
     }
@@ -189,16 +217,26 @@ impl Drop for Switch {
 /// A tenant with the secret that the tests give it, without a limit.
 pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
     let secret: Secret = secret_of(id);
-    TenantEntry { id, secret, rate: 0, drop_over_rate: false, discipline }
+    TenantEntry {
+        id,
+        secret,
+        rate: 0,
+        drop_over_rate: false,
+        discipline,
+    }
 }
 
-/// The counters under exactly one of which every packet is counted: where its way ends.
-pub fn is_ending(counter: &str) -> bool {
-    const ANSWERED: [&str; 3] = ["hit", "invalidate", "lease_offer"];
-    const CONSUMED: [&str; 4] = ["fetch_reply", "lease_renewed", "lease_stale", "invalidate_contended"];
-    counter == "forward"
-        || counter.starts_with("pass_")
-        || counter.starts_with("drop_")
-        || ANSWERED.contains(&counter)
-        || CONSUMED.contains(&counter)
+/// Every packet is counted under exactly one counter at which its way ends; this is the verdict that goes with
+/// it. `None`: a counter of what happened on the way.
+pub fn ending(counter: &str) -> Option<Verdict> {
+    match counter {
+        "forward" => Some(Verdict::Redirect),
+        "hit" | "invalidate" | "lease_offer" => Some(Verdict::Tx),
+        "fetch_reply" | "lease_renewed" | "lease_stale" | "invalidate_contended" => {
+            Some(Verdict::Drop)
+        }
+        _ if counter.starts_with("pass_") => Some(Verdict::Pass),
+        _ if counter.starts_with("drop_") => Some(Verdict::Drop),
+        _ => None,
+    }
 }

@@ -46,12 +46,18 @@ pub enum Then {
 type Verified = Result<(), String>;
 
 fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> Verified {
-    if found == wanted { Ok(()) } else { Err(format!("{what}: {found:?}, expected {wanted:?}")) }
+    if found == wanted {
+        Ok(())
+    } else {
+        Err(format!("{what}: {found:?}, expected {wanted:?}"))
+    }
 }
 
 /// The header that `packet` has once it is encoded.
 fn header_of(message: &Message) -> Header {
-    Packet::decode(&message.payload()).expect("well-formed").header
+    Packet::decode(&message.payload())
+        .expect("well-formed")
+        .header
 }
 
 /// The header of a payload that must be signed and as long as it says.
@@ -77,7 +83,11 @@ fn went_back(seen: &Seen, asked: &Message) -> Verified {
 
 fn rose(epoch: Epoch, before: u64) -> Verified {
     expect("switch", epoch.switch(), Switch::ID)?;
-    if epoch.number() > before { Ok(()) } else { Err(format!("epoch {epoch:?} is not above {before}")) }
+    if epoch.number() > before {
+        Ok(())
+    } else {
+        Err(format!("epoch {epoch:?} is not above {before}"))
+    }
 }
 
 impl Then {
@@ -112,8 +122,12 @@ impl Then {
                 let packet = signed(&seen.payload, 0)?;
                 let (was, is) = (header_of(asked), packet.header);
                 rose(is.epoch, epoch_before)?;
-                let wanted =
-                    Header { op: Op::InvalidateAck, epoch: is.epoch, tag: is.tag, ..was };
+                let wanted = Header {
+                    op: Op::InvalidateAck,
+                    epoch: is.epoch,
+                    tag: is.tag,
+                    ..was
+                };
                 expect("header", is, wanted)?;
                 expect("key", packet.key, &asked.key)
             }
@@ -124,7 +138,12 @@ impl Then {
                 let is_now = age_ns.is_some_and(|age| age < 60_000_000_000);
                 expect("version is the switch's clock", is_now, true)?;
                 let was = header_of(asked);
-                let wanted = Header { op: Op::LeaseRequest, version: is.version, tag: is.tag, ..was };
+                let wanted = Header {
+                    op: Op::LeaseRequest,
+                    version: is.version,
+                    tag: is.tag,
+                    ..was
+                };
                 expect("header", is, wanted)
             }
             Then::Forwarded | Then::Dropped => unreachable!(),
@@ -145,7 +164,11 @@ impl Then {
             ..was
         };
         expect("header", is, wanted)?;
-        let lives = if at_most_ms == 0 { 0..=0 } else { 1..=at_most_ms };
+        let lives = if at_most_ms == 0 {
+            0..=0
+        } else {
+            1..=at_most_ms
+        };
         expect("expiry within bounds", lives.contains(&is.expiry_ms), true)?;
         expect("key", packet.key, &asked.key)?;
         expect("value", packet.value, value)
@@ -156,8 +179,21 @@ impl Then {
         let (was, is) = (header_of(asked), packet.header);
         rose(is.epoch, before)?;
         let flags = was.flags.without(Flags::GRANT);
-        let flags = if grant { flags.with(Flags::GRANT) } else { flags };
-        expect("header", is, Header { flags, epoch: is.epoch, tag: is.tag, ..was })?;
+        let flags = if grant {
+            flags.with(Flags::GRANT)
+        } else {
+            flags
+        };
+        expect(
+            "header",
+            is,
+            Header {
+                flags,
+                epoch: is.epoch,
+                tag: is.tag,
+                ..was
+            },
+        )?;
         expect("key", packet.key, &asked.key)?;
         expect("value", packet.value, &asked.value)?;
         expect("from", (seen.from, seen.to), (asked.from, asked.to))?;
@@ -188,5 +224,11 @@ pub fn check(cases: &[Case]) {
         .iter()
         .filter_map(|case| Some(format!("{}\n    {}", case.name, case.run().err()?)))
         .collect();
-    assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {} rows:\n{}",
+        wrong.len(),
+        cases.len(),
+        wrong.join("\n")
+    );
 }

@@ -120,7 +120,10 @@ fn not_for_this_epoch() {
             packet: |w| {
                 let first = grant(w, Op::ReadReply);
                 let epoch = first.header.epoch;
-                w.send_as("invalidate", Message::from_store(Op::Invalidate, SIGNED, KEY).epoch(epoch));
+                w.send_as(
+                    "invalidate",
+                    Message::from_store(Op::Invalidate, SIGNED, KEY).epoch(epoch),
+                );
                 first
             },
             then: Forwarded,
@@ -147,7 +150,9 @@ fn not_for_this_epoch() {
                 w.switch.table.quiesce().expect("membarrier");
                 let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
                 let table = &w.switch.table;
-                table.insert(SIGNED, hash, KEY, held.lease, held.place).expect("free again");
+                table
+                    .insert(SIGNED, hash, KEY, held.lease, held.place)
+                    .expect("free again");
                 old
             },
             then: Forwarded,
@@ -184,7 +189,13 @@ fn refused() {
             name: "too large for the entry's cells",
             given: entry,
             packet: |w| {
-                Message::grant(Op::ReadReply, SIGNED, KEY, &[b'x'; 129], w.epoch(SIGNED, KEY))
+                Message::grant(
+                    Op::ReadReply,
+                    SIGNED,
+                    KEY,
+                    &[b'x'; 129],
+                    w.epoch(SIGNED, KEY),
+                )
             },
             then: Forwarded,
             counts: &["grant_too_large", "pass_local"],
@@ -192,9 +203,7 @@ fn refused() {
         Case {
             name: "for a key without an entry",
             given: entry,
-            packet: |w| {
-                Message::grant(Op::ReadReply, SIGNED, b"gone", V128, w.epoch(SIGNED, KEY))
-            },
+            packet: |w| Message::grant(Op::ReadReply, SIGNED, b"gone", V128, w.epoch(SIGNED, KEY)),
             then: Forwarded,
             counts: &["grant_no_entry", "pass_local"],
         },

@@ -22,7 +22,9 @@ fn offers_and_replies() {
             name: "over IPv6, padded",
             given: |_| {},
             packet: |w| {
-                Message::lease(Op::LeaseOffer, Switch::ID, w.slot(true)).padded(9).over_ipv6()
+                Message::lease(Op::LeaseOffer, Switch::ID, w.slot(true))
+                    .padded(9)
+                    .over_ipv6()
             },
             then: AsksForLease,
             counts: &["lease_offer"],
@@ -167,7 +169,10 @@ fn what_a_lease_is_worth() {
             },
             packet: |w| {
                 let state = w.switch.leases.state(w.slot(false));
-                assert!(state.remaining_ms <= 30_000 && state.term == TERM, "{state:?}");
+                assert!(
+                    state.remaining_ms <= 30_000 && state.term == TERM,
+                    "{state:?}"
+                );
                 Message::read(SIGNED, KEY)
             },
             then: Answered(V128),

@@ -19,16 +19,31 @@ fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
     for (window, threshold) in [(0, 3), (1, 3)] {
         let estimate = || w.switch.sketches.estimate(SIGNED, hash, window);
         for reads in 1..=6 {
-            let run = w.switch.run(&Message::read(SIGNED, KEY).frame().bytes(), None);
+            let run = w
+                .switch
+                .run(&Message::read(SIGNED, KEY).frame().bytes(), None);
             assert_eq!(estimate(), reads, "window {window}");
             let reports = run.moved.get("hot_report").copied().unwrap_or(0);
-            assert_eq!(reports, u64::from(reads == threshold), "read {reads} of window {window}");
+            assert_eq!(
+                reports,
+                u64::from(reads == threshold),
+                "read {reads} of window {window}"
+            );
         }
-        let hot = Event::Hot { tenant: SIGNED, key: KEY.into(), count: 3, window };
+        let hot = Event::Hot {
+            tenant: SIGNED,
+            key: KEY.into(),
+            count: 3,
+            window,
+        };
         assert_eq!(drained(&w), [hot]);
         w.switch.table.next_window();
     }
-    assert_eq!(w.switch.sketches.estimate(SIGNED, hash, 2), 0, "a new window begins with nothing");
+    assert_eq!(
+        w.switch.sketches.estimate(SIGNED, hash, 2),
+        0,
+        "a new window begins with nothing"
+    );
 }
 
 #[test]
@@ -62,7 +77,11 @@ fn a_value_too_large_for_its_entry_is_told_once() {
     for _ in 0..2 {
         w.send_as("grant_too_large", w.grant(SIGNED, KEY, &[b'x'; 900]));
     }
-    let event = Event::TooLarge { tenant: SIGNED, key: KEY.into(), value_len: 900 };
+    let event = Event::TooLarge {
+        tenant: SIGNED,
+        key: KEY.into(),
+        value_len: 900,
+    };
     assert_eq!(drained(&w), [event]);
     w.send_as("read_invalid", Message::read(SIGNED, KEY));
 }

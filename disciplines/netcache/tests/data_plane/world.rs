@@ -40,12 +40,20 @@ pub struct World {
 }
 
 pub fn netcache() -> Discipline {
-    Discipline { name: "netcache", number: NETCACHE, object: netcache::OBJECT }
+    Discipline {
+        name: "netcache",
+        number: NETCACHE,
+        object: netcache::OBJECT,
+    }
 }
 
 impl World {
     pub fn new() -> World {
-        let limit = |id, drop_over_rate| TenantEntry { rate: 1, drop_over_rate, ..tenant(id, NETCACHE) };
+        let limit = |id, drop_over_rate| TenantEntry {
+            rate: 1,
+            drop_over_rate,
+            ..tenant(id, NETCACHE)
+        };
         let tenants = [
             tenant(OPEN, NETCACHE),
             tenant(SIGNED, NETCACHE),
@@ -56,7 +64,11 @@ impl World {
             tenant(wire::TENANT_SYSTEM, 15),
         ];
         let switch = Switch::load(&[netcache()], &tenants);
-        World { switch, cells: Cells::new(4), places: HashMap::new() }
+        World {
+            switch,
+            cells: Cells::new(4),
+            places: HashMap::new(),
+        }
     }
 
     /// Sends a packet that is part of the set-up.
@@ -67,7 +79,12 @@ impl World {
     /// As [`World::send`], and `counter` must say that it took effect.
     pub fn send_as(&self, counter: &str, message: Message) {
         let run = self.switch.run(&message.frame().bytes(), None);
-        assert_eq!(run.moved.get(counter), Some(&1), "set-up: {message:?} {:?}", run.moved);
+        assert_eq!(
+            run.moved.get(counter),
+            Some(&1),
+            "set-up: {message:?} {:?}",
+            run.moved
+        );
     }
 
     /// The lease's slot of the store at `10.0.0.2` or `fd00::2`.
@@ -95,7 +112,10 @@ impl World {
         let cells = cells_needed(key.len(), value_len).expect("fits an item");
         let place = self.cells.take(tenant, 4, cells).expect("room");
         let slot = self.slot(false);
-        self.switch.table.insert(tenant, hash, key, slot, place).expect("a free slot");
+        self.switch
+            .table
+            .insert(tenant, hash, key, slot, place)
+            .expect("a free slot");
         self.places.insert((tenant, key.into()), place);
     }
 
@@ -107,7 +127,10 @@ impl World {
     /// The epoch that the entry's value would be granted for.
     pub fn epoch(&self, tenant: u32, key: &[u8]) -> Epoch {
         let place = self.places[&(tenant, key.to_vec())];
-        self.switch.table.wants_value(place).expect("an entry without a value")
+        self.switch
+            .table
+            .wants_value(place)
+            .expect("an entry without a value")
     }
 
     /// A fetch reply that fills the entry.
@@ -131,7 +154,8 @@ impl World {
 
     /// Lets the time to live of a value pass, and some more.
     pub fn outlive(&self, tenant: u32, key: &[u8]) {
-        let long_ago = self.switch.leases.now_ns() - 3_600_000_000_000.min(self.switch.leases.now_ns() / 2);
+        let long_ago =
+            self.switch.leases.now_ns() - 3_600_000_000_000.min(self.switch.leases.now_ns() / 2);
         self.poke_item(tenant, key, ItemField::ExpiryNs, &long_ago.to_ne_bytes());
         self.poke_item(tenant, key, ItemField::EpochNs, &long_ago.to_ne_bytes());
     }
@@ -140,7 +164,8 @@ impl World {
     pub fn outlive_lease(&self) {
         const UNTIL_NS: usize = 16;
         let past = (self.switch.leases.now_ns() - 1_000_000_000).to_ne_bytes();
-        self.switch.poke("leases", self.slot(false).into(), UNTIL_NS, &past);
+        self.switch
+            .poke("leases", self.slot(false).into(), UNTIL_NS, &past);
     }
 }
 

@@ -41,7 +41,9 @@ fn writes_are_stamped() {
             name: "a conditional write keeps its condition",
             given: |w| w.cached(SIGNED, KEY, V128),
             packet: |_| {
-                Message::write(SIGNED, KEY, b"new").flags(Flags::COMPARE).version(77)
+                Message::write(SIGNED, KEY, b"new")
+                    .flags(Flags::COMPARE)
+                    .version(77)
             },
             then: Stamped { grant: true },
             counts: &["write", "write_invalidated", "pass_local"],
@@ -99,7 +101,9 @@ fn writes_are_stamped() {
             name: "stamped by another switch that has an entry: left to it, yet invalid here",
             given: |w| w.cached(SIGNED, KEY, V128),
             packet: |_| {
-                Message::write(SIGNED, KEY, b"new").epoch(Epoch::new(9, 5)).flags(Flags::GRANT)
+                Message::write(SIGNED, KEY, b"new")
+                    .epoch(Epoch::new(9, 5))
+                    .flags(Flags::GRANT)
             },
             then: Forwarded,
             counts: &["write", "write_invalidated", "pass_local"],
@@ -173,7 +177,10 @@ fn what_was_written_is_not_served() {
             name: "a forged write changes nothing",
             given: |w| {
                 w.cached(SIGNED, KEY, V128);
-                w.send_as("bypass_bad_tag", Message::write(SIGNED, KEY, b"new").with_a_wrong_tag());
+                w.send_as(
+                    "bypass_bad_tag",
+                    Message::write(SIGNED, KEY, b"new").with_a_wrong_tag(),
+                );
             },
             packet: |_| Message::read(SIGNED, KEY),
             then: Answered(V128),
