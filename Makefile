@@ -17,8 +17,8 @@ help:
 	@echo 'make fuzz    feed the packet and cluster-file parsers with noise  [FUZZ_SECONDS=60 each]'
 	@echo 'make clean   remove what was built'
 	@echo
-	@echo 'Needed: Rust 1.88 or newer, clang 15 or newer (19 is what we use), gcc, make, pkg-config, libelf and zlib'
-	@echo 'with headers; for the tests and the demo iproute2, ethtool, ping, redis-server, memcached. What is'
+	@echo 'Needed: Rust (at least the rust-version of Cargo.toml), clang 15 or newer (we use 19), gcc, make, pkg-config, libelf'
+	@echo 'and zlib with headers; for the tests and the demo iproute2, ethtool, ping, redis-server, memcached. What is'
 	@echo 'missing is installed where apt-get is there.'
 
 build:

@@ -18,8 +18,9 @@ as_root() {
 	fi
 }
 
-# rustup installs here, and a shell that was open before does not know it yet.
-PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+# rustup installs here; a shell that was open before does not know it yet, and an older cargo may stand in its way.
+cargo_home=${CARGO_HOME:-${HOME:-/root}/.cargo}
+PATH=$cargo_home/bin:$PATH
 
 # Prints the clang that compiles the data plane: $CLANG, clang-19, or else the newest one that is at least 15.
 find_clang() {
