@@ -1,6 +1,10 @@
 //! SVG plots of the experiments, in one style.
 
-use plotters::{coord::Shift, prelude::*};
+use plotters::{
+    coord::Shift,
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
 
 use crate::load::PhaseResult;
 
@@ -61,9 +65,10 @@ fn short(value: &f64) -> String {
     }
 }
 
+/// Upper end of an axis: leaves room for the legend above everything that is drawn.
 fn top(values: impl Iterator<Item = f64>) -> f64 {
     let highest = values.filter(|v| v.is_finite()).fold(0.0, f64::max);
-    if highest > 0.0 { highest * 1.15 } else { 1.0 }
+    if highest > 0.0 { highest * 1.4 } else { 1.0 }
 }
 
 /// Draws grouped bars.
@@ -117,12 +122,20 @@ pub fn grouped_bars(bars: &GroupedBars) -> String {
                 .legend(move |(x, y)| {
                     Rectangle::new([(x, y - 6), (x + 14, y + 6)], color.filled())
                 });
+            // Inside the bar, where no mark can cross them; above it if the bar is too low.
             let numbers = values.iter().enumerate().map(|(g, value)| {
-                let style = text_style(14).pos(plotters::style::text_anchor::Pos::new(
-                    plotters::style::text_anchor::HPos::Center,
-                    plotters::style::text_anchor::VPos::Bottom,
-                ));
-                Text::new(short(value), (left(g, s) + width / 2.0, *value), style)
+                let inside = *value > highest * 0.06;
+                let vertical = if inside { VPos::Top } else { VPos::Bottom };
+                let color = if inside { WHITE } else { INK };
+                let style = text_style(14)
+                    .color(&color)
+                    .pos(Pos::new(HPos::Center, vertical));
+                let y = if inside {
+                    *value - highest * 0.01
+                } else {
+                    *value
+                };
+                Text::new(short(value), (left(g, s) + width / 2.0, y), style)
             });
             chart.draw_series(numbers)?;
         }
@@ -178,6 +191,7 @@ pub fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]
             .light_line_style(WHITE)
             .bold_line_style(GRID)
             .axis_style(INK)
+            .x_label_formatter(&short)
             .y_label_formatter(&short)
             .x_desc(x)
             .y_desc(y)
@@ -220,6 +234,7 @@ pub fn over_time(title: &str, result: &PhaseResult) -> String {
             .light_line_style(WHITE)
             .bold_line_style(GRID)
             .axis_style(INK)
+            .x_label_formatter(&short)
             .y_label_formatter(&short)
             .x_desc("seconds")
             .y_desc("answers per second")
@@ -272,6 +287,8 @@ pub fn server_load(
                 .bold_line_style(GRID)
                 .axis_style(INK)
                 .y_labels(5)
+                .x_label_formatter(&short)
+                .y_label_formatter(&short)
                 .x_desc("server")
                 .y_desc("requests per second")
                 .label_style(text_style(14))
@@ -288,7 +305,9 @@ pub fn server_load(
                 .legend(|(x, y)| {
                     PathElement::new([(x, y), (x + 18, y)], COLORS[5].stroke_width(2))
                 });
-            legend(&mut chart)?;
+            if i == 0 {
+                legend(&mut chart)?;
+            }
         }
         Ok(())
     })

@@ -145,25 +145,18 @@ pub fn own_binary() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// The program does not exist, or the namespace cannot be entered.
 pub fn launch(what: &Launch) -> anyhow::Result<Child> {
-    let (program, arguments) = what.command.split_first().context("an empty command")?;
-    let program = if program == "shortstop" {
-        own_binary()?
-    } else {
-        program.into()
-    };
     let log = File::options()
         .create(true)
         .append(true)
         .open(what.log)
         .with_context(|| format!("log file {}", what.log.display()))?;
-    let mut command = Command::new(&program);
-    command.args(arguments).stderr(log.try_clone()?);
+    let mut command = command_in(what.namespace, what.command)?;
+    command.stderr(log.try_clone()?);
     if what.piped {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
     } else {
         command.stdin(Stdio::null()).stdout(log);
     }
-    enter(&mut command, what.namespace)?;
     let (cpu, nice, detached) = (what.cpu, what.nice, what.detached);
     let parent = std::process::id() as i32;
     // SAFETY: only async-signal-safe calls between fork and exec.
@@ -190,7 +183,28 @@ pub fn launch(what: &Launch) -> anyhow::Result<Child> {
     }
     command
         .spawn()
-        .with_context(|| format!("cannot start {}", program.display()))
+        .with_context(|| format!("cannot start {}", what.command[0]))
+}
+
+/// A command that is going to run in a network namespace. There, `shortstop` is the running binary, as the
+/// program itself and wherever the command looks for one of that name.
+///
+/// # Errors
+/// There is no such namespace, or no command.
+pub fn command_in(namespace: &str, words: &[String]) -> anyhow::Result<Command> {
+    let (program, arguments) = words.split_first().context("an empty command")?;
+    let binary = own_binary()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let own = binary.parent().map(Path::to_path_buf);
+    let path = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)))?;
+    let mut command = Command::new(if program == "shortstop" {
+        binary.as_path()
+    } else {
+        Path::new(program)
+    });
+    command.args(arguments).env("PATH", path);
+    enter(&mut command, namespace)?;
+    Ok(command)
 }
 
 /// Makes a command enter a network namespace before it becomes the program, with a `/sys` that shows the

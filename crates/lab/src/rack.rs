@@ -10,9 +10,9 @@ use anyhow::{Context, bail, ensure};
 
 use crate::{
     interrupt, namespace,
-    process::{Launch, ProcessId, launch},
+    process::{Launch, ProcessId, command_in, launch},
     state::State,
-    topology::{Fault, Interface, ProcessSpec, Topology, check_name},
+    topology::{Fault, Interface, ProcessSpec, Settled, Topology, check_name},
 };
 
 /// A running lab. Dropping it removes everything, unless it was made to stay.
@@ -318,6 +318,51 @@ impl Lab {
             Ok(std::path::Path::new(&path).exists().then_some(()))
         })
         .with_context(|| format!("log {}:\n{}", log.display(), tail(&log)))
+    }
+
+    /// Waits until every process that was started by itself has settled, as the topology says how to see.
+    ///
+    /// # Errors
+    /// One that does not settle within 30 seconds; what was last heard is part of the message.
+    pub fn settle(&self) -> anyhow::Result<()> {
+        for node in self.topology().nodes() {
+            let started = node.processes.iter().filter(|spec| spec.autostart);
+            for (spec, settled) in started.filter_map(|s| Some((s, s.settled.as_ref()?))) {
+                self.wait_until_settled(&node.name, spec, settled)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_until_settled(
+        &self,
+        node: &str,
+        spec: &ProcessSpec,
+        settled: &Settled,
+    ) -> anyhow::Result<()> {
+        let (name, dir) = (format!("{node}-{}", spec.name), self.dir());
+        let words =
+            self.topology()
+                .expand(node, &settled.command, self.name(), &dir.to_string_lossy())?;
+        let mut heard = String::new();
+        let what = format!("{name} to be ready for use");
+        interrupt::wait_for(&what, Duration::from_secs(30), || {
+            let output = command_in(&self.namespace(node), &words)?.output()?;
+            heard = String::from_utf8_lossy(&output.stdout).into_owned();
+            heard.push_str(&String::from_utf8_lossy(&output.stderr));
+            Ok(heard.contains(&settled.says).then_some(()))
+        })
+        .with_context(|| {
+            let log = dir.join(format!("{name}.log"));
+            format!(
+                "`{}` should say {:?}; it said:\n{}\nlog {}:\n{}",
+                words.join(" "),
+                settled.says,
+                heard.trim(),
+                log.display(),
+                tail(&log)
+            )
+        })
     }
 
     /// The process of this name on a node, as the topology describes it.

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -77,12 +77,15 @@ impl State {
     pub fn create(&self) -> anyhow::Result<()> {
         fs::create_dir_all(ROOT).with_context(|| format!("{ROOT}: the lab needs root"))?;
         let path = Self::path(&self.name);
-        fs::File::create_new(&path).with_context(|| {
+        if let Err(error) = fs::File::create_new(&path) {
             let name = &self.name;
-            format!(
-                "lab {name}: there is one already; `shortstop lab down --name {name}` removes it"
-            )
-        })?;
+            if error.kind() == std::io::ErrorKind::AlreadyExists {
+                bail!(
+                    "lab {name}: there is one already; `shortstop lab down --name {name}` removes it"
+                );
+            }
+            return Err(error).with_context(|| path.display().to_string());
+        }
         self.save()
     }
 
@@ -92,8 +95,12 @@ impl State {
     /// No such lab, or a file that cannot be read.
     pub fn load(name: &str) -> anyhow::Result<State> {
         let path = Self::path(name);
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("lab {name}: there is none; `shortstop lab up` makes one"))?;
+        let text = match fs::read_to_string(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                bail!("lab {name}: there is none; `shortstop lab list` names those there are")
+            }
+            read => read.with_context(|| path.display().to_string())?,
+        };
         serde_json::from_str(&text).with_context(|| format!("{}: damaged", path.display()))
     }
 

@@ -95,9 +95,22 @@ pub struct ProcessSpec {
     /// A file or socket whose appearance says that the process is ready.
     #[serde(default)]
     pub ready: Option<String>,
+    /// How to see that it does its whole work, once the processes that it depends on are there too.
+    #[serde(default)]
+    pub settled: Option<Settled>,
     /// Whether it is started with the lab; otherwise only on demand.
     #[serde(default = "yes")]
     pub autostart: bool,
+}
+
+/// A question to ask on a process's node until the answer is right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settled {
+    /// Program and arguments, with the placeholders of [`ProcessSpec::command`].
+    pub command: Vec<String>,
+    /// Text that its standard output contains at last.
+    pub says: String,
 }
 
 fn yes() -> bool {

@@ -148,7 +148,7 @@ impl Bench {
             match backend {
                 Backend::Embedded => {}
                 Backend::Redis => {
-                    let socket = self.lab.dir().join(format!("{host}-data.sock"));
+                    let socket = self.lab.dir().join(format!("{host}-data"));
                     fill::redis(&socket, owned, value_len)?;
                 }
                 Backend::Memcached => fill::memcached(&self.lab.namespace(host), owned, value_len)?,
@@ -462,9 +462,11 @@ fn server_processes(
         cpu: Some(STORE_CPU),
         nice: 0,
         ready,
+        settled: None,
         autostart: true,
     };
-    let data = format!("{{dir}}/{host}-data.sock");
+    // Appears once the server listens: Redis's socket, or the file with memcached's process id.
+    let data = format!("{{dir}}/{host}-data");
     let data_process = match backend {
         Backend::Embedded => None,
         Backend::Redis => Some(words(&[
@@ -490,6 +492,8 @@ fn server_processes(
             "11211",
             "-U",
             "0",
+            "-P",
+            &data,
         ])),
     };
     match backend {
@@ -497,8 +501,7 @@ fn server_processes(
         Backend::Redis => command.extend(["--backend".into(), format!("redis+unix://{data}")]),
         Backend::Memcached => command.extend(words(&["--backend", "memcached://127.0.0.1:11211"])),
     }
-    let ready = (backend == Backend::Redis).then_some(data);
-    let data_process = data_process.map(|command| process(backend.name(), command, ready));
+    let data_process = data_process.map(|command| process(backend.name(), command, Some(data)));
     let store = process("store", command, Some(socket));
     Ok(data_process.into_iter().chain([store]).collect())
 }
@@ -530,6 +533,7 @@ fn switch_processes(experiment: &Experiment, params: &Params) -> Vec<ProcessSpec
         nice: 5,
         ready: ready.map(String::from),
         // The agent forwards from the start; the cache learns once there is a controller.
+        settled: None,
         autostart: ready.is_some(),
     };
     let pinned = "/sys/fs/bpf/shortstop/{lab}-switch";

@@ -129,7 +129,11 @@ fn recoveries(result: &PhaseResult, every_ms: f64) -> Vec<Recovery> {
     let sent: f64 = result.intervals.iter().map(|i| f64::from(i.sent)).sum();
     let offered = sent / seconds.max(f64::MIN_POSITIVE);
     let share = |i: &Interval| f64::from(i.answered) / f64::from(i.sent.max(1));
-    let rates: Vec<f64> = result.intervals.iter().map(|i| share(i) * offered).collect();
+    let rates: Vec<f64> = result
+        .intervals
+        .iter()
+        .map(|i| share(i) * offered)
+        .collect();
     // The last interval is cut short by the end of the phase.
     let end = rates.len().saturating_sub(1);
     let index = |ms: f64| ((ms / step) as usize).min(end);

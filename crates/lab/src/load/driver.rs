@@ -37,6 +37,7 @@ impl LoadDriver {
             cpu: config.cpu,
             nice: 0,
             ready: None,
+            settled: None,
             autostart: false,
         };
         let mut child = lab.start_piped(host, &spec)?;

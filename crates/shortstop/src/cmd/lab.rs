@@ -2,7 +2,7 @@ use std::{
     io::{BufReader, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::ExitCode,
 };
 
 use anyhow::{Context, bail, ensure};
@@ -267,6 +267,8 @@ fn up(args: &Up) -> anyhow::Result<ExitCode> {
     State::remove_stale();
     let mut lab = rack::Lab::create(&args.name, topology, true)?;
     lab.start_all(true)?;
+    // Stores take no writes in their first seconds: the first command that is typed shall work.
+    lab.settle()?;
     let nodes: Vec<String> = lab
         .topology()
         .nodes()
@@ -320,15 +322,20 @@ fn choose(name: Option<&str>) -> anyhow::Result<State> {
     if let Some(name) = name {
         return State::load(name);
     }
-    let mut labs = State::all();
-    labs.retain(|lab| lab.detached || lab.owner.is_alive());
+    // One that was left up comes before what an experiment runs meanwhile.
+    let (mut labs, others): (Vec<State>, Vec<State>) =
+        State::all().into_iter().partition(|lab| lab.detached);
+    if labs.is_empty() {
+        labs = others.into_iter().filter(|lab| lab.owner.is_alive()).collect();
+    }
+    labs.sort_by(|a, b| a.name.cmp(&b.name));
     match labs.len() {
         0 => bail!("no lab is up; `shortstop lab up rack` makes one"),
         1 => Ok(labs.remove(0)),
         _ => {
             let names: Vec<&str> = labs.iter().map(|lab| lab.name.as_str()).collect();
             bail!(
-                "several labs are up: choose one with --name ({})",
+                "several labs are up ({}): choose one with --name",
                 names.join(", ")
             )
         }
@@ -336,6 +343,7 @@ fn choose(name: Option<&str>) -> anyhow::Result<State> {
 }
 
 fn exec(args: Exec) -> anyhow::Result<ExitCode> {
+    need_root()?;
     let lab = choose(args.name.as_deref())?;
     if !lab.topology.nodes().any(|node| node.name == args.host) {
         let names: Vec<&str> = lab
@@ -350,18 +358,11 @@ fn exec(args: Exec) -> anyhow::Result<ExitCode> {
             names.join(", ")
         );
     }
-    let (program, arguments) = args.command.split_first().context("no command")?;
-    let program = if program == "shortstop" {
-        process::own_binary()?
-    } else {
-        program.into()
-    };
-    let mut command = Command::new(&program);
-    command.args(arguments);
-    process::enter(&mut command, &State::namespace_of(&lab.name, &args.host))?;
+    let mut command =
+        process::command_in(&State::namespace_of(&lab.name, &args.host), &args.command)?;
     // On success this process becomes the command, with its exit code.
     let error = command.exec();
-    Err(error).with_context(|| format!("cannot run {}", program.display()))
+    Err(error).with_context(|| format!("cannot run {}", args.command[0]))
 }
 
 fn down(args: &Down) -> anyhow::Result<ExitCode> {
