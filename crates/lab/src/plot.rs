@@ -126,9 +126,9 @@ pub fn grouped_bars(bars: &GroupedBars) -> String {
             let numbers = values.iter().enumerate().map(|(g, value)| {
                 let inside = *value > highest * 0.06;
                 let vertical = if inside { VPos::Top } else { VPos::Bottom };
-                let color = if inside { WHITE } else { INK };
+                let color: &'static RGBColor = if inside { &WHITE } else { &INK };
                 let style = text_style(14)
-                    .color(&color)
+                    .color(color)
                     .pos(Pos::new(HPos::Center, vertical));
                 let y = if inside {
                     *value - highest * 0.01
