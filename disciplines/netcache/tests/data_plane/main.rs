@@ -13,6 +13,7 @@ mod malformed;
 mod misses;
 mod other_traffic;
 mod races;
+mod real_link;
 mod reports;
 mod world;
 mod writes;

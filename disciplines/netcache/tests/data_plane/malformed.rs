@@ -114,6 +114,13 @@ fn is_intact(seed: &Seed, frame: &[u8]) -> bool {
     frame.get(header_and_key.clone()) == seed.frame.get(header_and_key)
 }
 
+/// What some packets have done is undone now and then, so that there are hits.
+fn fill_again(w: &World, tenant: u32) {
+    w.lease(TERM);
+    w.send(Message::write(tenant, KEY, b""));
+    w.send_as("grant_installed", w.grant(tenant, KEY, V128));
+}
+
 const TABLES: [&str; 4] = ["config", "buckets", "pages", "leases"];
 
 fn run(w: &World, tenant: u32, may_act: bool) {
@@ -127,6 +134,10 @@ fn run(w: &World, tenant: u32, may_act: bool) {
     let mut out = vec![];
     let mut before = w.switch.counts();
     for packet in 0..PACKETS {
+        if may_act && packet % 500 == 0 {
+            fill_again(w, tenant);
+            before = w.switch.counts();
+        }
         let seed = &seeds[random.random_range(0..seeds.len())];
         let frame = loop {
             let frame = spoil(seed, &mut random);

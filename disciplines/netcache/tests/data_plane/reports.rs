@@ -85,3 +85,32 @@ fn a_value_too_large_for_its_entry_is_told_once() {
     assert_eq!(drained(&w), [event]);
     w.send_as("read_invalid", Message::read(SIGNED, KEY));
 }
+
+/// A key whose report found no room is not marked as reported: its next read tries again.
+#[test]
+fn a_report_that_finds_the_ring_full_is_made_later() {
+    let w = World::new();
+    w.switch.table.set_sampling(1, 0);
+    let key = |n: u32| format!("key{n:013}").into_bytes();
+    let full = |n: &u32| {
+        let mut out = vec![];
+        w.switch.runner.run(
+            &Message::read(SIGNED, &key(*n)).frame().bytes(),
+            None,
+            &mut out,
+        );
+        n % 500 == 0 && w.switch.counters.get("hot_report_lost").expect("counters") > 0
+    };
+    let last = (1..100_000).find(full).expect("the ring holds 1 MiB");
+    let lost = |n: &u32| {
+        let run = w
+            .switch
+            .run(&Message::read(SIGNED, &key(*n)).frame().bytes(), None);
+        run.moved.contains_key("hot_report_lost")
+    };
+    let unlucky = (last..last + 1_000).find(lost).expect("the ring is full");
+    assert!(drained(&w).len() > 10_000);
+    w.send_as("hot_report", Message::read(SIGNED, &key(unlucky)));
+    let reported = drained(&w);
+    assert!(matches!(&reported[..], [Event::Hot { key: hot, .. }] if *hot == key(unlucky)));
+}
