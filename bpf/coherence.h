@@ -149,6 +149,39 @@ INLINE bool load_value(struct xdp_md *ctx, const struct work *work, const struct
 	       bpf_xdp_load_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, value, len) == 0;
 }
 
+/* A grant that does not fit: the agent is told once. The caller has locked the item. */
+INLINE int refuse_too_large(struct work *work, const struct config *config, struct item *item)
+{
+	if (!(item->flags & ITEM_TOO_SMALL) &&
+	    send_event(work, EVENT_TOO_LARGE, 0, work->value_len, config->window))
+		item->flags |= ITEM_TOO_SMALL;
+	return COUNT_grant_too_large;
+}
+
+/*
+ * Writes a grant into the item, which the caller has locked while its epoch was the grant's and its value
+ * invalid. Others may raise the epoch meanwhile, which the compare-and-swap notices; nobody can set the
+ * valid bit, which takes the lock.
+ */
+INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config *config,
+		      const struct found *found, __u64 granted)
+{
+	struct item *item = found->item;
+	__u32 need = sizeof(*item) + key_room(work->key_len) + ((work->value_len + 7) & ~7U);
+	if (need > item->cells * CELL_BYTES || work->value_len > VALUE_MAX_BYTES)
+		return refuse_too_large(work, config, item);
+	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
+	__u64 expiry_ns = READ_ONCE(item->epoch_ns) + expiry_ms * NS_PER_MS;
+	item->flags = expiry_ms ? ITEM_EXPIRES : 0;
+	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
+	item->version = bpf_be64_to_cpu(work->header.version);
+	item->value_len = work->value_len;
+	if (!load_value(ctx, work, found) ||
+	    compare_and_swap(&item->word, granted, granted | 1) != granted)
+		return COUNT_grant_stale;
+	return COUNT_grant_installed;
+}
+
 /* Rule 5: the value is installed if the item's epoch is still the one it was granted for. */
 OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config)
 {
@@ -164,26 +197,15 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 		return COUNT_grant_stale;
 	if (!came_from(ctx, work, lease))
 		return COUNT_grant_refused;
-	__u32 need = sizeof(*item) + key_room(work->key_len) + ((work->value_len + 7) & ~7U);
-	if (need > item->cells * CELL_BYTES || work->value_len > VALUE_MAX_BYTES) {
-		if (!(item->flags & ITEM_TOO_SMALL) &&
-		    send_event(work, EVENT_TOO_LARGE, 0, work->value_len, config->window))
-			item->flags |= ITEM_TOO_SMALL;
-		return COUNT_grant_too_large;
-	}
 	__u32 seq = READ_ONCE(item->seq);
 	if ((seq & 1) || compare_and_swap(&item->seq, seq, seq + 1) != seq)
 		return COUNT_grant_busy;
-	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
-	__u64 expiry_ns = READ_ONCE(item->epoch_ns) + expiry_ms * NS_PER_MS;
-	item->flags = expiry_ms ? ITEM_EXPIRES : 0;
-	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
-	item->version = bpf_be64_to_cpu(work->header.version);
-	item->value_len = work->value_len;
-	bool done = load_value(ctx, work, &found) &&
-		    compare_and_swap(&item->word, granted, granted | 1) == granted;
+	/* Again, under the lock: a younger grant may have been installed since, and must stay untouched. */
+	int result = READ_ONCE(item->word) == granted
+			     ? write_item(ctx, work, config, &found, granted)
+			     : COUNT_grant_stale;
 	fetch_add(&item->seq, 1);
-	return done ? COUNT_grant_installed : COUNT_grant_stale;
+	return result;
 }
 
 /* A store wants this key invalid here; the acknowledgement says from which epoch on it is (rule 4). */
