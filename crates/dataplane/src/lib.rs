@@ -12,6 +12,7 @@ mod cells;
 mod counters;
 mod error;
 mod events;
+mod grace;
 mod layout;
 mod lease;
 mod load;

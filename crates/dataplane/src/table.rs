@@ -11,6 +11,7 @@ use wire::{Epoch, KeyHash};
 
 use crate::{
     Error, Home, Place,
+    grace::Grace,
     layout::{
         BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, PAGE_START_CELLS, Page,
     },
@@ -27,6 +28,7 @@ pub struct Table {
     pages: Mapped<Page>,
     hits: Mapped<std::sync::atomic::AtomicU32>,
     cpus: usize,
+    grace: Grace,
 }
 
 /// An entry with its item, as found in memory.
@@ -59,19 +61,6 @@ pub enum InsertError {
     Present,
 }
 
-/// Lets every program run that began before this call end: then nobody holds a reference to an item whose
-/// slot was cleared before it. Takes some milliseconds.
-fn wait_for_programs() -> Result<(), Error> {
-    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
-    // SAFETY: the call has no memory arguments. It waits for an RCU grace period.
-    let failed = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0;
-    if failed {
-        let source = std::io::Error::last_os_error();
-        return Err(Error::System { what: "membarrier (waiting for running programs)", source });
-    }
-    Ok(())
-}
-
 impl Table {
     /// Maps the tables of the switch that lives at `home`.
     ///
@@ -88,6 +77,7 @@ impl Table {
             buckets,
             hits,
             cpus,
+            grace: Grace::new()?,
         })
     }
 
@@ -231,7 +221,7 @@ impl Table {
     /// # Errors
     /// If the kernel cannot wait; the cells must then never be used again.
     pub fn quiesce(&self) -> Result<(), Error> {
-        wait_for_programs()
+        self.grace.wait()
     }
 
     /// The epoch to fetch an entry's value for, as (switch, number); `None` if it has a valid value.
