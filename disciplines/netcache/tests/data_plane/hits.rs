@@ -2,7 +2,7 @@
 
 use crate::{
     case::{Case, Then::*, check},
-    harness::Message,
+    harness::{Message, message::secret_of},
     world::*,
 };
 
@@ -281,6 +281,27 @@ fn not_answered() {
             name: "likewise, a key that the entry's key begins with",
             given: |w| w.cached(SIGNED, KEY, V128),
             packet: |_| Message::read(SIGNED, b"key000000000004").hash_of(KEY),
+            then: Forwarded,
+            counts: &["miss", "pass_local"],
+        },
+        Case {
+            name: "likewise, a key that differs from the entry's by a zero byte at its end",
+            given: |w| w.cached(SIGNED, ODD, V128),
+            packet: |_| Message::read(SIGNED, b"odd\0").hash_of(ODD),
+            then: Forwarded,
+            counts: &["miss", "pass_local"],
+        },
+        Case {
+            name: "likewise, the same key of another tenant, who has found a hash that collides",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| {
+                let salt = |tenant: u32| u64::from(tenant).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let low =
+                    secret_of(SIGNED).key_hash(SIGNED, KEY).low() ^ salt(SIGNED) ^ salt(OTHER);
+                let mut read = Message::read(OTHER, KEY);
+                read.header.key_hash.0[8..].copy_from_slice(&low.to_be_bytes());
+                read
+            },
             then: Forwarded,
             counts: &["miss", "pass_local"],
         },
