@@ -204,6 +204,7 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 	int result = READ_ONCE(item->word) == granted
 			     ? write_item(ctx, work, config, &found, granted)
 			     : COUNT_grant_stale;
+	barrier(); /* a compare-and-swap that failed orders nothing */
 	fetch_add(&item->seq, 1);
 	return result;
 }

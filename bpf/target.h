@@ -25,8 +25,21 @@
 /* Marks a load or store of shared memory that the compiler must do once and as a whole. */
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
-/* Keeps the compiler's order. x86 keeps loads and stores in order; elsewhere the JIT's atomics do. */
+/*
+ * Keeps loads in order, and stores. x86 does by itself, so the compiler's order is enough; elsewhere an atomic
+ * whose result is used is a full barrier in every JIT, wherever its word lies.
+ */
+#undef barrier
+#if defined(__TARGET_ARCH_x86)
 #define barrier() asm volatile("" ::: "memory")
+#else
+#define barrier()                                                                                  \
+	({                                                                                         \
+		__u64 word_ = 0;                                                                   \
+		__u64 was_ = __sync_fetch_and_add(&word_, 1);                                      \
+		asm volatile("" : : "r"(was_) : "memory");                                         \
+	})
+#endif
 /* Hides a value's origin from the compiler, so that the bound below it stays in the program. */
 #define opaque(x) asm volatile("" : "+r"(x))
 
