@@ -257,3 +257,54 @@ fn refused() {
         },
     ]);
 }
+
+/// Until its next invalidation the value in an entry is the one that was granted for its epoch.
+#[test]
+fn what_was_not_installed_leaves_no_trace() {
+    check(&[
+        Case {
+            name: "a second grant for an epoch that has its value",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                let taken = Epoch::new(Switch::ID, w.switch.table.epoch());
+                let second = Message::grant(Op::ReadReply, SIGNED, KEY, b"another", taken);
+                w.send_as("grant_stale", second);
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+        Case {
+            name: "a delayed grant for an epoch before",
+            given: |w| {
+                w.lease(TERM);
+                w.entry(SIGNED, KEY, 128);
+                let delayed =
+                    Message::grant(Op::ReadReply, SIGNED, KEY, b"old", w.epoch(SIGNED, KEY));
+                w.send(Message::write(SIGNED, KEY, V128));
+                w.send_as("grant_installed", grant(w, Op::WriteReply));
+                w.send_as("grant_stale", delayed);
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+        Case {
+            name: "a grant that is too large",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                let taken = Epoch::new(Switch::ID, w.switch.table.epoch());
+                w.send(Message::grant(
+                    Op::ReadReply,
+                    SIGNED,
+                    KEY,
+                    &[b'x'; 900],
+                    taken,
+                ));
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+    ]);
+}

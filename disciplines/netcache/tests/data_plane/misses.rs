@@ -4,7 +4,7 @@ use wire::{Epoch, Flags};
 
 use crate::{
     case::{Case, Then::*, check},
-    harness::Message,
+    harness::{Message, Switch},
     world::*,
 };
 
@@ -112,6 +112,20 @@ fn without_a_valid_value() {
                 w.lease(TERM + 1);
             },
             packet: |_| Message::read(SIGNED, KEY).padded(129).over_ipv6(),
+            then: Stamped { grant: true },
+            counts: &["read_invalid", "pass_local"],
+        },
+        Case {
+            name: "a stamp that claims to be ours is replaced: only we know our epochs",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                w.lease(TERM + 1);
+            },
+            packet: |_| {
+                Message::read(SIGNED, KEY)
+                    .epoch(Epoch::new(Switch::ID, 1))
+                    .flags(Flags::GRANT)
+            },
             then: Stamped { grant: true },
             counts: &["read_invalid", "pass_local"],
         },

@@ -99,7 +99,7 @@ fn a_report_that_finds_the_ring_full_is_made_later() {
             None,
             &mut out,
         );
-        n % 500 == 0 && w.switch.counters.get("hot_report_lost").expect("counters") > 0
+        n.is_multiple_of(500) && w.switch.counters.get("hot_report_lost").expect("counters") > 0
     };
     let last = (1..100_000).find(full).expect("the ring holds 1 MiB");
     let lost = |n: &u32| {

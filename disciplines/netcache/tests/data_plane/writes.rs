@@ -115,6 +115,28 @@ fn writes_are_stamped() {
             then: Stamped { grant: true },
             counts: &["write", "write_invalidated", "pass_local"],
         },
+        Case {
+            name: "a stamp that claims to be ours, no entry: only we know our epochs",
+            given: |_| {},
+            packet: |_| {
+                Message::write(SIGNED, KEY, b"new")
+                    .epoch(Epoch::new(Switch::ID, 1))
+                    .flags(Flags::GRANT)
+            },
+            then: Stamped { grant: false },
+            counts: &["write", "pass_local"],
+        },
+        Case {
+            name: "a stamp that claims to be ours, of a cached key",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| {
+                Message::write(SIGNED, KEY, b"new")
+                    .epoch(Epoch::new(Switch::ID, 1))
+                    .flags(Flags::GRANT)
+            },
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
     ]);
 }
 
