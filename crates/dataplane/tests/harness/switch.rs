@@ -5,7 +5,7 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     process,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use dataplane::{
@@ -185,6 +185,21 @@ impl Switch {
                 .expect("an element")
         };
         (0..map.max_entries()).flat_map(element).collect()
+    }
+
+    /// An array's first element in this thread's memory, as other CPUs see and change it, for as long as the
+    /// process lives.
+    pub fn shared(&self, name: &str) -> &'static [AtomicU64] {
+        use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+        let map = self.map(name);
+        let words = map.value_size() as usize / 8;
+        let bytes = std::num::NonZeroUsize::new((words * 8).next_multiple_of(4096)).expect("not 0");
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping that is never unmapped, of at least that many aligned words.
+        unsafe {
+            let start = mmap(None, bytes, access, MapFlags::MAP_SHARED, map.as_fd(), 0);
+            std::slice::from_raw_parts(start.expect("mappable").as_ptr().cast(), words)
+        }
     }
 
     /// Overwrites bytes of one element of an array, as time or another CPU would.
