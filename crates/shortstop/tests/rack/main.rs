@@ -1,0 +1,17 @@
+//! The rack from end to end: real processes in network namespaces, used by hand, disturbed, restarted and
+//! refused. Each test builds a rack of its own and removes it; without root they are skipped, and say so.
+//!
+//! Nothing here depends on how fast something is: what has to come about is waited for, and what must
+//! never be is looked for all along.
+
+mod backends;
+mod by_hand;
+mod command_line;
+mod echo;
+mod failures;
+mod refusals;
+mod support;
+mod tenants;
+mod traffic;
+mod variants;
+mod xdp;
