@@ -326,7 +326,10 @@ fn choose(name: Option<&str>) -> anyhow::Result<State> {
     let (mut labs, others): (Vec<State>, Vec<State>) =
         State::all().into_iter().partition(|lab| lab.detached);
     if labs.is_empty() {
-        labs = others.into_iter().filter(|lab| lab.owner.is_alive()).collect();
+        labs = others
+            .into_iter()
+            .filter(|lab| lab.owner.is_alive())
+            .collect();
     }
     labs.sort_by(|a, b| a.name.cmp(&b.name));
     match labs.len() {
