@@ -8,9 +8,7 @@ pub enum Error {
     #[error("client option {0}")]
     Options(String),
     /// The cluster file does not know the tenant, or tenant 0 is switched off.
-    #[error(
-        "tenant {0} may not use this cluster: it is not in the cluster file, or tenant 0 is off"
-    )]
+    #[error("tenant {tenant} may not use this cluster: {}", not_here(.0), tenant = .0)]
     UnknownTenant(u32),
     /// A key that no packet can carry.
     #[error("key of {0} bytes: 1 to 250 bytes are possible")]
@@ -98,7 +96,7 @@ pub enum Error {
         write: bool,
     },
     /// The store does not know the tenant, or the secrets differ.
-    #[error("{store} denies the request: tenant {tenant} is unknown there or its secret differs")]
+    #[error("{store} denies the request: tenant {tenant} is {}", not_there(.tenant))]
     Denied {
         /// The store that was asked.
         store: SocketAddr,
@@ -120,6 +118,20 @@ fn put_off(try_again: &bool) -> &'static str {
         "; the store puts requests off for now"
     } else {
         ""
+    }
+}
+
+fn not_here(tenant: &u32) -> &'static str {
+    match *tenant {
+        wire::TENANT_OPEN => "the cluster file says open_tenant = false",
+        _ => "it is not in the cluster file",
+    }
+}
+
+fn not_there(tenant: &u32) -> &'static str {
+    match *tenant {
+        wire::TENANT_OPEN => "switched off there (open_tenant = false)",
+        _ => "unknown there or its secret differs",
     }
 }
 
