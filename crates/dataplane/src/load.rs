@@ -105,15 +105,28 @@ impl Dataplane {
             return Err(Error::NotPermitted("loading BPF programs"));
         }
         quiet_libbpf();
+        let was_there = home.exists();
         home.create()?;
-        let entry = load(&home, "entry", ENTRY, sizes)?;
+        let loaded = Dataplane::load_into(&home, disciplines, sizes);
+        if loaded.is_err() && !was_there {
+            let _ = home.remove();
+        }
+        loaded
+    }
+
+    fn load_into(
+        home: &Home,
+        disciplines: &[Discipline],
+        sizes: Sizes,
+    ) -> Result<Dataplane, Error> {
+        let entry = load(home, "entry", ENTRY, sizes)?;
         let mut objects = Vec::new();
         for discipline in disciplines {
-            let object = load(&home, discipline.name, discipline.object, sizes)?;
+            let object = load(home, discipline.name, discipline.object, sizes)?;
             register(&entry, &object, discipline)?;
             objects.push(object);
         }
-        Ok(Dataplane { home, entry, _disciplines: objects })
+        Ok(Dataplane { home: home.clone(), entry, _disciplines: objects })
     }
 
     /// Where it is pinned.

@@ -94,6 +94,7 @@ impl Agent {
         session::check_url(&options.control)?;
         let directory = options.state_dir.join(format!("switch-{}", options.name));
         let lock = epoch::Lock::take(&directory, &options.name)?;
+        let epochs = epoch::Reservation::open(&directory)?;
         let was_running = home.exists();
         let dataplane =
             Dataplane::load(home.clone(), &options.disciplines, Sizes { pages: options.pages })?;
@@ -104,7 +105,6 @@ impl Agent {
                 let _ = dataplane::detach(&home);
             }
         })?;
-        let epochs = epoch::Reservation::open(&directory)?;
         Ok(Agent { options, attached, dataplane, _lock: lock, epochs })
     }
 
