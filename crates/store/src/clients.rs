@@ -9,8 +9,9 @@ use crate::coherence::{Nanos, Verdict, Window};
 /// Writes remembered per client: four times the 64 that a client may rely on.
 const WINDOW: usize = 256;
 
-/// A client: where it is and the number that it chose.
-pub(crate) type ClientId = (IpAddr, u32);
+/// A client: its tenant, where it is, and the number that it chose. Without the tenant, somebody who knows another's
+/// address and number could have its writes taken for repetitions of his own.
+pub(crate) type ClientId = (u32, IpAddr, u32);
 
 struct Client<O> {
     window: Window<O>,
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn a_client_that_may_still_retransmit_is_not_forgotten() {
         let mut clients = Clients::new(2, 100);
-        let id = |n: u8| (IpAddr::from([10, 0, 0, n]), 1);
+        let id = |n: u8| (0, IpAddr::from([10, 0, 0, n]), 1);
         for n in 1..=2 {
             assert_eq!(clients.begin(id(n), 7, 0), Verdict::New);
             clients.finish(id(n), 7, n);

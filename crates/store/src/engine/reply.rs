@@ -48,7 +48,7 @@ impl Origin {
 
     /// The client, as rule 7 tells clients apart.
     pub(super) fn client_id(&self) -> ClientId {
-        (self.peer.address.ip(), self.client)
+        (self.tenant, self.peer.address.ip(), self.client)
     }
 
     /// Whether a reply with a value of this length may be sent: tenant 0 needs no secret, and whoever
