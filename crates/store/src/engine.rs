@@ -3,6 +3,8 @@
 mod lease;
 mod read;
 mod reply;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
@@ -25,7 +27,8 @@ use lease::Home;
 use reply::{Delayed, Origin, Replies};
 use write::{Job, Outcome};
 
-/// Requests that may wait for the backend at once; what comes on top is dropped.
+/// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes that may wait for
+/// switches, or behind one another, over all keys: their values take 100 MB at most.
 const MAX_WAITING: usize = 65_536;
 
 /// A request that the backend has not answered yet.
@@ -45,6 +48,8 @@ pub struct Engine {
     directory: Directory<Job>,
     clients: Clients<Outcome>,
     waiting: HashMap<Ticket, Waiting>,
+    /// Writes taken and not yet over.
+    pending_writes: usize,
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
     next_offer_ns: Nanos,
     ticket: Ticket,
@@ -85,6 +90,7 @@ impl Engine {
             clients: Clients::new(config.client_limit, leases.length_ns()),
             leases,
             waiting: HashMap::new(),
+            pending_writes: 0,
             timers: BinaryHeap::new(),
             next_offer_ns: 0,
             ticket: 0,

@@ -68,6 +68,9 @@ impl Engine {
         if !self.is_new(&origin, key, now_ns, out) {
             return;
         }
+        if self.pending_writes >= MAX_WAITING {
+            return self.put_off(&origin, key.bytes, now_ns, out);
+        }
         let header = &packet.header;
         let condition = match header.version {
             _ if !header.flags.has(Flags::COMPARE) => Condition::Always,
@@ -91,6 +94,7 @@ impl Engine {
         let submitted = self
             .directory
             .update(&id, |e| e.state.submit(write, queue_limit));
+        self.pending_writes += 1;
         match submitted {
             Some(Submitted::Started) => {
                 let waits = self.drive(id, now_ns, out);
@@ -101,14 +105,19 @@ impl Engine {
                 self.drive(id, now_ns, out);
             }
             Some(Submitted::Refused(job)) => {
-                self.counters.refused_queue_full += 1;
-                self.clients
-                    .forget(job.origin.client_id(), job.origin.request);
-                self.replies
-                    .refuse(&job.origin, key.bytes, Status::TryAgain, now_ns, out);
+                self.pending_writes -= 1;
+                self.put_off(&job.origin, key.bytes, now_ns, out);
             }
-            None => {}
+            None => self.pending_writes -= 1,
         }
+    }
+
+    /// Too many writes wait: this one may come again, and counts as new then.
+    fn put_off(&mut self, origin: &Origin, key: &[u8], now_ns: u64, out: &mut Outbox) {
+        self.counters.refused_queue_full += 1;
+        self.clients.forget(origin.client_id(), origin.request);
+        self.replies
+            .refuse(origin, key, Status::TryAgain, now_ns, out);
     }
 
     /// Rule 7: whether a write is new. One that is not is answered here, or ignored.
@@ -235,6 +244,7 @@ impl Engine {
         let Some(Some(Write { body: job, .. })) = finished else {
             return;
         };
+        self.pending_writes -= 1;
         match change {
             Change::Done(_) => self.counters.writes_applied += 1,
             Change::Mismatch(_) => self.counters.writes_mismatch += 1,
