@@ -1,0 +1,94 @@
+use wire::Epoch;
+
+use crate::{Call, Return, world::Path};
+
+/// A value with its version, as it travels and as a copy holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Item {
+    pub value: u8,
+    pub version: u64,
+}
+
+/// What is in flight. Whoever has it next is part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Message {
+    /// A client's request that has passed the first `passed` switches of its path.
+    Request(Request),
+    /// The store's answer, with `left` switches of the path still before it, the last of them first.
+    Reply(Reply),
+    /// A switch's agent asks for a grant.
+    Fetch(Epoch),
+    /// The grant that answers it.
+    FetchReply(Epoch, Item),
+    /// To a switch: (X, granted(X)).
+    Invalidate(Epoch),
+    /// To the store: X is invalid up to this epoch.
+    Ack(Epoch),
+    /// To the store; the step of time at which it was sent.
+    LeaseRequest { switch: u16, sent: u8 },
+    /// To the switch.
+    LeaseReply { switch: u16, sent: u8, term: u32 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Request {
+    pub client: usize,
+    pub number: u32,
+    /// Step of time at which the operation began.
+    pub since: u8,
+    pub call: OrderedCall,
+    /// For a compare-and-set.
+    pub version: u64,
+    pub path: Path,
+    pub passed: usize,
+    pub epoch: Epoch,
+    pub grant: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reply {
+    pub client: usize,
+    pub number: u32,
+    pub said: OrderedReturn,
+    pub version: u64,
+    pub path: Path,
+    pub left: usize,
+    pub epoch: Epoch,
+    pub grant: Option<Item>,
+}
+
+/// A call with an order, so that what is in flight can be kept sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OrderedCall(pub Call);
+
+/// A return with an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OrderedReturn(pub Return);
+
+macro_rules! ordered {
+    ($name:ident, $key:expr) => {
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &$name) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+        impl Ord for $name {
+            fn cmp(&self, other: &$name) -> std::cmp::Ordering {
+                $key(&self.0).cmp(&$key(&other.0))
+            }
+        }
+    };
+}
+
+ordered!(OrderedCall, |call: &Call| match *call {
+    Call::Read => (0, 0, 0),
+    Call::Write(value) => (1, value, 0),
+    Call::Delete => (2, 0, 0),
+    Call::CompareAndSet { from, to } => (3, from, to),
+});
+ordered!(OrderedReturn, |said: &Return| match *said {
+    Return::Value(value) => (0, value),
+    Return::Done => (1, None),
+    Return::NotFound => (2, None),
+    Return::Mismatch => (3, None),
+});

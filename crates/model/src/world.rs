@@ -1,0 +1,453 @@
+//! The whole: one store, two switches, three clients, what is in flight, and what may happen next.
+
+use stateright::{
+    Model, Property,
+    semantics::{ConsistencyTester, LinearizabilityTester},
+};
+use wire::Epoch;
+
+use crate::{
+    Call, Register, Rule,
+    message::{Item, Message, OrderedCall, Reply, Request},
+    server::Server,
+    switch::{Entry, Switch},
+};
+
+/// A lease as its holder counts it, in nanoseconds.
+pub(crate) const LEASE_NS: u64 = 1_000_000_000;
+/// Steps after which no datagram of an operation is in flight any more: one lease, the bound that rule 7 rests on
+/// when a store restarts.
+const REQUEST_LIFE: u8 = 2;
+
+/// Nanoseconds at a step of time: 0.6 leases each.
+pub(crate) fn now_ns(step: u8) -> u64 {
+    u64::from(step) * (LEASE_NS / 10 * 6)
+}
+
+/// The way of a client's datagrams to the store and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Path {
+    /// Through switch 1, then switch 2.
+    Both,
+    /// Around switch 1.
+    Second,
+    /// Around both.
+    Neither,
+}
+
+impl Path {
+    /// Indices of the switches, in the order in which a request meets them.
+    pub fn switches(self) -> &'static [usize] {
+        match self {
+            Path::Both => &[0, 1],
+            Path::Second => &[1],
+            Path::Neither => &[],
+        }
+    }
+}
+
+/// How much of everything happens at most, and who does what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Each client's operations, in order.
+    pub scripts: [Vec<Call>; 3],
+    /// Each client's way, and the way that its retransmissions take.
+    pub paths: [(Path, Path); 3],
+    /// Whether the switches (1, 2) begin with an entry.
+    pub entries: [bool; 2],
+    /// Datagrams delivered twice.
+    pub duplicates: u8,
+    /// Retransmissions, of all clients together.
+    pub retransmissions: u8,
+    /// Evictions.
+    pub evictions: u8,
+    /// Entries made anew.
+    pub refills: u8,
+    /// Fetches by agents.
+    pub fetches: u8,
+    /// Lease requests.
+    pub renewals: u8,
+    /// Steps of time of 0.6 leases; two let a holder's lease lapse, and the granter's too.
+    pub steps: u8,
+    /// Restarts of the store.
+    pub restarts: u8,
+}
+
+impl Bounds {
+    /// Nothing but these operations.
+    pub fn quiet(scripts: [Vec<Call>; 3], paths: [(Path, Path); 3]) -> Bounds {
+        Bounds {
+            scripts,
+            paths,
+            entries: [true; 2],
+            duplicates: 0,
+            retransmissions: 0,
+            evictions: 0,
+            refills: 0,
+            fetches: 0,
+            renewals: 0,
+            steps: 0,
+            restarts: 0,
+        }
+    }
+}
+
+/// The model: its bounds, and the rule that is off, if any.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// How much of everything.
+    pub bounds: Bounds,
+    /// The rule that is broken.
+    pub without: Option<Rule>,
+}
+
+/// A client between or within its operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Client {
+    /// Operations begun.
+    begun: u32,
+    waits: bool,
+    /// Step at which the operation that waits began.
+    since: u8,
+    /// The version that it learnt last.
+    version: u64,
+}
+
+/// What is left of each bound.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Left {
+    duplicates: u8,
+    retransmissions: u8,
+    evictions: u8,
+    refills: u8,
+    fetches: u8,
+    renewals: u8,
+    steps: u8,
+    restarts: u8,
+}
+
+/// One state of the world.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WorldState {
+    step: u8,
+    server: Server,
+    switches: [Switch; 2],
+    clients: [Client; 3],
+    /// Sorted: order means nothing.
+    flying: Vec<Message>,
+    left: Left,
+    history: LinearizabilityTester<usize, Register>,
+    /// Whether a switch has answered a read, for the test that the model is not vacuous.
+    served: bool,
+}
+
+/// What may happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A client begins its next operation.
+    Begin(usize),
+    /// A client sends its request again.
+    Retransmit(usize),
+    /// Something in flight arrives.
+    Deliver(usize),
+    /// Something in flight arrives, and will again.
+    DeliverTwice(usize),
+    /// A switch's agent removes the entry.
+    Evict(usize),
+    /// A switch's agent makes an entry.
+    Refill(usize),
+    /// A switch's agent asks for the value.
+    Fetch(usize),
+    /// A switch asks for its lease.
+    Renew(usize),
+    /// 0.6 leases pass.
+    Pass,
+    /// The store is killed and starts again.
+    Restart,
+}
+
+const FIRST: Item = Item { value: 0, version: 1 };
+
+impl World {
+    fn send(&self, state: &mut WorldState, client: usize, path: Path) {
+        let at = &state.clients[client];
+        let request = Request {
+            client,
+            number: at.begun,
+            since: at.since,
+            call: OrderedCall(self.bounds.scripts[client][at.begun as usize - 1]),
+            version: at.version,
+            path,
+            passed: 0,
+            epoch: Epoch::NONE,
+            grant: false,
+        };
+        // The way to the first switch takes no time: whatever it did could as well be done by sending later.
+        if path.switches().is_empty() {
+            state.fly(Message::Request(request));
+        } else {
+            self.forward(state, request);
+        }
+    }
+
+    /// The request meets its next switch.
+    fn forward(&self, state: &mut WorldState, mut request: Request) {
+        let switch = &mut state.switches[request.path.switches()[request.passed]];
+        match switch.request(&mut request, state.step, self.without) {
+            Some(reply) => {
+                state.served = true;
+                self.back(state, reply);
+            }
+            None => {
+                request.passed += 1;
+                state.fly(Message::Request(request));
+            }
+        }
+    }
+
+    /// A reply with no switch before it reaches its client at once; else it flies on.
+    fn back(&self, state: &mut WorldState, reply: Reply) {
+        if reply.left > 0 {
+            state.fly(Message::Reply(reply));
+            return;
+        }
+        let client = &mut state.clients[reply.client];
+        if client.waits && client.begun == reply.number {
+            client.waits = false;
+            if reply.version != 0 {
+                client.version = reply.version;
+            }
+            // The client calls and returns in turn, so the tester cannot refuse.
+            let _ = state.history.on_return(reply.client, reply.said.0);
+        }
+    }
+
+    fn deliver(&self, state: &mut WorldState, message: Message) {
+        let (step, without) = (state.step, self.without);
+        let mut out = vec![];
+        match message {
+            Message::Request(request) if request.passed < request.path.switches().len() => {
+                self.forward(state, request);
+            }
+            Message::Request(request) => state.server.request(request, step, without, &mut out),
+            Message::Reply(mut reply) => {
+                if reply.left > 0 {
+                    reply.left -= 1;
+                    let switch = &mut state.switches[reply.path.switches()[reply.left]];
+                    if let Some(item) = reply.grant {
+                        switch.install(reply.epoch, item, without);
+                    }
+                }
+                self.back(state, reply);
+            }
+            Message::Fetch(epoch) => state.server.fetch(epoch, step, without, &mut out),
+            Message::FetchReply(epoch, item) => {
+                state.switch(epoch.switch()).install(epoch, item, without);
+            }
+            Message::Invalidate(epoch) => {
+                out.push(Message::Ack(state.switch(epoch.switch()).invalidate()));
+            }
+            Message::Ack(epoch) => state.server.acknowledged(epoch, step, without, &mut out),
+            Message::LeaseRequest { switch, sent } => {
+                state.server.lease(switch, sent, step, &mut out);
+            }
+            Message::LeaseReply { switch, sent, term } => {
+                state.switch(switch).take_lease(sent, term, step);
+            }
+        }
+        out.into_iter().for_each(|message| state.fly(message));
+    }
+}
+
+impl WorldState {
+    fn switch(&mut self, id: u16) -> &mut Switch {
+        &mut self.switches[usize::from(id) - 1]
+    }
+
+    fn fly(&mut self, message: Message) {
+        let at = self.flying.partition_point(|other| *other <= message);
+        self.flying.insert(at, message);
+    }
+
+    /// Lets what can have no effect any more be lost, so that states that differ in nothing else are one.
+    fn tidy(&mut self) {
+        let (clients, step) = (&self.clients, self.step);
+        self.flying.retain(|message| match message {
+            Message::Reply(reply) => {
+                let client = &clients[reply.client];
+                reply.grant.is_some() || (client.waits && client.begun == reply.number)
+            }
+            Message::Request(request) => step < request.since + REQUEST_LIFE,
+            Message::LeaseReply { sent, .. } => now_ns(*sent) + LEASE_NS > now_ns(step),
+            _ => true,
+        });
+    }
+
+    fn is_linearizable(&self) -> bool {
+        self.history.is_consistent()
+    }
+}
+
+impl Model for World {
+    type State = WorldState;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<WorldState> {
+        let bounds = &self.bounds;
+        let mut server = Server::new(FIRST);
+        let mut switches = [1, 2].map(|id| Switch {
+            id,
+            epoch: 0,
+            entry: None,
+            term: 0,
+            until: 0,
+            floor: 0,
+        });
+        // Both hold leases that were asked for and lent just now.
+        for (switch, has_entry) in switches.iter_mut().zip(bounds.entries) {
+            let mut lent = vec![];
+            server.lease(switch.id, 0, 0, &mut lent);
+            if let Some(Message::LeaseReply { sent, term, .. }) = lent.pop() {
+                switch.take_lease(sent, term, 0);
+            }
+            if has_entry {
+                switch.epoch += 1;
+                switch.entry = Some(Entry { epoch: switch.epoch, item: None });
+            }
+        }
+        let client = Client { version: FIRST.version, ..Client::default() };
+        vec![WorldState {
+            step: 0,
+            server,
+            switches,
+            clients: [client.clone(), client.clone(), client],
+            flying: vec![],
+            left: Left {
+                duplicates: bounds.duplicates,
+                retransmissions: bounds.retransmissions,
+                evictions: bounds.evictions,
+                refills: bounds.refills,
+                fetches: bounds.fetches,
+                renewals: bounds.renewals,
+                steps: bounds.steps,
+                restarts: bounds.restarts,
+            },
+            history: LinearizabilityTester::new(Register(Some(FIRST.value))),
+            served: false,
+        }]
+    }
+
+    fn actions(&self, state: &WorldState, actions: &mut Vec<Action>) {
+        let left = &state.left;
+        for (i, client) in state.clients.iter().enumerate() {
+            if !client.waits && (client.begun as usize) < self.bounds.scripts[i].len() {
+                actions.push(Action::Begin(i));
+            }
+            let may_repeat = client.waits && state.step < client.since + REQUEST_LIFE;
+            if may_repeat && left.retransmissions > 0 {
+                actions.push(Action::Retransmit(i));
+            }
+        }
+        for (i, message) in state.flying.iter().enumerate() {
+            if i > 0 && state.flying[i - 1] == *message {
+                continue;
+            }
+            actions.push(Action::Deliver(i));
+            if left.duplicates > 0 {
+                actions.push(Action::DeliverTwice(i));
+            }
+        }
+        for (i, switch) in state.switches.iter().enumerate() {
+            match &switch.entry {
+                Some(entry) => {
+                    if left.evictions > 0 {
+                        actions.push(Action::Evict(i));
+                    }
+                    if left.fetches > 0 && entry.item.is_none() {
+                        actions.push(Action::Fetch(i));
+                    }
+                }
+                None if left.refills > 0 => actions.push(Action::Refill(i)),
+                None => {}
+            }
+            if left.renewals > 0 {
+                actions.push(Action::Renew(i));
+            }
+        }
+        if left.steps > 0 {
+            actions.push(Action::Pass);
+        }
+        if left.restarts > 0 {
+            actions.push(Action::Restart);
+        }
+    }
+
+    fn next_state(&self, last: &WorldState, action: Action) -> Option<WorldState> {
+        let mut state = last.clone();
+        let step = state.step;
+        match action {
+            Action::Begin(i) => {
+                let client = &mut state.clients[i];
+                let call = self.bounds.scripts[i][client.begun as usize];
+                client.begun += 1;
+                client.waits = true;
+                client.since = step;
+                let _ = state.history.on_invoke(i, call);
+                self.send(&mut state, i, self.bounds.paths[i].0);
+            }
+            Action::Retransmit(i) => {
+                state.left.retransmissions -= 1;
+                self.send(&mut state, i, self.bounds.paths[i].1);
+            }
+            Action::Deliver(at) => {
+                let message = state.flying.remove(at);
+                self.deliver(&mut state, message);
+            }
+            Action::DeliverTwice(at) => {
+                state.left.duplicates -= 1;
+                let message = state.flying[at].clone();
+                self.deliver(&mut state, message);
+            }
+            Action::Evict(i) => {
+                state.left.evictions -= 1;
+                state.switches[i].evict(self.without);
+            }
+            Action::Refill(i) => {
+                state.left.refills -= 1;
+                state.switches[i].insert();
+            }
+            Action::Fetch(i) => {
+                state.left.fetches -= 1;
+                let switch = &state.switches[i];
+                let epoch = switch.entry.as_ref()?.epoch;
+                let fetch = Message::Fetch(Epoch::new(switch.id, epoch));
+                state.fly(fetch);
+            }
+            Action::Renew(i) => {
+                state.left.renewals -= 1;
+                let switch = state.switches[i].id;
+                state.fly(Message::LeaseRequest { switch, sent: step });
+            }
+            Action::Pass => {
+                state.left.steps -= 1;
+                state.step += 1;
+                let mut out = vec![];
+                state.server.drive(state.step, self.without, &mut out);
+                out.into_iter().for_each(|message| state.fly(message));
+            }
+            Action::Restart => {
+                state.left.restarts -= 1;
+                state.server.restart(step);
+            }
+        }
+        state.tidy();
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<World>> {
+        vec![
+            Property::always("linearizable", |_, state: &WorldState| state.is_linearizable()),
+            Property::sometimes("a switch answers", |_, state: &WorldState| state.served),
+        ]
+    }
+}
