@@ -92,6 +92,7 @@ async fn attach(
     if pass_on(to_tables, ToTables::Attached).await.is_err() {
         return Ok(End::TablesGone);
     }
+    let mut greeted = false;
     loop {
         tokio::select! {
             message = down.message() => match message {
@@ -102,9 +103,13 @@ async fn attach(
                 Err(status) => return Ok(End::Stream(status.message().to_owned())),
             },
             message = from_tables.recv() => match message {
-                Some(message) => if up.send(message).await.is_err() {
-                    return Ok(End::Stream("stream closed".into()));
-                },
+                Some(message) => {
+                    // What was said before the table thread knew of this stream is none of its business.
+                    greeted |= matches!(message.body, Some(Body::Held(_)));
+                    if greeted && up.send(message).await.is_err() {
+                        return Ok(End::Stream("stream closed".into()));
+                    }
+                }
                 None => return Ok(End::TablesGone),
             },
         }
@@ -146,4 +151,61 @@ fn describe(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+    use crate::proto::{Counters, Held, to_switch};
+
+    fn said(body: Body) -> FromSwitch {
+        FromSwitch { body: Some(body) }
+    }
+
+    /// The table thread learns of a stream a little after it began, and may have more to say on the last one.
+    #[tokio::test]
+    async fn what_was_said_before_the_greeting_does_not_end_the_stream() {
+        let state = tempfile::tempdir().unwrap();
+        let plan = crate::Options {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            insecure: false,
+            state: state.path().into(),
+            cluster: wire::Cluster::single("10.0.2.1:7117".parse().unwrap(), 1).to_toml(),
+            discipline: "none".into(),
+            limits: crate::Limits::default(),
+            updates_per_s: 100,
+            sample_shift: 0,
+        };
+        let server = crate::Server::start(plan, Box::new(crate::NoDiscipline)).await.unwrap();
+        let options = Options {
+            name: "tor".into(),
+            id: 1,
+            interfaces: vec![],
+            mode: dataplane::Mode::Auto,
+            pages: 1,
+            control: format!("http://{}", server.address()),
+            state_dir: state.path().into(),
+            disciplines: vec![],
+        };
+        let (to_tables, heard) = sync_channel(16);
+        let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
+        let tables = tokio::task::spawn_blocking(move || {
+            assert!(matches!(heard.recv(), Ok(ToTables::Attached)));
+            say.blocking_send(said(Body::Counters(Counters::default()))).unwrap();
+            say.blocking_send(said(Body::Held(Held { keys: vec![], last: true }))).unwrap();
+            // The queues live on, or the session would end with them.
+            (heard.recv(), heard, say)
+        });
+        let mut pause = RETRY_FIRST;
+        tokio::select! {
+            _ = attach(&options, &to_tables, &mut from_tables, &mut pause) => panic!("the stream ended"),
+            answer = tables => {
+                let Ok((Ok(ToTables::Message(message)), ..)) = answer else { panic!("no answer") };
+                assert!(matches!(message.body, Some(to_switch::Body::Setup(_))));
+            }
+        }
+        server.stop().await.unwrap();
+    }
 }
