@@ -260,10 +260,12 @@ struct Attempt {
     deadline: Instant,
     tries: u32,
     put_off: bool,
+    denied: bool,
 }
 
 impl Attempt {
-    fn timed_out(&self, op: Op) -> Error {
+    fn timed_out(&self, op: Op, tenant: u32) -> Error {
+        let denied = self.denied.then_some(tenant);
         let Attempt {
             store,
             tries,
@@ -277,6 +279,7 @@ impl Attempt {
                 after_ms,
                 tries,
                 try_again,
+                denied,
             }
         } else {
             Error::Timeout {
@@ -284,6 +287,7 @@ impl Attempt {
                 after_ms,
                 tries,
                 try_again,
+                denied,
             }
         }
     }
@@ -328,13 +332,14 @@ impl Inner {
             deadline,
             tries: 0,
             put_off: false,
+            denied: false,
         };
         let mut waits = Backoff::new(TRY_AGAIN_WAIT, TRY_AGAIN_WAIT_MAX);
         let mut paddings = 0;
         loop {
             let datagram = request.encode(&self.sender, id, hash, self.room(&request, store));
             let Some(reply) = self.exchange(&mut attempt, id, &datagram).await? else {
-                return Err(attempt.timed_out(request.op));
+                return Err(attempt.timed_out(request.op, self.sender.tenant));
             };
             match reply {
                 Reply::WrongKey if request.op == Op::CorrectionRequest => {
@@ -362,7 +367,7 @@ impl Inner {
                         let until = Instant::now() + waits.next(rand::random());
                         sleep_until(until.min(deadline)).await;
                         if until >= deadline {
-                            return Err(attempt.timed_out(request.op));
+                            return Err(attempt.timed_out(request.op, self.sender.tenant));
                         }
                         // The id stays: a late copy of this request must count as the same write.
                     }
@@ -426,7 +431,10 @@ impl Inner {
                 }
                 // The sender lives in the table as long as `expected` does, or has sent a reply.
                 Ok(Err(_)) => return Ok(None),
-                Err(_) if until >= deadline => return Ok(None),
+                Err(_) if until >= deadline => {
+                    attempt.denied |= expected.was_denied();
+                    return Ok(None);
+                }
                 Err(_) => self.counters.retransmitted.add_one(),
             }
         }

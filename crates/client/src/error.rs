@@ -39,7 +39,10 @@ pub enum Error {
         limit: usize,
     },
     /// No answer to a read before the deadline.
-    #[error("no answer from {store} within {after_ms} ms ({tries} tries{})", put_off(.try_again))]
+    #[error(
+        "no answer from {store} within {after_ms} ms ({tries} tries{}{})",
+        put_off(.try_again), reason(.denied)
+    )]
     Timeout {
         /// The store that was asked.
         store: SocketAddr,
@@ -49,11 +52,13 @@ pub enum Error {
         tries: u32,
         /// Whether the store answered `TryAgain` at least once.
         try_again: bool,
+        /// The tenant, if answers that were not signed with its secret said `Denied`.
+        denied: Option<u32>,
     },
     /// No final answer to a write before the deadline: it may have been applied, may be later, or never.
     #[error(
-        "outcome unknown: no answer to the write from {store} within {after_ms} ms ({tries} tries{})",
-        put_off(.try_again)
+        "outcome unknown: no answer to the write from {store} within {after_ms} ms ({tries} tries{}{})",
+        put_off(.try_again), reason(.denied)
     )]
     OutcomeUnknown {
         /// The store that was asked.
@@ -64,6 +69,8 @@ pub enum Error {
         tries: u32,
         /// Whether the store answered `TryAgain` at least once.
         try_again: bool,
+        /// The tenant, if answers that were not signed with its secret said `Denied`.
+        denied: Option<u32>,
     },
     /// The condition of a write did not hold. Nothing was written.
     #[error("condition not met: {}; nothing was written", current_version(.current))]
@@ -119,6 +126,15 @@ fn put_off(try_again: &bool) -> &'static str {
     } else {
         ""
     }
+}
+
+fn reason(tenant: &Option<u32>) -> String {
+    tenant.map_or(String::new(), |tenant| {
+        format!(
+            "; it denies them: tenant {tenant} is {}",
+            not_there(&tenant)
+        )
+    })
 }
 
 fn not_here(tenant: &u32) -> &'static str {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use quinn_udp::{RecvMeta, UdpSocketState};
 use tokio::{io::Interest, net::UdpSocket, sync::oneshot, task::AbortHandle};
-use wire::{HEADER_LEN, Header, Op, Packet, Secret};
+use wire::{HEADER_LEN, Header, Op, Packet, Secret, Status};
 
 use crate::{Error, counters::Counters, request::Id};
 
@@ -34,6 +34,8 @@ pub(crate) enum Reply {
 struct Waiting {
     datagram: Bytes,
     store: SocketAddr,
+    /// An answer without a valid tag said that the request was denied.
+    denied: bool,
     done: oneshot::Sender<Reply>,
 }
 
@@ -92,6 +94,7 @@ impl Port {
             Waiting {
                 datagram,
                 store,
+                denied: false,
                 done,
             },
         );
@@ -127,6 +130,17 @@ pub(crate) struct Expected<'a> {
     request: u32,
     /// What came.
     pub reply: oneshot::Receiver<Reply>,
+}
+
+impl Expected<'_> {
+    /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has another
+    /// secret, or a forger.
+    pub fn was_denied(&self) -> bool {
+        let table = self.port.shared.waiting();
+        table
+            .get(&self.request)
+            .is_some_and(|waiting| waiting.denied)
+    }
 }
 
 impl Drop for Expected<'_> {
@@ -209,19 +223,25 @@ impl Shared {
 
     fn deliver(&self, datagram: &[u8], from: SocketAddr) -> Option<()> {
         let packet = Packet::decode(datagram).ok()?;
-        if !packet.tag_is_valid(&self.secret) {
+        let signed = packet.tag_is_valid(&self.secret);
+        if !signed && packet.header.status != Status::Denied {
             return None;
         }
         let mut table = self.waiting();
-        let waiting = table.get(&packet.header.request)?;
+        let waiting = table.get_mut(&packet.header.request)?;
         let reply = judge(&packet, from, waiting)?;
+        if !signed {
+            // It ends nothing: it only explains, should nothing better come.
+            waiting.denied = true;
+            return None;
+        }
         let waiting = table.remove(&packet.header.request)?;
         drop(table);
         waiting.done.send(reply).ok()
     }
 }
 
-/// What this packet is to the request that waits; `None` if it is not its answer. The tag has been checked.
+/// What this packet is to the request that waits; `None` if it is not its answer. Checks no tag.
 fn judge(packet: &Packet<'_>, from: SocketAddr, waiting: &Waiting) -> Option<Reply> {
     let header = &packet.header;
     let sent = Header::from_bytes(waiting.datagram.first_chunk()?).ok()?;

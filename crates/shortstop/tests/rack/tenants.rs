@@ -58,7 +58,7 @@ fn tenants_share_names_but_not_values() {
     );
     let cluster = rack.cluster();
     for (cluster, tenant, expected) in [
-        (&wrong, "7", ["denies", "tenant 7", "secret"]),
+        (&wrong, "7", ["denies", "tenant 7", "its secret differs"]),
         (&open, "0", ["denies", "tenant 0", "switched off"]),
         (
             &cluster,
