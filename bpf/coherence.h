@@ -218,6 +218,8 @@ INLINE int invalidate(struct xdp_md *ctx, struct work *work, struct config *conf
 		return ends(COUNT_invalidate_contended, XDP_DROP);
 	work->header.op = OP_INVALIDATE_ACK;
 	work->header.flags = 0;
+	/* Echoed: a number that this switch has not reached yet was never its own, the grant was forged. */
+	work->header.version = bpf_cpu_to_be64(epoch_in(work));
 	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, epoch));
 	count(COUNT_invalidate);
 	return send_back_bare(ctx, work);

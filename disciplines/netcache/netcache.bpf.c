@@ -56,6 +56,8 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	if (!find(work, &found)) {
 		count(COUNT_miss);
 		count_miss(work, config);
+		if (work->header.epoch && names_this_switch(work, config))
+			stamp(ctx, work, config, 0, 0); /* only we ask for grants in our name */
 		return forward(ctx, work);
 	}
 	count_request(&found, config);

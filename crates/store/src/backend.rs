@@ -6,16 +6,20 @@
 //!
 //! What goes away by itself: a key that expires takes its copies along, because a grant states what remains of its
 //! life, rounded down; a copy may outlive it by as long as the grant was on its way. The embedded backend never
-//! evicts a key that a switch holds a copy of ([`Backend::pin`]). Redis and memcached do not ask: when they evict a
-//! key (or another of their clients changes it), its copies live on until their expiry or the next write here.
-//! Run them with `maxmemory-policy noeviction` (memcached: `-M`) where that matters.
+//! evicts a key that a switch holds a copy of ([`Backend::pin`]). Redis tells of what it evicts, and of what its other
+//! clients change, afterwards ([`OutsideEvent`]). memcached does not: the copies live on until their expiry or the next write
+//! here. Run it with `-M` where that matters.
 
 pub mod embedded;
 pub mod memcached;
 pub mod redis;
 mod remote;
 
+use std::time::Instant;
+
 use wire::KeyHash;
+
+use crate::coherence::Watch;
 
 /// Names a request whose answer comes later.
 pub type Ticket = u64;
@@ -99,6 +103,25 @@ pub enum Completion {
     Get(Ticket, Found),
     /// To `put` or `delete`.
     Change(Ticket, Change),
+    /// To nothing: something that others did in the backend.
+    Outside(OutsideEvent),
+}
+
+/// What others did in a backend with [`Watch::Tracked`]. Events and answers come in the order in which the backend sent
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutsideEvent {
+    /// A key that was read for a grant has been changed, has expired or was evicted.
+    Changed {
+        /// The tenant it belongs to.
+        tenant: u32,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// Any key may have been changed.
+    Everything,
+    /// Everything that happened before this time has been told.
+    Seen(Instant),
 }
 
 /// A write's contents.
@@ -118,6 +141,22 @@ pub struct Put<'a> {
 pub trait Backend: Send {
     /// The value of a key. Time is in nanoseconds of the store's clock.
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>>;
+
+    /// As [`Backend::get`], for a reply that grants a copy: with [`Watch::Tracked`], the backend tells from before it reads the
+    /// value if another changes the key.
+    fn get_for_grant(
+        &mut self,
+        key: Key<'_>,
+        now_ns: u64,
+        ticket: Ticket,
+    ) -> Answer<Option<Item<&[u8]>>> {
+        self.get(key, now_ns, ticket)
+    }
+
+    /// Whether others may write to it, and whether it tells.
+    fn watch(&self) -> Watch {
+        Watch::Unneeded
+    }
 
     /// Writes a key.
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change>;

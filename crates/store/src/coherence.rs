@@ -14,17 +14,21 @@
 //! | 6 | a copy is worth nothing without its lease, in the term it was granted in | [`Leases`] |
 //! | 7 | a retransmitted write is answered again, never applied again | [`Window`] |
 //!
+//! What others write to the backend behind the store's back is no part of the rules: [`Outside`].
+//!
 //! Why each is needed: without 3's epochs a late acknowledgement ends the wait for a younger copy; without 4's
 //! comparison a grant that overtook the write on another path survives it; without 5's order a grant in
 //! flight is unknown to the write that must stop it; without 6 a switch that is cut off blocks every write for
 //! ever; without 7 a write whose answer was lost undoes what others wrote since.
 
 mod lease;
+mod outside;
 mod window;
 
 use std::collections::VecDeque;
 
 pub use lease::{Lease, LeaseAnswer, Leases};
+pub use outside::{Outside, Watch};
 pub use window::{Verdict, Window};
 use wire::Epoch;
 
@@ -184,7 +188,7 @@ impl<W> KeyState<W> {
         Submitted::Queued
     }
 
-    /// Calls every copy back, to make room in the directory. False: something goes on already.
+    /// Calls every copy back, to make room in the directory or because another has changed the key. False: something goes on already.
     pub fn recall(&mut self, now_ns: Nanos) -> bool {
         if self.is_busy() {
             return false;
@@ -206,6 +210,22 @@ impl<W> KeyState<W> {
         self.copies.retain(|copy| !invalid(copy));
         if let Some(current) = &mut self.current {
             current.waits.retain(|wait| !invalid(&wait.copy));
+        }
+        self.copies.len() < before
+    }
+
+    /// Rule 4, against forgery: X acknowledged an INVALIDATE for exactly `echoed`, yet with a number that is not higher.
+    /// Numbers only rise (rule 1), so X had never taken that epoch: whoever asked for the grant made it up. X has
+    /// invalidated its entry all the same, and can install nothing for an epoch it has not taken. Without
+    /// this, one made-up number would hold up every write to the key for a lease. Returns whether there was such a copy.
+    pub fn disprove_grant(&mut self, ack: Epoch, echoed: u64) -> bool {
+        let forged = |copy: &Copy| {
+            copy.switch == ack.switch() && copy.granted == echoed && ack.number() <= echoed
+        };
+        let before = self.copies.len();
+        self.copies.retain(|copy| !forged(copy));
+        if let Some(current) = &mut self.current {
+            current.waits.retain(|wait| !forged(&wait.copy));
         }
         self.copies.len() < before
     }

@@ -40,6 +40,28 @@ impl FromStr for BackendConfig {
     }
 }
 
+/// What to do about writes that other clients make directly in Redis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutsideWrites {
+    /// Have Redis tell of them, and call the copies back; grant none where it cannot.
+    #[default]
+    Track,
+    /// Nobody makes any, or old copies do not matter.
+    Ignore,
+}
+
+impl FromStr for OutsideWrites {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<OutsideWrites, String> {
+        match text {
+            "track" => Ok(OutsideWrites::Track),
+            "ignore" => Ok(OutsideWrites::Ignore),
+            _ => Err(format!("outside writes {text:?}: expected track or ignore")),
+        }
+    }
+}
+
 /// Items that are there from the start: see [`crate::backend::embedded::populate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Populate {
@@ -84,6 +106,8 @@ pub struct Config {
     pub identity: Option<SocketAddr>,
     /// Where the data is.
     pub backend: BackendConfig,
+    /// What to do about writes that others make in the backend; Redis only.
+    pub outside_writes: OutsideWrites,
     /// Bytes that the embedded backend may take.
     pub memory_limit: u64,
     /// Requests per second that each partition serves; `None`: as many as it can.
@@ -112,6 +136,7 @@ impl Config {
             cluster: wire::Cluster::single(listen, 1),
             identity: None,
             backend: BackendConfig::Embedded,
+            outside_writes: OutsideWrites::Track,
             memory_limit: 1 << 30,
             rate_limit: None,
             queue_limit: 16,

@@ -26,6 +26,8 @@ pub struct Counters {
     pub grants_write_pending: u64,
     /// Grants refused: the directory is full.
     pub grants_directory_full: u64,
+    /// Grants refused: writes by others could not be told from the backend just then, or at all.
+    pub grants_unwatched: u64,
     /// Invalidations sent, repetitions included.
     pub invalidations: u64,
     /// Acknowledgements that ended a wait.
@@ -88,6 +90,14 @@ pub struct Counters {
     pub lease_terms: u64,
     /// Renewals refused: the switch left an invalidation unanswered for half a lease.
     pub leases_refused_mute: u64,
+    /// Renewals refused: what others wrote to the backend is not known, or its copies have not gone yet.
+    pub leases_refused_unwatched: u64,
+    /// Changes by others of which the backend told.
+    pub outside_changes: u64,
+    /// Keys whose copies were called back because others may have changed them.
+    pub outside_recalls: u64,
+    /// Times that anything may have changed: everything was flushed, or the backend's connection was lost.
+    pub outside_losses: u64,
     /// Lease offers sent.
     pub lease_offers: u64,
 }

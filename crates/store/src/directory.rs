@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use wire::KeyHash;
 
-use crate::coherence::{KeyState, Leases, Nanos};
+use crate::coherence::{KeyState, Leases, Nanos, SwitchId};
 
 /// A key by its tenant and hash.
 pub(crate) type KeyId = (u32, KeyHash);
@@ -88,6 +88,18 @@ impl<W> Directory<W> {
             self.compact();
         }
         idle
+    }
+
+    /// The keys of which copies are remembered.
+    pub fn with_copies(&self) -> impl Iterator<Item = KeyId> {
+        let held = self.entries.iter().filter(|(_, e)| !e.state.copies().is_empty());
+        held.map(|(id, _)| *id)
+    }
+
+    /// Whether a switch may hold a copy of a key.
+    pub fn holds(&self, id: &KeyId, switch: SwitchId) -> bool {
+        let entry = self.entries.get(id);
+        entry.is_some_and(|e| e.state.copies().iter().any(|copy| copy.switch == switch))
     }
 
     /// The key that came first, which goes to the end of the order.

@@ -1,6 +1,7 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
 
 mod lease;
+mod outside;
 mod read;
 mod reply;
 #[cfg(test)]
@@ -17,13 +18,14 @@ use crate::{
     Config,
     backend::{Backend, Key, Ticket},
     clients::Clients,
-    coherence::{Invalidate, Leases, Nanos},
+    coherence::{Invalidate, Leases, Nanos, Outside},
     counters::Counters,
     directory::{Directory, KeyId},
     net::{Outbox, Peer},
     partition::Partitions,
 };
 use lease::Home;
+use outside::Recalls;
 use reply::{Delayed, Origin, Replies};
 use write::{Job, Outcome};
 
@@ -45,6 +47,8 @@ pub struct Engine {
     counters: Counters,
     replies: Replies,
     leases: Leases<Home>,
+    outside: Outside<KeyId>,
+    recalls: Recalls,
     directory: Directory<Job>,
     clients: Clients<Outcome>,
     waiting: HashMap<Ticket, Waiting>,
@@ -89,6 +93,8 @@ impl Engine {
             directory: Directory::new(config.directory_limit),
             clients: Clients::new(config.client_limit, leases.length_ns()),
             leases,
+            outside: Outside::new(backend.watch(), now_ns),
+            recalls: Recalls::default(),
             waiting: HashMap::new(),
             pending_writes: 0,
             timers: BinaryHeap::new(),
@@ -203,6 +209,7 @@ impl Engine {
 
     /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases delayed replies.
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
+        self.recall_more(now_ns, out);
         self.timers(now_ns, out);
         self.replies.delayed.release(now_ns, out);
     }
@@ -213,6 +220,7 @@ impl Engine {
         [
             Some(self.next_offer_ns),
             timer,
+            self.recalls.next_ns(),
             self.replies.delayed.next_ns(),
         ]
         .into_iter()
@@ -235,6 +243,7 @@ impl Engine {
             items: self.backend.items(),
             memory_bytes: self.backend.memory_bytes(),
             evicted: self.backend.evicted(),
+            outside_writes: self.outside.watch().into(),
             copies: self.directory.copies() as u64,
             leases: self
                 .leases

@@ -18,7 +18,7 @@ mod sendmmsg;
 mod server;
 mod status;
 
-pub use config::{BackendConfig, Config, Populate};
+pub use config::{BackendConfig, Config, OutsideWrites, Populate};
 pub use counters::Counters;
 pub use server::{Server, run};
-pub use status::{PartitionStatus, Status, read_status};
+pub use status::{LeaseStatus, OutsideWritesStatus, PartitionStatus, Status, read_status};

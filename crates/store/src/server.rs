@@ -240,7 +240,9 @@ async fn open_backend(config: &Config, wall_s: u32) -> anyhow::Result<Opened> {
     let base_version = u64::from(wall_s) << 32;
     let (backend, completions) = match &config.backend {
         BackendConfig::Embedded => return Ok((open_embedded(config, wall_s)?, None)),
-        BackendConfig::Redis(url) => redis::connect(url, base_version).await?,
+        BackendConfig::Redis(url) => {
+            redis::connect(url, config.outside_writes, base_version).await?
+        },
         BackendConfig::Memcached(server) => memcached::connect(server, base_version).await?,
     };
     Ok((backend, Some(completions)))

@@ -5,7 +5,7 @@ use std::{io::Read, os::unix::net::UnixStream, path::Path, time::Duration};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::counters::Counters;
+use crate::{coherence::Watch, counters::Counters};
 
 /// A store's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub struct Status {
     pub memory_bytes: Option<u64>,
     /// Items evicted for room.
     pub evicted: u64,
+    /// What becomes of writes that others make in the backend.
+    pub outside_writes: OutsideWritesStatus,
     /// Copies that the directory remembers.
     pub copies: u64,
     /// Switches whose lease holds.
@@ -33,6 +35,29 @@ pub struct Status {
     pub partitions: Vec<PartitionStatus>,
     /// Every counter by name.
     pub totals: Counters,
+}
+
+/// What becomes of writes that others make in the backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutsideWritesStatus {
+    /// There are none, or they were said not to matter.
+    #[default]
+    Ignored,
+    /// The backend tells of them, and copies are called back.
+    Tracked,
+    /// The backend cannot tell: switches are granted no copies.
+    Impossible,
+}
+
+impl From<Watch> for OutsideWritesStatus {
+    fn from(watch: Watch) -> OutsideWritesStatus {
+        match watch {
+            Watch::Unneeded => OutsideWritesStatus::Ignored,
+            Watch::Tracked => OutsideWritesStatus::Tracked,
+            Watch::Impossible => OutsideWritesStatus::Impossible,
+        }
+    }
 }
 
 /// One switch's lease.

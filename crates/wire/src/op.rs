@@ -49,7 +49,8 @@ ops! {
     FetchReply = 0x11, key: true, value: true;
     /// Store to switch: take a new epoch for this key and say which.
     Invalidate = 0x12, key: true, value: false;
-    /// Switch to store: the entry, if there was one, is invalid below this epoch.
+    /// Switch to store: the entry, if there was one, is invalid below this epoch; `version` echoes the
+    /// number of the `Invalidate`.
     InvalidateAck = 0x13, key: true, value: false;
     /// Switch to store: lend me a lease; `version` is the sender's clock, `request` the lease slot.
     LeaseRequest = 0x14, key: false, value: false;

@@ -4,18 +4,27 @@
 //! order in which requests were handed over, which the coherence rules need, and under load a system call and a
 //! round trip are shared by up to [`BATCH`] requests.
 
-use std::{collections::VecDeque, future::Future, time::Duration};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    time::{Duration, Instant},
+};
 
 use hashbrown::HashMap;
 use tokio::sync::mpsc;
 use wire::KeyHash;
 
-use super::{Answer, Backend, Change, Completion, Condition, Found, Item, Key, Put, Ticket};
+use super::{
+    Answer, Backend, Change, Completion, Condition, Found, Item, Key, OutsideEvent, Put, Ticket,
+};
+use crate::coherence::Watch;
 
 /// Requests in one batch.
 const BATCH: usize = 256;
 /// A batch that takes longer has failed, and its connection is given up.
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// Where outside writes are tracked, a question is asked at least this often.
+const HEARTBEAT: Duration = Duration::from_millis(100);
 /// Keys whose versions are remembered.
 const VERSIONS: usize = 1_000_000;
 /// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a colon.
@@ -33,7 +42,10 @@ pub(super) struct Command {
 
 #[derive(Clone, Debug)]
 pub(super) enum Verb {
-    Get,
+    Get {
+        /// The backend is to tell from before it reads if another changes the key.
+        track: bool,
+    },
     Put {
         value: Vec<u8>,
         ttl_ms: u32,
@@ -78,12 +90,16 @@ pub(super) trait Protocol: Send + 'static {
         commands: &[Command],
     ) -> impl Future<Output = anyhow::Result<Vec<Outcome>>> + Send;
 
-    /// Gives the connection up.
+    /// Gives the connection up. If outside writes are tracked, whatever happens until it connects again goes unseen.
     fn disconnect(&mut self);
 }
 
+/// Where answers go, and what others did, in the order in which the backend sent it.
+pub(super) type Completions = mpsc::UnboundedSender<Completion>;
+
 /// The half in the server loop.
 pub(super) struct Remote {
+    watch: Watch,
     commands: mpsc::UnboundedSender<Command>,
     versions: Versions,
 }
@@ -92,19 +108,18 @@ impl Remote {
     /// Starts the task that speaks `protocol`. `base_version` is that of keys which this store never wrote.
     pub fn start(
         protocol: impl Protocol,
+        watch: Watch,
         base_version: u64,
-    ) -> (Remote, mpsc::UnboundedReceiver<Completion>) {
+        completions: Completions,
+    ) -> Remote {
         // Unbounded, but never fuller than the engine's limit on requests that wait for the backend.
         let (commands, queue) = mpsc::unbounded_channel();
-        let (completions, done) = mpsc::unbounded_channel();
-        tokio::spawn(serve(protocol, queue, completions));
-        (
-            Remote {
-                commands,
-                versions: Versions::new(base_version, VERSIONS),
-            },
-            done,
-        )
+        tokio::spawn(serve(protocol, watch == Watch::Tracked, queue, completions));
+        Remote {
+            watch,
+            commands,
+            versions: Versions::new(base_version, VERSIONS),
+        }
     }
 
     fn send<T>(&mut self, command: Command, failed: T) -> Answer<T> {
@@ -112,6 +127,24 @@ impl Remote {
             Ok(()) => Answer::Later,
             Err(_) => Answer::Now(failed),
         }
+    }
+
+    fn read(&mut self, key: Key<'_>, ticket: Ticket, track: bool) -> Answer<Option<Item<&[u8]>>> {
+        let Some(name) = name_of(key) else {
+            return Answer::Now(None);
+        };
+        // Asked in order, so that a value written before is paired with its version, and none later.
+        let version = self.versions.of(key);
+        let verb = Verb::Get { track };
+        self.send(
+            Command {
+                ticket,
+                name,
+                version,
+                verb,
+            },
+            None,
+        )
     }
 
     /// What the backend checks of a condition, or that it does not hold.
@@ -130,20 +163,20 @@ impl Remote {
 
 impl Backend for Remote {
     fn get(&mut self, key: Key<'_>, _: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
-        let Some(name) = name_of(key) else {
-            return Answer::Now(None);
-        };
-        // Asked in order, so that a value written before is paired with its version, and none later.
-        let version = self.versions.of(key);
-        self.send(
-            Command {
-                ticket,
-                name,
-                version,
-                verb: Verb::Get,
-            },
-            None,
-        )
+        self.read(key, ticket, false)
+    }
+
+    fn get_for_grant(
+        &mut self,
+        key: Key<'_>,
+        _: u64,
+        ticket: Ticket,
+    ) -> Answer<Option<Item<&[u8]>>> {
+        self.read(key, ticket, self.watch == Watch::Tracked)
+    }
+
+    fn watch(&self) -> Watch {
+        self.watch
     }
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Answer<Change> {
@@ -209,23 +242,58 @@ fn name_of(key: Key<'_>) -> Option<Vec<u8>> {
     Some(name)
 }
 
+/// The tenant and the key of a name in the backend: the reverse of [`name_of`]. `None` for a name that no key has.
+pub(super) fn key_of(name: &[u8]) -> Option<(u32, &[u8])> {
+    let Some(rest) = name.strip_prefix(PREFIX.as_bytes()) else {
+        return Some((wire::TENANT_OPEN, name));
+    };
+    let colon = rest.iter().position(|byte| *byte == b':')?;
+    let tenant = std::str::from_utf8(&rest[..colon]).ok()?.parse().ok()?;
+    Some((tenant, &rest[colon + 1..]))
+}
+
 /// The half beside the connection.
 async fn serve(
     mut protocol: impl Protocol,
+    watched: bool,
     mut queue: mpsc::UnboundedReceiver<Command>,
-    completions: mpsc::UnboundedSender<Completion>,
+    completions: Completions,
 ) {
     let mut batch = Vec::with_capacity(BATCH);
-    while queue.recv_many(&mut batch, BATCH).await > 0 {
+    let mut connected = true;
+    loop {
+        let received = queue.recv_many(&mut batch, BATCH);
+        if watched {
+            // An empty batch is a question, too: its answer proves that nothing has gone unseen.
+            if let Ok(0) = tokio::time::timeout(HEARTBEAT, received).await {
+                return;
+            }
+        } else if received.await == 0 {
+            return;
+        }
+        let asked = Instant::now();
         let outcomes = match tokio::time::timeout(TIMEOUT, protocol.execute(&batch)).await {
-            Ok(Ok(outcomes)) if outcomes.len() == batch.len() => outcomes,
+            Ok(Ok(outcomes)) if outcomes.len() == batch.len() => {
+                connected = true;
+                if watched {
+                    let seen = OutsideEvent::Seen(asked);
+                    let _ = completions.send(Completion::Outside(seen));
+                }
+                outcomes
+            }
             failed => {
                 match failed {
+                    // Said already, and nobody has asked anything since.
+                    _ if batch.is_empty() && !connected => {}
                     Ok(Err(error)) => tracing::warn!("backend: {error:#}"),
                     Ok(Ok(_)) => tracing::warn!("backend: an answer is missing"),
                     Err(_) => tracing::warn!("backend: no answer within {TIMEOUT:?}"),
                 }
                 protocol.disconnect();
+                if watched && connected {
+                    let _ = completions.send(Completion::Outside(OutsideEvent::Everything));
+                }
+                connected = false;
                 vec![Outcome::Failed; batch.len()]
             }
         };
@@ -244,7 +312,7 @@ fn completion(command: Command, outcome: Outcome) -> Completion {
         verb,
         ..
     } = command;
-    if let Verb::Get = verb {
+    if let Verb::Get { .. } = verb {
         return Completion::Get(
             ticket,
             match outcome {
@@ -365,5 +433,21 @@ mod tests {
             of(8, b"shortstop:7:a"),
             Some(b"shortstop:8:shortstop:7:a".to_vec())
         );
+    }
+
+    #[test]
+    fn a_name_leads_back_to_its_key() {
+        // (name, tenant and key)
+        let rows: [(&[u8], Option<(u32, &[u8])>); 6] = [
+            (b"a", Some((0, b"a"))),
+            (b"shortstop:7:a", Some((7, b"a"))),
+            (b"shortstop:8:shortstop:7:a", Some((8, b"shortstop:7:a"))),
+            (b"shortstop:x:a", None),
+            (b"shortstop:7", None),
+            (b"shortstop:\xff:a", None),
+        ];
+        for (name, key) in rows {
+            assert_eq!(key_of(name), key, "{}", String::from_utf8_lossy(name));
+        }
     }
 }

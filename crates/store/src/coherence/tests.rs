@@ -170,6 +170,22 @@ fn rule_4_only_a_higher_epoch_ends_a_wait() {
 }
 
 #[test]
+fn rule_4_a_grant_for_an_epoch_that_was_never_taken_holds_nobody_up() {
+    let forged = 1 << 47;
+    for (ack, echoed, ends) in [
+        (Epoch::new(1, 9), forged, true),
+        (Epoch::new(1, 9), forged - 1, false),
+        (Epoch::new(2, 9), forged, false),
+    ] {
+        let mut s = Story::with_leases(&[1, 2]).granted(&[(1, forged)]);
+        s.submit(Epoch::NONE, "w");
+        assert!(matches!(s.poll(0), Step::Wait(_)));
+        assert_eq!(s.key.disprove_grant(ack, echoed), ends, "{ack:?} {echoed}");
+        assert_eq!(s.poll(0) == Step::Apply, ends, "{ack:?} {echoed}");
+    }
+}
+
+#[test]
 fn rule_4_a_later_write_through_x_proves_as_much_as_an_acknowledgement() {
     let mut s = Story::with_leases(&[1]).granted(&[(1, 4)]);
     s.submit(Epoch::NONE, "a");

@@ -37,6 +37,14 @@ impl Engine {
             peer,
             slot: header.request,
         };
+        // Where others write to the backend: no lease goes beyond what is known of that.
+        let length_ns = self.config.lease_ms * 1_000_000;
+        let directory = &self.directory;
+        let holds = |id: &KeyId| directory.holds(id, switch);
+        let Some(lent_ns) = self.outside.lendable_ns(length_ns, now_ns, holds) else {
+            self.counters.leases_refused_unwatched += 1;
+            return;
+        };
         let wall_s = self
             .wall_start_s
             .saturating_add((now_ns / 1_000_000_000) as u32);
@@ -51,7 +59,7 @@ impl Engine {
                 reply.request = header.request;
                 reply.version = header.version;
                 reply.client = term;
-                reply.expiry_ms = self.config.lease_ms as u32;
+                reply.expiry_ms = (lent_ns / 1_000_000) as u32;
                 let _ = out.push(&Packet::new(reply, &[], &[]), &secret, peer);
             }
         }

@@ -30,7 +30,12 @@ impl Engine {
         // is not installed, because there is no value, costs one invalidation at most.
         origin.wants_grant = origin.wants_grant && self.grant(&origin, key, now_ns, out);
         self.ticket += 1;
-        match self.backend.get(key, now_ns, self.ticket) {
+        let found = if origin.wants_grant {
+            self.backend.get_for_grant(key, now_ns, self.ticket)
+        } else {
+            self.backend.get(key, now_ns, self.ticket)
+        };
+        match found {
             Reply::Now(found) => {
                 let answer = answer(&origin, key.bytes, found, &mut self.counters);
                 self.replies.send(&origin, key.bytes, &answer, now_ns, out);
@@ -51,6 +56,7 @@ impl Engine {
                     self.drive(id, now_ns, out);
                 }
             }
+            Completion::Outside(event) => self.happened_outside(event, now_ns, out),
             Completion::Get(ticket, found) => {
                 let Some(Waiting::Read(read)) = self.waiting.remove(&ticket) else {
                     return;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     backend::{Answer as Reply, Change, Condition, Key, Put},
-    coherence::{Invalidate, NoGrant, Step, Submitted, Verdict, Write},
+    coherence::{Invalidate, KeyState, NoGrant, Step, Submitted, Verdict, Write},
     directory::KeyId,
     net::Outbox,
 };
@@ -149,8 +149,11 @@ impl Engine {
     /// An INVALIDATE_ACK has come (rule 4).
     pub(super) fn acknowledged(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
         let id = (packet.header.tenant, packet.header.key_hash);
-        let epoch = packet.header.epoch;
-        match self.directory.update(&id, |e| e.state.prove_invalid(epoch)) {
+        let (epoch, echoed) = (packet.header.epoch, packet.header.version);
+        let ends_wait = |state: &mut KeyState<_>| {
+            state.prove_invalid(epoch) || state.disprove_grant(epoch, echoed)
+        };
+        match self.directory.update(&id, |e| ends_wait(&mut e.state)) {
             Some(true) => {
                 self.counters.acks += 1;
                 self.drive(id, now_ns, out);
@@ -171,6 +174,9 @@ impl Engine {
                 self.invalidate(id, Epoch::new(switch, granted), out);
             }
             self.invalidations = invalidations;
+            if !matches!(step, Some(Step::Wait(_))) {
+                self.outside.closed(&id);
+            }
             match step {
                 Some(Step::Apply) => match self.apply(id, now_ns) {
                     Some(Reply::Now(change)) => self.applied(id, change, now_ns, out),
@@ -262,8 +268,9 @@ impl Engine {
                 .finish(job.origin.client_id(), job.origin.request, outcome);
         }
         let written = job.origin.op == Op::WriteRequest && matches!(change, Change::Done(_));
+        let may = job.origin.wants_grant && self.outside.may_grant_writes();
         let grant =
-            written && job.origin.wants_grant && self.grant_known(id, &job.origin, now_ns, out);
+            written && may && self.grant_known(id, &job.origin, now_ns, out);
         let answer = Answer {
             status: outcome.status,
             version: outcome.version,
@@ -308,6 +315,10 @@ impl Engine {
         now_ns: u64,
         out: &mut Outbox,
     ) -> bool {
+        if !self.outside.may_grant_reads() {
+            self.counters.grants_unwatched += 1;
+            return false;
+        }
         let id = (key.tenant, key.hash);
         if self.leases.term(origin.epoch.switch(), now_ns).is_none() {
             self.counters.grants_no_lease += 1;
