@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Stands before the program under test. A test run repeats on one packet, which the last repeat has turned
+ * into a reply: this writes a request for another random key over it and goes on by a tail call. Whatever
+ * stands behind, also nothing, it costs the same, so that it can be measured and taken off.
+ */
+#include "wire.h"
+
+/* Ethernet, IPv4 and UDP, our header, a key of 16 bytes. */
+#define FRONT_BYTES 122
+#define HEADER_AT 42
+#define KEY_AT 106
+
+#define TAGS_MAX 65536
+
+struct plan {
+	__u64 random; /* state of the generator */
+	__u64 salt; /* mixed into every key hash */
+	__u32 first; /* keys are first .. first + keys */
+	__u32 keys;
+	__u32 target; /* index into `targets` */
+	__u32 tagged; /* whether the packet gets its tag from `tags` */
+	__u8 front[FRONT_BYTES]; /* the request, without hash, key and tag */
+	__u8 unused[6];
+};
+
+/* key: 0. crates/bench/src/drive.rs writes the same struct. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct plan);
+} plans SEC(".maps");
+
+/* The right tag of each key's request. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TAGS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} tags SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 32);
+	__type(key, __u32);
+	__type(value, __u32);
+} targets SEC(".maps");
+
+/* As in crates/bench/src/drive.rs. */
+INLINE __u64 scramble(__u64 x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+	return x ^ x >> 31;
+}
+
+SEC("xdp.frags")
+int drive(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
+	__u8 *data = (void *)(long)ctx->data;
+	if (!plan || data + FRONT_BYTES > (__u8 *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	plan->random = plan->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	__u64 number = plan->first + ((plan->random >> 32) * plan->keys >> 32);
+	__builtin_memcpy(data, plan->front, FRONT_BYTES);
+	struct kv_header *kv = (void *)(data + HEADER_AT);
+	__u64 high = scramble(number ^ plan->salt), low = scramble(high + number);
+	kv->key_hash[0] = bpf_cpu_to_be64(high);
+	kv->key_hash[1] = bpf_cpu_to_be64(low);
+	__u64 *key = (void *)(data + KEY_AT);
+	key[0] = number;
+	key[1] = ~number;
+	if (plan->tagged) {
+		__u32 index = number;
+		__u64 *tag = bpf_map_lookup_elem(&tags, &index);
+		if (tag)
+			kv->tag = *tag;
+	}
+	bpf_tail_call(ctx, &targets, plan->target);
+	return XDP_ABORTED;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

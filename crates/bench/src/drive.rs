@@ -1,0 +1,174 @@
+//! The program in front of the one under test (`bpf/drive.bpf.c`): a random key for every run.
+
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, ensure};
+use libbpf_rs::{MapCore, MapFlags, Object};
+use wire::{Header, KeyHash, Op, Secret};
+
+use crate::{
+    packet,
+    runs::{self, Program},
+};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drive.bpf.o"));
+const FRONT_BYTES: usize = 122;
+
+/// `struct plan` of `bpf/drive.bpf.c`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Plan {
+    random: u64,
+    salt: u64,
+    first: u32,
+    keys: u32,
+    target: u32,
+    tagged: u32,
+    front: [u8; FRONT_BYTES],
+    unused: [u8; 6],
+}
+
+/// Which requests are made, and who gets them.
+#[derive(Clone, Debug)]
+pub struct Aim {
+    /// Registered with [`Drive::target`].
+    pub target: u32,
+    /// Keys are numbered `first..first + keys`.
+    pub first: u32,
+    /// See `first`.
+    pub keys: u32,
+    /// Mixed into every hash.
+    pub salt: u64,
+    /// Whose key space.
+    pub tenant: u32,
+    /// Signs the requests; at most 65,536 keys then.
+    pub secret: Secret,
+    /// Room that the requests are padded for.
+    pub value_len: usize,
+    /// The verdict that every run must end with.
+    pub verdict: u32,
+}
+
+fn scramble(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The hash that stands in the request for key `number`: no SipHash, which nobody on the way recomputes.
+pub fn hash(number: u32, salt: u64) -> KeyHash {
+    let high = scramble(u64::from(number) ^ salt);
+    let low = scramble(high.wrapping_add(number.into()));
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&high.to_be_bytes());
+    bytes[8..].copy_from_slice(&low.to_be_bytes());
+    KeyHash(bytes)
+}
+
+/// The 16 bytes of key `number`.
+pub fn key(number: u32) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&u64::from(number).to_ne_bytes());
+    bytes[8..].copy_from_slice(&(!u64::from(number)).to_ne_bytes());
+    bytes
+}
+
+/// A read request for key `number`.
+///
+/// # Errors
+/// Never for these keys.
+fn request(aim: &Aim, number: u32) -> anyhow::Result<Vec<u8>> {
+    let header = Header {
+        tenant: aim.tenant,
+        client: 0xc11e_0001,
+        request: 20_001,
+        key_hash: hash(number, aim.salt),
+        ..Header::new(Op::ReadRequest)
+    };
+    packet::payload(header, &key(number), b"", aim.value_len, &aim.secret)
+}
+
+/// The loaded driver.
+pub struct Drive {
+    object: Object,
+    program: Program,
+    out: std::cell::RefCell<Vec<u8>>,
+}
+
+impl Drive {
+    /// Loads it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn load() -> anyhow::Result<Drive> {
+        let object = runs::load(OBJECT, "drive.bpf.c")?;
+        let program = Program::of(&object, "drive")?;
+        Ok(Drive { object, program, out: Default::default() })
+    }
+
+    /// Makes `program` the target of this number.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn target(&self, number: u32, program: &Program) -> anyhow::Result<()> {
+        let descriptor = program.0.as_raw_fd().to_ne_bytes();
+        let targets = runs::map(&self.object, "targets")?;
+        targets.update(&number.to_ne_bytes(), &descriptor, MapFlags::ANY)?;
+        Ok(())
+    }
+
+    /// Points the driver at a target. Runs that follow go there.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn aim(&self, aim: &Aim) -> anyhow::Result<Aimed<'_>> {
+        let frame = packet::request(&request(aim, aim.first)?);
+        let tagged = aim.secret != Secret::NONE;
+        if tagged {
+            let tags = runs::map(&self.object, "tags")?;
+            for number in aim.first..aim.first + aim.keys {
+                let signed = request(aim, number)?;
+                let tag: [u8; 8] = signed[56..64].try_into()?;
+                tags.update(&number.to_ne_bytes(), &tag, MapFlags::ANY)?;
+            }
+        }
+        let plan = Plan {
+            random: 0x9e37_79b9_7f4a_7c15,
+            salt: aim.salt,
+            first: aim.first,
+            keys: aim.keys,
+            target: aim.target,
+            tagged: tagged.into(),
+            front: frame[..FRONT_BYTES].try_into()?,
+            unused: [0; 6],
+        };
+        Ok(Aimed { drive: self, plan, frame, verdict: aim.verdict })
+    }
+}
+
+/// The driver with something to do.
+pub struct Aimed<'a> {
+    drive: &'a Drive,
+    plan: Plan,
+    frame: Vec<u8>,
+    verdict: u32,
+}
+
+impl Aimed<'_> {
+    /// Nanoseconds of one run of driver and target, over `repeat` runs.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the last verdict is not the expected one.
+    pub fn run(&mut self, ingress: u32, repeat: u32) -> anyhow::Result<f64> {
+        // SAFETY: plain integers and bytes without padding.
+        let bytes: [u8; size_of::<Plan>()] = unsafe { std::mem::transmute(self.plan) };
+        let plans = runs::map(&self.drive.object, "plans").context("the plan")?;
+        plans.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?;
+        let mut out = self.drive.out.borrow_mut();
+        let (ns, verdict) = self.drive.program.run(&self.frame, ingress, repeat, &mut out)?;
+        let (target, expected) = (self.plan.target, self.verdict);
+        ensure!(verdict == expected, "target {target}: verdict {verdict}, expected {expected}");
+        self.plan.random = self.plan.random.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405_7b7e;
+        Ok(ns)
+    }
+}

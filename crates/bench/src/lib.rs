@@ -1,0 +1,51 @@
+//! What a request costs, as ratios over floors taken in the same run (`docs/benchmarks.md`).
+//!
+//! In: a discipline's data-plane object, handed over by the binary. Out: a [`Report`] of rows with targets,
+//! as text and JSON. Two kinds of rows: [`kernel`] runs programs on packets without an interface
+//! (`BPF_PROG_TEST_RUN`), [`veth`] sends real datagrams between namespaces. The two sides of a ratio
+//! alternate in short batches; a row's figure is the median of the batches' ratios.
+
+mod cache;
+mod client;
+mod cpu;
+mod drive;
+mod kernel;
+mod packet;
+mod report;
+mod runs;
+mod stats;
+mod steps;
+mod veth;
+
+pub use report::{Report, Row};
+pub use stats::Spread;
+
+/// What is measured, and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Name of the discipline whose hits and misses are measured.
+    pub discipline: &'static str,
+    /// Its data-plane object, with an XDP program of that name.
+    pub object: &'static [u8],
+    /// Batches per row; each is one ratio.
+    pub batches: usize,
+    /// Only rows whose key contains this.
+    pub only: Option<&'static str>,
+}
+
+impl Options {
+    fn wants(&self, keys: &[&str]) -> bool {
+        self.only.is_none_or(|only| keys.iter().any(|key| key.contains(only)))
+    }
+}
+
+/// Measures everything that `options` asks for; `say` hears what is going on.
+///
+/// # Errors
+/// Missing privilege, programs that do not load, memcached that does not start.
+pub fn run(options: &Options, say: impl Fn(&str)) -> anyhow::Result<Report> {
+    let mut report = Report::new();
+    kernel::measure(options, &mut report, &say)?;
+    veth::measure(options, &mut report, &say)?;
+    Ok(report)
+}

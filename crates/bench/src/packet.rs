@@ -1,0 +1,61 @@
+//! Frames as the kernel's receive path would show them: Ethernet, IPv4, UDP without a checksum.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use wire::{Header, Packet, Secret};
+
+/// The client's address in test runs.
+pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// The store's.
+pub const STORE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+/// From the client to the store.
+pub fn request(payload: &[u8]) -> Vec<u8> {
+    frame(SocketAddr::new(CLIENT.into(), 40_001), SocketAddr::new(STORE.into(), wire::PORT), payload)
+}
+
+/// From a store at `store` to anybody.
+pub fn reply(store: IpAddr, payload: &[u8]) -> Vec<u8> {
+    frame(SocketAddr::new(store, wire::PORT), SocketAddr::new(CLIENT.into(), 40_001), payload)
+}
+
+/// One UDP datagram over IPv4 in its frame.
+pub fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+    let octets = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(v4) => v4.octets(),
+        IpAddr::V6(_) => [0; 4], // never asked for
+    };
+    let udp_len = 8 + payload.len() as u16;
+    let mut ip = vec![0x45, 0];
+    ip.extend((20 + udp_len).to_be_bytes());
+    ip.extend([0x12, 0x34, 0x40, 0, 64, 17, 0, 0]);
+    ip.extend([octets(from), octets(to)].concat());
+    let sum: u32 =
+        ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let check = !((folded & 0xffff) + (folded >> 16)) as u16;
+    ip[10..12].copy_from_slice(&check.to_be_bytes());
+    let mut out = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    out.extend(ip);
+    out.extend([from.port().to_be_bytes(), to.port().to_be_bytes()].concat());
+    out.extend([udp_len.to_be_bytes(), [0, 0]].concat());
+    out.extend(payload);
+    out
+}
+
+/// A packet of the protocol, padded with zeros to the room that `value_len` bytes of value would take.
+///
+/// # Errors
+/// A key or value of an impossible length.
+pub fn payload(
+    header: Header,
+    key: &[u8],
+    value: &[u8],
+    value_len: usize,
+    secret: &Secret,
+) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    Packet::new(header, key, value).encode(secret, &mut bytes)?;
+    bytes.resize(wire::HEADER_LEN + key.len() + value_len.max(value.len()), 0);
+    Ok(bytes)
+}

@@ -1,0 +1,84 @@
+//! Programs run on a packet by `BPF_PROG_TEST_RUN`, which itself says how long a run took.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+};
+
+use anyhow::{Context, ensure};
+use libbpf_rs::{MapCore, Object, ObjectBuilder, libbpf_sys};
+
+/// XDP verdicts.
+pub const PASS: u32 = 2;
+pub const TX: u32 = 3;
+pub const REDIRECT: u32 = 4;
+
+/// A loaded program.
+pub struct Program(pub OwnedFd);
+
+impl Program {
+    /// The program of that name in `object`.
+    ///
+    /// # Errors
+    /// There is none, or no descriptor is left.
+    pub fn of(object: &Object, name: &str) -> anyhow::Result<Program> {
+        let program = object.progs_mut().find(|program| program.name() == name);
+        let program = program.with_context(|| format!("no program {name} in its object"))?;
+        Ok(Program(program.as_fd().try_clone_to_owned()?))
+    }
+
+    /// Runs the program `repeat` times on one packet, as if it came in by the interface `ingress`. Returns
+    /// the nanoseconds of one run and the last verdict; the packet as the last run left it is in `out`.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn run(
+        &self,
+        frame: &[u8],
+        ingress: u32,
+        repeat: u32,
+        out: &mut Vec<u8>,
+    ) -> anyhow::Result<(f64, u32)> {
+        out.resize(4096, 0);
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        let context = [0, frame.len() as u32, 0, ingress, 0, 0];
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            data_out: out.as_mut_ptr().cast(),
+            data_size_out: out.len() as u32,
+            repeat: repeat as i32,
+            ..Default::default()
+        };
+        if ingress != 0 {
+            options.ctx_in = context.as_ptr().cast();
+            options.ctx_size_in = size_of_val(&context) as u32;
+        }
+        // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
+        let failed = unsafe {
+            libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options)
+        };
+        ensure!(failed == 0, "test run of a program: {}", io::Error::last_os_error());
+        out.truncate(options.data_size_out as usize);
+        Ok((f64::from(options.duration), options.retval))
+    }
+}
+
+/// Opens and loads one of this crate's own objects.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn load(bytes: &[u8], what: &str) -> anyhow::Result<Object> {
+    let open = ObjectBuilder::default().open_memory(bytes)?;
+    open.load().with_context(|| format!("loading the measuring programs in {what}"))
+}
+
+/// The map of that name.
+///
+/// # Errors
+/// There is none.
+pub fn map<'a>(object: &'a Object, name: &str) -> anyhow::Result<libbpf_rs::Map<'a>> {
+    let map = object.maps().find(|map| map.name() == name);
+    map.with_context(|| format!("no map {name} in its object"))
+}
