@@ -92,7 +92,10 @@ impl<W> Directory<W> {
 
     /// The keys of which copies are remembered.
     pub fn with_copies(&self) -> impl Iterator<Item = KeyId> {
-        let held = self.entries.iter().filter(|(_, e)| !e.state.copies().is_empty());
+        let held = self
+            .entries
+            .iter()
+            .filter(|(_, e)| !e.state.copies().is_empty());
         held.map(|(id, _)| *id)
     }
 

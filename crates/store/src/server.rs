@@ -242,7 +242,7 @@ async fn open_backend(config: &Config, wall_s: u32) -> anyhow::Result<Opened> {
         BackendConfig::Embedded => return Ok((open_embedded(config, wall_s)?, None)),
         BackendConfig::Redis(url) => {
             redis::connect(url, config.outside_writes, base_version).await?
-        },
+        }
         BackendConfig::Memcached(server) => memcached::connect(server, base_version).await?,
     };
     Ok((backend, Some(completions)))

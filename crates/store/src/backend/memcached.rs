@@ -17,6 +17,7 @@ use super::{
     Backend, Completion,
     remote::{Command, OnlyIf, Outcome, Protocol, Remote, Verb},
 };
+use crate::coherence::Watch;
 
 /// Longest key on the line, in bytes.
 const MAX_NAME: usize = 250;
@@ -42,8 +43,10 @@ pub async fn connect(
         .check()
         .await
         .with_context(|| format!("memcached at {server}"))?;
-    let (remote, completions) = Remote::start(protocol, base_version);
-    Ok((Box::new(remote), completions))
+    let (completions, done) = tokio::sync::mpsc::unbounded_channel();
+    // memcached has no means to tell of what its other clients do.
+    let remote = Remote::start(protocol, Watch::Unneeded, base_version, completions);
+    Ok((Box::new(remote), done))
 }
 
 struct Memcached {
@@ -123,7 +126,7 @@ fn write_command(command: &Command, out: &mut Vec<u8>) -> bool {
     let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
     let flag = flag.as_bytes();
     match &command.verb {
-        Verb::Get => put(&[b"mg ", name, b" v t", flag, b"\r\n"]),
+        Verb::Get { .. } => put(&[b"mg ", name, b" v t", flag, b"\r\n"]),
         Verb::Delete => put(&[b"md ", name, flag, b"\r\n"]),
         Verb::Put {
             value,
@@ -209,7 +212,7 @@ fn expiry_ms(seconds: Option<&str>) -> Option<u32> {
 
 fn name(verb: &Verb) -> &'static str {
     match verb {
-        Verb::Get => "mg",
+        Verb::Get { .. } => "mg",
         Verb::Put { .. } => "ms",
         Verb::Delete => "md",
     }

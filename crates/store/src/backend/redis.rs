@@ -1,56 +1,154 @@
 //! Redis or Valkey, over TCP or a Unix socket, pipelined.
 //!
 //! A read is GET and PTTL, so that a copy knows when its key ends; a write is SET, with PX, NX or XX; a removal is DEL.
+//!
+//! What other clients change, Redis tells (`CLIENT TRACKING`, Redis 6 and later). Of its ways, this is the one without a hole:
+//!
+//! - On the connection that reads (RESP3), not on a second one. Answers and messages stand in one order; the connection
+//!   cannot be lost without the tracking, nor the reverse; and an answer proves that every earlier message has come.
+//! - Keys that were read, one by one (OPTIN), not prefixes (BCAST): only keys that are read for a grant are remembered by Redis
+//!   and told of, not every write to the server. When Redis forgets one (`tracking-table-max-keys`), it says that it changed.
+//! - `CLIENT CACHING YES` stands before GET in the same pipeline, so a key is tracked before its value is read.
+//! - Our own writes are not told (NOLOOP), but they end the tracking of their key: so a write is never answered with a grant.
 
 use std::time::Instant;
 
-use anyhow::Context;
-use redis::{Client, Pipeline, Value, aio::MultiplexedConnection};
+use anyhow::{Context, anyhow};
+use redis::{
+    AsyncConnectionConfig, Client, IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
+    PushKind, Value, aio::MultiplexedConnection,
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
-    Backend, Completion,
-    remote::{Command, OnlyIf, Outcome, Protocol, Remote, Verb},
+    Backend, Completion, OutsideEvent,
+    remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, Verb, key_of},
 };
+use crate::{OutsideWrites, coherence::Watch};
 
-/// Connects to the server at `url`.
+/// Connects to the server at `url`. Where outside writes are to be tracked and the server cannot, the
+/// backend says so ([`Backend::watch`]), and a warning tells why.
 ///
 /// # Errors
 /// The address is not one, or nobody answers there.
 pub async fn connect(
     url: &str,
+    outside_writes: OutsideWrites,
     base_version: u64,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
-    let client = Client::open(url).context("the address of the Redis server")?;
-    let mut protocol = Redis {
-        client,
+    let (completions, done) = tokio::sync::mpsc::unbounded_channel();
+    let mut redis = Redis {
+        client: Client::open(url)
+            .map_err(|error| anyhow!("the address of the Redis server: {error}"))?,
+        told: None,
         connection: None,
     };
-    protocol
-        .connection()
-        .await
-        .context("cannot connect to Redis")?;
-    let (remote, completions) = Remote::start(protocol, base_version);
-    Ok((Box::new(remote), completions))
+    redis.connection().await?;
+    let mut watch = Watch::Unneeded;
+    if outside_writes == OutsideWrites::Track {
+        match redis.tracked(completions.clone()).await {
+            Ok(tracked) => (redis, watch) = (tracked, Watch::Tracked),
+            Err(error) => {
+                watch = Watch::Impossible;
+                tracing::warn!(
+                    "outside writes cannot be tracked, so switches are granted no copies: {error:#}. CLIENT TRACKING \
+                     needs Redis 6; if nobody else writes to this Redis, say --outside-writes ignore"
+                );
+            }
+        }
+    }
+    let remote = Remote::start(redis, watch, base_version, completions);
+    Ok((Box::new(remote), done))
 }
 
 struct Redis {
     client: Client,
+    /// Where Redis's messages go, if outside writes are tracked.
+    told: Option<Completions>,
     connection: Option<MultiplexedConnection>,
 }
 
 impl Redis {
+    /// The same server, on a connection on which it tells of outside writes.
+    async fn tracked(&self, told: Completions) -> anyhow::Result<Redis> {
+        let info = self.client.get_connection_info().clone();
+        let settings = info
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP3);
+        let info = info.set_redis_settings(settings).into_connection_info()?;
+        let mut redis = Redis {
+            client: Client::open(info)?,
+            told: Some(told),
+            connection: None,
+        };
+        redis.connection().await?;
+        Ok(redis)
+    }
+
     async fn connection(&mut self) -> anyhow::Result<&mut MultiplexedConnection> {
         if self.connection.is_none() {
-            self.connection = Some(self.client.get_multiplexed_async_connection().await?);
+            self.connection = Some(self.open().await?);
         }
         Ok(self.connection.as_mut().expect("connected above"))
     }
+
+    async fn open(&self) -> anyhow::Result<MultiplexedConnection> {
+        let mut config = AsyncConnectionConfig::new();
+        if let Some(told) = self.told.clone() {
+            config = config.set_push_sender(move |message| tell(message, &told));
+        }
+        let client = &self.client;
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        // The error's text holds its cause already.
+        let mut connection = connecting.await.map_err(|error| {
+            let address = client.get_connection_info().addr();
+            anyhow!("cannot connect to Redis at {address}: {error}")
+        })?;
+        if self.told.is_some() {
+            let mut track = redis::cmd("CLIENT");
+            track.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+            let done: redis::RedisResult<()> = track.query_async(&mut connection).await;
+            done.map_err(|error| anyhow!("Redis: CLIENT TRACKING: {error}"))?;
+        }
+        Ok(connection)
+    }
+}
+
+/// Passes a message of Redis on. Called in the order of the connection, before any later answer is given.
+fn tell(message: PushInfo, told: &Completions) -> Result<(), ()> {
+    let tell = |event| told.send(Completion::Outside(event)).map_err(drop);
+    match message.kind {
+        PushKind::Disconnection => tell(OutsideEvent::Everything),
+        PushKind::Invalidate => changes(message.data).into_iter().try_for_each(tell),
+        _ => Ok(()),
+    }
+}
+
+/// What an invalidation names: keys, or nothing for everything.
+fn changes(data: Vec<Value>) -> Vec<OutsideEvent> {
+    let Some(Value::Array(names)) = data.into_iter().next() else {
+        return vec![OutsideEvent::Everything];
+    };
+    let event = |name| match name {
+        // A name that no key has concerns no copy.
+        Value::BulkString(name) => key_of(&name).map(|(tenant, key)| OutsideEvent::Changed {
+            tenant,
+            key: key.into(),
+        }),
+        _ => Some(OutsideEvent::Everything),
+    };
+    names.into_iter().filter_map(event).collect()
 }
 
 impl Protocol for Redis {
     async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
-        let connection = self.connection().await.context("cannot connect to Redis")?;
+        let connection = self.connection().await?;
+        if commands.is_empty() {
+            let pong: redis::RedisResult<()> = redis::cmd("PING").query_async(connection).await;
+            pong.map_err(|error| anyhow!("Redis: {error}"))?;
+            return Ok(vec![]);
+        }
         let mut pipeline = Pipeline::with_capacity(2 * commands.len());
         // One command that fails must not hide the answers to the others.
         pipeline.ignore_errors();
@@ -58,16 +156,28 @@ impl Protocol for Redis {
             add(command, &mut pipeline);
         }
         let asked = Instant::now();
-        let values: Vec<redis::RedisResult<Value>> =
-            pipeline.query_async(connection).await.context("Redis")?;
+        let values: Vec<redis::RedisResult<Value>> = pipeline
+            .query_async(connection)
+            .await
+            .map_err(|error| anyhow!("Redis: {error}"))?;
         // The time to live was read at the other end, and has gone on since.
         let elapsed_ms = asked.elapsed().as_millis() as i64 + 1;
         let mut values = values.into_iter();
         let mut next = || values.next().context("Redis: an answer is missing");
         let mut outcomes = Vec::with_capacity(commands.len());
         for command in commands {
-            outcomes.push(match &command.verb {
-                Verb::Get => found(next()?, next()?, elapsed_ms),
+            outcomes.push(match command.verb {
+                Verb::Get { track } => {
+                    let tracked = if track { next()? } else { Ok(Value::Okay) };
+                    let outcome = found(next()?, next()?, elapsed_ms);
+                    match tracked {
+                        Ok(Value::Okay) => outcome,
+                        other => {
+                            tracing::warn!("Redis: CLIENT CACHING answered {other:?}");
+                            Outcome::Failed
+                        }
+                    }
+                }
                 Verb::Put { .. } => stored(next()?),
                 Verb::Delete => removed(next()?),
             });
@@ -83,7 +193,10 @@ impl Protocol for Redis {
 fn add(command: &Command, pipeline: &mut Pipeline) {
     let name = &command.name[..];
     match &command.verb {
-        Verb::Get => {
+        Verb::Get { track } => {
+            if *track {
+                pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+            }
             pipeline.cmd("GET").arg(name).cmd("PTTL").arg(name);
         }
         Verb::Delete => {
@@ -152,6 +265,37 @@ fn removed(value: redis::RedisResult<Value>) -> Outcome {
         other => {
             tracing::warn!("Redis: DEL answered {other:?}");
             Outcome::Failed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalidation_names_keys_or_everything() {
+        let name = |name: &[u8]| Value::BulkString(name.into());
+        let changed = |tenant, key: &[u8]| OutsideEvent::Changed {
+            tenant,
+            key: key.into(),
+        };
+        // (data, events)
+        let rows = [
+            (vec![Value::Nil], vec![OutsideEvent::Everything]),
+            (vec![], vec![OutsideEvent::Everything]),
+            (
+                vec![Value::Array(vec![name(b"a"), name(b"shortstop:7:b")])],
+                vec![changed(0, b"a"), changed(7, b"b")],
+            ),
+            (vec![Value::Array(vec![name(b"shortstop:?")])], vec![]),
+            (
+                vec![Value::Array(vec![Value::Int(1)])],
+                vec![OutsideEvent::Everything],
+            ),
+        ];
+        for (data, events) in rows {
+            assert_eq!(changes(data.clone()), events, "{data:?}");
         }
     }
 }

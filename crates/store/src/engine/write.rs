@@ -269,8 +269,7 @@ impl Engine {
         }
         let written = job.origin.op == Op::WriteRequest && matches!(change, Change::Done(_));
         let may = job.origin.wants_grant && self.outside.may_grant_writes();
-        let grant =
-            written && may && self.grant_known(id, &job.origin, now_ns, out);
+        let grant = written && may && self.grant_known(id, &job.origin, now_ns, out);
         let answer = Answer {
             status: outcome.status,
             version: outcome.version,

@@ -1,0 +1,218 @@
+//! Writes that reach the backend behind the store's back: until when a copy may be served that such a write has made old.
+//!
+//! The store knows a time up to which it has heard of everything that happened in the backend ([`Outside::seen`]), and the
+//! keys that it is calling back because of what it heard. A lease is lent from that time, not from now: whatever breaks,
+//! a copy is served for at most one lease after the write that made it old.
+
+use std::{collections::HashMap, hash::Hash};
+
+use super::Nanos;
+
+/// Keys that are looked at one by one when a lease is asked for; beyond, all of them count for every switch.
+const LOOKED_AT: usize = 4096;
+
+/// Whether others may write to the backend, and whether the store hears of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Watch {
+    /// Nobody else writes, or the operator has said that it does not matter.
+    #[default]
+    Unneeded,
+    /// The backend tells of every change to a key that was read for a grant.
+    Tracked,
+    /// Others may write and the backend would not tell: nothing may be granted.
+    Impossible,
+}
+
+/// What the store knows of outside writes, and what it has not finished doing about them.
+#[derive(Clone, Debug)]
+pub struct Outside<K> {
+    watch: Watch,
+    seen_ns: Nanos,
+    /// Keys that are being called back; everything since then may be missing from their copies.
+    open: HashMap<K, Nanos>,
+    /// No later than the earliest in `open`.
+    open_since_ns: Nanos,
+    /// Every key is to be called back, and not all have been begun with.
+    all_since_ns: Option<Nanos>,
+}
+
+impl<K: Hash + Eq> Outside<K> {
+    /// At a time when no copy exists.
+    pub fn new(watch: Watch, now_ns: Nanos) -> Outside<K> {
+        Outside {
+            watch,
+            seen_ns: now_ns,
+            open: HashMap::new(),
+            open_since_ns: now_ns,
+            all_since_ns: None,
+        }
+    }
+
+    /// What the backend can tell.
+    pub fn watch(&self) -> Watch {
+        self.watch
+    }
+
+    /// Whether a read may be answered with a grant.
+    pub fn may_grant_reads(&self) -> bool {
+        match self.watch {
+            Watch::Unneeded => true,
+            Watch::Tracked => self.all_since_ns.is_none(),
+            Watch::Impossible => false,
+        }
+    }
+
+    /// Whether a write may be answered with a grant. Not if outside writes are tracked: the backend tracks what is read, and
+    /// another's write might come between our write and a read.
+    pub fn may_grant_writes(&self) -> bool {
+        self.watch == Watch::Unneeded
+    }
+
+    /// A question that was put to the backend at `asked_ns` has been answered, on the connection on which it also tells of
+    /// changes: everything before has been told.
+    pub fn seen(&mut self, asked_ns: Nanos) {
+        self.seen_ns = self.seen_ns.max(asked_ns);
+    }
+
+    /// A key was changed by another; its copies are being called back.
+    pub fn opened(&mut self, key: K) {
+        let since_ns = self.all_since_ns.unwrap_or(self.seen_ns);
+        if self.open.is_empty() {
+            self.open_since_ns = since_ns;
+        }
+        self.open_since_ns = self.open_since_ns.min(since_ns);
+        self.open.entry(key).or_insert(since_ns);
+    }
+
+    /// No copy of this key is served any more.
+    pub fn closed(&mut self, key: &K) {
+        if !self.open.is_empty() {
+            self.open.remove(key);
+        }
+    }
+
+    /// Everything may have been changed: no grants until [`Outside::all_opened`].
+    pub fn all_changed(&mut self) {
+        self.all_since_ns = Some(self.all_since_ns.unwrap_or(self.seen_ns));
+    }
+
+    /// Every key that has copies has been [`Outside::opened`] since [`Outside::all_changed`].
+    pub fn all_opened(&mut self) {
+        self.all_since_ns = None;
+    }
+
+    /// How much of a lease of `length_ns` a switch may be lent now, counted from now. `holds`: whether it may hold a copy of a
+    /// key. `None`: so little is left that it had better lapse; a new term begins then.
+    pub fn lendable_ns(
+        &self,
+        length_ns: Nanos,
+        now_ns: Nanos,
+        holds: impl Fn(&K) -> bool,
+    ) -> Option<Nanos> {
+        if self.watch != Watch::Tracked {
+            return Some(length_ns);
+        }
+        let since_ns = self.seen_ns.min(self.all_since_ns.unwrap_or(Nanos::MAX));
+        let open_ns = if self.open.len() > LOOKED_AT {
+            self.open_since_ns
+        } else {
+            let held = self.open.iter().filter(|(key, _)| holds(key));
+            held.map(|(_, since_ns)| *since_ns)
+                .min()
+                .unwrap_or(Nanos::MAX)
+        };
+        let age_ns = now_ns.saturating_sub(since_ns.min(open_ns));
+        (age_ns <= length_ns / 2).then(|| length_ns - age_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH: Nanos = 1000;
+
+    fn tracked() -> Outside<u8> {
+        Outside::new(Watch::Tracked, 0)
+    }
+
+    #[test]
+    fn a_lease_is_lent_from_what_was_seen_last() {
+        let mut outside = tracked();
+        outside.seen(500);
+        outside.seen(400);
+        assert_eq!(outside.lendable_ns(LENGTH, 600, |_| true), Some(900));
+        assert_eq!(outside.lendable_ns(LENGTH, 1000, |_| true), Some(500));
+        assert_eq!(outside.lendable_ns(LENGTH, 1001, |_| true), None);
+        let unneeded: Outside<u8> = Outside::new(Watch::Unneeded, 0);
+        assert_eq!(
+            unneeded.lendable_ns(LENGTH, 1_000_000, |_| true),
+            Some(LENGTH)
+        );
+    }
+
+    #[test]
+    fn a_key_being_called_back_holds_the_leases_of_its_switches_back() {
+        let mut outside = tracked();
+        outside.seen(500);
+        outside.opened(1);
+        outside.seen(800);
+        assert_eq!(outside.lendable_ns(LENGTH, 800, |_| true), Some(700));
+        assert_eq!(outside.lendable_ns(LENGTH, 800, |_| false), Some(1000));
+        outside.opened(1);
+        assert_eq!(
+            outside.lendable_ns(LENGTH, 800, |_| true),
+            Some(700),
+            "as before"
+        );
+        outside.closed(&1);
+        assert_eq!(outside.lendable_ns(LENGTH, 800, |_| true), Some(1000));
+    }
+
+    #[test]
+    fn too_many_keys_count_for_every_switch() {
+        let mut outside: Outside<usize> = Outside::new(Watch::Tracked, 0);
+        outside.seen(100);
+        (0..=LOOKED_AT).for_each(|key| outside.opened(key));
+        outside.seen(400);
+        assert_eq!(outside.lendable_ns(LENGTH, 400, |_| false), Some(700));
+    }
+
+    #[test]
+    fn while_everything_is_called_back_nothing_is_granted_and_no_lease_goes_beyond() {
+        let mut outside = tracked();
+        outside.seen(100);
+        outside.all_changed();
+        outside.seen(300);
+        outside.all_changed();
+        assert!(!outside.may_grant_reads());
+        assert_eq!(outside.lendable_ns(LENGTH, 300, |_| false), Some(800));
+        outside.opened(7);
+        outside.all_opened();
+        assert!(outside.may_grant_reads());
+        assert_eq!(outside.lendable_ns(LENGTH, 300, |_| false), Some(1000));
+        assert_eq!(
+            outside.lendable_ns(LENGTH, 300, |_| true),
+            Some(800),
+            "from before"
+        );
+    }
+
+    #[test]
+    fn what_may_be_granted() {
+        // (watch, on reads, on writes)
+        let rows = [
+            (Watch::Unneeded, true, true),
+            (Watch::Tracked, true, false),
+            (Watch::Impossible, false, false),
+        ];
+        for (watch, reads, writes) in rows {
+            let outside: Outside<u8> = Outside::new(watch, 0);
+            assert_eq!(
+                (outside.may_grant_reads(), outside.may_grant_writes()),
+                (reads, writes),
+                "{watch:?}"
+            );
+        }
+    }
+}

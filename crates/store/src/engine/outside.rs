@@ -1,0 +1,80 @@
+//! What others did in the backend: the copies of what they changed are called back.
+
+use std::collections::VecDeque;
+
+use super::Engine;
+use crate::{backend::OutsideEvent, coherence::Nanos, directory::KeyId, net::Outbox};
+
+/// Keys called back at once when everything has changed, and the time between.
+const RECALLS_AT_ONCE: usize = 1024;
+const RECALLS_EVERY_NS: Nanos = 1_000_000;
+
+/// Keys that are still to be called back.
+#[derive(Default)]
+pub(super) struct Recalls {
+    keys: VecDeque<KeyId>,
+    next_ns: Nanos,
+}
+
+impl Recalls {
+    pub(super) fn next_ns(&self) -> Option<Nanos> {
+        (!self.keys.is_empty()).then_some(self.next_ns)
+    }
+}
+
+impl Engine {
+    /// The backend tells what others did, or that it would have.
+    pub(super) fn happened_outside(&mut self, event: OutsideEvent, now_ns: u64, out: &mut Outbox) {
+        match event {
+            OutsideEvent::Seen(asked) => {
+                let ago_ns = asked.elapsed().as_nanos() as u64;
+                self.outside.seen(now_ns.saturating_sub(ago_ns));
+            }
+            OutsideEvent::Changed { tenant, key } => {
+                self.counters.outside_changes += 1;
+                if let Some(secret) = self.replies.secrets.get(&tenant) {
+                    self.recall_changed((tenant, secret.key_hash(tenant, &key)), now_ns, out);
+                }
+            }
+            OutsideEvent::Everything => {
+                self.counters.outside_losses += 1;
+                self.outside.all_changed();
+                self.recalls.keys = self.directory.with_copies().collect();
+                self.recalls.next_ns = now_ns;
+                self.recall_more(now_ns, out);
+            }
+        }
+    }
+
+    /// Calls back what is still to be called back, as much as may be at once.
+    pub(super) fn recall_more(&mut self, now_ns: u64, out: &mut Outbox) {
+        if self.recalls.next_ns > now_ns || self.outside.may_grant_reads() {
+            return;
+        }
+        for _ in 0..RECALLS_AT_ONCE {
+            match self.recalls.keys.pop_front() {
+                Some(id) => self.recall_changed(id, now_ns, out),
+                None => return self.outside.all_opened(),
+            }
+        }
+        self.recalls.next_ns = now_ns + RECALLS_EVERY_NS;
+    }
+
+    /// Calls the copies of a key back that another has changed. A reply with a grant that is on its way, or that waits for
+    /// the backend, counts as a copy: granted(X) was raised before the backend was asked, so X's acknowledgement
+    /// proves that it will not install it. If a write of ours or a recall goes on, the copies are going already.
+    fn recall_changed(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
+        let had_copies = self.directory.update(&id, |entry| {
+            let had = !entry.state.copies().is_empty();
+            if had {
+                entry.state.recall(now_ns);
+            }
+            had
+        });
+        if had_copies == Some(true) {
+            self.counters.outside_recalls += 1;
+            self.outside.opened(id);
+            self.drive(id, now_ns, out);
+        }
+    }
+}
