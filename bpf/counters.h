@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "target.h"
+#include <target.h>
 
 /* clang-format off */
 #define COUNTERS(X)                                                                                    \

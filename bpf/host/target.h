@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * In place of bpf/target.h: the data plane as an ordinary program, for sanitizers, fuzzing and simulation.
+ * Every packet and every table element is an allocation of exactly its size, so that a byte too far is seen.
+ * One thread; another CPU is simulated by running its packet inside a helper call (host_interrupt).
+ */
+#pragma once
+
+/* The context holds addresses in __u32 there; here they have 64 bits. */
+#define xdp_md kernel_xdp_md
+#include <linux/bpf.h>
+#undef xdp_md
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline, unused))
+#define INLINE static __always_inline
+#define OUTLINE static __attribute__((noinline, unused))
+#define SEC(name) __attribute__((used))
+
+#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
+#undef barrier
+#define barrier() asm volatile("" ::: "memory")
+#define opaque(x) asm volatile("" : "+r"(x))
+#define fetch_add(p, v) __sync_fetch_and_add((p), (v))
+#define compare_and_swap(p, old, new) __sync_val_compare_and_swap((p), (old), (new))
+
+#define NS_PER_MS 1000000ULL
+#define CONTINUE (-1)
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "only for little-endian hosts"
+#endif
+#define bpf_htons(x) ((__be16)__builtin_bswap16(x))
+#define bpf_ntohs(x) ((__u16)__builtin_bswap16(x))
+#define bpf_htonl(x) ((__be32)__builtin_bswap32(x))
+#define bpf_ntohl(x) ((__u32)__builtin_bswap32(x))
+#define bpf_cpu_to_be64(x) ((__be64)__builtin_bswap64(x))
+#define bpf_be64_to_cpu(x) ((__u64)__builtin_bswap64(x))
+
+/* As libbpf spells tables: sizes and types are kept in the types of members. */
+#define __uint(name, val) int(*name)[val]
+#define __type(name, val) typeof(val) *name
+#define LIBBPF_PIN_BY_NAME 1
+
+#include "tables.h"
+#include "packet.h"
+#include "helpers.h"

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The data plane as an ordinary program: bytes in are a script of packets, clock steps and the agent's work
+ * (script.h); after each packet an oracle (oracle.h) that knows the rules but not the code says whether what
+ * came out may be. libFuzzer calls it, or replay.c.
+ */
+#include "entry.bpf.c"
+#define LICENSE license_of_the_discipline
+#include "../../disciplines/netcache/netcache.bpf.c"
+#undef LICENSE
+
+#include "view.h"
+#include "world.h"
+#include "oracle.h"
+#include "script.h"
+
+int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len);
+
+int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len)
+{
+	host.program = netcache;
+	run_script(bytes, len);
+	host_tables_clear();
+	return 0;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What may be served, and what must hold after every packet. It follows the packets that went in and the
+ * epochs that came out, by the rules of docs/coherence.md; of the tables it reads epochs and sequence counts only.
+ */
+#pragma once
+
+#define GRANTS_MAX 64
+/* Moments of one packet's way: before it, and after each packet that interrupted it. */
+#define MOMENTS_MAX 8
+
+#define demand(condition, what)                                                                    \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: violated: %s\n", __FILE__, __LINE__, what);        \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+/* A value that some store granted. */
+struct grant {
+	__u32 tenant, expiry_ms;
+	__u64 epoch, version;
+	__u8 source[16];
+	__u8 key_len;
+	__u8 key[250];
+	__u32 value_len;
+	__u8 value[VALUE_MAX_BYTES];
+};
+
+/* What is known of an entry beside the tables. */
+struct knowledge {
+	__u64 epoch;
+	__u64 since_ns; /* when it was first seen with this epoch */
+	__u64 least; /* grants for epochs below are dead: a write or an invalidation came since */
+};
+
+struct lease_knowledge {
+	__u64 until_ns;
+	__u64 floor;
+	__u32 term;
+};
+
+struct moment {
+	struct knowledge entry[PLACES];
+	struct lease_knowledge lease[STORES];
+	bool is_there[PLACES];
+};
+
+static struct grant grants[GRANTS_MAX];
+static __u32 grants_made;
+static struct knowledge known[PLACES];
+static struct lease_knowledge leases_known[STORES];
+
+static void oracle_reset(void)
+{
+	grants_made = 0;
+	memset(known, 0, sizeof(known));
+	memset(leases_known, 0, sizeof(leases_known));
+}
+
+/* A new entry: whatever was granted before is not for it. */
+static void oracle_inserted(__u32 place)
+{
+	__u64 epoch = the_config()->epoch;
+	known[place] = (struct knowledge){epoch, host.now_ns, epoch};
+}
+
+static bool is_authentic(const struct frame *frame, const struct view *view)
+{
+	const struct tenant *tenant = tenant_of(view->tenant);
+	if (!tenant)
+		return false;
+	if (!(tenant->secret[0] | tenant->secret[1]))
+		return true;
+	return view->tag == right_tag(frame->bytes + view->kv);
+}
+
+/* The entry of the key that a packet is about; -1: none. */
+static int place_for(const struct view *view)
+{
+	for (int i = 0; i < PLACES; i++) {
+		__u64 hash[2];
+		__u8 key[256];
+		if (!entries[i].is_there || entries[i].tenant != view->tenant)
+			continue;
+		key_hash(entries[i].key, hash);
+		key_bytes(entries[i].key, key);
+		if (view->key_len == key_lens[entries[i].key] && hash[0] == view->hash[0] &&
+		    hash[1] == view->hash[1] && !memcmp(key, view->key, view->key_len))
+			return i;
+	}
+	return -1;
+}
+
+/* Counters of the CPU that it ran on, before and after. */
+struct counts {
+	__u64 of[COUNT_MAX];
+};
+
+static struct counts read_counts(void)
+{
+	struct counts counts;
+	for (__u32 i = 0; i < COUNT_MAX; i++)
+		counts.of[i] = *(__u64 *)host_put(&counters, i);
+	return counts;
+}
+
+/* A packet under way. */
+struct passage {
+	struct frame in, out;
+	struct view before, after;
+	struct counts was, moved;
+	struct moment moments[MOMENTS_MAX];
+	__u32 count_of_moments;
+	__u64 epoch_before;
+	bool was_interrupted;
+	int verdict;
+};
+
+static void note_moment(struct passage *p)
+{
+	if (p->count_of_moments == MOMENTS_MAX)
+		return;
+	struct moment *moment = &p->moments[p->count_of_moments++];
+	memcpy(moment->entry, known, sizeof(known));
+	memcpy(moment->lease, leases_known, sizeof(leases_known));
+	for (int i = 0; i < PLACES; i++)
+		moment->is_there[i] = entries[i].is_there;
+}
+
+/* What may be granted from now on: noted before the packet runs. */
+static void note_grant(const struct frame *frame, const struct view *view)
+{
+	bool may_grant = view->op == OP_READ_REPLY || view->op == OP_WRITE_REPLY ||
+			 view->op == OP_FETCH_REPLY;
+	if (!view->is_whole || !may_grant || !(view->flags & FLAG_GRANT) ||
+	    view->epoch >> 48 != SWITCH || view->value_len > VALUE_MAX_BYTES ||
+	    view->key_len > KV_MAX_KEY || !is_authentic(frame, view))
+		return;
+	struct grant *grant = &grants[grants_made++ % GRANTS_MAX];
+	*grant = (struct grant){
+		.tenant = view->tenant,
+		.expiry_ms = view->expiry_ms,
+		.epoch = view->epoch & EPOCH_NUMBER_MASK,
+		.version = view->version,
+		.key_len = view->key_len,
+		.value_len = view->value_len,
+	};
+	memcpy(grant->source, view->source, 16);
+	memcpy(grant->key, view->key, view->key_len);
+	memcpy(grant->value, view->value, view->value_len);
+}
+
+/* Rules 2, 5 and 6: whether this grant may be served at that moment. */
+static bool may_serve(const struct passage *p, const struct moment *m, int place,
+		      const struct grant *grant)
+{
+	const struct view *reply = &p->after;
+	const struct knowledge *entry = &m->entry[place];
+	const struct lease_knowledge *lease = &m->lease[entries[place].lease];
+	if (!m->is_there[place] || grant->tenant != reply->tenant ||
+	    grant->key_len != reply->key_len || grant->value_len != reply->value_len ||
+	    memcmp(grant->key, reply->key, grant->key_len) ||
+	    memcmp(grant->value, reply->value, grant->value_len) ||
+	    grant->version != reply->version ||
+	    memcmp(grant->source, stores[entries[place].lease].address, 16))
+		return false;
+	if (grant->epoch != entry->epoch || grant->epoch < entry->least ||
+	    grant->epoch <= lease->floor || host.now_ns >= lease->until_ns)
+		return false;
+	if (!grant->expiry_ms)
+		return reply->expiry_ms == 0;
+	__u64 ends_ns = entry->since_ns + grant->expiry_ms * NS_PER_MS;
+	return host.now_ns < ends_ns && reply->expiry_ms > 0 &&
+	       reply->expiry_ms <= (ends_ns - host.now_ns) / NS_PER_MS + 1;
+}
+
+static void check_hit(const struct passage *p)
+{
+	const struct view *in = &p->before, *out = &p->after;
+	demand(in->op == OP_READ_REQUEST && out->op == OP_READ_REPLY, "a hit answers a read");
+	demand(out->tenant == in->tenant && out->client == in->client &&
+		       out->request == in->request && out->hash[0] == in->hash[0] &&
+		       out->hash[1] == in->hash[1] && out->key_len == in->key_len &&
+		       !memcmp(out->key, in->key, in->key_len),
+	       "a reply names the request that it answers, with its whole key");
+	demand(out->flags == FLAG_CACHED && out->epoch == 0, "a hit is neither stamp nor grant");
+	int place = place_for(in);
+	demand(place >= 0 || p->before.is_ours, "a hit has an entry");
+	for (int i = 0; i < PLACES; i++) {
+		/* A request may find its entry by half of its hash. */
+		if (!entries[i].is_there)
+			continue;
+		for (__u32 m = 0; m < p->count_of_moments; m++)
+			for (__u32 g = 0; g < GRANTS_MAX && g < grants_made; g++)
+				if (may_serve(p, &p->moments[m], i, &grants[g]))
+					return;
+	}
+	demand(false,
+	       "a served value was granted for this key and the newest epoch, under a lease");
+}
+
+static void check_sent_back(const struct passage *p)
+{
+	const struct view *in = &p->before, *out = &p->after;
+	const struct tenant *tenant = tenant_of(in->tenant);
+	demand(out->is_whole && p->out.len == out->kv + out->payload_len, "a reply is whole");
+	demand(checksums_are_right(&p->out, out), "a reply's checksums are right");
+	demand(is_authentic(&p->out, out), "a reply is signed");
+	demand(tenant, "no reply for an unknown tenant");
+	if (!(tenant->secret[0] | tenant->secret[1]))
+		demand(out->payload_len <= in->payload_len && p->out.len <= p->in.len,
+		       "who has no secret gets no reply larger than the request");
+	if (p->moved.of[COUNT_hit])
+		check_hit(p);
+}
+
+/* Forwarded or passed on: header fields may be stamped, hop limit and addresses changed, nothing else. */
+static void check_passed_on(const struct passage *p)
+{
+	const struct view *in = &p->before, *out = &p->after;
+	demand(out->is_ours && out->kv == in->kv && out->payload_len == in->payload_len,
+	       "what is passed on keeps its shape");
+	demand(out->op == in->op && out->tenant == in->tenant && out->client == in->client &&
+		       out->request == in->request && out->version == in->version &&
+		       out->value_len == in->value_len && out->expiry_ms == in->expiry_ms &&
+		       out->key_len == in->key_len && out->hash[0] == in->hash[0] &&
+		       out->hash[1] == in->hash[1],
+	       "what is passed on asks for the same");
+	__u32 same = p->moved.of[COUNT_bypass_torn] ? 64U + in->key_len : in->payload_len;
+	demand(same <= 64 ||
+		       !memcmp(p->out.bytes + out->kv + 64, p->in.bytes + in->kv + 64, same - 64),
+	       "what is passed on keeps key and value");
+	bool padding_was_zero = true;
+	for (__u32 i = 64U + in->key_len + in->value_len; i < in->payload_len; i++)
+		padding_was_zero &= !p->in.bytes[in->kv + i];
+	if (checksums_are_right(&p->in, in) && padding_was_zero)
+		demand(checksums_are_right(&p->out, out), "right checksums stay right");
+	if (is_authentic(&p->in, in))
+		demand(is_authentic(&p->out, out), "right tags stay right");
+}
+
+/* Every packet comes to one end, and the verdict fits it. */
+static void check_ending(const struct passage *p)
+{
+	static const char *const names[] = {
+#define X(name, meaning) #name,
+		COUNTERS(X)
+#undef X
+	};
+	__u64 passed = 0, dropped = 0, sent = 0, forwarded = p->moved.of[COUNT_forward];
+	for (int i = 0; i < COUNT_MAX; i++) {
+		if (!strncmp(names[i], "pass_", 5))
+			passed += p->moved.of[i];
+		if (!strncmp(names[i], "drop_", 5))
+			dropped += p->moved.of[i];
+	}
+	dropped += p->moved.of[COUNT_fetch_reply] + p->moved.of[COUNT_invalidate_contended] +
+		   p->moved.of[COUNT_lease_renewed] + p->moved.of[COUNT_lease_stale];
+	sent += p->moved.of[COUNT_hit] + p->moved.of[COUNT_invalidate] +
+		p->moved.of[COUNT_lease_offer];
+	demand(passed + dropped + sent + forwarded == 1, "exactly one counter says how it ended");
+	demand(p->verdict == (passed    ? XDP_PASS
+			      : dropped ? XDP_DROP
+			      : sent    ? XDP_TX
+					: XDP_REDIRECT),
+	       "the verdict is what the counter says");
+}
+
+static void learn_lease(const struct passage *p)
+{
+	const struct view *in = &p->before;
+	demand(in->op == OP_LEASE_REPLY && in->tenant == TENANT_SYSTEM && in->request < STORES &&
+		       in->epoch >> 48 == SWITCH && is_authentic(&p->in, in) &&
+		       !memcmp(in->source, stores[in->request].address, 16),
+	       "only a lease's store renews it");
+	demand(in->version <= host.now_ns + CLOCK_MARGIN_NS, "no lease from a later time");
+	struct lease_knowledge *lease = &leases_known[in->request];
+	__u64 until_ns = in->version + in->expiry_ms * NS_PER_MS;
+	if (lease->term != in->client)
+		*lease = (struct lease_knowledge){until_ns, p->epoch_before, in->client};
+	else if (lease->until_ns < until_ns)
+		lease->until_ns = until_ns;
+}
+
+/* What the packet did to epochs, as seen from outside and in the items. */
+static void learn_epochs(const struct passage *p)
+{
+	bool is_write = p->moved.of[COUNT_write] && !p->moved.of[COUNT_write_contended];
+	int place = p->before.is_whole ? place_for(&p->before) : -1;
+	if (place >= 0 && (is_write || p->moved.of[COUNT_invalidate])) {
+		__u64 least = p->epoch_before + 1;
+		__u64 claimed = p->after.epoch & EPOCH_NUMBER_MASK;
+		if (p->after.epoch >> 48 == SWITCH && claimed <= the_config()->epoch &&
+		    claimed > least)
+			least = claimed;
+		if (known[place].least < least)
+			known[place].least = least;
+		demand(entries[place].item->word >> 1 >= least,
+		       "a write or an invalidation raises the entry's epoch");
+	}
+	for (int i = 0; i < PLACES; i++) {
+		if (!entries[i].is_there)
+			continue;
+		__u64 epoch = entries[i].item->word >> 1;
+		demand(epoch >= known[i].epoch, "an item's epoch never falls");
+		demand(epoch <= the_config()->epoch, "an item's epoch was taken from the counter");
+		if (epoch > known[i].epoch) {
+			known[i].epoch = epoch;
+			known[i].since_ns = host.now_ns;
+		}
+	}
+}
+
+static void check_tables(const struct passage *p, bool is_nested)
+{
+	demand(the_config()->epoch >= p->epoch_before, "the invalidation counter never falls");
+	for (int i = 0; i < PLACES && !is_nested; i++)
+		if (entries[i].is_there)
+			demand(!(entries[i].item->seq & 1), "nobody leaves an item locked");
+	for (int i = 0; i < STORES && !is_nested; i++)
+		demand(!((struct lease *)host_put(&leases, i))->lock,
+		       "nobody leaves a lease locked");
+}
+
+/* After the packet: `out` is what left. */
+static void check_passage(struct passage *p, bool is_nested)
+{
+	struct counts now = read_counts();
+	for (int i = 0; i < COUNT_MAX; i++)
+		p->moved.of[i] = now.of[i] - p->was.of[i];
+	p->after = view_of(&p->out);
+	check_ending(p);
+	check_tables(p, is_nested);
+	if (!p->before.is_ours) {
+		demand(p->verdict == XDP_PASS && p->in.len == p->out.len &&
+			       !memcmp(p->in.bytes, p->out.bytes, p->in.len),
+		       "what is not ours passes unchanged");
+		return;
+	}
+	if (!p->before.is_whole)
+		demand(p->verdict == XDP_DROP || p->verdict == XDP_PASS,
+		       "nothing comes of half a packet");
+	if (p->moved.of[COUNT_lease_renewed])
+		learn_lease(p);
+	if (p->verdict == XDP_TX)
+		check_sent_back(p);
+	else if (p->before.is_whole && p->verdict != XDP_DROP)
+		check_passed_on(p);
+	learn_epochs(p);
+}

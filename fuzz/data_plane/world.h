@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the tables hold: tenants, stores, and entries made in the steps in which crates/dataplane makes them. */
+#pragma once
+
+#define SWITCH 1
+#define KEYS 6
+#define TENANTS 5
+#define STORES 2
+#define PLACES 6
+#define PORT_IFINDEX 2
+
+/* Tenant 0 has no secret; 9 and 10 have a rate; the last one is the system's. */
+static const __u32 tenant_ids[TENANTS] = {0, 7, 9, 10, TENANT_SYSTEM};
+static const __u8 key_lens[KEYS] = {16, 1, 250, 15, 8, 16};
+
+struct store {
+	__u8 address[16];
+};
+static const struct store stores[STORES] = {
+	{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2}},
+	{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}},
+};
+
+static void key_bytes(__u32 key, __u8 to[256])
+{
+	memset(to, 'a' + key, 256);
+}
+
+/* The last two keys fall into one bucket; one fingerprint is 0, which a slot cannot hold. */
+static void key_hash(__u32 key, __u64 hash[2])
+{
+	hash[0] = 0x1111111111111111ULL * (key + 1);
+	hash[1] = (__u64)(key == 3 ? 0 : key + 1) << 32 | (key == 5 ? 4 : key);
+}
+
+static struct tenant *tenant_of(__u32 id)
+{
+	for (int i = 0; i < TENANTS; i++)
+		if (tenant_ids[i] == id)
+			return host_put(&tenants, id);
+	return NULL;
+}
+
+static __u64 salt_of(__u32 id)
+{
+	return id * 0x9e3779b97f4a7c15ULL;
+}
+
+static void make_tenants(bool system_has_secret)
+{
+	for (int i = 0; i < TENANTS; i++) {
+		__u32 id = tenant_ids[i];
+		bool is_system = id == TENANT_SYSTEM;
+		*tenant_of(id) = (struct tenant){
+			.hash_salt = salt_of(id),
+			.burst_ns = 50 * NS_PER_MS,
+			.ns_per_request = id == 9 || id == 10 ? 100 * NS_PER_MS : 0,
+			.discipline = is_system ? 15 : HOST_DISCIPLINE,
+			.flags = id == 10 ? TENANT_DROP_OVER_RATE : 0,
+		};
+		if (id && (!is_system || system_has_secret))
+			tenant_of(id)->secret[0] = 0x0123456789abcdefULL + id;
+	}
+}
+
+static struct config *the_config(void)
+{
+	return host_put(&config, 0);
+}
+
+static void make_switch(__u32 threshold)
+{
+	the_config()->switch_id = SWITCH;
+	the_config()->hot_threshold = threshold;
+	the_config()->epoch = 1000;
+	host_put(&ports, PORT_IFINDEX);
+	for (int i = 0; i < STORES; i++)
+		memcpy(((struct lease *)host_put(&leases, i))->store, stores[i].address, 16);
+}
+
+/* The tag of the packet that starts at `kv`, under its tenant's secret; 0 if it has none. */
+static __u64 right_tag(const __u8 *kv)
+{
+	struct work *work = calloc(1, sizeof(*work));
+	const struct tenant *tenant = tenant_of(big_endian(kv + 8, 4));
+	__u64 tag = 0;
+	if (!work)
+		abort();
+	memcpy(&work->header, kv, 64);
+	memcpy(work->key, kv + 64, work->header.key_len <= KV_MAX_KEY ? work->header.key_len : 0);
+	if (tenant && (tenant->secret[0] | tenant->secret[1])) {
+		memcpy(work->secret, tenant->secret, 16);
+		tag = bpf_be64_to_cpu(tag_of(work));
+	}
+	free(work);
+	return tag;
+}
+
+/* An entry as the agent knows it. */
+struct entry {
+	bool is_there;
+	__u32 tenant, key, lease;
+	__u64 *slot;
+	struct item *item;
+};
+static struct entry entries[PLACES];
+
+/* Both ends of a page, so that an item's cells end where the page does. */
+static struct item *place_of(__u32 place, __u32 *reference)
+{
+	__u32 page = place / 2, cell = place & 1 ? PAGE_START_CELLS - 1 : 0;
+	*reference = page << 9 | cell;
+	return (void *)((struct page *)host_put(&pages, page))->bytes + cell * CELL_BYTES;
+}
+
+static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u32 cells)
+{
+	__u64 hash[2];
+	__u32 reference;
+	__u8 bytes[256];
+	key_hash(key, hash);
+	hash[1] ^= salt_of(tenant);
+	__u32 fingerprint = hash[1] >> 32 ?: 1;
+	struct bucket *bucket = host_put(&buckets, (__u32)hash[1] & bucket_mask);
+	__u64 *free_slot = NULL;
+	for (int i = BUCKET_SLOTS - 1; i >= 0; i--) {
+		if (bucket->slot[i] >> 32 == fingerprint)
+			return false;
+		if (!bucket->slot[i])
+			free_slot = &bucket->slot[i];
+	}
+	__u32 need =
+		(sizeof(struct item) + ((key_lens[key] + 7) & ~7) + CELL_BYTES - 1) / CELL_BYTES;
+	if (!free_slot || entries[place].is_there)
+		return false;
+	struct item *item = place_of(place, &reference);
+	item->word = 0;
+	item->key_len = key_lens[key];
+	item->flags = item->value_len = 0;
+	item->tenant = tenant;
+	item->lease = lease;
+	item->cells = cells < need ? need : cells;
+	item->epoch_ns = host.now_ns;
+	item->seq = (item->seq + 2) & ~1U;
+	memset(bytes, 0, sizeof(bytes));
+	key_bytes(key, bytes);
+	memset(bytes + key_lens[key], 0, 256 - key_lens[key]);
+	memcpy(item + 1, bytes, (key_lens[key] + 7) & ~7);
+	*free_slot = (__u64)fingerprint << 32 | reference;
+	item->word = ++the_config()->epoch << 1;
+	entries[place] = (struct entry){true, tenant, key, lease, free_slot, item};
+	return true;
+}
+
+static void evict_entry(__u32 place)
+{
+	if (entries[place].is_there)
+		*entries[place].slot = 0;
+	entries[place].is_there = false;
+}
