@@ -2,6 +2,7 @@
 
 mod control;
 mod delete;
+mod gateway;
 mod get;
 mod lab;
 mod set;
@@ -29,6 +30,7 @@ enum Command {
     Switch(switch::Args),
     Control(control::Args),
     Store(store::Args),
+    Gateway(gateway::Args),
     Get(get::Args),
     Set(set::Args),
     Delete(delete::Args),
@@ -42,6 +44,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Switch(args) => switch::run(args),
         Command::Control(args) => control::run(args),
         Command::Store(args) => store::run(args),
+        Command::Gateway(args) => gateway::run(args),
         Command::Get(args) => get::run(args),
         Command::Set(args) => set::run(args),
         Command::Delete(args) => delete::run(args),

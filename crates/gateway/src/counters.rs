@@ -1,0 +1,63 @@
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        /// What a gateway has done since it started. INFO tells them in its section `stats`.
+        #[derive(Default)]
+        pub(crate) struct Counters { $($(#[doc = $doc])* pub $name: Counter,)* }
+
+        impl Counters {
+            /// Every counter by name.
+            pub fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name.0.load(Relaxed)),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections accepted.
+    total_connections_received,
+    /// Connections refused because there were as many as allowed.
+    rejected_connections,
+    /// Commands received.
+    total_commands_processed,
+    /// Bytes received from clients.
+    total_net_input_bytes,
+    /// Bytes sent to clients.
+    total_net_output_bytes,
+    /// Answers that are errors.
+    total_error_replies,
+    /// Connections closed because what came was no command.
+    protocol_errors,
+    /// Commands and values refused because the memory for large ones was in use.
+    memory_refusals,
+    /// Reads that found their key.
+    keyspace_hits,
+    /// Reads that did not.
+    keyspace_misses,
+    /// Reads that a switch answered.
+    answered_by_switch,
+    /// Writes whose outcome is unknown.
+    outcome_unknown,
+    /// Conditional writes tried again because another one came between.
+    write_retries,
+    /// Reads that went to a backend directly.
+    direct_reads,
+    /// Writes that went to a backend directly.
+    direct_writes,
+}
+
+/// A count that may be a little behind when it is read.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    pub fn add_one(&self) {
+        self.add(1);
+    }
+}

@@ -1,0 +1,77 @@
+//! What the commands need of the data: a few operations on keys. `network` has them over shortstop's protocol and the
+//! backends; the tests have them over a table.
+
+use std::{future::Future, time::Duration};
+
+use bytes::Bytes;
+
+/// What a key has, without its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    /// Length of the value in bytes.
+    pub len: u64,
+    /// What remains of its life; `None`: it does not expire.
+    pub expires_in: Option<Duration>,
+}
+
+/// When SET writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OnlyIf {
+    #[default]
+    Always,
+    /// NX
+    Absent,
+    /// XX
+    Present,
+}
+
+/// How long a written value lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Life {
+    #[default]
+    Forever,
+    /// At least a millisecond.
+    For(Duration),
+    /// KEEPTTL: as long as the value before it.
+    Kept,
+}
+
+/// How SET writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Put {
+    pub only_if: OnlyIf,
+    pub life: Life,
+    /// GET: whether the value before is wanted.
+    pub old: bool,
+}
+
+/// What SET did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Whether the value was written, or its condition did not hold.
+    pub written: bool,
+    /// The value before, if it was wanted and there was one.
+    pub old: Option<Bytes>,
+}
+
+/// Why there is no result: the error's line as the client sees it, code first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused(pub String);
+
+pub(crate) type Done<T> = Result<T, Refused>;
+
+/// Keys and their values. Every operation may run beside every other one.
+pub(crate) trait Data: Send + Sync + 'static {
+    fn get(&self, key: &Bytes) -> impl Future<Output = Done<Option<Bytes>>> + Send;
+    fn about(&self, key: &Bytes) -> impl Future<Output = Done<Option<About>>> + Send;
+    fn set(
+        &self,
+        key: &Bytes,
+        value: &Bytes,
+        put: Put,
+    ) -> impl Future<Output = Done<Written>> + Send;
+    /// Whether there was such a key.
+    fn delete(&self, key: &Bytes) -> impl Future<Output = Done<bool>> + Send;
+    /// Removes a key and gives the value that it had.
+    fn take(&self, key: &Bytes) -> impl Future<Output = Done<Option<Bytes>>> + Send;
+}

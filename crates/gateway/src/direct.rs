@@ -1,0 +1,393 @@
+//! The backends themselves, for what no packet carries.
+
+use std::{str::FromStr, time::Duration};
+
+use bytes::Bytes;
+use redis::{AsyncConnectionConfig, Cmd, Value, aio::MultiplexedConnection};
+use tokio::sync::Mutex;
+use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
+
+use crate::{
+    data::{About, Done, Life, OnlyIf, Put, Refused, Written},
+    memory::{Memory, Reserved},
+};
+
+/// How long a backend may take for one command, large values included.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a colon: as stores do it.
+const PREFIX: &str = "shortstop:";
+
+/// Which Redis holds which partitions: `redis://HOST:PORT` for all of them, `FIRST-LAST=redis://...` for some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendAddress {
+    /// First and last partition; `None`: all.
+    pub partitions: Option<(u32, u32)>,
+    /// `redis://HOST:PORT[/DB]` or `redis+unix:///PATH`.
+    pub url: String,
+}
+
+impl FromStr for BackendAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BackendAddress, String> {
+        let fail = || {
+            format!(
+                "backend {text:?}: expected redis://HOST:PORT[/DB] or redis+unix:///PATH, \
+                 with FIRST-LAST= before it for some partitions only"
+            )
+        };
+        let url = text.find("redis").ok_or_else(fail)?;
+        let (range, url) = text.split_at(url);
+        if !url.starts_with("redis://") && !url.starts_with("redis+unix://") {
+            return Err(fail());
+        }
+        let partitions = match range.strip_suffix('=') {
+            None if range.is_empty() => None,
+            None => return Err(fail()),
+            Some(range) => {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                let range = first.parse().ok().zip(last.parse().ok());
+                Some(
+                    range
+                        .filter(|(first, last)| first <= last)
+                        .ok_or_else(fail)?,
+                )
+            }
+        };
+        Ok(BackendAddress {
+            partitions,
+            url: url.into(),
+        })
+    }
+}
+
+/// One tenant's view of the backends of a cluster.
+pub(crate) struct Direct {
+    backends: Vec<Backend>,
+    partitions: u32,
+    tenant: u32,
+    secret: Secret,
+    memory: Memory,
+}
+
+struct Backend {
+    first: u32,
+    last: u32,
+    client: redis::Client,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+/// A value with the memory that is reserved for it.
+struct Held(
+    Vec<u8>,
+    #[expect(dead_code, reason = "given back when dropped")] Reserved,
+);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Direct {
+    /// Connects to nothing yet.
+    ///
+    /// # Errors
+    /// A URL that is none, or a partition without a backend or with two.
+    pub fn new(
+        addresses: &[BackendAddress],
+        cluster: &Cluster,
+        tenant: u32,
+        memory: Memory,
+    ) -> anyhow::Result<Direct> {
+        let end = cluster.partitions - 1;
+        let mut backends = Vec::new();
+        for BackendAddress { partitions, url } in addresses {
+            let (first, last) = partitions.unwrap_or((0, end));
+            let client = redis::Client::open(&url[..])
+                .map_err(|error| anyhow::anyhow!("backend address: {error}"))?;
+            backends.push(Backend {
+                first,
+                last,
+                client,
+                connection: Mutex::new(None),
+            });
+        }
+        backends.sort_by_key(|backend| backend.first);
+        let mut next = 0;
+        for backend in &backends {
+            if backend.first != next || backend.last > end {
+                anyhow::bail!(
+                    "--backend {}-{}: expected each of the partitions 0 to {end} in exactly one --backend",
+                    backend.first,
+                    backend.last
+                );
+            }
+            next = backend.last + 1;
+        }
+        if next != end + 1 {
+            anyhow::bail!("partition {next} has no --backend; the last is {end}");
+        }
+        Ok(Direct {
+            backends,
+            partitions: cluster.partitions,
+            tenant,
+            secret: cluster.secret_of(tenant).unwrap_or(Secret::NONE),
+            memory,
+        })
+    }
+
+    /// The value of a key.
+    pub async fn get(&self, key: &[u8]) -> Done<Option<Bytes>> {
+        let name = self.name_of(key)?;
+        let backend = self.backend_of(key);
+        let len = match backend.read(redis::cmd("STRLEN").arg(&name)).await? {
+            Value::Int(len) => usize::try_from(len).unwrap_or(0),
+            other => return Err(unexpected(&other)),
+        };
+        let reserved = self.reserve(len)?;
+        let value = backend.read(redis::cmd("GET").arg(&name)).await?;
+        self.held(value, len, reserved)
+    }
+
+    /// Length and time to live of a key.
+    pub async fn about(&self, key: &[u8]) -> Done<Option<About>> {
+        let name = self.name_of(key)?;
+        let backend = self.backend_of(key);
+        // An empty value and no value have the same length; the time to live tells them apart.
+        let left = match backend.read(redis::cmd("PTTL").arg(&name)).await? {
+            Value::Int(-2) => return Ok(None),
+            Value::Int(left) => left,
+            other => return Err(unexpected(&other)),
+        };
+        match backend.read(redis::cmd("STRLEN").arg(&name)).await? {
+            Value::Int(len) => Ok(Some(About {
+                len: len.max(0) as u64,
+                expires_in: u64::try_from(left).ok().map(Duration::from_millis),
+            })),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Writes a value as Redis's SET does.
+    pub async fn set(&self, key: &[u8], value: &[u8], put: Put) -> Done<Written> {
+        let name = self.name_of(key)?;
+        let backend = self.backend_of(key);
+        let mut command = redis::cmd("SET");
+        command.arg(&name).arg(value);
+        match put.life {
+            Life::Forever => {}
+            Life::For(life) => drop(command.arg("PX").arg(life.as_millis() as u64)),
+            Life::Kept => drop(command.arg("KEEPTTL")),
+        }
+        match put.only_if {
+            OnlyIf::Always => {}
+            OnlyIf::Absent => drop(command.arg("NX")),
+            OnlyIf::Present => drop(command.arg("XX")),
+        }
+        let mut room = None;
+        if put.old {
+            command.arg("GET");
+            // The value before comes along; its length is as good as known.
+            let len = self.about(key).await?.map_or(0, |about| about.len as usize);
+            room = Some((len, self.reserve(len)?));
+        }
+        let answer = backend.write(&command).await?;
+        let Some((len, reserved)) = room else {
+            let written = answer == Value::Okay;
+            return Ok(Written { written, old: None });
+        };
+        let old = self.held(answer, len, reserved)?;
+        let written = match put.only_if {
+            OnlyIf::Always => true,
+            OnlyIf::Absent => old.is_none(),
+            OnlyIf::Present => old.is_some(),
+        };
+        Ok(Written { written, old })
+    }
+
+    /// Removes a key; whether it was there.
+    pub async fn delete(&self, key: &[u8]) -> Done<bool> {
+        let name = self.name_of(key)?;
+        let command = redis::cmd("DEL").arg(&name).clone();
+        Ok(self.backend_of(key).write(&command).await? == Value::Int(1))
+    }
+
+    /// Removes a key and gives its value.
+    pub async fn take(&self, key: &[u8]) -> Done<Option<Bytes>> {
+        let name = self.name_of(key)?;
+        let len = self.about(key).await?.map_or(0, |about| about.len as usize);
+        let reserved = self.reserve(len)?;
+        let command = redis::cmd("GETDEL").arg(&name).clone();
+        let value = self.backend_of(key).write(&command).await?;
+        self.held(value, len, reserved)
+    }
+
+    fn reserve(&self, len: usize) -> Done<Reserved> {
+        self.memory.reserve(len).ok_or_else(|| {
+            Refused(format!(
+                "OOM a value of {len} bytes: the gateway's memory for large requests (--max-memory) is in use"
+            ))
+        })
+    }
+
+    fn held(&self, value: Value, len: usize, reserved: Reserved) -> Done<Option<Bytes>> {
+        match value {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => {
+                // It may have grown since its length was asked for.
+                let reserved = if bytes.len() > len {
+                    drop(reserved);
+                    self.reserve(bytes.len())?
+                } else {
+                    reserved
+                };
+                Ok(Some(Bytes::from_owner(Held(bytes, reserved))))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn backend_of(&self, key: &[u8]) -> &Backend {
+        let hash = self.secret.key_hash(self.tenant, key);
+        let partition = partition_of(hash, self.partitions);
+        let at = self
+            .backends
+            .partition_point(|backend| backend.last < partition);
+        &self.backends[at]
+    }
+
+    /// A key's name in the backend. Tenant 0 must not reach other tenants' keys under their names there.
+    fn name_of(&self, key: &[u8]) -> Done<Vec<u8>> {
+        if self.tenant == TENANT_OPEN {
+            if key.starts_with(PREFIX.as_bytes()) {
+                return Err(Refused(format!(
+                    "ERR keys that begin with '{PREFIX}' belong to tenants; use --tenant"
+                )));
+            }
+            return Ok(key.into());
+        }
+        let mut name = format!("{PREFIX}{}:", self.tenant).into_bytes();
+        name.extend_from_slice(key);
+        Ok(name)
+    }
+}
+
+fn unexpected(value: &Value) -> Refused {
+    let kind = match value {
+        Value::Nil => "nil",
+        Value::Int(_) => "a number",
+        Value::BulkString(_) => "a string",
+        _ => "something else",
+    };
+    Refused(format!(
+        "ERR the backend answered with {kind}, which makes no sense"
+    ))
+}
+
+impl Backend {
+    async fn read(&self, command: &Cmd) -> Done<Value> {
+        self.execute(command)
+            .await
+            .map_err(|error| match server_error(&error) {
+                Some(line) => Refused(line),
+                None => Refused(format!("TRYAGAIN no answer from the backend: {error}")),
+            })
+    }
+
+    async fn write(&self, command: &Cmd) -> Done<Value> {
+        self.execute(command)
+            .await
+            .map_err(|error| match server_error(&error) {
+                Some(line) => Refused(line),
+                None if error.is_connection_refusal() => {
+                    Refused(format!("TRYAGAIN nothing was written: no backend: {error}"))
+                }
+                None => Refused(format!(
+                    "ERR outcome unknown: no answer from the backend: {error}"
+                )),
+            })
+    }
+
+    async fn execute(&self, command: &Cmd) -> redis::RedisResult<Value> {
+        let mut connection = self.connect().await?;
+        let answer = command.query_async(&mut connection).await;
+        if let Err(error) = &answer
+            && server_error(error).is_none()
+        {
+            *self.connection.lock().await = None;
+        }
+        answer
+    }
+
+    async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
+        let mut connection = self.connection.lock().await;
+        if let Some(connection) = &*connection {
+            return Ok(connection.clone());
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(TIMEOUT))
+            .set_response_timeout(Some(TIMEOUT));
+        let new = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        Ok(connection.insert(new).clone())
+    }
+}
+
+/// The line that the server answered, if it answered with an error.
+fn server_error(error: &redis::RedisError) -> Option<String> {
+    let code = error.code()?;
+    Some(format!("{code} {}", error.detail().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let parsed = |text: &str| text.parse::<BackendAddress>().ok();
+        let address = |partitions, url: &str| {
+            Some(BackendAddress {
+                partitions,
+                url: url.into(),
+            })
+        };
+        assert_eq!(parsed("redis://h:1"), address(None, "redis://h:1"));
+        assert_eq!(
+            parsed("0-31=redis+unix:///p"),
+            address(Some((0, 31)), "redis+unix:///p")
+        );
+        assert_eq!(
+            parsed("7=redis://h:1"),
+            address(Some((7, 7)), "redis://h:1")
+        );
+        for bad in [
+            "",
+            "h:1",
+            "3-1=redis://h:1",
+            "x=redis://h:1",
+            "0-1redis://h:1",
+            "memcached://h:1",
+        ] {
+            assert_eq!(parsed(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_partition_has_one_backend() {
+        let cluster = Cluster::single(([127, 0, 0, 1], 1).into(), 4);
+        let check = |texts: &[&str]| {
+            let addresses: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            Direct::new(&addresses, &cluster, 0, Memory::new(1)).is_ok()
+        };
+        assert!(check(&["redis://h:1"]));
+        assert!(check(&["2-3=redis://h:1", "0-1=redis://h:2"]));
+        assert!(!check(&["0-2=redis://h:1"]));
+        assert!(!check(&["0-2=redis://h:1", "2-3=redis://h:1"]));
+        assert!(!check(&["0-4=redis://h:1"]));
+        assert!(!check(&["redis://h:1", "redis://h:2"]));
+    }
+}

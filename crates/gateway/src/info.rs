@@ -1,0 +1,139 @@
+//! What INFO and CONFIG GET tell.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+
+use crate::server::Shared;
+
+/// The Redis whose commands these are, for clients that look at the version to know what they may use.
+pub(crate) const REDIS_VERSION: &str = "7.0.0";
+
+/// The sections that are asked for, or all.
+pub(crate) fn text(wanted: &[Bytes], shared: &Shared) -> String {
+    let everything = ["default", "all", "everything"];
+    let asked = |name: &str| {
+        let hit = |word: &Bytes| {
+            word.eq_ignore_ascii_case(name.as_bytes())
+                || everything
+                    .iter()
+                    .any(|all| word.eq_ignore_ascii_case(all.as_bytes()))
+        };
+        wanted.is_empty() || wanted.iter().any(hit)
+    };
+    let mut out = String::new();
+    let mut section = |name: &str, lines: Vec<(&str, String)>| {
+        if !asked(name) {
+            return;
+        }
+        let (first, rest) = name.split_at(1);
+        let gap = if out.is_empty() { "" } else { "\r\n" };
+        let _ = write!(out, "{gap}# {}{rest}\r\n", first.to_uppercase());
+        for (name, value) in lines {
+            let _ = write!(out, "{name}:{value}\r\n");
+        }
+    };
+    let uptime_s = shared.since.elapsed().as_secs();
+    section(
+        "server",
+        vec![
+            ("redis_version", REDIS_VERSION.into()),
+            ("redis_mode", "standalone".into()),
+            ("shortstop_version", env!("CARGO_PKG_VERSION").into()),
+            ("process_id", std::process::id().to_string()),
+            ("tcp_port", shared.listen.port().to_string()),
+            ("uptime_in_seconds", uptime_s.to_string()),
+            ("uptime_in_days", (uptime_s / 86_400).to_string()),
+        ],
+    );
+    section(
+        "clients",
+        vec![
+            ("connected_clients", shared.connected().to_string()),
+            ("maxclients", shared.limits.connections.to_string()),
+        ],
+    );
+    let (used, total) = shared.memory.used_and_total();
+    section(
+        "memory",
+        vec![
+            ("large_requests_memory", used.to_string()),
+            ("maxmemory", total.to_string()),
+        ],
+    );
+    let counters = shared.counters.read();
+    section(
+        "stats",
+        counters
+            .map(|(name, count)| (name, count.to_string()))
+            .collect(),
+    );
+    out
+}
+
+/// Settings by the names that Redis has for them.
+pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
+    vec![
+        ("appendonly", "no".into()),
+        ("databases", "1".into()),
+        ("maxclients", shared.limits.connections.to_string()),
+        ("maxmemory", shared.limits.memory_bytes.to_string()),
+        ("maxmemory-policy", "noeviction".into()),
+        ("port", shared.listen.port().to_string()),
+        ("proto-max-bulk-len", shared.limits.bulk_bytes.to_string()),
+        ("save", String::new()),
+        ("timeout", "0".into()),
+    ]
+}
+
+/// Whether a name matches a pattern of letters, `?` and `*`. Linear: only the last star is gone back to.
+pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(letter) if *letter == b'?' || *letter == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    p = at + 1;
+                    n = from + 1;
+                    star = Some((at, n));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|letter| *letter == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, expected) in [
+            ("save", "save", true),
+            ("*", "save", true),
+            ("max*", "maxmemory", true),
+            ("m?x*y", "maxmemory", true),
+            ("*a*b*", "save", false),
+            ("sav", "save", false),
+            ("save?", "save", false),
+            ("", "save", false),
+        ] {
+            assert_eq!(
+                glob(pattern.as_bytes(), name.as_bytes()),
+                expected,
+                "{pattern}"
+            );
+        }
+    }
+}

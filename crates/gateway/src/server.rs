@@ -1,0 +1,110 @@
+//! Takes connections, as many as are allowed, and gives each a task.
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+use crate::{
+    Limits, connection::Connection, counters::Counters, data::Data, memory::Memory,
+    session::Session,
+};
+
+/// After an error of accept (no file descriptor is free) it is tried again so much later.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// What all connections share, data aside.
+pub(crate) struct Shared {
+    pub limits: Limits,
+    pub memory: Memory,
+    pub counters: Arc<Counters>,
+    pub listen: SocketAddr,
+    pub since: Instant,
+    connected: AtomicUsize,
+}
+
+impl Shared {
+    pub fn new(
+        limits: Limits,
+        memory: Memory,
+        counters: Arc<Counters>,
+        listen: SocketAddr,
+    ) -> Shared {
+        Shared {
+            limits,
+            memory,
+            counters,
+            listen,
+            since: Instant::now(),
+            connected: AtomicUsize::new(0),
+        }
+    }
+
+    /// Connections now.
+    pub fn connected(&self) -> usize {
+        self.connected.load(Relaxed)
+    }
+}
+
+/// Serves until `stop` is done; connections end with it.
+pub(crate) async fn serve<D: Data>(
+    listener: TcpListener,
+    data: Arc<D>,
+    shared: Arc<Shared>,
+    stop: impl Future<Output = ()>,
+) {
+    tokio::pin!(stop);
+    let mut connections = JoinSet::new();
+    let mut id = 0;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => {
+                shared.connected.store(connections.len(), Relaxed);
+                continue;
+            }
+            () = &mut stop => return,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        if connections.len() >= shared.limits.connections {
+            shared.counters.rejected_connections.add_one();
+            refuse(stream);
+            continue;
+        }
+        shared.counters.total_connections_received.add_one();
+        id += 1;
+        let session = Session::new(id, peer);
+        let connection = Connection::new(session, data.clone(), shared.clone());
+        connections.spawn(async move {
+            if let Err(error) = connection.serve(stream).await {
+                tracing::debug!(%peer, %error, "connection ended");
+            }
+        });
+        shared.connected.store(connections.len(), Relaxed);
+    }
+}
+
+/// Says why, as far as that is possible without waiting.
+fn refuse(mut stream: TcpStream) {
+    use futures_util::FutureExt;
+    let line = b"-ERR max number of clients reached\r\n";
+    let _ = stream.write_all(line).now_or_never();
+}

@@ -1,0 +1,118 @@
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::{Context, bail};
+use gateway::{BackendAddress, Config, Limits};
+use wire::{Cluster, PORT, TENANT_OPEN};
+
+/// Let unmodified Redis clients use a cluster: RESP2 and RESP3 in, shortstop's protocol out.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    shortstop gateway --server 10.0.2.1 --listen 127.0.0.1:6380\n  \
+    shortstop gateway --cluster rack.toml --backend 0-63=redis://10.0.2.1:6379 \
+    --backend 64-127=redis://10.0.2.2:6379\n  \
+    redis-cli -p 6380 set user:42 Ada")]
+pub struct Args {
+    /// The cluster file (TOML): partitions, stores, tenants.
+    #[arg(long, value_name = "FILE", required_unless_present = "server")]
+    cluster: Option<PathBuf>,
+    /// The one store to ask, in place of a cluster file.
+    #[arg(long, value_name = "ADDR[:PORT]", conflicts_with = "cluster", value_parser = address)]
+    server: Option<SocketAddr>,
+    /// Address and port for Redis clients. They need no password: let only those reach it who may.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6380")]
+    listen: SocketAddr,
+    /// The tenant whose keys these are; its secret is read from the cluster file. 0 needs none.
+    #[arg(long, value_name = "ID", default_value_t = TENANT_OPEN)]
+    tenant: u32,
+    /// The stores' Redis, for keys and values that no packet carries: [FIRST-LAST=]redis://HOST:PORT[/DB] or
+    /// redis+unix:///PATH. Repeat it where partitions have different ones.
+    #[arg(long = "backend", value_name = "[PARTITIONS=]URL")]
+    backends: Vec<BackendAddress>,
+    /// Connections at the same time.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    max_connections: u32,
+    /// Memory for large commands and values of all connections together.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    max_memory: usize,
+}
+
+/// Serves until it is told to stop.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let cluster = match (&args.cluster, args.server) {
+        (Some(file), _) => {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("--cluster {}: cannot read it", file.display()))?;
+            Cluster::parse(&text).with_context(|| format!("--cluster {}", file.display()))?
+        }
+        (None, Some(server)) if args.tenant == TENANT_OPEN => Cluster::single(server, 1),
+        (None, _) => {
+            bail!(
+                "--tenant {}: its secret is needed: use --cluster FILE",
+                args.tenant
+            )
+        }
+    };
+    let config = Config {
+        listen: args.listen,
+        cluster,
+        tenant: args.tenant,
+        backends: args.backends,
+        limits: Limits {
+            connections: args.max_connections as usize,
+            memory_bytes: args.max_memory,
+            ..Limits::default()
+        },
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(gateway::run(config, |_| {}, stopped()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Done at SIGINT or SIGTERM.
+async fn stopped() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut int), Ok(mut term)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = int.recv() => {}
+        _ = term.recv() => {}
+    }
+}
+
+/// An address, with a port or with ours.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok((ip, PORT).into());
+    }
+    text.parse()
+        .map_err(|_| format!("{text:?}: expected ADDR[:PORT], for example 10.0.2.1:{PORT}"))
+}
+
+/// Bytes, with an optional KiB, MiB or GiB; at least 1 MiB.
+fn size(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" | "B" => 0,
+        "KiB" | "K" => 10,
+        "MiB" | "M" => 20,
+        "GiB" | "G" => 30,
+        unit => return Err(format!("unit {unit:?}: expected KiB, MiB or GiB")),
+    };
+    let bytes = digits
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| n.checked_mul(1 << shift));
+    bytes
+        .filter(|bytes| *bytes >= 1 << 20)
+        .ok_or_else(|| format!("{text:?}: expected a size of at least 1MiB, for example 256MiB"))
+}
