@@ -33,6 +33,7 @@
 #undef barrier
 #define barrier() asm volatile("" ::: "memory")
 #define opaque(x) asm volatile("" : "+r"(x))
+#define touch(p) ((void)READ_ONCE(*(const __u8 *)(p)))
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))
 #define compare_and_swap(p, old, new) __sync_val_compare_and_swap((p), (old), (new))
 

@@ -15,6 +15,7 @@
 #include "script.h"
 
 int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len);
+void report_coverage(FILE *to);
 
 int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len)
 {
@@ -22,4 +23,11 @@ int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len)
 	run_script(bytes, len);
 	host_tables_clear();
 	return 0;
+}
+
+/* One line for each counter: how often the inputs so far made it rise. */
+void report_coverage(FILE *to)
+{
+	for (int i = 0; i < COUNT_MAX; i++)
+		fprintf(to, "%s %llu\n", names[i], totals[i]);
 }

@@ -241,14 +241,17 @@ static void check_passed_on(const struct passage *p)
 		demand(is_authentic(&p->out, out), "right tags stay right");
 }
 
+static const char *const names[] = {
+#define X(name, meaning) #name,
+	COUNTERS(X)
+#undef X
+};
+/* Over all inputs: how often each counter rose. */
+static __u64 totals[COUNT_MAX];
+
 /* Every packet comes to one end, and the verdict fits it. */
 static void check_ending(const struct passage *p)
 {
-	static const char *const names[] = {
-#define X(name, meaning) #name,
-		COUNTERS(X)
-#undef X
-	};
 	__u64 passed = 0, dropped = 0, sent = 0, forwarded = p->moved.of[COUNT_forward];
 	for (int i = 0; i < COUNT_MAX; i++) {
 		if (!strncmp(names[i], "pass_", 5))
@@ -329,7 +332,7 @@ static void check_passage(struct passage *p, bool is_nested)
 {
 	struct counts now = read_counts();
 	for (int i = 0; i < COUNT_MAX; i++)
-		p->moved.of[i] = now.of[i] - p->was.of[i];
+		totals[i] += p->moved.of[i] = now.of[i] - p->was.of[i];
 	p->after = view_of(&p->out);
 	check_ending(p);
 	check_tables(p, is_nested);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The same without libFuzzer: runs every file that is named, then as many noisy ones as asked for, always the
- * same ones: replay [--noise COUNT] FILE...
+ * same ones, and says how often each counter of the data plane rose: replay [--noise COUNT] FILE...
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #define INPUT_MAX 4096
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+void report_coverage(FILE *to);
 
 static uint64_t state = 1;
 
@@ -72,6 +73,7 @@ int main(int argc, char **argv)
 		}
 		run(bytes, len);
 	}
+	report_coverage(stdout);
 	printf("%lu inputs, no violation\n", runs);
 	return 0;
 }

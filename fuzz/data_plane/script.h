@@ -13,6 +13,12 @@ struct script {
 
 static struct script script;
 
+/* The key that most of a script is about, so that its packets have to do with one another. */
+struct focus {
+	__u32 tenant, key, store;
+};
+static struct focus focus;
+
 static __u8 next(void)
 {
 	if (!script.left)
@@ -68,14 +74,15 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 {
 	__u8 choice = next();
 	__u8 op = choice < 0xf0 ? usual_ops[choice % COUNT_OF(usual_ops)] : next();
-	__u8 tenant_and_key = next();
+	__u8 which = next();
 	bool is_lease = op >= OP_LEASE_REQUEST && op <= OP_LEASE_OFFER;
-	__u32 tenant = is_lease ? TENANT_SYSTEM : tenant_ids[tenant_and_key % TENANTS];
-	__u32 key = tenant_and_key / TENANTS % KEYS;
+	__u32 tenant = which & 1 ? tenant_ids[(which >> 1) % TENANTS] : focus.tenant;
+	__u32 key = which & 1 ? (which >> 1) / TENANTS % KEYS : focus.key;
 	__u8 how = next();
+	tenant = is_lease ? TENANT_SYSTEM : tenant;
 	__u64 hash[2];
 	__u32 value_len = 0;
-	*store = how & 1;
+	*store = focus.store ^ (how & 1);
 	key_hash(key, hash);
 	kv[0] = KV_MAGIC_VERSION;
 	kv[1] = op;
@@ -110,7 +117,7 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 static void make_frame(struct frame *frame)
 {
 	__u8 how = next();
-	bool is_ipv6 = how & 1, is_vlan = (how & 6) == 6;
+	bool is_ipv6 = (how & 1) ^ focus.store, is_vlan = (how & 6) == 6;
 	__u8 *at = frame->bytes + 12;
 	memset(frame->bytes, 0x22, 12);
 	if (is_vlan) {
@@ -254,8 +261,10 @@ static void agent_step(void)
 		evict_entry(place);
 		return;
 	}
-	__u32 tenant = tenant_ids[who % (TENANTS - 1)], key = who / TENANTS % KEYS;
-	if (insert_entry(place, tenant, key, what >> 1 & 1, 1 + (what >> 2) % ITEM_MAX_CELLS))
+	__u32 tenant = who & 1 ? tenant_ids[(who >> 1) % TENANTS] : focus.tenant;
+	__u32 key = who & 1 ? (who >> 1) / TENANTS % KEYS : focus.key;
+	__u32 lease = focus.store ^ (what >> 1 & 1);
+	if (insert_entry(place, tenant, key, lease, ITEM_MAX_CELLS - (what >> 2) % ITEM_MAX_CELLS))
 		oracle_inserted(place);
 }
 
@@ -269,6 +278,8 @@ static void run_script(const __u8 *bytes, size_t len)
 	host.interrupt = interrupt;
 	oracle_reset();
 	__u8 how = next();
+	__u8 about = next();
+	focus = (struct focus){tenant_ids[about % 4], about / 4 % KEYS, how >> 4 & 1};
 	make_tenants(how & 1);
 	make_switch(1 + (how >> 1 & 3));
 	the_config()->sample_mask = how >> 3 & 1;
