@@ -107,6 +107,17 @@ INLINE void stamp(struct xdp_md *ctx, struct work *work, const struct config *co
 	rewrite_header(ctx, work);
 }
 
+/* A request that came with a stamp of ours was given it by somebody else: only we know our epochs. */
+INLINE void disown(struct xdp_md *ctx, struct work *work, const struct config *config)
+{
+	if (!work->header.epoch || !names_this_switch(work, config))
+		return;
+	work->header.epoch = 0;
+	work->header.flags &= ~FLAG_GRANT;
+	sign(work);
+	rewrite_header(ctx, work);
+}
+
 /*
  * A read of an entry that holds no value to serve: the reply shall be a grant. An epoch of an earlier
  * term, or one too old to count a time to live from, is replaced first. Another switch on the way may

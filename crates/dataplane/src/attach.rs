@@ -15,8 +15,13 @@ const LEAST_MTU: u32 = 1500;
 
 /// The names of the interfaces in this network namespace, but for loopback; sorted.
 pub fn interfaces() -> Vec<String> {
-    let Ok(all) = nix::net::if_::if_nameindex() else { return vec![] };
-    let mut names: Vec<String> = all.iter().map(|i| i.name().to_string_lossy().into_owned()).collect();
+    let Ok(all) = nix::net::if_::if_nameindex() else {
+        return vec![];
+    };
+    let mut names: Vec<String> = all
+        .iter()
+        .map(|i| i.name().to_string_lossy().into_owned())
+        .collect();
     names.retain(|name| name != "lo");
     names.sort();
     names
@@ -66,12 +71,21 @@ fn interface_ioctl(
 ) -> Option<libc::ifreq> {
     // SAFETY: an all-zero ifreq is a valid one.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(libc::IFNAMSIZ - 1)) {
+    for (to, from) in request
+        .ifr_name
+        .iter_mut()
+        .zip(interface.bytes().take(libc::IFNAMSIZ - 1))
+    {
         *to = from as libc::c_char;
     }
     prepare(&mut request);
-    let any = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
-    let socket = UdpSocket::bind(&any[..]).or_else(|_| UdpSocket::bind("0.0.0.0:0")).ok()?;
+    let any = [
+        SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
+    ];
+    let socket = UdpSocket::bind(&any[..])
+        .or_else(|_| UdpSocket::bind("0.0.0.0:0"))
+        .ok()?;
     // SAFETY: `request` is an ifreq; what `prepare` points to is as long as the ioctl needs.
     let failed = unsafe { libc::ioctl(socket.as_raw_fd(), number as _, &raw mut request) } != 0;
     (!failed).then_some(request)
@@ -89,7 +103,9 @@ fn driver_of(interface: &str) -> String {
     });
     let name = &info[NAME_AT..NAME_AT + 32];
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
-    answer.map_or(String::new(), |_| String::from_utf8_lossy(&name[..end]).into_owned())
+    answer.map_or(String::new(), |_| {
+        String::from_utf8_lossy(&name[..end]).into_owned()
+    })
 }
 
 fn mtu_of(interface: &str) -> Option<u32> {
@@ -101,7 +117,11 @@ fn mtu_of(interface: &str) -> Option<u32> {
 fn check_mtu(interface: &str) -> Result<(), Error> {
     let mtu = mtu_of(interface).unwrap_or(LEAST_MTU);
     if mtu < LEAST_MTU {
-        return Err(Error::SmallMtu { name: interface.into(), mtu, needed: LEAST_MTU });
+        return Err(Error::SmallMtu {
+            name: interface.into(),
+            mtu,
+            needed: LEAST_MTU,
+        });
     }
     Ok(())
 }
@@ -140,7 +160,11 @@ fn create_link(program: &Program<'_>, ifindex: u32, generic: bool) -> io::Result
     const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
     let opts = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
-        flags: if generic { XDP_FLAGS_SKB_MODE } else { XDP_FLAGS_DRV_MODE },
+        flags: if generic {
+            XDP_FLAGS_SKB_MODE
+        } else {
+            XDP_FLAGS_DRV_MODE
+        },
         ..Default::default()
     };
     // SAFETY: descriptors are valid, `opts` states its size.
@@ -170,7 +194,9 @@ fn pin(link: &OwnedFd, path: &std::path::Path) -> Result<(), Error> {
 
 /// Puts `program` into the place of an earlier agent's on the same link. No packet sees a gap.
 fn take_over(path: &std::path::Path, program: &Program<'_>, ifindex: u32) -> Result<bool, Error> {
-    let Some(link) = open_pinned(path) else { return Ok(false) };
+    let Some(link) = open_pinned(path) else {
+        return Ok(false);
+    };
     if link_ifindex(&link) != Some(ifindex) {
         // The interface has gone, and its link with it.
         fs::remove_file(path).map_err(Error::file("removing", path))?;
@@ -185,7 +211,10 @@ fn take_over(path: &std::path::Path, program: &Program<'_>, ifindex: u32) -> Res
         )
     } != 0;
     if failed {
-        return Err(Error::System { what: "replacing the attached program", source: last_error() });
+        return Err(Error::System {
+            what: "replacing the attached program",
+            source: last_error(),
+        });
     }
     Ok(true)
 }
@@ -196,7 +225,10 @@ fn choose(interface: &str, mode: Mode) -> (bool, String) {
         Mode::Native => (false, "as asked for".into()),
         Mode::Generic => (true, "as asked for".into()),
         Mode::Auto => match driver_of(interface).as_str() {
-            "veth" => (true, "veth: cheaper for traffic from sockets, and the peer needs no XDP".into()),
+            "veth" => (
+                true,
+                "veth: cheaper for traffic from sockets, and the peer needs no XDP".into(),
+            ),
             "" => (true, "no driver of its own".into()),
             driver => (false, format!("driver {driver}")),
         },
@@ -238,8 +270,14 @@ pub fn attach(
     let link = link.map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => Error::Occupied(interface.into()),
         Some(libc::EPERM) => Error::NotPermitted("attaching XDP programs"),
-        _ if !generic => Error::NoNative { name: interface.into(), reason: error.to_string() },
-        _ => Error::System { what: "attaching the program", source: error },
+        _ if !generic => Error::NoNative {
+            name: interface.into(),
+            reason: error.to_string(),
+        },
+        _ => Error::System {
+            what: "attaching the program",
+            source: error,
+        },
     })?;
     pin(&link, &path)?;
     Ok(done(generic, reason, false))

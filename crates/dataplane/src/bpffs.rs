@@ -26,12 +26,16 @@ impl Home {
     /// [`Error::BadName`] for a name that cannot be a directory.
     pub fn new(name: &str) -> Result<Home, Error> {
         let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let usable = (1..=64).contains(&name.len()) && !name.starts_with('.') && name.chars().all(fine);
+        let usable =
+            (1..=64).contains(&name.len()) && !name.starts_with('.') && name.chars().all(fine);
         if !usable {
             return Err(Error::BadName(name.into()));
         }
         let path = Path::new(ROOT).join("shortstop").join(name);
-        Ok(Home { name: name.into(), path })
+        Ok(Home {
+            name: name.into(),
+            path,
+        })
     }
 
     /// The switch's name.
@@ -46,7 +50,11 @@ impl Home {
 
     /// [`Error::NoSwitch`] unless the switch is there.
     pub(crate) fn must_exist(&self) -> Result<(), Error> {
-        if self.exists() { Ok(()) } else { Err(Error::NoSwitch(self.name.clone())) }
+        if self.exists() {
+            Ok(())
+        } else {
+            Err(Error::NoSwitch(self.name.clone()))
+        }
     }
 
     pub(crate) fn map(&self, map: &str) -> PathBuf {
@@ -62,8 +70,14 @@ impl Home {
         let root = Path::new(ROOT);
         let mounted = statfs(root).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC);
         if !mounted {
-            mount(Some("bpf"), root, Some("bpf"), MsFlags::empty(), None::<&str>)
-                .map_err(|e| Error::file("mounting bpffs on", root)(e.into()))?;
+            mount(
+                Some("bpf"),
+                root,
+                Some("bpf"),
+                MsFlags::empty(),
+                None::<&str>,
+            )
+            .map_err(|e| Error::file("mounting bpffs on", root)(e.into()))?;
         }
         fs::create_dir_all(self.links()).map_err(Error::file("creating", self.links()))
     }
@@ -76,9 +90,13 @@ impl Home {
 
 /// The names of all switches that have something pinned on this machine, sorted.
 pub fn switches() -> Vec<String> {
-    let entries = fs::read_dir(Path::new(ROOT).join("shortstop")).into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let entries = fs::read_dir(Path::new(ROOT).join("shortstop"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
     names.retain(|name| Home::new(name).is_ok_and(|home| home.exists()));
     names.sort();
     names

@@ -30,7 +30,10 @@ struct PageCells {
 
 impl PageCells {
     fn new() -> PageCells {
-        PageCells { used: [0; PAGE_CELLS.div_ceil(64)], free: PAGE_CELLS as u16 }
+        PageCells {
+            used: [0; PAGE_CELLS.div_ceil(64)],
+            free: PAGE_CELLS as u16,
+        }
     }
 
     fn is_used(&self, cell: usize) -> bool {
@@ -43,7 +46,11 @@ impl PageCells {
             self.used[cell / 64] ^= 1 << (cell % 64);
         }
         let cells = u16::from(place.cells);
-        self.free = if used { self.free - cells } else { self.free + cells };
+        self.free = if used {
+            self.free - cells
+        } else {
+            self.free + cells
+        };
     }
 
     /// First fit: items of one size are the common case, and then every fit is a best fit.
@@ -72,7 +79,11 @@ impl Cells {
     /// So many pages, all free and nobody's.
     pub fn new(pages: u32) -> Cells {
         let pages = pages as usize;
-        Cells { pages: vec![PageCells::new(); pages], owner: vec![None; pages], active: BTreeMap::new() }
+        Cells {
+            pages: vec![PageCells::new(); pages],
+            owner: vec![None; pages],
+            active: BTreeMap::new(),
+        }
     }
 
     /// Takes `cells` neighbouring cells for `tenant`, on a page of its own or, while it owns fewer than
@@ -81,7 +92,11 @@ impl Cells {
         let active = self.active.get(&tenant).copied();
         let fits = |this: &Cells, page: usize| {
             let page_cells = &this.pages[page];
-            if page_cells.free < u16::from(cells) { None } else { page_cells.find(usize::from(cells)) }
+            if page_cells.free < u16::from(cells) {
+                None
+            } else {
+                page_cells.find(usize::from(cells))
+            }
         };
         let own = active
             .into_iter()
@@ -95,7 +110,11 @@ impl Cells {
             let page = self.owner.iter().position(Option::is_none)?;
             Some((page, 0))
         })?;
-        let place = Place { page: page as u32, cell, cells };
+        let place = Place {
+            page: page as u32,
+            cell,
+            cells,
+        };
         self.mark_used(tenant, place);
         self.active.insert(tenant, place.page);
         Some(place)
@@ -119,7 +138,10 @@ impl Cells {
 
     /// Pages that a tenant has items on.
     pub fn pages_of(&self, tenant: u32) -> u32 {
-        self.owner.iter().filter(|owner| **owner == Some(tenant)).count() as u32
+        self.owner
+            .iter()
+            .filter(|owner| **owner == Some(tenant))
+            .count() as u32
     }
 
     /// Cells in use, of how many.

@@ -20,7 +20,10 @@ static LIST: LazyLock<Vec<Counter>> = LazyLock::new(|| {
         let rest = line.trim().strip_prefix("X(")?;
         let (name, rest) = rest.split_once(", \"")?;
         let (meaning, _) = rest.rsplit_once("\")")?;
-        Some(Counter { name: name.into(), meaning: meaning.into() })
+        Some(Counter {
+            name: name.into(),
+            meaning: meaning.into(),
+        })
     };
     source.lines().filter_map(entry).collect()
 });
@@ -70,7 +73,11 @@ impl Counters {
     /// # Errors
     /// As [`Counters::read`].
     pub fn get(&self, name: &str) -> Result<u64, Error> {
-        Ok(self.read()?.iter().find(|(counter, _)| counter.name == name).map_or(0, |(_, v)| *v))
+        Ok(self
+            .read()?
+            .iter()
+            .find(|(counter, _)| counter.name == name)
+            .map_or(0, |(_, v)| *v))
     }
 }
 
@@ -80,8 +87,14 @@ mod tests {
 
     #[test]
     fn the_list_is_read_from_the_header_whole() {
-        let lines = include_str!("../../../bpf/counters.h").matches("\tX(").count();
+        let lines = include_str!("../../../bpf/counters.h")
+            .matches("\tX(")
+            .count();
         assert_eq!(Counters::list().len(), lines);
-        assert!(Counters::list().iter().any(|c| c.name == "hit" && c.meaning == "answered from the cache"));
+        assert!(
+            Counters::list()
+                .iter()
+                .any(|c| c.name == "hit" && c.meaning == "answered from the cache")
+        );
     }
 }

@@ -13,7 +13,9 @@ pub enum Error {
         found: String,
     },
     /// No such interface in this network namespace.
-    #[error("interface {0}: there is none of this name in this network namespace; `ip link` lists them")]
+    #[error(
+        "interface {0}: there is none of this name in this network namespace; `ip link` lists them"
+    )]
     NoInterface(String),
     /// Packets would not fit.
     #[error("interface {name}: its MTU of {mtu} is too small; shortstop needs at least {needed}")]
@@ -49,7 +51,9 @@ pub enum Error {
         reason: String,
     },
     /// Nothing is pinned under this name.
-    #[error("there is no switch {0} on this machine; `shortstop switch status` lists those there are")]
+    #[error(
+        "there is no switch {0} on this machine; `shortstop switch status` lists those there are"
+    )]
     NoSwitch(String),
     /// A name that cannot be a directory.
     #[error("switch name {0:?}: use 1 to 64 letters, digits, '-', '_' or '.'")]
@@ -88,7 +92,10 @@ impl Error {
         move |source| Error::Bpf { what, source }
     }
 
-    pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+    pub(crate) fn file(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::File { what, path, source }
     }

@@ -1,4 +1,4 @@
-use std::{sync::mpsc, time::Duration};
+use std::sync::mpsc;
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
@@ -30,6 +30,8 @@ pub enum Event {
 }
 
 const HEADER: usize = 16;
+/// Events taken at a time; the ring holds some twenty thousand.
+const MOST_AT_ONCE: usize = 8_192;
 
 impl Event {
     /// `struct event` of `bpf/maps.h`; `None` for bytes that are not one.
@@ -40,8 +42,17 @@ impl Event {
         let key = bytes.get(HEADER..HEADER + key_len)?.to_vec();
         let tenant = word(4)?;
         match kind {
-            1 => Some(Event::Hot { tenant, key, count: word(8)?, window: word(12)? }),
-            2 => Some(Event::TooLarge { tenant, key, value_len }),
+            1 => Some(Event::Hot {
+                tenant,
+                key,
+                count: word(8)?,
+                window: word(12)?,
+            }),
+            2 => Some(Event::TooLarge {
+                tenant,
+                key,
+                value_len,
+            }),
             _ => None,
         }
     }
@@ -61,8 +72,9 @@ impl Events {
     pub fn open(home: &Home) -> Result<Events, Error> {
         let wrong = || Error::bpf("opening the ring of events");
         // The ring's lifetime is tied to its map's; an agent opens one, once.
-        let map: &'static MapHandle =
-            Box::leak(Box::new(MapHandle::from_pinned_path(home.map("events")).map_err(wrong())?));
+        let map: &'static MapHandle = Box::leak(Box::new(
+            MapHandle::from_pinned_path(home.map("events")).map_err(wrong())?,
+        ));
         let (sender, parsed) = mpsc::channel();
         let mut builder = RingBufferBuilder::new();
         builder
@@ -73,16 +85,26 @@ impl Events {
                 0
             })
             .map_err(wrong())?;
-        Ok(Events { ring: builder.build().map_err(wrong())?, parsed })
+        Ok(Events {
+            ring: builder.build().map_err(wrong())?,
+            parsed,
+        })
     }
 
-    /// Takes everything that is in the ring now.
+    /// Takes what is in the ring, up to a bound, so that programs that write as fast as it is read cannot
+    /// keep the reader here.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub fn drain(&self) -> Result<impl Iterator<Item = Event> + '_, Error> {
-        self.ring.poll(Duration::ZERO).map_err(Error::bpf("reading the ring of events"))?;
-        self.ring.consume().map_err(Error::bpf("reading the ring of events"))?;
+        let taken = self.ring.consume_raw_n(MOST_AT_ONCE);
+        if taken < 0 {
+            let source = std::io::Error::from_raw_os_error(-taken);
+            return Err(Error::System {
+                what: "reading the ring of events",
+                source,
+            });
+        }
         Ok(self.parsed.try_iter())
     }
 }
@@ -96,6 +118,9 @@ mod tests {
         assert_eq!(Event::parse(&[]), None);
         assert_eq!(Event::parse(&[1; 15]), None);
         assert_eq!(Event::parse(&[9; 300]), None);
-        assert_eq!(Event::parse(&[1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]), None);
+        assert_eq!(
+            Event::parse(&[1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+            None
+        );
     }
 }

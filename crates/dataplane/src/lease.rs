@@ -58,7 +58,9 @@ impl Leases {
     /// # Errors
     /// If they cannot be mapped.
     pub fn open(home: &Home) -> Result<Leases, Error> {
-        Ok(Leases { slots: Mapped::open(home, "leases")? })
+        Ok(Leases {
+            slots: Mapped::open(home, "leases")?,
+        })
     }
 
     /// The slot of a store, taken if it has none yet; `None` when all 1024 are taken. Only the
@@ -103,10 +105,21 @@ impl Leases {
         }
     }
 
+    /// Epoch number up to which entries of a slot's store belong to an earlier term.
+    ///
+    /// # Panics
+    /// If `slot` is 1024 or more.
+    pub fn floor(&self, slot: u16) -> u64 {
+        self.slots.at(usize::from(slot)).floor.load(Acquire)
+    }
+
     /// Every slot that is taken.
     pub fn all(&self) -> Vec<LeaseState> {
         let taken = |slot: &u16| self.slots.at(usize::from(*slot)).store[1].load(Relaxed) != 0;
-        (0..MAX_LEASES as u16).filter(taken).map(|slot| self.state(slot)).collect()
+        (0..MAX_LEASES as u16)
+            .filter(taken)
+            .map(|slot| self.state(slot))
+            .collect()
     }
 }
 

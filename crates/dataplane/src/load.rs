@@ -1,4 +1,3 @@
-
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 
 use crate::{
@@ -53,9 +52,15 @@ fn check_kernel() -> Result<(), Error> {
         source: e.into(),
     })?;
     let release = uname.release().to_string_lossy().into_owned();
-    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut numbers = release
+        .split(['.', '-'])
+        .map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version < (6, 1) { Err(Error::OldKernel { found: release }) } else { Ok(()) }
+    if version < (6, 1) {
+        Err(Error::OldKernel { found: release })
+    } else {
+        Ok(())
+    }
 }
 
 /// Opens an object with every map pinned (or found again) in `home`, and loads it.
@@ -69,7 +74,8 @@ fn load(home: &Home, what: &str, object: &[u8], sizes: Sizes) -> Result<Object, 
         if name.contains(".rodata") {
             // The only constant is bucket_mask.
             let wrong = Error::bpf("setting the bucket mask");
-            map.set_initial_value(&(buckets - 1).to_ne_bytes()).map_err(wrong)?;
+            map.set_initial_value(&(buckets - 1).to_ne_bytes())
+                .map_err(wrong)?;
             continue;
         }
         let entries = match name.as_str() {
@@ -80,15 +86,18 @@ fn load(home: &Home, what: &str, object: &[u8], sizes: Sizes) -> Result<Object, 
             _ => None,
         };
         if let Some(entries) = entries {
-            map.set_max_entries(entries).map_err(Error::bpf(format!("sizing map {name}")))?;
+            map.set_max_entries(entries)
+                .map_err(Error::bpf(format!("sizing map {name}")))?;
         }
-        map.set_pin_path(home.map(&name)).map_err(Error::bpf(format!("pinning map {name}")))?;
+        map.set_pin_path(home.map(&name))
+            .map_err(Error::bpf(format!("pinning map {name}")))?;
     }
     open.load().map_err(|source| match source.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => Error::NotPermitted("loading BPF programs"),
-        libbpf_rs::ErrorKind::InvalidInput if home.exists() => {
-            Error::OtherLayout { name: home.name().into(), reason: source.to_string() }
-        }
+        libbpf_rs::ErrorKind::InvalidInput if home.exists() => Error::OtherLayout {
+            name: home.name().into(),
+            reason: source.to_string(),
+        },
         _ => Error::bpf(format!("loading program {what}"))(source),
     })
 }
@@ -126,7 +135,11 @@ impl Dataplane {
             register(&entry, &object, discipline)?;
             objects.push(object);
         }
-        Ok(Dataplane { home: home.clone(), entry, _disciplines: objects })
+        Ok(Dataplane {
+            home: home.clone(),
+            entry,
+            _disciplines: objects,
+        })
     }
 
     /// Where it is pinned.
@@ -147,7 +160,10 @@ impl Dataplane {
 
     /// The entry program, for attaching and for test runs.
     pub fn program(&self) -> libbpf_rs::ProgramMut<'_> {
-        self.entry.progs_mut().next().expect("entry.bpf.c has one program")
+        self.entry
+            .progs_mut()
+            .next()
+            .expect("entry.bpf.c has one program")
     }
 
     fn add_port(&self, ifindex: u32) -> Result<(), Error> {
@@ -164,7 +180,10 @@ impl Dataplane {
 }
 
 fn find_map<'a>(object: &'a Object, name: &str) -> libbpf_rs::Map<'a> {
-    object.maps().find(|map| map.name() == name).expect("maps.h defines it")
+    object
+        .maps()
+        .find(|map| map.name() == name)
+        .expect("maps.h defines it")
 }
 
 fn register(entry: &Object, object: &Object, discipline: &Discipline) -> Result<(), Error> {
@@ -184,9 +203,11 @@ fn register(entry: &Object, object: &Object, discipline: &Discipline) -> Result<
 
 /// libbpf's own messages go to the log; errors reach the user as [`Error`].
 fn quiet_libbpf() {
-    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, |level, text| match level {
-        libbpf_rs::PrintLevel::Warn => tracing::debug!(target: "libbpf", "{}", text.trim_end()),
-        _ => tracing::trace!(target: "libbpf", "{}", text.trim_end()),
-    })));
+    libbpf_rs::set_print(Some((
+        libbpf_rs::PrintLevel::Debug,
+        |level, text| match level {
+            libbpf_rs::PrintLevel::Warn => tracing::debug!(target: "libbpf", "{}", text.trim_end()),
+            _ => tracing::trace!(target: "libbpf", "{}", text.trim_end()),
+        },
+    )));
 }
-

@@ -30,16 +30,28 @@ impl<T> Mapped<T> {
             && (len == 1 || stride == size_of::<T>() || size_of::<T>() == 4);
         if !layout_is_ours {
             let reason = format!("{name}: values of {} bytes", map.value_size());
-            return Err(Error::OtherLayout { name: home.name().into(), reason });
+            return Err(Error::OtherLayout {
+                name: home.name().into(),
+                reason,
+            });
         }
-        let bytes = NonZeroUsize::new((stride * len).next_multiple_of(4096)).expect("maps are not empty");
+        let bytes =
+            NonZeroUsize::new((stride * len).next_multiple_of(4096)).expect("maps are not empty");
         // SAFETY: a new shared mapping of a file that stays valid for as long as it is mapped.
         let start = unsafe {
             let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
             mmap(None, bytes, access, MapFlags::MAP_SHARED, map.as_fd(), 0)
         }
-        .map_err(|e| Error::System { what: "mapping a BPF array", source: e.into() })?;
-        Ok(Mapped { start, bytes, len, kind: PhantomData })
+        .map_err(|e| Error::System {
+            what: "mapping a BPF array",
+            source: e.into(),
+        })?;
+        Ok(Mapped {
+            start,
+            bytes,
+            len,
+            kind: PhantomData,
+        })
     }
 
     /// Number of elements.
@@ -55,7 +67,14 @@ impl<T> Mapped<T> {
         assert!(index < self.len, "index {index} of {}", self.len);
         let stride = size_of::<T>().next_multiple_of(8);
         // SAFETY: inside the mapping, which lives as long as `self`; arrays are aligned to 8 bytes.
-        unsafe { &*self.start.as_ptr().cast::<u8>().add(index * stride).cast::<T>() }
+        unsafe {
+            &*self
+                .start
+                .as_ptr()
+                .cast::<u8>()
+                .add(index * stride)
+                .cast::<T>()
+        }
     }
 }
 

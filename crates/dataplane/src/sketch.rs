@@ -28,7 +28,9 @@ impl Sketches {
     /// # Errors
     /// If they cannot be mapped.
     pub fn open(home: &Home) -> Result<Sketches, Error> {
-        Ok(Sketches { per_cpu: Mapped::open(home, "sketches")? })
+        Ok(Sketches {
+            per_cpu: Mapped::open(home, "sketches")?,
+        })
     }
 
     /// Estimated reads of an uncached key in a window, over all CPUs. Never too low, but for races.
@@ -39,7 +41,11 @@ impl Sketches {
             let rows = sketch.row.iter().enumerate();
             rows.map(|(i, row)| {
                 let cell = row[(mixed >> (16 * i)) as usize & (SKETCH_COLUMNS - 1)].load(Relaxed);
-                if cell >> 24 == window & 0xff { u64::from(cell & 0xff_ffff) } else { 0 }
+                if cell >> 24 == window & 0xff {
+                    u64::from(cell & 0xff_ffff)
+                } else {
+                    0
+                }
             })
             .min()
             .unwrap_or(0)

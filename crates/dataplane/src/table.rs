@@ -12,9 +12,7 @@ use wire::{Epoch, KeyHash};
 use crate::{
     Error, Home, Place,
     grace::Grace,
-    layout::{
-        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, PAGE_START_CELLS, Page,
-    },
+    layout::{BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, PAGE_START_CELLS, Page},
     lease::now_ns,
     mapped::Mapped,
     tenant::hash_salt,
@@ -99,12 +97,18 @@ impl Table {
         self.config.at(0).epoch.load(SeqCst)
     }
 
+    fn take_epoch(&self) -> u64 {
+        (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1) & EPOCH_MASK
+    }
+
     /// From how many reads per window a key is reported, and which share is counted: one in
     /// 2^`sample_shift`.
     pub fn set_sampling(&self, hot_threshold: u32, sample_shift: u32) {
         let config = self.config.at(0);
         config.hot_threshold.store(hot_threshold.max(1), Relaxed);
-        config.sample_mask.store((1 << sample_shift.min(16)) - 1, Relaxed);
+        config
+            .sample_mask
+            .store((1 << sample_shift.min(16)) - 1, Relaxed);
     }
 
     /// Reads per window from which a key is reported.
@@ -181,7 +185,10 @@ impl Table {
         if slots.iter().any(|slot| (slot >> 32) as u32 == fingerprint) {
             return Err(InsertError::Present);
         }
-        let free = slots.iter().position(|slot| *slot == 0).ok_or(InsertError::BucketFull)?;
+        let free = slots
+            .iter()
+            .position(|slot| *slot == 0)
+            .ok_or(InsertError::BucketFull)?;
 
         let item = self.item(place);
         item.word.store(0, Relaxed); // no epoch yet: whoever needs one takes it
@@ -192,17 +199,21 @@ impl Table {
         item.lease.store(lease, Relaxed);
         item.cells.store(place.cells, Relaxed);
         item.epoch_ns.store(now_ns(), Relaxed);
-        item.seq.store(item.seq.load(Relaxed).wrapping_add(2) & !1, Relaxed);
+        item.seq
+            .store(item.seq.load(Relaxed).wrapping_add(2) & !1, Relaxed);
         let padded = key.iter().copied().chain(std::iter::repeat(0));
         let body = self.body(place);
         for (to, from) in body.iter().zip(padded).take(key.len().next_multiple_of(8)) {
             to.store(from, Relaxed);
         }
         let reference = (place.page << 9) | u32::from(place.cell);
-        bucket.slot[free].store((u64::from(fingerprint) << 32) | u64::from(reference), Release);
+        bucket.slot[free].store(
+            (u64::from(fingerprint) << 32) | u64::from(reference),
+            Release,
+        );
         // The epoch is taken after the entry can be found: a write that did not find it took its own before.
         fence(SeqCst);
-        let epoch = (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1) & EPOCH_MASK;
+        let epoch = self.take_epoch();
         let _ = item.word.compare_exchange(0, epoch << 1, SeqCst, SeqCst);
         Ok((index * BUCKET_SLOTS + free) as u32)
     }
@@ -224,10 +235,34 @@ impl Table {
         self.grace.wait()
     }
 
-    /// The epoch to fetch an entry's value for, as (switch, number); `None` if it has a valid value.
-    pub fn wants_value(&self, place: Place) -> Option<Epoch> {
-        let word = self.item(place).word.load(Acquire);
-        (word & 1 == 0 && word != 0).then(|| Epoch::new(self.switch_id(), word >> 1))
+    /// The epoch to fetch an entry's value for, as (switch, number); `None` if it has a valid value. An
+    /// epoch at or below `floor` belongs to an earlier term of its store's lease: nothing is installed
+    /// for it any more, so it is replaced by a fresh one.
+    pub fn wants_value(&self, place: Place, floor: u64) -> Option<Epoch> {
+        let item = self.item(place);
+        loop {
+            let word = item.word.load(Acquire);
+            let (epoch, valid) = (word >> 1, word & 1 == 1);
+            if epoch > floor {
+                return (!valid).then(|| Epoch::new(self.switch_id(), epoch));
+            }
+            let fresh = self.take_epoch();
+            if item
+                .word
+                .compare_exchange(word, fresh << 1, SeqCst, SeqCst)
+                .is_ok()
+            {
+                item.epoch_ns.store(now_ns(), Relaxed);
+                return Some(Epoch::new(self.switch_id(), fresh));
+            }
+        }
+    }
+
+    /// Whether a slot is one in which a key of this hash can be found.
+    pub fn leads_to(&self, slot: u32, tenant: u32, hash: KeyHash) -> bool {
+        let (index, fingerprint) = self.bucket_and_fingerprint(tenant, hash);
+        slot as usize / BUCKET_SLOTS == index
+            && (self.slot(slot).load(Relaxed) >> 32) as u32 == fingerprint
     }
 
     /// Requests of a slot's key so far, over all CPUs (sampled, if sampling is on). Wraps around.
@@ -246,7 +281,9 @@ impl Table {
 
     /// Every entry, read from memory: this is how an agent finds its state again.
     pub fn scan(&self) -> Vec<Held> {
-        (0..self.slots()).filter_map(|slot| self.held(slot)).collect()
+        (0..self.slots())
+            .filter_map(|slot| self.held(slot))
+            .collect()
     }
 
     fn held(&self, slot: u32) -> Option<Held> {
@@ -256,10 +293,23 @@ impl Table {
         if is_empty || page >= self.pages() || usize::from(cell) >= PAGE_START_CELLS {
             return None;
         }
-        let item = self.item(Place { page, cell, cells: 1 });
-        let place = Place { page, cell, cells: item.cells.load(Relaxed).clamp(1, 32) };
+        let item = self.item(Place {
+            page,
+            cell,
+            cells: 1,
+        });
+        let place = Place {
+            page,
+            cell,
+            cells: item.cells.load(Relaxed).clamp(1, 32),
+        };
         let key_len = usize::from(item.key_len.load(Relaxed));
-        let key = self.body(place).iter().take(key_len).map(|byte| byte.load(Relaxed)).collect();
+        let key = self
+            .body(place)
+            .iter()
+            .take(key_len)
+            .map(|byte| byte.load(Relaxed))
+            .collect();
         Some(Held {
             slot,
             tenant: item.tenant.load(Relaxed),

@@ -36,11 +36,14 @@ impl TenantEntry {
         let map = MapHandle::from_pinned_path(home.map("tenants")).map_err(wrong())?;
         for entry in entries {
             let value = entry.as_bytes();
-            map.update(&entry.id.to_ne_bytes(), &value, MapFlags::ANY).map_err(wrong())?;
+            map.update(&entry.id.to_ne_bytes(), &value, MapFlags::ANY)
+                .map_err(wrong())?;
         }
         let id_of = |key: &Vec<u8>| u32::from_ne_bytes(key[..4].try_into().expect("u32 keys"));
-        let gone: Vec<Vec<u8>> =
-            map.keys().filter(|key| entries.iter().all(|entry| entry.id != id_of(key))).collect();
+        let gone: Vec<Vec<u8>> = map
+            .keys()
+            .filter(|key| entries.iter().all(|entry| entry.id != id_of(key)))
+            .collect();
         for key in gone {
             map.delete(&key).map_err(wrong())?;
         }

@@ -24,10 +24,12 @@ pub(super) struct Reservation {
 
 impl Reservation {
     pub fn open(directory: &Path) -> Result<Reservation, AgentError> {
+        fs::create_dir_all(directory).map_err(failed(directory))?;
         let path = directory.join("epoch");
         let reserved = match fs::read_to_string(&path) {
             Ok(text) => text.trim().parse().map_err(|_| {
-                let text = format!("{text:?} is not a number; delete the file if the clock is right");
+                let text =
+                    format!("{text:?} is not a number; delete the file if the clock is right");
                 failed(&path)(std::io::Error::other(text))
             })?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
@@ -39,7 +41,9 @@ impl Reservation {
     /// Where the counter must at least stand at the start: above what was reserved before, and above the
     /// wall clock in 2^-16 seconds, should the file be lost.
     pub fn start(&self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let clock = (now.as_secs() << 16) | ((u64::from(now.subsec_nanos()) << 16) / 1_000_000_000);
         clock.max(self.reserved)
     }
@@ -52,7 +56,9 @@ impl Reservation {
         let reserved = epoch + AHEAD;
         let fresh = self.path.with_extension("new");
         fs::write(&fresh, format!("{reserved}\n")).map_err(failed(&fresh))?;
-        File::open(&fresh).and_then(|file| file.sync_all()).map_err(failed(&fresh))?;
+        File::open(&fresh)
+            .and_then(|file| file.sync_all())
+            .map_err(failed(&fresh))?;
         fs::rename(&fresh, &self.path).map_err(failed(&self.path))?;
         self.reserved = reserved;
         Ok(())
@@ -65,7 +71,7 @@ pub(super) struct Lock(#[allow(dead_code)] File);
 impl Lock {
     pub fn take(directory: &Path, name: &str) -> Result<Lock, AgentError> {
         fs::create_dir_all(directory).map_err(failed(directory))?;
-        let path = directory.join("lock");
+        let path = directory.join(format!("switch-{name}.lock"));
         let file = File::create(&path).map_err(failed(&path))?;
         match file.try_lock() {
             Ok(()) => Ok(Lock(file)),
@@ -93,7 +99,10 @@ mod tests {
     fn one_agent_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
         let held = Lock::take(directory.path(), "tor").unwrap();
-        assert!(matches!(Lock::take(directory.path(), "tor"), Err(AgentError::Running(_))));
+        assert!(matches!(
+            Lock::take(directory.path(), "tor"),
+            Err(AgentError::Running(_))
+        ));
         drop(held);
         Lock::take(directory.path(), "tor").unwrap();
     }

@@ -45,7 +45,11 @@ impl Courier {
             request: self.request,
             ..Header::new(Op::FetchRequest)
         };
-                let padding = if *secret == Secret::NONE { wire::MAX_PAYLOAD } else { 0 };
+        let padding = if *secret == Secret::NONE {
+            wire::MAX_PAYLOAD
+        } else {
+            0
+        };
         self.send(store, &Packet::new(header, &key.key, &[]), padding, secret);
     }
 
@@ -75,7 +79,9 @@ impl Courier {
         };
         if socket.is_none() {
             let made = UdpSocket::bind(any).and_then(|s| s.set_nonblocking(true).map(|()| s));
-            *socket = made.inspect_err(|e| warn!("socket towards stores: {e}")).ok();
+            *socket = made
+                .inspect_err(|e| warn!("socket towards stores: {e}"))
+                .ok();
         }
         socket.as_ref()
     }

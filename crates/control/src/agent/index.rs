@@ -11,6 +11,8 @@ use crate::ItemKey;
 pub(super) struct Entry {
     pub slot: u32,
     pub place: Place,
+    /// Slot of its store's lease.
+    pub lease: u16,
     /// Requests at the last window's end.
     pub requests: u32,
 }
@@ -25,10 +27,29 @@ impl Index {
     /// Finds again what an earlier agent left, and marks its cells as used.
     pub fn recover(table: &Table, cells: &mut Cells) -> Index {
         let mut index = Index::default();
-        for Held { slot, tenant, key, place, .. } in table.scan() {
+        for Held {
+            slot,
+            tenant,
+            key,
+            place,
+            lease,
+            ..
+        } in table.scan()
+        {
             cells.mark_used(tenant, place);
             let requests = table.requests(slot);
-            index.add(ItemKey { tenant, key: key.into() }, Entry { slot, place, requests });
+            index.add(
+                ItemKey {
+                    tenant,
+                    key: key.into(),
+                },
+                Entry {
+                    slot,
+                    place,
+                    lease,
+                    requests,
+                },
+            );
         }
         index
     }
@@ -54,6 +75,10 @@ impl Index {
 
     pub fn keys(&self) -> impl Iterator<Item = &ItemKey> {
         self.by_key.keys()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&ItemKey, &Entry)> {
+        self.by_key.iter()
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&ItemKey, &mut Entry)> {

@@ -12,7 +12,11 @@ mod index;
 mod session;
 mod tables;
 
-use std::{path::PathBuf, sync::mpsc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc,
+    time::Duration,
+};
 
 use dataplane::{Attached, Dataplane, Discipline, Home, Mode, Sizes};
 use tokio::sync::mpsc as async_mpsc;
@@ -61,13 +65,17 @@ pub enum AgentError {
         reason: String,
     },
     /// Another agent serves this switch.
-    #[error("switch {0} is served by another agent that still runs; stop it first, or choose another --name")]
+    #[error(
+        "switch {0} is served by another agent that still runs; stop it first, or choose another --name"
+    )]
     Running(String),
     /// The table thread ended.
     #[error("the table thread ended: {0}")]
     Tables(String),
 }
 
+/// Directory of locks: one per name of a switch, as there is one set of pins per name on a machine.
+const LOCKS: &str = "/run/shortstop";
 /// How long the table thread waits for commands before it looks at rings and clocks.
 const TICK: Duration = Duration::from_millis(20);
 /// Batches of commands and reports that may wait between the two halves.
@@ -93,19 +101,34 @@ impl Agent {
         let home = Home::new(&options.name)?;
         session::check_url(&options.control)?;
         let directory = options.state_dir.join(format!("switch-{}", options.name));
-        let lock = epoch::Lock::take(&directory, &options.name)?;
+        let lock = epoch::Lock::take(Path::new(LOCKS), &options.name)?;
         let epochs = epoch::Reservation::open(&directory)?;
         let was_running = home.exists();
-        let dataplane =
-            Dataplane::load(home.clone(), &options.disciplines, Sizes { pages: options.pages })?;
+        let dataplane = Dataplane::load(
+            home.clone(),
+            &options.disciplines,
+            Sizes {
+                pages: options.pages,
+            },
+        )?;
         let attach = |name: &String| dataplane.attach(name, options.mode);
-        let attached = options.interfaces.iter().map(attach).collect::<Result<Vec<_>, _>>();
+        let attached = options
+            .interfaces
+            .iter()
+            .map(attach)
+            .collect::<Result<Vec<_>, _>>();
         let attached = attached.inspect_err(|_| {
             if !was_running {
                 let _ = dataplane::detach(&home);
             }
         })?;
-        Ok(Agent { options, attached, dataplane, _lock: lock, epochs })
+        Ok(Agent {
+            options,
+            attached,
+            dataplane,
+            _lock: lock,
+            epochs,
+        })
     }
 
     /// The interfaces, with the mode chosen for each and why.
@@ -121,15 +144,21 @@ impl Agent {
         let (to_tables, from_session) = mpsc::sync_channel(QUEUE);
         let (to_session, from_tables) = async_mpsc::channel(QUEUE);
         let home = self.dataplane.home().clone();
-        let numbers: Vec<(String, u32)> =
-            self.options.disciplines.iter().map(|d| (d.name.to_owned(), d.number)).collect();
+        let numbers: Vec<(String, u32)> = self
+            .options
+            .disciplines
+            .iter()
+            .map(|d| (d.name.to_owned(), d.number))
+            .collect();
         let (id, epochs) = (self.options.id, self.epochs);
         let (ended_tx, ended) = tokio::sync::oneshot::channel();
-        let thread = std::thread::Builder::new().name("tables".into()).spawn(move || {
-            let result = tables::Tables::open(&home, id, numbers, epochs)
-                .and_then(|tables| tables.serve(&from_session, &to_session));
-            let _ = ended_tx.send(result);
-        });
+        let thread = std::thread::Builder::new()
+            .name("tables".into())
+            .spawn(move || {
+                let result = tables::Tables::open(&home, id, numbers, epochs)
+                    .and_then(|tables| tables.serve(&from_session, &to_session));
+                let _ = ended_tx.send(result);
+            });
         let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;
         let session = session::run(&self.options, to_tables, from_tables);
         tokio::select! {

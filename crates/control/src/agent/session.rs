@@ -8,9 +8,7 @@ use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
 use super::{AgentError, Options};
-use crate::proto::{
-    FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body,
-};
+use crate::proto::{FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body};
 
 /// What the session tells the table thread.
 pub(super) enum ToTables {
@@ -24,9 +22,16 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 
 pub(super) fn check_url(url: &str) -> Result<(), AgentError> {
-    let wrong = |reason: String| AgentError::ControlUrl { url: url.into(), reason };
+    let wrong = |reason: String| AgentError::ControlUrl {
+        url: url.into(),
+        reason,
+    };
     Endpoint::from_shared(url.to_owned()).map_err(|e| wrong(e.to_string()))?;
-    if url.starts_with("http://") { Ok(()) } else { Err(wrong("not an http:// URL".into())) }
+    if url.starts_with("http://") {
+        Ok(())
+    } else {
+        Err(wrong("not an http:// URL".into()))
+    }
 }
 
 /// Runs for as long as the table thread does.
@@ -41,7 +46,10 @@ pub(super) async fn run(
         match attach(options, &to_tables, &mut from_tables, &mut pause).await {
             Ok(End::TablesGone) => return,
             Ok(End::Stream(reason)) => {
-                warn!("controller {}: {reason}; the cache goes on as it is", options.control);
+                warn!(
+                    "controller {}: {reason}; the cache goes on as it is",
+                    options.control
+                );
                 complained = true;
             }
             Err(reason) if !complained => {
@@ -84,7 +92,10 @@ async fn attach(
         return Ok(End::Stream("stream closed".into()));
     }
     let mut client = ControlClient::new(channel).max_decoding_message_size(64 << 20);
-    let response = client.attach(ReceiverStream::new(upstream)).await.map_err(|e| e.message().to_owned())?;
+    let response = client
+        .attach(ReceiverStream::new(upstream))
+        .await
+        .map_err(|e| e.message().to_owned())?;
     let mut down = response.into_inner();
     info!("attached to controller {}", options.control);
     *pause = RETRY_FIRST;
@@ -140,7 +151,9 @@ fn hello(options: &Options) -> FromSwitch {
         held: vec![],
         held_follows: true,
     };
-    FromSwitch { body: Some(Body::Hello(hello)) }
+    FromSwitch {
+        body: Some(Body::Hello(hello)),
+    }
 }
 
 fn describe(error: &dyn std::error::Error) -> String {
@@ -178,7 +191,9 @@ mod tests {
             updates_per_s: 100,
             sample_shift: 0,
         };
-        let server = crate::Server::start(plan, Box::new(crate::NoDiscipline)).await.unwrap();
+        let server = crate::Server::start(plan, Box::new(crate::NoDiscipline))
+            .await
+            .unwrap();
         let options = Options {
             name: "tor".into(),
             id: 1,
@@ -193,8 +208,13 @@ mod tests {
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
         let tables = tokio::task::spawn_blocking(move || {
             assert!(matches!(heard.recv(), Ok(ToTables::Attached)));
-            say.blocking_send(said(Body::Counters(Counters::default()))).unwrap();
-            say.blocking_send(said(Body::Held(Held { keys: vec![], last: true }))).unwrap();
+            say.blocking_send(said(Body::Counters(Counters::default())))
+                .unwrap();
+            say.blocking_send(said(Body::Held(Held {
+                keys: vec![],
+                last: true,
+            })))
+            .unwrap();
             // The queues live on, or the session would end with them.
             (heard.recv(), heard, say)
         });

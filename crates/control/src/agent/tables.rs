@@ -26,8 +26,8 @@ use super::{
 use crate::{
     ItemKey,
     proto::{
-        self, Ack, Acks, Command, Counters, Dropped, FromSwitch, HotKey, HotReports, Setup, command,
-        from_switch::Body, to_switch,
+        self, Ack, Acks, Command, Counters, Dropped, FromSwitch, HotKey, HotReports, Setup,
+        command, from_switch::Body, to_switch,
     },
 };
 
@@ -89,7 +89,10 @@ fn body(body: Body) -> FromSwitch {
 }
 
 fn proto_key(key: &ItemKey) -> proto::Key {
-    proto::Key { tenant: key.tenant, key: key.key.clone() }
+    proto::Key {
+        tenant: key.tenant,
+        key: key.key.clone(),
+    }
 }
 
 fn hot_keys(counts: &[(ItemKey, u64)]) -> Vec<HotKey> {
@@ -109,6 +112,7 @@ impl Tables {
         epochs: Reservation,
     ) -> Result<Tables, AgentError> {
         let table = Table::open(home)?;
+        let before = table.switch_id();
         table.set_identity(id, epochs.start());
         if table.hot_threshold() == 0 {
             table.set_sampling(2, 0);
@@ -117,7 +121,7 @@ impl Tables {
         let index = Index::recover(&table, &mut cells);
         let mut candidates = Candidates::default();
         candidates.begin(table.next_window());
-        Ok(Tables {
+        let mut tables = Tables {
             home: home.clone(),
             leases: Leases::open(home)?,
             sketches: Sketches::open(home)?,
@@ -135,7 +139,12 @@ impl Tables {
             fetches: VecDeque::new(),
             window: Duration::from_secs(1),
             table,
-        })
+        };
+        if before != id {
+            // Stores know the copies of an earlier id under that id; they could not call these back.
+            tables.evict_where(|_, _| true);
+        }
+        Ok(tables)
     }
 
     /// Serves until the session is gone.
@@ -184,12 +193,14 @@ impl Tables {
         match message {
             ToTables::Attached => self.tell_held(out),
             ToTables::Message(message) => match message.body {
-                Some(to_switch::Body::Setup(setup)) => self.set_up(&setup)?,
+                Some(to_switch::Body::Setup(setup)) => self.set_up(&setup, out)?,
                 Some(to_switch::Body::Commands(commands)) => {
                     let acks = self.obey(&commands.commands, out)?;
                     send(out, Body::Acks(Acks { acks }));
                 }
-                Some(to_switch::Body::Tuning(tuning)) => self.table.set_sampling(tuning.hot_threshold, 0),
+                Some(to_switch::Body::Tuning(tuning)) => {
+                    self.table.set_sampling(tuning.hot_threshold, 0)
+                }
                 None => {}
             },
         }
@@ -200,15 +211,27 @@ impl Tables {
         let keys: Vec<proto::Key> = self.index.keys().map(proto_key).collect();
         let mut chunks = keys.chunks(KEYS_PER_MESSAGE).peekable();
         if chunks.peek().is_none() {
-            send(out, Body::Held(proto::Held { keys: vec![], last: true }));
+            send(
+                out,
+                Body::Held(proto::Held {
+                    keys: vec![],
+                    last: true,
+                }),
+            );
         }
         while let Some(chunk) = chunks.next() {
             let last = chunks.peek().is_none();
-            send(out, Body::Held(proto::Held { keys: chunk.to_vec(), last }));
+            send(
+                out,
+                Body::Held(proto::Held {
+                    keys: chunk.to_vec(),
+                    last,
+                }),
+            );
         }
     }
 
-    fn set_up(&mut self, setup: &Setup) -> Result<(), AgentError> {
+    fn set_up(&mut self, setup: &Setup, out: &Sender<FromSwitch>) -> Result<(), AgentError> {
         let cluster = match Cluster::parse(&setup.cluster) {
             Ok(cluster) => cluster,
             Err(e) => {
@@ -217,40 +240,99 @@ impl Tables {
             }
         };
         self.window = Duration::from_millis(u64::from(setup.window_ms.clamp(100, 60_000)));
-        self.table.set_sampling(setup.hot_threshold, setup.sample_shift);
+        self.table
+            .set_sampling(setup.hot_threshold, setup.sample_shift);
         self.slots.clear();
         for store in &cluster.stores {
             match self.leases.slot_of(store.address) {
                 Some(slot) => {
                     self.slots.insert(store.address, slot);
                 }
-                None => warn!("no lease slot left for store {}: its items are not cached", store.address),
+                None => warn!(
+                    "no lease slot left for store {}: its items are not cached",
+                    store.address
+                ),
             }
         }
         let entries = self.tenant_entries(setup, &cluster);
         TenantEntry::install(&self.home, &entries)?;
         let known = |setup: &proto::TenantSetup| {
             let secret = cluster.secret_of(setup.tenant)?;
-            let value_len = self.tenants.get(&setup.tenant).map_or(FIRST_VALUE_LEN, |t| t.value_len);
-            Some((setup.tenant, TenantHere { secret, pages: setup.pages, value_len }))
+            let value_len = self
+                .tenants
+                .get(&setup.tenant)
+                .map_or(FIRST_VALUE_LEN, |t| t.value_len);
+            Some((
+                setup.tenant,
+                TenantHere {
+                    secret,
+                    pages: setup.pages,
+                    value_len,
+                },
+            ))
         };
         self.tenants = setup.tenants.iter().filter_map(known).collect();
         self.cluster = Some(cluster);
-        info!("set up: {} tenants, {} stores", self.tenants.len(), self.slots.len());
+        self.drop_misplaced(out);
+        info!(
+            "set up: {} tenants, {} stores",
+            self.tenants.len(),
+            self.slots.len()
+        );
         self.ask_for_leases();
         Ok(())
     }
 
+    /// Entries of tenants that have gone, or whose key now hashes elsewhere or belongs to another store,
+    /// would never be found, granted or called back again.
+    fn drop_misplaced(&mut self, out: &Sender<FromSwitch>) {
+        let right = |key: &ItemKey, entry: &Entry| {
+            self.hash_of(key).is_some_and(|hash| {
+                self.table.leads_to(entry.slot, key.tenant, hash)
+                    && self.lease_for(hash) == Some(entry.lease)
+            })
+        };
+        let wrong: std::collections::HashSet<u32> = self
+            .index
+            .iter()
+            .filter(|(key, entry)| !right(key, entry))
+            .map(|(_, entry)| entry.slot)
+            .collect();
+        let keys = self.evict_where(|_, entry| wrong.contains(&entry.slot));
+        if !keys.is_empty() {
+            info!(
+                "{} items do not fit the new setup and were dropped",
+                keys.len()
+            );
+            send(out, Body::Dropped(Dropped { keys }));
+        }
+    }
+
     fn tenant_entries(&self, setup: &Setup, cluster: &Cluster) -> Vec<TenantEntry> {
         let number = |name: &str| {
-            self.numbers.iter().find(|(known, _)| known == name).map_or(NO_DISCIPLINE, |(_, n)| *n)
+            self.numbers
+                .iter()
+                .find(|(known, _)| known == name)
+                .map_or(NO_DISCIPLINE, |(_, n)| *n)
         };
         let mut entries = vec![];
         for tenant in &setup.tenants {
-            let Some(secret) = cluster.secret_of(tenant.tenant) else { continue };
-            let rate = cluster.tenants.iter().find(|t| t.id == tenant.tenant).map_or(0, |t| t.rate);
+            let Some(secret) = cluster.secret_of(tenant.tenant) else {
+                continue;
+            };
+            let rate = cluster
+                .tenants
+                .iter()
+                .find(|t| t.id == tenant.tenant)
+                .map_or(0, |t| t.rate);
             let (id, discipline) = (tenant.tenant, number(&tenant.discipline));
-            entries.push(TenantEntry { id, secret, rate, drop_over_rate: false, discipline });
+            entries.push(TenantEntry {
+                id,
+                secret,
+                rate,
+                drop_over_rate: false,
+                discipline,
+            });
         }
         let secret = cluster.secret_of(TENANT_SYSTEM).unwrap_or(Secret::NONE);
         entries.push(TenantEntry {
@@ -265,19 +347,32 @@ impl Tables {
     }
 
     /// Evictions first: their cells are then free for the insertions.
-    fn obey(&mut self, commands: &[Command], out: &Sender<FromSwitch>) -> Result<Vec<Ack>, AgentError> {
-        let key_of = |key: &proto::Key| ItemKey { tenant: key.tenant, key: key.key.clone() };
+    fn obey(
+        &mut self,
+        commands: &[Command],
+        out: &Sender<FromSwitch>,
+    ) -> Result<Vec<Ack>, AgentError> {
+        let key_of = |key: &proto::Key| ItemKey {
+            tenant: key.tenant,
+            key: key.key.clone(),
+        };
         let mut acks = Vec::with_capacity(commands.len());
         for command in commands {
             if let Some(command::Body::Evict(key)) = &command.body {
                 self.evict(&key_of(key));
-                acks.push(Ack { seq: command.seq, outcome: proto::Outcome::Done.into() });
+                acks.push(Ack {
+                    seq: command.seq,
+                    outcome: proto::Outcome::Done.into(),
+                });
             }
         }
         for command in commands {
             if let Some(command::Body::Insert(key)) = &command.body {
                 let outcome = self.insert(key_of(key), None, out)?;
-                acks.push(Ack { seq: command.seq, outcome: outcome.into() });
+                acks.push(Ack {
+                    seq: command.seq,
+                    outcome: outcome.into(),
+                });
             }
         }
         Ok(acks)
@@ -288,6 +383,20 @@ impl Tables {
             self.table.evict(entry.slot);
             self.resting.push(entry.place);
         }
+    }
+
+    /// Evicts every entry that `gone` says it of, and returns the keys.
+    fn evict_where(&mut self, gone: impl Fn(&ItemKey, &Entry) -> bool) -> Vec<proto::Key> {
+        let keys: Vec<ItemKey> = self
+            .index
+            .iter()
+            .filter(|(key, entry)| gone(key, entry))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in &keys {
+            self.evict(key);
+        }
+        keys.iter().map(proto_key).collect()
     }
 
     /// After this no program can see what was evicted, and its cells are free.
@@ -309,7 +418,9 @@ impl Tables {
 
     /// The slot of the lease under which a key's copies live.
     fn lease_for(&self, hash: KeyHash) -> Option<u16> {
-        self.slots.get(&self.cluster.as_ref()?.store_of(hash).address).copied()
+        self.slots
+            .get(&self.cluster.as_ref()?.store_of(hash).address)
+            .copied()
     }
 
     fn insert(
@@ -337,7 +448,9 @@ impl Tables {
             self.reuse_resting()?;
             place = self.cells.take(key.tenant, quota, cells);
         }
-        let Some(place) = place else { return Ok(proto::Outcome::NoRoom) };
+        let Some(place) = place else {
+            return Ok(proto::Outcome::NoRoom);
+        };
         let mut slot = self.table.insert(key.tenant, hash, &key.key, lease, place);
         if slot == Err(InsertError::BucketFull) {
             self.make_way(key.tenant, hash, out);
@@ -348,8 +461,21 @@ impl Tables {
                 let requests = self.table.requests(slot);
                 self.candidates.forget(&key);
                 let due = Instant::now();
-                self.fetches.push_back(Fetch { key: key.clone(), place, due, tries: 0 });
-                self.index.add(key, Entry { slot, place, requests });
+                self.fetches.push_back(Fetch {
+                    key: key.clone(),
+                    place,
+                    due,
+                    tries: 0,
+                });
+                self.index.add(
+                    key,
+                    Entry {
+                        slot,
+                        place,
+                        lease,
+                        requests,
+                    },
+                );
                 Ok(proto::Outcome::Done)
             }
             Err(_) => {
@@ -366,10 +492,19 @@ impl Tables {
             let seen = self.index.get(key)?.requests;
             Some((self.table.requests(*slot).wrapping_sub(seen), key.clone()))
         };
-        let coldest = self.table.neighbours(tenant, hash).filter_map(|slot| requests(&slot)).min();
+        let coldest = self
+            .table
+            .neighbours(tenant, hash)
+            .filter_map(|slot| requests(&slot))
+            .min();
         if let Some((_, key)) = coldest {
             self.evict(&key);
-            send(out, Body::Dropped(Dropped { keys: vec![proto_key(&key)] }));
+            send(
+                out,
+                Body::Dropped(Dropped {
+                    keys: vec![proto_key(&key)],
+                }),
+            );
         }
     }
 
@@ -378,8 +513,16 @@ impl Tables {
         let mut hot = vec![];
         for event in events {
             match event {
-                Event::Hot { tenant, key, window, .. } => {
-                    let key = ItemKey { tenant, key: key.into() };
+                Event::Hot {
+                    tenant,
+                    key,
+                    window,
+                    ..
+                } => {
+                    let key = ItemKey {
+                        tenant,
+                        key: key.into(),
+                    };
                     // The hash is made anew: what a packet claims could hide an entry from writes.
                     if let Some(hash) = self.hash_of(&key)
                         && self.index.get(&key).is_none()
@@ -389,8 +532,15 @@ impl Tables {
                         hot.push((key, count));
                     }
                 }
-                Event::TooLarge { tenant, key, value_len } => {
-                    let key = ItemKey { tenant, key: key.into() };
+                Event::TooLarge {
+                    tenant,
+                    key,
+                    value_len,
+                } => {
+                    let key = ItemKey {
+                        tenant,
+                        key: key.into(),
+                    };
                     self.make_larger(key, usize::from(value_len), out)?;
                 }
             }
@@ -406,13 +556,22 @@ impl Tables {
         value_len: usize,
         out: &Sender<FromSwitch>,
     ) -> Result<(), AgentError> {
-        if self.index.get(&key).is_none() {
+        let Some(has) = self.index.get(&key).map(|entry| entry.place.cells) else {
             return Ok(());
-        }
+        };
         self.learn_value_len(key.tenant, value_len);
+        let is_enough = |cells| has >= cells;
+        if cells_needed(key.key.len(), value_len).is_some_and(is_enough) {
+            return Ok(()); // replaced since the event
+        }
         self.evict(&key);
         if self.insert(key.clone(), Some(value_len), out)? != proto::Outcome::Done {
-            send(out, Body::Dropped(Dropped { keys: vec![proto_key(&key)] }));
+            send(
+                out,
+                Body::Dropped(Dropped {
+                    keys: vec![proto_key(&key)],
+                }),
+            );
         }
         Ok(())
     }
@@ -426,7 +585,13 @@ impl Tables {
     fn report(&self, counts: &[(ItemKey, u64)], out: &Sender<FromSwitch>) {
         let window = u64::from(self.table.window());
         for chunk in counts.chunks(KEYS_PER_MESSAGE) {
-            send(out, Body::Hot(HotReports { window, keys: hot_keys(chunk) }));
+            send(
+                out,
+                Body::Hot(HotReports {
+                    window,
+                    keys: hot_keys(chunk),
+                }),
+            );
         }
     }
 
@@ -446,7 +611,11 @@ impl Tables {
         let window_ms = self.window.as_millis() as u32;
         send(
             out,
-            Body::Counters(Counters { window: u64::from(window), window_ms, items: hot_keys(&counts) }),
+            Body::Counters(Counters {
+                window: u64::from(window),
+                window_ms,
+                items: hot_keys(&counts),
+            }),
         );
         self.candidates.begin(self.table.next_window());
     }
@@ -458,10 +627,21 @@ impl Tables {
         }
         let due = Instant::now();
         for (key, _) in read {
-            let Some(Entry { place, .. }) = self.index.get(key) else { continue };
-            if self.table.wants_value(*place).is_some() {
+            let Some(Entry { place, lease, .. }) = self.index.get(key) else {
+                continue;
+            };
+            if self
+                .table
+                .wants_value(*place, self.leases.floor(*lease))
+                .is_some()
+            {
                 let tries = FETCH_TRIES / 2;
-                self.fetches.push_back(Fetch { key: key.clone(), place: *place, due, tries });
+                self.fetches.push_back(Fetch {
+                    key: key.clone(),
+                    place: *place,
+                    due,
+                    tries,
+                });
             }
         }
     }
@@ -473,7 +653,8 @@ impl Tables {
         for (store, slot) in &self.slots {
             if self.leases.state(*slot).remaining_ms < LEASE_LOW_MS {
                 let now_ns = self.leases.now_ns();
-                self.courier.ask_for_lease(*store, switch, *slot, now_ns, &secret);
+                self.courier
+                    .ask_for_lease(*store, switch, *slot, now_ns, &secret);
             }
         }
     }
@@ -483,12 +664,20 @@ impl Tables {
         let Some(cluster) = &self.cluster else { return };
         let (mut again, mut without_value) = (vec![], vec![]);
         for _ in 0..self.fetches.len().min(FETCHES_PER_TICK) {
-            let Some(fetch) = self.fetches.pop_front() else { break };
-            let current = self.index.get(&fetch.key).is_some_and(|e| e.place == fetch.place);
-            if !current {
+            let Some(fetch) = self.fetches.pop_front() else {
+                break;
+            };
+            let Some(entry) = self
+                .index
+                .get(&fetch.key)
+                .filter(|e| e.place == fetch.place)
+            else {
                 continue;
-            }
-            let Some(epoch) = self.table.wants_value(fetch.place) else { continue };
+            };
+            let floor = self.leases.floor(entry.lease);
+            let Some(epoch) = self.table.wants_value(fetch.place, floor) else {
+                continue;
+            };
             if fetch.due > now {
                 again.push(fetch);
                 continue;
@@ -500,17 +689,30 @@ impl Tables {
             if let Some(tenant) = self.tenants.get(&fetch.key.tenant) {
                 let hash = tenant.secret.key_hash(fetch.key.tenant, &fetch.key.key);
                 let store = cluster.store_of(hash).address;
-                self.courier.fetch(store, &fetch.key, hash, epoch, &tenant.secret);
+                self.courier
+                    .fetch(store, &fetch.key, hash, epoch, &tenant.secret);
             }
-            let (due, tries) = (now + FETCH_FIRST_PAUSE * (1 << fetch.tries), fetch.tries + 1);
-            again.push(Fetch { due, tries, ..fetch });
+            let (due, tries) = (
+                now + FETCH_FIRST_PAUSE * (1 << fetch.tries),
+                fetch.tries + 1,
+            );
+            again.push(Fetch {
+                due,
+                tries,
+                ..fetch
+            });
         }
         self.fetches.extend(again);
         for key in &without_value {
             self.evict(key);
         }
         if !without_value.is_empty() {
-            send(out, Body::Dropped(Dropped { keys: without_value.iter().map(proto_key).collect() }));
+            send(
+                out,
+                Body::Dropped(Dropped {
+                    keys: without_value.iter().map(proto_key).collect(),
+                }),
+            );
         }
     }
 }

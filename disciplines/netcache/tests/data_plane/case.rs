@@ -31,6 +31,8 @@ pub enum Then {
     ForwardedInMeaning,
     /// Forwarded with (this switch, a new epoch), signed again, with GRANT or without.
     Stamped { grant: bool },
+    /// Forwarded without a stamp that only claimed to be this switch's, signed again.
+    Disowned,
     /// Sent back as the reply with this value, which does not expire.
     Answered(&'static [u8]),
     /// Likewise, and expires within so many milliseconds.
@@ -93,7 +95,10 @@ fn rose(epoch: Epoch, before: u64) -> Verified {
 impl Then {
     fn verdict(&self) -> Verdict {
         match self {
-            Then::Forwarded | Then::ForwardedInMeaning | Then::Stamped { .. } => Verdict::Pass,
+            Then::Forwarded
+            | Then::ForwardedInMeaning
+            | Then::Stamped { .. }
+            | Then::Disowned => Verdict::Pass,
             Then::Dropped => Verdict::Drop,
             _ => Verdict::Tx,
         }
@@ -117,6 +122,17 @@ impl Then {
                 expect("header", packet.header, header_of(asked))?;
                 expect("key", packet.key, &asked.key)
             }
+            Then::Disowned => {
+                let packet = signed(&seen.payload, 0)?;
+                let was = header_of(asked);
+                let wanted = Header {
+                    epoch: Epoch::NONE,
+                    flags: was.flags.without(Flags::GRANT),
+                    tag: packet.header.tag,
+                    ..was
+                };
+                expect("header", packet.header, wanted)
+            }
             Then::Acknowledged => {
                 went_back(&seen, asked)?;
                 let packet = signed(&seen.payload, 0)?;
@@ -125,6 +141,7 @@ impl Then {
                 let wanted = Header {
                     op: Op::InvalidateAck,
                     epoch: is.epoch,
+                    version: was.epoch.number(), // echoed
                     tag: is.tag,
                     ..was
                 };

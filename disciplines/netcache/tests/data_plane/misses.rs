@@ -19,6 +19,16 @@ fn without_an_entry() {
             counts: &["miss", "pass_local"],
         },
         Case {
+            name: "with a made-up stamp of this switch, which is taken off",
+            given: |_| {},
+            packet: |_| {
+                let forged = Epoch::new(Switch::ID, Epoch::MAX_NUMBER);
+                Message::read(SIGNED, KEY).epoch(forged).flags(Flags::GRANT)
+            },
+            then: Disowned,
+            counts: &["miss", "pass_local"],
+        },
+        Case {
             name: "over IPv6",
             given: |_| {},
             packet: |_| Message::read(SIGNED, KEY).over_ipv6(),

@@ -32,7 +32,7 @@ fn ask(runner: &Runner, read: &Message, out: &mut Vec<u8>) -> Option<(u64, Vec<u
 /// Invalidates the entry and fills it again.
 fn refill(runner: &Runner, table: &Table, place: Place, key: &[u8], value: &[u8], version: u64) {
     send(runner, &Message::write(SIGNED, key, b""));
-    let Some(epoch) = table.wants_value(place) else {
+    let Some(epoch) = table.wants_value(place, 0) else {
         return;
     };
     let grant = Message::grant(Op::FetchReply, SIGNED, key, value, epoch).version(version);

@@ -129,7 +129,7 @@ impl World {
         let place = self.places[&(tenant, key.to_vec())];
         self.switch
             .table
-            .wants_value(place)
+            .wants_value(place, 0)
             .expect("an entry without a value")
     }
 
