@@ -45,16 +45,9 @@ pub(crate) struct Framer {
     seen: usize,
     /// Words that are still to come; `None` before the array's length is known.
     missing: Option<usize>,
-    /// Bytes that the buffer must have for the walk to go on: those of the word that is stated already.
-    wanted: usize,
 }
 
 impl Framer {
-    /// Bytes that the command at the front is known to need in the buffer.
-    pub fn wanted(&self) -> usize {
-        self.wanted
-    }
-
     /// Takes the next command off the buffer; `None` if it is not complete.
     pub fn next(
         &mut self,
@@ -120,11 +113,10 @@ impl Framer {
                 .ok()
                 .filter(|len| *len <= limits.bulk_bytes)
                 .ok_or(ProtocolError::BulkLength)?;
-            self.wanted = end + len + 2;
-            if buffer.len() < self.wanted {
+            if buffer.len() < end + len + 2 {
                 return Ok(None);
             }
-            self.seen = self.wanted;
+            self.seen = end + len + 2;
             missing -= 1;
             self.missing = Some(missing);
         }

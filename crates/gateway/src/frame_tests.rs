@@ -28,7 +28,6 @@ fn run(bytes: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>)
                 Err(error) => return (all, Some(error)),
             }
         }
-        assert!(framer.wanted() <= buffer.len() + limits().bulk_bytes + 2);
     }
     (all, None)
 }
@@ -57,7 +56,10 @@ const BAD: &[(&str, ProtocolError)] = &[
     ),
 ];
 
-const GOOD: &[(&[u8], &[&[&[u8]]])] = &[
+/// Bytes, and the words of each command in them.
+type Good = (&'static [u8], &'static [&'static [&'static [u8]]]);
+
+const GOOD: &[Good] = &[
     (b"*1\r\n$4\r\nPING\r\n", &[&[b"PING"]]),
     (
         b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n*1\r\n$0\r\n\r\n",

@@ -14,6 +14,8 @@ mod connection;
 mod counters;
 mod data;
 mod direct;
+#[cfg(test)]
+mod fake;
 mod frame;
 mod info;
 mod job;

@@ -94,7 +94,10 @@ pub(crate) async fn serve<D: Data>(
         let session = Session::new(id, peer);
         let connection = Connection::new(session, data.clone(), shared.clone());
         connections.spawn(async move {
-            if let Err(error) = connection.serve(stream).await {
+            let mut stream = stream;
+            let _ = stream.set_nodelay(true);
+            let (read, write) = stream.split();
+            if let Err(error) = connection.serve(read, write).await {
                 tracing::debug!(%peer, %error, "connection ended");
             }
         });

@@ -1,0 +1,285 @@
+//! Real clients through a real gateway: redis-cli and redis-benchmark, a store, and a Redis behind it.
+//!
+//! All on loopback, with a Redis of the test's own that writes nothing to disk. Skipped where the Redis programs are not installed.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Processes that end with the test, however it ends.
+#[derive(Default)]
+struct Rack {
+    children: Vec<Child>,
+    redis: u16,
+    gateway: u16,
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A port that was free a moment ago; UDP and TCP ports of this number are equally unlikely to be taken since.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn installed(program: &str) -> bool {
+    let version = Command::new(program).arg("--version").output();
+    let found = version.is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// Waits until somebody listens.
+fn wait_for(port: u16) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < deadline, "nobody listens on port {port}");
+        std::thread::yield_now();
+    }
+}
+
+impl Rack {
+    fn start(&mut self, program: &str, words: &[&str]) {
+        let child = Command::new(program)
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn();
+        self.children.push(child.expect(program));
+    }
+
+    /// A Redis, a store before it and a gateway; the gateway knows the Redis or not.
+    fn on_redis(with_backend: bool) -> Option<Rack> {
+        let programs = ["redis-server", "redis-cli", "redis-benchmark"];
+        if !programs.into_iter().all(installed) {
+            return None;
+        }
+        let mut rack = Rack {
+            redis: free_port(),
+            ..Rack::default()
+        };
+        let port = rack.redis.to_string();
+        rack.start(
+            "redis-server",
+            &["--port", &port, "--save", "", "--bind", "127.0.0.1"],
+        );
+        wait_for(rack.redis);
+        let url = format!("redis://127.0.0.1:{port}");
+        rack.store_and_gateway(&url, with_backend.then_some(&url[..]));
+        Some(rack)
+    }
+
+    fn store_and_gateway(&mut self, backend: &str, direct: Option<&str>) {
+        let shortstop = env!("CARGO_BIN_EXE_shortstop");
+        let store = format!("127.0.0.1:{}", free_port());
+        let store_words = [
+            "store",
+            "--listen",
+            &store,
+            "--backend",
+            backend,
+            "--lease-ms",
+            "1000",
+        ];
+        self.start(shortstop, &store_words);
+        self.gateway = free_port();
+        let listen = format!("127.0.0.1:{}", self.gateway);
+        let mut words = vec!["gateway", "--server", &store, "--listen", &listen];
+        words.extend(direct.into_iter().flat_map(|url| ["--backend", url]));
+        self.start(shortstop, &words);
+        wait_for(self.gateway);
+        // The store takes no writes for its first second, and a client waits no longer than that.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.cli(&["set ready yes"]) != ["OK"] {
+            assert!(Instant::now() < deadline, "the store takes no writes");
+        }
+    }
+
+    /// What redis-cli prints for these commands, given on its standard input.
+    fn cli(&self, commands: &[&str]) -> Vec<String> {
+        cli_at(self.gateway, commands)
+    }
+}
+
+fn cli_at(port: u16, commands: &[&str]) -> Vec<String> {
+    let mut child = Command::new("redis-cli")
+        .args(["-p", &port.to_string(), "--no-raw"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = commands.join("\n") + "\n";
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(text.as_bytes()));
+    let mut out = String::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut out)
+        .unwrap();
+    writer.join().unwrap().unwrap();
+    child.wait().unwrap();
+    out.lines()
+        .filter(|line| !line.is_empty())
+        .map(String::from)
+        .collect()
+}
+
+#[test]
+fn redis_cli_works_on_the_embedded_backend() {
+    if !installed("redis-cli") {
+        return;
+    }
+    let mut rack = Rack::default();
+    rack.store_and_gateway("embedded", None);
+    let rows: &[(&str, &[&str])] = &[
+        ("get a", &["(nil)"]),
+        ("set a 1", &["OK"]),
+        ("get a", &["\"1\""]),
+        ("set a 2 nx", &["(nil)"]),
+        ("set a 2 xx get", &["\"1\""]),
+        ("set b 1 ex 100", &["OK"]),
+        ("set b 2 keepttl get", &["\"1\""]),
+        ("ttl b", &["(integer) 100"]),
+        ("mset c 3 d 4", &["OK"]),
+        ("mget a c nosuch", &["1) \"2\"", "2) \"3\"", "3) (nil)"]),
+        ("exists a b c nosuch", &["(integer) 3"]),
+        ("getdel a", &["\"2\""]),
+        ("del b c", &["(integer) 2"]),
+        ("type d", &["string"]),
+        (
+            "hello 3",
+            &["1# \"server\" => \"redis\"", "2# \"version\" => \"7.0.0\""],
+        ),
+        (
+            "frobnicate x",
+            &["(error) ERR unknown command 'frobnicate', with args beginning with: 'x' "],
+        ),
+    ];
+    for (command, expected) in rows {
+        let mut out = rack.cli(&[command]);
+        out.truncate(expected.len());
+        assert_eq!(out, *expected, "{command}");
+    }
+    let large = "x".repeat(5000);
+    let refused = rack.cli(&[&format!("set a {large}")]);
+    assert!(
+        refused[0].contains("value of 5000 bytes") && refused[0].contains("--backend"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn what_no_packet_carries_goes_to_redis_and_back() {
+    let Some(rack) = Rack::on_redis(true) else {
+        return;
+    };
+    let (large, long) = ("x".repeat(100_000), "k".repeat(300));
+    let quoted = format!("\"{large}\"");
+    let rows: Vec<(String, &str)> = vec![
+        ("set a small".into(), "OK"),
+        (format!("set a {large}"), "OK"),
+        ("get a".into(), &quoted),
+        ("strlen a".into(), "(integer) 100000"),
+        ("ttl a".into(), "(integer) -1"),
+        ("type a".into(), "string"),
+        ("exists a".into(), "(integer) 1"),
+        (format!("set a {large} nx"), "(nil)"),
+        ("set a small get".into(), &quoted),
+        ("get a".into(), "\"small\""),
+        (format!("set a {large} ex 1000 xx get"), "\"small\""),
+        ("ttl a".into(), "(integer) 1000"),
+        ("set a small keepttl".into(), "OK"),
+        ("ttl a".into(), "(integer) 1000"),
+        ("getdel a".into(), "\"small\""),
+        (format!("set a {large}"), "OK"),
+        ("getdel a".into(), &quoted),
+        ("get a".into(), "(nil)"),
+        (format!("set {long} v px 100000"), "OK"),
+        (format!("get {long}"), "\"v\""),
+        (format!("ttl {long}"), "(integer) 100"),
+        (format!("del {long} {long}"), "(integer) 1"),
+        ("set b v ex 10000000".into(), "OK"),
+        ("ttl b".into(), "(integer) 10000000"),
+        ("set shortstop:1:x v".into(), "(error)"),
+        (format!("set shortstop:1:x {large}"), "(error)"),
+    ];
+    for (command, expected) in &rows {
+        let out = rack.cli(&[command]).join("|");
+        let command = &command[..command.len().min(40)];
+        assert!(
+            out.starts_with(expected),
+            "{command}: {}",
+            &out[..out.len().min(200)]
+        );
+    }
+    // A key that holds no string: Redis's own error.
+    cli_at(rack.redis, &["lpush list 1"]);
+    let wrong = rack.cli(&["get list"]);
+    assert!(wrong[0].starts_with("(error) WRONGTYPE"), "{wrong:?}");
+    // One connection, a pipeline of small and large values under one key.
+    let mut stream = TcpStream::connect(("127.0.0.1", rack.gateway)).unwrap();
+    let (mut commands, mut expected) = (String::new(), String::new());
+    for round in 0..20 {
+        let value = if round % 2 == 0 {
+            format!("small{round}")
+        } else {
+            large.clone()
+        };
+        let value = format!("${}\r\n{value}\r\n", value.len());
+        commands += &format!("*3\r\n$3\r\nSET\r\n$1\r\np\r\n{value}*2\r\n$3\r\nGET\r\n$1\r\np\r\n");
+        expected += &format!("+OK\r\n{value}");
+    }
+    let mut reader = stream.try_clone().unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut out = String::new();
+        reader.read_to_string(&mut out).unwrap();
+        out
+    });
+    stream.write_all(commands.as_bytes()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(
+        reading.join().unwrap() == expected,
+        "a pipeline of small and large values"
+    );
+}
+
+#[test]
+fn redis_benchmark_meets_no_error() {
+    let Some(rack) = Rack::on_redis(false) else {
+        return;
+    };
+    for depth in ["1", "16"] {
+        let output = Command::new("redis-benchmark")
+            .args(["-p", &rack.gateway.to_string(), "-P", depth])
+            .args(["-t", "get,set", "-n", "5000", "-r", "1000", "--csv"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{text}{complaint}");
+        assert!(
+            text.contains("\"GET\"") && text.contains("\"SET\""),
+            "{text}"
+        );
+        assert!(
+            !(text + &complaint).to_lowercase().contains("err"),
+            "-P {depth}"
+        );
+    }
+    let info = rack.cli(&["info stats"]).join(" ");
+    assert!(info.contains("total_error_replies:0"), "{info}");
+}
