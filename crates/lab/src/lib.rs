@@ -7,9 +7,10 @@
 //! [`table`] and SVG plots ([`plot`]). Everything random comes from one seed.
 //!
 //! Called by the binary's `lab` subcommand and by tests. It starts the other roles as real processes of
-//! the same binary and knows of the other crates only `wire`.
+//! the same binary and knows of the other crates only `wire`, and `client` for the histories that it records.
 
 pub mod experiment;
+pub mod history;
 pub mod interrupt;
 pub mod link;
 pub mod load;

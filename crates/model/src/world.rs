@@ -71,6 +71,9 @@ pub struct Bounds {
     pub steps: u8,
     /// Restarts of the store.
     pub restarts: u8,
+    /// How many of all the above may happen together, refills and steps of time not counted: the states to look at
+    /// are those of every choice of so many.
+    pub together: u8,
 }
 
 impl Bounds {
@@ -88,6 +91,7 @@ impl Bounds {
             renewals: 0,
             steps: 0,
             restarts: 0,
+            together: u8::MAX,
         }
     }
 }
@@ -114,7 +118,7 @@ struct Client {
 }
 
 /// What is left of each bound.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Left {
     duplicates: u8,
     retransmissions: u8,
@@ -124,6 +128,7 @@ struct Left {
     renewals: u8,
     steps: u8,
     restarts: u8,
+    together: u8,
 }
 
 /// One state of the world.
@@ -331,6 +336,7 @@ impl Model for World {
                 renewals: bounds.renewals,
                 steps: bounds.steps,
                 restarts: bounds.restarts,
+                together: bounds.together,
             },
             history: LinearizabilityTester::new(Register(Some(FIRST.value))),
             served: false,
@@ -338,7 +344,10 @@ impl Model for World {
     }
 
     fn actions(&self, state: &WorldState, actions: &mut Vec<Action>) {
-        let left = &state.left;
+        let mut left = state.left.clone();
+        if left.together == 0 {
+            left = Left { refills: left.refills, steps: left.steps, ..Left::default() };
+        }
         for (i, client) in state.clients.iter().enumerate() {
             if !client.waits && (client.begun as usize) < self.bounds.scripts[i].len() {
                 actions.push(Action::Begin(i));
@@ -397,6 +406,7 @@ impl Model for World {
             }
             Action::Retransmit(i) => {
                 state.left.retransmissions -= 1;
+                state.left.together -= 1;
                 self.send(&mut state, i, self.bounds.paths[i].1);
             }
             Action::Deliver(at) => {
@@ -405,11 +415,13 @@ impl Model for World {
             }
             Action::DeliverTwice(at) => {
                 state.left.duplicates -= 1;
+                state.left.together -= 1;
                 let message = state.flying[at].clone();
                 self.deliver(&mut state, message);
             }
             Action::Evict(i) => {
                 state.left.evictions -= 1;
+                state.left.together -= 1;
                 state.switches[i].evict(self.without);
             }
             Action::Refill(i) => {
@@ -418,6 +430,7 @@ impl Model for World {
             }
             Action::Fetch(i) => {
                 state.left.fetches -= 1;
+                state.left.together -= 1;
                 let switch = &state.switches[i];
                 let epoch = switch.entry.as_ref()?.epoch;
                 let fetch = Message::Fetch(Epoch::new(switch.id, epoch));
@@ -425,6 +438,7 @@ impl Model for World {
             }
             Action::Renew(i) => {
                 state.left.renewals -= 1;
+                state.left.together -= 1;
                 let switch = state.switches[i].id;
                 state.fly(Message::LeaseRequest { switch, sent: step });
             }
@@ -437,6 +451,7 @@ impl Model for World {
             }
             Action::Restart => {
                 state.left.restarts -= 1;
+                state.left.together -= 1;
                 state.server.restart(step);
             }
         }
