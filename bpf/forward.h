@@ -100,17 +100,16 @@ OUTLINE int forward(struct xdp_md *ctx, struct work *work)
 	long code = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (code != BPF_FIB_LKUP_RET_SUCCESS)
 		return fib_failure(code);
-	__u32 port = fib.ifindex;
-	if (!bpf_map_lookup_elem(&ports, &port))
-		return ends(COUNT_pass_no_port, XDP_PASS);
 	struct ethhdr *eth = eth_of(ctx);
 	if (!eth)
 		return ends(COUNT_pass_local, XDP_PASS);
+	/* Looks the port up; the packet must not have changed yet where there is none. */
+	if (bpf_redirect_map(&ports, fib.ifindex, XDP_PASS) != XDP_REDIRECT)
+		return ends(COUNT_pass_no_port, XDP_PASS);
 	__builtin_memcpy(eth->h_dest, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, fib.smac, ETH_ALEN);
 	step_hop_limit(ctx, work);
-	count(COUNT_forward);
-	return bpf_redirect_map(&ports, port, 0);
+	return ends(COUNT_forward, XDP_REDIRECT);
 }
 
 /* Writes `work->header` over the packet's, signed again. */

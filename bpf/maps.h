@@ -219,7 +219,7 @@ struct work {
 	__u64 now_ns; /* coarse CLOCK_MONOTONIC */
 	__u64 secret[2];
 	struct kv_header header; /* as it came in */
-	__u8 key[256 + 8]; /* padded with zeros to whole words */
+	__u8 key[256 + 16]; /* padded with zeros to whole words */
 	__u8 front[512]; /* where a packet's front waits while it is moved */
 	struct event event;
 };

@@ -56,10 +56,10 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	if (!find(work, &found)) {
 		count(COUNT_miss);
 		count_miss(work, config);
-		if (work->header.epoch && names_this_switch(work, config))
-			stamp(ctx, work, config, 0, 0); /* only we ask for grants in our name */
+		disown(ctx, work, config);
 		return forward(ctx, work);
 	}
+	touch_rest(&found);
 	count_request(&found, config);
 	struct item *item = found.item;
 	__u64 word = READ_ONCE(item->word);
@@ -90,6 +90,7 @@ INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *c
 	count(COUNT_write);
 	if (have && !raise_epoch(found.item, epoch, work->now_ns)) {
 		count(COUNT_write_contended);
+		disown(ctx, work, config);
 		return forward(ctx, work);
 	}
 	if (have)
