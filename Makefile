@@ -13,8 +13,8 @@ help:
 	@echo '             [BACKEND=embedded|redis|memcached]'
 	@echo 'make test    every test; ends with "N passed, N failed"  [ARGS="-p wire"]'
 	@echo 'make lint    formatting and warnings, Rust and C'
-	@echo 'make bench   speed of the parts'
-	@echo 'make fuzz    feed the packet and cluster-file parsers with noise  [FUZZ_SECONDS=60 each]'
+	@echo 'make bench   what hits and misses cost, as a table and target/bench.json'
+	@echo 'make fuzz    feed the data plane and every parser with noise  [FUZZ_SECONDS=60 each]'
 	@echo 'make clean   remove what was built'
 	@echo
 	@echo 'Needed: Rust (at least the rust-version of Cargo.toml), clang 15 or newer (we use 19), gcc, make, pkg-config, libelf'
@@ -26,7 +26,7 @@ build:
 	tools/cargo build --release
 
 test:
-	@tools/setup build lab redis memcached
+	@tools/setup build lab redis memcached fuzz
 	@tools/test $(ARGS)
 
 lint:
@@ -39,14 +39,13 @@ demo:
 	$(SUDO) target/release/shortstop lab run demo --backend $(BACKEND) --out target/demo
 
 bench:
-	@tools/setup build redis memcached
-	tools/cargo test --release -p store --test speed -- --ignored --nocapture --test-threads=1
+	@tools/setup build lab redis memcached
+	tools/cargo build --release
+	$(SUDO) target/release/shortstop bench --json target/bench.json
 
 fuzz:
 	@tools/setup build fuzz
-	cd fuzz && for target in decode cluster; do \
-		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
-	done
+	fuzz/run $(FUZZ_SECONDS)
 
 clean:
 	rm -rf target fuzz/target lab-out

@@ -68,18 +68,41 @@ impl Cache {
         let home = Home::new(&format!("bench-{}-{name}", process::id()))?;
         let detach_if_it_fails = Detach(home.clone());
         let dataplane = Dataplane::load(home.clone(), disciplines, Sizes { pages })?;
-        let system = TenantEntry { id: wire::TENANT_SYSTEM, discipline: 15, ..tenant };
-        TenantEntry::install(&home, &[tenant, TenantEntry { secret: Secret::NONE, ..system }])?;
+        let system = TenantEntry {
+            id: wire::TENANT_SYSTEM,
+            discipline: 15,
+            ..tenant
+        };
+        TenantEntry::install(
+            &home,
+            &[
+                tenant,
+                TenantEntry {
+                    secret: Secret::NONE,
+                    ..system
+                },
+            ],
+        )?;
         let table = Table::open(&home)?;
         table.set_identity(SWITCH, 1_000);
         table.set_sampling(128, 0);
         let leases = Leases::open(&home)?;
-        let lease =
-            leases.slot_of(SocketAddr::new(store, wire::PORT)).context("a free lease slot")?;
+        let lease = leases
+            .slot_of(SocketAddr::new(store, wire::PORT))
+            .context("a free lease slot")?;
         let entry = Program(dataplane.program().as_fd().try_clone_to_owned()?);
         let counters = Counters::open(&home)?;
         let cells = Cells::new(pages);
-        let cache = Cache { dataplane, table, leases, counters, entry, cells, lease, store };
+        let cache = Cache {
+            dataplane,
+            table,
+            leases,
+            counters,
+            entry,
+            cells,
+            lease,
+            store,
+        };
         std::mem::forget(detach_if_it_fails); // from here on it is the cache's own Drop
         cache.take_lease()?;
         Ok(cache)
@@ -96,9 +119,13 @@ impl Cache {
             ..Header::new(Op::LeaseReply)
         };
         let bytes = packet::payload(reply, b"", b"", 0, &Secret::NONE)?;
-        self.entry.run(&packet::reply(self.store, &bytes), 0, 1, &mut vec![])?;
+        self.entry
+            .run(&packet::reply(self.store, &bytes), 0, 1, &mut vec![])?;
         let taken = self.counters.get("lease_renewed")?;
-        ensure!(taken == 1, "the switch did not take the lease that it was given");
+        ensure!(
+            taken == 1,
+            "the switch did not take the lease that it was given"
+        );
         Ok(())
     }
 
@@ -114,12 +141,22 @@ impl Cache {
         value: &[u8],
     ) -> anyhow::Result<bool> {
         let cells = cells_needed(key.len(), value.len()).context("an item that cannot be")?;
-        let place = self.cells.take(tenant.id, u32::MAX, cells).context("the pages are full")?;
-        if self.table.insert(tenant.id, hash, key, self.lease, place).is_err() {
+        let place = self
+            .cells
+            .take(tenant.id, u32::MAX, cells)
+            .context("the pages are full")?;
+        if self
+            .table
+            .insert(tenant.id, hash, key, self.lease, place)
+            .is_err()
+        {
             self.cells.give_back(place);
             return Ok(false);
         }
-        let epoch = self.table.wants_value(place).context("a new entry holds no value")?;
+        let epoch = self
+            .table
+            .wants_value(place, 0)
+            .context("a new entry holds no value")?;
         let grant = Header {
             tenant: tenant.id,
             flags: Flags::GRANT,
@@ -129,8 +166,12 @@ impl Cache {
             ..Header::new(Op::FetchReply)
         };
         let bytes = packet::payload(grant, key, value, 0, &tenant.secret)?;
-        self.entry.run(&packet::reply(self.store, &bytes), 0, 1, &mut vec![])?;
-        ensure!(self.table.wants_value(place).is_none(), "the switch did not take a grant");
+        self.entry
+            .run(&packet::reply(self.store, &bytes), 0, 1, &mut vec![])?;
+        ensure!(
+            self.table.wants_value(place, 0).is_none(),
+            "the switch did not take a grant"
+        );
         Ok(true)
     }
 
@@ -155,7 +196,10 @@ impl Cache {
     /// # Errors
     /// See [`Dataplane::attach`].
     pub fn attach(&self, interface: &str) -> anyhow::Result<u32> {
-        Ok(self.dataplane.attach(interface, dataplane::Mode::Generic)?.ifindex)
+        Ok(self
+            .dataplane
+            .attach(interface, dataplane::Mode::Generic)?
+            .ifindex)
     }
 
     /// The discipline's program of that number, as loaded.
@@ -166,9 +210,10 @@ impl Cache {
         use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
         use std::os::fd::{FromRawFd, OwnedFd};
         let name = self.dataplane.home().name();
-        let map =
-            MapHandle::from_pinned_path(format!("/sys/fs/bpf/shortstop/{name}/disciplines"))?;
-        let id = map.lookup(&number.to_ne_bytes(), MapFlags::ANY)?.context("no such discipline")?;
+        let map = MapHandle::from_pinned_path(format!("/sys/fs/bpf/shortstop/{name}/disciplines"))?;
+        let id = map
+            .lookup(&number.to_ne_bytes(), MapFlags::ANY)?
+            .context("no such discipline")?;
         let id = u32::from_ne_bytes(id[..4].try_into()?);
         // SAFETY: asks for a descriptor by id; checked before it is owned.
         let descriptor = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
@@ -186,10 +231,20 @@ impl Drop for Cache {
 
 /// A tenant of that secret without a limit.
 pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
-    TenantEntry { id, secret, rate: 0, drop_over_rate: false, discipline: DISCIPLINE }
+    TenantEntry {
+        id,
+        secret,
+        rate: 0,
+        drop_over_rate: false,
+        discipline: DISCIPLINE,
+    }
 }
 
 /// The data plane loaded for measuring: `object` as the discipline under test.
 pub fn discipline(name: &'static str, object: &'static [u8]) -> Discipline {
-    Discipline { name, number: DISCIPLINE, object }
+    Discipline {
+        name,
+        number: DISCIPLINE,
+        object,
+    }
 }

@@ -53,9 +53,17 @@ impl Client {
         is_answer: fn(&[u8]) -> bool,
     ) -> anyhow::Result<Client> {
         let socket = UdpSocket::bind("0.0.0.0:0").context("a UDP socket for the client")?;
-        socket.connect(to).with_context(|| format!("no route to {to}"))?;
+        socket
+            .connect(to)
+            .with_context(|| format!("no route to {to}"))?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        Ok(Client { socket, requests, next: 0, is_answer, inbox: vec![[0; SLOT]; WINDOW] })
+        Ok(Client {
+            socket,
+            requests,
+            next: 0,
+            is_answer,
+            inbox: vec![[0; SLOT]; WINDOW],
+        })
     }
 
     fn send(&mut self, count: usize) -> io::Result<()> {
@@ -76,7 +84,12 @@ impl Client {
             let rest = &mut headers[done..count];
             // SAFETY: every header leads to its vector and request, all alive and of the stated lengths.
             let sent = unsafe {
-                libc::sendmmsg(self.socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0)
+                libc::sendmmsg(
+                    self.socket.as_raw_fd(),
+                    rest.as_mut_ptr(),
+                    rest.len() as u32,
+                    0,
+                )
             };
             match sent {
                 0.. => done += sent as usize,
@@ -97,9 +110,7 @@ impl Client {
         let mut vectors: [libc::iovec; WINDOW] = unsafe { zeroed() };
         // SAFETY: as above.
         let mut headers: [libc::mmsghdr; WINDOW] = unsafe { zeroed() };
-        for ((vector, header), slot) in
-            vectors.iter_mut().zip(&mut headers).zip(&mut self.inbox)
-        {
+        for ((vector, header), slot) in vectors.iter_mut().zip(&mut headers).zip(&mut self.inbox) {
             vector.iov_base = slot.as_mut_ptr().cast();
             vector.iov_len = SLOT;
             header.msg_hdr.msg_iov = vector;
@@ -176,7 +187,9 @@ mod tests {
         let to = server.local_addr().unwrap();
         let echo = std::thread::spawn(move || {
             let mut buffer = [0; 64];
-            server.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            server
+                .set_read_timeout(Some(Duration::from_secs(2)))
+                .unwrap();
             while let Ok((len, from)) = server.recv_from(&mut buffer) {
                 if buffer[0] == b'q' {
                     return;
@@ -186,10 +199,15 @@ mod tests {
         });
         let requests = vec![b"right".to_vec(), b"wrong".to_vec()];
         let mut client = Client::connect(to, requests, |answer| answer == b"right").unwrap();
-        let outcome = client.run(Duration::from_millis(50), &Others::default()).unwrap();
+        let outcome = client
+            .run(Duration::from_millis(50), &Others::default())
+            .unwrap();
         client.socket.send(b"q").unwrap();
         echo.join().unwrap();
         assert!(outcome.answered > 0, "{outcome:?}");
-        assert!(outcome.answered.abs_diff(outcome.wrong) <= WINDOW as u64, "{outcome:?}");
+        assert!(
+            outcome.answered.abs_diff(outcome.wrong) <= WINDOW as u64,
+            "{outcome:?}"
+        );
     }
 }

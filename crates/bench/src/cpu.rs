@@ -14,7 +14,10 @@ impl Others {
     pub fn of(pids: &[i32]) -> Others {
         let mut tasks = vec![];
         for pid in pids {
-            let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let threads = fs::read_dir(format!("/proc/{pid}/task"))
+                .into_iter()
+                .flatten()
+                .flatten();
             tasks.extend(threads.map(|t| t.path().join("schedstat").display().to_string()));
         }
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {

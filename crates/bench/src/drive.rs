@@ -103,7 +103,11 @@ impl Drive {
     pub fn load() -> anyhow::Result<Drive> {
         let object = runs::load(OBJECT, "drive.bpf.c")?;
         let program = Program::of(&object, "drive")?;
-        Ok(Drive { object, program, out: Default::default() })
+        Ok(Drive {
+            object,
+            program,
+            out: Default::default(),
+        })
     }
 
     /// Makes `program` the target of this number.
@@ -142,7 +146,12 @@ impl Drive {
             front: frame[..FRONT_BYTES].try_into()?,
             unused: [0; 6],
         };
-        Ok(Aimed { drive: self, plan, frame, verdict: aim.verdict })
+        Ok(Aimed {
+            drive: self,
+            plan,
+            frame,
+            verdict: aim.verdict,
+        })
     }
 }
 
@@ -165,9 +174,15 @@ impl Aimed<'_> {
         let plans = runs::map(&self.drive.object, "plans").context("the plan")?;
         plans.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?;
         let mut out = self.drive.out.borrow_mut();
-        let (ns, verdict) = self.drive.program.run(&self.frame, ingress, repeat, &mut out)?;
+        let (ns, verdict) = self
+            .drive
+            .program
+            .run(&self.frame, ingress, repeat, &mut out)?;
         let (target, expected) = (self.plan.target, self.verdict);
-        ensure!(verdict == expected, "target {target}: verdict {verdict}, expected {expected}");
+        ensure!(
+            verdict == expected,
+            "target {target}: verdict {verdict}, expected {expected}"
+        );
         self.plan.random = self.plan.random.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405_7b7e;
         Ok(ns)
     }

@@ -18,10 +18,7 @@ use crate::{
     cache::{self, Cache, pages_for},
     drive::{self, Aim, Aimed, Drive},
     packet,
-    report::{
-        Report, Side,
-        Target::{AtMost, Report as Told},
-    },
+    report::{Report, Side, Target::AtMost},
     runs::{self, PASS, Program, REDIRECT, TX},
     steps,
 };
@@ -77,7 +74,9 @@ fn salt_that_fits(buckets: u32) -> anyhow::Result<u64> {
             slots.insert((low >> 32) as u32) && slots.len() <= 8
         })
     };
-    (0..10_000).find(fits).context("no salt under which all keys find room")
+    (0..10_000)
+        .find(fits)
+        .context("no salt under which all keys find room")
 }
 
 /// A switch with [`ITEMS`] items.
@@ -121,7 +120,9 @@ fn memory_latency() -> f64 {
     let mut next: Vec<u32> = (0..WORDS as u32).collect();
     let mut random = 1u64;
     for i in (1..WORDS).rev() {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         next.swap(i, ((random >> 33) as usize) % i);
     }
     let mut at = 0u32;
@@ -166,13 +167,18 @@ struct Contender<'a> {
 impl Contender<'_> {
     fn batch(&mut self, ingress: u32) -> anyhow::Result<()> {
         let aimed = &mut self.aimed;
-        self.ns.push(timed(REPEAT, || aimed.run(ingress, REPEAT).map(drop))?);
+        self.ns
+            .push(timed(REPEAT, || aimed.run(ingress, REPEAT).map(drop))?);
         Ok(())
     }
 
     /// Without the driver's share, measured in the same batch.
     fn net(&self, driver: &Contender) -> Vec<f64> {
-        self.ns.iter().zip(&driver.ns).map(|(ns, driver)| ns - driver).collect()
+        self.ns
+            .iter()
+            .zip(&driver.ns)
+            .map(|(ns, driver)| ns - driver)
+            .collect()
     }
 }
 
@@ -180,11 +186,7 @@ impl Contender<'_> {
 ///
 /// # Errors
 /// No privilege, or the kernel refuses.
-pub fn measure(
-    options: &Options,
-    report: &mut Report,
-    say: &impl Fn(&str),
-) -> anyhow::Result<()> {
+pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> anyhow::Result<()> {
     let keys = [
         "hit128_random_over_floor",
         "hit1024_random_over_hit128_random",
@@ -205,7 +207,9 @@ pub fn measure(
             in_namespace(options, &mut part, &|_: &str| {}).map(|()| part)
         });
         say("running programs on packets");
-        let part = thread.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))??;
+        let part = thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("the measuring thread panicked"))??;
         report.machine.extend(part.machine);
         report.rows.extend(part.rows);
         report.profile.extend(part.profile);
@@ -213,11 +217,7 @@ pub fn measure(
     })
 }
 
-fn in_namespace(
-    options: &Options,
-    report: &mut Report,
-    say: &impl Fn(&str),
-) -> anyhow::Result<()> {
+fn in_namespace(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> anyhow::Result<()> {
     lab::process::pin_self(0);
     let [ingress, egress] = router()?;
     say("filling tables");
@@ -265,20 +265,54 @@ fn in_namespace(
         value_len: 128,
         verdict: TX,
     };
-    let to = |target, verdict| Aim { target, verdict, ..hit.clone() };
-    let tag = Aim { tenant: SIGNED, secret: signed.secret, salt: tagged_salt, ..hit.clone() };
-    let miss = Aim { first: FLOOR_ENTRIES, keys: UNCACHED, verdict: REDIRECT, ..hit.clone() };
+    let to = |target, verdict| Aim {
+        target,
+        verdict,
+        ..hit.clone()
+    };
+    let tag = Aim {
+        tenant: SIGNED,
+        secret: signed.secret,
+        salt: tagged_salt,
+        ..hit.clone()
+    };
+    let miss = Aim {
+        first: FLOOR_ENTRIES,
+        keys: UNCACHED,
+        verdict: REDIRECT,
+        ..hit.clone()
+    };
     let contender = |aim: Aim| -> anyhow::Result<Contender> {
-        Ok(Contender { aimed: drive.aim(&aim)?, ns: vec![] })
+        Ok(Contender {
+            aimed: drive.aim(&aim)?,
+            ns: vec![],
+        })
     };
     let mut driver = contender(to(NOTHING, PASS))?;
-    let mut driver_tagged = contender(Aim { target: NOTHING, verdict: PASS, ..tag.clone() })?;
-    let mut floor = contender(Aim { keys: FLOOR_ENTRIES, salt: 0, ..to(FLOOR, TX) })?;
+    let mut driver_tagged = contender(Aim {
+        target: NOTHING,
+        verdict: PASS,
+        ..tag.clone()
+    })?;
+    let mut floor = contender(Aim {
+        keys: FLOOR_ENTRIES,
+        salt: 0,
+        ..to(FLOOR, TX)
+    })?;
     let mut hit128 = contender(to(SMALL, TX))?;
-    let mut hit1024 =
-        contender(Aim { salt: large_salt, value_len: 1024, ..to(LARGE, TX) })?;
-    let mut hit_tagged = contender(Aim { target: TAGGED, ..tag })?;
-    let mut fib = contender(Aim { target: FIB, ..miss.clone() })?;
+    let mut hit1024 = contender(Aim {
+        salt: large_salt,
+        value_len: 1024,
+        ..to(LARGE, TX)
+    })?;
+    let mut hit_tagged = contender(Aim {
+        target: TAGGED,
+        ..tag
+    })?;
+    let mut fib = contender(Aim {
+        target: FIB,
+        ..miss.clone()
+    })?;
     let mut missed = contender(miss)?;
 
     let other = other_packet();
@@ -303,14 +337,20 @@ fn in_namespace(
         for (program, ns) in [(&nothing, &mut empty), (&small.entry, &mut passed)] {
             ns.push(timed(REPEAT_SHORT, || {
                 let (_, verdict) = program.run(&other, ingress, REPEAT_SHORT, &mut vec![])?;
-                ensure!(verdict == PASS, "a packet that is not ours: verdict {verdict}");
+                ensure!(
+                    verdict == PASS,
+                    "a packet that is not ours: verdict {verdict}"
+                );
                 Ok(())
             })?);
         }
         latency.push(memory_latency_once(&latency));
     }
     let runs = options.batches as u64 * u64::from(REPEAT);
-    let counted = (small.count("hit")? - before.0, small.count("miss")? - before.1);
+    let counted = (
+        small.count("hit")? - before.0,
+        small.count("miss")? - before.1,
+    );
     ensure!(
         counted == (runs, runs),
         "of {runs} hits and misses each, the switch counted {} hits and {} misses",
@@ -319,30 +359,65 @@ fn in_namespace(
     );
 
     report.machine("a read from memory that depends on the last", latency, "ns");
-    report.machine("an empty program, with the test run around it", empty.clone(), "ns");
-    report.machine("making the random request (taken off)", driver.ns.clone(), "ns");
+    report.machine(
+        "an empty program, with the test run around it",
+        empty.clone(),
+        "ns",
+    );
+    report.machine(
+        "making the random request (taken off)",
+        driver.ns.clone(),
+        "ns",
+    );
     let hit_ns = hit128.net(&driver);
-    report.ratio("hit128_random_over_floor", AtMost(1.25), "ns", [
-        Side::new("hit", &hit_ns),
-        Side::new("look up and copy", &floor.net(&driver)),
-    ]);
-    report.ratio("hit1024_random_over_hit128_random", AtMost(1.3), "ns", [
-        Side::new("hit of 1024 bytes", &hit1024.net(&driver)),
-        Side::new("of 128", &hit_ns),
-    ]);
-    report.ratio("tag_over_hit128_random", AtMost(1.5), "ns", [
-        Side::new("hit, request checked and reply signed", &hit_tagged.net(&driver_tagged)),
-        Side::new("without", &hit_ns),
-    ]);
-    report.ratio("miss_over_fib_forward", AtMost(2.5), "ns", [
-        Side::new("miss", &missed.net(&driver)),
-        Side::new("FIB and redirect", &fib.net(&driver)),
-    ]);
-    report.ratio("pass_over_empty", AtMost(3.0), "ns", [
-        Side::new("UDP to another port", &passed),
-        Side::new("empty program", &empty),
-    ]);
-    let _ = Told;
+    report.ratio(
+        "hit128_random_over_floor",
+        AtMost(1.25),
+        "ns",
+        [
+            Side::new("hit", &hit_ns),
+            Side::new("look up and copy", &floor.net(&driver)),
+        ],
+    );
+    report.ratio(
+        "hit1024_random_over_hit128_random",
+        AtMost(1.3),
+        "ns",
+        [
+            Side::new("hit of 1024 bytes", &hit1024.net(&driver)),
+            Side::new("of 128", &hit_ns),
+        ],
+    );
+    report.ratio(
+        "tag_over_hit128_random",
+        AtMost(1.5),
+        "ns",
+        [
+            Side::new(
+                "hit, request checked and reply signed",
+                &hit_tagged.net(&driver_tagged),
+            ),
+            Side::new("without", &hit_ns),
+        ],
+    );
+    report.ratio(
+        "miss_over_fib_forward",
+        AtMost(2.5),
+        "ns",
+        [
+            Side::new("miss", &missed.net(&driver)),
+            Side::new("FIB and redirect", &fib.net(&driver)),
+        ],
+    );
+    report.ratio(
+        "pass_over_empty",
+        AtMost(3.0),
+        "ns",
+        [
+            Side::new("UDP to another port", &passed),
+            Side::new("empty program", &empty),
+        ],
+    );
     if options.wants(&["profile"]) {
         steps::profile(options, report, &small, &drive, &hit, open)?;
     }

@@ -9,6 +9,7 @@ mod cache;
 mod client;
 mod cpu;
 mod drive;
+mod gateway;
 mod kernel;
 mod packet;
 mod report;
@@ -21,7 +22,7 @@ pub use report::{Report, Row};
 pub use stats::Spread;
 
 /// What is measured, and how long.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the discipline whose hits and misses are measured.
     pub discipline: &'static str,
@@ -30,12 +31,14 @@ pub struct Options {
     /// Batches per row; each is one ratio.
     pub batches: usize,
     /// Only rows whose key contains this.
-    pub only: Option<&'static str>,
+    pub only: Option<String>,
 }
 
 impl Options {
     fn wants(&self, keys: &[&str]) -> bool {
-        self.only.is_none_or(|only| keys.iter().any(|key| key.contains(only)))
+        self.only
+            .as_ref()
+            .is_none_or(|only| keys.iter().any(|key| key.contains(only)))
     }
 }
 

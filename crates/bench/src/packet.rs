@@ -11,12 +11,20 @@ pub const STORE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// From the client to the store.
 pub fn request(payload: &[u8]) -> Vec<u8> {
-    frame(SocketAddr::new(CLIENT.into(), 40_001), SocketAddr::new(STORE.into(), wire::PORT), payload)
+    frame(
+        SocketAddr::new(CLIENT.into(), 40_001),
+        SocketAddr::new(STORE.into(), wire::PORT),
+        payload,
+    )
 }
 
 /// From a store at `store` to anybody.
 pub fn reply(store: IpAddr, payload: &[u8]) -> Vec<u8> {
-    frame(SocketAddr::new(store, wire::PORT), SocketAddr::new(CLIENT.into(), 40_001), payload)
+    frame(
+        SocketAddr::new(store, wire::PORT),
+        SocketAddr::new(CLIENT.into(), 40_001),
+        payload,
+    )
 }
 
 /// One UDP datagram over IPv4 in its frame.
@@ -30,8 +38,10 @@ pub fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     ip.extend((20 + udp_len).to_be_bytes());
     ip.extend([0x12, 0x34, 0x40, 0, 64, 17, 0, 0]);
     ip.extend([octets(from), octets(to)].concat());
-    let sum: u32 =
-        ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum: u32 = ip
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     let check = !((folded & 0xffff) + (folded >> 16)) as u16;
     ip[10..12].copy_from_slice(&check.to_be_bytes());

@@ -59,8 +59,19 @@ impl Report {
     }
 
     /// Adds a row of the ratio of `ours` to `theirs`, batch by batch.
-    pub(crate) fn ratio(&mut self, key: &str, target: Target, unit: &'static str, sides: [Side; 2]) {
-        let ratios = sides[0].values.iter().zip(&sides[1].values).map(|(a, b)| a / b).collect();
+    pub(crate) fn ratio(
+        &mut self,
+        key: &str,
+        target: Target,
+        unit: &'static str,
+        sides: [Side; 2],
+    ) {
+        let ratios = sides[0]
+            .values
+            .iter()
+            .zip(&sides[1].values)
+            .map(|(a, b)| a / b)
+            .collect();
         let ratio = Spread::of(ratios);
         let off = match target {
             Target::AtMost(limit) => ratio.median / limit - 1.0,
@@ -83,13 +94,21 @@ impl Report {
     }
 
     pub(crate) fn machine(&mut self, what: &str, values: Vec<f64>, unit: &'static str) {
-        self.machine.push(Figure { what: what.into(), value: Spread::of(values), unit });
+        self.machine.push(Figure {
+            what: what.into(),
+            value: Spread::of(values),
+            unit,
+        });
     }
 
     /// As text, for a terminal.
     pub fn render(&self) -> String {
         let mut lines = vec!["this machine".to_string()];
-        lines.extend(self.machine.iter().map(|figure| format!("  {}", figure.line())));
+        lines.extend(
+            self.machine
+                .iter()
+                .map(|figure| format!("  {}", figure.line())),
+        );
         lines.push(String::new());
         lines.push(format!(
             "{:<34} {:>7} {:>15}  {:>7}  {}",
@@ -101,7 +120,11 @@ impl Report {
         if !self.profile.is_empty() {
             lines.push(String::new());
             lines.push("where a hit's time goes".into());
-            lines.extend(self.profile.iter().map(|figure| format!("  {}", figure.line())));
+            lines.extend(
+                self.profile
+                    .iter()
+                    .map(|figure| format!("  {}", figure.line())),
+            );
         }
         lines.join("\n")
     }
@@ -116,7 +139,12 @@ impl Figure {
     fn line(&self) -> String {
         let Spread { median, low, high } = self.value;
         let (what, unit) = (&self.what, self.unit);
-        format!("{what:<52} {:>9} {unit}  ({} .. {})", short(median), short(low), short(high))
+        format!(
+            "{what:<52} {:>9} {unit}  ({} .. {})",
+            short(median),
+            short(low),
+            short(high)
+        )
     }
 }
 
@@ -164,7 +192,10 @@ pub(crate) struct Side {
 
 impl Side {
     pub fn new(what: &'static str, values: &[f64]) -> Side {
-        Side { what, values: values.to_vec() }
+        Side {
+            what,
+            values: values.to_vec(),
+        }
     }
 }
 

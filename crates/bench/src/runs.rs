@@ -56,10 +56,13 @@ impl Program {
             options.ctx_size_in = size_of_val(&context) as u32;
         }
         // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
-        let failed = unsafe {
-            libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options)
-        };
-        ensure!(failed == 0, "test run of a program: {}", io::Error::last_os_error());
+        let failed =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
+        ensure!(
+            failed == 0,
+            "test run of a program: {}",
+            io::Error::last_os_error()
+        );
         out.truncate(options.data_size_out as usize);
         Ok((f64::from(options.duration), options.retval))
     }
@@ -71,7 +74,8 @@ impl Program {
 /// The kernel refuses it.
 pub fn load(bytes: &[u8], what: &str) -> anyhow::Result<Object> {
     let open = ObjectBuilder::default().open_memory(bytes)?;
-    open.load().with_context(|| format!("loading the measuring programs in {what}"))
+    open.load()
+        .with_context(|| format!("loading the measuring programs in {what}"))
 }
 
 /// The map of that name.

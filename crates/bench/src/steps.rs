@@ -18,16 +18,32 @@ pub const PARSED: u32 = 8;
 
 /// The programs cut short, by number, and what each adds to the one before.
 const STEPS: [(u32, &str, &str); 4] = [
-    (9, "step_admitted", "+ tenant, clock, rate, tail call (admit)"),
-    (10, "step_found", "+ bucket, item header, key compared (find)"),
+    (
+        9,
+        "step_admitted",
+        "+ tenant, clock, rate, tail call (admit)",
+    ),
+    (
+        10,
+        "step_found",
+        "+ bucket, item header, key compared (find)",
+    ),
     (11, "step_counted", "+ request counted, lease checked"),
     (12, "step_copied", "+ value copied into the packet"),
 ];
 
 /// They load like disciplines, so that they share the tables.
 pub fn disciplines() -> Vec<Discipline> {
-    let parsed = Discipline { name: "step_parsed", number: PARSED, object: OBJECT };
-    let rest = STEPS.map(|(number, name, _)| Discipline { name, number, object: OBJECT });
+    let parsed = Discipline {
+        name: "step_parsed",
+        number: PARSED,
+        object: OBJECT,
+    };
+    let rest = STEPS.map(|(number, name, _)| Discipline {
+        name,
+        number,
+        object: OBJECT,
+    });
     std::iter::once(parsed).chain(rest).collect()
 }
 
@@ -43,11 +59,20 @@ pub fn profile(
     hit: &Aim,
     tenant: TenantEntry,
 ) -> anyhow::Result<()> {
-    let mut nothing =
-        drive.aim(&Aim { target: 0, verdict: crate::runs::PASS, ..hit.clone() })?;
-    let mut parsed = drive.aim(&Aim { target: kernel::PARSED, ..hit.clone() })?;
+    let mut nothing = drive.aim(&Aim {
+        target: 0,
+        verdict: crate::runs::PASS,
+        ..hit.clone()
+    })?;
+    let mut parsed = drive.aim(&Aim {
+        target: kernel::PARSED,
+        ..hit.clone()
+    })?;
     let mut whole = drive.aim(hit)?;
-    let mut one = drive.aim(&Aim { keys: 1, ..hit.clone() })?;
+    let mut one = drive.aim(&Aim {
+        keys: 1,
+        ..hit.clone()
+    })?;
     let mut adds: Vec<Vec<f64>> = vec![vec![]; STEPS.len() + 2];
     let (mut all, mut warm) = (vec![], vec![]);
     for _ in 0..options.batches {
@@ -57,10 +82,19 @@ pub fn profile(
             adds.push(now - last);
             last = now;
         };
-        note(&mut adds[0], kernel::timed(REPEAT, || parsed.run(0, REPEAT).map(drop))?);
+        note(
+            &mut adds[0],
+            kernel::timed(REPEAT, || parsed.run(0, REPEAT).map(drop))?,
+        );
         for (i, (number, _, _)) in STEPS.iter().enumerate() {
-            cache.set_tenant(TenantEntry { discipline: *number, ..tenant })?;
-            note(&mut adds[i + 1], kernel::timed(REPEAT, || whole.run(0, REPEAT).map(drop))?);
+            cache.set_tenant(TenantEntry {
+                discipline: *number,
+                ..tenant
+            })?;
+            note(
+                &mut adds[i + 1],
+                kernel::timed(REPEAT, || whole.run(0, REPEAT).map(drop))?,
+            );
         }
         cache.set_tenant(tenant)?;
         let hit = kernel::timed(REPEAT, || whole.run(0, REPEAT).map(drop))?;
@@ -76,8 +110,12 @@ pub fn profile(
         value: Spread::of(values),
         unit: "ns",
     };
-    report.profile.extend(names.zip(adds).map(|(what, values)| figure(what, values)));
+    report
+        .profile
+        .extend(names.zip(adds).map(|(what, values)| figure(what, values)));
     report.profile.push(figure("= a hit on a random key", all));
-    report.profile.push(figure("a hit on the same key each time (warm)", warm));
+    report
+        .profile
+        .push(figure("a hit on the same key each time (warm)", warm));
     Ok(())
 }

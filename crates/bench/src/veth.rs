@@ -20,12 +20,13 @@ use wire::{Flags, Header, Op, Packet, Secret};
 use crate::{
     Options,
     cache::{self, Cache, pages_for},
-    client::{Client, Outcome, WINDOW},
+    client::{Client, Outcome},
     cpu::Others,
+    gateway::{self, Gateway},
     kernel, packet,
     report::{
         Report, Side,
-        Target::{AtLeast, AtMost},
+        Target::{AtLeast, AtMost, Report as Told},
     },
     runs::Program,
 };
@@ -78,13 +79,20 @@ fn process(name: &str, command: &str, ready: &str) -> ProcessSpec {
 /// A client with four ways: through the switch to a store, through a router of the same kind without our
 /// program to memcached, straight to memcached, straight to a reflector.
 fn topology() -> Topology {
-    let node = |name: &str, processes| Node { name: name.into(), processes };
+    let node = |name: &str, processes| Node {
+        name: name.into(),
+        processes,
+    };
     let memcached = |host: &str| {
         let command = format!(
             "memcached -u root -t 1 -m 256 -l {{address:{host}}} -p {MEMCACHED_PORT} -U {MEMCACHED_PORT} \
              -P {{dir}}/{host}.pid"
         );
-        vec![process("memcached", &command, &format!("{{dir}}/{host}.pid"))]
+        vec![process(
+            "memcached",
+            &command,
+            &format!("{{dir}}/{host}.pid"),
+        )]
     };
     let store = format!(
         "shortstop store --listen {{address:{STORE}}}:{} --populate {KEYS}:{VALUE_LEN} \
@@ -168,7 +176,9 @@ fn is_memcached_value(answer: &[u8]) -> bool {
 fn shuffled(mut numbers: Vec<usize>) -> Vec<usize> {
     let mut random = 7u64;
     for i in (1..numbers.len()).rev() {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         numbers.swap(i, ((random >> 33) as usize) % (i + 1));
     }
     numbers
@@ -189,7 +199,10 @@ fn fill_memcached(namespace: &str, address: IpAddr) -> anyhow::Result<()> {
         stream.write_all(&text)?;
         let mut reply = [0; 64];
         let got = stream.read(&mut reply)?;
-        ensure!(reply[..got].starts_with(b"VERSION"), "memcached refused what it was to hold");
+        ensure!(
+            reply[..got].starts_with(b"VERSION"),
+            "memcached refused what it was to hold"
+        );
         Ok(())
     })
 }
@@ -211,7 +224,10 @@ fn reflect_at(namespace: &str, interface: &str) -> anyhow::Result<()> {
             )
         };
         if failed != 0 {
-            bail!("attaching the reflector: {}", std::io::Error::from_raw_os_error(-failed));
+            bail!(
+                "attaching the reflector: {}",
+                std::io::Error::from_raw_os_error(-failed)
+            );
         }
         Ok(())
     })
@@ -227,6 +243,11 @@ fn fill_switch(cache: &mut Cache, interfaces: &[String]) -> anyhow::Result<Vec<u
         if cache.fill(&tenant, hash, &key, &value(number))? {
             held.push(number);
         }
+    }
+    for number in 0..gateway::KEYS {
+        let key = gateway::key(number);
+        let hash = tenant.secret.key_hash(tenant.id, &key);
+        cache.fill(&tenant, hash, &key, &value(number))?;
     }
     for interface in interfaces {
         cache.attach(interface)?;
@@ -256,7 +277,6 @@ impl Way {
     fn check(&self) -> anyhow::Result<()> {
         let sum = |of: fn(&Outcome) -> u64| self.outcomes.iter().map(of).sum::<u64>();
         let (right, wrong, lost) = (sum(|o| o.answered), sum(|o| o.wrong), sum(|o| o.lost));
-        eprintln!("{} right {right} wrong {wrong} lost {lost}", self.what);
         ensure!(
             wrong * 1000 <= right && lost * 100 <= right,
             "{}: {right} right answers, {wrong} wrong, {lost} lost: expected nearly all right",
@@ -270,16 +290,13 @@ impl Way {
 ///
 /// # Errors
 /// No privilege, no memcached, or a process that does not start.
-pub fn measure(
-    options: &Options,
-    report: &mut Report,
-    say: &impl Fn(&str),
-) -> anyhow::Result<()> {
+pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> anyhow::Result<()> {
     let keys = [
         "veth_hit_over_reflector",
         "veth_hit_cpu_over_memcached_udp",
         "veth_hit_rate_over_memcached_udp",
         "miss_path_over_direct",
+        "gateway_cpu_over_redis",
     ];
     if !options.wants(&keys) {
         return Ok(());
@@ -288,12 +305,25 @@ pub fn measure(
     let mut lab = Lab::create(&unique_name(), topology(), false)?;
     lab.start_all(false)?;
     let address = |node: &str| lab.topology().address_of(node).context("an address");
-    let (near, far, mirror, store) = (address(NEAR)?, address(FAR)?, address(MIRROR)?, address(STORE)?);
+    let (near, far, mirror, store) = (
+        address(NEAR)?,
+        address(FAR)?,
+        address(MIRROR)?,
+        address(STORE)?,
+    );
     fill_memcached(&lab.namespace(NEAR), near.into())?;
     fill_memcached(&lab.namespace(FAR), far.into())?;
     reflect_at(&lab.namespace(MIRROR), "eth0")?;
+    let gateway = Gateway::start(&mut lab, CLIENT, NEAR, store.into(), VALUE_LEN);
+    let gateway = gateway
+        .inspect_err(|e| say(&format!("gateway_cpu_over_redis left out: {e:#}")))
+        .ok();
     let pid = |name: &str| Ok::<_, anyhow::Error>(lab.process(name).context("a server")?.pid);
-    let pids = [pid("near-memcached")?, pid("far-memcached")?, pid("store-store")?];
+    let pids = [
+        pid("near-memcached")?,
+        pid("far-memcached")?,
+        pid("store-store")?,
+    ];
     let interfaces = lab.topology().interfaces_of(SWITCH);
 
     // The switch is made in a thread inside its namespace, and stays there until the client has finished.
@@ -301,12 +331,11 @@ pub fn measure(
     let (done, when_done) = std::sync::mpsc::channel::<()>();
     let switch = lab.namespace(SWITCH);
     std::thread::scope(|scope| {
-        let options = *options;
+        let discipline = cache::discipline(options.discipline, options.object);
         let switch_thread = scope.spawn(move || {
             namespace::within(&switch, move || {
-                let pages = pages_for(CACHED, 16, VALUE_LEN)?;
+                let pages = pages_for(CACHED + gateway::KEYS, 16, VALUE_LEN)?;
                 let tenant = cache::tenant(wire::TENANT_OPEN, Secret::NONE);
-                let discipline = cache::discipline(options.discipline, options.object);
                 let mut cache =
                     Cache::load("veth", &[discipline], tenant, pages, IpAddr::V4(store))?;
                 filled.send(fill_switch(&mut cache, &interfaces)?)?;
@@ -315,23 +344,60 @@ pub fn measure(
             })
         });
         let Ok(held) = when_filled.recv() else {
-            return switch_thread.join().map_err(|_| anyhow::anyhow!("filling the switch panicked"))?;
+            return switch_thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("filling the switch panicked"))?;
         };
         say("asking over links");
         let result = namespace::within(&lab.namespace(CLIENT), || {
             let ways = [
-                (SocketAddr::new(store.into(), wire::PORT), our_requests(&held)?, is_hit as fn(&[u8]) -> bool, "hit", 0),
-                (SocketAddr::new(mirror.into(), wire::PORT), our_requests(&held)?, is_reflected, "reflector", 0),
-                (SocketAddr::new(near.into(), MEMCACHED_PORT), memcached_requests(), is_memcached_value, "memcached", pids[0]),
-                (SocketAddr::new(store.into(), wire::PORT), our_requests(&missing())?, is_from_store, "switch and store", pids[2]),
-                (SocketAddr::new(far.into(), MEMCACHED_PORT), memcached_requests(), is_memcached_value, "router and memcached", pids[1]),
+                (
+                    SocketAddr::new(store.into(), wire::PORT),
+                    our_requests(&held)?,
+                    is_hit as fn(&[u8]) -> bool,
+                    "hit",
+                    0,
+                ),
+                (
+                    SocketAddr::new(mirror.into(), wire::PORT),
+                    our_requests(&held)?,
+                    is_reflected,
+                    "reflector",
+                    0,
+                ),
+                (
+                    SocketAddr::new(near.into(), MEMCACHED_PORT),
+                    memcached_requests(),
+                    is_memcached_value,
+                    "memcached",
+                    pids[0],
+                ),
+                (
+                    SocketAddr::new(store.into(), wire::PORT),
+                    our_requests(&missing())?,
+                    is_from_store,
+                    "switch and store",
+                    pids[2],
+                ),
+                (
+                    SocketAddr::new(far.into(), MEMCACHED_PORT),
+                    memcached_requests(),
+                    is_memcached_value,
+                    "router and memcached",
+                    pids[1],
+                ),
             ];
             lab::process::pin_self(CLIENT_CPU);
             let mut all = vec![];
             for (to, requests, is_answer, what, pid) in ways {
                 let client = Client::connect(to, requests, is_answer)?;
                 let pids: Vec<i32> = Some(pid).into_iter().filter(|pid| *pid != 0).collect();
-                all.push(Way { what, client, others: Others::of(&pids), outcomes: vec![] });
+                all.push(Way {
+                    what,
+                    client,
+                    others: Others::of(&pids),
+                    outcomes: vec![],
+                });
             }
             for _ in 0..options.batches {
                 for way in &mut all {
@@ -341,12 +407,39 @@ pub fn measure(
             for way in &all {
                 way.check()?;
             }
+            let mut through: [Vec<[f64; 2]>; 2] = Default::default();
+            for _ in 0..options.batches.div_ceil(6) {
+                for (pipeline, costs) in [1, 16].into_iter().zip(&mut through) {
+                    if let Some(gateway) = &gateway {
+                        costs.push(gateway.batch(pipeline)?);
+                    }
+                }
+            }
             let measured: Vec<(Side, Side)> = all.iter().map(|w| (w.rates(), w.cpu())).collect();
-            Ok(measured)
+            Ok((measured, through))
         });
         drop(done);
-        switch_thread.join().map_err(|_| anyhow::anyhow!("the switch panicked"))??;
-        write_rows(report, &result?);
+        switch_thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("the switch panicked"))??;
+        let (ways, through) = result?;
+        write_rows(report, &ways);
+        for (pipeline, costs) in [1, 16].into_iter().zip(through) {
+            if costs.is_empty() {
+                continue;
+            }
+            let side = |i: usize| costs.iter().map(|pair| pair[i]).collect::<Vec<f64>>();
+            let sides = [
+                Side::new("through the gateway", &side(0)),
+                Side::new("Redis itself", &side(1)),
+            ];
+            report.ratio(
+                &format!("gateway_cpu_over_redis_p{pipeline}"),
+                Told,
+                "us",
+                sides,
+            );
+        }
         Ok(())
     })
 }
@@ -356,20 +449,49 @@ fn missing() -> Vec<usize> {
 }
 
 fn our_requests(numbers: &[usize]) -> anyhow::Result<Vec<Vec<u8>>> {
-    shuffled(numbers.to_vec()).into_iter().map(our_request).collect()
+    shuffled(numbers.to_vec())
+        .into_iter()
+        .map(our_request)
+        .collect()
 }
 
 fn memcached_requests() -> Vec<Vec<u8>> {
-    shuffled((0..CACHED).collect()).into_iter().map(memcached_request).collect()
+    shuffled((0..CACHED).collect())
+        .into_iter()
+        .map(memcached_request)
+        .collect()
 }
 
 fn write_rows(report: &mut Report, ways: &[(Side, Side)]) {
     let rate = |i: usize| Side::new(ways[i].0.what, &ways[i].0.values);
     let cpu = |i: usize| Side::new(ways[i].1.what, &ways[i].1.values);
-    let _ = WINDOW;
-    report.machine("the client against a bare reflector", cpu(1).values, "us of CPU");
-    report.ratio("veth_hit_over_reflector", AtLeast(0.85), "/s", [rate(0), rate(1)]);
-    report.ratio("veth_hit_cpu_over_memcached_udp", AtMost(0.35), "us", [cpu(0), cpu(2)]);
-    report.ratio("veth_hit_rate_over_memcached_udp", AtLeast(1.8), "/s", [rate(0), rate(2)]);
-    report.ratio("miss_path_over_direct", AtLeast(0.8), "/s", [rate(3), rate(4)]);
+    report.machine(
+        "the client against a bare reflector",
+        cpu(1).values,
+        "us of CPU",
+    );
+    report.ratio(
+        "veth_hit_over_reflector",
+        AtLeast(0.85),
+        "/s",
+        [rate(0), rate(1)],
+    );
+    report.ratio(
+        "veth_hit_cpu_over_memcached_udp",
+        AtMost(0.35),
+        "us",
+        [cpu(0), cpu(2)],
+    );
+    report.ratio(
+        "veth_hit_rate_over_memcached_udp",
+        AtLeast(1.8),
+        "/s",
+        [rate(0), rate(2)],
+    );
+    report.ratio(
+        "miss_path_over_direct",
+        AtLeast(0.8),
+        "/s",
+        [rate(3), rate(4)],
+    );
 }

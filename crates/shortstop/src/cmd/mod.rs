@@ -1,5 +1,6 @@
 //! The command line: one module per subcommand, each with its `Args` and `run`.
 
+mod bench;
 mod control;
 mod delete;
 mod gateway;
@@ -35,6 +36,7 @@ enum Command {
     Set(set::Args),
     Delete(delete::Args),
     Lab(lab::Args),
+    Bench(bench::Args),
 }
 
 /// Runs the command. Errors are for the user to read; the exit code is the command's own otherwise.
@@ -49,6 +51,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Set(args) => set::run(args),
         Command::Delete(args) => delete::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Bench(args) => bench::run(args),
     }
 }
 
