@@ -18,22 +18,25 @@ struct Client<O> {
     used_ns: Nanos,
 }
 
-/// Every client that wrote of late.
+/// Every client that wrote of late. Each tenant has a share of its own, so that one which makes up client after
+/// client fills its own share only.
 pub(crate) struct Clients<O> {
     clients: HashMap<ClientId, Client<O>>,
-    /// In the order in which they came, or were last spared.
-    order: VecDeque<ClientId>,
-    limit: usize,
+    /// Per tenant, in the order in which they came, or were last spared.
+    order: HashMap<u32, VecDeque<ClientId>>,
+    /// Most clients of one tenant.
+    share: usize,
     /// A client that has written within this time is not forgotten: it may still retransmit.
     keep_ns: Nanos,
 }
 
 impl<O: Clone> Clients<O> {
-    pub fn new(limit: usize, keep_ns: Nanos) -> Clients<O> {
+    /// Room for `limit` clients in all, shared evenly by `tenants` tenants.
+    pub fn new(limit: usize, tenants: usize, keep_ns: Nanos) -> Clients<O> {
         Clients {
             clients: HashMap::new(),
-            order: VecDeque::new(),
-            limit: limit.max(1),
+            order: HashMap::new(),
+            share: (limit / tenants.max(1)).max(1),
             keep_ns,
         }
     }
@@ -41,7 +44,8 @@ impl<O: Clone> Clients<O> {
     /// A write has come from a client.
     pub fn begin(&mut self, id: ClientId, request: u32, now_ns: Nanos) -> Verdict<O> {
         if !self.clients.contains_key(&id) {
-            if self.clients.len() >= self.limit && !self.forget_one(now_ns) {
+            let known = self.order.get(&id.0).map_or(0, VecDeque::len);
+            if known >= self.share && !self.forget_one(id.0, now_ns) {
                 return Verdict::Full;
             }
             self.clients.insert(
@@ -51,7 +55,7 @@ impl<O: Clone> Clients<O> {
                     used_ns: now_ns,
                 },
             );
-            self.order.push_back(id);
+            self.order.entry(id.0).or_default().push_back(id);
         }
         let client = self.clients.get_mut(&id).expect("inserted above");
         client.used_ns = now_ns;
@@ -72,10 +76,11 @@ impl<O: Clone> Clients<O> {
         }
     }
 
-    /// Makes room for a client: the first of the oldest few that has been silent long enough goes.
-    fn forget_one(&mut self, now_ns: Nanos) -> bool {
+    /// Makes room for a client of a tenant: the first of its oldest few that has been silent long enough goes.
+    fn forget_one(&mut self, tenant: u32, now_ns: Nanos) -> bool {
+        let order = self.order.entry(tenant).or_default();
         for _ in 0..8 {
-            let Some(id) = self.order.pop_front() else {
+            let Some(id) = order.pop_front() else {
                 return false;
             };
             let silent = self.clients.get(&id).is_none_or(|client| {
@@ -85,7 +90,7 @@ impl<O: Clone> Clients<O> {
                 self.clients.remove(&id);
                 return true;
             }
-            self.order.push_back(id);
+            order.push_back(id);
         }
         false
     }
@@ -97,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_client_that_may_still_retransmit_is_not_forgotten() {
-        let mut clients = Clients::new(2, 100);
+        let mut clients = Clients::new(2, 1, 100);
         let id = |n: u8| (0, IpAddr::from([10, 0, 0, n]), 1);
         for n in 1..=2 {
             assert_eq!(clients.begin(id(n), 7, 0), Verdict::New);
@@ -116,5 +121,14 @@ mod tests {
         );
         assert_eq!(clients.begin(id(2), 7, 120), Verdict::Answered(2));
         assert_eq!(clients.begin(id(1), 7, 130), Verdict::Full);
+    }
+
+    #[test]
+    fn a_tenant_fills_its_own_share_only() {
+        let mut clients: Clients<()> = Clients::new(4, 2, 100);
+        let id = |tenant, n: u8| (tenant, IpAddr::from([10, 0, 0, n]), 1);
+        let verdicts: Vec<_> = (1..=9).map(|n| clients.begin(id(7, n), 1, 0)).collect();
+        assert_eq!(verdicts.iter().filter(|v| **v == Verdict::New).count(), 2);
+        assert_eq!(clients.begin(id(8, 1), 1, 0), Verdict::New);
     }
 }

@@ -91,7 +91,11 @@ impl Engine {
         let leases = Leases::new(config.lease_ms * 1_000_000);
         Engine {
             directory: Directory::new(config.directory_limit),
-            clients: Clients::new(config.client_limit, leases.length_ns()),
+            clients: Clients::new(
+                config.client_limit,
+                cluster.tenants.len() + usize::from(cluster.open_tenant),
+                leases.length_ns(),
+            ),
             leases,
             outside: Outside::new(backend.watch(), now_ns),
             recalls: Recalls::default(),

@@ -52,6 +52,12 @@ impl Server {
     /// As [`run`].
     pub async fn start(config: Config) -> anyhow::Result<Server> {
         config.check()?;
+        if !config.cluster.tenants.is_empty() && config.cluster.system_secret.is_none() {
+            tracing::warn!(
+                "the cluster file has tenants with secrets but no system_secret: anybody who reaches this port can \
+                 ask for leases in a switch's name; add `system_secret`, 32 hex digits"
+            );
+        }
         let wall = SystemTime::UNIX_EPOCH
             .elapsed()
             .context("the clock is set before 1970")?;
