@@ -197,7 +197,7 @@ impl Network {
     }
 
     async fn take_directly(&self, why: Error, key: &Bytes) -> Done<Option<Bytes>> {
-        let direct = self.direct_read(why)?;
+        let direct = self.direct_write(why)?;
         self.prepare(key).await?;
         let taken = direct.take(key).await?;
         if taken.is_some() {
@@ -220,7 +220,7 @@ impl Network {
         self.try_settle(key).await.map_err(|error| {
             self.counters.outcome_unknown.add_one();
             Refused(format!(
-                "ERR outcome unknown: written, but old copies may be left: {error}; repeat the command"
+                "ERR outcome unknown: written, but copies of the value before may be left: {error}"
             ))
         })
     }

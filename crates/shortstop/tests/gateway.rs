@@ -66,10 +66,8 @@ impl Rack {
         if !programs.into_iter().all(installed) {
             return None;
         }
-        let mut rack = Rack {
-            redis: free_port(),
-            ..Rack::default()
-        };
+        let mut rack = Rack::default();
+        rack.redis = free_port();
         let port = rack.redis.to_string();
         rack.start(
             "redis-server",
