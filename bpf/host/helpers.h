@@ -12,7 +12,7 @@ struct host_script {
 	__u32 fib_ifindex;
 	bool ring_is_full;
 	__u32 events; /* that went into the ring */
-	void (*interrupt)(void); /* called in every helper that touches a packet */
+	void (*interrupt)(void); /* called in helpers, at barriers, before swaps */
 	int (*program)(struct xdp_md *ctx); /* of the discipline; NULL: none is there */
 };
 static struct host_script host;

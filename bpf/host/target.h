@@ -31,11 +31,14 @@
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 #undef barrier
-#define barrier() asm volatile("" ::: "memory")
+/* The other CPU may come in wherever order matters. */
+static void host_interrupt(void);
+#define barrier() host_interrupt()
 #define opaque(x) asm volatile("" : "+r"(x))
 #define touch(p) ((void)READ_ONCE(*(const __u8 *)(p)))
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))
-#define compare_and_swap(p, old, new) __sync_val_compare_and_swap((p), (old), (new))
+#define compare_and_swap(p, old, new)                                                              \
+	(host_interrupt(), __sync_val_compare_and_swap((p), (old), (new)))
 
 #define NS_PER_MS 1000000ULL
 #define CONTINUE (-1)

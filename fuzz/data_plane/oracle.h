@@ -51,12 +51,15 @@ static struct grant grants[GRANTS_MAX];
 static __u32 grants_made;
 static struct knowledge known[PLACES];
 static struct lease_knowledge leases_known[STORES];
+/* Until when the lease replies under way may extend a lease: whoever interrupts them may profit already. */
+static __u64 pending_until_ns[STORES];
 
 static void oracle_reset(void)
 {
 	grants_made = 0;
 	memset(known, 0, sizeof(known));
 	memset(leases_known, 0, sizeof(leases_known));
+	memset(pending_until_ns, 0, sizeof(pending_until_ns));
 }
 
 /* A new entry: whatever was granted before is not for it. */
@@ -129,6 +132,14 @@ static void note_moment(struct passage *p)
 		moment->is_there[i] = entries[i].is_there;
 }
 
+static bool renews_lease(const struct frame *frame, const struct view *view)
+{
+	return view->is_whole && view->op == OP_LEASE_REPLY && view->tenant == TENANT_SYSTEM &&
+	       view->request < STORES && view->epoch >> 48 == SWITCH && is_authentic(frame, view) &&
+	       !memcmp(view->source, stores[view->request].address, 16) &&
+	       view->version <= host.now_ns + CLOCK_MARGIN_NS;
+}
+
 /* What may be granted from now on: noted before the packet runs. */
 static void note_grant(const struct frame *frame, const struct view *view)
 {
@@ -167,7 +178,9 @@ static bool may_serve(const struct passage *p, const struct moment *m, int place
 	    memcmp(grant->source, stores[entries[place].lease].address, 16))
 		return false;
 	if (grant->epoch != entry->epoch || grant->epoch < entry->least ||
-	    grant->epoch <= lease->floor || host.now_ns >= lease->until_ns)
+	    grant->epoch <= lease->floor ||
+	    (host.now_ns >= lease->until_ns &&
+	     host.now_ns >= pending_until_ns[entries[place].lease]))
 		return false;
 	if (!grant->expiry_ms)
 		return reply->expiry_ms == 0;
@@ -274,11 +287,8 @@ static void check_ending(const struct passage *p)
 static void learn_lease(const struct passage *p)
 {
 	const struct view *in = &p->before;
-	demand(in->op == OP_LEASE_REPLY && in->tenant == TENANT_SYSTEM && in->request < STORES &&
-		       in->epoch >> 48 == SWITCH && is_authentic(&p->in, in) &&
-		       !memcmp(in->source, stores[in->request].address, 16),
-	       "only a lease's store renews it");
-	demand(in->version <= host.now_ns + CLOCK_MARGIN_NS, "no lease from a later time");
+	demand(renews_lease(&p->in, in),
+	       "only a lease's store renews it, and not from a later time");
 	struct lease_knowledge *lease = &leases_known[in->request];
 	__u64 until_ns = in->version + in->expiry_ms * NS_PER_MS;
 	if (lease->term != in->client)

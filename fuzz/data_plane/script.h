@@ -245,7 +245,13 @@ static void run_packet(bool is_nested)
 	if (p->before.is_ours)
 		note_grant(&p->in, &p->before);
 	note_moment(p);
+	bool renews = !is_nested && renews_lease(&p->in, &p->before);
+	if (renews)
+		pending_until_ns[p->before.request] =
+			p->before.version + p->before.expiry_ms * NS_PER_MS;
 	p->verdict = entry(&ctx);
+	if (renews)
+		pending_until_ns[p->before.request] = 0;
 	p->out.len = host_packet_read(&ctx, p->out.bytes, sizeof(p->out.bytes));
 	demand(p->out.len == host_packet_len(&ctx), "a packet stays below 4096 bytes");
 	host_packet_free(&ctx);

@@ -1,12 +1,7 @@
 //! Any text is a cluster file or an error; a cluster survives its own text.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use wire::Cluster;
+#[path = "../checks/cluster.rs"]
+mod check;
 
-fuzz_target!(|text: &str| {
-    let Ok(cluster) = Cluster::parse(text) else {
-        return;
-    };
-    assert_eq!(Cluster::parse(&cluster.to_toml()), Ok(cluster));
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::cluster(bytes));

@@ -1,0 +1,101 @@
+//! The data plane's C as an ordinary program under the address and undefined-behaviour sanitizers: the kept scripts of
+//! packets, then noise, judged by the oracle in `fuzz/data_plane/oracle.h`. `make fuzz` searches for longer.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// Noisy inputs, each some dozen packets.
+const NOISE: &str = "20000";
+/// The search with libFuzzer, where its runtime is there.
+const SEARCH_SECONDS: &str = "20";
+
+/// Ends that the kept scripts do not reach: `*_contended` needs four swaps in a row to fail.
+const NOT_REACHED: [&str; 2] = ["write_contended", "invalidate_contended"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn run(command: &mut Command) -> Output {
+    command
+        .current_dir(root())
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+fn must(what: &str, output: Output) -> String {
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{out}\n{err}",
+        output.status
+    );
+    out.into_owned()
+}
+
+fn scripts() -> Vec<PathBuf> {
+    let folder = root().join("fuzz/corpus/data_plane");
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .map(|file| file.expect("readable").path())
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn kept_scripts_and_noise_violate_nothing_and_reach_every_end() {
+    must(
+        "fuzz/build replay",
+        run(Command::new("fuzz/build").arg("replay")),
+    );
+    let replay = run(Command::new("target/fuzz/replay")
+        .args(["--noise", NOISE])
+        .args(scripts()));
+    let report = must("replay", replay);
+    let reached: BTreeMap<&str, u64> = report
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(name, count)| Some((name, count.parse().ok()?)))
+        .collect();
+    for counter in dataplane::Counters::list() {
+        let name = counter.name.as_str();
+        let count = reached
+            .get(name)
+            .unwrap_or_else(|| panic!("{name}: not reported"));
+        assert!(
+            *count > 0 || NOT_REACHED.contains(&name),
+            "no input reaches {name}"
+        );
+    }
+}
+
+#[test]
+fn a_short_search_violates_nothing() {
+    let built = run(Command::new("fuzz/build").arg("fuzzer"));
+    if !built.status.success() {
+        println!("not run: {}", String::from_utf8_lossy(&built.stderr));
+        return;
+    }
+    let found = root().join("target/fuzz/found");
+    std::fs::create_dir_all(&found).expect("target is writable");
+    let limits = [
+        "-max_len=400",
+        "-timeout=10",
+        "-artifact_prefix=target/fuzz/failed-data_plane-",
+    ];
+    let search = Command::new("target/fuzz/data_plane")
+        .arg(format!("-max_total_time={SEARCH_SECONDS}"))
+        .args(limits)
+        .args([found, root().join("fuzz/corpus/data_plane")])
+        .current_dir(root())
+        .output()
+        .expect("just built");
+    must("search", search);
+}

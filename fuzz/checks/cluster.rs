@@ -1,0 +1,11 @@
+use wire::Cluster;
+
+pub fn cluster(bytes: &[u8]) {
+    let Some(cluster) = std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| Cluster::parse(text).ok())
+    else {
+        return;
+    };
+    assert_eq!(Cluster::parse(&cluster.to_toml()), Ok(cluster));
+}
