@@ -103,7 +103,7 @@ impl Cluster {
     /// [`ClusterError`] names the entry that is wrong and what was expected.
     pub fn parse(text: &str) -> Result<Cluster, ClusterError> {
         let cluster: Cluster =
-            toml::from_str(text).map_err(|e| ClusterError::Syntax(e.to_string()))?;
+            toml::from_str(text).map_err(|e| ClusterError::Syntax(one_line(text, &e)))?;
         cluster.check()?;
         Ok(cluster)
     }
@@ -191,6 +191,24 @@ impl Cluster {
     }
 }
 
+/// A syntax error on one line: where it is and what was expected, without the excerpt that TOML's own text has.
+fn one_line(text: &str, error: &toml::de::Error) -> String {
+    let message = error
+        .message()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    match error.span() {
+        Some(span) => {
+            let before = text.get(..span.start).unwrap_or(text);
+            let line = before.matches('\n').count() + 1;
+            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+            format!("line {line}, column {column}: {message}")
+        }
+        None => message,
+    }
+}
+
 fn parse_secret(text: &str, whose: &str) -> Result<Secret, ClusterError> {
     let mut secret = [0; 16];
     hex::decode_to_slice(text, &mut secret)
@@ -202,4 +220,28 @@ fn parse_secret(text: &str, whose: &str) -> Result<Secret, ClusterError> {
                 "{whose}: the secret must be 32 hex digits, not all zero"
             ))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_syntax_error_is_one_line_that_says_where() {
+        // (text, what the error says)
+        let rows = [
+            ("partitions = 1\nstore = [", "line 2, column"),
+            ("partitions = \"many\"\n", "line 1, column 14: invalid type"),
+            (
+                "partitions = 1\npartition = 2\n",
+                "line 2, column 1: unknown field",
+            ),
+        ];
+        for (text, says) in rows {
+            let error = Cluster::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with("cluster file: "), "{error:?}");
+            assert!(error.contains(says), "{error:?} should say {says:?}");
+            assert!(!error.contains('\n'), "{error:?} should be one line");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use store::{BackendConfig, Config, Populate};
+use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, Populate};
 
 /// Serve keys beside their data, and keep the switches' copies of them coherent.
 ///
@@ -63,6 +63,10 @@ struct Serve {
     /// Where the data is: embedded, redis://HOST:PORT[/DB], redis+unix:///PATH, memcached://HOST:PORT.
     #[arg(long, value_name = "BACKEND", default_value = "embedded")]
     backend: BackendConfig,
+    /// What to do about writes that other clients make directly in Redis: track, or ignore (old copies do not matter, or
+    /// nobody else writes). A Redis that cannot track: no copies are granted, unless they are ignored.
+    #[arg(long, value_name = "track|ignore", default_value = "track")]
+    outside_writes: OutsideWrites,
     /// Memory for the embedded backend, overhead included.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     memory_limit: u64,
@@ -104,6 +108,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
         None => config.cluster = wire::Cluster::single(options.listen, options.partitions),
     }
     config.backend = options.backend;
+    config.outside_writes = options.outside_writes;
     config.memory_limit = options.memory_limit;
     config.rate_limit = options.rate_limit;
     config.queue_limit = options.queue_limit;
@@ -153,6 +158,14 @@ fn describe(status: &store::Status) -> anyhow::Result<String> {
     let mut out = String::new();
     writeln!(out, "listens on   {}", status.listen)?;
     writeln!(out, "backend      {}", status.backend)?;
+    let outside = match status.outside_writes {
+        OutsideWritesStatus::Ignored => None,
+        OutsideWritesStatus::Tracked => Some("tracked"),
+        OutsideWritesStatus::Impossible => Some("cannot be tracked: no copies are granted"),
+    };
+    if let Some(outside) = outside {
+        writeln!(out, "outside      writes by others {outside}")?;
+    }
     if let (Some(items), Some(bytes)) = (status.items, status.memory_bytes) {
         writeln!(
             out,

@@ -9,7 +9,10 @@
 //! - Keys that were read, one by one (OPTIN), not prefixes (BCAST): only keys that are read for a grant are remembered by Redis
 //!   and told of, not every write to the server. When Redis forgets one (`tracking-table-max-keys`), it says that it changed.
 //! - `CLIENT CACHING YES` stands before GET in the same pipeline, so a key is tracked before its value is read.
-//! - Our own writes are not told (NOLOOP), but they end the tracking of their key: so a write is never answered with a grant.
+//! - Our own writes are told, too, if their key was tracked. That is harmless: until a write is answered its key has no copies, and the
+//!   message stands beside the answer. NOLOOP would suppress more than these: also what Redis evicts, expires
+//!   or forgets while it carries out a command of ours.
+//! - A write ends the tracking of its key and does not begin it anew: so a write is never answered with a grant.
 
 use std::time::Instant;
 
@@ -107,7 +110,7 @@ impl Redis {
         })?;
         if self.told.is_some() {
             let mut track = redis::cmd("CLIENT");
-            track.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+            track.arg("TRACKING").arg("ON").arg("OPTIN");
             let done: redis::RedisResult<()> = track.query_async(&mut connection).await;
             done.map_err(|error| anyhow!("Redis: CLIENT TRACKING: {error}"))?;
         }

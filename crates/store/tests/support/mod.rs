@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod servers;
+
 use std::net::{SocketAddr, UdpSocket};
 
 use store::{Config, Server};
