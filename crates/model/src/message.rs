@@ -22,8 +22,8 @@ pub enum Message {
     FetchReply(Epoch, Item),
     /// To a switch: (X, granted(X)).
     Invalidate(Epoch),
-    /// To the store: X is invalid up to this epoch.
-    Ack(Epoch),
+    /// To the store: X is invalid up to this epoch; and the number of the INVALIDATE that it answers.
+    Ack(Epoch, u64),
     /// To the store; the step of time at which it was sent.
     LeaseRequest { switch: u16, sent: u8 },
     /// To the switch.

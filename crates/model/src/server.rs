@@ -144,11 +144,14 @@ impl Server {
     pub fn acknowledged(
         &mut self,
         epoch: Epoch,
+        echoed: u64,
         step: u8,
         without: Option<Rule>,
         out: &mut Vec<Message>,
     ) {
-        self.key.prove_invalid(epoch);
+        if !self.key.prove_invalid(epoch) {
+            self.key.disprove_grant(epoch, echoed);
+        }
         self.drive(step, without, out);
     }
 

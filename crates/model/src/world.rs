@@ -250,9 +250,12 @@ impl World {
                 state.switch(epoch.switch()).install(epoch, item, without);
             }
             Message::Invalidate(epoch) => {
-                out.push(Message::Ack(state.switch(epoch.switch()).invalidate()));
+                let ack = state.switch(epoch.switch()).invalidate();
+                out.push(Message::Ack(ack, epoch.number()));
             }
-            Message::Ack(epoch) => state.server.acknowledged(epoch, step, without, &mut out),
+            Message::Ack(epoch, echoed) => {
+                state.server.acknowledged(epoch, echoed, step, without, &mut out);
+            }
             Message::LeaseRequest { switch, sent } => {
                 state.server.lease(switch, sent, step, &mut out);
             }

@@ -14,7 +14,8 @@ use anyhow::ensure;
 use super::{Effect, Need, Operation};
 
 /// Its name, for reports.
-pub const CHECKER: &str = "just-in-time linearization per key (Lowe 2017), cross-checked with stateright";
+pub const CHECKER: &str =
+    "just-in-time linearization per key (Lowe 2017), cross-checked with stateright";
 
 /// States of one key that may be possible at once; what needs more is not decided.
 const MAX_WORLDS: usize = 200_000;
@@ -50,9 +51,15 @@ pub fn check(operations: &[Operation]) -> anyhow::Result<Verdict> {
         events.extend(operation.return_ns.map(|at| (at, true, i)));
     }
     events.sort_unstable();
-    let mut search = Search { operations, pending: BTreeSet::new() };
-    let mut worlds =
-        vec![World { state: None, done: BTreeSet::new(), used: BTreeSet::new() }];
+    let mut search = Search {
+        operations,
+        pending: BTreeSet::new(),
+    };
+    let mut worlds = vec![World {
+        state: None,
+        done: BTreeSet::new(),
+        used: BTreeSet::new(),
+    }];
     for (_, is_return, i) in events {
         if is_return {
             worlds = search.returned(i, worlds)?;
@@ -134,7 +141,10 @@ impl Search<'_> {
             if is_over || !operation.need.is_met(world.state) {
                 continue;
             }
-            let mut new = World { state, ..world.clone() };
+            let mut new = World {
+                state,
+                ..world.clone()
+            };
             if self.is_open(i) {
                 if state == world.state || !self.is_needed(i, state, world) {
                     continue;
@@ -174,7 +184,11 @@ fn without_covered(worlds: Vec<World>) -> Vec<World> {
         kept.push(used);
     }
     let flat = best.into_iter().flat_map(|((state, done), all)| {
-        all.into_iter().map(move |used| World { state, done: done.clone(), used })
+        all.into_iter().map(move |used| World {
+            state,
+            done: done.clone(),
+            used,
+        })
     });
     flat.collect()
 }

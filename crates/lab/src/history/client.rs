@@ -19,6 +19,9 @@ use wire::Cluster;
 use super::{Effect, Need, Operation};
 use crate::workload::rng;
 
+/// How long the hottest key stays the hottest.
+const HOT_FOR_NS: u64 = 2_000_000_000;
+
 /// What a process of clients does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClientsConfig {
@@ -68,7 +71,9 @@ fn key(number: u32) -> String {
 /// Nanoseconds of the clock that all processes share.
 fn now_ns() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    now.map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
+    now.map_or(0, |t| {
+        t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64
+    })
 }
 
 /// Runs clients until `input` ends; writes the number of operations every tenth of a second and what was recorded at last, each as
@@ -81,8 +86,13 @@ pub fn clients(
     mut input: impl BufRead + Send + 'static,
     mut output: impl Write,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (stopped, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (stopped, done) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
     let stop = stopped.clone();
     std::thread::spawn(move || {
         let _ = input.read_line(&mut String::new());
@@ -109,7 +119,11 @@ pub fn clients(
                 known: HashMap::new(),
                 seen: Recorded::default(),
             };
-            tasks.push(tokio::spawn(one.run(stopped.clone(), done.clone(), recorded.clone())));
+            tasks.push(tokio::spawn(one.run(
+                stopped.clone(),
+                done.clone(),
+                recorded.clone(),
+            )));
         }
         while !stopped.load(Relaxed) {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -121,7 +135,9 @@ pub fn clients(
         }
         anyhow::Ok(())
     })?;
-    let recorded = recorded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let recorded = recorded
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     serde_json::to_writer(&mut output, &*recorded)?;
     writeln!(output)?;
     Ok(())
@@ -154,16 +170,19 @@ impl One {
         recorded: Arc<Mutex<Recorded>>,
     ) {
         while !stopped.load(Relaxed) {
-            // Squared: some keys are far hotter than others, and become cached.
+            // Squared: some keys are far hotter than others, and become cached; others after a while, so that those are
+            // evicted.
             let draw: f64 = self.rng.random();
-            let key = ((draw * draw * f64::from(self.keys)) as u32).min(self.keys - 1);
+            let rank = (draw * draw * f64::from(self.keys)) as u64;
+            let key = ((rank + now_ns() / HOT_FOR_NS) % u64::from(self.keys)) as u32;
             let call_ns = now_ns();
             let said = match self.rng.random_range(0..100) {
                 0..72 => self.read(key).await,
                 72..84 => self.write(key, Condition::Always, Need::Any).await,
                 84..92 => match self.known.get(&key).copied() {
                     Some((version, value)) => {
-                        self.write(key, Condition::Version(version), Need::Value(value)).await
+                        self.write(key, Condition::Version(version), Need::Value(value))
+                            .await
                     }
                     None => self.read(key).await,
                 },
@@ -181,11 +200,20 @@ impl One {
                 }
             };
             let client = self.number;
-            let operation = Operation { client, key, call_ns, return_ns, need, effect };
+            let operation = Operation {
+                client,
+                key,
+                call_ns,
+                return_ns,
+                need,
+                effect,
+            };
             self.seen.operations.push(operation);
             done.fetch_add(1, Relaxed);
         }
-        let mut all = recorded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut all = recorded
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         all.operations.append(&mut self.seen.operations);
         all.cached += self.seen.cached;
         all.unanswered += self.seen.unanswered;
@@ -197,7 +225,9 @@ impl One {
             Ok(found) => found,
             Err(_) => return Said::Nothing,
         };
-        let Some(value) = found else { return Said::Certain(Need::Absent, Effect::Keep) };
+        let Some(value) = found else {
+            return Said::Certain(Need::Absent, Effect::Keep);
+        };
         self.seen.cached += u64::from(value.from_switch);
         let decoded = decode(&value.bytes).unwrap_or_else(|| {
             self.seen.torn += 1;
@@ -211,7 +241,11 @@ impl One {
         self.written += 1;
         let value = (u64::from(self.number) << 40) | self.written;
         let effect = Effect::Write(value);
-        match self.connection.set_if(key(number), encode(value), None, condition).await {
+        match self
+            .connection
+            .set_if(key(number), encode(value), None, condition)
+            .await
+        {
             Ok(version) => {
                 self.known.insert(number, (version, value));
                 Said::Certain(need, effect)

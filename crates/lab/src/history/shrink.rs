@@ -3,9 +3,14 @@ use super::{Effect, Need, Operation, Verdict, check};
 /// Cuts a history of one key that is not linearizable down to operations that still are not: all that came after is left
 /// out, then whatever can be, in ever smaller pieces. A write goes only with everything that saw its value.
 pub fn shrink(operations: &[Operation], violation: usize) -> Vec<Operation> {
-    let Some(end_ns) = operations[violation].return_ns else { return operations.to_vec() };
-    let mut left: Vec<Operation> =
-        operations.iter().copied().filter(|operation| operation.call_ns <= end_ns).collect();
+    let Some(end_ns) = operations[violation].return_ns else {
+        return operations.to_vec();
+    };
+    let mut left: Vec<Operation> = operations
+        .iter()
+        .copied()
+        .filter(|operation| operation.call_ns <= end_ns)
+        .collect();
     left.sort_unstable_by_key(|operation| operation.call_ns);
     let mut size = left.len() / 2;
     while size > 0 {
@@ -28,9 +33,9 @@ pub fn shrink(operations: &[Operation], violation: usize) -> Vec<Operation> {
 fn is_fair(taken: &[Operation], left: &[Operation]) -> bool {
     taken.iter().all(|operation| match operation.effect {
         Effect::Keep => true,
-        Effect::Write(value) => {
-            !left.iter().any(|other| matches!(other.need, Need::Present) || other.need == Need::Value(value))
-        }
+        Effect::Write(value) => !left
+            .iter()
+            .any(|other| matches!(other.need, Need::Present) || other.need == Need::Value(value)),
         Effect::Delete => !left.iter().any(|other| other.need == Need::Absent),
     })
 }
@@ -55,7 +60,9 @@ mod tests {
             history.push(op(10 * i + 2, Need::Value(i), Effect::Keep));
         }
         history.push(op(2000, Need::Value(50), Effect::Keep));
-        let Verdict::Violation(at) = check(&history).unwrap() else { panic!("not caught") };
+        let Verdict::Violation(at) = check(&history).unwrap() else {
+            panic!("not caught")
+        };
         let small = shrink(&history, at);
         assert!(small.len() <= 4, "{small:?}");
         assert!(matches!(check(&small), Ok(Verdict::Violation(_))));

@@ -5,11 +5,25 @@ use super::*;
 
 fn op(client: u32, times: (u64, u64), need: Need, effect: Effect) -> Operation {
     let (call_ns, return_ns) = (times.0, Some(times.1));
-    Operation { client, key: 0, call_ns, return_ns, need, effect }
+    Operation {
+        client,
+        key: 0,
+        call_ns,
+        return_ns,
+        need,
+        effect,
+    }
 }
 
 fn open(client: u32, call_ns: u64, need: Need, effect: Effect) -> Operation {
-    Operation { client, key: 0, call_ns, return_ns: None, need, effect }
+    Operation {
+        client,
+        key: 0,
+        call_ns,
+        return_ns: None,
+        need,
+        effect,
+    }
 }
 
 fn write(client: u32, times: (u64, u64), value: u64) -> Operation {
@@ -29,16 +43,31 @@ fn bad_histories_are_caught() {
     let delete = op(1, (5, 6), Need::Present, Effect::Delete);
     let swap = |client, times, from, to| op(client, times, Need::Value(from), Effect::Write(to));
     let bad: [(&str, Vec<Operation>); 6] = [
-        ("stale read", vec![write(0, (1, 2), 1), write(0, (3, 4), 2), read(1, (5, 6), 1)]),
+        (
+            "stale read",
+            vec![write(0, (1, 2), 1), write(0, (3, 4), 2), read(1, (5, 6), 1)],
+        ),
         (
             "new, then old",
-            vec![write(0, (1, 2), 1), write(0, (3, 9), 2), read(1, (4, 5), 2), read(2, (6, 7), 1)],
+            vec![
+                write(0, (1, 2), 1),
+                write(0, (3, 9), 2),
+                read(1, (4, 5), 2),
+                read(2, (6, 7), 1),
+            ],
         ),
         (
             "lost update",
-            vec![write(0, (1, 2), 1), swap(1, (3, 6), 1, 2), swap(2, (4, 7), 1, 3)],
+            vec![
+                write(0, (1, 2), 1),
+                swap(1, (3, 6), 1, 2),
+                swap(2, (4, 7), 1, 3),
+            ],
         ),
-        ("resurrected delete", vec![write(0, (1, 2), 1), delete, read(2, (7, 8), 1)]),
+        (
+            "resurrected delete",
+            vec![write(0, (1, 2), 1), delete, read(2, (7, 8), 1)],
+        ),
         ("value from nowhere", vec![read(1, (5, 6), 7)]),
         (
             "an open write twice",
@@ -70,7 +99,12 @@ fn good_histories_pass() {
         ),
         (
             "concurrent writes in either order",
-            vec![write(0, (1, 9), 1), write(1, (2, 8), 2), read(2, (3, 4), 2), read(2, (5, 6), 1)],
+            vec![
+                write(0, (1, 9), 1),
+                write(1, (2, 8), 2),
+                read(2, (3, 4), 2),
+                read(2, (5, 6), 1),
+            ],
         ),
         (
             "an open delete explains an absence",
@@ -125,7 +159,9 @@ fn stateright_says(history: &[Operation]) -> bool {
         if is_return {
             tester.on_return(operation.client, ()).unwrap();
         } else {
-            tester.on_invoke(operation.client, (operation.need, operation.effect)).unwrap();
+            tester
+                .on_invoke(operation.client, (operation.need, operation.effect))
+                .unwrap();
         }
     }
     tester.is_consistent()
@@ -137,12 +173,21 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
         2 => Just(Need::Any), 1 => Just(Need::Absent), 1 => Just(Need::Present),
         4 => (0..5u64).prop_map(Need::Value),
     ];
-    let one = (0..4u32, 0..20u64, 1..12u64, need, 0..3u8, prop::bool::weighted(0.15));
+    let one = (
+        0..4u32,
+        0..20u64,
+        1..12u64,
+        need,
+        0..3u8,
+        prop::bool::weighted(0.15),
+    );
     prop::collection::vec(one, 1..9).prop_map(|raw| {
         let mut busy_until = [Some(0u64); 4];
         let mut history = vec![];
         for (i, (client, call, long, need, effect, is_open)) in raw.into_iter().enumerate() {
-            let Some(free) = busy_until[client as usize] else { continue };
+            let Some(free) = busy_until[client as usize] else {
+                continue;
+            };
             let call_ns = 2 * (free + call % 4) + 1;
             let effect = match effect {
                 0 => Effect::Keep,
@@ -151,10 +196,21 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
             };
             // Stateright lets an open operation take part only as its specification allows without a return.
             let need = if is_open { Need::Any } else { need };
-            let effect = if is_open { Effect::Write(i as u64 % 5) } else { effect };
+            let effect = if is_open {
+                Effect::Write(i as u64 % 5)
+            } else {
+                effect
+            };
             let return_ns = (!is_open).then_some(call_ns + 2 * long - 1);
             busy_until[client as usize] = return_ns.map(|at| at / 2 + 1);
-            history.push(Operation { client, key: 0, call_ns, return_ns, need, effect });
+            history.push(Operation {
+                client,
+                key: 0,
+                call_ns,
+                return_ns,
+                need,
+                effect,
+            });
         }
         history
     })

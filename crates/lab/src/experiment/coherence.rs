@@ -1,0 +1,531 @@
+//! Everything goes wrong at once, and no client may notice: two switches in a line, a path around the first, faulty links,
+//! and processes that are killed in turn. What the clients saw must be linearizable, key by key.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Read, Write},
+    net::SocketAddr,
+    os::unix::net::UnixStream,
+    process::{Child, ChildStdin},
+    sync::mpsc::{Receiver, channel},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use serde::Serialize;
+use serde_json::{Value, json};
+use wire::{Cluster, PORT};
+
+use super::{Experiment, Options, Params, Report};
+use crate::{
+    history::{CHECKER, ClientsConfig, Operation, Recorded, Verdict, check, shrink},
+    interrupt,
+    process::command_in,
+    progress::Progress,
+    rack::{Lab, tail, unique_name},
+    table::{Table, thousands},
+    topology::{Fault, Link, Node, ProcessSpec, Topology},
+};
+
+/// The shortest lease that a store gives: the sooner it takes writes after a restart.
+const LEASE_MS: u64 = 1000;
+/// Client processes on each of the two client hosts, and clients in each.
+const PROCESSES: u32 = 2;
+const CLIENTS: u32 = 8;
+/// Operations of the full run and of the quick one.
+const OPERATIONS: [u64; 2] = [100_000, 20_000];
+/// Seconds after which the run ends whatever it has come to.
+const PATIENCE_S: [u64; 2] = [600, 30];
+/// Between one kill and the next.
+const KILL_EVERY: Duration = Duration::from_millis(1500);
+/// The switch that one client host goes around, and the one on every path.
+const FIRST: &str = "switch1";
+const SECOND: &str = "switch2";
+const SERVER: &str = "server";
+
+/// How often each thing went wrong.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Faults {
+    lost: u64,
+    duplicated: u64,
+    reordered: u64,
+    killed_store: u64,
+    killed_switch: u64,
+    rebooted_switch: u64,
+    killed_controller: u64,
+    evictions: u64,
+}
+
+/// Runs the experiment.
+pub fn run(
+    experiment: &Experiment,
+    params: &Params,
+    options: &Options,
+    progress: &Progress,
+) -> anyhow::Result<Report> {
+    let quick = usize::from(options.quick);
+    let mut report = Report::new(&experiment.name, options, params)?;
+    progress.say("building two switches in a line and a path around the first");
+    let mut hunt = Hunt::new(experiment, params, options)?;
+    let (wanted, patience) = (OPERATIONS[quick], Duration::from_secs(PATIENCE_S[quick]));
+    let begun = Instant::now();
+    let mut next_kill = Instant::now() + KILL_EVERY;
+    loop {
+        interrupt::check()?;
+        let operations = hunt.operations()?;
+        if hunt.round >= 5 && operations >= wanted || begun.elapsed() > patience {
+            break;
+        }
+        progress.say(format!(
+            "{operations} of {wanted} operations, {} kills",
+            hunt.round
+        ));
+        if Instant::now() >= next_kill {
+            hunt.kill_next()?;
+            next_kill = Instant::now() + KILL_EVERY;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let recorded = hunt.finish()?;
+    progress.say(format!("checking {} operations", recorded.operations.len()));
+    let checked = Instant::now();
+    judge(&mut report, &recorded, params)?;
+    let faults = &hunt.faults;
+    let open = recorded
+        .operations
+        .iter()
+        .filter(|o| o.return_ns.is_none())
+        .count();
+    report
+        .summary
+        .insert("operations".into(), recorded.operations.len().into());
+    report.summary.insert("checker".into(), CHECKER.into());
+    report
+        .summary
+        .insert("faults".into(), serde_json::to_value(faults)?);
+    report.summary.insert("outcome_unknown".into(), open.into());
+    report
+        .summary
+        .insert("reads_from_switches".into(), recorded.cached.into());
+    report
+        .summary
+        .insert("torn_values".into(), recorded.torn.into());
+    report
+        .summary
+        .insert("reads_unanswered".into(), recorded.unanswered.into());
+    report.summarize("seconds", seconds);
+    report.summarize("check_seconds", checked.elapsed().as_secs_f64());
+    report.text = tell(&report.rows, faults);
+    Ok(report)
+}
+
+/// Checks each key; a violation makes the report a failure, with the smallest history that shows it beside.
+fn judge(report: &mut Report, recorded: &Recorded, params: &Params) -> anyhow::Result<()> {
+    let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
+    for operation in &recorded.operations {
+        by_key.entry(operation.key).or_default().push(*operation);
+    }
+    ensure!(
+        by_key.len() <= params.keys,
+        "a key that nobody was told to use"
+    );
+    let mut violations = 0;
+    for (key, operations) in by_key {
+        let verdict = check(&operations).with_context(|| format!("key {key}"))?;
+        if let Verdict::Violation(at) = verdict {
+            violations += 1;
+            let small = shrink(&operations, at);
+            let text = serde_json::to_string_pretty(&json!({
+                "key": key, "returned_impossibly": operations[at], "smallest": small,
+            }))?;
+            report
+                .plots
+                .push((format!("coherence-violation-key{key}.json"), text));
+            report.plots.push((
+                format!("coherence-history-key{key}.json"),
+                serde_json::to_string(&operations)?,
+            ));
+        }
+        report.rows.push(json!({
+            "key": key,
+            "operations": operations.len(),
+            "outcome_unknown": operations.iter().filter(|o| o.return_ns.is_none()).count(),
+            "linearizable": verdict == Verdict::Linearizable,
+        }));
+    }
+    report
+        .summary
+        .insert("violations".into(), violations.into());
+    if violations > 0 {
+        report.failure = Some(format!(
+            "{violations} keys are not linearizable; the smallest histories that show it are among the files written"
+        ));
+    }
+    Ok(())
+}
+
+fn tell(rows: &[Value], faults: &Faults) -> String {
+    let mut table = Table::new(&["key", "operations", "outcome unknown", "linearizable"]);
+    for row in rows {
+        let number = |name: &str| thousands(row[name].as_f64().unwrap_or(0.0));
+        let verdict = if row["linearizable"] == true {
+            "yes"
+        } else {
+            "NO"
+        };
+        table.row([
+            number("key"),
+            number("operations"),
+            number("outcome_unknown"),
+            verdict.into(),
+        ]);
+    }
+    format!(
+        "{}\nframes lost {}, duplicated {}, reordered {}; killed: store {}, switch agent {} (and rebooted {}), controller {}; \
+         evictions {}\n",
+        table.render(),
+        faults.lost,
+        faults.duplicated,
+        faults.reordered,
+        faults.killed_store,
+        faults.killed_switch,
+        faults.rebooted_switch,
+        faults.killed_controller,
+        faults.evictions,
+    )
+}
+
+/// Clients that run in one process.
+struct Group {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    last: String,
+    log: std::path::PathBuf,
+}
+
+/// The lab while it is hunted.
+struct Hunt {
+    groups: Vec<Group>,
+    lab: Lab,
+    faults: Faults,
+    /// Kills so far.
+    round: u32,
+    items: usize,
+}
+
+impl Hunt {
+    fn new(experiment: &Experiment, params: &Params, options: &Options) -> anyhow::Result<Hunt> {
+        let mut topology = layout(options.seed);
+        let address = topology
+            .address_of(SERVER)
+            .context("a server without an address")?;
+        let cluster = Cluster::single(SocketAddr::new(address.into(), PORT), 4);
+        topology
+            .files
+            .insert("cluster.toml".into(), cluster.to_toml());
+        for node in topology.hosts.iter_mut().chain(&mut topology.switches) {
+            node.processes = processes(&node.name, experiment, params.items);
+        }
+        let name = options.name.clone().unwrap_or_else(unique_name);
+        let mut lab = Lab::create(&name, topology, false)?;
+        lab.start_all(false)?;
+        interrupt::wait_for("the store to take writes", Duration::from_secs(30), || {
+            Ok(takes_writes(&lab).filter(|takes| *takes).map(drop))
+        })?;
+        let mut hunt = Hunt {
+            groups: vec![],
+            lab,
+            faults: Faults::default(),
+            round: 0,
+            items: params.items,
+        };
+        for (i, host) in ["client1", "client2"].iter().enumerate() {
+            for process in 0..PROCESSES {
+                let first = (i as u32 * PROCESSES + process) * CLIENTS;
+                let config = ClientsConfig {
+                    cluster: cluster.clone(),
+                    seed: options.seed,
+                    first,
+                    clients: CLIENTS,
+                    keys: params.keys as u32,
+                    lease_ms: LEASE_MS,
+                };
+                hunt.start_group(host, process, &config)?;
+            }
+        }
+        Ok(hunt)
+    }
+
+    fn start_group(
+        &mut self,
+        host: &str,
+        number: u32,
+        config: &ClientsConfig,
+    ) -> anyhow::Result<()> {
+        let file = format!("clients-{}.json", config.first);
+        std::fs::write(self.lab.dir().join(&file), serde_json::to_string(config)?)?;
+        let command = words(&[
+            "shortstop",
+            "lab",
+            "clients",
+            "--config",
+            &format!("{{dir}}/{file}"),
+        ]);
+        let spec = process(&format!("clients{number}"), command, None);
+        let mut child = self.lab.start_piped(host, &spec)?;
+        let input = child.stdin.take();
+        let output = child.stdout.take().context("no pipe from the clients")?;
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let log = self.lab.dir().join(format!("{host}-clients{number}.log"));
+        self.groups.push(Group {
+            child,
+            input,
+            lines,
+            last: "0".into(),
+            log,
+        });
+        Ok(())
+    }
+
+    /// Operations so far, over all clients.
+    fn operations(&mut self) -> anyhow::Result<u64> {
+        let mut sum = 0;
+        for group in &mut self.groups {
+            while let Ok(line) = group.lines.try_recv() {
+                group.last = line;
+            }
+            if let Some(status) = group.child.try_wait()? {
+                bail!(
+                    "the clients ended by themselves ({status}):\n{}",
+                    tail(&group.log)
+                );
+            }
+            sum += group.last.parse::<u64>().unwrap_or(0);
+        }
+        Ok(sum)
+    }
+
+    /// kill -9 and a new start: store, a switch's agent, controller, the other switch with all its tables, and again.
+    fn kill_next(&mut self) -> anyhow::Result<()> {
+        let kind = self.round % 4;
+        self.round += 1;
+        match kind {
+            0 => {
+                self.lab.restart(SERVER, "store", libc::SIGKILL)?;
+                self.faults.killed_store += 1;
+            }
+            1 => {
+                let switch = if self.round % 8 == 2 { FIRST } else { SECOND };
+                self.lab.restart(switch, "agent", libc::SIGKILL)?;
+                self.faults.killed_switch += 1;
+            }
+            2 => {
+                self.faults.evictions += self.evictions();
+                self.lab.stop(SECOND, "control", libc::SIGKILL)?;
+                let mut spec = self.lab.spec(SECOND, "control")?;
+                let items = if self.round % 8 == 3 {
+                    self.items.div_ceil(2)
+                } else {
+                    self.items
+                };
+                // The command ends with the limit.
+                if let Some(limit) = spec.command.last_mut() {
+                    *limit = items.to_string();
+                }
+                self.lab.start(SECOND, &spec, false)?;
+                self.faults.killed_controller += 1;
+            }
+            _ => {
+                let switch = if self.round % 8 == 4 { SECOND } else { FIRST };
+                self.lab.stop(switch, "agent", libc::SIGKILL)?;
+                self.lab.forget_switch(switch);
+                let spec = self.lab.spec(switch, "agent")?;
+                self.lab.start(switch, &spec, false)?;
+                self.faults.killed_switch += 1;
+                self.faults.rebooted_switch += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Evictions that the running controller has asked for; 0 if it does not say.
+    fn evictions(&self) -> u64 {
+        let command = words(&["shortstop", "control", "status", "--json"]);
+        let asked = command_in(&self.lab.namespace(SECOND), &command)
+            .and_then(|mut command| Ok(command.output()?));
+        let status: Value = asked
+            .ok()
+            .and_then(|o| serde_json::from_slice(&o.stdout).ok())
+            .unwrap_or_default();
+        let switches = status["switches"].as_array().cloned().unwrap_or_default();
+        switches
+            .iter()
+            .filter_map(|s| s["counters"]["evicts_asked"].as_u64())
+            .sum()
+    }
+
+    /// Stops the clients, then the links; returns what the clients recorded.
+    fn finish(&mut self) -> anyhow::Result<Recorded> {
+        self.faults.evictions += self.evictions();
+        let mut all = Recorded::default();
+        for group in &mut self.groups {
+            if let Some(mut input) = group.input.take() {
+                let _ = input.write_all(b"\n");
+            }
+        }
+        for group in &mut self.groups {
+            // The lines end when the process does; the last one is the record.
+            while let Ok(line) = group.lines.recv_timeout(Duration::from_secs(30)) {
+                group.last = line;
+            }
+            group.child.wait()?;
+            let mut seen: Recorded = serde_json::from_str(&group.last)
+                .with_context(|| format!("the clients' record:\n{}", tail(&group.log)))?;
+            all.operations.append(&mut seen.operations);
+            all.cached += seen.cached;
+            all.unanswered += seen.unanswered;
+            all.torn += seen.torn;
+        }
+        for link in 1..=self.lab.topology().links.len() {
+            self.lab.stop("fault", &link.to_string(), libc::SIGTERM)?;
+            let log = std::fs::read_to_string(self.lab.dir().join(format!("fault-{link}.log")))?;
+            let counts: Value = log
+                .lines()
+                .last()
+                .and_then(|l| serde_json::from_str(l).ok())
+                .unwrap_or_default();
+            for way in counts.as_array().into_iter().flatten() {
+                let count = |name: &str| way[name].as_u64().unwrap_or(0);
+                self.faults.lost += count("lost");
+                self.faults.duplicated += count("duplicated");
+                self.faults.reordered += count("reordered");
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Hunt {
+    fn drop(&mut self) {
+        for group in &mut self.groups {
+            let _ = group.child.kill();
+            let _ = group.child.wait();
+        }
+    }
+}
+
+fn takes_writes(lab: &Lab) -> Option<bool> {
+    let mut stream = UnixStream::connect(lab.dir().join("store.sock")).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let status: Value = serde_json::from_str(&text).ok()?;
+    status["takes_writes"].as_bool()
+}
+
+/// client1 - switch1 - switch2 - server, and client2 - switch2: around the first switch.
+fn layout(seed: u64) -> Topology {
+    let node = |name: &&str| Node {
+        name: name.to_string(),
+        processes: vec![],
+    };
+    let ends = [
+        (FIRST, SECOND),
+        (SECOND, SERVER),
+        ("client1", FIRST),
+        ("client2", SECOND),
+    ];
+    let link = |(i, (a, b)): (usize, &(&str, &str))| Link {
+        ends: [a.to_string(), b.to_string()],
+        addresses: None,
+        fault: Some(Fault {
+            loss: 0.05,
+            duplicate: 0.02,
+            reorder: 0.05,
+            reorder_ms: 3.0,
+            delay_ms: 0.0,
+            seed: seed.wrapping_mul(31).wrapping_add(i as u64),
+        }),
+        mtu: 1500,
+    };
+    Topology {
+        hosts: [SERVER, "client1", "client2"].iter().map(node).collect(),
+        switches: [SECOND, FIRST].iter().map(node).collect(),
+        links: ends.iter().enumerate().map(link).collect(),
+        ..Topology::default()
+    }
+}
+
+fn words(text: &[&str]) -> Vec<String> {
+    text.iter().map(|word| word.to_string()).collect()
+}
+
+fn process(name: &str, command: Vec<String>, ready: Option<&str>) -> ProcessSpec {
+    ProcessSpec {
+        name: name.into(),
+        command,
+        cpu: None,
+        nice: 0,
+        ready: ready.map(String::from),
+        settled: None,
+        autostart: true,
+    }
+}
+
+fn processes(node: &str, experiment: &Experiment, items: usize) -> Vec<ProcessSpec> {
+    let agent = |id: &str| {
+        let mut command = words(&["shortstop", "switch", "--id", id, "{interfaces}"]);
+        let control = format!("http://{{address:{SECOND}}}:{}", 7118);
+        command.extend(words(&["--mode", "generic", "--control", &control]));
+        let (name, state) = (format!("{{lab}}-{node}"), format!("{{dir}}/{node}"));
+        command.extend(words(&["--name", &name, "--state-dir", &state]));
+        process(
+            "agent",
+            command,
+            Some(&format!("/sys/fs/bpf/shortstop/{name}")),
+        )
+    };
+    match node {
+        SERVER => {
+            // Data must outlive the store: a real server behind it.
+            let redis =
+                "redis-server --port 0 --unixsocket {dir}/data --save  --appendonly no --dir {dir}";
+            let redis = redis.split(' ').map(String::from).collect();
+            let mut store = words(&["shortstop", "store", "--listen"]);
+            store.push(format!("{{address:{SERVER}}}:{PORT}"));
+            store.extend(words(&["--cluster", "{dir}/cluster.toml"]));
+            store.extend(words(&["--backend", "redis+unix://{dir}/data"]));
+            store.extend(words(&["--lease-ms", &LEASE_MS.to_string()]));
+            store.extend(words(&["--status-socket", "{dir}/store.sock"]));
+            vec![
+                process("redis", redis, Some("{dir}/data")),
+                process("store", store, Some("{dir}/store.sock")),
+            ]
+        }
+        SECOND => {
+            let mut control = words(&["shortstop", "control", "--cluster", "{dir}/cluster.toml"]);
+            control.extend(words(&[
+                "--state",
+                "{dir}/control",
+                "--listen",
+                "0.0.0.0:7118",
+            ]));
+            control.extend(words(&["--insecure", "--window-ms", "200"]));
+            control.extend(words(&["--discipline", &experiment.discipline]));
+            let mut first = control.clone();
+            first.extend(words(&["--max-items", &items.to_string()]));
+            vec![agent("2"), process("control", first, None)]
+        }
+        FIRST => vec![agent("1")],
+        _ => vec![],
+    }
+}
