@@ -44,6 +44,8 @@ const SWITCH: &str = "switch";
 /// CPU of the load generator, and of the stores.
 const CLIENT_CPU: usize = 0;
 const STORE_CPU: usize = 1;
+/// Length of the leases in milliseconds.
+pub const LEASE_MS: u64 = 1000;
 
 /// A rack under measurement: client, switch, servers; the cache on or off.
 pub struct Bench {
@@ -369,6 +371,21 @@ impl Bench {
         })
     }
 
+    /// The rack.
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// Where the first store listens.
+    pub fn first_store(&self) -> SocketAddr {
+        self.cluster.stores[0].address
+    }
+
+    /// The namespace that load comes from.
+    pub fn client_namespace(&self) -> String {
+        self.lab.namespace(CLIENT)
+    }
+
     /// The parameters.
     pub fn params(&self) -> &Params {
         &self.params
@@ -447,6 +464,7 @@ fn server_processes(
         params.queue_limit.to_string(),
     );
     let socket = format!("{{dir}}/{host}.sock");
+    let lease = LEASE_MS.to_string();
     let mut command = words(&["shortstop", "store", "--listen", &address]);
     command.extend(words(&[
         "--cluster",
@@ -455,7 +473,7 @@ fn server_processes(
         &rate,
     ]));
     command.extend(words(&["--queue-limit", &queue]));
-    command.extend(words(&["--status-socket", &socket, "--lease-ms", "1000"]));
+    command.extend(words(&["--status-socket", &socket, "--lease-ms", &lease]));
     let process = |name: &str, command, ready: Option<String>| ProcessSpec {
         name: name.into(),
         command,

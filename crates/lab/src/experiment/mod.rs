@@ -13,8 +13,10 @@
 
 mod bench;
 mod churn;
+mod coherence;
 mod demo;
 mod fill;
+mod outside_writes;
 mod params;
 mod skew;
 mod writes;
@@ -42,6 +44,10 @@ pub enum Kind {
     Writes,
     /// One distribution, without and with the cache, told to a newcomer.
     Demo,
+    /// Staleness of reads while another client writes to the backend directly.
+    OutsideWrites,
+    /// Whether clients can tell the copies from one value while everything goes wrong.
+    Coherence,
 }
 
 /// One experiment as its file describes it.
@@ -96,6 +102,9 @@ pub struct Report {
     /// Plots: file name and SVG.
     #[serde(skip)]
     pub plots: Vec<(String, String)>,
+    /// What must not have been found, where it was: the run has failed.
+    #[serde(skip)]
+    pub failure: Option<String>,
 }
 
 impl Report {
@@ -109,6 +118,7 @@ impl Report {
             summary: Map::new(),
             text: String::new(),
             plots: vec![],
+            failure: None,
         })
     }
 
@@ -175,6 +185,8 @@ impl Experiment {
             Kind::Churn => churn::run(self, &params, options, &progress),
             Kind::Writes => writes::run(self, &params, options, &progress),
             Kind::Demo => demo::run(self, &params, options, &progress),
+            Kind::OutsideWrites => outside_writes::run(self, &params, options, &progress),
+            Kind::Coherence => coherence::run(self, &params, options, &progress),
         }
     }
 }
@@ -192,6 +204,37 @@ pub fn demo(discipline: &str) -> Experiment {
             "keys = 100000\nitems = 1000\nthetas = [0.99]\nlearn_s = 6.0\nsearch_s = 10.0",
         ),
         quick: table("learn_s = 4.0\nsearch_s = 6.0"),
+    }
+}
+
+/// The hunt for a wrong value while links and processes fail: it is about every discipline, so it has no file.
+pub fn coherence(discipline: &str) -> Experiment {
+    Experiment {
+        name: "coherence".into(),
+        kind: Kind::Coherence,
+        title: "Histories of clients under loss, duplication, reordering and kills, checked".into(),
+        discipline: discipline.into(),
+        params: toml::Table::from_iter([
+            ("keys".to_string(), 12.into()),
+            ("items".to_string(), 4.into()),
+        ]),
+        quick: toml::Table::new(),
+    }
+}
+
+/// Writes by another client of the Redis behind a store; of no paper either.
+pub fn outside_writes(discipline: &str) -> Experiment {
+    let table = |text: &str| text.parse::<toml::Table>().expect("a constant table");
+    Experiment {
+        name: "outside-writes".into(),
+        kind: Kind::OutsideWrites,
+        title: "How old is what readers get while another client writes to Redis directly".into(),
+        discipline: discipline.into(),
+        params: table(
+            "keys = 1000\nservers = 1\nserver_rate = 100000.0\nqueue_limit = 1024\nitems = 256\n\
+             learn_s = 20.0\nstep_s = 20.0",
+        ),
+        quick: table("step_s = 6.0"),
     }
 }
 

@@ -8,8 +8,8 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use lab::{
     Backend, Experiment, Options, Report,
-    experiment::demo,
-    interrupt, link,
+    experiment::{coherence, demo, outside_writes},
+    history, interrupt, link,
     load::{self, LoadConfig},
     process, rack,
     state::State,
@@ -46,6 +46,9 @@ enum LabCommand {
     /// Offer load as a configuration says (used by experiments).
     #[command(hide = true)]
     Load(Load),
+    /// Be clients that record what they see, until standard input ends (used by experiments).
+    #[command(hide = true)]
+    Clients(Clients),
     /// Be a faulty link between two interfaces (used by topologies).
     #[command(hide = true)]
     Link(FaultyLink),
@@ -117,6 +120,13 @@ struct Load {
 }
 
 #[derive(clap::Args)]
+struct Clients {
+    /// Configuration (JSON).
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+#[derive(clap::Args)]
 struct FaultyLink {
     /// One interface.
     #[arg(long)]
@@ -154,6 +164,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         LabCommand::Exec(args) => exec(args),
         LabCommand::Down(args) => down(&args),
         LabCommand::Load(args) => offer_load(&args),
+        LabCommand::Clients(args) => be_clients(&args),
         LabCommand::Link(args) => be_faulty_link(&args),
     }
 }
@@ -161,7 +172,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn experiments() -> anyhow::Result<Vec<Experiment>> {
     let registered = disciplines::all();
     let default = registered.first().context("this build has no discipline")?;
-    let mut all = vec![demo(default.name)];
+    let mut all = vec![
+        demo(default.name),
+        outside_writes(default.name),
+        coherence(default.name),
+    ];
     for (_, text) in registered
         .iter()
         .flat_map(|discipline| discipline.experiments)
@@ -225,6 +240,9 @@ fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
         name,
     })?;
     publish(&report, args.json.as_deref(), &args.out)?;
+    if let Some(failure) = report.failure {
+        bail!("experiment {}: {failure}", report.experiment);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -412,6 +430,14 @@ fn offer_load(args: &Load) -> anyhow::Result<ExitCode> {
         }
         None => load::run(config, input, std::io::stdout())?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn be_clients(args: &Clients) -> anyhow::Result<ExitCode> {
+    let path = args.config.display();
+    let text = std::fs::read_to_string(&args.config).with_context(|| path.to_string())?;
+    let config = serde_json::from_str(&text).with_context(|| path.to_string())?;
+    history::clients(&config, BufReader::new(std::io::stdin()), std::io::stdout())?;
     Ok(ExitCode::SUCCESS)
 }
 
