@@ -332,6 +332,13 @@ static void check_tables(const struct passage *p, bool is_nested)
 	for (int i = 0; i < PLACES && !is_nested; i++)
 		if (entries[i].is_there)
 			demand(!(entries[i].item->seq & 1), "nobody leaves an item locked");
+	for (int i = 0; i < PLACES; i++) {
+		const struct item *item = entries[i].item;
+		if (entries[i].is_there && item->word & 1)
+			demand(48U + (item->key_len + 7) / 8 * 8 + (item->value_len + 7) / 8 * 8 <=
+				       item->cells * 64U,
+			       "a value stays in its item's cells");
+	}
 	for (int i = 0; i < STORES && !is_nested; i++)
 		demand(!((struct lease *)host_put(&leases, i))->lock,
 		       "nobody leaves a lease locked");
