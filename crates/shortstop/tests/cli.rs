@@ -52,7 +52,14 @@ fn every_command_has_help_with_an_example() {
         "get",
         "set",
         "delete",
+        "gateway",
+        "bench",
         "lab",
+        "lab list",
+        "lab run",
+        "lab up",
+        "lab exec",
+        "lab down",
     ] {
         let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let output = shortstop(here, &words);

@@ -15,6 +15,7 @@ use lab::{
     state::State,
     topology::{Fault, Topology},
 };
+use serde_json::json;
 
 /// Racks of network namespaces on this machine: try things out, measure, reproduce.
 ///
@@ -34,7 +35,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum LabCommand {
     /// List experiments, topologies and running labs.
-    List,
+    List(List),
     /// Run an experiment; print a table, write JSON and plots.
     Run(Run),
     /// Build a topology and leave it running.
@@ -55,6 +56,18 @@ enum LabCommand {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  shortstop lab list --json")]
+struct List {
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  shortstop lab run coherence --quick --json coherence.json\n  \
+    shortstop lab run demo --backend redis"
+)]
 struct Run {
     /// The experiment; see `shortstop lab list`.
     name: String,
@@ -79,6 +92,7 @@ struct Run {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  shortstop lab up rack")]
 struct Up {
     /// A built-in topology (`rack`) or a TOML file.
     topology: String,
@@ -88,6 +102,7 @@ struct Up {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  shortstop lab exec client1 -- ping -c 3 10.0.3.1")]
 struct Exec {
     /// The host or switch.
     host: String,
@@ -100,6 +115,7 @@ struct Exec {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  shortstop lab down\n  shortstop lab down --all")]
 struct Down {
     /// Name of the lab; needed only if several run.
     #[arg(long, conflicts_with = "all")]
@@ -158,7 +174,7 @@ fn backend(text: &str) -> Result<Backend, String> {
 /// Runs the subcommand.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        LabCommand::List => list(),
+        LabCommand::List(args) => list(&args),
         LabCommand::Run(args) => run_experiment(args),
         LabCommand::Up(args) => up(&args),
         LabCommand::Exec(args) => exec(args),
@@ -186,26 +202,43 @@ fn experiments() -> anyhow::Result<Vec<Experiment>> {
     Ok(all)
 }
 
-fn list() -> anyhow::Result<ExitCode> {
+fn list(args: &List) -> anyhow::Result<ExitCode> {
+    super::end_when_unread();
+    let experiments = experiments()?;
+    let labs = State::all();
+    let state = |lab: &State| match (lab.is_stale(), lab.detached) {
+        (true, _) => "left behind",
+        (false, true) => "up",
+        (false, false) => "running",
+    };
+    if args.json {
+        let named = |name: &str, title: &str| json!({ "name": name, "title": title });
+        let document = json!({
+            "experiments": experiments.iter().map(|e| named(&e.name, &e.title)).collect::<Vec<_>>(),
+            "topologies": TOPOLOGIES.iter().map(|(name, title, _)| named(name, title)).collect::<Vec<_>>(),
+            "labs": labs.iter().map(|l| json!({ "name": l.name, "state": state(l) })).collect::<Vec<_>>(),
+        });
+        println!("{}", serde_json::to_string_pretty(&document)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     println!("experiments (shortstop lab run NAME [--quick])");
-    for experiment in experiments()? {
+    for experiment in experiments {
         println!("  {:<18} {}", experiment.name, experiment.title);
     }
     println!("topologies (shortstop lab up NAME)");
     for (name, title, _) in TOPOLOGIES {
         println!("  {name:<18} {title}");
     }
-    let labs = State::all();
     if !labs.is_empty() {
         println!("labs");
     }
     for lab in labs {
-        let how = match (lab.is_stale(), lab.detached) {
-            (true, _) => "left behind; the next lab removes it",
-            (false, true) => "up; `shortstop lab down` removes it",
-            (false, false) => "an experiment is running",
+        let what = match state(&lab) {
+            "left behind" => "; the next lab removes it",
+            "up" => "; `shortstop lab down` removes it",
+            _ => " an experiment",
         };
-        println!("  {:<18} {how}", lab.name);
+        println!("  {:<18} {}{what}", lab.name, state(&lab));
     }
     Ok(ExitCode::SUCCESS)
 }
