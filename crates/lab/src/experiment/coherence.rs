@@ -31,9 +31,11 @@ use crate::{
 const LEASE_MS: u64 = 1000;
 /// Client processes on each of the two client hosts, and clients in each.
 const PROCESSES: u32 = 2;
-const CLIENTS: u32 = 8;
+const CLIENTS: u32 = 4;
 /// Operations of the full run and of the quick one.
 const OPERATIONS: [u64; 2] = [100_000, 20_000];
+/// Kills of the full run and of the quick one: each kind comes four times, or at least once.
+const KILLS: [u32; 2] = [16, 5];
 /// Seconds after which the run ends whatever it has come to.
 const PATIENCE_S: [u64; 2] = [600, 30];
 /// Between one kill and the next.
@@ -73,7 +75,7 @@ pub fn run(
     loop {
         interrupt::check()?;
         let operations = hunt.operations()?;
-        if hunt.round >= 5 && operations >= wanted || begun.elapsed() > patience {
+        if hunt.round >= KILLS[quick] && operations >= wanted || begun.elapsed() > patience {
             break;
         }
         progress.say(format!(

@@ -3,11 +3,12 @@
 //! is linearized no earlier than some operation's return needs it, so the set stays small; the history is bad when
 //! it becomes empty. The tests hold it against stateright's `LinearizabilityTester`.
 //!
-//! Three things keep it fast where outcomes are unknown. What changes nothing is linearized as soon as it can be. An open
+//! Four things keep it fast where outcomes are unknown and many write at once. What changes nothing is linearized as soon as it can be. An open
 //! operation is linearized only if its state is needed by one that is pending. Of two states of the world that
-//! differ only in which open operations are used up, the one that used fewer covers the other.
+//! differ only in which open operations are used up, the one that used fewer covers the other. And a write without a condition
+//! hides every other such write that is under way: those may have taken effect just before it, or may still.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use anyhow::ensure;
 
@@ -30,11 +31,13 @@ pub enum Verdict {
 }
 
 /// One way the past may have been: the key's value, and which pending operations have taken effect.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct World {
     state: Option<u64>,
     /// Operations that have taken effect and will return.
     done: BTreeSet<usize>,
+    /// Operations that may have taken effect unseen, and will return; or they take effect later.
+    free: BTreeSet<usize>,
     /// Operations without a return that have taken effect.
     used: BTreeSet<usize>,
 }
@@ -55,11 +58,7 @@ pub fn check(operations: &[Operation]) -> anyhow::Result<Verdict> {
         operations,
         pending: BTreeSet::new(),
     };
-    let mut worlds = vec![World {
-        state: None,
-        done: BTreeSet::new(),
-        used: BTreeSet::new(),
-    }];
+    let mut worlds = vec![World::default()];
     for (_, is_return, i) in events {
         if is_return {
             worlds = search.returned(i, worlds)?;
@@ -96,39 +95,42 @@ impl Search<'_> {
 
     /// The worlds in which `target` has taken effect, now that it returns.
     fn returned(&mut self, target: usize, worlds: Vec<World>) -> anyhow::Result<Vec<World>> {
-        let mut seen = HashSet::new();
+        let (mut seen, mut found) = (Worlds::default(), Worlds::default());
         let mut stack = vec![];
-        let mut found = vec![];
         for world in worlds {
             if world.done.contains(&target) {
-                found.push(world);
-            } else {
-                seen.insert(world.clone());
+                found.insert(world.without(target));
+                continue;
+            }
+            if world.free.contains(&target) {
+                found.insert(world.clone().without(target));
+            }
+            if seen.insert(world.clone()) {
                 stack.push(world);
             }
         }
         while let Some(world) = stack.pop() {
-            ensure!(
-                seen.len() + found.len() < MAX_WORLDS,
-                "more than {MAX_WORLDS} pasts are possible: not decided"
-            );
-            for next in self.steps(&world) {
+            let count = seen.count + found.count;
+            ensure!(count < MAX_WORLDS, "more than {MAX_WORLDS} pasts are possible: not decided");
+            for next in self.steps(&world, target) {
                 if next.done.contains(&target) {
-                    found.push(next);
-                } else if seen.insert(next.clone()) {
+                    found.insert(next.without(target));
+                    continue;
+                }
+                if next.free.contains(&target) {
+                    found.insert(next.clone().without(target));
+                }
+                if seen.insert(next.clone()) {
                     stack.push(next);
                 }
             }
         }
         self.pending.remove(&target);
-        for world in &mut found {
-            world.done.remove(&target);
-        }
-        Ok(without_covered(found))
+        Ok(found.into_all())
     }
 
     /// Each world that one more operation leads to.
-    fn steps(&self, world: &World) -> Vec<World> {
+    fn steps(&self, world: &World, target: usize) -> Vec<World> {
         let mut next = vec![];
         for &i in &self.pending {
             let operation = &self.operations[i];
@@ -141,22 +143,36 @@ impl Search<'_> {
             if is_over || !operation.need.is_met(world.state) {
                 continue;
             }
-            let mut new = World {
-                state,
-                ..world.clone()
-            };
+            // What has no condition, and whose state nobody needs, can wait.
+            let can_wait = self.is_open(i) || operation.need == Need::Any;
+            if can_wait && i != target && !self.is_needed(i, state, world) {
+                continue;
+            }
+            let mut new = World { state, ..world.clone() };
+            if operation.need == Need::Any {
+                self.hide(i, &mut new);
+            }
             if self.is_open(i) {
-                if state == world.state || !self.is_needed(i, state, world) {
-                    continue;
-                }
                 new.used.insert(i);
             } else {
+                new.free.remove(&i);
                 new.done.insert(i);
             }
             self.absorb(&mut new);
             next.push(new);
         }
         next
+    }
+
+    /// Every other write without a condition may have taken effect just before `by`.
+    fn hide(&self, by: usize, world: &mut World) {
+        for &i in &self.pending {
+            let Operation { need, effect, .. } = self.operations[i];
+            let is_plain = need == Need::Any && effect != Effect::Keep && !self.is_open(i);
+            if is_plain && i != by && !world.done.contains(&i) {
+                world.free.insert(i);
+            }
+        }
     }
 
     /// Whether some other pending operation needs this state.
@@ -172,25 +188,49 @@ impl Search<'_> {
     }
 }
 
-/// Leaves out worlds that differ from another only in having used up more open operations.
-fn without_covered(worlds: Vec<World>) -> Vec<World> {
-    let mut best: HashMap<(Option<u64>, BTreeSet<usize>), Vec<BTreeSet<usize>>> = HashMap::new();
-    for World { state, done, used } in worlds {
-        let kept = best.entry((state, done)).or_default();
-        if kept.iter().any(|other| other.is_subset(&used)) {
-            continue;
-        }
-        kept.retain(|other| !used.is_subset(other));
-        kept.push(used);
+impl World {
+    /// This world after an operation has returned.
+    fn without(mut self, returned: usize) -> World {
+        self.done.remove(&returned);
+        self.free.remove(&returned);
+        self
     }
-    let flat = best.into_iter().flat_map(|((state, done), all)| {
-        all.into_iter().map(move |used| World {
-            state,
-            done: done.clone(),
-            used,
-        })
-    });
-    flat.collect()
+
+    /// Whether whatever can follow `other` can follow this: the value is the same, and each operation stands as it does there or
+    /// is still free.
+    fn covers(&self, other: &World) -> bool {
+        self.state == other.state
+            && self.used.is_subset(&other.used)
+            && self.free.is_superset(&other.free)
+            && self.done.is_subset(&other.done)
+            && other.done.difference(&self.done).all(|i| self.free.contains(i))
+    }
+}
+
+/// Worlds of which none covers another.
+#[derive(Default)]
+struct Worlds {
+    by_state: HashMap<Option<u64>, Vec<World>>,
+    count: usize,
+}
+
+impl Worlds {
+    /// Whether it was new: no other covers it.
+    fn insert(&mut self, world: World) -> bool {
+        let same = self.by_state.entry(world.state).or_default();
+        if same.iter().any(|other| other.covers(&world)) {
+            return false;
+        }
+        let before = same.len();
+        same.retain(|other| !world.covers(other));
+        same.push(world);
+        self.count = self.count + same.len() - before;
+        true
+    }
+
+    fn into_all(self) -> Vec<World> {
+        self.by_state.into_values().flatten().collect()
+    }
 }
 
 #[cfg(test)]
