@@ -95,12 +95,17 @@ impl Server {
         if without == Some(Rule::R4EpochNotCompared) {
             self.trust(epoch.switch());
         }
-        let write = Write { epoch, body: request };
+        let write = Write {
+            epoch,
+            body: request,
+        };
         if let Submitted::Refused(_) = self.key.submit(write, LIMIT) {
             self.windows[client].forget(number);
         }
         if without == Some(Rule::R4OffPathNotInvalidated) {
-            let off_path = [1, 2].into_iter().filter(|switch| *switch != epoch.switch());
+            let off_path = [1, 2]
+                .into_iter()
+                .filter(|switch| *switch != epoch.switch());
             off_path.for_each(|switch| self.trust(switch));
         }
         self.drive(step, without, out);
@@ -108,7 +113,8 @@ impl Server {
 
     /// Takes every copy of a switch for invalid: what some mutants do.
     fn trust(&mut self, switch: u16) {
-        self.key.prove_invalid(Epoch::new(switch, Epoch::MAX_NUMBER));
+        self.key
+            .prove_invalid(Epoch::new(switch, Epoch::MAX_NUMBER));
     }
 
     /// Rule 5, and two ways to break what surrounds it.
@@ -127,13 +133,7 @@ impl Server {
         }
     }
 
-    pub fn fetch(
-        &mut self,
-        epoch: Epoch,
-        step: u8,
-        without: Option<Rule>,
-        out: &mut Vec<Message>,
-    ) {
+    pub fn fetch(&mut self, epoch: Epoch, step: u8, without: Option<Rule>, out: &mut Vec<Message>) {
         if self.grant(epoch, step, without)
             && let Some(item) = self.item
         {
@@ -166,11 +166,18 @@ impl Server {
     /// Moves the key on as far as it goes, as the engine does after every event and when time has passed.
     pub fn drive(&mut self, step: u8, without: Option<Rule>, out: &mut Vec<Message>) {
         let mut invalidations = vec![];
-        while self.key.poll(&mut self.leases, now_ns(step), &mut invalidations) == Step::Apply {
-            let Some(write) = self.key.applied(0) else { break };
+        while self
+            .key
+            .poll(&mut self.leases, now_ns(step), &mut invalidations)
+            == Step::Apply
+        {
+            let Some(write) = self.key.applied(0) else {
+                break;
+            };
             self.apply(write, step, without, out);
         }
-        let send = |Invalidate { switch, granted }| Message::Invalidate(Epoch::new(switch, granted));
+        let send =
+            |Invalidate { switch, granted }| Message::Invalidate(Epoch::new(switch, granted));
         out.extend(invalidations.into_iter().map(send));
     }
 
@@ -183,7 +190,12 @@ impl Server {
     ) {
         let request = write.body;
         self.version += 1;
-        let put = |value| Some(Item { value, version: self.version });
+        let put = |value| {
+            Some(Item {
+                value,
+                version: self.version,
+            })
+        };
         let said = match (request.call.0, self.item) {
             (Call::Write(value), _) => {
                 self.item = put(value);

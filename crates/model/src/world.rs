@@ -171,7 +171,10 @@ pub enum Action {
     Restart,
 }
 
-const FIRST: Item = Item { value: 0, version: 1 };
+const FIRST: Item = Item {
+    value: 0,
+    version: 1,
+};
 
 impl World {
     fn send(&self, state: &mut WorldState, client: usize, path: Path) {
@@ -254,7 +257,9 @@ impl World {
                 out.push(Message::Ack(ack, epoch.number()));
             }
             Message::Ack(epoch, echoed) => {
-                state.server.acknowledged(epoch, echoed, step, without, &mut out);
+                state
+                    .server
+                    .acknowledged(epoch, echoed, step, without, &mut out);
             }
             Message::LeaseRequest { switch, sent } => {
                 state.server.lease(switch, sent, step, &mut out);
@@ -320,10 +325,16 @@ impl Model for World {
             }
             if has_entry {
                 switch.epoch += 1;
-                switch.entry = Some(Entry { epoch: switch.epoch, item: None });
+                switch.entry = Some(Entry {
+                    epoch: switch.epoch,
+                    item: None,
+                });
             }
         }
-        let client = Client { version: FIRST.version, ..Client::default() };
+        let client = Client {
+            version: FIRST.version,
+            ..Client::default()
+        };
         vec![WorldState {
             step: 0,
             server,
@@ -349,7 +360,11 @@ impl Model for World {
     fn actions(&self, state: &WorldState, actions: &mut Vec<Action>) {
         let mut left = state.left.clone();
         if left.together == 0 {
-            left = Left { refills: left.refills, steps: left.steps, ..Left::default() };
+            left = Left {
+                refills: left.refills,
+                steps: left.steps,
+                ..Left::default()
+            };
         }
         for (i, client) in state.clients.iter().enumerate() {
             if !client.waits && (client.begun as usize) < self.bounds.scripts[i].len() {
@@ -464,7 +479,9 @@ impl Model for World {
 
     fn properties(&self) -> Vec<Property<World>> {
         vec![
-            Property::always("linearizable", |_, state: &WorldState| state.is_linearizable()),
+            Property::always("linearizable", |_, state: &WorldState| {
+                state.is_linearizable()
+            }),
             Property::sometimes("a switch answers", |_, state: &WorldState| state.served),
         ]
     }

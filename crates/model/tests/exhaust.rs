@@ -10,14 +10,24 @@ const CAS: Call = Call::CompareAndSet { from: 0, to: 1 };
 
 /// Client 1 goes through both switches and its retransmissions around the first; client 2 goes around the first; client 3
 /// through both.
-const PATHS: [(Path, Path); 3] =
-    [(Path::Both, Path::Second), (Path::Second, Path::Neither), (Path::Both, Path::Both)];
+const PATHS: [(Path, Path); 3] = [
+    (Path::Both, Path::Second),
+    (Path::Second, Path::Neither),
+    (Path::Both, Path::Both),
+];
 
 /// Exhausts one world; returns its number of states.
 fn exhaust(name: &str, bounds: Bounds) -> usize {
     let begun = Instant::now();
     println!("{name}: {bounds:?}");
-    let checker = World { bounds, without: None }.checker().threads(2).spawn_dfs().join();
+    let checker = World {
+        bounds,
+        without: None,
+    }
+    .checker()
+    .threads(2)
+    .spawn_dfs()
+    .join();
     let states = checker.unique_state_count();
     println!(
         "{name}: {states} states, depth {}, {:.1} s",
@@ -28,7 +38,10 @@ fn exhaust(name: &str, bounds: Bounds) -> usize {
         panic!("{name}: not linearizable after\n{path}");
     }
     assert!(checker.is_done(), "{name}: not exhausted");
-    assert!(checker.discovery("a switch answers").is_some(), "{name}: no switch ever answered");
+    assert!(
+        checker.discovery("a switch answers").is_some(),
+        "{name}: no switch ever answered"
+    );
     states
 }
 
@@ -52,9 +65,18 @@ fn faults(scripts: [&[Call]; 3], together: u8, lapse: bool) -> Bounds {
 /// What the three clients do, by name.
 const SCRIPTS: [(&str, [&[Call]; 3]); 4] = [
     ("write, read, read", [&[Call::Write(1)], &[READ], &[READ]]),
-    ("write, write, read", [&[Call::Write(1)], &[Call::Write(2)], &[READ]]),
-    ("compare-and-set, write, read", [&[CAS], &[Call::Write(2)], &[READ]]),
-    ("delete, write, read", [&[Call::Delete], &[Call::Write(2)], &[READ]]),
+    (
+        "write, write, read",
+        [&[Call::Write(1)], &[Call::Write(2)], &[READ]],
+    ),
+    (
+        "compare-and-set, write, read",
+        [&[CAS], &[Call::Write(2)], &[READ]],
+    ),
+    (
+        "delete, write, read",
+        [&[Call::Delete], &[Call::Write(2)], &[READ]],
+    ),
 ];
 
 /// A minute: each single fault in every script; and a lapse together with a restart, a new lease or an eviction.
@@ -70,7 +92,10 @@ fn small_worlds() {
         fetches: 0,
         ..faults(SCRIPTS[0].1, 1, true)
     };
-    states += exhaust("write, read, read, a lapse and a restart, lease or eviction", lapse);
+    states += exhaust(
+        "write, read, read, a lapse and a restart, lease or eviction",
+        lapse,
+    );
     println!("coherence: {states} states, none of them not linearizable");
 }
 
@@ -81,9 +106,15 @@ fn large_worlds() {
     let mut states = 0;
     for (name, scripts) in SCRIPTS {
         states += exhaust(&format!("{name}, two faults"), faults(scripts, 2, false));
-        states += exhaust(&format!("{name}, a lapse and one fault"), faults(scripts, 1, true));
+        states += exhaust(
+            &format!("{name}, a lapse and one fault"),
+            faults(scripts, 1, true),
+        );
     }
-    let lapse = Bounds { entries: [true, false], ..faults(SCRIPTS[0].1, 2, true) };
+    let lapse = Bounds {
+        entries: [true, false],
+        ..faults(SCRIPTS[0].1, 2, true)
+    };
     states += exhaust("write, read, read, a lapse and two faults", lapse);
     println!("coherence: {states} states, none of them not linearizable");
 }

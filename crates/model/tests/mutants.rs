@@ -10,7 +10,10 @@ const READ: Call = Call::Read;
 fn bounds(rule: Rule) -> Bounds {
     use Path::{Both, Neither, Second};
     let quiet = |scripts: [&[Call]; 3], paths: [Path; 3]| {
-        Bounds::quiet(scripts.map(<[Call]>::to_vec), paths.map(|path| (path, path)))
+        Bounds::quiet(
+            scripts.map(<[Call]>::to_vec),
+            paths.map(|path| (path, path)),
+        )
     };
     let write = Call::Write(1);
     let one = [true, false];
@@ -98,6 +101,9 @@ fn every_rule_is_needed() {
         assert!(violated, "{title}: not caught in {states} states");
         println!("{title} ... caught in {states} states");
         let (states, violated) = search(None, bounds(rule));
-        assert!(!violated, "{title}: violated in {states} states although no rule is off");
+        assert!(
+            !violated,
+            "{title}: violated in {states} states although no rule is off"
+        );
     }
 }

@@ -351,7 +351,11 @@ impl Hunt {
                 self.lab.stop(switch, "agent", libc::SIGKILL)?;
                 self.lab.forget_switch(switch);
                 let spec = self.lab.spec(switch, "agent")?;
-                self.lab.start(switch, &spec, false)?;
+                // The kernel lets go of an unpinned program a little later; until then the agent refuses to start.
+                let begun = Instant::now();
+                while let Err(error) = self.lab.start(switch, &spec, false) {
+                    ensure!(begun.elapsed() < Duration::from_secs(5), error);
+                }
                 self.faults.killed_switch += 1;
                 self.faults.rebooted_switch += 1;
             }

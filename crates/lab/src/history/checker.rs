@@ -111,7 +111,10 @@ impl Search<'_> {
         }
         while let Some(world) = stack.pop() {
             let count = seen.count + found.count;
-            ensure!(count < MAX_WORLDS, "more than {MAX_WORLDS} pasts are possible: not decided");
+            ensure!(
+                count < MAX_WORLDS,
+                "more than {MAX_WORLDS} pasts are possible: not decided"
+            );
             for next in self.steps(&world, target) {
                 if next.done.contains(&target) {
                     found.insert(next.without(target));
@@ -148,7 +151,10 @@ impl Search<'_> {
             if can_wait && i != target && !self.is_needed(i, state, world) {
                 continue;
             }
-            let mut new = World { state, ..world.clone() };
+            let mut new = World {
+                state,
+                ..world.clone()
+            };
             if operation.need == Need::Any {
                 self.hide(i, &mut new);
             }
@@ -203,7 +209,10 @@ impl World {
             && self.used.is_subset(&other.used)
             && self.free.is_superset(&other.free)
             && self.done.is_subset(&other.done)
-            && other.done.difference(&self.done).all(|i| self.free.contains(i))
+            && other
+                .done
+                .difference(&self.done)
+                .all(|i| self.free.contains(i))
     }
 }
 
