@@ -4,7 +4,6 @@
 
 #include "forward.h"
 #include "siphash.h"
-#include "table.h"
 
 /*
  * One request against the tenant's rate, as a virtual schedule (GCRA): each request moves the time at which
@@ -35,16 +34,9 @@ INLINE int admit(struct xdp_md *ctx, struct work *work, __u32 *discipline)
 	}
 	work->secret[0] = tenant->secret[0];
 	work->secret[1] = tenant->secret[1];
-	work->hash[0] = bpf_be64_to_cpu(work->header.key_hash[0]);
-	work->hash[1] = bpf_be64_to_cpu(work->header.key_hash[1]) ^ tenant->hash_salt;
-	if (has_secret(work)) {
-		/* The item is on its way from memory while the tag is computed. */
-		struct found ahead;
-		find_slot(work, &ahead);
-		if (tag_of(work) != work->header.tag) {
-			count(COUNT_bypass_bad_tag);
-			return forward(ctx, work);
-		}
+	if (has_secret(work) && tag_of(work) != work->header.tag) {
+		count(COUNT_bypass_bad_tag);
+		return forward(ctx, work);
 	}
 	work->now_ns = bpf_ktime_get_coarse_ns();
 	if (op_is_client_request(work->op) && !within_rate(tenant, work->now_ns)) {
@@ -53,6 +45,8 @@ INLINE int admit(struct xdp_md *ctx, struct work *work, __u32 *discipline)
 		count(COUNT_bypass_over_rate);
 		return forward(ctx, work);
 	}
+	work->hash[0] = bpf_be64_to_cpu(work->header.key_hash[0]);
+	work->hash[1] = bpf_be64_to_cpu(work->header.key_hash[1]) ^ tenant->hash_salt;
 	*discipline = tenant->discipline;
 	return CONTINUE;
 }
