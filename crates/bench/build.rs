@@ -5,6 +5,9 @@ include!("../../bpf/compile.rs");
 fn main() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     for program in ["drive", "floors", "steps"] {
-        compile(&here.join(format!("bpf/{program}.bpf.c")), &here.join("../../bpf"));
+        compile(
+            &here.join(format!("bpf/{program}.bpf.c")),
+            &here.join("../../bpf"),
+        );
     }
 }
