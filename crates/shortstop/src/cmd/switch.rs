@@ -97,7 +97,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn programs() -> Vec<dataplane::Discipline> {
     let numbered = disciplines::all().iter().zip(0..);
     numbered
-        .map(|(known, number)| dataplane::Discipline { name: known.name, number, object: known.object })
+        .map(|(known, number)| dataplane::Discipline {
+            name: known.name,
+            number,
+            object: known.object,
+        })
         .collect()
 }
 
@@ -123,13 +127,26 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         state_dir: args.state_dir,
         disciplines: programs(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let agent = Agent::start(options)?;
         for attached in agent.attached() {
-            let mode = if attached.mode == Mode::Native { "native" } else { "generic" };
-            let how = if attached.taken_over { "taken over" } else { "attached" };
-            println!("{}: {how}, {mode} mode ({})", attached.interface, attached.reason);
+            let mode = if attached.mode == Mode::Native {
+                "native"
+            } else {
+                "generic"
+            };
+            let how = if attached.taken_over {
+                "taken over"
+            } else {
+                "attached"
+            };
+            println!(
+                "{}: {how}, {mode} mode ({})",
+                attached.interface, attached.reason
+            );
         }
         println!("serving; the programs stay attached when this process ends");
         agent.run(stop_signal()).await?;
@@ -139,7 +156,9 @@ fn serve(args: Serve) -> anyhow::Result<()> {
 
 async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return;
+    };
     tokio::select! {
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
@@ -171,7 +190,12 @@ fn report(name: &str) -> anyhow::Result<Report> {
     let table = Table::open(&home)?;
     let held = table.scan();
     let counters = Counters::open(&home)?.read()?;
-    let get = |name: &str| counters.iter().find(|(c, _)| c.name == name).map_or(0, |(_, v)| *v);
+    let get = |name: &str| {
+        counters
+            .iter()
+            .find(|(c, _)| c.name == name)
+            .map_or(0, |(_, v)| *v)
+    };
     let hits = get("hit");
     let not_answered = [
         "miss",
@@ -188,7 +212,10 @@ fn report(name: &str) -> anyhow::Result<Report> {
     Ok(Report {
         name: name.into(),
         id: table.switch_id(),
-        interfaces: dataplane::attached(&home).into_iter().map(|(name, _)| name).collect(),
+        interfaces: dataplane::attached(&home)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect(),
         items: held.len(),
         valid_items: held.iter().filter(|held| held.valid).count(),
         slots: table.slots(),
@@ -199,9 +226,16 @@ fn report(name: &str) -> anyhow::Result<Report> {
         invalidation_epoch: table.epoch(),
         reads,
         hits,
-        hit_ratio: if reads == 0 { 0.0 } else { hits as f64 / reads as f64 },
+        hit_ratio: if reads == 0 {
+            0.0
+        } else {
+            hits as f64 / reads as f64
+        },
         leases: Leases::open(&home)?.all(),
-        counters: counters.iter().map(|(c, value)| (c.name.clone(), (*value).into())).collect(),
+        counters: counters
+            .iter()
+            .map(|(c, value)| (c.name.clone(), (*value).into()))
+            .collect(),
     })
 }
 
@@ -211,7 +245,10 @@ fn status(args: &Status) -> anyhow::Result<()> {
         Some(name) => vec![name.clone()],
         None => dataplane::switches(),
     };
-    let reports = names.iter().map(|name| report(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let reports = names
+        .iter()
+        .map(|name| report(name))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&reports)?);
     } else if reports.is_empty() {
@@ -223,7 +260,12 @@ fn status(args: &Status) -> anyhow::Result<()> {
 }
 
 fn print(report: &Report) {
-    println!("switch {} (id {}) on {}", report.name, report.id, report.interfaces.join(", "));
+    println!(
+        "switch {} (id {}) on {}",
+        report.name,
+        report.id,
+        report.interfaces.join(", ")
+    );
     println!(
         "  items      {} ({} with a valid value) in {} of {} pages, {} slots, {:.1} MB",
         report.items,
@@ -233,7 +275,12 @@ fn print(report: &Report) {
         report.slots,
         report.memory_bytes as f64 / 1e6
     );
-    println!("  reads      {}, answered here {} ({:.1} %)", report.reads, report.hits, report.hit_ratio * 100.0);
+    println!(
+        "  reads      {}, answered here {} ({:.1} %)",
+        report.reads,
+        report.hits,
+        report.hit_ratio * 100.0
+    );
     println!("  hot from   {} reads per window", report.hot_threshold);
     for lease in &report.leases {
         let state = match lease.remaining_ms {
@@ -246,7 +293,10 @@ fn print(report: &Report) {
     for counter in Counters::list() {
         let value = report.counters[&counter.name].as_u64().unwrap_or(0);
         if value > 0 {
-            println!("    {:<24} {:>12}  {}", counter.name, value, counter.meaning);
+            println!(
+                "    {:<24} {:>12}  {}",
+                counter.name, value, counter.meaning
+            );
         }
     }
     println!("    (those at zero are left out; --json has all)");

@@ -95,10 +95,9 @@ fn rose(epoch: Epoch, before: u64) -> Verified {
 impl Then {
     fn verdict(&self) -> Verdict {
         match self {
-            Then::Forwarded
-            | Then::ForwardedInMeaning
-            | Then::Stamped { .. }
-            | Then::Disowned => Verdict::Pass,
+            Then::Forwarded | Then::ForwardedInMeaning | Then::Stamped { .. } | Then::Disowned => {
+                Verdict::Pass
+            }
             Then::Dropped => Verdict::Drop,
             _ => Verdict::Tx,
         }

@@ -9,7 +9,10 @@ use crate::{
 
 fn drained(w: &World) -> Vec<Event> {
     let some = || -> Vec<Event> { w.switch.events.drain().expect("the ring").collect() };
-    std::iter::repeat_with(some).take_while(|events| !events.is_empty()).flatten().collect()
+    std::iter::repeat_with(some)
+        .take_while(|events| !events.is_empty())
+        .flatten()
+        .collect()
 }
 
 #[test]
