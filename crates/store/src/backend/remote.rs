@@ -437,8 +437,8 @@ mod tests {
 
     #[test]
     fn a_name_leads_back_to_its_key() {
-        // (name, tenant and key)
-        let rows: [(&[u8], Option<(u32, &[u8])>); 6] = [
+        type Key = Option<(u32, &'static [u8])>;
+        let rows: [(&[u8], Key); 6] = [
             (b"a", Some((0, b"a"))),
             (b"shortstop:7:a", Some((7, b"a"))),
             (b"shortstop:8:shortstop:7:a", Some((8, b"shortstop:7:a"))),
