@@ -90,6 +90,8 @@ pub struct Counters {
     pub lease_terms: u64,
     /// Renewals refused: the switch left an invalidation unanswered for half a lease.
     pub leases_refused_mute: u64,
+    /// Lease requests that came while the store waited out the leases of its former self; not answered.
+    pub leases_refused_starting: u64,
     /// Renewals refused: what others wrote to the backend is not known, or its copies have not gone yet.
     pub leases_refused_unwatched: u64,
     /// Changes by others of which the backend told.

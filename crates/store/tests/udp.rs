@@ -143,8 +143,20 @@ impl Switch {
         Packet::new(header, &[], &[])
             .encode(&Secret::NONE, &mut bytes)
             .unwrap();
-        self.socket.send(&bytes).unwrap();
-        let (reply, _) = self.receive(Op::LeaseReply);
+        // A store that has just started lends nothing: ask again, as a switch does.
+        let patience = self.socket.read_timeout().unwrap();
+        self.socket
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        let mut buffer = [0; 2048];
+        let asked = (0..100).find_map(|_| {
+            self.socket.send(&bytes).unwrap();
+            let len = self.socket.recv(&mut buffer).ok()?;
+            let header = Packet::decode(&buffer[..len]).unwrap().header;
+            (header.op == Op::LeaseReply).then_some(header)
+        });
+        self.socket.set_read_timeout(patience).unwrap();
+        let reply = asked.expect("a lease, in time");
         assert_eq!(
             (reply.epoch, reply.request, reply.version),
             (header.epoch, 7, 123_456)

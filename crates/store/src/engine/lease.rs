@@ -35,6 +35,13 @@ impl Engine {
             self.counters.dropped_lease_auth += 1;
             return;
         }
+        // While it waits out the leases of its former self a store lends none: terms count in seconds, and one of
+        // these could begin in the second in which a former one did. What the former self still had on its way to
+        // the backend has arrived by then, too.
+        if !self.takes_writes(now_ns) {
+            self.counters.leases_refused_starting += 1;
+            return;
+        }
         let home = Home {
             peer,
             slot: header.request,
