@@ -3,6 +3,7 @@
 mod support;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use store::{Config, Populate};
 use support::{Client, Running};
@@ -104,7 +105,7 @@ impl Switch {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(store).unwrap();
         socket
-            .set_read_timeout(Some(std::time::Duration::from_secs(5)))
+            .set_read_timeout(Some(Duration::from_secs(5)))
             .unwrap();
         Switch { socket }
     }
