@@ -283,27 +283,42 @@ pub fn attach(
     Ok(done(generic, reason, false))
 }
 
+/// The links of a switch that are still attached: interface when attached, index, descriptor.
+fn live_links(home: &Home) -> Vec<(String, u32, OwnedFd)> {
+    let entries = fs::read_dir(home.links()).into_iter().flatten().flatten();
+    let live = |entry: fs::DirEntry| {
+        let link = open_pinned(&entry.path())?;
+        let ifindex = link_ifindex(&link)?;
+        let name = entry.file_name().into_string().ok()?;
+        Some((name.rsplit_once('-')?.0.to_owned(), ifindex, link))
+    };
+    entries.filter_map(live).collect()
+}
+
 /// The interfaces that a switch is attached to now, as (name when attached, index).
 pub fn attached(home: &Home) -> Vec<(String, u32)> {
-    let entries = fs::read_dir(home.links()).into_iter().flatten().flatten();
-    let mut found: Vec<(String, u32)> = entries
-        .filter_map(|entry| {
-            let ifindex = link_ifindex(&open_pinned(&entry.path())?)?;
-            let name = entry.file_name().into_string().ok()?;
-            Some((name.rsplit_once('-')?.0.to_owned(), ifindex))
-        })
+    let mut found: Vec<(String, u32)> = live_links(home)
+        .into_iter()
+        .map(|(name, ifindex, _)| (name, ifindex))
         .collect();
     found.sort();
     found
 }
 
-/// Detaches a switch from every interface and removes its maps: the kernel forwards everything again.
+/// Detaches a switch from every interface and removes its maps: the kernel forwards everything again. The
+/// interfaces are free when this returns.
 ///
 /// # Errors
 /// [`Error::NoSwitch`] if there is none, or a pin that cannot be removed.
 pub fn detach(home: &Home) -> Result<Vec<(String, u32)>, Error> {
     home.must_exist()?;
     let interfaces = attached(home);
+    for (_, _, link) in live_links(home) {
+        // Removing the pin alone would detach too, but some time later. An interface that is going away
+        // by itself may refuse; its link goes with it.
+        // SAFETY: a valid descriptor.
+        let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+    }
     home.remove()?;
     Ok(interfaces)
 }
