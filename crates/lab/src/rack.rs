@@ -29,7 +29,7 @@ pub fn unique_name() -> String {
     if count == 0 {
         format!("lab{}", id.pid)
     } else {
-        format!("lab{}-{count}", id.pid)
+        format!("lab{}x{count}", id.pid)
     }
 }
 

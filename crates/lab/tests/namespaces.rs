@@ -17,7 +17,7 @@ use lab::{
     state::State,
     topology::Topology,
 };
-use support::{is_root, roles};
+use support::{needs_root, roles};
 
 const CHAIN: &str = r#"
     [[host]]
@@ -38,9 +38,7 @@ const CHAIN: &str = r#"
 
 #[test]
 fn streams_cross_two_switches_over_both_address_families() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     roles();
     let lab = Lab::create(&unique_name(), Topology::parse(CHAIN).unwrap(), false).unwrap();
     for address in ["10.0.3.1", "fd00:0:0:3::1"] {
@@ -68,9 +66,7 @@ fn streams_cross_two_switches_over_both_address_families() {
 
 #[test]
 fn a_faulty_link_loses_and_duplicates_as_told() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     roles();
     let text = r#"
         [[host]]
@@ -137,9 +133,7 @@ fn namespaces_of(lab: &str) -> usize {
 
 #[test]
 fn nothing_is_left_after_a_lab_is_dropped() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     roles();
     let name = unique_name();
     let lab = Lab::create(&name, Topology::parse(CHAIN).unwrap(), false).unwrap();
@@ -160,9 +154,7 @@ fn nothing_is_left_after_a_lab_is_dropped() {
 
 #[test]
 fn what_a_killed_owner_left_is_removed() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let name = unique_name();
     let mut owner = Command::new(roles())
         .args(["hold", &name])

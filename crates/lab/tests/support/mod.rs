@@ -14,12 +14,11 @@ pub fn roles() -> PathBuf {
     path
 }
 
-/// Whether namespaces can be made here. Says so if not.
-pub fn is_root() -> bool {
+/// Fails where namespaces cannot be made, rather than pass without having tested anything.
+pub fn needs_root() {
     // SAFETY: geteuid cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        eprintln!("skipped: network namespaces need root");
-    }
-    root
+    assert!(
+        unsafe { libc::geteuid() } == 0,
+        "network namespaces need root"
+    );
 }

@@ -122,8 +122,6 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         updates_per_s: args.updates_per_s,
         sample_shift: args.sample_shift,
     };
-    let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut server = match Server::start(options, discipline).await {
         Err(error @ ServerError::Cluster(_)) => {
             return Err(error).with_context(|| path.display().to_string());
@@ -135,8 +133,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         server.address()
     );
     tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+        () = super::common::stopped() => {}
         error = server.failed() => return Err(error.into()),
     }
     server.stop().await?;

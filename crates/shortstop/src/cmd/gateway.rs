@@ -8,6 +8,8 @@ use anyhow::{Context, bail};
 use gateway::{BackendAddress, Config, Limits};
 use wire::{Cluster, PORT, TENANT_OPEN};
 
+use super::common::{size, stopped};
+
 /// Let unmodified Redis clients use a cluster: RESP2 and RESP3 in, shortstop's protocol out.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -36,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     max_connections: u32,
     /// Memory for large commands and values of all connections together.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = memory)]
     max_memory: usize,
 }
 
@@ -74,21 +76,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Done at SIGINT or SIGTERM.
-async fn stopped() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut int), Ok(mut term)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = int.recv() => {}
-        _ = term.recv() => {}
-    }
-}
-
 /// An address, with a port or with ours.
 fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -98,21 +85,13 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("{text:?}: expected ADDR[:PORT], for example 10.0.2.1:{PORT}"))
 }
 
-/// Bytes, with an optional KiB, MiB or GiB; at least 1 MiB.
-fn size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "" | "B" => 0,
-        "KiB" | "K" => 10,
-        "MiB" | "M" => 20,
-        "GiB" | "G" => 30,
-        unit => return Err(format!("unit {unit:?}: expected KiB, MiB or GiB")),
-    };
-    let bytes = digits
-        .parse::<usize>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << shift));
-    bytes
-        .filter(|bytes| *bytes >= 1 << 20)
-        .ok_or_else(|| format!("{text:?}: expected a size of at least 1MiB, for example 256MiB"))
+/// At least 1 MiB.
+fn memory(text: &str) -> Result<usize, String> {
+    let bytes = usize::try_from(size(text)?).map_err(|_| format!("{text:?} is too much"))?;
+    if bytes >= 1 << 20 {
+        return Ok(bytes);
+    }
+    Err(format!(
+        "{text:?}: expected at least 1MiB, for example 256MiB"
+    ))
 }

@@ -3,6 +3,8 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use anyhow::Context;
 use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, Populate};
 
+use super::common::{size, stopped};
+
 /// Serve keys beside their data, and keep the switches' copies of them coherent.
 ///
 /// A store answers requests from an embedded table, a Redis or a memcached server. Without --cluster it owns
@@ -122,21 +124,6 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Done at SIGINT or SIGTERM.
-async fn stopped() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut int), Ok(mut term)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = int.recv() => {}
-        _ = term.recv() => {}
-    }
-}
-
 fn print_status(options: &Status) -> anyhow::Result<ExitCode> {
     let status = store::read_status(&options.socket)?;
     super::end_when_unread();
@@ -200,21 +187,4 @@ fn describe(status: &store::Status) -> anyhow::Result<String> {
         }
     }
     Ok(out)
-}
-
-/// Bytes, with an optional KiB, MiB or GiB.
-fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "" | "B" => 0,
-        "KiB" | "K" => 10,
-        "MiB" | "M" => 20,
-        "GiB" | "G" => 30,
-        unit => return Err(format!("unit {unit:?}: expected KiB, MiB or GiB")),
-    };
-    digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << shift))
-        .ok_or_else(|| format!("{text:?} is not a size; expected for example 512MiB"))
 }

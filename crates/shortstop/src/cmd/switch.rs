@@ -5,6 +5,8 @@ use control::agent::{Agent, Options};
 use dataplane::{Counters, Home, LeaseState, Leases, Mode, Table};
 use serde::Serialize;
 
+use super::common::stopped;
+
 /// Turns this machine (or network namespace) into a switch that answers hot keys itself.
 ///
 /// Attaches to the interfaces, takes over what an earlier agent of the same name left, and serves until it is
@@ -149,20 +151,9 @@ fn serve(args: Serve) -> anyhow::Result<()> {
             );
         }
         println!("serving; the programs stay attached when this process ends");
-        agent.run(stop_signal()).await?;
+        agent.run(stopped()).await?;
         Ok(())
     })
-}
-
-async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
 }
 
 #[derive(Serialize)]

@@ -7,7 +7,7 @@ use std::{
 
 use lab::namespace::within;
 
-use crate::support::{PATIENCE, Rack, is_root};
+use crate::support::{PATIENCE, Rack, needs_root};
 
 const STORE: &str = "name = \"server\"\n";
 const POPULATE: &str = "\"--populate\", \"1000:128\"";
@@ -33,9 +33,7 @@ fn use_it(rack: &Rack, stored: impl Fn() -> Option<String>) {
 
 #[test]
 fn redis_holds_the_values() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let redis = format!(
         "{STORE}[[host.process]]\nname = \"redis\"\ncommand = [\"redis-server\", \"--port\", \"6379\", \
          \"--bind\", \"127.0.0.1\", \"--unixsocket\", \"{{dir}}/redis.sock\", \"--save\", \"\", \
@@ -52,9 +50,7 @@ fn redis_holds_the_values() {
 
 #[test]
 fn memcached_holds_the_values() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let memcached = format!(
         "{STORE}[[host.process]]\nname = \"memcached\"\ncommand = [\"memcached\", \"-u\", \"root\", \
          \"-l\", \"127.0.0.1\", \"-p\", \"11211\", \"-U\", \"0\", \"-P\", \"{{dir}}/memcached.pid\"]\n\

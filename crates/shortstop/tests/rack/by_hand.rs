@@ -2,13 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Rack, is_root, until};
+use crate::support::{Rack, needs_root, until};
 
 #[test]
 fn two_clients_read_write_and_delete() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let rack = Rack::up();
     assert_eq!(rack.get("client1", "greeting").value, None);
     let first = rack.set("client1", "greeting", "hello");
@@ -49,9 +47,7 @@ fn two_clients_read_write_and_delete() {
 
 #[test]
 fn a_write_is_seen_by_the_other_client_at_once_two_hundred_times() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let rack = Rack::up();
     let key = "contended";
     rack.set("client1", key, "-1");
@@ -88,9 +84,7 @@ fn a_write_is_seen_by_the_other_client_at_once_two_hundred_times() {
 
 #[test]
 fn conditions_hold_for_cached_keys_too() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let rack = Rack::up();
     let first = rack
         .try_set("client1", "lock", "one", &["--if-absent"])
@@ -129,9 +123,7 @@ fn conditions_hold_for_cached_keys_too() {
 
 #[test]
 fn a_copy_never_outlives_its_time_to_live() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let rack = Rack::up();
     let (key, life) = ("short", Duration::from_secs(2));
     rack.set("client1", key, "for ever");

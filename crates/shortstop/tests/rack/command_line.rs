@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use lab::{rack::unique_name, state::State};
 
-use crate::support::is_root;
+use crate::support::needs_root;
 
 fn shortstop(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shortstop"));
@@ -48,9 +48,7 @@ fn complaint(output: Output) -> String {
 
 #[test]
 fn what_lab_up_suggests_works_as_it_stands() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let (up, said) = Up::rack();
     let name = up.0.clone();
     let suggested: Vec<Vec<&str>> = said
@@ -102,9 +100,7 @@ fn what_lab_up_suggests_works_as_it_stands() {
 
 #[test]
 fn with_several_labs_one_has_to_be_named() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let ((first, _), (second, _)) = (Up::rack(), Up::rack());
     for words in [
         vec!["lab", "down"],

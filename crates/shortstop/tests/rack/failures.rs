@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     echo::{Caller, Echo},
-    support::{Rack, SERVER, is_root, patient, unforgiving, until},
+    support::{Rack, SERVER, needs_root, patient, unforgiving, until},
 };
 
 const KEY: &str = "key0000000000003";
@@ -23,9 +23,7 @@ fn wait_longer_than_a_lease(rack: &Rack) {
 
 #[test]
 fn reads_go_on_without_the_agent_and_under_its_successor() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let mut rack = Rack::up();
     let keys: Vec<String> = (10..20).map(|i| format!("key{i:013}")).collect();
     for key in keys.iter().map(String::as_str).chain([KEY]) {
@@ -93,9 +91,7 @@ fn links(rack: &Rack) -> String {
 
 #[test]
 fn detach_removes_everything_and_traffic_flows_on() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let mut rack = Rack::up();
     rack.until_cached("client1", KEY);
     let pins = Path::new("/sys/fs/bpf/shortstop").join(rack.switch());
@@ -138,9 +134,7 @@ fn detach_removes_everything_and_traffic_flows_on() {
 
 #[test]
 fn reads_go_on_without_the_controller_and_its_successor_continues() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let mut rack = Rack::up();
     rack.until_cached("client1", KEY);
     let items = until("the controller knows of the item", || {
@@ -174,9 +168,7 @@ fn reads_go_on_without_the_controller_and_its_successor_continues() {
 
 #[test]
 fn a_store_that_restarts_takes_writes_again_and_nothing_stale_is_served() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let mut rack = Rack::up();
     let cluster = rack.cluster();
     for key in ["old1", "old2", KEY] {

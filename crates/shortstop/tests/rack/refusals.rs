@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio};
 
 use crate::{
-    support::{Rack, is_root, until},
+    support::{Rack, needs_root, until},
     xdp::attach_pass,
 };
 
@@ -38,9 +38,7 @@ fn check(rack: &Rack, name: &str, cases: &[Case]) {
 
 #[test]
 fn interfaces_that_cannot_be_used_are_refused() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let link = "ends = [\"client2\", \"switch\"]";
     let rack = Rack::build(&[(link, &format!("{link}\nmtu = 1400"))]);
     let name = format!("{}-wrong", rack.lab.name());
@@ -84,9 +82,7 @@ fn interfaces_that_cannot_be_used_are_refused() {
 
 #[test]
 fn a_switch_that_is_there_already_is_left_alone() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let rack = Rack::up();
     rack.until_cached("client1", "key0000000000001");
     let other = format!("{}-other", rack.lab.name());
@@ -122,9 +118,7 @@ fn a_switch_that_is_there_already_is_left_alone() {
 
 #[test]
 fn an_id_that_is_taken_is_reported_and_harms_nobody() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     // The rack's own switch leaves one interface to another.
     let all = "\"{interfaces}\"";
     let two = "\"--interface\", \"eth0\", \"--interface\", \"eth2\"";

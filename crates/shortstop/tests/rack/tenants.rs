@@ -1,15 +1,13 @@
 //! Tenants with secrets: each has its own keys, and nobody else gets at them.
 
-use crate::support::{Rack, is_root};
+use crate::support::{Rack, needs_root};
 
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f";
 const WRONG: &str = "ff0102030405060708090a0b0c0d0e0f";
 
 #[test]
 fn tenants_share_names_but_not_values() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let tenants = format!(
         "last = 127\n[[tenant]]\nid = 7\nsecret = \"{SECRET}\"\n\
          [[tenant]]\nid = 8\nsecret = \"101112131415161718191a1b1c1d1e1f\"\n"

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::{
     echo::{Caller, Echo, stream},
-    support::{Rack, SERVER, SERVER_V6, is_root},
+    support::{Rack, SERVER, SERVER_V6, needs_root},
 };
 
 const FAMILIES: [&str; 2] = [SERVER, SERVER_V6];
@@ -24,9 +24,7 @@ fn ping(rack: &Rack, address: &str, len: &str, more: &[&str]) {
 
 #[test]
 fn pings_streams_and_datagrams_cross_the_switch() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let rack = Rack::up();
     let (client, server) = (rack.lab.namespace("client1"), rack.lab.namespace("server"));
     for address in FAMILIES {
@@ -54,9 +52,7 @@ fn pings_streams_and_datagrams_cross_the_switch() {
 
 #[test]
 fn strangers_on_our_port_cross_too() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let rack = Rack::up();
     let (client, other) = (rack.lab.namespace("client1"), rack.lab.namespace("client2"));
     for address in ["10.0.2.1", "fd00:0:0:2::1"] {
@@ -71,9 +67,7 @@ fn strangers_on_our_port_cross_too() {
 
 #[test]
 fn jumbo_frames_cross_in_generic_mode() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let jumbo = |ends: &str| format!("{ends}\nmtu = 9000");
     let links = [
         "ends = [\"client1\", \"switch\"]",

@@ -2,15 +2,13 @@
 
 use crate::{
     echo::stream,
-    support::{Rack, SERVER, SERVER_V6, is_root},
+    support::{Rack, SERVER, SERVER_V6, needs_root},
     xdp::attach_pass,
 };
 
 #[test]
 fn native_mode_answers_and_forwards() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let mut rack = Rack::build(&[("\"--mode\", \"generic\"", "\"--mode\", \"native\"")]);
     // A veth takes in what is redirected to it only if its far end polls; any native program makes it.
     let far_ends = ["client1", "client2", "server"];
@@ -68,9 +66,7 @@ fn native_mode_answers_and_forwards() {
 
 #[test]
 fn a_store_on_ipv6_is_cached_too() {
-    if !is_root() {
-        return;
-    }
+    needs_root();
     let there = format!("[{SERVER_V6}]:7117");
     let rack = Rack::with(&[("{address:server}:7117", &there)]);
     let value = rack.until_cached("client1", "key0000000000004").value;
