@@ -52,6 +52,7 @@ pub fn needs_root() {
         unsafe { libc::geteuid() } == 0,
         "network namespaces need root"
     );
+    set_binary(env!("CARGO_BIN_EXE_shortstop").into());
 }
 
 /// Asks again and again until there is an answer.
