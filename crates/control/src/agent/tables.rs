@@ -142,7 +142,8 @@ impl Tables {
         };
         if before != id {
             // Stores know the copies of an earlier id under that id; they could not call these back.
-            tables.evict_where(|_, _| true);
+            let held: Vec<ItemKey> = tables.index.keys().cloned().collect();
+            held.iter().for_each(|key| tables.evict(key));
         }
         Ok(tables)
     }
@@ -292,20 +293,15 @@ impl Tables {
                     && self.lease_for(hash) == Some(entry.lease)
             })
         };
-        let wrong: std::collections::HashSet<u32> = self
-            .index
-            .iter()
-            .filter(|(key, entry)| !right(key, entry))
-            .map(|(_, entry)| entry.slot)
-            .collect();
-        let keys = self.evict_where(|_, entry| wrong.contains(&entry.slot));
-        if !keys.is_empty() {
+        let wrong = self.index.iter().filter(|(key, entry)| !right(key, entry));
+        let wrong: Vec<ItemKey> = wrong.map(|(key, _)| key.clone()).collect();
+        if !wrong.is_empty() {
             info!(
-                "{} items do not fit the new setup and were dropped",
-                keys.len()
+                "{} items do not fit the new setup and are dropped",
+                wrong.len()
             );
-            send(out, Body::Dropped(Dropped { keys }));
         }
+        self.give_up(&wrong, out);
     }
 
     fn tenant_entries(&self, setup: &Setup, cluster: &Cluster) -> Vec<TenantEntry> {
@@ -385,18 +381,14 @@ impl Tables {
         }
     }
 
-    /// Evicts every entry that `gone` says it of, and returns the keys.
-    fn evict_where(&mut self, gone: impl Fn(&ItemKey, &Entry) -> bool) -> Vec<proto::Key> {
-        let keys: Vec<ItemKey> = self
-            .index
-            .iter()
-            .filter(|(key, entry)| gone(key, entry))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in &keys {
-            self.evict(key);
+    /// Evicts items of our own accord, and tells the controller.
+    fn give_up(&mut self, keys: &[ItemKey], out: &Sender<FromSwitch>) {
+        if keys.is_empty() {
+            return;
         }
-        keys.iter().map(proto_key).collect()
+        keys.iter().for_each(|key| self.evict(key));
+        let keys = keys.iter().map(proto_key).collect();
+        send(out, Body::Dropped(Dropped { keys }));
     }
 
     /// After this no program can see what was evicted, and its cells are free.
@@ -498,13 +490,7 @@ impl Tables {
             .filter_map(|slot| requests(&slot))
             .min();
         if let Some((_, key)) = coldest {
-            self.evict(&key);
-            send(
-                out,
-                Body::Dropped(Dropped {
-                    keys: vec![proto_key(&key)],
-                }),
-            );
+            self.give_up(&[key], out);
         }
     }
 
@@ -566,12 +552,7 @@ impl Tables {
         }
         self.evict(&key);
         if self.insert(key.clone(), Some(value_len), out)? != proto::Outcome::Done {
-            send(
-                out,
-                Body::Dropped(Dropped {
-                    keys: vec![proto_key(&key)],
-                }),
-            );
+            self.give_up(&[key], out);
         }
         Ok(())
     }
@@ -703,17 +684,7 @@ impl Tables {
             });
         }
         self.fetches.extend(again);
-        for key in &without_value {
-            self.evict(key);
-        }
-        if !without_value.is_empty() {
-            send(
-                out,
-                Body::Dropped(Dropped {
-                    keys: without_value.iter().map(proto_key).collect(),
-                }),
-            );
-        }
+        self.give_up(&without_value, out);
     }
 }
 
