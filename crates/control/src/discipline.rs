@@ -19,7 +19,7 @@ pub struct ItemKey {
 /// Bounds that a discipline must keep, per switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Most items that it may have cached at a time.
+    /// Most items that a tenant may have cached on one switch at a time, however many pages it has.
     pub max_items: usize,
     /// Most keys per statistics window that switches should report as hot; the threshold is moved to hold this.
     pub reports_per_window: u32,
@@ -65,6 +65,17 @@ pub enum Outcome {
     NotSent,
 }
 
+/// A tenant's memory on one switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The switch.
+    pub switch: SwitchId,
+    /// Pages, its own and borrowed ones.
+    pub pages: u32,
+    /// The threshold that was last in force there for this tenant, if any is known.
+    pub threshold: Option<u32>,
+}
+
 /// What happened at a switch. Counts are requests as the switch counts them (sampled, if it samples).
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
@@ -76,8 +87,14 @@ pub enum Event<'a> {
         held: &'a [ItemKey],
         /// What it was believed to hold and does not: lost by the switch, worth inserting again.
         lost: &'a [ItemKey],
-        /// The threshold that was last in force at this switch, if any is known.
-        threshold: Option<u32>,
+    },
+    /// A tenant's memory changed: all its switches, in the order in which its placement policy fills them. A switch that
+    /// is not listed any longer holds nothing of it. Comes before a switch's [`Event::Attached`] and again whenever it changes.
+    Room {
+        /// Whose.
+        tenant: u32,
+        /// Where, and how much.
+        rooms: &'a [Room],
     },
     /// The switch's stream ended; nothing can be asked of it until it attaches again.
     Detached {
@@ -137,22 +154,30 @@ pub enum Action {
         /// With which key.
         key: ItemKey,
     },
-    /// From how many requests in a window on a switch reports a key as hot.
+    /// From how many requests in a window on a switch reports a tenant's key as hot.
     Threshold {
         /// Which switch.
         switch: SwitchId,
+        /// Whose keys.
+        tenant: u32,
         /// Requests per window, at least 1.
         requests: u32,
     },
 }
 
-/// Decides what each switch caches. One instance serves all switches of a controller.
+/// Decides what each switch caches. One instance serves all switches of a controller, for the tenants that chose it.
 ///
 /// Implementations open no socket, read no clock and draw random numbers from [`Limits::seed`] only, so
 /// that a run can be repeated and simulated.
 pub trait Discipline: Send {
     /// Takes an event in at time `now` (since any fixed start, never going back) and appends what is to be done to `out`.
     fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>);
+
+    /// How many items of a tenant it would cache on a switch if there were room: those that are cached and those that are
+    /// asked for often enough. Decides who is lent idle pages, and when their owner needs them back.
+    fn wanted(&self, _switch: SwitchId, _tenant: u32) -> usize {
+        0
+    }
 
     /// Named counters of one switch since the start, for `status`.
     fn counters(&self, _switch: SwitchId) -> BTreeMap<&'static str, u64> {
@@ -172,10 +197,6 @@ impl Discipline for NoDiscipline {
                 change: Change::Evict,
                 key: key.clone(),
             };
-            out.push(Action::Threshold {
-                switch,
-                requests: u32::MAX,
-            });
             out.extend(held.iter().map(evict));
         }
     }

@@ -19,6 +19,6 @@ pub mod proto {
 }
 
 pub use discipline::{
-    Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, SwitchId,
+    Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, Room, SwitchId,
 };
 pub use server::{Options, Server, ServerError};

@@ -59,11 +59,57 @@ pub struct Store {
 pub struct Tenant {
     /// Number; 0 and 2^32-1 are reserved.
     pub id: u32,
-    /// 32 hex digits.
+    /// 32 hex digits: signs what is sent in this tenant's name.
     pub secret: String,
+    /// 32 hex digits: another secret that is accepted while the secret is rotated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub also_secret: Option<String>,
+    /// 32 hex digits: seeds the hashes of this tenant's keys, and so decides their partitions. Stays the same when
+    /// the secret is rotated; absent: the secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_secret: Option<String>,
     /// Requests per second that a switch admits; 0: unlimited.
     #[serde(default)]
     pub rate: u64,
+    /// What a switch does with requests above the rate.
+    #[serde(default)]
+    pub over_rate: OverRate,
+    /// The stores that hold this tenant's keys; empty: all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<SocketAddr>,
+}
+
+/// What a switch does with a request above its tenant's rate. Neither touches a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverRate {
+    /// Passes it on to the store.
+    #[default]
+    Forward,
+    /// Drops it.
+    Drop,
+}
+
+/// The secrets of a tenant, ready for use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Secrets {
+    /// Signs, and is accepted.
+    pub tag: Secret,
+    /// Is accepted too; [`Secret::NONE`]: no other is.
+    pub also: Secret,
+    /// Seeds key hashes.
+    pub hash: Secret,
+}
+
+impl Secrets {
+    /// One secret for everything.
+    pub fn one(secret: Secret) -> Secrets {
+        Secrets {
+            tag: secret,
+            also: Secret::NONE,
+            hash: secret,
+        }
+    }
 }
 
 /// Why a cluster file cannot be used.
@@ -159,7 +205,26 @@ impl Cluster {
                     tenant.id
                 )));
             }
-            parse_secret(&tenant.secret, &format!("tenant {}", tenant.id))?;
+            let whose = format!("tenant {}", tenant.id);
+            for secret in [
+                Some(&tenant.secret),
+                tenant.also_secret.as_ref(),
+                tenant.hash_secret.as_ref(),
+            ]
+            .into_iter()
+            .flatten()
+            {
+                parse_secret(secret, &whose)?;
+            }
+            if let Some(store) = tenant
+                .stores
+                .iter()
+                .find(|store| self.stores.iter().all(|s| s.address != **store))
+            {
+                return Err(ClusterError::Tenant(format!(
+                    "{whose}: store {store} is not one of the cluster's stores"
+                )));
+            }
         }
         if let Some(text) = &self.system_secret {
             parse_secret(text, "system_secret")?;
@@ -167,26 +232,53 @@ impl Cluster {
         Ok(())
     }
 
-    /// The store that owns a key with this hash.
-    pub fn store_of(&self, hash: KeyHash) -> &Store {
-        let partition = partition_of(hash, self.partitions);
-        self.stores
-            .iter()
-            .find(|s| (s.first..=s.last).contains(&partition))
-            .expect("every partition has an owner: checked on parsing")
+    /// The store that holds a tenant's key with this hash: the owner of its partition, or, where the tenant may
+    /// not use that one, one of those that it may.
+    pub fn store_of(&self, tenant: u32, hash: KeyHash) -> &Store {
+        self.store_of_partition(tenant, partition_of(hash, self.partitions))
     }
 
-    /// The secret of a tenant; `None` if the tenant is unknown or tenant 0 is switched off.
+    /// As [`Cluster::store_of`], of a partition below [`Cluster::partitions`].
+    pub fn store_of_partition(&self, tenant: u32, partition: u32) -> &Store {
+        let owner = self
+            .stores
+            .iter()
+            .find(|s| (s.first..=s.last).contains(&partition))
+            .expect("every partition has an owner: checked on parsing");
+        let allowed = self.tenant(tenant).map_or(&[][..], |t| &t.stores);
+        if allowed.is_empty() || allowed.contains(&owner.address) {
+            return owner;
+        }
+        let instead = allowed[partition as usize % allowed.len()];
+        self.stores
+            .iter()
+            .find(|s| s.address == instead)
+            .expect("a tenant's stores are in the list: checked on parsing")
+    }
+
+    /// A tenant's entry; tenant 0 and the system have none.
+    pub fn tenant(&self, id: u32) -> Option<&Tenant> {
+        self.tenants.iter().find(|t| t.id == id)
+    }
+
+    /// The secret that signs what is sent in a tenant's name; `None` if the tenant is unknown or tenant 0 is switched off.
     pub fn secret_of(&self, tenant: u32) -> Option<Secret> {
+        self.secrets_of(tenant).map(|secrets| secrets.tag)
+    }
+
+    /// All secrets of a tenant; `None` if the tenant is unknown or tenant 0 is switched off.
+    pub fn secrets_of(&self, tenant: u32) -> Option<Secrets> {
         let known = |text: &str| parse_secret(text, "").expect("checked on parsing");
         match tenant {
-            TENANT_OPEN => self.open_tenant.then_some(Secret::NONE),
-            TENANT_SYSTEM => Some(self.system_secret.as_deref().map_or(Secret::NONE, known)),
-            id => self
-                .tenants
-                .iter()
-                .find(|t| t.id == id)
-                .map(|t| known(&t.secret)),
+            TENANT_OPEN => self.open_tenant.then_some(Secrets::one(Secret::NONE)),
+            TENANT_SYSTEM => Some(Secrets::one(
+                self.system_secret.as_deref().map_or(Secret::NONE, known),
+            )),
+            id => self.tenant(id).map(|t| Secrets {
+                tag: known(&t.secret),
+                also: t.also_secret.as_deref().map_or(Secret::NONE, known),
+                hash: known(t.hash_secret.as_deref().unwrap_or(&t.secret)),
+            }),
         }
     }
 }

@@ -12,7 +12,7 @@ mod header;
 mod op;
 mod packet;
 
-pub use cluster::{Cluster, ClusterError, Store, Tenant};
+pub use cluster::{Cluster, ClusterError, OverRate, Secrets, Store, Tenant};
 pub use hash::{KeyHash, Secret, partition_of};
 pub use header::{Epoch, Flags, Header, Status};
 pub use op::Op;

@@ -150,6 +150,7 @@ fn hello(options: &Options) -> FromSwitch {
         pages: options.pages,
         held: vec![],
         held_follows: true,
+        owners: vec![],
     };
     FromSwitch {
         body: Some(Body::Hello(hello)),

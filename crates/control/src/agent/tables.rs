@@ -200,8 +200,10 @@ impl Tables {
                     send(out, Body::Acks(Acks { acks }));
                 }
                 Some(to_switch::Body::Tuning(tuning)) => {
-                    self.table.set_sampling(tuning.hot_threshold, 0)
+                    let least = tuning.thresholds.iter().map(|t| t.hot_threshold).min();
+                    self.table.set_sampling(least.unwrap_or(2), 0)
                 }
+                Some(_) => {}
                 None => {}
             },
         }
@@ -241,8 +243,15 @@ impl Tables {
             }
         };
         self.window = Duration::from_millis(u64::from(setup.window_ms.clamp(100, 60_000)));
-        self.table
-            .set_sampling(setup.hot_threshold, setup.sample_shift);
+        self.table.set_sampling(
+            setup
+                .tenants
+                .iter()
+                .map(|t| t.hot_threshold)
+                .min()
+                .unwrap_or(2),
+            setup.sample_shift,
+        );
         self.slots.clear();
         for store in &cluster.stores {
             match self.leases.slot_of(store.address) {
@@ -267,7 +276,7 @@ impl Tables {
                 setup.tenant,
                 TenantHere {
                     secret,
-                    pages: setup.pages,
+                    pages: self.table.pages(),
                     value_len,
                 },
             ))
@@ -290,7 +299,7 @@ impl Tables {
         let right = |key: &ItemKey, entry: &Entry| {
             self.hash_of(key).is_some_and(|hash| {
                 self.table.leads_to(entry.slot, key.tenant, hash)
-                    && self.lease_for(hash) == Some(entry.lease)
+                    && self.lease_for(key.tenant, hash) == Some(entry.lease)
             })
         };
         let wrong = self.index.iter().filter(|(key, entry)| !right(key, entry));
@@ -409,9 +418,9 @@ impl Tables {
     }
 
     /// The slot of the lease under which a key's copies live.
-    fn lease_for(&self, hash: KeyHash) -> Option<u16> {
+    fn lease_for(&self, tenant: u32, hash: KeyHash) -> Option<u16> {
         self.slots
-            .get(&self.cluster.as_ref()?.store_of(hash).address)
+            .get(&self.cluster.as_ref()?.store_of(tenant, hash).address)
             .copied()
     }
 
@@ -428,7 +437,7 @@ impl Tables {
             return Ok(proto::Outcome::Refused);
         };
         let cells = cells_needed(key.key.len(), value_len.unwrap_or(tenant.value_len));
-        let (Some(cells), Some(lease)) = (cells, self.lease_for(hash)) else {
+        let (Some(cells), Some(lease)) = (cells, self.lease_for(key.tenant, hash)) else {
             return Ok(proto::Outcome::Refused);
         };
         if !(1..=wire::MAX_KEY).contains(&key.key.len()) {
@@ -596,6 +605,7 @@ impl Tables {
                 window: u64::from(window),
                 window_ms,
                 items: hot_keys(&counts),
+                pages: vec![],
             }),
         );
         self.candidates.begin(self.table.next_window());
@@ -669,7 +679,7 @@ impl Tables {
             }
             if let Some(tenant) = self.tenants.get(&fetch.key.tenant) {
                 let hash = tenant.secret.key_hash(fetch.key.tenant, &fetch.key.key);
-                let store = cluster.store_of(hash).address;
+                let store = cluster.store_of(fetch.key.tenant, hash).address;
                 self.courier
                     .fetch(store, &fetch.key, hash, epoch, &tenant.secret);
             }

@@ -15,7 +15,7 @@ use crate::{
     Action, Change, Discipline, Event, ItemKey, Limits, Outcome, SwitchId,
     proto::{
         Acks, Commands, Counters, Dropped, FromSwitch, Hello, HotReports, Setup, StatusReply,
-        SwitchStatus, TenantSetup, ToSwitch, Tuning, from_switch, to_switch,
+        SwitchStatus, TenantSetup, TenantThreshold, ToSwitch, Tuning, from_switch, to_switch,
     },
 };
 
@@ -245,6 +245,7 @@ impl Core {
             Some(Body::Held(_)) => {
                 return Err(Refusal::Protocol("held keys after the last of them"));
             }
+            Some(_) => {}
             None => {} // Of a later version: not for us.
         }
         Ok(())
@@ -294,8 +295,12 @@ impl Core {
         }
         if attachment.threshold_sent != threshold {
             attachment.threshold_sent = threshold;
-            let tuning = Tuning {
+            let threshold = |tenant: &u32| TenantThreshold {
+                tenant: *tenant,
                 hot_threshold: threshold,
+            };
+            let tuning = Tuning {
+                thresholds: self.plan.tenants.iter().map(threshold).collect(),
             };
             return Some(ToSwitch {
                 body: Some(to_switch::Body::Tuning(tuning)),
@@ -406,7 +411,6 @@ impl Core {
             .extend(now_held.difference(&switch.held).cloned());
         switch.held = now_held;
         switch.outbox.reconnected();
-        let threshold = (switch.known.threshold > 0).then_some(switch.known.threshold);
         let switch = link.switch;
         self.tell(
             now,
@@ -414,7 +418,6 @@ impl Core {
                 switch,
                 held: &held,
                 lost: &lost,
-                threshold,
             },
         );
         Ok(())
@@ -549,6 +552,7 @@ impl Core {
                 }
                 Action::Threshold {
                     switch: id,
+                    tenant: _,
                     requests,
                 } => {
                     let Some(switch) = self.switches.get_mut(&id) else {
@@ -562,23 +566,19 @@ impl Core {
     }
 }
 
-/// The setup of a switch: its pages are shared out evenly, the first tenants get what is left over.
-fn setup(plan: &Plan, pages: u32, threshold: u32) -> Setup {
-    let count = u32::try_from(plan.tenants.len()).unwrap_or(u32::MAX).max(1);
-    let tenants = plan
-        .tenants
-        .iter()
-        .zip(0..)
-        .map(|(&tenant, n)| TenantSetup {
-            tenant,
-            discipline: plan.discipline.clone(),
-            pages: pages / count + u32::from(n < pages % count),
-        });
+/// The setup of a switch.
+fn setup(plan: &Plan, _pages: u32, threshold: u32) -> Setup {
+    let tenants = plan.tenants.iter().map(|&tenant| TenantSetup {
+        tenant,
+        discipline: plan.discipline.clone(),
+        hot_threshold: threshold,
+        measured: false,
+    });
     Setup {
         cluster: plan.cluster.clone(),
         tenants: tenants.collect(),
         window_ms: plan.limits.window_ms,
-        hot_threshold: threshold,
         sample_shift: plan.sample_shift,
+        term: 0,
     }
 }

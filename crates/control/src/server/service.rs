@@ -23,7 +23,7 @@ use super::{
 use crate::{
     Discipline, Limits,
     proto::{
-        FromSwitch, StatusReply, StatusRequest, ToSwitch,
+        ClusterText, FromSwitch, StatusReply, StatusRequest, ToSwitch, WatchRequest,
         control_server::{Control, ControlServer},
         from_switch,
     },
@@ -344,6 +344,12 @@ impl Control for Service {
             stop,
         ));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<ClusterText, Status>> + Send>>;
+
+    async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented("not yet"))
     }
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
