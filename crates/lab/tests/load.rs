@@ -1,6 +1,7 @@
 //! The load generator against stores of a few lines on loopback: what it counts and what it notices.
 
 use std::{
+    collections::HashMap,
     net::UdpSocket,
     sync::{
         Arc,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use lab::{
-    load::{Arrivals, Generator, LoadConfig, Phase, PhaseResult},
+    load::{Arrivals, Generator, LoadConfig, Phase, PhaseKind, PhaseResult},
     workload::{Popularity, populated_value},
 };
 use wire::{Cluster, Flags, Header, Op, Packet, Secret, Status};
@@ -33,13 +34,38 @@ fn honest(packet: &Packet, _: u64) -> Option<(Header, Vec<u8>)> {
     Some((reply(packet, 1), value))
 }
 
-/// Runs one phase against a stand-in on a thread.
+/// Runs one phase of the open tenant against a stand-in on a thread.
 fn measure(answer: Answer, phase: Phase) -> PhaseResult {
+    measure_all(&[], answer, &[phase]).pop().unwrap()
+}
+
+/// Tenants `ids`, each with a secret of its own.
+fn tenants(ids: &[u32]) -> Vec<wire::Tenant> {
+    ids.iter()
+        .map(|id| wire::Tenant {
+            id: *id,
+            secret: format!("{:032x}", id + 1),
+            also_secret: None,
+            hash_secret: None,
+            rate: 0,
+            over_rate: wire::OverRate::Forward,
+            stores: vec![],
+        })
+        .collect()
+}
+
+/// Runs phases of these tenants against a stand-in on a thread.
+fn measure_all(
+    ids: &[u32],
+    mut answer: impl FnMut(&Packet, u64) -> Option<(Header, Vec<u8>)> + Send + 'static,
+    phases: &[Phase],
+) -> Vec<PhaseResult> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket
         .set_read_timeout(Some(Duration::from_millis(20)))
         .unwrap();
-    let cluster = Cluster::single(socket.local_addr().unwrap(), 4);
+    let mut cluster = Cluster::single(socket.local_addr().unwrap(), 4);
+    cluster.tenants = tenants(ids);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let server = std::thread::spawn(move || {
@@ -61,7 +87,7 @@ fn measure(answer: Answer, phase: Phase) -> PhaseResult {
     });
     let config = LoadConfig {
         cluster,
-        tenant: 0,
+        tenants: ids.to_vec(),
         keys: 1000,
         value_len: 128,
         seed: 4,
@@ -70,10 +96,11 @@ fn measure(answer: Answer, phase: Phase) -> PhaseResult {
         cpu: None,
         phases: vec![],
     };
-    let result = Generator::new(config).unwrap().run(&phase).unwrap();
+    let mut generator = Generator::new(config).unwrap();
+    let results = phases.iter().map(|p| generator.run(p).unwrap()).collect();
     stop.store(true, Ordering::Relaxed);
     server.join().unwrap();
-    result
+    results
 }
 
 fn reads(arrivals: Arrivals) -> Phase {
@@ -179,4 +206,107 @@ fn refusals_are_losses() {
     let result = measure(refuse, reads(Arrivals::Open(1000.0)));
     assert_eq!((result.refused, result.answered), (result.lost, 0));
     assert_eq!(result.sent, result.lost);
+}
+
+/// A store of a few lines: keeps values, by tenant and key, or by key alone.
+fn keeping(mix_tenants_up: bool) -> impl FnMut(&Packet, u64) -> Option<(Header, Vec<u8>)> + Send {
+    let mut values = HashMap::<(u32, Vec<u8>), (u64, Vec<u8>)>::new();
+    move |packet, count| {
+        let tenant = if mix_tenants_up {
+            0
+        } else {
+            packet.header.tenant
+        };
+        let key = (tenant, packet.key.to_vec());
+        if packet.header.op == Op::WriteRequest {
+            values.insert(key, (count, packet.value.to_vec()));
+            return Some((reply(packet, count), vec![]));
+        }
+        let (version, value) = values.get(&key).cloned().unwrap_or_default();
+        let status = if value.is_empty() {
+            Status::NotFound
+        } else {
+            Status::Ok
+        };
+        Some((
+            Header {
+                status,
+                ..reply(packet, version)
+            },
+            value,
+        ))
+    }
+}
+
+#[test]
+fn tenants_share_the_load_and_see_their_own_values() {
+    let few = Phase {
+        tenants: 2,
+        ..reads(Arrivals::Open(4000.0))
+    };
+    let phases = [Phase::fill(32, 10.0), few, reads(Arrivals::Open(4000.0))];
+    let results = measure_all(&[7, 8, 9], keeping(false), &phases);
+    assert_eq!(results[0].answered, 3000);
+    assert_eq!(results[1].tenants.len(), 2);
+    for tenant in &results[2].tenants {
+        // A third of 1200, with a standard deviation below 20.
+        assert!((300..500).contains(&tenant.sent), "{tenant:?}");
+        assert_eq!(tenant.sent, tenant.answered + tenant.lost);
+        assert_eq!((tenant.wrong, tenant.foreign), (0, 0));
+        assert_eq!(tenant.all.count, tenant.answered);
+    }
+    assert_eq!((results[2].wrong(), results[2].not_found), (0, 0));
+    assert_eq!(results[2].share_of(0), 1.0);
+}
+
+#[test]
+fn another_tenants_value_is_noticed() {
+    let phases = [Phase::fill(32, 10.0), reads(Arrivals::Open(2000.0))];
+    let results = measure_all(&[7, 8], keeping(true), &phases);
+    assert!(results[1].foreign_values > results[1].answered / 4);
+    assert_eq!(
+        results[1].foreign_values,
+        results[1].tenants.iter().map(|t| t.foreign).sum::<u64>()
+    );
+}
+
+#[test]
+fn a_fill_goes_on_until_all_is_written() {
+    let mut store = keeping(false);
+    let grudging = move |packet: &Packet, count| match count % 3 {
+        0 => None,
+        1 => Some((
+            Header {
+                status: Status::TryAgain,
+                ..reply(packet, 0)
+            },
+            vec![],
+        )),
+        _ => store(packet, count),
+    };
+    let results = measure_all(&[7], grudging, &[Phase::fill(64, 30.0)]);
+    assert_eq!(results[0].answered, 1000);
+    assert!(results[0].sent > 1000);
+}
+
+#[test]
+fn forged_requests_that_are_answered_are_noticed() {
+    let forge = Phase {
+        kind: PhaseKind::Forge,
+        ..reads(Arrivals::Open(2000.0))
+    };
+    let gullible = measure_all(&[7], keeping(false), std::slice::from_ref(&forge));
+    assert!(gullible[0].forged_accepted > 0);
+    let wary = |packet: &Packet, _| {
+        Some((
+            Header {
+                status: Status::Denied,
+                ..reply(packet, 0)
+            },
+            vec![],
+        ))
+    };
+    let results = measure_all(&[7], wary, &[forge]);
+    assert_eq!(results[0].forged_accepted, 0);
+    assert_eq!(results[0].refused, results[0].sent);
 }

@@ -228,7 +228,7 @@ impl Bench {
         if self.load.is_none() {
             let config = LoadConfig {
                 cluster: self.cluster.clone(),
-                tenant: 0,
+                tenants: vec![],
                 keys: self.params.keys,
                 value_len: self.params.value_len,
                 seed: self.seed,

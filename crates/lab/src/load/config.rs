@@ -9,10 +9,10 @@ use crate::workload::{Churn, Popularity, ValueMix};
 pub struct LoadConfig {
     /// Where the partitions are.
     pub cluster: Cluster,
-    /// Whose keys are asked for; its secret comes from the cluster and signs every request.
+    /// Whose keys are asked for; their secrets come from the cluster and sign every request. Empty: the open tenant's.
     #[serde(default)]
-    pub tenant: u32,
-    /// How many keys there are, as `store --populate` numbers them.
+    pub tenants: Vec<u32>,
+    /// How many keys each tenant has, as `store --populate` numbers them.
     pub keys: usize,
     /// Length of populated values in bytes.
     pub value_len: usize,
@@ -84,9 +84,42 @@ pub struct Phase {
     /// How popularity changes meanwhile.
     #[serde(default)]
     pub churn: Option<ChurnSchedule>,
+    /// How many of the configuration's tenants are active, from the first; they share the load equally. 0: all.
+    #[serde(default)]
+    pub tenants: usize,
+    /// How many of each tenant's keys, by popularity, are asked for. 0: all.
+    #[serde(default)]
+    pub keys: usize,
+    /// What is special about it.
+    #[serde(default)]
+    pub kind: PhaseKind,
+}
+
+/// What a phase is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PhaseKind {
+    /// Load as the other fields say.
+    #[default]
+    Load,
+    /// Writes every key of every active tenant, again until it is acknowledged, and ends then. `seconds` is how long that
+    /// may take, `arrivals` how many writes are under way.
+    Fill,
+    /// Forged requests: half of them in the tenants' names, half in the name of random numbers, all with random tags. What
+    /// is answered as if it were genuine is counted.
+    Forge,
 }
 
 impl Phase {
+    /// Writes every key once, at most so many at a time.
+    pub fn fill(outstanding: usize, seconds: f64) -> Phase {
+        Phase {
+            arrivals: Arrivals::Closed(outstanding),
+            kind: PhaseKind::Fill,
+            ..Phase::reads(Popularity::Uniform, 1.0, 0.0, seconds)
+        }
+    }
+
     /// Reads in an open loop.
     pub fn reads(reads: Popularity, rate: f64, warmup_s: f64, seconds: f64) -> Phase {
         Phase {
@@ -98,6 +131,9 @@ impl Phase {
             writes: None,
             values: ValueMix::default(),
             churn: None,
+            tenants: 0,
+            keys: 0,
+            kind: PhaseKind::Load,
         }
     }
 }

@@ -2,18 +2,19 @@ use std::{collections::HashMap, rc::Rc, time::Instant};
 
 use anyhow::{Context, ensure};
 use rand::RngExt;
-use wire::{Flags, HEADER_LEN, Header, Op, Packet, Secret, Status};
+use wire::{Flags, HEADER_LEN, Header, Op, Packet, Secret, Status, TENANT_OPEN};
 
 use super::{
-    Arrivals, Interval, Latency, LoadConfig, Phase, PhaseResult,
+    Arrivals, Interval, Latency, LoadConfig, Phase, PhaseKind, PhaseResult, TenantResult,
     batch::Lane,
-    results::Histograms,
-    versions::{POPULATED, Versions},
+    forge,
+    results::{Histograms, cdf},
+    tenant::{Tenant, is_foreign, stamp},
+    versions::POPULATED,
     window::{Sent, Window},
 };
 use crate::workload::{
-    AliasTable, Check, KEY_LEN, Key, KeySpace, LabRng, Permutation, Popularity, Stamp, check_value,
-    rng, write_value,
+    AliasTable, Check, KEY_LEN, Key, LabRng, Popularity, Stamp, check_value, rng, write_value,
 };
 
 /// Requests that can be on their way at once.
@@ -25,30 +26,29 @@ const SPIN_NS: u64 = 15_000;
 
 /// Sends load and checks every answer. One thread; all buffers are made once.
 pub struct Generator {
-    config: LoadConfig,
-    keys: KeySpace,
-    partitions: Vec<u16>,
-    permutation: Permutation,
+    pub(super) config: LoadConfig,
+    pub(super) tenants: Vec<Tenant>,
     tables: HashMap<String, Rc<AliasTable>>,
-    lanes: Vec<Lane>,
-    secret: Secret,
-    client: u32,
-    window: Window,
-    versions: Versions,
-    stamp: u64,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) client: u32,
+    pub(super) window: Window,
+    /// Writes so far.
+    pub(super) written: u32,
     rng: LabRng,
     churn_rng: LabRng,
     start: Instant,
 }
 
 /// What a phase needs on its hot path.
-struct Run<'a> {
-    phase: &'a Phase,
+pub(super) struct Run<'a> {
+    pub phase: &'a Phase,
+    /// Tenants that take part, from the first.
+    pub active: usize,
     reads: Rc<AliasTable>,
     writes: Rc<AliasTable>,
     measured_from_ns: u64,
     end_ns: u64,
-    result: PhaseResult,
+    pub result: PhaseResult,
     histograms: Histograms,
 }
 
@@ -76,22 +76,20 @@ impl Generator {
             crate::process::pin_self(cpu);
         }
         let cluster = &config.cluster;
-        let secret = cluster.secret_of(config.tenant).with_context(|| {
-            format!(
-                "load: tenant {} is not in the cluster's list",
-                config.tenant
-            )
-        })?;
-        let keys = KeySpace::new(config.keys, config.tenant, &secret);
-        let mut store_of_partition = vec![0u16; cluster.partitions as usize];
-        for (i, store) in cluster.stores.iter().enumerate() {
-            store_of_partition[store.first as usize..=store.last as usize].fill(i as u16);
-        }
-        let partitions = keys
-            .partitions(cluster.partitions)
+        let ids = match config.tenants.as_slice() {
+            [] => &[TENANT_OPEN],
+            some => some,
+        };
+        ensure!(
+            ids.len() <= usize::from(u16::MAX),
+            "load: {} tenants: at most {} are possible",
+            ids.len(),
+            u16::MAX
+        );
+        let tenants = ids
             .iter()
-            .map(|partition| store_of_partition[*partition as usize])
-            .collect();
+            .map(|id| Tenant::new(cluster, *id, config.keys, config.seed))
+            .collect::<Result<_, _>>()?;
         let lanes = cluster
             .stores
             .iter()
@@ -100,33 +98,29 @@ impl Generator {
         // SAFETY: a plain prctl: timers of this thread may be as exact as the kernel can.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         Ok(Generator {
-            partitions,
-            permutation: Permutation::new(config.keys, config.seed),
+            tenants,
             tables: HashMap::new(),
             lanes: lanes?,
-            secret,
             client: rand::random(),
             window: Window::new(WINDOW),
-            versions: Versions::new(config.keys),
-            stamp: 0,
+            written: 0,
             rng: rng(config.seed, "load"),
             churn_rng: rng(config.seed, "churn"),
             start: Instant::now(),
-            keys,
             config,
         })
     }
 
-    fn table(&mut self, popularity: Popularity) -> Rc<AliasTable> {
-        let n = self.config.keys;
-        let name = format!("{popularity:?}");
+    /// Draws among the hottest `n` keys.
+    fn table(&mut self, popularity: Popularity, n: usize) -> Rc<AliasTable> {
+        let name = format!("{popularity:?} {n}");
         self.tables
             .entry(name)
             .or_insert_with(|| Rc::new(AliasTable::new(&popularity.probabilities(n))))
             .clone()
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
 
@@ -147,15 +141,32 @@ impl Generator {
                 "load: a rate of {rate}/s: 0 to 1e8 is possible"
             );
         }
-        let reads = self.table(phase.reads);
-        let writes = self.table(phase.writes.unwrap_or(phase.reads));
+        for (name, asked, there) in [
+            ("tenants", phase.tenants, self.tenants.len()),
+            ("keys", phase.keys, self.config.keys),
+        ] {
+            ensure!(
+                asked <= there,
+                "load: a phase of {asked} {name}: the generator has {there}"
+            );
+        }
+        let all_or = |asked, all| if asked == 0 { all } else { asked };
+        let active = all_or(phase.tenants, self.tenants.len());
+        let keys = all_or(phase.keys, self.config.keys);
+        let reads = self.table(phase.reads, keys);
+        let writes = self.table(phase.writes.unwrap_or(phase.reads), keys);
         let begin_ns = self.now_ns();
         let measured_from_ns = begin_ns + (phase.warmup_s * 1e9) as u64;
         let end_ns = measured_from_ns + (phase.seconds * 1e9) as u64;
         let interval_ns = self.config.interval_ms * 1_000_000;
         let count = (phase.seconds * 1e9 / interval_ns as f64).ceil() as usize;
+        let per_tenant = self.tenants[..active].iter().map(|t| TenantResult {
+            tenant: t.id,
+            ..TenantResult::default()
+        });
         let mut run = Run {
             phase,
+            active,
             reads,
             writes,
             measured_from_ns,
@@ -164,10 +175,15 @@ impl Generator {
                 seconds: phase.seconds,
                 interval_ms: self.config.interval_ms,
                 intervals: vec![Interval::default(); count],
+                tenants: per_tenant.collect(),
                 ..PhaseResult::default()
             },
-            histograms: Histograms::new(),
+            histograms: Histograms::new(active),
         };
+        if phase.kind == PhaseKind::Fill {
+            self.fill(&mut run)?;
+            return Ok(run.result);
+        }
         let mut next_change_ns = phase.churn.map_or(u64::MAX, |churn| {
             measured_from_ns + (churn.every_s.max(0.01) * 1e9) as u64
         });
@@ -178,7 +194,9 @@ impl Generator {
                 break;
             }
             if let Some(churn) = phase.churn.filter(|_| now >= next_change_ns) {
-                self.permutation.change(churn.change, &mut self.churn_rng);
+                for tenant in &mut self.tenants[..active] {
+                    tenant.permutation.change(churn.change, &mut self.churn_rng);
+                }
                 run.result
                     .changes_ms
                     .push((now - measured_from_ns) as f64 / 1e6);
@@ -205,6 +223,11 @@ impl Generator {
         result.hit = Latency::of(&histograms.hit);
         result.miss = Latency::of(&histograms.miss);
         result.write = Latency::of(&histograms.write);
+        result.served_by = histograms.served_by();
+        result.cdf = cdf(&histograms.all);
+        for (tenant, histogram) in result.tenants.iter_mut().zip(&histograms.tenants) {
+            tenant.all = Latency::of(histogram);
+        }
         Ok(result)
     }
 
@@ -245,8 +268,13 @@ impl Generator {
         let ratio = run.phase.write_ratio;
         let is_write = ratio > 0.0 && self.rng.random::<f64>() < ratio;
         let table = if is_write { &run.writes } else { &run.reads };
-        let key_index = self.permutation.key(table.sample(&mut self.rng));
-        let key = self.keys.get(key_index);
+        let index = match run.active {
+            1 => 0,
+            several => self.rng.random_range(0..several),
+        };
+        let tenant = &self.tenants[index];
+        let key_index = tenant.permutation.key(table.sample(&mut self.rng));
+        let key = tenant.keys.get(key_index);
         let interval = if now < run.measured_from_ns {
             Sent::UNCOUNTED
         } else {
@@ -254,26 +282,32 @@ impl Generator {
             ((now - run.measured_from_ns) / interval_ns) as u32
         };
         let stamp = if is_write {
-            self.stamp += 1;
-            self.stamp
+            self.written = self.written.wrapping_add(1);
+            stamp(tenant.id, self.written)
         } else {
-            POPULATED.0
+            POPULATED
         };
-        let floor = self.versions.floor(key_index);
-        let id = self
-            .window
-            .push(Sent::new(now, key_index, floor, stamp, interval));
+        let id = self.window.push(Sent {
+            at_ns: now,
+            floor: tenant.versions.floor(key_index),
+            stamp: stamp.0,
+            key: key_index,
+            tenant: index as u16,
+            interval,
+            ..Sent::default()
+        });
         if let Some(counts) = run.interval(interval) {
             counts.sent += 1;
             run.result.sent += 1;
             run.result.writes_sent += u64::from(is_write);
+            run.result.tenants[index].sent += 1;
         }
-        let lane = &mut self.lanes[usize::from(self.partitions[key_index as usize])];
+        let lane = &mut self.lanes[usize::from(tenant.lane_of_key[key_index as usize])];
         if lane.is_full() {
             run.result.unsent += lane.send().context("sending load")? as u64;
         }
         let header = Header {
-            tenant: self.config.tenant,
+            tenant: tenant.id,
             client: self.client,
             request: id,
             key_hash: key.hash,
@@ -292,7 +326,10 @@ impl Generator {
             run.phase.values.longest(default)
         };
         let bytes = lane.queue(HEADER_LEN + KEY_LEN + value_len);
-        fill(bytes, header, key, Stamp(stamp), &self.secret);
+        encode(bytes, header, key, stamp, &tenant.secret);
+        if run.phase.kind == PhaseKind::Forge {
+            forge::spoil(bytes, &mut self.rng);
+        }
         Ok(())
     }
 
@@ -314,8 +351,12 @@ impl Generator {
                         run.result.late += 1;
                         continue;
                     };
-                    let key = self.keys.get(sent.key);
-                    take_answer(run, &mut self.versions, key, &packet, &sent, now);
+                    if run.phase.kind == PhaseKind::Forge {
+                        forge::take_answer(&mut run.result, &packet, &sent);
+                        continue;
+                    }
+                    let tenant = &mut self.tenants[usize::from(sent.tenant)];
+                    take_answer(run, tenant, &packet, &sent, now);
                 }
                 total += got;
                 if !Lane::may_have_more(got) {
@@ -332,6 +373,9 @@ impl Generator {
             if let Some(counts) = run.interval(lost.interval) {
                 counts.lost += 1;
                 run.result.lost += 1;
+                if let Some(of_tenant) = run.result.tenants.get_mut(usize::from(lost.tenant)) {
+                    of_tenant.lost += 1;
+                }
             }
         }
     }
@@ -350,7 +394,7 @@ impl Generator {
     }
 
     /// Sleeps until an answer comes or the time has.
-    fn idle(&self, until_ns: u64) {
+    pub(super) fn idle(&self, until_ns: u64) {
         let wait_ns = until_ns.saturating_sub(self.now_ns());
         if wait_ns < SPIN_NS {
             return;
@@ -378,7 +422,13 @@ impl Generator {
 }
 
 /// Writes a request into its buffer: header, key, then the value of a write or the padding of a read.
-fn fill(bytes: &mut [u8], mut header: Header, key: &Key, stamp: Stamp, secret: &Secret) {
+pub(super) fn encode(
+    bytes: &mut [u8],
+    mut header: Header,
+    key: &Key,
+    stamp: Stamp,
+    secret: &Secret,
+) {
     let (head, rest) = bytes.split_at_mut(HEADER_LEN);
     let (key_part, value_part) = rest.split_at_mut(KEY_LEN);
     if stamp == POPULATED {
@@ -397,34 +447,67 @@ fn fill(bytes: &mut [u8], mut header: Header, key: &Key, stamp: Stamp, secret: &
 }
 
 /// Counts one answer and checks it against everything that is known of its key.
-fn take_answer(
-    run: &mut Run,
-    versions: &mut Versions,
-    key: &Key,
-    packet: &Packet,
-    sent: &Sent,
-    now: u64,
-) {
+fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent, now: u64) {
     let header = &packet.header;
-    let Run {
-        result,
-        histograms,
-        measured_from_ns,
-        end_ns,
-        ..
-    } = run;
     let refused = !matches!(header.status, Status::Ok | Status::NotFound);
-    if !refused && (*measured_from_ns..*end_ns).contains(&now) {
-        result.returned += 1;
+    if !refused && (run.measured_from_ns..run.end_ns).contains(&now) {
+        run.result.returned += 1;
     }
+    check(&mut run.result, tenant, packet, sent);
+    let Run {
+        result, histograms, ..
+    } = run;
+    let Some(counts) = result.intervals.get_mut(sent.interval as usize) else {
+        return;
+    };
+    let index = usize::from(sent.tenant);
+    // Answers of a phase's tenants only are in its window: whatever else was asked was drained before.
+    let of_tenant = &mut result.tenants[index];
+    if refused {
+        counts.lost += 1;
+        result.lost += 1;
+        result.refused += 1;
+        of_tenant.lost += 1;
+        return;
+    }
+    let is_write = sent.is_write();
+    let latency = now.saturating_sub(sent.at_ns);
+    let cached = header.flags.has(Flags::CACHED);
+    counts.answered += 1;
+    counts.cached += u32::from(cached);
+    result.answered += 1;
+    result.cached += u64::from(cached);
+    result.writes_answered += u64::from(is_write);
+    of_tenant.answered += 1;
+    of_tenant.cached += u64::from(cached);
+    histograms.all.saturating_record(latency);
+    histograms.tenants[index].saturating_record(latency);
+    if !is_write {
+        let switch = if cached { header.epoch.switch() } else { 0 };
+        histograms.served(switch, latency);
+    }
+    let kind = match (is_write, cached) {
+        (true, _) => &mut histograms.write,
+        (false, true) => &mut histograms.hit,
+        (false, false) => &mut histograms.miss,
+    };
+    kind.saturating_record(latency);
+}
+
+/// Counts what must never be: another key, a value of nobody, of another tenant, or of the past.
+fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &Sent) {
+    let header = &packet.header;
+    let of_tenant = &mut result.tenants[usize::from(sent.tenant)];
+    let key = tenant.keys.get(sent.key);
     let is_write = sent.is_write();
     let expected = if is_write {
         Op::WriteReply
     } else {
         Op::ReadReply
     };
-    if packet.key != key.bytes {
+    if packet.key != key.bytes || header.tenant != tenant.id {
         result.wrong_keys += 1;
+        of_tenant.wrong += 1;
     } else if header.op != expected {
         result.strays += 1;
     } else if header.status == Status::Ok {
@@ -433,34 +516,18 @@ fn take_answer(
         } else {
             stamp_of(key, packet.value)
         };
-        let fits = stamp.is_some_and(|s| versions.learn(sent.key, sent.floor, header.version, s));
-        result.wrong_values += u64::from(!fits);
+        let foreign = stamp.is_some_and(|stamp| is_foreign(tenant.id, stamp));
+        let fits = stamp.is_some_and(|stamp| {
+            let versions = &mut tenant.versions;
+            versions.learn(sent.key, sent.floor, header.version, stamp)
+        });
+        result.foreign_values += u64::from(foreign);
+        of_tenant.foreign += u64::from(foreign);
+        result.wrong_values += u64::from(!fits || foreign);
+        of_tenant.wrong += u64::from(!fits || foreign);
     } else if header.status == Status::NotFound {
         result.not_found += 1;
     }
-    let Some(counts) = result.intervals.get_mut(sent.interval as usize) else {
-        return;
-    };
-    if refused {
-        counts.lost += 1;
-        result.lost += 1;
-        result.refused += 1;
-        return;
-    }
-    let latency = now.saturating_sub(sent.at_ns);
-    let cached = header.flags.has(Flags::CACHED);
-    counts.answered += 1;
-    counts.cached += u32::from(cached);
-    result.answered += 1;
-    result.cached += u64::from(cached);
-    result.writes_answered += u64::from(is_write);
-    histograms.all.saturating_record(latency);
-    let kind = match (is_write, cached) {
-        (true, _) => &mut histograms.write,
-        (false, true) => &mut histograms.hit,
-        (false, false) => &mut histograms.miss,
-    };
-    kind.saturating_record(latency);
 }
 
 /// The stamp of a read's value; none if the value is wrong.

@@ -8,15 +8,18 @@
 mod batch;
 mod config;
 mod driver;
+mod fill;
+mod forge;
 mod generator;
 mod results;
+mod tenant;
 mod versions;
 mod window;
 
-pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase};
+pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
 pub use driver::LoadDriver;
 pub use generator::Generator;
-pub use results::{Interval, Latency, PhaseResult};
+pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult};
 
 use std::io::{BufRead, Write};
 

@@ -52,6 +52,36 @@ impl Latency {
     }
 }
 
+/// What one tenant got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TenantResult {
+    /// Its number.
+    pub tenant: u32,
+    /// Requests sent.
+    pub sent: u64,
+    /// Answered in time.
+    pub answered: u64,
+    /// Of these, by a switch.
+    pub cached: u64,
+    /// Not answered in time, or refused.
+    pub lost: u64,
+    /// Answers with a wrong key or value, whoever's it was.
+    pub wrong: u64,
+    /// Of these, another tenant's values.
+    pub foreign: u64,
+    /// All answers, to two digits.
+    pub all: Latency,
+}
+
+/// What one switch answered, or (switch 0) the stores.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServedBy {
+    /// The switch's id; 0: a store.
+    pub switch: u16,
+    /// Its answers to reads.
+    pub reads: Latency,
+}
+
 /// What one phase measured. Counts are of requests sent in its measured part; only what must never
 /// happen (wrong keys, wrong values) is counted in the warm-up, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,6 +116,10 @@ pub struct PhaseResult {
     /// Answers with a value that nobody wrote, a torn one, or one older than what was known to be
     /// written before the request was sent.
     pub wrong_values: u64,
+    /// Of these, values that are another tenant's.
+    pub foreign_values: u64,
+    /// Forged requests that were answered as if they were genuine.
+    pub forged_accepted: u64,
     /// Packets that are no answer to anything sent.
     pub strays: u64,
     /// How far sending fell behind its schedule at worst: more than a few ms means that the generator, not
@@ -105,6 +139,12 @@ pub struct PhaseResult {
     pub intervals: Vec<Interval>,
     /// When popularity changed, from the start of the measured part.
     pub changes_ms: Vec<f64>,
+    /// By tenant, in the configuration's order, as far as they were active.
+    pub tenants: Vec<TenantResult>,
+    /// Reads by who answered, stores first, then switches in ascending order.
+    pub served_by: Vec<ServedBy>,
+    /// The distribution of the times of all answers: (microseconds, part of the answers that took no longer).
+    pub cdf: Vec<(f64, f64)>,
 }
 
 impl PhaseResult {
@@ -135,10 +175,34 @@ impl PhaseResult {
         self.cached as f64 / (reads as f64).max(1.0)
     }
 
+    /// Part of the answered reads that this switch (0: a store) answered.
+    pub fn share_of(&self, switch: u16) -> f64 {
+        let all: u64 = self.served_by.iter().map(|s| s.reads.count).sum();
+        let by = self.served_by.iter().find(|s| s.switch == switch);
+        by.map_or(0, |s| s.reads.count) as f64 / (all as f64).max(1.0)
+    }
+
     /// Wrong keys and wrong values.
     pub fn wrong(&self) -> u64 {
         self.wrong_keys + self.wrong_values
     }
+}
+
+/// Points of a distribution that are kept.
+const CDF_POINTS: u32 = 200;
+
+/// The distribution of a histogram of nanoseconds, in even steps of its share.
+pub(super) fn cdf(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
+    if histogram.is_empty() {
+        return vec![];
+    }
+    let share = |i| f64::from(i) / f64::from(CDF_POINTS);
+    let at = |q| histogram.value_at_quantile(q) as f64 / 1e3;
+    (0..=CDF_POINTS).map(|i| (at(share(i)), share(i))).collect()
+}
+
+fn histogram(digits: u8) -> Histogram<u64> {
+    Histogram::new_with_bounds(1_000, 10_000_000_000, digits).expect("bounds are in order")
 }
 
 /// Histograms of a phase in nanoseconds.
@@ -147,18 +211,51 @@ pub(super) struct Histograms {
     pub hit: Histogram<u64>,
     pub miss: Histogram<u64>,
     pub write: Histogram<u64>,
+    /// One per tenant.
+    pub tenants: Vec<Histogram<u64>>,
+    /// Reads by who answered; there are few, so they are searched one by one.
+    served_by: Vec<(u16, Histogram<u64>)>,
 }
 
+/// Most switches that are told apart; answers of further ones count as the last one's.
+const MAX_SWITCHES: usize = 64;
+
 impl Histograms {
-    pub fn new() -> Histograms {
-        let new =
-            || Histogram::new_with_bounds(1_000, 10_000_000_000, 3).expect("bounds are in order");
+    pub fn new(tenants: usize) -> Histograms {
         Histograms {
-            all: new(),
-            hit: new(),
-            miss: new(),
-            write: new(),
+            all: histogram(3),
+            hit: histogram(3),
+            miss: histogram(3),
+            write: histogram(3),
+            // Coarse: those of many tenants would push what is measured out of the CPU's caches.
+            tenants: vec![histogram(2); tenants],
+            served_by: vec![],
         }
+    }
+
+    /// Takes note of a read that a switch (0: a store) answered.
+    pub fn served(&mut self, switch: u16, latency_ns: u64) {
+        let found = self.served_by.iter().position(|(id, _)| *id == switch);
+        let at = found.unwrap_or_else(|| {
+            if self.served_by.len() < MAX_SWITCHES {
+                self.served_by.push((switch, histogram(3)));
+            }
+            self.served_by.len() - 1
+        });
+        self.served_by[at].1.saturating_record(latency_ns);
+    }
+
+    pub fn served_by(&self) -> Vec<ServedBy> {
+        let mut all: Vec<ServedBy> = self
+            .served_by
+            .iter()
+            .map(|(switch, histogram)| ServedBy {
+                switch: *switch,
+                reads: Latency::of(histogram),
+            })
+            .collect();
+        all.sort_by_key(|by| by.switch);
+        all
     }
 }
 
@@ -192,12 +289,40 @@ mod tests {
 
     #[test]
     fn latency_reads_the_histogram() {
-        let mut histograms = Histograms::new();
+        let mut histograms = Histograms::new(0);
         (1..=1000u64).for_each(|i| histograms.all.record(i * 10_000).unwrap());
         let latency = Latency::of(&histograms.all);
         assert_eq!(latency.count, 1000);
         assert!((latency.p50_us / 5_000.0 - 1.0).abs() < 0.01);
         assert!((latency.p99_us / 9_900.0 - 1.0).abs() < 0.01);
         assert_eq!(Latency::of(&histograms.hit), Latency::default());
+    }
+    #[test]
+    fn reads_are_told_apart_by_who_answered() {
+        let mut histograms = Histograms::new(1);
+        (0..30).for_each(|_| histograms.served(2, 5_000));
+        (0..10).for_each(|_| histograms.served(0, 50_000));
+        let result = PhaseResult {
+            served_by: histograms.served_by(),
+            ..PhaseResult::default()
+        };
+        let switches: Vec<u16> = result.served_by.iter().map(|s| s.switch).collect();
+        assert_eq!(switches, [0, 2]);
+        assert_eq!((result.share_of(2), result.share_of(0)), (0.75, 0.25));
+        assert_eq!(result.share_of(9), 0.0);
+    }
+
+    #[test]
+    fn a_distribution_rises_to_one() {
+        let mut histograms = Histograms::new(0);
+        assert!(cdf(&histograms.all).is_empty());
+        (1..=1000u64).for_each(|i| histograms.all.record(i * 10_000).unwrap());
+        let points = cdf(&histograms.all);
+        assert!(
+            points
+                .windows(2)
+                .all(|p| p[0].0 <= p[1].0 && p[0].1 < p[1].1)
+        );
+        assert_eq!(points.last().unwrap().1, 1.0);
     }
 }

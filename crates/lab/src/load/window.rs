@@ -7,24 +7,16 @@ pub(super) struct Sent {
     /// Stamp of a write, 0 for reads.
     pub stamp: u64,
     pub key: u32,
+    /// Index of the tenant.
+    pub tenant: u16,
     /// Interval of the measured part it was sent in; [`Sent::UNCOUNTED`] in a warm-up.
     pub interval: u32,
-    open: bool,
+    /// Set by [`Window::push`].
+    pub open: bool,
 }
 
 impl Sent {
     pub const UNCOUNTED: u32 = u32::MAX;
-
-    pub fn new(at_ns: u64, key: u32, floor: u64, stamp: u64, interval: u32) -> Sent {
-        Sent {
-            at_ns,
-            floor,
-            stamp,
-            key,
-            interval,
-            open: true,
-        }
-    }
 
     pub fn is_write(&self) -> bool {
         self.stamp != 0
@@ -70,7 +62,7 @@ impl Window {
     /// Remembers a request and gives it its id. The window must not be full.
     pub fn push(&mut self, sent: Sent) -> u32 {
         let id = self.next;
-        *self.slot(id) = sent;
+        *self.slot(id) = Sent { open: true, ..sent };
         self.next = id.wrapping_add(1);
         self.open += 1;
         id
@@ -114,7 +106,10 @@ mod tests {
     use super::*;
 
     fn at(ns: u64) -> Sent {
-        Sent::new(ns, 0, 0, 0, 0)
+        Sent {
+            at_ns: ns,
+            ..Sent::default()
+        }
     }
 
     #[test]

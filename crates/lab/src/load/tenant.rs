@@ -1,0 +1,88 @@
+use anyhow::Context;
+use wire::{Cluster, Secret, TENANT_OPEN};
+
+use super::versions::{POPULATED, Versions};
+use crate::workload::{KeySpace, Permutation, Stamp};
+
+/// One tenant as the generator plays it. All tenants of a generator have keys of the same names, so that whoever mixes
+/// them up shows values that the stamp tells apart.
+pub(super) struct Tenant {
+    pub id: u32,
+    pub secret: Secret,
+    pub keys: KeySpace,
+    /// For each key, the socket that leads to its store.
+    pub lane_of_key: Vec<u16>,
+    pub permutation: Permutation,
+    pub versions: Versions,
+}
+
+impl Tenant {
+    /// Prepares `n` keys, at most one per 32 bytes of memory.
+    ///
+    /// # Errors
+    /// The cluster does not list the tenant.
+    pub fn new(cluster: &Cluster, id: u32, n: usize, seed: u64) -> anyhow::Result<Tenant> {
+        let secrets = cluster
+            .secrets_of(id)
+            .with_context(|| format!("load: tenant {id} is not in the cluster's list"))?;
+        let keys = KeySpace::new(n, id, &secrets.hash);
+        let lane_of = |partition| {
+            let address = cluster.store_of_partition(id, partition).address;
+            let at = cluster.stores.iter().position(|s| s.address == address);
+            at.expect("it is one of the cluster's") as u16
+        };
+        let lane_of_partition: Vec<u16> = (0..cluster.partitions).map(lane_of).collect();
+        let partitions = keys.partitions(cluster.partitions);
+        let lane_of_key = partitions.iter().map(|p| lane_of_partition[*p as usize]);
+        // Each tenant finds other keys hot.
+        let own_seed = seed ^ u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Ok(Tenant {
+            lane_of_key: lane_of_key.collect(),
+            permutation: Permutation::new(n, own_seed),
+            versions: Versions::new(n),
+            secret: secrets.tag,
+            id,
+            keys,
+        })
+    }
+}
+
+/// The stamp of a tenant's write number `count`: whose value it is can be told from it.
+pub(super) fn stamp(tenant: u32, count: u32) -> Stamp {
+    Stamp(u64::from(tenant) << 32 | u64::from(count))
+}
+
+/// Whether a value with this stamp is another tenant's. Populated values are the open tenant's.
+pub(super) fn is_foreign(tenant: u32, stamp: Stamp) -> bool {
+    let owner = if stamp == POPULATED {
+        TENANT_OPEN
+    } else {
+        (stamp.0 >> 32) as u32
+    };
+    owner != tenant
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_says_whose_it_is() {
+        assert!(!is_foreign(7, stamp(7, 1)));
+        assert!(is_foreign(8, stamp(7, 1)));
+        assert!(!is_foreign(TENANT_OPEN, POPULATED));
+        assert!(is_foreign(7, POPULATED));
+        assert!(!is_foreign(u32::MAX - 1, stamp(u32::MAX - 1, u32::MAX)));
+    }
+
+    #[test]
+    fn who_is_not_listed_is_refused() {
+        let cluster = Cluster::single("127.0.0.1:7117".parse().unwrap(), 4);
+        let error = Tenant::new(&cluster, 7, 10, 1).map(|_| ()).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("tenant 7 is not in the cluster's list")
+        );
+    }
+}
