@@ -210,6 +210,48 @@ pub fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]
     })
 }
 
+/// Draws cumulative distributions: points (value, part of one that is not larger), as steps.
+pub fn distribution(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
+    let points = || series.iter().flat_map(|(_, points)| points);
+    let right = points().map(|p| p.0).fold(0.0, f64::max).max(1e-9);
+    let fine = |value: &f64| match right {
+        r if r < 20.0 => format!("{value:.1}"),
+        _ => short(value),
+    };
+    svg(SIZE, |area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, text_style(24))
+            .margin(18)
+            .x_label_area_size(48)
+            .y_label_area_size(72)
+            .build_cartesian_2d(0.0..right * 1.02, 0.0..1.02)?;
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE)
+            .bold_line_style(GRID)
+            .axis_style(INK)
+            .x_label_formatter(&fine)
+            .y_label_formatter(&|part| format!("{part:.1}"))
+            .x_desc(x)
+            .y_desc(y)
+            .label_style(text_style(15))
+            .draw()?;
+        for (i, (name, points)) in series.iter().enumerate() {
+            let color = COLORS[(i + 1) % COLORS.len()];
+            let steps = points.iter().scan(0.0, |last, (value, part)| {
+                let step = [(*value, *last), (*value, *part)];
+                *last = *part;
+                Some(step)
+            });
+            let line = LineSeries::new(steps.flatten(), color.stroke_width(2));
+            chart.draw_series(line)?.label(name).legend(move |(x, y)| {
+                PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2))
+            });
+        }
+        legend(&mut chart)
+    })
+}
+
 /// Draws answers and cached answers per second over time, with a line at each change of popularity.
 pub fn over_time(title: &str, result: &PhaseResult) -> String {
     let per_second = 1000.0 / result.interval_ms.max(1) as f64;
@@ -356,11 +398,13 @@ mod tests {
         assert!(server_load("Load", &groups, &panels, 4.0).contains("what a server takes"));
         let series = [("a".to_string(), vec![(0.0, 1.0), (100.0, 0.5)])];
         assert!(lines("T", "x", "y", &series).contains("</svg>"));
+        assert!(distribution("T", "milliseconds", "y", &series).contains("milliseconds"));
     }
 
     #[test]
     fn nothing_to_draw_is_no_panic() {
         assert!(over_time("empty", &PhaseResult::default()).contains("<svg"));
         assert!(lines("empty", "x", "y", &[]).contains("<svg"));
+        assert!(distribution("empty", "x", "y", &[]).contains("<svg"));
     }
 }

@@ -2,28 +2,24 @@
 //! and processes that are killed in turn. What the clients saw must be linearizable, key by key.
 
 use std::{
-    collections::BTreeMap,
-    io::{BufRead, BufReader, Read, Write},
+    io::Read,
     net::SocketAddr,
     os::unix::net::UnixStream,
-    process::{Child, ChildStdin},
-    sync::mpsc::{Receiver, channel},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use wire::{Cluster, PORT};
 
-use super::{Experiment, Options, Params, Report};
+use super::{Experiment, Options, Params, Report, recorders::Recorders, verdict::judge};
 use crate::{
-    history::{CHECKER, ClientsConfig, Operation, Recorded, Verdict, check, shrink},
+    history::{ClientsConfig, Recorded},
     interrupt,
     process::command_in,
     progress::Progress,
-    rack::{Lab, tail, unique_name},
-    table::{Table, thousands},
+    rack::{Lab, unique_name},
     topology::{Fault, Link, Node, ProcessSpec, Topology},
 };
 
@@ -74,7 +70,7 @@ pub fn run(
     let mut next_kill = Instant::now() + KILL_EVERY;
     loop {
         interrupt::check()?;
-        let operations = hunt.operations()?;
+        let operations = hunt.recorders.operations()?;
         if hunt.round >= KILLS[quick] && operations >= wanted || begun.elapsed() > patience {
             break;
         }
@@ -92,7 +88,7 @@ pub fn run(
     let recorded = hunt.finish()?;
     progress.say(format!("checking {} operations", recorded.operations.len()));
     let checked = Instant::now();
-    judge(&mut report, &recorded, params)?;
+    judge(&mut report, &recorded, params.keys)?;
     let faults = &hunt.faults;
     let open = recorded
         .operations
@@ -102,7 +98,6 @@ pub fn run(
     report
         .summary
         .insert("operations".into(), recorded.operations.len().into());
-    report.summary.insert("checker".into(), CHECKER.into());
     report
         .summary
         .insert("faults".into(), serde_json::to_value(faults)?);
@@ -118,75 +113,14 @@ pub fn run(
         .insert("reads_unanswered".into(), recorded.unanswered.into());
     report.summarize("seconds", seconds);
     report.summarize("check_seconds", checked.elapsed().as_secs_f64());
-    report.text = tell(&report.rows, faults);
+    report.text += &tell(faults);
     Ok(report)
 }
 
-/// Checks each key; a violation makes the report a failure, with the smallest history that shows it beside.
-fn judge(report: &mut Report, recorded: &Recorded, params: &Params) -> anyhow::Result<()> {
-    let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
-    for operation in &recorded.operations {
-        by_key.entry(operation.key).or_default().push(*operation);
-    }
-    ensure!(
-        by_key.len() <= params.keys,
-        "a key that nobody was told to use"
-    );
-    let mut violations = 0;
-    for (key, operations) in by_key {
-        let verdict = check(&operations).with_context(|| format!("key {key}"))?;
-        if let Verdict::Violation(at) = verdict {
-            violations += 1;
-            let small = shrink(&operations, at);
-            let text = serde_json::to_string_pretty(&json!({
-                "key": key, "returned_impossibly": operations[at], "smallest": small,
-            }))?;
-            report
-                .plots
-                .push((format!("coherence-violation-key{key}.json"), text));
-            report.plots.push((
-                format!("coherence-history-key{key}.json"),
-                serde_json::to_string(&operations)?,
-            ));
-        }
-        report.rows.push(json!({
-            "key": key,
-            "operations": operations.len(),
-            "outcome_unknown": operations.iter().filter(|o| o.return_ns.is_none()).count(),
-            "linearizable": verdict == Verdict::Linearizable,
-        }));
-    }
-    report
-        .summary
-        .insert("violations".into(), violations.into());
-    if violations > 0 {
-        report.failure = Some(format!(
-            "{violations} keys are not linearizable; the smallest histories that show it are among the files written"
-        ));
-    }
-    Ok(())
-}
-
-fn tell(rows: &[Value], faults: &Faults) -> String {
-    let mut table = Table::new(&["key", "operations", "outcome unknown", "linearizable"]);
-    for row in rows {
-        let number = |name: &str| thousands(row[name].as_f64().unwrap_or(0.0));
-        let verdict = if row["linearizable"] == true {
-            "yes"
-        } else {
-            "NO"
-        };
-        table.row([
-            number("key"),
-            number("operations"),
-            number("outcome_unknown"),
-            verdict.into(),
-        ]);
-    }
+fn tell(faults: &Faults) -> String {
     format!(
-        "{}\nframes lost {}, duplicated {}, reordered {}; killed: store {}, switch agent {} (and rebooted {}), controller {}; \
+        "\nframes lost {}, duplicated {}, reordered {}; killed: store {}, switch agent {} (and rebooted {}), controller {}; \
          evictions {}\n",
-        table.render(),
         faults.lost,
         faults.duplicated,
         faults.reordered,
@@ -198,18 +132,9 @@ fn tell(rows: &[Value], faults: &Faults) -> String {
     )
 }
 
-/// Clients that run in one process.
-struct Group {
-    child: Child,
-    input: Option<ChildStdin>,
-    lines: Receiver<String>,
-    last: String,
-    log: std::path::PathBuf,
-}
-
 /// The lab while it is hunted.
 struct Hunt {
-    groups: Vec<Group>,
+    recorders: Recorders,
     lab: Lab,
     faults: Faults,
     /// Kills so far.
@@ -237,7 +162,7 @@ impl Hunt {
             Ok(takes_writes(&lab).filter(|takes| *takes).map(drop))
         })?;
         let mut hunt = Hunt {
-            groups: vec![],
+            recorders: Recorders::default(),
             lab,
             faults: Faults::default(),
             round: 0,
@@ -252,68 +177,14 @@ impl Hunt {
                     first,
                     clients: CLIENTS,
                     keys: params.keys as u32,
+                    tenants: vec![],
                     lease_ms: LEASE_MS,
                 };
-                hunt.start_group(host, process, &config)?;
+                let name = format!("clients{process}");
+                hunt.recorders.start(&mut hunt.lab, host, &name, &config)?;
             }
         }
         Ok(hunt)
-    }
-
-    fn start_group(
-        &mut self,
-        host: &str,
-        number: u32,
-        config: &ClientsConfig,
-    ) -> anyhow::Result<()> {
-        let file = format!("clients-{}.json", config.first);
-        std::fs::write(self.lab.dir().join(&file), serde_json::to_string(config)?)?;
-        let command = words(&[
-            "shortstop",
-            "lab",
-            "clients",
-            "--config",
-            &format!("{{dir}}/{file}"),
-        ]);
-        let spec = process(&format!("clients{number}"), command, None);
-        let mut child = self.lab.start_piped(host, &spec)?;
-        let input = child.stdin.take();
-        let output = child.stdout.take().context("no pipe from the clients")?;
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if send.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let log = self.lab.dir().join(format!("{host}-clients{number}.log"));
-        self.groups.push(Group {
-            child,
-            input,
-            lines,
-            last: "0".into(),
-            log,
-        });
-        Ok(())
-    }
-
-    /// Operations so far, over all clients.
-    fn operations(&mut self) -> anyhow::Result<u64> {
-        let mut sum = 0;
-        for group in &mut self.groups {
-            while let Ok(line) = group.lines.try_recv() {
-                group.last = line;
-            }
-            if let Some(status) = group.child.try_wait()? {
-                bail!(
-                    "the clients ended by themselves ({status}):\n{}",
-                    tail(&group.log)
-                );
-            }
-            sum += group.last.parse::<u64>().unwrap_or(0);
-        }
-        Ok(sum)
     }
 
     /// kill -9 and a new start: store, a switch's agent, controller, the other switch with all its tables, and again.
@@ -382,25 +253,7 @@ impl Hunt {
     /// Stops the clients, then the links; returns what the clients recorded.
     fn finish(&mut self) -> anyhow::Result<Recorded> {
         self.faults.evictions += self.evictions();
-        let mut all = Recorded::default();
-        for group in &mut self.groups {
-            if let Some(mut input) = group.input.take() {
-                let _ = input.write_all(b"\n");
-            }
-        }
-        for group in &mut self.groups {
-            // The lines end when the process does; the last one is the record.
-            while let Ok(line) = group.lines.recv_timeout(Duration::from_secs(30)) {
-                group.last = line;
-            }
-            group.child.wait()?;
-            let mut seen: Recorded = serde_json::from_str(&group.last)
-                .with_context(|| format!("the clients' record:\n{}", tail(&group.log)))?;
-            all.operations.append(&mut seen.operations);
-            all.cached += seen.cached;
-            all.unanswered += seen.unanswered;
-            all.torn += seen.torn;
-        }
+        let all = self.recorders.finish()?;
         for link in 1..=self.lab.topology().links.len() {
             self.lab.stop("fault", &link.to_string(), libc::SIGTERM)?;
             let log = std::fs::read_to_string(self.lab.dir().join(format!("fault-{link}.log")))?;
@@ -417,15 +270,6 @@ impl Hunt {
             }
         }
         Ok(all)
-    }
-}
-
-impl Drop for Hunt {
-    fn drop(&mut self) {
-        for group in &mut self.groups {
-            let _ = group.child.kill();
-            let _ = group.child.wait();
-        }
     }
 }
 

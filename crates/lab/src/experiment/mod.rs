@@ -15,14 +15,21 @@ mod bench;
 mod churn;
 mod coherence;
 mod demo;
+pub mod fabric;
 mod fill;
 mod outside_writes;
 mod params;
+mod recorders;
 mod skew;
+mod tenancy;
+mod tenants;
+mod verdict;
 mod writes;
 
 pub use bench::{Backend, Bench};
 pub use params::Params;
+pub use tenancy::Tenancy;
+pub use tenants::{controller_failover, tenant_isolation, work_conserving};
 
 use std::path::PathBuf;
 
@@ -48,6 +55,33 @@ pub enum Kind {
     OutsideWrites,
     /// Whether clients can tell the copies from one value while everything goes wrong.
     Coherence,
+    /// Several users of one switch: what is cached of each one's keys, and what sharing costs.
+    Users,
+    /// One user of several switches: where pages are placed.
+    Policies,
+    /// One user of several switches: who answers, and how far away that is.
+    Hops,
+    /// A well-behaved tenant beside others that are not.
+    Isolation,
+    /// Idle memory of one tenant beside another that could use it.
+    Borrowing,
+    /// Several controllers, the leader killed again and again.
+    Failover,
+}
+
+impl Kind {
+    /// Whether it is tenants' pages that bound the cache, and not a number of items.
+    fn has_tenants(self) -> bool {
+        matches!(
+            self,
+            Kind::Users
+                | Kind::Policies
+                | Kind::Hops
+                | Kind::Isolation
+                | Kind::Borrowing
+                | Kind::Failover
+        )
+    }
 }
 
 /// One experiment as its file describes it.
@@ -166,10 +200,13 @@ impl Experiment {
     pub fn params(&self, quick: bool) -> anyhow::Result<Params> {
         let mut table = self.params.clone();
         if quick {
-            table.extend(self.quick.clone());
+            overlay(&mut table, &self.quick);
         }
         let params: Params = toml::Value::Table(table).try_into().context("parameters")?;
         params.check()?;
+        if !self.kind.has_tenants() {
+            params.check_items()?;
+        }
         Ok(params)
     }
 
@@ -187,6 +224,24 @@ impl Experiment {
             Kind::Demo => demo::run(self, &params, options, &progress),
             Kind::OutsideWrites => outside_writes::run(self, &params, options, &progress),
             Kind::Coherence => coherence::run(self, &params, options, &progress),
+            Kind::Users => tenants::users::run(self, &params, options, &progress),
+            Kind::Policies => tenants::policies::run(self, &params, options, &progress),
+            Kind::Hops => tenants::hops::run(self, &params, options, &progress),
+            Kind::Isolation => tenants::isolation::run(self, &params, options, &progress),
+            Kind::Borrowing => tenants::borrowing::run(self, &params, options, &progress),
+            Kind::Failover => tenants::failover::run(self, &params, options, &progress),
+        }
+    }
+}
+
+/// Replaces values by those of another table, in tables within tables too.
+fn overlay(table: &mut toml::Table, by: &toml::Table) {
+    for (name, value) in by {
+        match (table.get_mut(name), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => overlay(below, above),
+            _ => {
+                table.insert(name.clone(), value.clone());
+            }
         }
     }
 }
@@ -253,12 +308,24 @@ mod tests {
     }
 
     #[test]
+    fn quick_replaces_within_tables() {
+        let text = "name = \"x\"\nkind = \"users\"\ntitle = \"t\"\ndiscipline = \"d\"\n\
+                    [params.tenancy]\nquota = 30\nmany = 8\n[quick.tenancy]\nmany = 4\n";
+        let experiment = Experiment::parse(text).unwrap();
+        let quick = experiment.params(true).unwrap().tenancy;
+        assert_eq!((quick.quota, quick.many), (30, 4));
+    }
+
+    #[test]
     fn errors_name_the_parameter() {
         let text = "name = \"x\"\nkind = \"skew\"\ntitle = \"t\"\ndiscipline = \"d\"\n[params]\n";
         for (line, expected) in [
             ("kees = 5", "kees"),
             ("keys = 0", "keys = 0"),
             ("write_ratios = [2.0]", "write_ratios"),
+            ("keys = 10\nitems = 20", "items = 20"),
+            ("tenancy = { rounds = 0 }", "rounds = 0"),
+            ("tenancy = { qota = 1 }", "qota"),
         ] {
             let error = format!(
                 "{:#}",

@@ -1,6 +1,7 @@
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
+use super::Tenancy;
 use crate::workload::{ChurnKind, Popularity};
 
 /// Parameters of every kind of experiment; each kind uses those that concern it.
@@ -61,6 +62,8 @@ pub struct Params {
     pub control_args: Vec<String>,
     /// Options added to the switch's command line.
     pub switch_args: Vec<String>,
+    /// What concerns experiments with tenants.
+    pub tenancy: Tenancy,
 }
 
 impl Default for Params {
@@ -93,6 +96,7 @@ impl Default for Params {
             write_ratios: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
             control_args: vec![],
             switch_args: vec![],
+            tenancy: Tenancy::default(),
         }
     }
 }
@@ -107,17 +111,22 @@ impl Params {
             .collect()
     }
 
+    /// Checks that the cache is not larger than what there is to be cached.
+    pub(super) fn check_items(&self) -> anyhow::Result<()> {
+        let (items, keys) = (self.items, self.keys);
+        ensure!(
+            items <= keys,
+            "items = {items}: more than there are keys ({keys})"
+        );
+        Ok(())
+    }
+
     /// Checks ranges.
     ///
     /// # Errors
     /// The parameter, what it is, what it may be.
     pub fn check(&self) -> anyhow::Result<()> {
-        let Params {
-            keys,
-            servers,
-            items,
-            ..
-        } = self;
+        let Params { keys, servers, .. } = self;
         ensure!(
             (1..=100_000_000).contains(keys),
             "keys = {keys}: 1 to 100000000 are possible"
@@ -125,10 +134,6 @@ impl Params {
         ensure!(
             (1..=4096).contains(servers),
             "servers = {servers}: 1 to 4096 are possible"
-        );
-        ensure!(
-            items <= keys,
-            "items = {items}: more than there are keys ({keys})"
         );
         let longest = wire::max_value(crate::workload::KEY_LEN);
         let value_len = self.value_len;
@@ -159,6 +164,7 @@ impl Params {
                 "thetas: {theta} is not within 0 to 10"
             );
         }
+        self.tenancy.check()?;
         for ratio in self.write_ratios.iter().chain([&self.churn_write_ratio]) {
             ensure!(
                 (0.0..=1.0).contains(ratio),

@@ -33,8 +33,12 @@ pub struct ClientsConfig {
     pub first: u32,
     /// How many.
     pub clients: u32,
-    /// Keys there are.
+    /// Keys that each tenant has, of the same names.
     pub keys: u32,
+    /// In whose names they ask, each operation in one at random; empty: the open tenant's. Key `k` of tenant `t` is number
+    /// `t * keys + k` of the record.
+    #[serde(default)]
+    pub tenants: Vec<u32>,
     /// The stores' lease in milliseconds.
     pub lease_ms: u64,
 }
@@ -107,11 +111,18 @@ pub fn clients(
             max_timeout: Duration::from_millis(50),
             ..Options::default()
         };
-        let connection = Client::connect(&config.cluster, wire::TENANT_OPEN, options).await?;
+        let ids = match config.tenants.as_slice() {
+            [] => &[wire::TENANT_OPEN],
+            some => some,
+        };
+        let mut connections = vec![];
+        for id in ids {
+            connections.push(Client::connect(&config.cluster, *id, options.clone()).await?);
+        }
         let mut tasks = vec![];
         for number in config.first..config.first + config.clients {
             let one = One {
-                connection: connection.clone(),
+                connections: connections.clone(),
                 number,
                 keys: config.keys,
                 rng: rng(config.seed, &format!("client {number}")),
@@ -145,7 +156,8 @@ pub fn clients(
 
 /// One client: one operation at a time.
 struct One {
-    connection: Client,
+    /// One per tenant.
+    connections: Vec<Client>,
     number: u32,
     keys: u32,
     rng: crate::workload::LabRng,
@@ -175,6 +187,8 @@ impl One {
             let draw: f64 = self.rng.random();
             let rank = (draw * draw * f64::from(self.keys)) as u64;
             let key = ((rank + now_ns() / HOT_FOR_NS) % u64::from(self.keys)) as u32;
+            let tenant = self.rng.random_range(0..self.connections.len()) as u32;
+            let key = tenant * self.keys + key;
             let call_ns = now_ns();
             let said = match self.rng.random_range(0..100) {
                 0..72 => self.read(key).await,
@@ -220,8 +234,16 @@ impl One {
         all.torn += self.seen.torn;
     }
 
+    /// The connection of the tenant that key `number` of the record belongs to, and the key's name there. Tenants' keys have
+    /// the same names: a value that reaches the wrong one was never written to the key, and the checker finds it.
+    fn at(&self, number: u32) -> (Client, String) {
+        let tenant = (number / self.keys) as usize;
+        (self.connections[tenant].clone(), key(number % self.keys))
+    }
+
     async fn read(&mut self, number: u32) -> Said {
-        let found = match self.connection.get(key(number)).await {
+        let (connection, key) = self.at(number);
+        let found = match connection.get(key).await {
             Ok(found) => found,
             Err(_) => return Said::Nothing,
         };
@@ -241,11 +263,8 @@ impl One {
         self.written += 1;
         let value = (u64::from(self.number) << 40) | self.written;
         let effect = Effect::Write(value);
-        match self
-            .connection
-            .set_if(key(number), encode(value), None, condition)
-            .await
-        {
+        let (connection, key) = self.at(number);
+        match connection.set_if(key, encode(value), None, condition).await {
             Ok(version) => {
                 self.known.insert(number, (version, value));
                 Said::Certain(need, effect)
@@ -266,7 +285,8 @@ impl One {
 
     async fn delete(&mut self, number: u32) -> Said {
         self.known.remove(&number);
-        match self.connection.delete(key(number)).await {
+        let (connection, key) = self.at(number);
+        match connection.delete(key).await {
             Ok(true) => Said::Certain(Need::Present, Effect::Delete),
             Ok(false) => Said::Certain(Need::Absent, Effect::Keep),
             Err(error) => failed(&error, Need::Present, Effect::Delete),

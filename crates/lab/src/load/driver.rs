@@ -20,6 +20,8 @@ pub struct LoadDriver {
     input: ChildStdin,
     lines: Receiver<std::io::Result<String>>,
     log: std::path::PathBuf,
+    /// When the phase that runs has to be over.
+    deadline: Option<Instant>,
 }
 
 impl LoadDriver {
@@ -28,14 +30,29 @@ impl LoadDriver {
     /// # Errors
     /// Its configuration cannot be written, or it does not start.
     pub fn start(lab: &mut Lab, host: &str, config: &LoadConfig) -> anyhow::Result<LoadDriver> {
-        let file = lab.dir().join("load.json");
-        std::fs::write(&file, serde_json::to_string(config)?)?;
-        let command = ["shortstop", "lab", "load", "--config", "{dir}/load.json"];
+        Self::start_as(lab, host, "load", config, 0)
+    }
+
+    /// Starts one of several generators of a lab, under a name of its own and with this niceness.
+    ///
+    /// # Errors
+    /// As [`LoadDriver::start`].
+    pub fn start_as(
+        lab: &mut Lab,
+        host: &str,
+        name: &str,
+        config: &LoadConfig,
+        nice: i32,
+    ) -> anyhow::Result<LoadDriver> {
+        let file = format!("{host}-{name}.json");
+        std::fs::write(lab.dir().join(&file), serde_json::to_string(config)?)?;
+        let file = format!("{{dir}}/{file}");
+        let command = ["shortstop", "lab", "load", "--config", &file];
         let spec = ProcessSpec {
-            name: "load".into(),
+            name: name.into(),
             command: command.map(String::from).to_vec(),
             cpu: config.cpu,
-            nice: 0,
+            nice,
             ready: None,
             settled: None,
             autostart: false,
@@ -61,7 +78,8 @@ impl LoadDriver {
             child,
             input,
             lines,
-            log: lab.dir().join(format!("{host}-load.log")),
+            log: lab.dir().join(format!("{host}-{name}.log")),
+            deadline: None,
         })
     }
 
@@ -70,6 +88,15 @@ impl LoadDriver {
     /// # Errors
     /// An interruption, or the generator's death; its log is part of the message.
     pub fn run(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
+        self.begin(phase)?;
+        self.finish()
+    }
+
+    /// Begins a phase; [`LoadDriver::finish`] has its result. Several generators can so run at the same time.
+    ///
+    /// # Errors
+    /// The generator's death; its log is part of the message.
+    pub fn begin(&mut self, phase: &Phase) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(phase)?;
         line.push('\n');
         let told = self
@@ -77,26 +104,48 @@ impl LoadDriver {
             .write_all(line.as_bytes())
             .and_then(|()| self.input.flush());
         told.with_context(|| format!("the load generator is gone:\n{}", tail(&self.log)))?;
-        let start = Instant::now();
         // Preparing a million keys takes a second or two the first time.
         let patience = Duration::from_secs_f64(phase.warmup_s + phase.seconds + 30.0);
+        self.deadline = Some(Instant::now() + patience);
+        Ok(())
+    }
+
+    /// The result of the phase that was begun, if it is there already.
+    ///
+    /// # Errors
+    /// As [`LoadDriver::finish`].
+    pub fn poll(&mut self) -> anyhow::Result<Option<PhaseResult>> {
+        self.wait(Duration::ZERO)
+    }
+
+    /// Waits for the result of the phase that was begun.
+    ///
+    /// # Errors
+    /// An interruption, the generator's death (its log is part of the message), or a phase that does not end.
+    pub fn finish(&mut self) -> anyhow::Result<PhaseResult> {
         loop {
             interrupt::check()?;
-            match self.lines.recv_timeout(Duration::from_millis(50)) {
-                Ok(line) => {
-                    return serde_json::from_str(&line?).context("the load generator's result");
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    bail!("the load generator ended:\n{}", tail(&self.log))
-                }
-                Err(RecvTimeoutError::Timeout) if start.elapsed() > patience => {
-                    bail!(
-                        "the load generator gave no result in {} s",
-                        patience.as_secs()
-                    )
-                }
-                Err(RecvTimeoutError::Timeout) => {}
+            if let Some(result) = self.wait(Duration::from_millis(50))? {
+                return Ok(result);
             }
+        }
+    }
+
+    fn wait(&mut self, time: Duration) -> anyhow::Result<Option<PhaseResult>> {
+        let deadline = self.deadline.context("no phase was begun")?;
+        match self.lines.recv_timeout(time) {
+            Ok(line) => {
+                self.deadline = None;
+                let result = serde_json::from_str(&line?).context("the load generator's result")?;
+                Ok(Some(result))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("the load generator ended:\n{}", tail(&self.log))
+            }
+            Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
+                bail!("the load generator gave no result in time")
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(None),
         }
     }
 }

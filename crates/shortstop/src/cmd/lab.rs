@@ -8,7 +8,9 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use lab::{
     Backend, Experiment, Options, Report,
-    experiment::{coherence, demo, outside_writes},
+    experiment::{
+        coherence, controller_failover, demo, outside_writes, tenant_isolation, work_conserving,
+    },
     history, interrupt, link,
     load::{self, LoadConfig},
     process, rack,
@@ -86,6 +88,9 @@ struct Run {
     /// What holds the data: embedded, redis or memcached (the latter two with real servers, fewer of them).
     #[arg(long, default_value = "embedded", value_parser = backend)]
     backend: Backend,
+    /// What the switches do, instead of what the experiment says.
+    #[arg(long, value_name = "NAME")]
+    discipline: Option<String>,
     /// Name of the lab; a unique one by default.
     #[arg(long)]
     lab: Option<String>,
@@ -188,10 +193,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn experiments() -> anyhow::Result<Vec<Experiment>> {
     let registered = disciplines::all();
     let default = registered.first().context("this build has no discipline")?;
+    // Disciplines are registered in the order in which they came to be: the last one knows most about tenants.
+    let latest = registered.last().unwrap_or(default);
     let mut all = vec![
         demo(default.name),
         outside_writes(default.name),
         coherence(default.name),
+        tenant_isolation(latest.name),
+        work_conserving(latest.name),
+        controller_failover(latest.name),
     ];
     for (_, text) in registered
         .iter()
@@ -256,6 +266,14 @@ fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
             names.join(", ")
         );
     };
+    let mut experiment = experiment.clone();
+    if let Some(name) = args.discipline {
+        let known = disciplines::find(&name);
+        experiment.discipline = known
+            .with_context(|| format!("discipline {name}: this build has none of that name"))?
+            .name
+            .into();
+    }
     need_root()?;
     interrupt::install();
     State::remove_stale();
