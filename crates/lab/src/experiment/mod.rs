@@ -263,16 +263,17 @@ pub fn demo(discipline: &str) -> Experiment {
 }
 
 /// The hunt for a wrong value while links and processes fail: it is about every discipline, so it has no file.
-pub fn coherence(discipline: &str) -> Experiment {
+/// Of its tenants, one has the other discipline.
+pub fn coherence(discipline: &str, other: &str) -> Experiment {
+    let table = |text: String| text.parse::<toml::Table>().expect("a constant table");
     Experiment {
         name: "coherence".into(),
         kind: Kind::Coherence,
-        title: "Histories of clients under loss, duplication, reordering and kills, checked".into(),
+        title: "Histories of clients under loss, kills, page moves and cut links, checked".into(),
         discipline: discipline.into(),
-        params: toml::Table::from_iter([
-            ("keys".to_string(), 12.into()),
-            ("items".to_string(), 4.into()),
-        ]),
+        params: table(format!(
+            "keys = 12\nitems = 4\ntenancy = {{ other_discipline = {other:?} }}"
+        )),
         quick: toml::Table::new(),
     }
 }

@@ -43,6 +43,8 @@ pub struct Tenancy {
     pub disturb_rate: f64,
     /// Kills, in experiments that kill.
     pub kills: u32,
+    /// The discipline of every other tenant; empty: the experiment's.
+    pub other_discipline: String,
 }
 
 impl Default for Tenancy {
@@ -67,6 +69,7 @@ impl Default for Tenancy {
             excess: 10.0,
             disturb_rate: 5_000.0,
             kills: 8,
+            other_discipline: String::new(),
         }
     }
 }

@@ -198,7 +198,7 @@ fn experiments() -> anyhow::Result<Vec<Experiment>> {
     let mut all = vec![
         demo(default.name),
         outside_writes(default.name),
-        coherence(default.name),
+        coherence(default.name, latest.name),
         tenant_isolation(latest.name),
         work_conserving(latest.name),
         controller_failover(latest.name),

@@ -4,8 +4,8 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{CONTROL_PORT, Fabric, control};
-use crate::process::command_in;
+use super::CONTROL_PORT;
+use crate::{process::command_in, rack::Lab};
 
 /// One page as the controller has it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -48,16 +48,27 @@ pub struct SwitchPage {
     pub foreign_items: u64,
 }
 
-impl Fabric {
+/// The command line on the hosts of a lab's controllers.
+pub struct Console<'a> {
+    lab: &'a Lab,
+    hosts: Vec<String>,
+}
+
+impl<'a> Console<'a> {
+    /// On hosts whose controller listens on its usual port.
+    pub fn new(lab: &'a Lab, hosts: Vec<String>) -> Console<'a> {
+        Console { lab, hosts }
+    }
+
     /// Runs `shortstop ARGUMENTS --json` beside the first controller that answers, and reads what it says; nothing said is
     /// null.
     ///
     /// # Errors
     /// What each controller had to say.
-    pub fn console(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+    pub fn ask(&self, arguments: &[&str]) -> anyhow::Result<Value> {
         let mut said = vec![];
-        for number in 1..=self.plan().controllers {
-            match self.console_at(number, arguments) {
+        for host in &self.hosts {
+            match self.ask_at(host, arguments) {
                 Ok(value) => return Ok(value),
                 Err(error) => said.push(format!("{error:#}")),
             }
@@ -65,20 +76,19 @@ impl Fabric {
         bail!("{}", said.join("; "))
     }
 
-    /// As [`Fabric::console`], asking one controller.
+    /// As [`Console::ask`], asking the controller on one host.
     ///
     /// # Errors
     /// What it had to say.
-    pub fn console_at(&self, number: usize, arguments: &[&str]) -> anyhow::Result<Value> {
+    pub fn ask_at(&self, host: &str, arguments: &[&str]) -> anyhow::Result<Value> {
         let url = format!("http://127.0.0.1:{CONTROL_PORT}");
-        let host = control(number);
         let mut words: Vec<String> = ["shortstop"]
             .iter()
             .chain(arguments)
             .map(|word| word.to_string())
             .collect();
         words.extend(["--control", &url, "--json"].map(String::from));
-        self.ask(&host, &words)
+        self.run(host, &words)
             .with_context(|| format!("{host}: `{}`", words.join(" ")))
     }
 
@@ -87,7 +97,7 @@ impl Fabric {
     /// # Errors
     /// No controller says.
     pub fn pages(&self) -> anyhow::Result<Vec<PageRow>> {
-        parse(self.console(&["page", "list"])?).context("page list")
+        parse(self.ask(&["page", "list"])?).context("page list")
     }
 
     /// Every page of a switch as its memory has it.
@@ -95,15 +105,20 @@ impl Fabric {
     /// # Errors
     /// The switch does not say.
     pub fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>> {
-        let name = format!("{}-{switch}", self.lab().name());
+        let name = format!("{}-{switch}", self.lab.name());
         let words = ["shortstop", "switch", "status", "--name", &name, "--json"];
-        let status = self.ask(switch, &words.map(String::from))?;
+        let status = self.run(switch, &words.map(String::from))?;
         parse(status[0]["pages"].clone()).with_context(|| format!("{switch}: switch status"))
     }
 
+    /// The lab.
+    pub(super) fn lab(&self) -> &Lab {
+        self.lab
+    }
+
     /// Runs a command on a node and reads the JSON that it prints.
-    fn ask(&self, node: &str, words: &[String]) -> anyhow::Result<Value> {
-        let output = command_in(&self.lab().namespace(node), words)?.output()?;
+    fn run(&self, node: &str, words: &[String]) -> anyhow::Result<Value> {
+        let output = command_in(&self.lab.namespace(node), words)?.output()?;
         if !output.status.success() {
             let error = String::from_utf8_lossy(&output.stderr);
             bail!("{}", error.trim());

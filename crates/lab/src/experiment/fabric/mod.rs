@@ -5,9 +5,9 @@ mod console;
 mod plan;
 mod tenants;
 
-pub use console::{PageRow, SwitchPage};
+pub use console::{Console, PageRow, SwitchPage};
 pub use plan::{CONTROL_PORT, Plan, SERVER, client, control, switch};
-pub use tenants::{Policy, TenantSpec, secret_of};
+pub use tenants::{Policy, TenantSpec, entry_of};
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use wire::{Cluster, OverRate, PORT, Store, Tenant};
+use wire::{Cluster, PORT, Store};
 
 use crate::{
     interrupt,
@@ -150,7 +150,7 @@ impl Fabric {
         let what = "every switch to be attached to a controller";
         let mut heard = String::new();
         interrupt::wait_for(what, Duration::from_secs(30), || {
-            let status = match self.console(&["control", "status"]) {
+            let status = match self.console().ask(&["control", "status"]) {
                 Ok(status) => status,
                 Err(error) => {
                     heard = format!("{error:#}");
@@ -175,9 +175,35 @@ impl Fabric {
         &mut self.lab
     }
 
-    /// What was planned.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    /// The command line beside the controllers.
+    pub fn console(&self) -> Console<'_> {
+        let hosts = (1..=self.plan.controllers).map(control);
+        Console::new(&self.lab, hosts.collect())
+    }
+
+    /// A tenant of this lab's discipline.
+    pub fn tenant(&self, id: u32, quota: u32) -> TenantSpec {
+        TenantSpec::new(id, quota, &self.plan.discipline)
+    }
+
+    /// Creates tenants, with all clients of the lab as their clients.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    pub fn create_tenants(&self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
+        let clients: Vec<String> = (1..=self.plan.clients).map(client).collect();
+        let console = self.console();
+        tenants
+            .iter()
+            .try_for_each(|tenant| console.create_tenant(tenant, &clients))
+    }
+
+    /// Removes tenants and waits until their pages are free.
+    ///
+    /// # Errors
+    /// As [`Console::remove_tenants`].
+    pub fn remove_tenants(&self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
+        self.console().remove_tenants(tenants)
     }
 
     /// The cluster as clients of these tenants know it.
@@ -186,18 +212,7 @@ impl Fabric {
     /// The server has no address.
     pub fn cluster(&self, tenants: &[TenantSpec]) -> anyhow::Result<Cluster> {
         let mut cluster = Self::cluster_of(&self.plan, self.lab.topology())?;
-        cluster.tenants = tenants
-            .iter()
-            .map(|tenant| Tenant {
-                id: tenant.id,
-                secret: secret_of(tenant.id),
-                also_secret: None,
-                hash_secret: None,
-                rate: 0,
-                over_rate: OverRate::Forward,
-                stores: vec![],
-            })
-            .collect();
+        cluster.tenants = tenants.iter().map(|tenant| entry_of(tenant.id)).collect();
         Ok(cluster)
     }
 
@@ -228,7 +243,7 @@ impl Fabric {
     pub fn items(&self) -> anyhow::Result<BTreeMap<u32, u64>> {
         let mut items = BTreeMap::new();
         for number in 1..=self.plan.switches {
-            for page in self.switch_pages(&switch(number))? {
+            for page in self.console().switch_pages(&switch(number))? {
                 if let Some(tenant) = page.tenant {
                     *items.entry(tenant).or_default() +=
                         page.items.saturating_sub(page.foreign_items);

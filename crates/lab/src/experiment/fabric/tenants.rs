@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wire::{OverRate, Tenant};
 
-use super::{Fabric, client};
+use super::Console;
 use crate::interrupt;
 
 /// Where a tenant's guaranteed pages go.
@@ -45,17 +46,20 @@ pub struct TenantSpec {
     pub rate: u64,
     /// Whether it may borrow idle memory.
     pub borrows: bool,
+    /// What switches do with its requests.
+    pub discipline: String,
 }
 
 impl TenantSpec {
     /// A tenant near its clients, without a limit, that borrows.
-    pub fn new(id: u32, quota: u32) -> TenantSpec {
+    pub fn new(id: u32, quota: u32, discipline: &str) -> TenantSpec {
         TenantSpec {
             id,
             quota,
             policy: Policy::NearClient,
             rate: 0,
             borrows: true,
+            discipline: discipline.into(),
         }
     }
 }
@@ -67,12 +71,12 @@ pub fn secret_of(id: u32) -> String {
     format!("{number:032x}")
 }
 
-impl Fabric {
-    /// Creates a tenant, with all clients of the lab as its clients.
+impl Console<'_> {
+    /// Creates a tenant of these client hosts.
     ///
     /// # Errors
     /// The controller refuses.
-    pub fn create_tenant(&self, tenant: &TenantSpec) -> anyhow::Result<()> {
+    pub fn create_tenant(&self, tenant: &TenantSpec, clients: &[String]) -> anyhow::Result<()> {
         let (id, quota, rate) = (
             tenant.id.to_string(),
             tenant.quota.to_string(),
@@ -80,34 +84,33 @@ impl Fabric {
         );
         let secret = secret_of(tenant.id);
         let topology = self.lab().topology();
-        let clients: Vec<String> = (1..=self.plan().clients)
-            .filter_map(|number| topology.address_of(&client(number)))
+        let clients: Vec<String> = clients
+            .iter()
+            .filter_map(|host| topology.address_of(host))
             .map(|address| address.to_string())
             .collect();
         let clients = clients.join(",");
         let mut words = vec!["tenant", "create", "--id", &id, "--secret", &secret];
         words.extend(["--quota", &quota, "--policy", tenant.policy.name()]);
         words.extend(["--rate", &rate, "--over-rate", "drop"]);
-        words.extend([
-            "--discipline",
-            &self.plan().discipline,
-            "--clients",
-            &clients,
-        ]);
+        words.extend(["--discipline", &tenant.discipline, "--clients", &clients]);
         if !tenant.borrows {
             words.push("--no-borrow");
         }
-        self.console(&words).map(drop)
+        self.ask(&words).map(drop)
     }
 
-    /// Creates several.
+    /// Gives a tenant another quota and another policy: its pages move.
     ///
     /// # Errors
-    /// As [`Fabric::create_tenant`].
-    pub fn create_tenants(&self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
-        tenants
-            .iter()
-            .try_for_each(|tenant| self.create_tenant(tenant))
+    /// The controller refuses.
+    pub fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
+        let (id, quota) = (id.to_string(), quota.to_string());
+        let policy = policy.name();
+        self.ask(&[
+            "tenant", "change", "--id", &id, "--quota", &quota, "--policy", policy,
+        ])
+        .map(drop)
     }
 
     /// Removes tenants and waits until their pages are free.
@@ -117,20 +120,31 @@ impl Fabric {
     pub fn remove_tenants(&self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
         for tenant in tenants {
             let id = tenant.id.to_string();
-            self.console(&["tenant", "remove", "--id", &id])?;
+            self.ask(&["tenant", "remove", "--id", &id])?;
         }
         let is_gone = |id: Option<u32>| id.is_none_or(|id| tenants.iter().all(|t| t.id != id));
         interrupt::wait_for(
             "pages of removed tenants to be free",
             Duration::from_secs(10),
             || {
-                Ok(self
-                    .pages()?
-                    .iter()
-                    .all(|page| is_gone(page.tenant))
-                    .then_some(()))
+                let pages = self.pages()?;
+                let gone = pages.iter().all(|page| is_gone(page.tenant));
+                Ok(gone.then_some(()))
             },
         )
+    }
+}
+
+/// The cluster's entry of a tenant of the lab, as its clients need it.
+pub fn entry_of(id: u32) -> Tenant {
+    Tenant {
+        id,
+        secret: secret_of(id),
+        also_secret: None,
+        hash_secret: None,
+        rate: 0,
+        over_rate: OverRate::Forward,
+        stores: vec![],
     }
 }
 

@@ -57,19 +57,19 @@ pub fn run(
     };
     let owner = TenantSpec {
         borrows: false,
-        ..TenantSpec::new(OWNER, tenancy.quota)
+        ..stage.fabric.tenant(OWNER, tenancy.quota)
     };
-    stage.fabric.create_tenant(&owner)?;
+    stage.fabric.create_tenants(std::slice::from_ref(&owner))?;
     let mut owning = stage.generator(&owner, OTHER_CPU)?;
     let needed = stage.pages_needed(&owner, &mut owning)?;
 
     let own_only = TenantSpec {
         borrows: false,
-        ..TenantSpec::new(OWN_ONLY, tenancy.many_quota)
+        ..stage.fabric.tenant(OWN_ONLY, tenancy.many_quota)
     };
     let (owned, _) = stage.beside(&own_only, &mut owning, "its own pages only")?;
     stage.fabric.remove_tenants(&[own_only])?;
-    let borrower = TenantSpec::new(BORROWER, tenancy.many_quota);
+    let borrower = stage.fabric.tenant(BORROWER, tenancy.many_quota);
     let (borrowing, mut load) = stage.beside(&borrower, &mut owning, "borrowing")?;
     let mut table = Table::new(&["", "own", "lent", "hits", "req/s", "wrong"]);
     for (what, seen) in [("own pages only", &owned), ("borrowing", &borrowing)] {
@@ -250,7 +250,7 @@ impl Stage<'_> {
             self.params.tenancy.settle_s,
             self.progress,
         )?;
-        let pages = self.fabric.switch_pages("switch1")?;
+        let pages = self.fabric.console().switch_pages("switch1")?;
         let used = pages
             .iter()
             .filter(|page| page.tenant == Some(OWNER) && page.items > 0)
@@ -272,7 +272,7 @@ impl Stage<'_> {
         what: &str,
     ) -> anyhow::Result<(Beside, LoadDriver)> {
         let tenancy = &self.params.tenancy;
-        self.fabric.create_tenant(tenant)?;
+        self.fabric.create_tenants(std::slice::from_ref(tenant))?;
         let mut load = self.generator(tenant, CLIENT_CPU)?;
         let rate = tenancy.rate * (1.0 - OWNER_LOAD);
         let busy = |seconds| Phase::reads(self.popularity(), rate, 0.0, seconds);
@@ -286,7 +286,7 @@ impl Stage<'_> {
             measured = Some(load.run(&busy(seconds))?);
             owning.finish()?;
         }
-        let pages = self.fabric.pages()?;
+        let pages = self.fabric.console().pages()?;
         let beside = Beside {
             result: measured.context("two steps were measured")?,
             own: count(&pages, tenant.id, "own"),
@@ -312,7 +312,7 @@ impl Stage<'_> {
                 1.0,
             ))?;
             owning.finish()?;
-            let lent = count(&self.fabric.pages()?, BORROWER, "lent");
+            let lent = count(&self.fabric.console().pages()?, BORROWER, "lent");
             if lent > 0 && begun.elapsed().as_secs_f64() > tenancy.settle_s / 3.0 {
                 return Ok(lent);
             }
@@ -342,7 +342,7 @@ impl Stage<'_> {
         let result = loop {
             interrupt::check()?;
             let ms = begun.elapsed().as_secs_f64() * 1000.0;
-            let pages = self.fabric.pages()?;
+            let pages = self.fabric.console().pages()?;
             series.push(Look {
                 // The answer is at most as old as the question.
                 ms,

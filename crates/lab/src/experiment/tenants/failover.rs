@@ -64,7 +64,7 @@ pub fn run(
     let tenants: Vec<TenantSpec> = CLIENTS
         .iter()
         .chain([&PROBE])
-        .map(|id| TenantSpec::new(*id, tenancy.quota))
+        .map(|id| fabric.tenant(*id, tenancy.quota))
         .collect();
     fabric.create_tenants(&tenants)?;
     let cluster = fabric.cluster(&tenants)?;
@@ -288,16 +288,16 @@ impl Kills {
 
     fn look(&mut self, fabric: &Fabric) -> anyhow::Result<()> {
         // Between two leaders nobody may answer: that is no look.
-        let Ok(before) = fabric.pages() else {
+        let Ok(before) = fabric.console().pages() else {
             return Ok(());
         };
         let mut memory = vec![];
         for number in 1..=SWITCHES {
-            let pages = fabric.switch_pages(&switch(number))?;
+            let pages = fabric.console().switch_pages(&switch(number))?;
             self.foreign_items += pages.iter().map(|page| page.foreign_items).sum::<u64>();
             memory.extend(pages.into_iter().map(|page| (number as u16, page)));
         }
-        let Ok(after) = fabric.pages() else {
+        let Ok(after) = fabric.console().pages() else {
             return Ok(());
         };
         self.looks += 1;
@@ -337,7 +337,9 @@ fn leader(fabric: &Fabric) -> Option<usize> {
     while begun.elapsed() < Duration::from_secs(5) {
         let mut controllers = 1..=CONTROLLERS;
         let found = controllers.find(|number| {
-            let status = fabric.console_at(*number, &["control", "status"]);
+            let status = fabric
+                .console()
+                .ask_at(&control(*number), &["control", "status"]);
             status.is_ok_and(|status| leads(&status))
         });
         if found.is_some() || interrupt::check().is_err() {
@@ -349,7 +351,7 @@ fn leader(fabric: &Fabric) -> Option<usize> {
 }
 
 fn leads(status: &Value) -> bool {
-    status["leads"] == true || status["role"] == "leader"
+    status["leading"] == true
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub fn run(
         progress.say(popularity.title());
         let tenant = TenantSpec {
             policy: Policy::EvenSplit,
-            ..TenantSpec::new(id, tenancy.quota)
+            ..fabric.tenant(id, tenancy.quota)
         };
         let result = measure(&mut fabric, tenant, popularity, params, options)?;
         seen.push((popularity, result));

@@ -55,9 +55,9 @@ pub fn run(
     let mut fabric = Fabric::start(plan, options.name.clone(), progress)?;
     let victim = TenantSpec {
         borrows: false,
-        ..TenantSpec::new(VICTIM, tenancy.quota)
+        ..fabric.tenant(VICTIM, tenancy.quota)
     };
-    fabric.create_tenant(&victim)?;
+    fabric.create_tenants(std::slice::from_ref(&victim))?;
     let mut load = fabric.generator(&Generating {
         host: &client(1),
         name: "victim",
@@ -162,9 +162,9 @@ fn disturbers(
     let tenancy = &params.tenancy;
     let greedy = TenantSpec {
         rate: tenancy.limit,
-        ..TenantSpec::new(GREEDY, tenancy.quota)
+        ..fabric.tenant(GREEDY, tenancy.quota)
     };
-    let restless = TenantSpec::new(RESTLESS, tenancy.quota);
+    let restless = fabric.tenant(RESTLESS, tenancy.quota);
     fabric.create_tenants(&[greedy.clone(), restless.clone()])?;
     // Longer than what it disturbs at both ends.
     let seconds = tenancy.round_s + WARMUP_S + 0.2;

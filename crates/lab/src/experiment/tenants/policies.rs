@@ -59,7 +59,7 @@ pub fn run(
             progress.say(format!("{}, {}", popularity.title(), policy.name()));
             let tenant = TenantSpec {
                 policy,
-                ..TenantSpec::new(id, tenancy.quota)
+                ..fabric.tenant(id, tenancy.quota)
             };
             let seen = measure(&mut fabric, &tenant, popularity, params, options)?;
             wrong += seen.cold.wrong() + seen.steady.wrong();

@@ -203,7 +203,7 @@ impl Stage<'_> {
         let first = self.next_id;
         self.next_id += count as u32;
         let tenants: Vec<TenantSpec> = (first..self.next_id)
-            .map(|id| TenantSpec::new(id, quota))
+            .map(|id| self.fabric.tenant(id, quota))
             .collect();
         self.fabric.create_tenants(&tenants)?;
         Ok(tenants)
