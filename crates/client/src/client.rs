@@ -71,16 +71,16 @@ impl Client {
                 "cluster: it has no store; expected at least one".into(),
             ));
         }
-        let secret = (tenant != TENANT_SYSTEM)
-            .then(|| cluster.secret_of(tenant))
+        let secrets = (tenant != TENANT_SYSTEM)
+            .then(|| cluster.secrets_of(tenant))
             .flatten()
             .ok_or(Error::UnknownTenant(tenant))?;
-        let routes = Routes::new(cluster);
+        let routes = Routes::new(cluster, tenant);
         let counters = Arc::new(Counters::default());
         let open = |v6| {
             routes
                 .has_family(v6)
-                .then(|| Port::open(v6, secret, counters.clone()))
+                .then(|| Port::open(v6, secrets.tag, counters.clone()))
                 .transpose()
         };
         let id = options.client_id.unwrap_or_else(rand::random);
@@ -91,7 +91,7 @@ impl Client {
             free: Semaphore::new(options.max_in_flight),
             round_trip: RoundTrip::new(&options),
             largest_value: AtomicUsize::new(options.expected_value),
-            sender: Sender { tenant, secret },
+            sender: Sender { tenant, secrets },
             routes,
             options,
             counters,
@@ -308,8 +308,12 @@ impl Inner {
             deadline
         };
         let deadline = Instant::now() + limit;
-        let hash = self.sender.secret.key_hash(self.sender.tenant, request.key);
-        let Range { store, writes, .. } = self.routes.owner_of(hash);
+        let hash = self
+            .sender
+            .secrets
+            .hash
+            .key_hash(self.sender.tenant, request.key);
+        let Range { store, writes, .. } = self.routes.store_of(hash);
         let store = *store;
         request.check(store)?;
         let full = |_| Error::TooManyInFlight {

@@ -64,8 +64,9 @@ impl FromStr for BackendAddress {
 /// One tenant's view of the backends of a cluster.
 pub(crate) struct Direct {
     backends: Vec<Backend>,
-    partitions: u32,
+    cluster: Cluster,
     tenant: u32,
+    /// Seeds key hashes.
     secret: Secret,
     memory: Memory,
 }
@@ -130,9 +131,11 @@ impl Direct {
         }
         Ok(Direct {
             backends,
-            partitions: cluster.partitions,
+            cluster: cluster.clone(),
             tenant,
-            secret: cluster.secret_of(tenant).unwrap_or(Secret::NONE),
+            secret: cluster
+                .secrets_of(tenant)
+                .map_or(Secret::NONE, |secrets| secrets.hash),
             memory,
         })
     }
@@ -250,7 +253,14 @@ impl Direct {
 
     fn backend_of(&self, key: &[u8]) -> &Backend {
         let hash = self.secret.key_hash(self.tenant, key);
-        let partition = partition_of(hash, self.partitions);
+        let partition = partition_of(hash, self.cluster.partitions);
+        let store = self.cluster.store_of_partition(self.tenant, partition);
+        // A store that stands in for a partition's owner keeps its keys where it keeps those of its own partitions.
+        let partition = if (store.first..=store.last).contains(&partition) {
+            partition
+        } else {
+            store.first
+        };
         let at = self
             .backends
             .partition_point(|backend| backend.last < partition);

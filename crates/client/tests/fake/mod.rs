@@ -105,17 +105,13 @@ impl FakeStore {
     pub fn cluster(&self) -> Cluster {
         let mut cluster = Cluster::single(self.address, 8);
         if self.tenant != TENANT_OPEN {
-            let secret = self
+            let secret: String = self
                 .secret
                 .0
                 .iter()
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
-            cluster.tenants.push(wire::Tenant {
-                id: self.tenant,
-                secret,
-                rate: 0,
-            });
+            cluster.tenants.push(wire::Tenant::new(self.tenant, secret));
         }
         cluster
     }
