@@ -9,6 +9,7 @@
 
 pub mod agent;
 mod discipline;
+pub mod pages;
 mod server;
 pub mod status;
 
@@ -21,4 +22,5 @@ pub mod proto {
 pub use discipline::{
     Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, Room, SwitchId,
 };
+pub use pages::ring::Ring;
 pub use server::{Options, Server, ServerError};
