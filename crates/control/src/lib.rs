@@ -8,6 +8,7 @@
 //! the discipline.
 
 pub mod agent;
+pub mod api;
 mod discipline;
 pub mod pages;
 mod server;
