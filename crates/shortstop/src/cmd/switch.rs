@@ -101,6 +101,7 @@ fn programs() -> Vec<dataplane::Discipline> {
     numbered
         .map(|(known, number)| dataplane::Discipline {
             name: known.name,
+            program: known.program,
             number,
             object: known.object,
         })
