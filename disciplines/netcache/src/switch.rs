@@ -406,6 +406,11 @@ impl SwitchCache {
         self.cached.contains(key) || self.asked.contains_key(key) || self.owed.contains(key)
     }
 
+    /// Whether an item is there or comes.
+    pub fn holds(&self, key: &ItemKey) -> bool {
+        self.cached.contains(key)
+    }
+
     /// Whether a key that is not cached here was requested here within this window or the one before.
     pub fn sees(&self, key: &ItemKey) -> bool {
         let entry = self.candidates.get(key);
