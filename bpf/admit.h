@@ -4,6 +4,7 @@
 
 #include "forward.h"
 #include "siphash.h"
+#include "traffic.h"
 
 /*
  * One request against the tenant's rate, as a virtual schedule (GCRA): each request moves the time at which
@@ -38,6 +39,14 @@ INLINE bool tag_is_right(struct work *work, const struct tenant *tenant)
 	return tag_of(work) == work->header.tag;
 }
 
+INLINE int over_rate(struct xdp_md *ctx, struct work *work, __u32 flags)
+{
+	if (flags & TENANT_DROP_OVER_RATE)
+		return ends(COUNT_drop_over_rate, XDP_DROP);
+	count(COUNT_bypass_over_rate);
+	return forward(ctx, work);
+}
+
 /*
  * CONTINUE and the discipline's number if the packet may use the tables. Otherwise it is forwarded as it
  * is: what a store thinks of it is the store's affair, and no cache is touched on its behalf.
@@ -64,11 +73,11 @@ INLINE int admit(struct xdp_md *ctx, struct work *work, __u32 *discipline)
 		return forward(ctx, work);
 	}
 	work->now_ns = bpf_ktime_get_coarse_ns();
-	if (op_is_client_request(work->op) && !within_rate(tenant, work->now_ns)) {
-		if (flags & TENANT_DROP_OVER_RATE)
-			return ends(COUNT_drop_over_rate, XDP_DROP);
-		count(COUNT_bypass_over_rate);
-		return forward(ctx, work);
+	if (op_is_client_request(work->op)) {
+		if (!within_rate(tenant, work->now_ns))
+			return over_rate(ctx, work, flags);
+		if ((flags & TENANT_MEASURED) && is_sampled(work))
+			count_traffic(ctx, work);
 	}
 	work->hash[0] = bpf_be64_to_cpu(work->header.key_hash[0]);
 	work->hash[1] = bpf_be64_to_cpu(work->header.key_hash[1]) ^ hash_salt(id);

@@ -49,6 +49,7 @@ struct {
 } config SEC(".maps");
 
 #define TENANT_DROP_OVER_RATE 0x1
+#define TENANT_MEASURED 0x2 /* its requests are counted by client and store */
 
 /*
  * Behind the map's own 56 bytes of an element (link, hash, key) the first word ends their cache line, and the rest
@@ -82,6 +83,28 @@ struct {
 	__type(value, struct tenant);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } tenants SEC(".maps");
+
+#define MAX_FLOWS 8192
+
+/* Who asks whom; addresses as in `struct lease`. */
+struct flow {
+	__u32 tenant;
+	__u8 client[16];
+	__u8 store[16];
+};
+_Static_assert(sizeof(struct flow) == 36, "crates/dataplane reads the same struct");
+
+/*
+ * Requests counted, one in 64. Written by the programs, emptied by the agent; those that are counted rarely make room
+ * for new ones, so that somebody who makes up addresses takes no memory beyond this.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct flow);
+	__type(value, __u64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} traffic SEC(".maps");
 
 /* key: discipline's number. Written when loading. */
 struct {

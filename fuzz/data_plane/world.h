@@ -53,7 +53,7 @@ static void make_tenants(bool system_has_secret, bool rotating, __u32 threshold)
 			.burst_ns = 50 * NS_PER_MS,
 			.ns_per_request = id == 9 || id == 10 ? 100 * NS_PER_MS : 0,
 			.discipline = is_system ? 15 : HOST_DISCIPLINE,
-			.flags = id == 10 ? TENANT_DROP_OVER_RATE : 0,
+			.flags = TENANT_MEASURED | (id == 10 ? TENANT_DROP_OVER_RATE : 0),
 		};
 		if (id && (!is_system || system_has_secret))
 			tenant_of(id)->secret[0] = 0x0123456789abcdefULL + id;

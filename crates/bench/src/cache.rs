@@ -238,6 +238,7 @@ pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
         rate: 0,
         drop_over_rate: false,
         also_secret: Secret::NONE,
+        measured: false,
         hot_threshold: HOT_THRESHOLD,
         discipline: DISCIPLINE,
     }

@@ -89,6 +89,11 @@ pub(crate) struct Tenant {
     pub unused: u32,
 }
 
+/// A key of the `traffic` map, as bytes: tenant (native order), client, store.
+pub(crate) const FLOW_BYTES: usize = 36;
+/// One request in so many is counted there.
+pub(crate) const TRAFFIC_SAMPLE: u64 = 64;
+
 const _: () = assert!(size_of::<Config>() == 128);
 const _: () = assert!(size_of::<Bucket>() == 64);
 const _: () = assert!(size_of::<Page>() == PAGE_BYTES && PAGE_BYTES == 26_560);

@@ -17,6 +17,8 @@ pub struct TenantEntry {
     pub rate: u64,
     /// Above the rate: drop (`true`) or forward past the cache.
     pub drop_over_rate: bool,
+    /// Whether its requests are counted by client and store; see [`crate::Traffic`].
+    pub measured: bool,
     /// Reads of an uncached key per statistics window, on one CPU, from which it is reported. 0 counts as 1.
     pub hot_threshold: u32,
     /// Number of its discipline; one without a program means that its packets are only forwarded.
@@ -26,6 +28,7 @@ pub struct TenantEntry {
 /// Requests that a tenant may send at once after a pause, as time at its rate.
 const BURST_NS: u32 = 50_000_000;
 const DROP_OVER_RATE: u32 = 1;
+const MEASURED: u32 = 2;
 
 /// Keeps equal hashes of different tenants apart in the table; as `hash_salt` in `bpf/maps.h`.
 pub(crate) fn hash_salt(tenant: u32) -> u64 {
@@ -127,7 +130,7 @@ impl TenantEntry {
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         Tenant {
             id: self.id,
-            flags: flag(self.drop_over_rate, DROP_OVER_RATE),
+            flags: flag(self.drop_over_rate, DROP_OVER_RATE) | flag(self.measured, MEASURED),
             secret: self.secret.0,
             also_secret: self.also_secret.0,
             ns_per_request: 1_000_000_000u64.checked_div(self.rate).unwrap_or(0),

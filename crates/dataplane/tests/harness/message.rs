@@ -192,6 +192,11 @@ impl Message {
         self
     }
 
+    pub fn numbered(mut self, request: u32) -> Message {
+        self.header.request = request;
+        self
+    }
+
     pub fn signed_with(mut self, secret: Secret) -> Message {
         self.secret = secret;
         self

@@ -10,6 +10,7 @@ use std::{
 
 use dataplane::{
     Counters, Dataplane, Discipline, Events, Home, Leases, Sizes, Sketches, Table, TenantEntry,
+    Traffic,
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
 use wire::Secret;
@@ -100,6 +101,7 @@ pub struct Switch {
     pub counters: Counters,
     pub events: Events,
     pub sketches: Sketches,
+    pub traffic: Traffic,
     pub runner: Runner,
 }
 
@@ -128,6 +130,7 @@ impl Switch {
             leases: Leases::open(&home).expect("leases"),
             counters: Counters::open(&home).expect("counters"),
             events: Events::open(&home).expect("events"),
+            traffic: Traffic::open(&home).expect("traffic"),
             sketches: Sketches::open(&home).expect("sketches"),
             runner: Runner { program },
             dataplane,
@@ -237,6 +240,7 @@ pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
         rate: 0,
         drop_over_rate: false,
         also_secret: Secret::NONE,
+        measured: false,
         hot_threshold: u32::MAX >> 8,
         discipline,
     }

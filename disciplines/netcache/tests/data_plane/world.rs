@@ -27,6 +27,9 @@ pub const PLAIN: u32 = 11;
 pub const UNKNOWN: u32 = 12;
 /// Its secret is being changed: [`ALSO`] is accepted beside its own.
 pub const ROTATING: u32 = 13;
+/// Its traffic is sampled; the other's as well, of which one request per second is admitted.
+pub const MEASURED: u32 = 14;
+pub const MEASURED_LIMITED: u32 = 15;
 pub const ALSO: Secret = Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
@@ -65,6 +68,14 @@ pub fn tenants() -> Vec<TenantEntry> {
         limit(LIMITED, false),
         limit(STRICT, true),
         tenant(PLAIN, 5),
+        TenantEntry {
+            measured: true,
+            ..tenant(MEASURED, NETCACHE)
+        },
+        TenantEntry {
+            measured: true,
+            ..limit(MEASURED_LIMITED, true)
+        },
         TenantEntry {
             also_secret: ALSO,
             ..tenant(ROTATING, NETCACHE)
