@@ -9,9 +9,11 @@
 
 pub mod agent;
 pub mod api;
+mod digest;
 mod discipline;
 pub mod pages;
 mod server;
+pub mod state;
 pub mod status;
 
 /// The generated gRPC messages, client and server of `proto/shortstop.proto`.
@@ -24,4 +26,4 @@ pub use discipline::{
     Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, Room, SwitchId,
 };
 pub use pages::ring::Ring;
-pub use server::{Options, Server, ServerError};
+pub use server::{DisciplineMaker, Options, Server, ServerError};

@@ -9,11 +9,14 @@ use std::{
     time::Duration,
 };
 
-use super::{core::Core, tenants::Tenant};
+use super::{core::Core, network::Placement, tenants::Tenant};
 use crate::{
     Event, Room, SwitchId,
     api::{Refusal, RefusalKind},
-    pages::{Hold, Kind, Need, PageRow, Share, place, share},
+    pages::{
+        ledger::{Hold, Kind, PageRow},
+        share::{Demand, Portion, share},
+    },
     proto::{Hello, PageTable, PagesApplied, Setup, TenantPages, TenantSetup},
 };
 
@@ -142,7 +145,7 @@ impl Core {
     }
 
     /// Where a tenant's quota goes: first what it asked for on certain switches, the rest by its policy.
-    fn placement(&self, tenant: &Tenant) -> crate::pages::Placement {
+    pub(super) fn placement(&self, tenant: &Tenant) -> Placement {
         let mut capacity = self.capacity(tenant.id);
         let mut left = tenant.quota;
         let mut bound = BTreeMap::new();
@@ -156,7 +159,7 @@ impl Core {
                 *capacity.entry(*switch).or_default() -= here;
             }
         }
-        let mut placement = place(&self.wish(tenant, left, &capacity));
+        let mut placement = self.place_by_policy(tenant, left, &capacity);
         for (switch, pages) in bound {
             match placement.rooms.iter_mut().find(|(id, _)| *id == switch) {
                 Some((_, n)) => *n += pages,
@@ -237,10 +240,9 @@ impl Core {
         let Some(pages) = self.switches.get(&id).map(|s| s.known.pages) else {
             return;
         };
-        let needs = self.needs(id);
-        let shares = share(pages, &needs);
+        let shares = share(pages, &self.demands(id));
         let counts = self.ledger.counts(id);
-        for Share { tenant, own, lent } in &shares {
+        for (tenant, Portion { own, lent }) in &shares {
             let has = counts.get(tenant).copied().unwrap_or_default();
             let total = own + lent;
             if has.own + has.lent > total {
@@ -258,7 +260,7 @@ impl Core {
             }
         }
         let since_s = self.clock_ms / 1000;
-        for Share { tenant, own, lent } in &shares {
+        for (tenant, Portion { own, lent }) in &shares {
             let has = self.ledger.counts(id).get(tenant).copied().unwrap_or_default();
             for (kind, wanted, has) in [(Kind::Own, *own, has.own), (Kind::Lent, *lent, has.lent)] {
                 if wanted > has {
@@ -286,8 +288,8 @@ impl Core {
         ledger.convert(id, tenant, from, n, |page| switch.worth(page.page));
     }
 
-    /// What every tenant needs of a switch.
-    fn needs(&self, id: SwitchId) -> Vec<Need> {
+    /// What every tenant wants of a switch.
+    fn demands(&self, id: SwitchId) -> BTreeMap<u32, Demand> {
         let counts = self.ledger.counts(id);
         let mut hot: BTreeMap<u32, u32> = BTreeMap::new();
         for (page, row) in self.ledger.rows().filter(|(page, _)| page.switch == id) {
@@ -297,20 +299,20 @@ impl Core {
                 *hot.entry(hold.tenant).or_default() += 1;
             }
         }
-        let need = |tenant: &Tenant| {
+        let demand = |tenant: &Tenant| {
             let count = counts.get(&tenant.id).copied().unwrap_or_default();
             let items = self.applications.wanted(id, tenant.id);
-            Need {
-                tenant: tenant.id,
+            let demand = Demand {
                 guaranteed: self.allocation.on(tenant.id, id),
-                hot: hot.get(&tenant.id).copied().unwrap_or(0),
+                used_hot: hot.get(&tenant.id).copied().unwrap_or(0),
                 wanted: items.div_ceil(self.items_per_page(id, tenant.id)) as u32,
                 may_borrow: tenant.borrow,
                 own: count.own,
                 lent: count.lent,
-            }
+            };
+            (tenant.id, demand)
         };
-        self.tenants.iter().map(need).collect()
+        self.tenants.iter().map(demand).collect()
     }
 
     /// Items of a tenant that a page of a switch holds, by what its fuller pages do.

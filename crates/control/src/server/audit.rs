@@ -1,13 +1,11 @@
 //! Who changed what, and when: kept with the state, the oldest entries go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
 use super::journal::Journal;
-
-/// Entries that are kept.
-const KEPT: usize = 10_000;
+use crate::state::{AUDIT_KEPT, audit_key};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,22 +21,18 @@ pub struct Entry {
 }
 
 /// The log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Audit {
     first: u64,
     entries: VecDeque<Entry>,
 }
 
-fn row(seq: u64) -> String {
-    format!("audit/{seq:016}")
-}
-
 impl Audit {
-    /// As remembered, by number.
-    pub fn new(entries: BTreeMap<u64, Entry>) -> Audit {
+    /// As remembered, by rising numbers.
+    pub fn new(entries: Vec<(u64, Entry)>) -> Audit {
         Audit {
-            first: entries.keys().next().copied().unwrap_or(1),
-            entries: entries.into_values().collect(),
+            first: entries.first().map_or(1, |(seq, _)| *seq),
+            entries: entries.into_iter().map(|(_, entry)| entry).collect(),
         }
     }
 
@@ -46,10 +40,9 @@ impl Audit {
     pub fn add(&mut self, journal: &mut Journal, entry: Entry) {
         tracing::info!(who = entry.who, "{}: {}", entry.what, entry.detail);
         let seq = self.first + self.entries.len() as u64;
-        journal.put(row(seq), &entry);
+        journal.put(audit_key(seq), &entry);
         self.entries.push_back(entry);
-        if self.entries.len() > KEPT {
-            journal.delete(row(self.first));
+        if self.entries.len() as u64 > AUDIT_KEPT {
             self.entries.pop_front();
             self.first += 1;
         }
@@ -66,6 +59,8 @@ impl Audit {
 mod tests {
     use super::*;
 
+    const KEPT: usize = AUDIT_KEPT as usize;
+
     #[test]
     fn the_oldest_go_and_numbers_go_on() {
         let mut journal = Journal::default();
@@ -75,13 +70,11 @@ mod tests {
             what: "test".into(),
             detail: String::new(),
         };
-        let mut audit = Audit::new(BTreeMap::from([(41, entry(0))]));
+        let mut audit = Audit::new(vec![(41, entry(0))]);
         (1..=KEPT).for_each(|n| audit.add(&mut journal, entry(n)));
         let (first, entry) = audit.after(0).next().unwrap();
         assert_eq!((first, entry.at_ms), (42, 1));
         assert_eq!(audit.after(41 + KEPT as u64 - 1).count(), 1);
         assert_eq!(audit.after(u64::MAX - 1).count(), 0);
-        let rows = journal.next(usize::MAX);
-        assert_eq!(rows.last().unwrap(), &(row(41), None));
     }
 }

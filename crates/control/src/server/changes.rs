@@ -1,7 +1,7 @@
 //! What people change at run time: tenants, their secrets and their pages. Each change is made whole or refused, and
 //! is in the audit log.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use wire::{TENANT_OPEN, TENANT_SYSTEM};
 
@@ -10,9 +10,8 @@ use super::{
     tenants::{QuotaLease, TENANTS_MAX, Tenant},
 };
 use crate::{
-    SwitchId,
-    api::{NewSecret, PageGrant, PageRequest, Refusal, RefusalKind, ReturnPages, TenantChange, TenantSpec},
-    pages::{Kind, PageId},
+    api::{NewSecret, PageRequest, Refusal, RefusalKind, ReturnPages, TenantChange, TenantSpec},
+    pages::{PageId, ledger::{Kind, PageRow}},
 };
 
 /// Whose request it is, and when it came.
@@ -210,12 +209,12 @@ impl Core {
         asked: Asked<'_>,
         id: u32,
         request: PageRequest,
-    ) -> Result<Vec<(SwitchId, u32)>, Refusal> {
+    ) -> Result<Vec<PageId>, Refusal> {
         let mut tenant = self.known_tenant(id)?.clone();
         if request.pages == 0 {
             return Err(invalid("pages = 0: at least 1 is expected".into()));
         }
-        let before: BTreeMap<SwitchId, u32> = self.allocation.placed(id).iter().copied().collect();
+        let before: BTreeSet<PageId> = self.own_pages(id);
         tenant.quota = tenant.quota.checked_add(request.pages).ok_or_else(|| {
             invalid(format!("pages = {}: that is more than there can be", request.pages))
         })?;
@@ -236,17 +235,18 @@ impl Core {
                 every_s: seconds,
             });
         }
-        let gained = placement.iter().filter_map(|(switch, pages)| {
-            let more = pages.saturating_sub(before.get(switch).copied().unwrap_or(0));
-            (more > 0).then_some((*switch, more))
-        });
-        let gained = gained.collect();
         let quota = tenant.quota;
         self.tenants.put(tenant);
         self.guarantee(id, placement);
         let detail = format!("tenant {id}: {} more, quota {quota}", request.pages);
         self.audit(asked, "pages.ask", detail);
-        Ok(gained)
+        self.allocate(self.now);
+        Ok(self.own_pages(id).difference(&before).copied().collect())
+    }
+
+    fn own_pages(&self, tenant: u32) -> BTreeSet<PageId> {
+        let own = self.ledger.held(tenant).filter(|(_, hold)| hold.kind == Kind::Own);
+        own.map(|(page, _)| page).collect()
     }
 
     /// Takes guaranteed pages back; see [`crate::api::Broker::return_pages`].
@@ -266,13 +266,14 @@ impl Core {
                 ));
             }
         };
-        for (n, page) in returned.pages.iter().enumerate() {
-            if returned.pages[..n].contains(page) {
-                return Err(conflict(format!("page {page} is named twice")));
+        for page in &returned.pages {
+            if let Some(PageRow::Held(hold)) = self.ledger.row(*page)
+                && (hold.tenant, hold.kind) == (id, Kind::Lent)
+            {
+                return Err(conflict(format!(
+                    "page {page} is not one of tenant {id}'s own: it is lent to it, and goes back by itself"
+                )));
             }
-            self.ledger
-                .check_holder(*page, id, Kind::Own)
-                .map_err(|e| conflict(e.to_string()))?;
         }
         if count > tenant.quota {
             return Err(invalid(format!(
@@ -280,21 +281,35 @@ impl Core {
                 tenant.quota
             )));
         }
+        self.ledger
+            .take(id, &returned.pages)
+            .map_err(|e| conflict(e.to_string()))?;
         tenant.quota -= count;
         shorten_leases(&mut tenant);
         for page in &returned.pages {
-            self.ledger.take(*page).map_err(|e| conflict(e.to_string()))?;
             if let Some(pinned) = tenant.pinned.get_mut(&page.switch) {
                 *pinned = pinned.saturating_sub(1);
             }
         }
         tenant.pinned.retain(|_, pages| *pages > 0);
-        let placement = self.try_to_place(&tenant)?;
+        // Fewer pages than before always have a place.
+        let placement = self.placement(&tenant).rooms;
         let quota = tenant.quota;
         self.tenants.put(tenant);
         self.guarantee(id, placement);
         self.audit(asked, "pages.return", format!("tenant {id}: {count} fewer, quota {quota}"));
         Ok(returned.pages.clone())
+    }
+
+    /// Adds to the audit log.
+    pub(super) fn audit(&mut self, asked: Asked<'_>, what: &str, detail: String) {
+        let entry = super::audit::Entry {
+            at_ms: asked.at_ms,
+            who: asked.who.into(),
+            what: what.into(),
+            detail,
+        };
+        self.audit.add(&mut self.journal, entry);
     }
 
     pub(super) fn known_tenant(&self, id: u32) -> Result<&Tenant, Refusal> {

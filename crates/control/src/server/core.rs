@@ -17,7 +17,7 @@ use super::{
     network::Network,
     outbox::{IN_FLIGHT_MAX, Outbox},
     rate::Bucket,
-    remember::{BadRow, Remembered},
+    remember::Remembered,
     switch::{Attachment, Known, Link, Switch},
     tenants::Tenants,
 };
@@ -28,7 +28,7 @@ use crate::{
         Acks, Commands, Counters, Dropped, FromSwitch, Hello, HotReports, ListHeld, StatusReply,
         SwitchStatus, TenantThreshold, ToSwitch, Tuning, from_switch, to_switch,
     },
-    state::Memory,
+    state::{Memory, StateError},
 };
 
 /// Commands in one message.
@@ -112,8 +112,8 @@ impl Core {
         applications: Applications,
         memory: Memory,
         first_seq: u64,
-    ) -> Result<Core, BadRow> {
-        let remembered = Remembered::read(&memory.rows)?;
+    ) -> Result<Core, StateError> {
+        let remembered = Remembered::read(&memory)?;
         let mut applications = applications;
         let tenants = Tenants::new(remembered.tenants, &plan.cluster);
         for tenant in tenants.iter() {

@@ -2,17 +2,14 @@
 //!
 //! Whoever must not act before a change is safe asks for the position after it and waits until that is durable.
 
-use std::collections::VecDeque;
-
 use serde::Serialize;
 
-/// A row of the state store: its key, and its value; none: the row goes.
-pub type Row = (String, Option<Vec<u8>>);
+use crate::state::Batch;
 
 /// Rows on their way to the state store.
 #[derive(Debug, Default)]
 pub struct Journal {
-    rows: VecDeque<Row>,
+    pending: Batch,
     /// Rows ever noted, and those of them that are durable.
     made: u64,
     durable: u64,
@@ -21,17 +18,13 @@ pub struct Journal {
 impl Journal {
     /// A row is to be as `value`.
     pub fn put(&mut self, key: String, value: &impl Serialize) {
-        let json = serde_json::to_vec(value).expect("plain data is always valid JSON");
-        self.note((key, Some(json)));
+        self.pending.put(key, value);
+        self.made += 1;
     }
 
     /// A row is to go.
     pub fn delete(&mut self, key: String) {
-        self.note((key, None));
-    }
-
-    fn note(&mut self, row: Row) {
-        self.rows.push_back(row);
+        self.pending.delete(key);
         self.made += 1;
     }
 
@@ -45,15 +38,26 @@ impl Journal {
         self.durable
     }
 
-    /// Rows to write next, in order, at most so many. They stay until [`Journal::written`] says that they are.
-    pub fn next(&self, most: usize) -> Vec<Row> {
-        self.rows.iter().take(most).cloned().collect()
+    /// Whether rows wait to be taken.
+    pub fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
-    /// The first `count` rows are durable.
-    pub fn written(&mut self, count: usize) {
-        self.rows.drain(..count.min(self.rows.len()));
-        self.durable = self.made - self.rows.len() as u64;
+    /// What is to be written, with the position after it. One batch at a time.
+    pub fn take(&mut self) -> (Batch, u64) {
+        self.pending.end_unit();
+        (std::mem::take(&mut self.pending), self.made)
+    }
+
+    /// The batch up to this position is durable.
+    pub fn written(&mut self, position: u64) {
+        self.durable = position;
+    }
+
+    /// The batch that was taken last could not be written: it comes first again.
+    pub fn put_back(&mut self, mut batch: Batch) {
+        batch.append(std::mem::take(&mut self.pending));
+        self.pending = batch;
     }
 }
 
@@ -66,14 +70,15 @@ mod tests {
         let mut journal = Journal::default();
         journal.put("a".into(), &1);
         let first = journal.position();
+        let (batch, position) = journal.take();
         journal.delete("b".into());
-        let second = journal.position();
-        assert_eq!(journal.next(1), [("a".into(), Some(b"1".to_vec()))]);
-        journal.written(1);
-        assert!(journal.durable() >= first && journal.durable() < second);
-        journal.put("c".into(), &2);
-        assert_eq!(journal.next(9).len(), 2);
-        journal.written(2);
-        assert_eq!(journal.durable(), journal.position());
+        assert!(journal.durable() < first);
+        journal.put_back(batch);
+        let (batch, second) = journal.take();
+        assert_eq!(batch.rows().len(), 2);
+        assert_eq!(batch.rows()[0].0, "a");
+        journal.written(second);
+        assert!(position < second && journal.durable() == journal.position());
+        assert!(!journal.is_pending());
     }
 }

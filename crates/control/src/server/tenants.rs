@@ -120,9 +120,9 @@ pub struct Tenants {
 
 impl Tenants {
     /// Those that were remembered, brought in line with the cluster file.
-    pub fn new(remembered: BTreeMap<u32, Tenant>, file: &Cluster) -> Tenants {
+    pub fn new(remembered: impl IntoIterator<Item = (u32, Tenant)>, file: &Cluster) -> Tenants {
         let mut tenants = Tenants {
-            by_id: remembered,
+            by_id: remembered.into_iter().collect(),
             changed: vec![],
         };
         if file.open_tenant && !tenants.by_id.contains_key(&TENANT_OPEN) {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_the_file_says_is_taken_over_when_it_changes_and_only_then() {
-        let mut first = Tenants::new(BTreeMap::new(), &file(SEVEN));
+        let mut first = Tenants::new([], &file(SEVEN));
         assert_eq!(first.iter().map(|t| t.id).collect::<Vec<_>>(), [0, 7]);
         assert_eq!(first.take_changed(), [0, 7]);
         let mut seven = first.get(7).unwrap().clone();
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_tenant_that_the_file_never_had_stays() {
-        let mut tenants = Tenants::new(BTreeMap::new(), &file(""));
+        let mut tenants = Tenants::new([], &file(""));
         tenants.put(Tenant::new(9));
         let again = Tenants::new(tenants.by_id, &file(""));
         assert!(again.get(9).is_some());
