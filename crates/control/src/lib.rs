@@ -10,6 +10,7 @@
 pub mod agent;
 mod discipline;
 mod server;
+pub mod state;
 pub mod status;
 
 /// The generated gRPC messages, client and server of `proto/shortstop.proto`.
