@@ -8,7 +8,7 @@ use std::{
 };
 
 use dataplane::{
-    Cells, Event, Events, Home, InsertError, Leases, Place, Sketches, Table, TenantEntry, Traffic,
+    Cells, Event, Events, Home, Leases, Place, Sketches, Table, TenantEntry, Traffic,
     cells_needed,
 };
 use tokio::sync::mpsc::Sender;
@@ -272,7 +272,7 @@ impl Tables {
         };
         self.window = Duration::from_millis(u64::from(setup.window_ms.clamp(100, 60_000)));
         self.term = setup.term;
-        self.table.set_sample_shift(setup.sample_shift);
+        self.table.set_sampling(setup.sample_shift);
         self.slots.clear();
         for store in &cluster.stores {
             match self.leases.slot_of(store.address) {
@@ -341,20 +341,25 @@ impl Tables {
             };
             let listed = cluster.tenant(tenant.tenant);
             entries.push(TenantEntry {
+                id: tenant.tenant,
+                secret: secrets.tag,
+                also_secret: secrets.also,
                 rate: listed.map_or(0, |t| t.rate),
                 drop_over_rate: listed.is_some_and(|t| t.over_rate == OverRate::Drop),
                 discipline: number(&tenant.discipline),
                 hot_threshold: tenant.hot_threshold.max(1),
                 measured: tenant.measured,
-                ..TenantEntry::new(tenant.tenant, secrets)
             });
         }
-        let secrets = cluster
-            .secrets_of(TENANT_SYSTEM)
-            .unwrap_or(Secrets::one(Secret::NONE));
         entries.push(TenantEntry {
+            id: TENANT_SYSTEM,
+            secret: cluster.secret_of(TENANT_SYSTEM).unwrap_or(Secret::NONE),
+            also_secret: Secret::NONE,
+            rate: 0,
+            drop_over_rate: false,
+            measured: false,
+            hot_threshold: 1,
             discipline: NO_DISCIPLINE,
-            ..TenantEntry::new(TENANT_SYSTEM, secrets)
         });
         debug_assert!(cluster.open_tenant || entries.iter().all(|e| e.id != TENANT_OPEN));
         entries

@@ -7,10 +7,16 @@ use super::{
     core::Core,
     shared::{Shared, clock_ms},
 };
-use crate::api::{
-    AuditEntry, Broker, ClusterView, NewSecret, PageFilter, PageGrant, PageRequest, PageView,
-    Refusal, ReturnPages, RouteSettings, RouteTable, TenantChange, TenantSpec, TenantView,
-    TopologySpec, TopologyView,
+use crate::{
+    api::{
+        Broker, PageFilter, Refusal,
+        types::{
+            AuditEntry, ClusterView, NewSecret, PageGrant, PageRequest, PageView, ReturnPages,
+            RouteSettings, RouteTable, TenantChange, TenantSpec, TenantView, TopologySpec,
+            TopologyView,
+        },
+    },
+    pages::PageId,
 };
 
 /// The broker of a controller.
@@ -49,9 +55,9 @@ impl OnCore {
         self.read(|core| Ok(core.tenant_view(core.known_tenant(id)?, secrets)))
     }
 
-    fn views(&self, pages: &[crate::pages::PageId]) -> Result<Vec<PageView>, Refusal> {
+    fn views(&self, pages: &[PageId]) -> Result<Vec<PageView>, Refusal> {
         self.read(|core| {
-            let view = |id: &crate::pages::PageId| core.page_view(*id, core.ledger.row(*id).as_ref());
+            let view = |id: &PageId| core.page_view(*id, core.ledger.row(*id).as_ref());
             Ok(pages.iter().map(view).collect())
         })
     }

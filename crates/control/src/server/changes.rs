@@ -10,7 +10,10 @@ use super::{
     tenants::{QuotaLease, TENANTS_MAX, Tenant},
 };
 use crate::{
-    api::{NewSecret, PageRequest, Refusal, RefusalKind, ReturnPages, TenantChange, TenantSpec},
+    api::{
+        Refusal, RefusalKind,
+        types::{NAME_MAX, NewSecret, PageRequest, ReturnPages, TenantChange, TenantSpec},
+    },
     pages::{PageId, ledger::{Kind, PageRow}},
 };
 
@@ -327,10 +330,10 @@ impl Core {
     /// Whether a tenant fits this cluster, but for its pages.
     fn check(&self, tenant: &Tenant) -> Result<(), Refusal> {
         let of = format!("tenant {}", tenant.id);
-        if tenant.name.len() > crate::api::NAME_MAX {
+        if tenant.name.len() > NAME_MAX {
             return Err(invalid(format!(
                 "{of}: the name is longer than {} bytes",
-                crate::api::NAME_MAX
+                NAME_MAX
             )));
         }
         let same_name = |other: &&Tenant| other.id != tenant.id && other.name == tenant.name;

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Action, Change, Event, ItemKey, Limits, Outcome, SwitchId,
-    pages::Ledger,
+    pages::ledger::Ledger,
     proto::{
         Acks, Commands, Counters, Dropped, FromSwitch, Hello, HotReports, ListHeld, StatusReply,
         SwitchStatus, TenantThreshold, ToSwitch, Tuning, from_switch, to_switch,
@@ -47,8 +47,6 @@ const SEND_AGAIN: Duration = Duration::from_secs(2);
 pub struct Plan {
     /// The cluster file.
     pub cluster: Cluster,
-    /// The discipline of tenants that chose none.
-    pub discipline: String,
     /// What disciplines keep to.
     pub limits: Limits,
     /// Commands per second and switch.
@@ -634,5 +632,31 @@ impl Core {
                 }
             }
         }
+    }
+}
+
+impl Core {
+    /// Items that came or went since the last call.
+    pub(super) fn take_items(&mut self) -> Vec<(SwitchId, ItemKey, bool)> {
+        let of = |(id, switch): (&SwitchId, &mut Switch)| {
+            let id = *id;
+            let changed = switch.held.take_changed();
+            changed.into_iter().map(move |(key, held)| (id, key, held))
+        };
+        self.switches.iter_mut().flat_map(of).collect()
+    }
+
+    /// Items could not be written: they belong to the next ones.
+    pub(super) fn put_items_back(&mut self, items: Vec<(SwitchId, ItemKey, bool)>) {
+        for (id, key, _) in items {
+            if let Some(switch) = self.switches.get_mut(&id) {
+                switch.held.put_back(key);
+            }
+        }
+    }
+
+    /// The cluster file as stores are to have it: with all tenants.
+    pub(super) fn cluster_text(&self) -> String {
+        self.tenants.cluster(&self.plan.cluster, |_| true).to_toml()
     }
 }

@@ -13,6 +13,7 @@ mod changes;
 mod convert;
 mod core;
 mod held;
+mod interim;
 mod journal;
 mod lead;
 mod network;

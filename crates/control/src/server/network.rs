@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{changes::Asked, core::Core, tenants::Tenant};
 use crate::{
     SwitchId,
-    api::{Refusal, RouteTable, TopologySpec, TopologyView},
+    api::{
+        Refusal,
+        types::{RouteTable, TopologySpec, TopologyView},
+    },
     proto::{Interfaces, RoutesApplied, Traffic},
 };
 

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use super::{audit, switch::Known, tenants::Tenant};
 use crate::{
     SwitchId,
-    api::TopologySpec,
+    api::types::TopologySpec,
     pages::{PageId, ledger::{PageRow, SwitchRow}},
     state::{Memory, StateError},
 };

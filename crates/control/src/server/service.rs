@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Discipline, Limits,
-    api::{self, RefusalKind},
+    api,
     proto::{
         ClusterText, FromSwitch, StatusReply, StatusRequest, ToSwitch, WatchRequest,
         control_server::{Control, ControlServer},
@@ -48,7 +48,7 @@ pub struct Options {
     /// Where others reach it, as a URL; none: at the address that it listens on.
     pub url: Option<String>,
     /// How what it says is protected.
-    pub security: api::Security,
+    pub security: super::interim::Security,
     /// Where the state is.
     pub state: Location,
     /// The cluster file's text (TOML).
@@ -68,7 +68,7 @@ pub struct Options {
 pub enum ServerError {
     /// The address is taken or not ours, or must not be listened on unprotected.
     #[error(transparent)]
-    Serve(#[from] api::ServeError),
+    Serve(#[from] super::interim::ServeError),
     /// The cluster file is wrong.
     #[error(transparent)]
     Cluster(#[from] wire::ClusterError),
@@ -95,7 +95,7 @@ impl Server {
     /// [`ServerError`] says what of the options cannot be used.
     pub async fn start(options: Options) -> Result<Server, ServerError> {
         let cluster = wire::Cluster::parse(&options.cluster)?;
-        let listener = api::Listener::bind(options.listen, &options.security).await?;
+        let listener = super::interim::Listener::bind(options.listen, &options.security).await?;
         let address = listener.address();
         let url = options
             .url

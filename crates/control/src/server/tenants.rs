@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use wire::{Cluster, OverRate, TENANT_OPEN, TENANT_SYSTEM};
 
-use crate::{SwitchId, pages::Policy};
+use crate::{SwitchId, api::types::Policy};
 
 /// Most tenants of a controller: as many as a switch's table holds.
 pub const TENANTS_MAX: usize = 4000;

@@ -7,8 +7,14 @@ use wire::TENANT_OPEN;
 use super::{core::Core, tenants::Tenant};
 use crate::{
     SwitchId,
-    api::{Borrow, PageFilter, PageKind, PageView, Refusal, RefusalKind, SwitchView, TenantOnSwitch, TenantView},
-    pages::{Count, Kind, PageId, PageRow},
+    api::{
+        PageFilter, Refusal, RefusalKind,
+        types::{Borrow, PageKind, PageView, SwitchView, TenantOnSwitch, TenantView},
+    },
+    pages::{
+        PageId,
+        ledger::{Count, Kind, PageRow},
+    },
 };
 
 impl Core {
