@@ -78,7 +78,10 @@ mod tests {
         let routes = Routes::new(&cluster);
         for i in 0..1000u32 {
             let hash = Secret::NONE.key_hash(0, &i.to_be_bytes());
-            assert_eq!(routes.owner_of(hash).store, cluster.store_of(hash).address);
+            assert_eq!(
+                routes.owner_of(hash).store,
+                cluster.store_of(0, hash).address
+            );
         }
     }
 }
