@@ -61,11 +61,13 @@ impl Envelope {
     ) -> Result<Bytes, Error> {
         match (&self.0, name) {
             (Some(seal), Name::Hidden(key)) => {
-                seal.open(key, &value).map_err(|why| Error::NotOpened {
-                    store,
-                    from_switch: flags.has(Flags::CACHED),
-                    why,
-                })
+                seal.open(key, &value)
+                    .map(Bytes::from)
+                    .map_err(|why| Error::NotOpened {
+                        store,
+                        from_switch: flags.has(Flags::CACHED),
+                        why,
+                    })
             }
             _ => Ok(value),
         }

@@ -14,7 +14,6 @@
 
 mod file;
 
-use bytes::Bytes;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce, aead::AeadInOut};
 use zeroize::Zeroizing;
 
@@ -110,7 +109,7 @@ impl TenantSeal {
     ///
     /// # Errors
     /// Why it does not open; nothing of its contents is given away then.
-    pub fn open(&self, key: &HiddenKey, sealed: &[u8]) -> Result<Bytes, NotOpened> {
+    pub fn open(&self, key: &HiddenKey, sealed: &[u8]) -> Result<Vec<u8>, NotOpened> {
         let (nonce, rest) = match sealed.split_first() {
             Some((&FORMAT, rest)) => rest.split_first_chunk().ok_or(NotOpened::NotSealed)?,
             _ => return Err(NotOpened::NotSealed),
@@ -125,7 +124,7 @@ impl TenantSeal {
                 &Tag::from(*tag as [u8; TAG_BYTES]),
             )
             .map_err(|_| NotOpened::Refused)?;
-        Ok(value.into())
+        Ok(value)
     }
 
     /// What a sealed value cannot be separated from.

@@ -84,7 +84,7 @@ fn the_format_stays() {
     let hidden = seal.hide(b"user:42");
     assert_eq!(hex::encode(hidden), HIDDEN);
     let sealed = hex::decode(SEALED).unwrap();
-    assert_eq!(seal.open(&hidden, &sealed).unwrap(), "Ada");
+    assert_eq!(seal.open(&hidden, &sealed).unwrap(), b"Ada");
 }
 
 /// The key `user:42` of tenant 3 under 32 bytes of 7.
