@@ -74,16 +74,16 @@ impl Client {
                 "cluster: it has no store; expected at least one".into(),
             ));
         }
-        let secret = (tenant != TENANT_SYSTEM)
-            .then(|| cluster.secret_of(tenant))
+        let secrets = (tenant != TENANT_SYSTEM)
+            .then(|| cluster.secrets_of(tenant))
             .flatten()
             .ok_or(Error::UnknownTenant(tenant))?;
-        let routes = Routes::new(cluster);
+        let routes = Routes::new(cluster, tenant);
         let counters = Arc::new(Counters::default());
         let open = |v6| {
             routes
                 .has_family(v6)
-                .then(|| Port::open(v6, secret, counters.clone()))
+                .then(|| Port::open(v6, secrets.tag, counters.clone()))
                 .transpose()
         };
         let envelope = Envelope::new(options.seal.as_ref(), tenant);
@@ -96,7 +96,7 @@ impl Client {
             round_trip: RoundTrip::new(&options),
             largest_value: AtomicUsize::new(options.expected_value + envelope.overhead()),
             envelope,
-            sender: Sender { tenant, secret },
+            sender: Sender { tenant, secrets },
             routes,
             options,
             counters,
@@ -320,8 +320,12 @@ impl Inner {
             key: name.as_ref(),
             ..request
         };
-        let hash = self.sender.secret.key_hash(self.sender.tenant, request.key);
-        let Range { store, writes, .. } = self.routes.owner_of(hash);
+        let hash = self
+            .sender
+            .secrets
+            .hash
+            .key_hash(self.sender.tenant, request.key);
+        let Range { store, writes, .. } = self.routes.store_of(hash);
         let store = *store;
         request.check(store, self.envelope.overhead())?;
         // Once for all its datagrams: under one id a store must see one write.

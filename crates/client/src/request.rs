@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use wire::{Flags, HEADER_LEN, Header, KeyHash, MAX_KEY, MAX_PAYLOAD, Op, Packet, Secret};
+use wire::{Flags, HEADER_LEN, Header, KeyHash, MAX_KEY, MAX_PAYLOAD, Op, Packet, Secrets};
 
 use crate::Error;
 
@@ -54,7 +54,7 @@ impl<'a> Request<'a> {
         let len = HEADER_LEN + self.key.len() + self.value.len();
         let mut datagram = Vec::with_capacity(len.max(pad_to));
         Packet::new(header, self.key, self.value)
-            .encode(&sender.secret, &mut datagram)
+            .encode(&sender.secrets.tag, &mut datagram)
             .expect("lengths were checked before");
         datagram.resize(len.max(pad_to), 0);
         datagram.into()
@@ -72,7 +72,7 @@ pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
 /// In whose name requests are signed.
 pub(crate) struct Sender {
     pub tenant: u32,
-    pub secret: Secret,
+    pub secrets: Secrets,
 }
 
 /// What ties an answer to its request.

@@ -8,7 +8,9 @@
 //! the discipline.
 
 pub mod agent;
+pub mod api;
 mod discipline;
+pub mod pages;
 mod server;
 pub mod status;
 
@@ -21,4 +23,5 @@ pub mod proto {
 pub use discipline::{
     Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, Room, SwitchId,
 };
+pub use pages::ring::Ring;
 pub use server::{Options, Server, ServerError};

@@ -65,8 +65,9 @@ impl FromStr for BackendAddress {
 /// One tenant's view of the backends of a cluster.
 pub(crate) struct Direct {
     backends: Vec<Backend>,
-    partitions: u32,
+    cluster: Cluster,
     tenant: u32,
+    /// Seeds key hashes.
     secret: Secret,
     /// The same that the client seals with: both write the same keys.
     seal: Option<TenantSeal>,
@@ -134,9 +135,11 @@ impl Direct {
         }
         Ok(Direct {
             backends,
-            partitions: cluster.partitions,
+            cluster: cluster.clone(),
             tenant,
-            secret: cluster.secret_of(tenant).unwrap_or(Secret::NONE),
+            secret: cluster
+                .secrets_of(tenant)
+                .map_or(Secret::NONE, |secrets| secrets.hash),
             seal,
             memory,
         })
@@ -309,7 +312,14 @@ impl Direct {
     /// Where a key is, as stores know it.
     fn backend_of(&self, key: &[u8]) -> &Backend {
         let hash = self.secret.key_hash(self.tenant, key);
-        let partition = partition_of(hash, self.partitions);
+        let partition = partition_of(hash, self.cluster.partitions);
+        let store = self.cluster.store_of_partition(self.tenant, partition);
+        // A store that stands in for a partition's owner keeps its keys where it keeps those of its own partitions.
+        let partition = if (store.first..=store.last).contains(&partition) {
+            partition
+        } else {
+            store.first
+        };
         let at = self
             .backends
             .partition_point(|backend| backend.last < partition);

@@ -107,21 +107,13 @@ impl FakeStore {
     pub fn cluster(&self) -> Cluster {
         let mut cluster = Cluster::single(self.address, 8);
         if self.tenant != TENANT_OPEN {
-            let secret = self
+            let secret: String = self
                 .secret
                 .0
                 .iter()
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
-            cluster.tenants.push(wire::Tenant {
-                id: self.tenant,
-                secret,
-                also_secret: None,
-                hash_secret: None,
-                rate: 0,
-                over_rate: wire::OverRate::Forward,
-                stores: vec![],
-            });
+            cluster.tenants.push(wire::Tenant::new(self.tenant, secret));
         }
         cluster
     }

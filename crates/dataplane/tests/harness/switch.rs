@@ -118,7 +118,6 @@ impl Switch {
         TenantEntry::install(&home, tenants).expect("tenants");
         let table = Table::open(&home).expect("tables");
         table.set_identity(Switch::ID, 1_000);
-        table.set_sampling(u32::MAX >> 8, 0);
         let program = dataplane
             .program()
             .as_fd()
@@ -237,6 +236,8 @@ pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
         secret,
         rate: 0,
         drop_over_rate: false,
+        also_secret: Secret::NONE,
+        hot_threshold: u32::MAX >> 8,
         discipline,
     }
 }

@@ -2,7 +2,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
 use control::agent::{Agent, Options};
-use dataplane::{Counters, Home, LeaseState, Leases, Mode, Table};
+use dataplane::{Counters, Home, LeaseState, Leases, Mode, Table, TenantEntry};
 use serde::Serialize;
 
 use super::common::stopped;
@@ -101,6 +101,7 @@ fn programs() -> Vec<dataplane::Discipline> {
     numbered
         .map(|(known, number)| dataplane::Discipline {
             name: known.name,
+            program: known.program,
             number,
             object: known.object,
         })
@@ -167,7 +168,8 @@ struct Report {
     pages: u32,
     pages_used: usize,
     memory_bytes: usize,
-    hot_threshold: u32,
+    /// Per tenant: reads per window from which a key is reported.
+    hot_thresholds: std::collections::BTreeMap<u32, u32>,
     invalidation_epoch: u64,
     reads: u64,
     hits: u64,
@@ -213,7 +215,7 @@ fn report(name: &str) -> anyhow::Result<Report> {
         pages: table.pages(),
         pages_used: pages.len(),
         memory_bytes: table.memory(),
-        hot_threshold: table.hot_threshold(),
+        hot_thresholds: TenantEntry::thresholds(&home)?.into_iter().collect(),
         invalidation_epoch: table.epoch(),
         reads,
         hits,
@@ -272,7 +274,11 @@ fn print(report: &Report) {
         report.hits,
         report.hit_ratio * 100.0
     );
-    println!("  hot from   {} reads per window", report.hot_threshold);
+    for (tenant, threshold) in &report.hot_thresholds {
+        if *tenant != wire::TENANT_SYSTEM {
+            println!("  tenant     {tenant}: hot from {threshold} reads per window");
+        }
+    }
     for lease in &report.leases {
         let state = match lease.remaining_ms {
             0 => "none: nothing of this store is served".to_owned(),
