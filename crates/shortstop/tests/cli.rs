@@ -210,7 +210,7 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     (
         "set --server 127.0.0.1:1 --seal-key good.toml k v",
-        &["--seal-key good.toml", "0600"],
+        &["--seal-key good.toml", "expected"],
     ),
     (
         "gateway --server 127.0.0.1:1 --seal-key absent.key",

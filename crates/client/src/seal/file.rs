@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, os::unix::fs::PermissionsExt, path::Path, str::FromStr};
 
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use super::Seal;
 
@@ -53,15 +53,11 @@ impl FromStr for Seal {
 
     /// From 64 hex digits; white space around them does not count.
     fn from_str(text: &str) -> Result<Seal, SealKeyError> {
-        let mut key = [0; Seal::KEY_BYTES];
-        let read = hex::decode_to_slice(text.trim(), &mut key);
-        let seal = Seal::new(key);
-        let usable = read.is_ok() && key != [0; Seal::KEY_BYTES];
-        key.zeroize();
-        if usable {
-            Ok(seal)
-        } else {
-            Err(SealKeyError::Syntax)
+        let mut key = Zeroizing::new([0; Seal::KEY_BYTES]);
+        hex::decode_to_slice(text.trim(), &mut *key).map_err(|_| SealKeyError::Syntax)?;
+        if *key == [0; Seal::KEY_BYTES] {
+            return Err(SealKeyError::Syntax);
         }
+        Ok(Seal { key })
     }
 }
