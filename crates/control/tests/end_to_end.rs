@@ -367,7 +367,7 @@ async fn takes_a_long_list_of_held_keys_in_parts() {
         held_follows: true,
         ..hello(1, "rack", &["a"])
     };
-    let mut switch = Switch::connect(&server, first).await;
+    let switch = Switch::connect(&server, first).await;
     switch
         .say(from_switch::Body::Held(Held {
             keys: vec![key("b")],

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::mpsc::Sender;
 use tracing::{debug, info};
 
-use super::{AgentError, tables::Tables};
+use super::{
+    AgentError,
+    tables::{Tables, TenantHere},
+};
 use crate::{
     ItemKey,
-    proto::{FromSwitch, PageTable, PageUse, PagesApplied, TenantPages, from_switch::Body},
+    proto::{FromSwitch, PageTable, PageUse, PagesApplied, TenantPages, TenantUse, from_switch::Body},
 };
 
 impl Tables {
@@ -24,7 +27,7 @@ impl Tables {
             debug!("an old page table was left out");
             return Ok(());
         }
-        let mut wanted = vec![None; self.cells.pages() as usize];
+        let mut wanted = vec![None; self.table.pages() as usize];
         for TenantPages { tenant, pages } in &table.owners {
             for page in pages {
                 if let Some(owner) = wanted.get_mut(*page as usize) {
@@ -68,7 +71,7 @@ impl Tables {
 
     /// What each page that holds items was good for, with the requests of its items in the window.
     pub(super) fn page_use(&self, requests: &BTreeMap<u32, u64>) -> Vec<PageUse> {
-        (0..self.cells.pages())
+        (0..self.table.pages())
             .map(|page| (page, self.cells.usage(page)))
             .filter(|(_, usage)| usage.items > 0)
             .map(|(page, usage)| PageUse {
@@ -78,6 +81,15 @@ impl Tables {
                 requests: requests.get(&page).copied().unwrap_or(0),
             })
             .collect()
+    }
+
+    /// How well each tenant's pages are filled.
+    pub(super) fn tenant_use(&self) -> Vec<TenantUse> {
+        let of = |(tenant, here): (&u32, &TenantHere)| TenantUse {
+            tenant: *tenant,
+            fragmentation: self.cells.fragmentation(*tenant, here.usual_cells()),
+        };
+        self.tenants.iter().map(of).collect()
     }
 
     /// Clears the page of a tenant whose free cells lie in the most useless pieces, and puts its items back close

@@ -50,10 +50,20 @@ const KEYS_PER_MESSAGE: usize = 4_000;
 const NO_DISCIPLINE: u32 = 15;
 
 /// What a setup says about one tenant.
-struct TenantHere {
+pub(super) struct TenantHere {
     secrets: Secrets,
     /// Running mean of value lengths, for the room of new items.
     value_len: usize,
+}
+
+/// Keys are taken to be this long where it does not matter much.
+const USUAL_KEY_LEN: usize = 16;
+
+impl TenantHere {
+    /// Cells of an item of the usual size.
+    pub(super) fn usual_cells(&self) -> u8 {
+        cells_needed(USUAL_KEY_LEN, self.value_len).unwrap_or(u8::MAX)
+    }
 }
 
 struct Fetch {
@@ -65,7 +75,7 @@ struct Fetch {
 
 pub(super) struct Tables {
     home: Home,
-    table: Table,
+    pub(super) table: Table,
     leases: Leases,
     sketches: Sketches,
     events: Events,
@@ -77,7 +87,7 @@ pub(super) struct Tables {
     epochs: Reservation,
     numbers: Vec<(String, u32)>,
     cluster: Option<Cluster>,
-    tenants: HashMap<u32, TenantHere>,
+    pub(super) tenants: HashMap<u32, TenantHere>,
     slots: HashMap<SocketAddr, u16>,
     /// Places of evicted items that programs may still be looking at.
     resting: Vec<Place>,
@@ -641,6 +651,7 @@ impl Tables {
             window_ms: self.window.as_millis() as u32,
             items: hot_keys(&counts),
             pages: self.page_use(&by_page),
+            tenants: self.tenant_use(),
             held: Some(proto::Digest {
                 count: self.digest.count,
                 sum: self.digest.sum,

@@ -330,7 +330,7 @@ impl Core {
         if items < 16 {
             return ITEMS_PER_PAGE;
         }
-        let start_cells = u64::from(dataplane::PAGE_START_CELLS);
+        let start_cells = dataplane::PAGE_START_CELLS as u64;
         ((items * start_cells / cells.max(1)) as usize).max(1)
     }
 

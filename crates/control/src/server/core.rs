@@ -528,6 +528,8 @@ impl Core {
         let items = self.well_formed(id, convert::counted(&counters.items), counters.items.len());
         if let Some(switch) = self.switches.get_mut(&id) {
             switch.see_pages(counters.window, &counters.pages);
+            let tenants = counters.tenants.iter();
+            switch.fragmentation = tenants.map(|t| (t.tenant, t.fragmentation)).collect();
             let ours = switch.held.digest();
             let differs = counters
                 .held

@@ -76,6 +76,8 @@ pub(super) struct Switch {
     /// The window that its last counters were of.
     pub window: u64,
     pub pages_seen: BTreeMap<u32, PageSeen>,
+    /// Share of each tenant's free cells that no item of the usual size could use.
+    pub fragmentation: BTreeMap<u32, f64>,
     /// Version of the page table that it said is in force, on this stream.
     pub table_applied: Option<u64>,
     /// The routes it is to have, and the version of those it said it has.
@@ -99,6 +101,7 @@ impl Switch {
             reconciled: 0,
             window: 0,
             pages_seen: BTreeMap::new(),
+            fragmentation: BTreeMap::new(),
             table_applied: None,
             routes: Routes::default(),
             routes_applied: None,

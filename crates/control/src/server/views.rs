@@ -27,7 +27,7 @@ impl Core {
             .collect();
         let own_pages: u32 = switches.iter().map(|s| s.own_pages).sum();
         let cells: u64 = switches.iter().map(|s| s.cells).sum();
-        let lost: f64 = switches.iter().map(|s| s.fragmentation * s.cells as f64).sum();
+        let worst = switches.iter().map(|s| s.fragmentation).fold(0.0, f64::max);
         let shown = |secret: Option<&String>| {
             let secret = secret.filter(|s| secrets && !s.is_empty());
             secret.cloned()
@@ -56,7 +56,7 @@ impl Core {
             leaving_pages: switches.iter().map(|s| s.leaving_pages).sum(),
             items: switches.iter().map(|s| s.items).sum(),
             cells,
-            fragmentation: if cells == 0 { 0.0 } else { lost / cells as f64 },
+            fragmentation: worst,
             switches,
         }
     }
@@ -64,13 +64,9 @@ impl Core {
     fn tenant_on_switch(&self, tenant: u32, id: SwitchId) -> Option<TenantOnSwitch> {
         let switch = self.switches.get(&id)?;
         let Count { own, lent, leaving } = *self.ledger.counts(id).get(&tenant)?;
-        let (mut cells, mut lost) = (0, 0);
-        for (page, _) in self.ledger.held(tenant).filter(|(page, _)| page.switch == id) {
-            if let Some(seen) = switch.pages_seen.get(&page.page) {
-                cells += u64::from(seen.cells);
-                lost += u64::from(seen.lost_cells);
-            }
-        }
+        let pages = self.ledger.held(tenant).filter(|(page, _)| page.switch == id);
+        let seen = pages.filter_map(|(page, _)| switch.pages_seen.get(&page.page));
+        let cells = seen.map(|seen| u64::from(seen.cells)).sum();
         Some(TenantOnSwitch {
             switch: id,
             own_pages: own,
@@ -78,11 +74,7 @@ impl Core {
             leaving_pages: leaving,
             items: switch.held.of(tenant) as u64,
             cells,
-            fragmentation: if cells + lost == 0 {
-                0.0
-            } else {
-                lost as f64 / (cells + lost) as f64
-            },
+            fragmentation: switch.fragmentation.get(&tenant).copied().unwrap_or(0.0),
         })
     }
 

@@ -1,57 +1,9 @@
 //! Pages of cache memory and who holds them.
 
-use std::{fmt, str::FromStr};
-
 use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A page: of which switch, and which of its pages. Written `SWITCH/PAGE`, for example `3/17`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PageId {
-    /// Number of the switch.
-    pub switch: u16,
-    /// Index of the page on that switch, from 0.
-    pub page: u32,
-}
-
-impl fmt::Display for PageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.switch, self.page)
-    }
-}
-
-impl FromStr for PageId {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<PageId, String> {
-        text.split_once('/')
-            .and_then(|(switch, page)| {
-                Some(PageId {
-                    switch: switch.parse().ok().filter(|s| *s != 0)?,
-                    page: page.parse().ok()?,
-                })
-            })
-            .ok_or_else(|| {
-                let shown: String = text.chars().take(64).collect();
-                format!("{shown:?} is no page; expected SWITCH/PAGE, for example 3/17")
-            })
-    }
-}
-
-impl TryFrom<String> for PageId {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<PageId, String> {
-        text.parse()
-    }
-}
-
-impl From<PageId> for String {
-    fn from(page: PageId) -> String {
-        page.to_string()
-    }
-}
+pub use crate::pages::PageId;
 
 impl PartialSchema for PageId {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
@@ -165,26 +117,4 @@ pub struct ReturnPages {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub count: Option<u32>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_is_written_as_switch_and_index() {
-        let page: PageId = "3/17".parse().unwrap();
-        assert_eq!(
-            page,
-            PageId {
-                switch: 3,
-                page: 17
-            }
-        );
-        assert_eq!(page.to_string(), "3/17");
-        for wrong in ["", "3", "3/", "/17", "0/1", "70000/1", "3/-1", "3/17/1"] {
-            let error = wrong.parse::<PageId>().unwrap_err();
-            assert!(error.contains("expected SWITCH/PAGE"), "{wrong:?}: {error}");
-        }
-    }
 }
