@@ -21,6 +21,8 @@ const LEASE_MS: u32 = 3_600_000;
 const TERM: u32 = 1;
 /// The discipline's number in these switches.
 pub const DISCIPLINE: u32 = 1;
+/// Reads per window from which a key is reported.
+const HOT_THRESHOLD: u32 = 128;
 
 /// A switch with its tables; detached when dropped.
 pub struct Cache {
@@ -85,7 +87,6 @@ impl Cache {
         )?;
         let table = Table::open(&home)?;
         table.set_identity(SWITCH, 1_000);
-        table.set_sampling(128, 0);
         let leases = Leases::open(&home)?;
         let lease = leases
             .slot_of(SocketAddr::new(store, wire::PORT))
@@ -236,6 +237,9 @@ pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
         secret,
         rate: 0,
         drop_over_rate: false,
+        also_secret: Secret::NONE,
+        measured: false,
+        hot_threshold: HOT_THRESHOLD,
         discipline: DISCIPLINE,
     }
 }

@@ -20,6 +20,7 @@ mod mapped;
 mod sketch;
 mod table;
 mod tenant;
+mod traffic;
 
 pub use attach::{Attached, Mode, attach, attached, detach, interfaces};
 pub use bpffs::{Home, switches};
@@ -33,3 +34,4 @@ pub use load::{Dataplane, Discipline, Sizes};
 pub use sketch::Sketches;
 pub use table::{Held, InsertError, Table};
 pub use tenant::TenantEntry;
+pub use traffic::{FlowCount, Traffic};

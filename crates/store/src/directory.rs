@@ -90,6 +90,16 @@ impl<W> Directory<W> {
         idle
     }
 
+    /// Removes and returns everything about a tenant's keys.
+    pub fn remove_tenant(&mut self, tenant: u32) -> Vec<(KeyId, Entry<W>)> {
+        let of_tenant = |id: &KeyId, _: &mut Entry<W>| id.0 == tenant;
+        let gone: Vec<_> = self.entries.extract_if(of_tenant).collect();
+        let copies = gone.iter().map(|(_, entry)| entry.state.copies().len());
+        self.copies -= copies.sum::<usize>();
+        self.compact();
+        gone
+    }
+
     /// The keys of which copies are remembered.
     pub fn with_copies(&self) -> impl Iterator<Item = KeyId> {
         let held = self
