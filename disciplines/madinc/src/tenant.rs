@@ -13,7 +13,7 @@ use std::{
 };
 
 use control::{Action, ItemKey, Room, SwitchId};
-use netcache::{Caches, SwitchCache};
+use netcache::{Caches, Elsewhere, SwitchCache};
 
 use crate::ring::Ring;
 
@@ -54,24 +54,23 @@ impl Tenant {
         }
     }
 
-    /// Whether a key is not to be cached on a switch because it is on another, or about to be placed.
-    pub fn is_elsewhere(&self, caches: &Caches, switch: SwitchId, key: &ItemKey) -> bool {
+    /// Where a key is cached, comes or goes, other than on `except`.
+    fn place(&self, caches: &Caches, key: &ItemKey, except: Option<SwitchId>) -> Option<SwitchId> {
         let involves = |at: &SwitchId| {
-            *at != switch
-                && caches
-                    .get(*at, self.id)
-                    .is_some_and(|cache| cache.involves(key))
+            let cache = caches.get(*at, self.id);
+            Some(*at) != except && cache.is_some_and(|cache| cache.involves(key))
         };
-        self.waits.contains(key) || self.switches.iter().any(involves)
+        self.switches.iter().copied().find(involves)
     }
 
-    /// Where a key is cached, comes or goes.
-    fn place(&self, caches: &Caches, key: &ItemKey) -> Option<SwitchId> {
-        let involves = |at: &&SwitchId| {
-            let cache = caches.get(**at, self.id);
-            cache.is_some_and(|cache| cache.involves(key))
-        };
-        self.switches.iter().find(involves).copied()
+    fn elsewhere(&self, caches: &Caches, switch: SwitchId, key: &ItemKey) -> Elsewhere {
+        if self.waits.contains(key) {
+            Elsewhere::Undecided
+        } else if self.place(caches, key, Some(switch)).is_some() {
+            Elsewhere::Yes
+        } else {
+            Elsewhere::No
+        }
     }
 
     /// Keys were reported that the reporting switch does not cache. Returns how many are on another one.
@@ -87,7 +86,7 @@ impl Tenant {
             if self.waits.contains(key) {
                 continue;
             }
-            if let Some(switch) = self.place(caches, key) {
+            if let Some(switch) = self.place(caches, key, None) {
                 elsewhere += 1;
                 // Requested, but not there: the key's requests take another path by now.
                 if let Some(cache) = caches.get_mut(switch, self.id)
@@ -126,7 +125,7 @@ impl Tenant {
                 break;
             }
             self.waits.remove(&key);
-            if self.place(caches, &key).is_none() {
+            if self.place(caches, &key, None).is_none() {
                 self.settle(now, caches, &key, out);
             }
         }
@@ -179,7 +178,7 @@ impl Tenant {
         let lost: Vec<&ItemKey> = lost
             .iter()
             .copied()
-            .filter(|key| !self.is_elsewhere(caches, switch, key))
+            .filter(|key| self.elsewhere(caches, switch, key) == Elsewhere::No)
             .collect();
         cache.attached(now, held, &lost, out);
         for key in held {
@@ -209,7 +208,7 @@ impl Tenant {
         let Some(mut cache) = caches.take(switch, self.id) else {
             return;
         };
-        let elsewhere = |key: &ItemKey| self.is_elsewhere(caches, switch, key);
+        let elsewhere = |key: &ItemKey| self.elsewhere(caches, switch, key);
         cache.window_end(now, window, items, elsewhere, out);
         caches.put_back(switch, self.id, cache);
     }

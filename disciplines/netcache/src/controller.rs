@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use control::{Action, Discipline, Event, Limits, SwitchId};
 
-use crate::caches::{Caches, by_tenant};
+use crate::{
+    caches::{Caches, by_tenant},
+    switch::Elsewhere,
+};
 
 /// Makes a controller within these limits.
 pub fn controller(limits: Limits) -> Box<dyn Discipline> {
@@ -63,7 +66,7 @@ impl Discipline for Controller {
                 for tenant in caches.tenants(switch) {
                     let items = items.remove(&tenant).unwrap_or_default();
                     if let Some(cache) = caches.get_mut(switch, tenant) {
-                        cache.window_end(now, window, &items, |_| false, out);
+                        cache.window_end(now, window, &items, |_| Elsewhere::No, out);
                     }
                 }
                 caches.share_reports(switch);

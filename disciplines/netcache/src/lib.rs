@@ -14,7 +14,7 @@ mod threshold;
 
 pub use caches::{Caches, by_tenant};
 pub use controller::{Controller, controller};
-pub use switch::SwitchCache;
+pub use switch::{Elsewhere, SwitchCache};
 
 /// Name of the XDP program in [`OBJECT`].
 pub const PROGRAM: &str = "netcache";

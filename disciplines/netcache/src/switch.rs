@@ -59,6 +59,17 @@ struct Counts {
     history_discounted: u64,
 }
 
+/// Whether another cache has a key, so that this one should not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// No.
+    No,
+    /// Where it goes is being decided.
+    Undecided,
+    /// Yes, or it is on its way there or away.
+    Yes,
+}
+
 /// The cache of one tenant on one switch as the controller wants it, with what it knows of the keys.
 pub struct SwitchCache {
     switch: SwitchId,
@@ -71,6 +82,8 @@ pub struct SwitchCache {
     candidates: Table,
     /// Changes that were not answered yet; no other change of the key is asked for meanwhile.
     asked: HashMap<ItemKey, Change>,
+    /// How many of them are insertions.
+    arriving: usize,
     /// Evictions that could not be sent, to be asked for again at the window's end.
     owed: BTreeSet<ItemKey>,
     threshold: Threshold,
@@ -108,6 +121,7 @@ impl SwitchCache {
             cached: Table::default(),
             candidates: Table::default(),
             asked: HashMap::new(),
+            arriving: 0,
             owed: BTreeSet::new(),
             threshold: Threshold::new(room.threshold, limits.reports_per_window),
             swaps_left: capacity.most(),
@@ -305,14 +319,14 @@ impl SwitchCache {
         }
     }
 
-    /// A window ended; `items` are the cached items that had requests in it. Keys that are `elsewhere` are
-    /// neither cached here nor wanted.
+    /// A window ended; `items` are the cached items that had requests in it. `elsewhere` says where keys are
+    /// besides here.
     pub fn window_end(
         &mut self,
         now: Duration,
         window: u64,
         items: &[&(ItemKey, u64)],
-        elsewhere: impl Fn(&ItemKey) -> bool,
+        elsewhere: impl Fn(&ItemKey) -> Elsewhere,
         out: &mut Vec<Action>,
     ) {
         let idle = items.is_empty() && self.reports_in_window == 0;
@@ -352,6 +366,9 @@ impl SwitchCache {
             return;
         }
         self.asked.remove(key);
+        if change == Change::Insert {
+            self.arriving = self.arriving.saturating_sub(1);
+        }
         let (pause, counter) = match outcome {
             Outcome::Done => {
                 if let (Change::Insert, Some(entry)) = (change, self.cached.get_mut(key)) {
@@ -373,9 +390,14 @@ impl SwitchCache {
         }
         self.give_up(now, key, pause);
         if outcome == Outcome::NoRoom {
-            self.capacity.no_room(self.cached.len());
-            // Makes room for the next one that is worth it: this key, after its pause, or another.
-            if let Some((coldest, _)) = self.coldest_of_sample() {
+            let leaving = self.asked.len().saturating_sub(self.arriving);
+            let there = self.cached.len().saturating_sub(self.arriving) + leaving;
+            self.capacity.no_room(there);
+            // Makes room for the next one that is worth it: this key, after its pause, or another. One at a time: many
+            // insertions may have been under way when the room ended.
+            if leaving == 0
+                && let Some((coldest, _)) = self.coldest_of_sample()
+            {
                 self.evict(&coldest, out);
             }
         }
@@ -473,7 +495,7 @@ impl SwitchCache {
     }
 
     /// Counts cold items, and keys that are worth room.
-    fn take_stock(&mut self, elsewhere: impl Fn(&ItemKey) -> bool) {
+    fn take_stock(&mut self, elsewhere: impl Fn(&ItemKey) -> Elsewhere) {
         let (ended, windows) = (self.ended, self.windows.max(1.0));
         let mut evident = 0;
         for entry in self.candidates.entries_mut() {
@@ -481,7 +503,7 @@ impl SwitchCache {
             let worth = asked_for
                 && ended - entry.seen < LATELY_WINDOWS
                 && !self.asked.contains_key(&entry.key)
-                && !elsewhere(&entry.key);
+                && elsewhere(&entry.key) != Elsewhere::Yes;
             evident += usize::from(worth);
             entry.counted = worth || entry.unmet_in == Some(ended);
         }
@@ -597,7 +619,7 @@ impl SwitchCache {
         &mut self,
         now: Duration,
         window: u64,
-        elsewhere: impl Fn(&ItemKey) -> bool,
+        elsewhere: impl Fn(&ItemKey) -> Elsewhere,
         out: &mut Vec<Action>,
     ) {
         let windows = self.windows;
@@ -606,7 +628,7 @@ impl SwitchCache {
             .entries()
             .iter()
             .filter(|e| e.paused_until <= now && !self.asked.contains_key(&e.key))
-            .filter(|e| !elsewhere(&e.key))
+            .filter(|e| elsewhere(&e.key) == Elsewhere::No)
             .collect();
         best.sort_by(|a, b| b.rate(windows).total_cmp(&a.rate(windows)));
         let mut coldest: Vec<&Entry> = self
@@ -727,6 +749,7 @@ impl SwitchCache {
             Change::Evict => self.counts.evicts += 1,
         }
         self.asked.insert(key.clone(), change);
+        self.arriving += usize::from(change == Change::Insert);
         out.push(Action::Change {
             switch: self.switch,
             change,

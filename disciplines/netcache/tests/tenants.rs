@@ -13,7 +13,7 @@ fn key(tenant: u32, n: u32) -> ItemKey {
     }
 }
 
-/// A switch that does at once what it is told, and has room for 128 items in each page.
+/// A switch that does at once what it is told.
 struct Rig {
     controller: Box<dyn Discipline>,
     now: Duration,
@@ -191,4 +191,41 @@ fn the_budget_of_reports_is_shared() {
     rig.end(&[]);
     rig.report(&keys(1, 0..2400, 2));
     assert_eq!(rig.thresholds, []);
+}
+
+#[test]
+fn a_burst_beyond_the_room_leaves_the_room_full() {
+    let mut rig = Rig::new();
+    rig.room(1, 1);
+    // 384 insertions are under way when it turns out that 128 fit.
+    let mut out = Vec::new();
+    let keys = keys(1, 0..500, 3);
+    let hot = Event::Hot {
+        switch: SWITCH,
+        window: 1,
+        keys: &keys,
+    };
+    rig.controller.on(rig.now, hot, &mut out);
+    let mut evicted = 0;
+    for (n, action) in out.into_iter().enumerate() {
+        let Action::Change { change, key, .. } = action else {
+            continue;
+        };
+        let outcome = if n < 128 {
+            Outcome::Done
+        } else {
+            Outcome::NoRoom
+        };
+        let mut more = Vec::new();
+        let answer = Event::Answered {
+            switch: SWITCH,
+            change,
+            key: &key,
+            outcome,
+        };
+        rig.controller.on(rig.now, answer, &mut more);
+        evicted += more.len();
+    }
+    assert_eq!(evicted, 1, "for the next key that is worth it");
+    assert_eq!(rig.controller.counters(SWITCH)["items_wanted"], 127);
 }
