@@ -253,10 +253,11 @@ pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
     }
 }
 
-/// The data plane loaded for measuring: `object` as the discipline under test.
-pub fn discipline(name: &'static str, object: &'static [u8]) -> Discipline {
+/// The data plane loaded for measuring: a program in `object` as the discipline under test.
+pub fn discipline(program: &'static str, object: &'static [u8]) -> Discipline {
     Discipline {
-        name,
+        name: program,
+        program,
         number: DISCIPLINE,
         object,
     }

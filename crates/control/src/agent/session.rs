@@ -150,7 +150,6 @@ fn hello(options: &Options) -> FromSwitch {
         pages: options.pages,
         held: vec![],
         held_follows: true,
-        owners: vec![],
     };
     FromSwitch {
         body: Some(Body::Hello(hello)),

@@ -48,6 +48,7 @@ pub struct World {
 pub fn netcache() -> Discipline {
     Discipline {
         name: "netcache",
+        program: netcache::PROGRAM,
         number: NETCACHE,
         object: netcache::OBJECT,
     }

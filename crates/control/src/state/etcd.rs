@@ -1,0 +1,296 @@
+//! The state in etcd, and how its servers are reached.
+//!
+//! Under the prefix: `rows/KEY` the rows, `leader` who leads (with its lease), `term` the last term, `format`.
+//! Every write is a transaction that compares the revision in which `leader` was made: once another leads, or
+//! the lease has run out, it writes nothing.
+//!
+//! One server is asked at a time, and the next one after it failed or did not answer in time.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use etcd_client::{
+    Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, Txn, TxnOp,
+};
+use tonic::Code;
+
+use super::{
+    Batch, Memory, StateError,
+    batch::{AUDIT, Transaction, audit_key},
+    leader::{Fence, Tenure},
+    url::Servers,
+};
+
+/// How long one request may take.
+pub(super) const REQUEST_WITHIN: Duration = Duration::from_millis(800);
+/// How long one that waits for the disks of etcd may take.
+pub(super) const WRITE_WITHIN: Duration = Duration::from_millis(1500);
+/// How long one page of rows may take.
+const PAGE_WITHIN: Duration = Duration::from_secs(5);
+/// Rows of one page; fewer if they are long.
+const PAGE: i64 = 2000;
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// Why etcd did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// It cannot be reached or cannot do it now. It may have been done all the same.
+    #[error("{0}")]
+    Passing(String),
+    /// It will not do it.
+    #[error("{0}")]
+    Lasting(String),
+    /// The answer is too long.
+    #[error("the answer is too long")]
+    TooLong,
+    /// The lease has run out.
+    #[error("the lease ran out")]
+    NoLease,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        use Code::*;
+        let status = match error {
+            Error::GRpcStatus(status) => status,
+            // What the client makes of an answer without a time to live.
+            Error::LeaseKeepAliveError(_) => return Fault::NoLease,
+            other => return Fault::Passing(other.to_string()),
+        };
+        let reason = status.message().to_string();
+        match status.code() {
+            NotFound => Fault::NoLease,
+            OutOfRange => Fault::TooLong,
+            InvalidArgument | PermissionDenied | Unauthenticated | FailedPrecondition
+            | Unimplemented => Fault::Lasting(reason),
+            _ => Fault::Passing(reason),
+        }
+    }
+}
+
+/// Waits longer from one failure to the next, never two controllers in step.
+pub(super) struct Backoff(Duration);
+
+impl Backoff {
+    pub(super) fn new() -> Backoff {
+        Backoff(BACKOFF_FIRST)
+    }
+
+    pub(super) async fn wait(&mut self) {
+        tokio::time::sleep(self.0.mul_f64(rand::random_range(0.5..1.0))).await;
+        self.0 = (2 * self.0).min(BACKOFF_MAX);
+    }
+}
+
+/// The servers of a cluster.
+pub(super) struct Etcd {
+    place: Servers,
+    clients: Vec<Mutex<Client>>,
+    /// The server that is asked next; counts on beyond their number.
+    turn: AtomicUsize,
+}
+
+impl Etcd {
+    /// Connects when it is first used.
+    pub(super) async fn new(place: &Servers) -> Result<Etcd, StateError> {
+        let mut clients = Vec::new();
+        for server in &place.servers {
+            let client = connect(server).await.map_err(|e| StateError::Refused {
+                place: place.to_string(),
+                reason: e.to_string(),
+            })?;
+            clients.push(Mutex::new(client));
+        }
+        Ok(Etcd {
+            place: place.clone(),
+            clients,
+            turn: AtomicUsize::new(0),
+        })
+    }
+
+    /// The servers and the prefix, for messages.
+    pub(super) fn place(&self) -> &Servers {
+        &self.place
+    }
+
+    /// Our key of this name.
+    pub(super) fn key(&self, name: &str) -> String {
+        format!("{}/{name}", self.place.prefix)
+    }
+
+    /// One request to one server.
+    pub(super) async fn ask<T, F>(
+        &self,
+        within: Duration,
+        request: impl FnOnce(Client) -> F,
+    ) -> Result<T, Fault>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let place = turn % self.clients.len();
+        let client = self.lock(place).clone();
+        let fault = match tokio::time::timeout(within, request(client)).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(e)) => Fault::from(e),
+            Err(_) => {
+                // Its connection may hang, for a quarter of an hour as TCP goes: begin a new one.
+                if let Ok(fresh) = connect(&self.place.servers[place]).await {
+                    *self.lock(place) = fresh;
+                }
+                Fault::Passing(format!("no answer within {} ms", within.as_millis()))
+            }
+        };
+        match fault {
+            Fault::Passing(reason) => {
+                // Of several requests that fail together one moves on.
+                let _ = self.turn.compare_exchange(
+                    turn,
+                    turn.wrapping_add(1),
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                let server = &self.place.servers[place];
+                Err(Fault::Passing(format!("{server}: {reason}")))
+            }
+            other => Err(other),
+        }
+    }
+
+    fn lock(&self, place: usize) -> std::sync::MutexGuard<'_, Client> {
+        self.clients[place]
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn refused(&self, reason: String) -> StateError {
+        StateError::Refused {
+            place: self.place.to_string(),
+            reason,
+        }
+    }
+
+    /// Reads all rows.
+    pub(super) async fn load(&self, tenure: &Tenure) -> Result<Memory, StateError> {
+        let rows = self.key("rows/");
+        let mut memory = Memory::default();
+        // The byte after the slash ends the range of all that begin with the prefix.
+        let end = self.key("rows0");
+        let mut from = rows.clone().into_bytes();
+        let mut page = PAGE;
+        let mut backoff = Backoff::new();
+        loop {
+            let options = GetOptions::new().with_range(end.as_str()).with_limit(page);
+            let start = from.clone();
+            let get = |mut client: Client| async move { client.get(start, Some(options)).await };
+            match self.ask(PAGE_WITHIN, get).await {
+                Ok(mut answer) => {
+                    let more = answer.more();
+                    for row in answer.take_kvs() {
+                        let (key, value) = row.into_key_value();
+                        from.clone_from(&key);
+                        from.push(0);
+                        // Ours are all UTF-8; what another put there is none of our rows.
+                        if let Ok(key) = String::from_utf8(key) {
+                            memory.rows.insert(key[rows.len()..].into(), value);
+                        }
+                    }
+                    if !more {
+                        return Ok(memory);
+                    }
+                }
+                Err(Fault::TooLong) if page > 1 => page /= 2,
+                Err(Fault::Lasting(reason)) => return Err(self.refused(reason)),
+                Err(fault) => {
+                    tracing::debug!("rows not read: {fault}");
+                    backoff.wait().await;
+                }
+            }
+            if !tenure.holds() {
+                return Err(StateError::Deposed);
+            }
+        }
+    }
+
+    /// Writes the transactions of a batch, one after the other.
+    pub(super) async fn write(&self, tenure: &Tenure, batch: &Batch) -> Result<(), StateError> {
+        batch.check()?;
+        for transaction in batch.transactions() {
+            tokio::select! {
+                written = self.commit(tenure, &transaction) => written?,
+                () = tenure.lost() => return Err(StateError::Deposed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one, and tries again as long as this controller leads and is within reach of etcd. A second
+    /// try of what was done writes the same once more.
+    async fn commit(
+        &self,
+        tenure: &Tenure,
+        transaction: &Transaction<'_>,
+    ) -> Result<(), StateError> {
+        let Some(fence) = tenure.fence() else {
+            return Err(StateError::Deposed);
+        };
+        let leads =
+            Compare::create_revision(self.key("leader"), CompareOp::Equal, fence.leader_since);
+        let txn = Txn::new()
+            .when([leads])
+            .and_then(self.operations(transaction));
+        let began = Instant::now();
+        let mut backoff = Backoff::new();
+        while tenure.holds() {
+            let txn = txn.clone();
+            let write = |mut client: Client| async move { client.txn(txn).await };
+            match self.ask(WRITE_WITHIN, write).await {
+                Ok(answer) if answer.succeeded() => return Ok(()),
+                Ok(_) => {
+                    tenure.end("etcd has another leader, or the lease ran out");
+                    break;
+                }
+                Err(Fault::Lasting(reason)) => return Err(self.refused(reason)),
+                Err(fault) if began.elapsed() > Fence::LEASE => {
+                    tenure.end(&format!("{}: cannot be written: {fault}", self.place));
+                    break;
+                }
+                Err(fault) => {
+                    tracing::debug!("state not written, tried again: {fault}");
+                    backoff.wait().await;
+                }
+            }
+        }
+        Err(StateError::Deposed)
+    }
+
+    fn operations(&self, transaction: &Transaction<'_>) -> Vec<TxnOp> {
+        let key = |key: &str| self.key(&format!("rows/{key}"));
+        let mut operations: Vec<TxnOp> = transaction
+            .rows()
+            .map(|(row, value)| match value {
+                Some(value) => TxnOp::put(key(row), value, None),
+                None => TxnOp::delete(key(row), None),
+            })
+            .collect();
+        if let Some(last) = transaction.forget_audit() {
+            let range = DeleteOptions::new().with_range(key(&audit_key(last + 1)));
+            operations.push(TxnOp::delete(key(AUDIT), Some(range)));
+        }
+        operations
+    }
+}
+
+async fn connect(server: &str) -> Result<Client, Error> {
+    let options = ConnectOptions::new()
+        .with_connect_timeout(REQUEST_WITHIN)
+        // A member without a leader says so, instead of keeping a watch that tells nothing.
+        .with_require_leader(true);
+    Client::connect([format!("http://{server}")], Some(options)).await
+}

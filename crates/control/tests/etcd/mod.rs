@@ -1,0 +1,186 @@
+//! An etcd server of a test's own, and a wire to it that can be cut.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use etcd_client::Client;
+use tokio::{net::TcpStream, sync::watch, task::JoinHandle};
+
+/// A server that is up; its process ends and its directory is removed when it is dropped.
+pub struct Server {
+    data: tempfile::TempDir,
+    client: u16,
+    peer: u16,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts one on free ports of 127.0.0.1.
+    pub async fn start() -> Server {
+        for _ in 0..5 {
+            let mut server = Server {
+                data: tempfile::tempdir().unwrap(),
+                client: free_port(),
+                peer: free_port(),
+                process: None,
+            };
+            if server.run().await {
+                return server;
+            }
+        }
+        panic!("etcd does not start, on any of five pairs of ports");
+    }
+
+    /// Starts the process on the data that is there; false if it ended.
+    pub async fn run(&mut self) -> bool {
+        let client = format!("http://127.0.0.1:{}", self.client);
+        let peer = format!("http://127.0.0.1:{}", self.peer);
+        let process = Command::new("etcd")
+            .args(["--name", "one", "--logger", "zap", "--log-level", "error"])
+            .args(["--heartbeat-interval", "20", "--election-timeout", "200"])
+            .arg("--data-dir")
+            .arg(self.data.path())
+            .args(["--listen-client-urls", &client])
+            .args(["--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer])
+            .args(["--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("one={peer}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match process {
+            Ok(process) => self.process = Some(process),
+            Err(e) => {
+                panic!("cannot run etcd: {e}; install it: apt-get install etcd-server")
+            }
+        }
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(10) {
+            let process = self.process.as_mut().unwrap();
+            if process.try_wait().unwrap().is_some() {
+                return false;
+            }
+            if let Ok(mut client) = Client::connect([&client], None).await
+                && client.get("ready", None).await.is_ok()
+            {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        false
+    }
+
+    /// As after a power failure.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.client).into()
+    }
+
+    pub async fn client(&self) -> Client {
+        Client::connect([self.address().to_string()], None)
+            .await
+            .unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Passes connections on to a server. While it is cut nothing passes, and nobody is told.
+pub struct Wire {
+    pub address: SocketAddr,
+    connected: watch::Sender<bool>,
+    passed: Arc<AtomicU64>,
+    accepting: JoinHandle<()>,
+}
+
+impl Wire {
+    pub async fn to(server: SocketAddr) -> Wire {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connected = watch::Sender::new(true);
+        let passed = Arc::new(AtomicU64::new(0));
+        let (state, count) = (connected.clone(), passed.clone());
+        let accepting = tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let (state, count) = (state.clone(), count.clone());
+                tokio::spawn(async move {
+                    let Ok(far) = TcpStream::connect(server).await else {
+                        return;
+                    };
+                    let (near_in, near_out) = near.into_split();
+                    let (far_in, far_out) = far.into_split();
+                    tokio::select! {
+                        () = pass(near_in, far_out, state.subscribe(), &count) => {}
+                        () = pass(far_in, near_out, state.subscribe(), &count) => {}
+                    }
+                });
+            }
+        });
+        Wire {
+            address,
+            connected,
+            passed,
+            accepting,
+        }
+    }
+
+    pub fn cut(&self) {
+        self.connected.send_replace(false);
+    }
+
+    pub fn mend(&self) {
+        self.connected.send_replace(true);
+    }
+
+    /// Bytes that passed.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn pass(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut connected: watch::Receiver<bool>,
+    count: &AtomicU64,
+) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        if connected.wait_for(|connected| *connected).await.is_err()
+            || to.write_all(&buffer[..n]).await.is_err()
+        {
+            return;
+        }
+        count.fetch_add(n as u64, Ordering::Relaxed);
+    }
+}
