@@ -17,6 +17,7 @@ mod layout;
 mod lease;
 mod load;
 mod mapped;
+mod page;
 mod sketch;
 mod table;
 mod tenant;
@@ -24,7 +25,7 @@ mod traffic;
 
 pub use attach::{Attached, Mode, attach, attached, detach, interfaces};
 pub use bpffs::{Home, switches};
-pub use cells::{Cells, Place, cells_needed};
+pub use cells::{Cells, PageUsage, Place, cells_needed};
 pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use events::{Event, Events};

@@ -152,4 +152,21 @@ mod tests {
         assert_eq!(verdicts.iter().filter(|v| **v == Verdict::New).count(), 2);
         assert_eq!(clients.begin(id(8, 1), 1, 0), Verdict::New);
     }
+
+    #[test]
+    fn shares_follow_the_number_of_tenants() {
+        let mut clients: Clients<()> = Clients::new(4, 1, 100);
+        let id = |tenant, n: u8| (tenant, IpAddr::from([10, 0, 0, n]), 1);
+        for n in 1..=4 {
+            assert_eq!(clients.begin(id(7, n), 1, 0), Verdict::New);
+            clients.finish(id(7, n), 1, ());
+        }
+        clients.share_among(2);
+        assert_eq!(clients.begin(id(7, 5), 1, 50), Verdict::Full);
+        assert_eq!(clients.begin(id(8, 1), 1, 50), Verdict::New);
+        assert_eq!(clients.begin(id(7, 5), 1, 101), Verdict::New);
+        assert_eq!(clients.known(7), 2, "down to its share");
+        clients.forget_tenant(7);
+        assert_eq!((clients.known(7), clients.clients.len()), (0, 1));
+    }
 }

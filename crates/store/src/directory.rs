@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use wire::KeyHash;
 
 use crate::coherence::{KeyState, Leases, Nanos, SwitchId};
@@ -90,10 +90,10 @@ impl<W> Directory<W> {
         idle
     }
 
-    /// Removes and returns everything about a tenant's keys.
-    pub fn remove_tenant(&mut self, tenant: u32) -> Vec<(KeyId, Entry<W>)> {
-        let of_tenant = |id: &KeyId, _: &mut Entry<W>| id.0 == tenant;
-        let gone: Vec<_> = self.entries.extract_if(of_tenant).collect();
+    /// Removes and returns everything about these tenants' keys.
+    pub fn remove_tenants(&mut self, tenants: &HashSet<u32>) -> Vec<(KeyId, Entry<W>)> {
+        let of_them = |id: &KeyId, _: &mut Entry<W>| tenants.contains(&id.0);
+        let gone: Vec<_> = self.entries.extract_if(of_them).collect();
         let copies = gone.iter().map(|(_, entry)| entry.state.copies().len());
         self.copies -= copies.sum::<usize>();
         self.compact();

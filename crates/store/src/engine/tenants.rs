@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use wire::{Cluster, ClusterError, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::Engine;
@@ -166,24 +166,32 @@ impl Engine {
         }
         let before = std::mem::replace(&mut self.tenants, tenants);
         std::sync::Arc::make_mut(&mut self.config).cluster = new;
-        for id in before.known.keys() {
-            if self.tenants.get(*id).is_none() {
-                self.forget_tenant(*id);
+        let (mut gone, mut moved) = (HashSet::new(), HashSet::new());
+        for (id, known) in &before.known {
+            match self.tenants.get(*id) {
+                None => drop(gone.insert(*id)),
+                Some(after) if after.held != known.held => drop(moved.insert(*id)),
+                Some(_) => {}
             }
         }
+        self.forget_tenants(&gone);
         self.clients.share_among(self.tenants.len());
-        self.recall_moved(now_ns);
+        self.recall_moved(&moved, now_ns);
         Ok(())
     }
 
-    fn forget_tenant(&mut self, tenant: u32) {
-        self.clients.forget_tenant(tenant);
-        self.waiting.retain(|_, waiting| waiting.tenant() != tenant);
-        for (id, entry) in self.directory.remove_tenant(tenant) {
+    fn forget_tenants(&mut self, gone: &HashSet<u32>) {
+        if gone.is_empty() {
+            return;
+        }
+        gone.iter().for_each(|id| self.clients.forget_tenant(*id));
+        self.waiting
+            .retain(|_, waiting| !gone.contains(&waiting.tenant()));
+        for (id, entry) in self.directory.remove_tenants(gone) {
             self.pending_writes -= entry.state.writes();
             self.outside.closed(&id);
             let key = crate::backend::Key {
-                tenant,
+                tenant: id.0,
                 hash: id.1,
                 bytes: &entry.key,
             };
@@ -191,9 +199,15 @@ impl Engine {
         }
     }
 
-    /// Calls back the copies of keys that this store holds no longer, some at a time.
-    fn recall_moved(&mut self, now_ns: u64) {
+    /// Calls back the copies of these tenants' keys that this store holds no longer, some at a time.
+    fn recall_moved(&mut self, tenants: &HashSet<u32>, now_ns: u64) {
+        if tenants.is_empty() {
+            return;
+        }
         let moved = |(tenant, hash): &KeyId| {
+            if !tenants.contains(tenant) {
+                return false;
+            }
             let at = self.partitions.at(*hash);
             let owns = self.partitions.owns(at);
             let known = self.tenants.get(*tenant);

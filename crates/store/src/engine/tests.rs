@@ -35,8 +35,8 @@ impl Store {
         }
     }
 
-    /// Hands a packet in; the header of the answer, if one leaves at once.
-    fn ask(&mut self, mut header: Header, key: &[u8]) -> Option<Header> {
+    /// Hands a packet in; what is sent then is in `out`.
+    fn hand_in(&mut self, mut header: Header, key: &[u8]) {
         let secret = if header.tenant == KEYED {
             SECRET
         } else {
@@ -55,6 +55,11 @@ impl Store {
         };
         self.out.clear();
         self.engine.receive(&bytes, peer, LATER_NS, &mut self.out);
+    }
+
+    /// Likewise; the header of the answer, if one leaves at once.
+    fn ask(&mut self, header: Header, key: &[u8]) -> Option<Header> {
+        self.hand_in(header, key);
         let reply = |(bytes, _): (Vec<u8>, Peer)| Packet::decode(&bytes).unwrap().header;
         self.out
             .pop()
@@ -199,4 +204,39 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     assert_eq!(invalidations.count(), 1);
     let asked = store.write(KEYED, 1, 9, b"k");
     assert_eq!(asked, Some(Status::WrongPartition));
+}
+
+#[test]
+fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
+    const NEW: Secret = Secret([8; 16]);
+    let mut store = with_a_copy();
+    let mut cluster = store.engine.config.cluster.clone();
+    cluster.tenants[0] = wire::Tenant {
+        also_secret: Some("09".repeat(16)),
+        hash_secret: Some("09".repeat(16)),
+        ..wire::Tenant::new(KEYED, "08".repeat(16))
+    };
+    store.engine.update(cluster, LATER_NS).unwrap();
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
+    store.out.clear();
+    // Repeated: the first left with the write.
+    store.engine.tick(LATER_NS + 50_000_000, &mut store.out);
+    let sent = std::iter::from_fn(|| store.out.pop());
+    let invalidations = sent.filter(|(bytes, _)| {
+        let packet = Packet::decode(bytes).unwrap();
+        packet.header.op == Op::Invalidate && packet.tag_is_valid(&NEW)
+    });
+    assert_eq!(invalidations.count(), 1);
+    let ack = Header {
+        tenant: KEYED,
+        epoch: Epoch::new(1, 11),
+        version: 10,
+        ..Header::new(Op::InvalidateAck)
+    };
+    store.hand_in(ack, b"k");
+    assert_eq!(store.engine.pending_writes, 0);
+    let reply = store.out.pop().expect("the write's answer").0;
+    let packet = Packet::decode(&reply).unwrap();
+    assert_eq!(packet.header.status, Status::Ok);
+    assert!(packet.tag_is_valid(&SECRET), "signed as the write was");
 }

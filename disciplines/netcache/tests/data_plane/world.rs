@@ -141,10 +141,21 @@ impl World {
         self.send_as("lease_renewed", self.lease_reply(term, NEVER_MIND_MS, 0));
     }
 
+    /// On a page of the tenant, or on one that is nobody's and becomes its own.
+    fn take(&mut self, tenant: u32, cells: u8) -> Option<Place> {
+        let place = self.cells.take(tenant, cells);
+        place.or_else(|| {
+            let mut pages = 0..self.switch.table.pages();
+            let page = pages.find(|page| self.cells.owner(*page).is_none())?;
+            self.cells.set_owner(page, Some(tenant));
+            self.cells.take(tenant, cells)
+        })
+    }
+
     /// An entry without a value, with room for one of `value_len` bytes.
     pub fn entry_hashed(&mut self, tenant: u32, hash: KeyHash, key: &[u8], value_len: usize) {
         let cells = cells_needed(key.len(), value_len).expect("fits an item");
-        let place = self.cells.take(tenant, 4, cells).expect("room");
+        let place = self.take(tenant, cells).expect("room");
         let slot = self.slot(false);
         self.switch
             .table
