@@ -12,6 +12,7 @@ mod discipline;
 pub mod pages;
 mod server;
 pub mod status;
+pub mod topology;
 
 /// The generated gRPC messages, client and server of `proto/shortstop.proto`.
 #[allow(missing_docs, clippy::all)]
