@@ -15,6 +15,7 @@ pub mod pages;
 mod server;
 pub mod state;
 pub mod status;
+pub mod topology;
 
 /// The generated gRPC messages, client and server of `proto/shortstop.proto`.
 #[allow(missing_docs, clippy::all)]
