@@ -182,10 +182,28 @@ async fn etcd_goes_away_and_comes_back() {
     assert!(down.elapsed() > Duration::from_secs(1));
     drop(first);
     let (second, ()) = tokio::join!(lead(&state), async {
-        assert!(etcd.run().await);
+        etcd.spawn();
+        assert!(etcd.is_up().await);
     });
     assert_eq!(second.term(), 2);
     assert_eq!(second.load().await.unwrap().rows.len(), 150);
+}
+
+#[tokio::test]
+async fn one_member_of_three_may_go_away() {
+    let mut members = etcd::Server::cluster(3).await;
+    let addresses: Vec<_> = members.iter().map(etcd::Server::address).collect();
+    let state = open("a", &addresses).await;
+    let lead = lead(&state).await;
+    for number in 0..2 {
+        members[number].kill();
+        let written = lead.write(&rows("page", 0..150)).await;
+        written.unwrap_or_else(|e| panic!("without member {number}: {e}"));
+        members[number].spawn();
+        assert!(members[number].is_up().await);
+    }
+    assert!(lead.holds());
+    assert_eq!(lead.load().await.unwrap().rows.len(), 150);
 }
 
 #[tokio::test]

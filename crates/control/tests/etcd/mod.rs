@@ -13,8 +13,11 @@ use std::{
 use etcd_client::Client;
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle};
 
-/// A server that is up; its process ends and its directory is removed when it is dropped.
+/// A member of a cluster; its process ends and its directory is removed when it is dropped.
 pub struct Server {
+    name: String,
+    /// `NAME=URL` of all members.
+    cluster: String,
     data: tempfile::TempDir,
     client: u16,
     peer: u16,
@@ -22,28 +25,49 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on free ports of 127.0.0.1.
+    /// Starts a cluster of one, on free ports of 127.0.0.1.
     pub async fn start() -> Server {
-        for _ in 0..5 {
-            let mut server = Server {
-                data: tempfile::tempdir().unwrap(),
-                client: free_port(),
-                peer: free_port(),
-                process: None,
-            };
-            if server.run().await {
-                return server;
-            }
-        }
-        panic!("etcd does not start, on any of five pairs of ports");
+        Server::cluster(1).await.remove(0)
     }
 
-    /// Starts the process on the data that is there; false if it ended.
-    pub async fn run(&mut self) -> bool {
+    /// Starts a cluster of so many.
+    pub async fn cluster(members: usize) -> Vec<Server> {
+        for _ in 0..5 {
+            let mut servers: Vec<Server> = (0..members).map(Server::prepare).collect();
+            let url = |s: &Server| format!("{}=http://127.0.0.1:{}", s.name, s.peer);
+            let cluster: Vec<String> = servers.iter().map(url).collect();
+            for server in &mut servers {
+                server.cluster = cluster.join(",");
+                server.spawn();
+            }
+            let mut up = true;
+            for server in &mut servers {
+                up = up && server.is_up().await;
+            }
+            if up {
+                return servers;
+            }
+        }
+        panic!("etcd does not start, on any of five sets of ports");
+    }
+
+    fn prepare(number: usize) -> Server {
+        Server {
+            name: format!("member{number}"),
+            cluster: String::new(),
+            data: tempfile::tempdir().unwrap(),
+            client: free_port(),
+            peer: free_port(),
+            process: None,
+        }
+    }
+
+    /// Starts the process on the data that is there.
+    pub fn spawn(&mut self) {
         let client = format!("http://127.0.0.1:{}", self.client);
         let peer = format!("http://127.0.0.1:{}", self.peer);
         let process = Command::new("etcd")
-            .args(["--name", "one", "--logger", "zap", "--log-level", "error"])
+            .args(["--name", &self.name])
             .args(["--heartbeat-interval", "20", "--election-timeout", "200"])
             .arg("--data-dir")
             .arg(self.data.path())
@@ -51,26 +75,26 @@ impl Server {
             .args(["--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer])
             .args(["--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("one={peer}")])
+            .args(["--initial-cluster", &self.cluster])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
         match process {
             Ok(process) => self.process = Some(process),
-            Err(e) => {
-                panic!("cannot run etcd: {e}; install it: apt-get install etcd-server")
-            }
+            Err(e) => panic!("cannot run etcd: {e}; install it: apt-get install etcd-server"),
         }
+    }
+
+    /// Waits until it answers; false if it ended or does not.
+    pub async fn is_up(&mut self) -> bool {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(10) {
             let process = self.process.as_mut().unwrap();
             if process.try_wait().unwrap().is_some() {
                 return false;
             }
-            if let Ok(mut client) = Client::connect([&client], None).await
-                && client.get("ready", None).await.is_ok()
-            {
+            if self.client().await.get("ready", None).await.is_ok() {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
