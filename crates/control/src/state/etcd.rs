@@ -15,7 +15,8 @@ use std::{
 };
 
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, Txn, TxnOp,
+    Certificate, Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions,
+    Identity, TlsOptions, Txn, TxnOp,
 };
 use tonic::Code;
 
@@ -23,7 +24,7 @@ use super::{
     Batch, Memory, StateError,
     batch::{AUDIT, Transaction, audit_key},
     leader::{Fence, Tenure},
-    url::Servers,
+    url::{Servers, TlsFiles},
 };
 
 /// How long one request may take.
@@ -63,7 +64,7 @@ impl From<Error> for Fault {
             Error::LeaseKeepAliveError(_) => return Fault::NoLease,
             other => return Fault::Passing(other.to_string()),
         };
-        let reason = status.message().to_string();
+        let reason = reason(&status);
         match status.code() {
             NotFound => Fault::NoLease,
             OutOfRange => Fault::TooLong,
@@ -71,6 +72,15 @@ impl From<Error> for Fault {
             | Unimplemented => Fault::Lasting(reason),
             _ => Fault::Passing(reason),
         }
+    }
+}
+
+/// What a status says, and what is below it: "transport error" alone helps nobody.
+fn reason(status: &tonic::Status) -> String {
+    let first: Option<&dyn std::error::Error> = std::error::Error::source(status);
+    match std::iter::successors(first, |e| e.source()).last() {
+        Some(cause) => format!("{}: {cause}", status.message()),
+        None => status.message().to_string(),
     }
 }
 
@@ -91,6 +101,7 @@ impl Backoff {
 /// The servers of a cluster.
 pub(super) struct Etcd {
     place: Servers,
+    tls: Option<TlsOptions>,
     clients: Vec<Mutex<Client>>,
     /// The server that is asked next; counts on beyond their number.
     turn: AtomicUsize,
@@ -99,16 +110,23 @@ pub(super) struct Etcd {
 impl Etcd {
     /// Connects when it is first used.
     pub(super) async fn new(place: &Servers) -> Result<Etcd, StateError> {
+        let tls = match &place.tls {
+            Some(files) => Some(read_tls(files).await?),
+            None => None,
+        };
         let mut clients = Vec::new();
         for server in &place.servers {
-            let client = connect(server).await.map_err(|e| StateError::Refused {
-                place: place.to_string(),
-                reason: e.to_string(),
-            })?;
+            let client = connect(server, &tls)
+                .await
+                .map_err(|e| StateError::Refused {
+                    place: place.to_string(),
+                    reason: e.to_string(),
+                })?;
             clients.push(Mutex::new(client));
         }
         Ok(Etcd {
             place: place.clone(),
+            tls,
             clients,
             turn: AtomicUsize::new(0),
         })
@@ -141,7 +159,7 @@ impl Etcd {
             Ok(Err(e)) => Fault::from(e),
             Err(_) => {
                 // Its connection may hang, for a quarter of an hour as TCP goes: begin a new one.
-                if let Ok(fresh) = connect(&self.place.servers[place]).await {
+                if let Ok(fresh) = connect(&self.place.servers[place], &self.tls).await {
                     *self.lock(place) = fresh;
                 }
                 Fault::Passing(format!("no answer within {} ms", within.as_millis()))
@@ -287,10 +305,50 @@ impl Etcd {
     }
 }
 
-async fn connect(server: &str) -> Result<Client, Error> {
-    let options = ConnectOptions::new()
+async fn connect(server: &str, tls: &Option<TlsOptions>) -> Result<Client, Error> {
+    let mut options = ConnectOptions::new()
         .with_connect_timeout(REQUEST_WITHIN)
         // A member without a leader says so, instead of keeping a watch that tells nothing.
         .with_require_leader(true);
-    Client::connect([format!("http://{server}")], Some(options)).await
+    let mut scheme = "http";
+    if let Some(tls) = tls {
+        options = options.with_tls(tls.clone());
+        scheme = "https";
+    }
+    Client::connect([format!("{scheme}://{server}")], Some(options)).await
+}
+
+async fn read_tls(files: &TlsFiles) -> Result<TlsOptions, StateError> {
+    let read = async |path: &std::path::Path| {
+        tokio::fs::read(path).await.map_err(|e| StateError::Io {
+            path: path.into(),
+            reason: e.to_string(),
+        })
+    };
+    let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(read(&files.ca).await?));
+    if let Some((cert, key)) = &files.own {
+        tls = tls.identity(Identity::from_pem(read(cert).await?, read(key).await?));
+    }
+    Ok(tls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Location;
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_named_with_the_reason() {
+        let Ok(Location::Etcd(servers)) = "etcd://127.0.0.1:1,127.0.0.1:2".parse() else {
+            panic!("no location");
+        };
+        let etcd = Etcd::new(&servers).await.unwrap();
+        for server in ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1"] {
+            let get = |mut client: Client| async move { client.get("a", None).await };
+            let fault = etcd.ask(REQUEST_WITHIN, get).await.unwrap_err();
+            let text = fault.to_string();
+            assert!(matches!(fault, Fault::Passing(_)), "{text}");
+            assert!(text.contains(server) && text.contains("refused"), "{text}");
+        }
+    }
 }
