@@ -16,9 +16,11 @@ const TAKEOVER: Duration = Duration::from_millis(4500);
 
 async fn open(name: &str, servers: &[SocketAddr]) -> State {
     let servers: Vec<String> = servers.iter().map(SocketAddr::to_string).collect();
-    let location: Location = format!("etcd://{}/test", servers.join(","))
-        .parse()
-        .unwrap();
+    open_url(name, &format!("etcd://{}/test", servers.join(","))).await
+}
+
+async fn open_url(name: &str, url: &str) -> State {
+    let location: Location = url.parse().unwrap();
     let candidate = Candidate {
         name: name.into(),
         url: format!("http://{name}.example:7118"),
@@ -221,6 +223,32 @@ async fn a_short_outage_is_waited_for() {
     written.unwrap();
     assert!(lead.holds());
     assert_eq!(lead.load().await.unwrap().rows.len(), 150);
+}
+
+#[tokio::test]
+async fn etcd_with_tls() {
+    let etcd = etcd::Server::with_tls().await;
+    let file = |name| etcd.file(name).display().to_string();
+    let (address, ca) = (etcd.address(), file(etcd::CA));
+    let anybody = open_url("a", &format!("etcds://{address}?ca={ca}")).await;
+    let own = format!("cert={}&key={}", file(etcd::CERT), file(etcd::KEY));
+    let state = open_url("b", &format!("etcds://{address}?ca={ca}&{own}")).await;
+    let lead = lead(&state).await;
+    lead.write(&rows("page", 0..3)).await.unwrap();
+    assert_eq!(lead.load().await.unwrap().rows.len(), 3);
+    lead.resign().await;
+    let denied = timeout(Duration::from_millis(500), anybody.campaign()).await;
+    assert!(denied.is_err() && anybody.leader().is_none());
+
+    let missing: Location = format!("etcds://{address}?ca=/missing.pem")
+        .parse()
+        .unwrap();
+    let candidate = Candidate {
+        name: "c".into(),
+        url: String::new(),
+    };
+    let error = State::open(&missing, candidate).await.err().unwrap();
+    assert!(error.to_string().contains("/missing.pem"), "{error}");
 }
 
 #[tokio::test]

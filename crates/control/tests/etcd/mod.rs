@@ -2,6 +2,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -21,8 +22,15 @@ pub struct Server {
     data: tempfile::TempDir,
     client: u16,
     peer: u16,
+    /// Whether it speaks TLS with those alone who have a certificate of ours.
+    tls: bool,
     process: Option<Child>,
 }
+
+/// Files in a member's directory with [`Server::with_tls`].
+pub const CA: &str = "ca.pem";
+pub const CERT: &str = "cert.pem";
+pub const KEY: &str = "key.pem";
 
 impl Server {
     /// Starts a cluster of one, on free ports of 127.0.0.1.
@@ -30,12 +38,50 @@ impl Server {
         Server::cluster(1).await.remove(0)
     }
 
+    /// Starts one that speaks TLS with those alone who have the certificate that is among its files.
+    pub async fn with_tls() -> Server {
+        let mut server = Server::prepare(0);
+        server.tls = true;
+        server.make_certificates();
+        server.cluster = server.own_entry();
+        server.spawn();
+        let began = Instant::now();
+        while TcpStream::connect(server.address()).await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10), "etcd starts");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        server
+    }
+
+    fn make_certificates(&self) {
+        use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+        let mut ca = CertificateParams::new(vec![]).unwrap();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca_key = KeyPair::generate().unwrap();
+        let ca_cert = ca.self_signed(&ca_key).unwrap();
+        let issuer = Issuer::new(ca, ca_key);
+        let key = KeyPair::generate().unwrap();
+        let own = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+        let cert = own.signed_by(&key, &issuer).unwrap();
+        std::fs::write(self.file(CA), ca_cert.pem()).unwrap();
+        std::fs::write(self.file(CERT), cert.pem()).unwrap();
+        std::fs::write(self.file(KEY), key.serialize_pem()).unwrap();
+    }
+
+    /// A file in its directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.data.path().join(name)
+    }
+
+    fn own_entry(&self) -> String {
+        format!("{}=http://127.0.0.1:{}", self.name, self.peer)
+    }
+
     /// Starts a cluster of so many.
     pub async fn cluster(members: usize) -> Vec<Server> {
         for _ in 0..5 {
             let mut servers: Vec<Server> = (0..members).map(Server::prepare).collect();
-            let url = |s: &Server| format!("{}=http://127.0.0.1:{}", s.name, s.peer);
-            let cluster: Vec<String> = servers.iter().map(url).collect();
+            let cluster: Vec<String> = servers.iter().map(Server::own_entry).collect();
             for server in &mut servers {
                 server.cluster = cluster.join(",");
                 server.spawn();
@@ -58,19 +104,30 @@ impl Server {
             data: tempfile::tempdir().unwrap(),
             client: free_port(),
             peer: free_port(),
+            tls: false,
             process: None,
         }
     }
 
     /// Starts the process on the data that is there.
     pub fn spawn(&mut self) {
-        let client = format!("http://127.0.0.1:{}", self.client);
+        let scheme = if self.tls { "https" } else { "http" };
+        let client = format!("{scheme}://127.0.0.1:{}", self.client);
         let peer = format!("http://127.0.0.1:{}", self.peer);
-        let process = Command::new("etcd")
+        let mut command = Command::new("etcd");
+        if self.tls {
+            let file = |option: &str, name| format!("--{option}={}", self.file(name).display());
+            command
+                .arg("--client-cert-auth")
+                .arg(file("trusted-ca-file", CA))
+                .arg(file("cert-file", CERT))
+                .arg(file("key-file", KEY));
+        }
+        let process = command
             .args(["--name", &self.name])
             .args(["--heartbeat-interval", "20", "--election-timeout", "200"])
             .arg("--data-dir")
-            .arg(self.data.path())
+            .arg(self.file("data"))
             .args(["--listen-client-urls", &client])
             .args(["--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer])
