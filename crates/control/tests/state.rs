@@ -191,6 +191,58 @@ async fn etcd_goes_away_and_comes_back() {
     assert_eq!(second.load().await.unwrap().rows.len(), 150);
 }
 
+fn one_row(key: &str, value: u64) -> Arc<Batch> {
+    let mut batch = Batch::default();
+    batch.put(key, &value);
+    Arc::new(batch)
+}
+
+#[tokio::test]
+async fn a_request_that_arrives_late_does_nothing() {
+    let etcd = etcd::Server::start().await;
+    let wire = etcd::Wire::to(etcd.address()).await;
+    let state = open("a", &[wire.address, etcd.address()]).await;
+    let lead = lead(&state).await;
+    lead.write(&one_row("page/1", 0)).await.unwrap();
+    wire.cut();
+    // Stays in the wire, and is sent again past it.
+    lead.write(&one_row("page/1", 1)).await.unwrap();
+    lead.write(&one_row("page/1", 2)).await.unwrap();
+    let passed = wire.passed();
+    wire.mend();
+    let arrived = async {
+        while wire.passed() == passed {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), arrived).await.unwrap();
+    lead.write(&one_row("page/2", 2)).await.unwrap();
+    let memory = lead.load().await.unwrap();
+    assert_eq!(memory.row("page/1").unwrap(), Some(2));
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_done_once() {
+    let etcd = etcd::Server::start().await;
+    let wire = etcd::Wire::to(etcd.address()).await;
+    let state = open("a", &[wire.address, etcd.address()]).await;
+    let lead = lead(&state).await;
+    wire.cut_answers();
+    lead.write(&one_row("page/1", 1)).await.unwrap();
+    let mut client = etcd.client().await;
+    let row = client.get("/test/rows/page/1", None).await.unwrap();
+    assert_eq!(row.kvs()[0].version(), 1, "it was written again");
+    lead.write(&one_row("page/1", 2)).await.unwrap();
+
+    // One that nobody waits for is followed by the next all the same.
+    let given_up = one_row("page/1", 3);
+    let _ = timeout(Duration::from_micros(1), lead.write(&given_up)).await;
+    lead.write(&one_row("page/1", 4)).await.unwrap();
+    let memory = lead.load().await.unwrap();
+    assert_eq!(memory.row("page/1").unwrap(), Some(4));
+    assert!(lead.holds());
+}
+
 #[tokio::test]
 async fn one_member_of_three_may_go_away() {
     let mut members = etcd::Server::cluster(3).await;

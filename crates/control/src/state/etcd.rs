@@ -2,7 +2,8 @@
 //!
 //! Under the prefix: `rows/KEY` the rows, `leader` who leads (with its lease), `term` the last term, `format`.
 //! Every write is a transaction that compares the revision in which `leader` was made: once another leads, or
-//! the lease has run out, it writes nothing.
+//! the lease has run out, it writes nothing. It also compares and sets `written`, the number of the leader's
+//! last transaction, so that each is carried out once and in order, however often it is sent.
 //!
 //! One server is asked at a time, and the next one after it failed or did not answer in time.
 
@@ -16,14 +17,14 @@ use std::{
 
 use etcd_client::{
     Certificate, Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions,
-    Identity, TlsOptions, Txn, TxnOp,
+    Identity, TlsOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 use tonic::Code;
 
 use super::{
     Batch, Memory, StateError,
     batch::{AUDIT, Transaction, audit_key},
-    leader::{Fence, Tenure},
+    leader::{Fence, Tenure, Writes},
     url::{Servers, TlsFiles},
 };
 
@@ -239,41 +240,53 @@ impl Etcd {
     /// Writes the transactions of a batch, one after the other.
     pub(super) async fn write(&self, tenure: &Tenure, batch: &Batch) -> Result<(), StateError> {
         batch.check()?;
+        let mut writes = tenure.writes.lock().await;
         for transaction in batch.transactions() {
             tokio::select! {
-                written = self.commit(tenure, &transaction) => written?,
+                written = self.commit(tenure, &mut writes, &transaction) => written?,
                 () = tenure.lost() => return Err(StateError::Deposed),
             }
         }
         Ok(())
     }
 
-    /// Writes one, and tries again as long as this controller leads and is within reach of etcd. A second
-    /// try of what was done writes the same once more.
+    /// Writes one, and tries again as long as this controller leads and is within reach of etcd.
     async fn commit(
         &self,
         tenure: &Tenure,
+        writes: &mut Writes,
         transaction: &Transaction<'_>,
     ) -> Result<(), StateError> {
         let Some(fence) = tenure.fence() else {
             return Err(StateError::Deposed);
         };
-        let leads =
-            Compare::create_revision(self.key("leader"), CompareOp::Equal, fence.leader_since);
-        let txn = Txn::new()
-            .when([leads])
-            .and_then(self.operations(transaction));
+        writes.used += 1;
+        let number = writes.used;
+        let mut operations = self.operations(transaction);
+        operations.push(TxnOp::put(self.key("written"), number.to_string(), None));
         let began = Instant::now();
         let mut backoff = Backoff::new();
         while tenure.holds() {
-            let txn = txn.clone();
+            let txn = self.fenced(fence, writes.last, operations.clone());
             let write = |mut client: Client| async move { client.txn(txn).await };
             match self.ask(WRITE_WITHIN, write).await {
-                Ok(answer) if answer.succeeded() => return Ok(()),
-                Ok(_) => {
-                    tenure.end("etcd has another leader, or the lease ran out");
-                    break;
+                Ok(answer) if answer.succeeded() => {
+                    writes.last = number;
+                    return Ok(());
                 }
+                Ok(answer) => match self.written(fence, &answer) {
+                    // An earlier try was carried out, and its answer was lost.
+                    Some(last) if last == number => {
+                        writes.last = number;
+                        return Ok(());
+                    }
+                    // So was one of a write that was given up: this one comes after it.
+                    Some(last) if last > writes.last => writes.last = last,
+                    _ => {
+                        tenure.end("etcd has another leader, or the lease ran out");
+                        break;
+                    }
+                },
                 Err(Fault::Lasting(reason)) => return Err(self.refused(reason)),
                 Err(fault) if began.elapsed() > Fence::LEASE => {
                     tenure.end(&format!("{}: cannot be written: {fault}", self.place));
@@ -286,6 +299,29 @@ impl Etcd {
             }
         }
         Err(StateError::Deposed)
+    }
+
+    /// These operations if we lead and `last` was written last; else who leads, and what was.
+    fn fenced(&self, fence: Fence, last: u64, operations: Vec<TxnOp>) -> Txn {
+        let (leader, written) = (self.key("leader"), self.key("written"));
+        Txn::new()
+            .when([
+                Compare::create_revision(leader.as_str(), CompareOp::Equal, fence.leader_since),
+                Compare::value(written.as_str(), CompareOp::Equal, last.to_string()),
+            ])
+            .and_then(operations)
+            .or_else([TxnOp::get(leader, None), TxnOp::get(written, None)])
+    }
+
+    /// The number that was written last, of the answer to a refused transaction; `None` if we do not lead.
+    fn written(&self, fence: Fence, answer: &TxnResponse) -> Option<u64> {
+        let got = answer.op_responses();
+        let [TxnOpResponse::Get(leader), TxnOpResponse::Get(written)] = got.as_slice() else {
+            return None;
+        };
+        let leads = leader.kvs().first()?.create_revision() == fence.leader_since;
+        let last = written.kvs().first()?.value_str().ok()?.parse().ok()?;
+        leads.then_some(last)
     }
 
     fn operations(&self, transaction: &Transaction<'_>) -> Vec<TxnOp> {

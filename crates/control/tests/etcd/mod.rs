@@ -192,7 +192,8 @@ fn free_port() -> u16 {
 /// Passes connections on to a server. While it is cut nothing passes, and nobody is told.
 pub struct Wire {
     pub address: SocketAddr,
-    connected: watch::Sender<bool>,
+    /// Towards the server, and back.
+    connected: watch::Sender<[bool; 2]>,
     passed: Arc<AtomicU64>,
     accepting: JoinHandle<()>,
 }
@@ -201,7 +202,7 @@ impl Wire {
     pub async fn to(server: SocketAddr) -> Wire {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let connected = watch::Sender::new(true);
+        let connected = watch::Sender::new([true; 2]);
         let passed = Arc::new(AtomicU64::new(0));
         let (state, count) = (connected.clone(), passed.clone());
         let accepting = tokio::spawn(async move {
@@ -214,8 +215,8 @@ impl Wire {
                     let (near_in, near_out) = near.into_split();
                     let (far_in, far_out) = far.into_split();
                     tokio::select! {
-                        () = pass(near_in, far_out, state.subscribe(), &count) => {}
-                        () = pass(far_in, near_out, state.subscribe(), &count) => {}
+                        () = pass(near_in, far_out, (state.subscribe(), 0), &count) => {}
+                        () = pass(far_in, near_out, (state.subscribe(), 1), &count) => {}
                     }
                 });
             }
@@ -229,11 +230,16 @@ impl Wire {
     }
 
     pub fn cut(&self) {
-        self.connected.send_replace(false);
+        self.connected.send_replace([false; 2]);
+    }
+
+    /// What is asked arrives, the answers do not.
+    pub fn cut_answers(&self) {
+        self.connected.send_replace([true, false]);
     }
 
     pub fn mend(&self) {
-        self.connected.send_replace(true);
+        self.connected.send_replace([true; 2]);
     }
 
     /// Bytes that passed.
@@ -251,13 +257,13 @@ impl Drop for Wire {
 async fn pass(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
-    mut connected: watch::Receiver<bool>,
+    (mut connected, way): (watch::Receiver<[bool; 2]>, usize),
     count: &AtomicU64,
 ) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut buffer = vec![0; 64 << 10];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
-        if connected.wait_for(|connected| *connected).await.is_err()
+        if connected.wait_for(|open| open[way]).await.is_err()
             || to.write_all(&buffer[..n]).await.is_err()
         {
             return;
