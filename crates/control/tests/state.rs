@@ -16,9 +16,11 @@ const TAKEOVER: Duration = Duration::from_millis(4500);
 
 async fn open(name: &str, servers: &[SocketAddr]) -> State {
     let servers: Vec<String> = servers.iter().map(SocketAddr::to_string).collect();
-    let location: Location = format!("etcd://{}/test", servers.join(","))
-        .parse()
-        .unwrap();
+    open_url(name, &format!("etcd://{}/test", servers.join(","))).await
+}
+
+async fn open_url(name: &str, url: &str) -> State {
+    let location: Location = url.parse().unwrap();
     let candidate = Candidate {
         name: name.into(),
         url: format!("http://{name}.example:7118"),
@@ -182,10 +184,80 @@ async fn etcd_goes_away_and_comes_back() {
     assert!(down.elapsed() > Duration::from_secs(1));
     drop(first);
     let (second, ()) = tokio::join!(lead(&state), async {
-        assert!(etcd.run().await);
+        etcd.spawn();
+        assert!(etcd.is_up().await);
     });
     assert_eq!(second.term(), 2);
     assert_eq!(second.load().await.unwrap().rows.len(), 150);
+}
+
+fn one_row(key: &str, value: u64) -> Arc<Batch> {
+    let mut batch = Batch::default();
+    batch.put(key, &value);
+    Arc::new(batch)
+}
+
+#[tokio::test]
+async fn a_request_that_arrives_late_does_nothing() {
+    let etcd = etcd::Server::start().await;
+    let wire = etcd::Wire::to(etcd.address()).await;
+    let state = open("a", &[wire.address, etcd.address()]).await;
+    let lead = lead(&state).await;
+    lead.write(&one_row("page/1", 0)).await.unwrap();
+    wire.cut();
+    // Stays in the wire, and is sent again past it.
+    lead.write(&one_row("page/1", 1)).await.unwrap();
+    lead.write(&one_row("page/1", 2)).await.unwrap();
+    let passed = wire.passed();
+    wire.mend();
+    let arrived = async {
+        while wire.passed() == passed {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), arrived).await.unwrap();
+    lead.write(&one_row("page/2", 2)).await.unwrap();
+    let memory = lead.load().await.unwrap();
+    assert_eq!(memory.row("page/1").unwrap(), Some(2));
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_done_once() {
+    let etcd = etcd::Server::start().await;
+    let wire = etcd::Wire::to(etcd.address()).await;
+    let state = open("a", &[wire.address, etcd.address()]).await;
+    let lead = lead(&state).await;
+    wire.cut_answers();
+    lead.write(&one_row("page/1", 1)).await.unwrap();
+    let mut client = etcd.client().await;
+    let row = client.get("/test/rows/page/1", None).await.unwrap();
+    assert_eq!(row.kvs()[0].version(), 1, "it was written again");
+    lead.write(&one_row("page/1", 2)).await.unwrap();
+
+    // One that nobody waits for is followed by the next all the same.
+    let given_up = one_row("page/1", 3);
+    let _ = timeout(Duration::from_micros(1), lead.write(&given_up)).await;
+    lead.write(&one_row("page/1", 4)).await.unwrap();
+    let memory = lead.load().await.unwrap();
+    assert_eq!(memory.row("page/1").unwrap(), Some(4));
+    assert!(lead.holds());
+}
+
+#[tokio::test]
+async fn one_member_of_three_may_go_away() {
+    let mut members = etcd::Server::cluster(3).await;
+    let addresses: Vec<_> = members.iter().map(etcd::Server::address).collect();
+    let state = open("a", &addresses).await;
+    let lead = lead(&state).await;
+    for number in 0..2 {
+        members[number].kill();
+        let written = lead.write(&rows("page", 0..150)).await;
+        written.unwrap_or_else(|e| panic!("without member {number}: {e}"));
+        members[number].spawn();
+        assert!(members[number].is_up().await);
+    }
+    assert!(lead.holds());
+    assert_eq!(lead.load().await.unwrap().rows.len(), 150);
 }
 
 #[tokio::test]
@@ -203,6 +275,32 @@ async fn a_short_outage_is_waited_for() {
     written.unwrap();
     assert!(lead.holds());
     assert_eq!(lead.load().await.unwrap().rows.len(), 150);
+}
+
+#[tokio::test]
+async fn etcd_with_tls() {
+    let etcd = etcd::Server::with_tls().await;
+    let file = |name| etcd.file(name).display().to_string();
+    let (address, ca) = (etcd.address(), file(etcd::CA));
+    let anybody = open_url("a", &format!("etcds://{address}?ca={ca}")).await;
+    let own = format!("cert={}&key={}", file(etcd::CERT), file(etcd::KEY));
+    let state = open_url("b", &format!("etcds://{address}?ca={ca}&{own}")).await;
+    let lead = lead(&state).await;
+    lead.write(&rows("page", 0..3)).await.unwrap();
+    assert_eq!(lead.load().await.unwrap().rows.len(), 3);
+    lead.resign().await;
+    let denied = timeout(Duration::from_millis(500), anybody.campaign()).await;
+    assert!(denied.is_err() && anybody.leader().is_none());
+
+    let missing: Location = format!("etcds://{address}?ca=/missing.pem")
+        .parse()
+        .unwrap();
+    let candidate = Candidate {
+        name: "c".into(),
+        url: String::new(),
+    };
+    let error = State::open(&missing, candidate).await.err().unwrap();
+    assert!(error.to_string().contains("/missing.pem"), "{error}");
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! Under the prefix: `rows/KEY` the rows, `leader` who leads (with its lease), `term` the last term, `format`.
 //! Every write is a transaction that compares the revision in which `leader` was made: once another leads, or
-//! the lease has run out, it writes nothing.
+//! the lease has run out, it writes nothing. It also compares and sets `written`, the number of the leader's
+//! last transaction, so that each is carried out once and in order, however often it is sent.
 //!
 //! One server is asked at a time, and the next one after it failed or did not answer in time.
 
@@ -15,15 +16,16 @@ use std::{
 };
 
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, Txn, TxnOp,
+    Certificate, Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions,
+    Identity, TlsOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 use tonic::Code;
 
 use super::{
     Batch, Memory, StateError,
     batch::{AUDIT, Transaction, audit_key},
-    leader::{Fence, Tenure},
-    url::Servers,
+    leader::{Fence, Tenure, Writes},
+    url::{Servers, TlsFiles},
 };
 
 /// How long one request may take.
@@ -63,7 +65,7 @@ impl From<Error> for Fault {
             Error::LeaseKeepAliveError(_) => return Fault::NoLease,
             other => return Fault::Passing(other.to_string()),
         };
-        let reason = status.message().to_string();
+        let reason = reason(&status);
         match status.code() {
             NotFound => Fault::NoLease,
             OutOfRange => Fault::TooLong,
@@ -71,6 +73,15 @@ impl From<Error> for Fault {
             | Unimplemented => Fault::Lasting(reason),
             _ => Fault::Passing(reason),
         }
+    }
+}
+
+/// What a status says, and what is below it: "transport error" alone helps nobody.
+fn reason(status: &tonic::Status) -> String {
+    let first: Option<&dyn std::error::Error> = std::error::Error::source(status);
+    match std::iter::successors(first, |e| e.source()).last() {
+        Some(cause) => format!("{}: {cause}", status.message()),
+        None => status.message().to_string(),
     }
 }
 
@@ -91,6 +102,7 @@ impl Backoff {
 /// The servers of a cluster.
 pub(super) struct Etcd {
     place: Servers,
+    tls: Option<TlsOptions>,
     clients: Vec<Mutex<Client>>,
     /// The server that is asked next; counts on beyond their number.
     turn: AtomicUsize,
@@ -99,16 +111,23 @@ pub(super) struct Etcd {
 impl Etcd {
     /// Connects when it is first used.
     pub(super) async fn new(place: &Servers) -> Result<Etcd, StateError> {
+        let tls = match &place.tls {
+            Some(files) => Some(read_tls(files).await?),
+            None => None,
+        };
         let mut clients = Vec::new();
         for server in &place.servers {
-            let client = connect(server).await.map_err(|e| StateError::Refused {
-                place: place.to_string(),
-                reason: e.to_string(),
-            })?;
+            let client = connect(server, &tls)
+                .await
+                .map_err(|e| StateError::Refused {
+                    place: place.to_string(),
+                    reason: e.to_string(),
+                })?;
             clients.push(Mutex::new(client));
         }
         Ok(Etcd {
             place: place.clone(),
+            tls,
             clients,
             turn: AtomicUsize::new(0),
         })
@@ -141,7 +160,7 @@ impl Etcd {
             Ok(Err(e)) => Fault::from(e),
             Err(_) => {
                 // Its connection may hang, for a quarter of an hour as TCP goes: begin a new one.
-                if let Ok(fresh) = connect(&self.place.servers[place]).await {
+                if let Ok(fresh) = connect(&self.place.servers[place], &self.tls).await {
                     *self.lock(place) = fresh;
                 }
                 Fault::Passing(format!("no answer within {} ms", within.as_millis()))
@@ -221,41 +240,53 @@ impl Etcd {
     /// Writes the transactions of a batch, one after the other.
     pub(super) async fn write(&self, tenure: &Tenure, batch: &Batch) -> Result<(), StateError> {
         batch.check()?;
+        let mut writes = tenure.writes.lock().await;
         for transaction in batch.transactions() {
             tokio::select! {
-                written = self.commit(tenure, &transaction) => written?,
+                written = self.commit(tenure, &mut writes, &transaction) => written?,
                 () = tenure.lost() => return Err(StateError::Deposed),
             }
         }
         Ok(())
     }
 
-    /// Writes one, and tries again as long as this controller leads and is within reach of etcd. A second
-    /// try of what was done writes the same once more.
+    /// Writes one, and tries again as long as this controller leads and is within reach of etcd.
     async fn commit(
         &self,
         tenure: &Tenure,
+        writes: &mut Writes,
         transaction: &Transaction<'_>,
     ) -> Result<(), StateError> {
         let Some(fence) = tenure.fence() else {
             return Err(StateError::Deposed);
         };
-        let leads =
-            Compare::create_revision(self.key("leader"), CompareOp::Equal, fence.leader_since);
-        let txn = Txn::new()
-            .when([leads])
-            .and_then(self.operations(transaction));
+        writes.used += 1;
+        let number = writes.used;
+        let mut operations = self.operations(transaction);
+        operations.push(TxnOp::put(self.key("written"), number.to_string(), None));
         let began = Instant::now();
         let mut backoff = Backoff::new();
         while tenure.holds() {
-            let txn = txn.clone();
+            let txn = self.fenced(fence, writes.last, operations.clone());
             let write = |mut client: Client| async move { client.txn(txn).await };
             match self.ask(WRITE_WITHIN, write).await {
-                Ok(answer) if answer.succeeded() => return Ok(()),
-                Ok(_) => {
-                    tenure.end("etcd has another leader, or the lease ran out");
-                    break;
+                Ok(answer) if answer.succeeded() => {
+                    writes.last = number;
+                    return Ok(());
                 }
+                Ok(answer) => match self.written(fence, &answer) {
+                    // An earlier try was carried out, and its answer was lost.
+                    Some(last) if last == number => {
+                        writes.last = number;
+                        return Ok(());
+                    }
+                    // So was one of a write that was given up: this one comes after it.
+                    Some(last) if last > writes.last => writes.last = last,
+                    _ => {
+                        tenure.end("etcd has another leader, or the lease ran out");
+                        break;
+                    }
+                },
                 Err(Fault::Lasting(reason)) => return Err(self.refused(reason)),
                 Err(fault) if began.elapsed() > Fence::LEASE => {
                     tenure.end(&format!("{}: cannot be written: {fault}", self.place));
@@ -268,6 +299,29 @@ impl Etcd {
             }
         }
         Err(StateError::Deposed)
+    }
+
+    /// These operations if we lead and `last` was written last; else who leads, and what was.
+    fn fenced(&self, fence: Fence, last: u64, operations: Vec<TxnOp>) -> Txn {
+        let (leader, written) = (self.key("leader"), self.key("written"));
+        Txn::new()
+            .when([
+                Compare::create_revision(leader.as_str(), CompareOp::Equal, fence.leader_since),
+                Compare::value(written.as_str(), CompareOp::Equal, last.to_string()),
+            ])
+            .and_then(operations)
+            .or_else([TxnOp::get(leader, None), TxnOp::get(written, None)])
+    }
+
+    /// The number that was written last, of the answer to a refused transaction; `None` if we do not lead.
+    fn written(&self, fence: Fence, answer: &TxnResponse) -> Option<u64> {
+        let got = answer.op_responses();
+        let [TxnOpResponse::Get(leader), TxnOpResponse::Get(written)] = got.as_slice() else {
+            return None;
+        };
+        let leads = leader.kvs().first()?.create_revision() == fence.leader_since;
+        let last = written.kvs().first()?.value_str().ok()?.parse().ok()?;
+        leads.then_some(last)
     }
 
     fn operations(&self, transaction: &Transaction<'_>) -> Vec<TxnOp> {
@@ -287,10 +341,50 @@ impl Etcd {
     }
 }
 
-async fn connect(server: &str) -> Result<Client, Error> {
-    let options = ConnectOptions::new()
+async fn connect(server: &str, tls: &Option<TlsOptions>) -> Result<Client, Error> {
+    let mut options = ConnectOptions::new()
         .with_connect_timeout(REQUEST_WITHIN)
         // A member without a leader says so, instead of keeping a watch that tells nothing.
         .with_require_leader(true);
-    Client::connect([format!("http://{server}")], Some(options)).await
+    let mut scheme = "http";
+    if let Some(tls) = tls {
+        options = options.with_tls(tls.clone());
+        scheme = "https";
+    }
+    Client::connect([format!("{scheme}://{server}")], Some(options)).await
+}
+
+async fn read_tls(files: &TlsFiles) -> Result<TlsOptions, StateError> {
+    let read = async |path: &std::path::Path| {
+        tokio::fs::read(path).await.map_err(|e| StateError::Io {
+            path: path.into(),
+            reason: e.to_string(),
+        })
+    };
+    let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(read(&files.ca).await?));
+    if let Some((cert, key)) = &files.own {
+        tls = tls.identity(Identity::from_pem(read(cert).await?, read(key).await?));
+    }
+    Ok(tls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Location;
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_named_with_the_reason() {
+        let Ok(Location::Etcd(servers)) = "etcd://127.0.0.1:1,127.0.0.1:2".parse() else {
+            panic!("no location");
+        };
+        let etcd = Etcd::new(&servers).await.unwrap();
+        for server in ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1"] {
+            let get = |mut client: Client| async move { client.get("a", None).await };
+            let fault = etcd.ask(REQUEST_WITHIN, get).await.unwrap_err();
+            let text = fault.to_string();
+            assert!(matches!(fault, Fault::Passing(_)), "{text}");
+            assert!(text.contains(server) && text.contains("refused"), "{text}");
+        }
+    }
 }

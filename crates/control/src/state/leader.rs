@@ -14,7 +14,8 @@ use std::{
 };
 
 use etcd_client::{
-    Client, Compare, CompareOp, EventType, PutOptions, Txn, TxnOp, TxnOpResponse, WatchOptions,
+    Client, Compare, CompareOp, EventType, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+    WatchOptions,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -77,9 +78,21 @@ impl Fence {
     pub(super) const LEASE: Duration = Duration::from_secs(3);
 }
 
+/// Numbers of a leader's transactions. etcd's key `written` holds the last one that was carried out, and each
+/// compares it: a request that was given up, sent again and then arrives late does nothing.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    /// What `written` holds, as far as we know.
+    pub(super) last: u64,
+    /// The number that was used last.
+    pub(super) used: u64,
+}
+
 /// The time during which a controller leads.
 pub(super) struct Tenure {
     pub(super) term: u64,
+    /// Held while a batch is written: they go one after the other.
+    pub(super) writes: Arc<tokio::sync::Mutex<Writes>>,
     /// `None` if it has no end.
     fence: Option<Mutex<Fence>>,
     over: watch::Sender<bool>,
@@ -90,6 +103,7 @@ impl Tenure {
     pub(super) fn unlimited(term: u64) -> Tenure {
         Tenure {
             term,
+            writes: Arc::default(),
             fence: None,
             over: watch::Sender::new(false),
         }
@@ -288,7 +302,7 @@ async fn look(etcd: &Etcd) -> Result<View, Fault> {
     let get = |mut client: Client| async move { client.txn(txn).await };
     let answer = etcd.ask(REQUEST_WITHIN, get).await?;
     let mut view = View {
-        revision: answer.header().map_or(0, |header| header.revision()),
+        revision: revision_of(&answer)?,
         ..View::default()
     };
     for (name, got) in names.iter().zip(answer.op_responses()) {
@@ -313,6 +327,13 @@ async fn look(etcd: &Etcd) -> Result<View, Fault> {
         }
     }
     Ok(view)
+}
+
+fn revision_of(answer: &TxnResponse) -> Result<i64, Fault> {
+    let header = answer.header();
+    header
+        .map(|header| header.revision())
+        .ok_or_else(|| Fault::Passing("an answer without revision".into()))
 }
 
 /// Done when the leader's key is removed, or may have been.
@@ -370,6 +391,7 @@ async fn elect(
                 Some(PutOptions::new().with_lease(lease)),
             ),
             TxnOp::put(etcd.key("term"), term.to_string(), None),
+            TxnOp::put(etcd.key("written"), "0", None),
             TxnOp::put(etcd.key("format"), FORMAT.to_string(), None),
         ]);
     let elect = |mut client: Client| async move { client.txn(txn).await };
@@ -377,11 +399,8 @@ async fn elect(
     if let Ok(answer) = &elected
         && answer.succeeded()
     {
-        let header = answer.header();
         let fence = Fence {
-            leader_since: header
-                .ok_or_else(|| Fault::Passing("an answer without revision".into()))?
-                .revision(),
+            leader_since: revision_of(answer)?,
             lease,
             length,
             ends: asked + length - MARGIN,

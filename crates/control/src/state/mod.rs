@@ -245,8 +245,8 @@ impl Lead {
     }
 
     /// Writes a batch and waits until it is durable. [`Batch`] says what of it is written whole or not at
-    /// all. While etcd cannot be reached it is tried again, as long as this controller leads; batches must
-    /// be written one after the other for their order to be kept.
+    /// all; batches are written in the order of the calls. While etcd cannot be reached it is tried again, as long
+    /// as this controller leads.
     ///
     /// # Errors
     /// [`StateError::Deposed`]: step down. Others: the batch may be written again later, followed by nothing that it does
@@ -255,7 +255,14 @@ impl Lead {
         match &self.backend {
             Backend::File(file) => {
                 let (file, batch, term) = (file.clone(), batch.clone(), self.term());
-                blocking(move || file.write(term, &batch)).await
+                let turn = self.tenure.writes.clone().lock_owned().await;
+                let write = move || {
+                    let written = file.write(term, &batch);
+                    // Also if nobody waits any more, the next one begins only now.
+                    drop(turn);
+                    written
+                };
+                blocking(write).await
             }
             Backend::Etcd(etcd) => etcd.write(&self.tenure, batch).await,
         }

@@ -23,12 +23,23 @@ pub struct Servers {
     pub(super) servers: Vec<String>,
     /// Begins with a slash and does not end with one.
     pub(super) prefix: String,
+    /// `None` for connections that are not encrypted.
+    pub(super) tls: Option<TlsFiles>,
+}
+
+/// PEM files for TLS.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TlsFiles {
+    /// Certificates of those who may have signed the servers' certificates.
+    pub(super) ca: PathBuf,
+    /// Our certificate and its key, for servers that ask for one.
+    pub(super) own: Option<(PathBuf, PathBuf)>,
 }
 
 /// What is wrong with a `--state`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "{text:?}: {reason}; expected a directory, or etcd://HOST:PORT[,HOST:PORT...][/PREFIX], for example etcd://127.0.0.1:2379{PREFIX}"
+    "{text:?}: {reason}; expected a directory, or etcd://HOST:PORT[,HOST:PORT...][/PREFIX], or with TLS etcds://HOST:PORT[,HOST:PORT...][/PREFIX]?ca=FILE[&cert=FILE&key=FILE]"
 )]
 pub struct LocationError {
     text: String,
@@ -42,7 +53,13 @@ impl FromStr for Location {
         let parsed = match text.split_once("://") {
             None if text.is_empty() => Err("it is empty".into()),
             None => Ok(Location::Directory(text.into())),
-            Some(("etcd", rest)) => Servers::parse(rest).map(Location::Etcd),
+            Some(("etcd", rest)) => Servers::parse(rest, None).map(Location::Etcd),
+            Some(("etcds", rest)) => match rest.split_once('?') {
+                Some((rest, files)) => TlsFiles::parse(files)
+                    .and_then(|files| Servers::parse(rest, Some(files)))
+                    .map(Location::Etcd),
+                None => Err("it does not say ca=FILE".into()),
+            },
             Some((scheme, _)) => Err(format!("{scheme}:// is not known")),
         };
         parsed.map_err(|reason| LocationError {
@@ -53,7 +70,7 @@ impl FromStr for Location {
 }
 
 impl Servers {
-    fn parse(rest: &str) -> Result<Servers, String> {
+    fn parse(rest: &str, tls: Option<TlsFiles>) -> Result<Servers, String> {
         let (servers, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let servers: Vec<String> = servers.split(',').map(str::to_string).collect();
         if servers.len() > SERVERS_MAX {
@@ -73,7 +90,32 @@ impl Servers {
         Ok(Servers {
             servers,
             prefix: prefix.into(),
+            tls,
         })
+    }
+}
+
+impl TlsFiles {
+    fn parse(text: &str) -> Result<TlsFiles, String> {
+        let (mut ca, mut cert, mut key) = (None, None, None);
+        for part in text.split('&') {
+            let place = match part.split_once('=') {
+                Some(("ca", file)) => (&mut ca, file),
+                Some(("cert", file)) => (&mut cert, file),
+                Some(("key", file)) => (&mut key, file),
+                _ => return Err(format!("{part:?} is not ca=FILE, cert=FILE or key=FILE")),
+            };
+            if place.1.is_empty() || place.0.replace(PathBuf::from(place.1)).is_some() {
+                return Err(format!("{part:?} names no file, or a second one"));
+            }
+        }
+        let own = match (cert, key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert, key)),
+            _ => return Err("cert=FILE and key=FILE go together".into()),
+        };
+        let ca = ca.ok_or("it does not say ca=FILE")?;
+        Ok(TlsFiles { ca, own })
     }
 }
 
@@ -106,7 +148,16 @@ impl fmt::Display for Location {
 
 impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "etcd://{}{}", self.servers.join(","), self.prefix)
+        let scheme = if self.tls.is_some() { "etcds" } else { "etcd" };
+        write!(f, "{scheme}://{}{}", self.servers.join(","), self.prefix)?;
+        let Some(files) = &self.tls else {
+            return Ok(());
+        };
+        write!(f, "?ca={}", files.ca.display())?;
+        match &files.own {
+            Some((cert, key)) => write!(f, "&cert={}&key={}", cert.display(), key.display()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -130,6 +181,11 @@ mod tests {
                 "etcd://10.0.0.1:1,[::1]:2,c-3.example:3/x/y/",
                 "etcd://10.0.0.1:1,[::1]:2,c-3.example:3/x/y",
             ),
+            ("etcds://a:2379/x?ca=/a.pem", "etcds://a:2379/x?ca=/a.pem"),
+            (
+                "etcds://a:2379?key=k&cert=c&ca=a",
+                "etcds://a:2379/shortstop?ca=a&cert=c&key=k",
+            ),
         ] {
             let location: Location = text.parse().unwrap();
             assert_eq!(location.to_string(), written);
@@ -142,7 +198,11 @@ mod tests {
         for (text, named) in [
             ("", "empty"),
             ("redis://a:1", "redis://"),
-            ("etcds://a:1", "etcds://"),
+            ("etcds://a:1", "does not say ca="),
+            ("etcds://a:1?cert=c&key=k", "does not say ca="),
+            ("etcds://a:1?ca=a&key=k", "go together"),
+            ("etcds://a:1?ca=a&ca=b", "\"ca=b\""),
+            ("etcds://a:1?ca=a&x", "\"x\""),
             ("etcd://", "HOST:PORT"),
             ("etcd://a", "\"a\""),
             ("etcd://a:0", "\"a:0\""),

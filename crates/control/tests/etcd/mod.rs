@@ -2,6 +2,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -13,64 +14,144 @@ use std::{
 use etcd_client::Client;
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle};
 
-/// A server that is up; its process ends and its directory is removed when it is dropped.
+/// A member of a cluster; its process ends and its directory is removed when it is dropped.
 pub struct Server {
+    name: String,
+    /// `NAME=URL` of all members.
+    cluster: String,
     data: tempfile::TempDir,
     client: u16,
     peer: u16,
+    /// Whether it speaks TLS with those alone who have a certificate of ours.
+    tls: bool,
     process: Option<Child>,
 }
 
+/// Files in a member's directory with [`Server::with_tls`].
+pub const CA: &str = "ca.pem";
+pub const CERT: &str = "cert.pem";
+pub const KEY: &str = "key.pem";
+
 impl Server {
-    /// Starts one on free ports of 127.0.0.1.
+    /// Starts a cluster of one, on free ports of 127.0.0.1.
     pub async fn start() -> Server {
-        for _ in 0..5 {
-            let mut server = Server {
-                data: tempfile::tempdir().unwrap(),
-                client: free_port(),
-                peer: free_port(),
-                process: None,
-            };
-            if server.run().await {
-                return server;
-            }
-        }
-        panic!("etcd does not start, on any of five pairs of ports");
+        Server::cluster(1).await.remove(0)
     }
 
-    /// Starts the process on the data that is there; false if it ended.
-    pub async fn run(&mut self) -> bool {
-        let client = format!("http://127.0.0.1:{}", self.client);
+    /// Starts one that speaks TLS with those alone who have the certificate that is among its files.
+    pub async fn with_tls() -> Server {
+        let mut server = Server::prepare(0);
+        server.tls = true;
+        server.make_certificates();
+        server.cluster = server.own_entry();
+        server.spawn();
+        let began = Instant::now();
+        while TcpStream::connect(server.address()).await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10), "etcd starts");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        server
+    }
+
+    fn make_certificates(&self) {
+        use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+        let mut ca = CertificateParams::new(vec![]).unwrap();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca_key = KeyPair::generate().unwrap();
+        let ca_cert = ca.self_signed(&ca_key).unwrap();
+        let issuer = Issuer::new(ca, ca_key);
+        let key = KeyPair::generate().unwrap();
+        let own = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+        let cert = own.signed_by(&key, &issuer).unwrap();
+        std::fs::write(self.file(CA), ca_cert.pem()).unwrap();
+        std::fs::write(self.file(CERT), cert.pem()).unwrap();
+        std::fs::write(self.file(KEY), key.serialize_pem()).unwrap();
+    }
+
+    /// A file in its directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.data.path().join(name)
+    }
+
+    fn own_entry(&self) -> String {
+        format!("{}=http://127.0.0.1:{}", self.name, self.peer)
+    }
+
+    /// Starts a cluster of so many.
+    pub async fn cluster(members: usize) -> Vec<Server> {
+        for _ in 0..5 {
+            let mut servers: Vec<Server> = (0..members).map(Server::prepare).collect();
+            let cluster: Vec<String> = servers.iter().map(Server::own_entry).collect();
+            for server in &mut servers {
+                server.cluster = cluster.join(",");
+                server.spawn();
+            }
+            let mut up = true;
+            for server in &mut servers {
+                up = up && server.is_up().await;
+            }
+            if up {
+                return servers;
+            }
+        }
+        panic!("etcd does not start, on any of five sets of ports");
+    }
+
+    fn prepare(number: usize) -> Server {
+        Server {
+            name: format!("member{number}"),
+            cluster: String::new(),
+            data: tempfile::tempdir().unwrap(),
+            client: free_port(),
+            peer: free_port(),
+            tls: false,
+            process: None,
+        }
+    }
+
+    /// Starts the process on the data that is there.
+    pub fn spawn(&mut self) {
+        let scheme = if self.tls { "https" } else { "http" };
+        let client = format!("{scheme}://127.0.0.1:{}", self.client);
         let peer = format!("http://127.0.0.1:{}", self.peer);
-        let process = Command::new("etcd")
-            .args(["--name", "one", "--logger", "zap", "--log-level", "error"])
+        let mut command = Command::new("etcd");
+        if self.tls {
+            let file = |option: &str, name| format!("--{option}={}", self.file(name).display());
+            command
+                .arg("--client-cert-auth")
+                .arg(file("trusted-ca-file", CA))
+                .arg(file("cert-file", CERT))
+                .arg(file("key-file", KEY));
+        }
+        let process = command
+            .args(["--name", &self.name])
             .args(["--heartbeat-interval", "20", "--election-timeout", "200"])
             .arg("--data-dir")
-            .arg(self.data.path())
+            .arg(self.file("data"))
             .args(["--listen-client-urls", &client])
             .args(["--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer])
             .args(["--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("one={peer}")])
+            .args(["--initial-cluster", &self.cluster])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
         match process {
             Ok(process) => self.process = Some(process),
-            Err(e) => {
-                panic!("cannot run etcd: {e}; install it: apt-get install etcd-server")
-            }
+            Err(e) => panic!("cannot run etcd: {e}; install it: apt-get install etcd-server"),
         }
+    }
+
+    /// Waits until it answers; false if it ended or does not.
+    pub async fn is_up(&mut self) -> bool {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(10) {
             let process = self.process.as_mut().unwrap();
             if process.try_wait().unwrap().is_some() {
                 return false;
             }
-            if let Ok(mut client) = Client::connect([&client], None).await
-                && client.get("ready", None).await.is_ok()
-            {
+            if self.client().await.get("ready", None).await.is_ok() {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -111,7 +192,8 @@ fn free_port() -> u16 {
 /// Passes connections on to a server. While it is cut nothing passes, and nobody is told.
 pub struct Wire {
     pub address: SocketAddr,
-    connected: watch::Sender<bool>,
+    /// Towards the server, and back.
+    connected: watch::Sender<[bool; 2]>,
     passed: Arc<AtomicU64>,
     accepting: JoinHandle<()>,
 }
@@ -120,7 +202,7 @@ impl Wire {
     pub async fn to(server: SocketAddr) -> Wire {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let connected = watch::Sender::new(true);
+        let connected = watch::Sender::new([true; 2]);
         let passed = Arc::new(AtomicU64::new(0));
         let (state, count) = (connected.clone(), passed.clone());
         let accepting = tokio::spawn(async move {
@@ -133,8 +215,8 @@ impl Wire {
                     let (near_in, near_out) = near.into_split();
                     let (far_in, far_out) = far.into_split();
                     tokio::select! {
-                        () = pass(near_in, far_out, state.subscribe(), &count) => {}
-                        () = pass(far_in, near_out, state.subscribe(), &count) => {}
+                        () = pass(near_in, far_out, (state.subscribe(), 0), &count) => {}
+                        () = pass(far_in, near_out, (state.subscribe(), 1), &count) => {}
                     }
                 });
             }
@@ -148,11 +230,16 @@ impl Wire {
     }
 
     pub fn cut(&self) {
-        self.connected.send_replace(false);
+        self.connected.send_replace([false; 2]);
+    }
+
+    /// What is asked arrives, the answers do not.
+    pub fn cut_answers(&self) {
+        self.connected.send_replace([true, false]);
     }
 
     pub fn mend(&self) {
-        self.connected.send_replace(true);
+        self.connected.send_replace([true; 2]);
     }
 
     /// Bytes that passed.
@@ -170,13 +257,13 @@ impl Drop for Wire {
 async fn pass(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
-    mut connected: watch::Receiver<bool>,
+    (mut connected, way): (watch::Receiver<[bool; 2]>, usize),
     count: &AtomicU64,
 ) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut buffer = vec![0; 64 << 10];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
-        if connected.wait_for(|connected| *connected).await.is_err()
+        if connected.wait_for(|open| open[way]).await.is_err()
             || to.write_all(&buffer[..n]).await.is_err()
         {
             return;
