@@ -3,12 +3,14 @@
 //! Requests refuse fields that they do not know; answers may grow fields, and clients should skip those that
 //! they do not know.
 
+mod check;
 mod cluster;
 mod page;
 mod route;
 mod tenant;
 mod topology;
 
+pub use check::Check;
 pub use cluster::{AuditEntry, ClusterView, SwitchView};
 pub use page::{PageGrant, PageId, PageKind, PageRequest, PageView, ReturnPages};
 pub use route::{RouteSettings, RouteTable, RouteView};
