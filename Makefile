@@ -18,15 +18,15 @@ help:
 	@echo 'make clean   remove what was built'
 	@echo
 	@echo 'Needed: Rust (at least the rust-version of Cargo.toml), clang 15 or newer (we use 19), gcc, make, pkg-config, libelf'
-	@echo 'and zlib with headers; for the tests and the demo iproute2, ethtool, ping, redis-server, memcached. What is'
-	@echo 'missing is installed where apt-get is there.'
+	@echo 'and zlib with headers, protoc with its standard .proto files (for the etcd client); for the tests and the demo'
+	@echo 'iproute2, ethtool, ping, redis-server, memcached, etcd. What is missing is installed where apt-get is there.'
 
 build:
 	@tools/setup build
 	tools/cargo build --release
 
 test:
-	@tools/setup build lab redis memcached fuzz
+	@tools/setup build lab redis memcached etcd fuzz
 	@tools/test $(ARGS)
 
 lint:

@@ -1,0 +1,294 @@
+//! What the controller remembers, and which controller may change it.
+//!
+//! Small JSON rows under string keys, and the items that each switch is known to hold. They lie in one redb
+//! file of this machine, or in etcd, where several controllers stand by and one leads. The outside is the
+//! same for both: [`State::open`], then [`State::campaign`] until this controller leads, then
+//! [`Lead::load`] once and [`Lead::write`] for each change. Only a [`Lead`] can read or write, so that
+//! nothing is done in the name of a controller that does not lead.
+//!
+//! Every lead has a *term* that is higher than all before it, over restarts and over machines. Writes of
+//! an older term are refused by the store ([`StateError::Deposed`]), and its messages by the switches. What
+//! a new leader loads is therefore final: nothing of an older term can come after it.
+//!
+//! Costs: a write is one synced commit of the file, or one round trip to etcd per 100 rows; a standby keeps
+//! one watch open, and the leader sends etcd one keepalive a second.
+
+mod batch;
+mod etcd;
+mod leader;
+mod redb;
+mod url;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use serde::de::DeserializeOwned;
+use tokio::{sync::watch, task::JoinHandle};
+
+pub use self::{
+    batch::{AUDIT_KEPT, Batch, ROW_MAX, ROWS_TOGETHER, audit_key},
+    leader::{Candidate, Leader},
+    url::{Location, LocationError},
+};
+use self::{etcd::Etcd, leader::Tenure, redb::File};
+use crate::{ItemKey, SwitchId};
+
+/// Version of what is stored and how; it is stored with it.
+const FORMAT: u64 = 2;
+
+/// Everything that is remembered.
+#[derive(Debug, Default, PartialEq)]
+pub struct Memory {
+    /// The rows by their keys.
+    pub rows: BTreeMap<String, Vec<u8>>,
+    /// What each switch was last known to hold; empty with etcd, where switches tell it themselves.
+    pub items: BTreeMap<SwitchId, HashSet<ItemKey>>,
+}
+
+impl Memory {
+    /// The row under this key, from its JSON.
+    ///
+    /// # Errors
+    /// [`StateError::Row`] if it is not what is expected.
+    pub fn row<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StateError> {
+        let Some(json) = self.rows.get(key) else {
+            return Ok(None);
+        };
+        parse(key, json).map(Some)
+    }
+
+    /// The rows whose keys begin with `prefix`, by what follows it (`"7"` of `tenant/7` for the prefix
+    /// `tenant/`), in the order of their keys.
+    ///
+    /// # Errors
+    /// [`StateError::Row`] if one of them is not what is expected.
+    pub fn rows_under<T: DeserializeOwned>(
+        &self,
+        prefix: &str,
+    ) -> Result<Vec<(&str, T)>, StateError> {
+        self.rows
+            .range(prefix.to_string()..)
+            .map_while(|(key, json)| Some((key, key.strip_prefix(prefix)?, json)))
+            .map(|(key, rest, json)| Ok((rest, parse(key, json)?)))
+            .collect()
+    }
+}
+
+fn parse<T: DeserializeOwned>(key: &str, json: &[u8]) -> Result<T, StateError> {
+    serde_json::from_slice(json).map_err(|e| StateError::Row {
+        key: key.into(),
+        reason: e.to_string(),
+    })
+}
+
+/// Why the state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Another process has the file open.
+    #[error(
+        "{0}: another controller uses this state file; stop it, or give this one another --state directory"
+    )]
+    Locked(PathBuf),
+    /// Written by a version of this program that is not compatible.
+    #[error(
+        "{place}: the state has format {found}, this version reads format {FORMAT}: use the version that wrote it, or another --state"
+    )]
+    Format {
+        /// The file, or etcd and the prefix there.
+        place: String,
+        /// Its format.
+        found: String,
+    },
+    /// The directory or the file cannot be made, read or written.
+    #[error("{path}: {reason}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// etcd refuses what it is asked, and will when it is asked again.
+    #[error("{place}: etcd refused: {reason}")]
+    Refused {
+        /// etcd and the prefix there.
+        place: String,
+        /// In its words.
+        reason: String,
+    },
+    /// This controller does not lead any more. What was being written may be written or not: who leads next sees it.
+    #[error("this controller does not lead any more; nothing may be changed by it")]
+    Deposed,
+    /// A row is not what was expected, or cannot be stored.
+    #[error("state row {key:?}: {reason}")]
+    Row {
+        /// Its key.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// An open store, before and between times of leading.
+pub struct State {
+    backend: Backend,
+    candidate: Candidate,
+    leader: watch::Sender<Option<Leader>>,
+}
+
+#[derive(Clone)]
+enum Backend {
+    File(Arc<File>),
+    Etcd(Arc<Etcd>),
+}
+
+impl State {
+    /// Opens the state file, or prepares to reach etcd: whether it can be reached shows in
+    /// [`State::campaign`].
+    ///
+    /// # Errors
+    /// If the file is locked, of another format, or not accessible.
+    pub async fn open(location: &Location, candidate: Candidate) -> Result<State, StateError> {
+        let backend = match location {
+            Location::Directory(path) => {
+                let path = path.clone();
+                Backend::File(Arc::new(blocking(move || File::open(&path)).await?))
+            }
+            Location::Etcd(servers) => Backend::Etcd(Arc::new(Etcd::new(servers).await?)),
+        };
+        Ok(State {
+            backend,
+            candidate,
+            leader: watch::Sender::new(None),
+        })
+    }
+
+    /// Waits until this controller leads: at once with a file, with etcd when no other one does. It goes on
+    /// trying while etcd cannot be reached. To be dropped to stop standing by. A lead that this controller
+    /// won before must be gone or resigned.
+    ///
+    /// # Errors
+    /// Only what does not pass by waiting: another format, or etcd denies access.
+    pub async fn campaign(&self) -> Result<Lead, StateError> {
+        match &self.backend {
+            Backend::File(file) => {
+                let file = file.clone();
+                let term = blocking(move || file.next_term()).await?;
+                self.leader
+                    .send_replace(Some(Leader::of(&self.candidate, term)));
+                Ok(Lead {
+                    backend: self.backend.clone(),
+                    tenure: Arc::new(Tenure::unlimited(term)),
+                    keeper: None,
+                })
+            }
+            Backend::Etcd(etcd) => {
+                let tenure = leader::campaign(etcd, &self.candidate, &self.leader).await?;
+                let tenure = Arc::new(tenure);
+                let keeper = tokio::spawn(leader::keep(etcd.clone(), tenure.clone()));
+                Ok(Lead {
+                    backend: self.backend.clone(),
+                    tenure,
+                    keeper: Some(keeper),
+                })
+            }
+        }
+    }
+
+    /// Who leads, as far as this controller saw in [`State::campaign`]: for the messages that a standby
+    /// answers with.
+    pub fn leader(&self) -> Option<Leader> {
+        self.leader.borrow().clone()
+    }
+}
+
+/// The right to read and change the state, while it lasts. If it is dropped without [`Lead::resign`], it ends as
+/// if the process had been killed: with etcd, others lead when the lease has run out.
+pub struct Lead {
+    backend: Backend,
+    tenure: Arc<Tenure>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Lead {
+    /// The term: higher than that of every lead before.
+    pub fn term(&self) -> u64 {
+        self.tenure.term
+    }
+
+    /// Whether this controller leads now, by this machine's clock: to be asked before something is sent that only
+    /// the leader may send.
+    pub fn holds(&self) -> bool {
+        self.tenure.holds()
+    }
+
+    /// Done when this controller does not lead any more: etcd did not renew its lease in time, or does not
+    /// take its writes. Never with a file.
+    pub async fn lost(&self) {
+        self.tenure.lost().await;
+    }
+
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// [`StateError::Deposed`] if the lead was lost while etcd could not be read; or the file cannot be read.
+    pub async fn load(&self) -> Result<Memory, StateError> {
+        match &self.backend {
+            Backend::File(file) => {
+                let file = file.clone();
+                blocking(move || file.load()).await
+            }
+            Backend::Etcd(etcd) => etcd.load(&self.tenure).await,
+        }
+    }
+
+    /// Writes a batch and waits until it is durable. [`Batch`] says what of it is written whole or not at
+    /// all; batches are written in the order of the calls. While etcd cannot be reached it is tried again, as long
+    /// as this controller leads.
+    ///
+    /// # Errors
+    /// [`StateError::Deposed`]: step down. Others: the batch may be written again later, followed by nothing that it does
+    /// not come before.
+    pub async fn write(&self, batch: &Arc<Batch>) -> Result<(), StateError> {
+        match &self.backend {
+            Backend::File(file) => {
+                let (file, batch, term) = (file.clone(), batch.clone(), self.term());
+                let turn = self.tenure.writes.clone().lock_owned().await;
+                let write = move || {
+                    let written = file.write(term, &batch);
+                    // Also if nobody waits any more, the next one begins only now.
+                    drop(turn);
+                    written
+                };
+                blocking(write).await
+            }
+            Backend::Etcd(etcd) => etcd.write(&self.tenure, batch).await,
+        }
+    }
+
+    /// Ends the lead, so that another controller can lead at once.
+    pub async fn resign(mut self) {
+        self.tenure.end("it stops");
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.await;
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.abort();
+        }
+    }
+}
+
+/// Runs what waits for the disk where it holds nothing else up.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(e) => std::panic::resume_unwind(e.into_panic()),
+    }
+}

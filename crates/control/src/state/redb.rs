@@ -1,0 +1,372 @@
+//! The state in one redb file of this machine.
+
+use std::{
+    fs::{DirBuilder, OpenOptions, Permissions},
+    io::ErrorKind,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use ::redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+};
+use bytes::Bytes;
+
+use super::{
+    Batch, FORMAT, Memory, StateError,
+    batch::{AUDIT, audit_key, forgotten_audit},
+};
+use crate::{ItemKey, SwitchId};
+
+/// `format` and `term`.
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+const ROWS: TableDefinition<&str, &[u8]> = TableDefinition::new("rows");
+/// Switch id (2 bytes), tenant (4 bytes), both big endian, and the key.
+const ITEMS: TableDefinition<&[u8], ()> = TableDefinition::new("items");
+/// Of format 1: switch id to what is now the row `switch/ID`.
+const SWITCHES: TableDefinition<u16, &[u8]> = TableDefinition::new("switches");
+
+/// The open state file.
+pub(super) struct File {
+    database: Database,
+    path: PathBuf,
+}
+
+impl File {
+    /// Opens `control.redb` in `directory`; both are made if they are not there. Only their owner can read
+    /// what is made: it holds the tenants' secrets.
+    pub(super) fn open(directory: &Path) -> Result<File, StateError> {
+        let path = directory.join("control.redb");
+        let io = |path: &Path, e: &dyn std::fmt::Display| StateError::Io {
+            path: path.into(),
+            reason: e.to_string(),
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|e| io(directory, &e))?;
+        let made = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        match made {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(io(&path, &e)),
+            _ => {}
+        }
+        let database = Database::create(&path).map_err(|e| match e {
+            DatabaseError::DatabaseAlreadyOpen => StateError::Locked(path.clone()),
+            other => io(&path, &other),
+        })?;
+        let file = File { database, path };
+        let found = file.prepare().map_err(|e| file.io(&e))?;
+        if found != FORMAT {
+            return Err(StateError::Format {
+                place: file.path.display().to_string(),
+                found: found.to_string(),
+            });
+        }
+        file.close_to_others()?;
+        Ok(file)
+    }
+
+    /// A file of format 1 held no secrets and could be read by all.
+    fn close_to_others(&self) -> Result<(), StateError> {
+        let change = || {
+            let mode = std::fs::metadata(&self.path)?.permissions().mode();
+            if mode & 0o077 != 0 {
+                std::fs::set_permissions(&self.path, Permissions::from_mode(0o600))?;
+            }
+            Ok::<_, std::io::Error>(())
+        };
+        change().map_err(|e| StateError::Io {
+            path: self.path.clone(),
+            reason: format!("others can read this file, and that cannot be changed: {e}"),
+        })
+    }
+
+    /// Makes the tables, or makes them of an older format; the format that the file has then.
+    fn prepare(&self) -> Result<u64, ::redb::Error> {
+        let write = self.database.begin_write()?;
+        let found = write
+            .open_table(META)?
+            .get("format")?
+            .map(|format| format.value());
+        match found {
+            None | Some(FORMAT) => {}
+            Some(1) => {
+                let switches = move_switches(&write)?;
+                tracing::info!(path = %self.path.display(), switches, "state file of format 1 brought to format {FORMAT}");
+            }
+            // The transaction is given up: nothing of the file changes.
+            Some(other) => return Ok(other),
+        }
+        write.open_table(META)?.insert("format", FORMAT)?;
+        write.open_table(ROWS)?;
+        write.open_table(ITEMS)?;
+        write.commit()?;
+        Ok(FORMAT)
+    }
+
+    /// Begins a term: one more than the last, durably.
+    pub(super) fn next_term(&self) -> Result<u64, StateError> {
+        let next = || {
+            let write = self.database.begin_write()?;
+            let term = {
+                let mut meta = write.open_table(META)?;
+                let term = meta.get("term")?.map_or(0, |term| term.value()) + 1;
+                meta.insert("term", term)?;
+                term
+            };
+            write.commit()?;
+            Ok(term)
+        };
+        next().map_err(|e| self.io(&e))
+    }
+
+    /// Reads everything. Items that make no sense are left out.
+    pub(super) fn load(&self) -> Result<Memory, StateError> {
+        self.read().map_err(|e| self.io(&e))
+    }
+
+    fn read(&self) -> Result<Memory, ::redb::Error> {
+        let read = self.database.begin_read()?;
+        let mut memory = Memory::default();
+        for row in read.open_table(ROWS)?.iter()? {
+            let (key, value) = row?;
+            memory
+                .rows
+                .insert(key.value().into(), value.value().to_vec());
+        }
+        for row in read.open_table(ITEMS)?.iter()? {
+            let (bytes, _) = row?;
+            if let Some((switch, key)) = parse_item(bytes.value()) {
+                memory.items.entry(switch).or_default().insert(key);
+            }
+        }
+        Ok(memory)
+    }
+
+    /// Writes a batch of the leader of `term`, and waits until it is on the disk.
+    pub(super) fn write(&self, term: u64, batch: &Batch) -> Result<(), StateError> {
+        batch.check()?;
+        match self.commit(term, batch) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StateError::Deposed),
+            Err(e) => Err(self.io(&e)),
+        }
+    }
+
+    /// False if a later term has begun.
+    fn commit(&self, term: u64, batch: &Batch) -> Result<bool, ::redb::Error> {
+        let write = self.database.begin_write()?;
+        let newest = write.open_table(META)?.get("term")?.map(|t| t.value());
+        if newest != Some(term) {
+            return Ok(false);
+        }
+        {
+            let mut rows = write.open_table(ROWS)?;
+            let mut forget = None;
+            for (key, value) in batch.rows() {
+                match value {
+                    Some(value) => rows.insert(key.as_str(), value.as_slice())?,
+                    None => rows.remove(key.as_str())?,
+                };
+                forget = forget.max(forgotten_audit(key, value.as_deref()));
+            }
+            if let Some(last) = forget {
+                rows.retain_in(AUDIT..=audit_key(last).as_str(), |_, _| false)?;
+            }
+            let mut items = write.open_table(ITEMS)?;
+            for (switch, key, held) in &batch.items {
+                let bytes = item_bytes(*switch, key);
+                if *held {
+                    items.insert(bytes.as_slice(), ())?;
+                } else {
+                    items.remove(bytes.as_slice())?;
+                }
+            }
+        }
+        write.commit()?;
+        Ok(true)
+    }
+
+    fn io(&self, error: &::redb::Error) -> StateError {
+        StateError::Io {
+            path: self.path.clone(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+/// From format 1 to 2; how many switches there were.
+fn move_switches(write: &WriteTransaction) -> Result<usize, ::redb::Error> {
+    let mut moved = 0;
+    {
+        let mut rows = write.open_table(ROWS)?;
+        for switch in write.open_table(SWITCHES)?.iter()? {
+            let (id, known) = switch?;
+            rows.insert(format!("switch/{}", id.value()).as_str(), known.value())?;
+            moved += 1;
+        }
+    }
+    write.delete_table(SWITCHES)?;
+    Ok(moved)
+}
+
+fn item_bytes(switch: SwitchId, key: &ItemKey) -> Vec<u8> {
+    [
+        &switch.to_be_bytes()[..],
+        &key.tenant.to_be_bytes(),
+        &key.key,
+    ]
+    .concat()
+}
+
+fn parse_item(bytes: &[u8]) -> Option<(SwitchId, ItemKey)> {
+    let (switch, rest) = bytes.split_first_chunk()?;
+    let (tenant, key) = rest.split_first_chunk()?;
+    let fits = (1..=wire::MAX_KEY).contains(&key.len());
+    fits.then(|| {
+        let key = ItemKey {
+            tenant: u32::from_be_bytes(*tenant),
+            key: Bytes::copy_from_slice(key),
+        };
+        (u16::from_be_bytes(*switch), key)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashSet};
+
+    use super::*;
+
+    fn key(n: u8) -> ItemKey {
+        ItemKey {
+            tenant: 7,
+            key: vec![n; usize::from(n) + 1].into(),
+        }
+    }
+
+    fn rows(rows: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
+        let owned = |(key, value): &(&str, &str)| (key.to_string(), value.as_bytes().to_vec());
+        rows.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn remembers_what_was_written_and_counts_terms() {
+        let directory = tempfile::tempdir().unwrap();
+        {
+            let file = File::open(directory.path()).unwrap();
+            let term = file.next_term().unwrap();
+            assert_eq!(term, 1);
+            let mut batch = Batch::default();
+            batch.put("switch/3", &"three");
+            batch.put("topology", &1);
+            batch.put("tenant/7", &7);
+            batch.items = (0..10).map(|n| (3, key(n), true)).collect();
+            file.write(term, &batch).unwrap();
+            let mut batch = Batch::default();
+            batch.delete("topology");
+            batch.put("tenant/7", &8);
+            batch.items = vec![(3, key(0), false), (4, key(1), true)];
+            file.write(term, &batch).unwrap();
+        }
+        let file = File::open(directory.path()).unwrap();
+        let memory = file.load().unwrap();
+        let expected = [("switch/3", "\"three\""), ("tenant/7", "8")];
+        assert_eq!(memory.rows, rows(&expected));
+        assert_eq!(memory.items[&3], (1..10).map(key).collect());
+        assert_eq!(memory.items[&4], HashSet::from([key(1)]));
+        assert_eq!(file.next_term().unwrap(), 2);
+        let late = file.write(1, &Batch::default());
+        assert!(matches!(late, Err(StateError::Deposed)), "{late:?}");
+    }
+
+    #[test]
+    fn a_file_in_use_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let _file = File::open(directory.path()).unwrap();
+        let second = File::open(directory.path());
+        assert!(matches!(second.err(), Some(StateError::Locked(_))));
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_refused_and_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("control.redb");
+        std::fs::write(&path, b"precious").unwrap();
+        let error = File::open(directory.path()).err().unwrap().to_string();
+        assert!(error.contains("control.redb"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn only_the_owner_can_read_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("a/b");
+        let path = directory.join("control.redb");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        drop(File::open(&directory).unwrap());
+        assert_eq!((mode(&directory), mode(&path)), (0o700, 0o600));
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        drop(File::open(&directory).unwrap());
+        assert_eq!(mode(&path), 0o600);
+    }
+
+    /// A file with these two tables of format 1.
+    fn old_file(directory: &Path, format: u64) {
+        let database = Database::create(directory.join("control.redb")).unwrap();
+        let write = database.begin_write().unwrap();
+        {
+            let mut meta = write.open_table(META).unwrap();
+            meta.insert("format", format).unwrap();
+            let mut switches = write.open_table(SWITCHES).unwrap();
+            switches.insert(3, &b"{}"[..]).unwrap();
+            let mut items = write.open_table(ITEMS).unwrap();
+            items.insert(&item_bytes(3, &key(1))[..], ()).unwrap();
+        }
+        write.commit().unwrap();
+    }
+
+    #[test]
+    fn format_1_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        old_file(directory.path(), 1);
+        for _ in 0..2 {
+            let memory = File::open(directory.path()).unwrap().load().unwrap();
+            assert_eq!(memory.rows, rows(&[("switch/3", "{}")]));
+            assert_eq!(memory.items[&3], HashSet::from([key(1)]));
+        }
+    }
+
+    #[test]
+    fn a_later_format_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        old_file(directory.path(), 3);
+        let error = File::open(directory.path()).err().unwrap().to_string();
+        assert!(
+            error.contains("format 3") && error.contains("reads format 2"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_audit_log_keeps_its_last_entries() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::open(directory.path()).unwrap();
+        let term = file.next_term().unwrap();
+        let write = |numbers: std::ops::Range<u64>| {
+            let mut batch = Batch::default();
+            numbers.for_each(|n| batch.put(audit_key(n), &n));
+            file.write(term, &batch).unwrap();
+        };
+        write(0..9_000);
+        write(9_000..10_003);
+        let memory = file.load().unwrap();
+        assert_eq!(memory.rows.len(), 10_000);
+        assert_eq!(memory.rows.keys().next(), Some(&audit_key(3)));
+    }
+}
