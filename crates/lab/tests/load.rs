@@ -271,6 +271,28 @@ fn another_tenants_value_is_noticed() {
 }
 
 #[test]
+fn a_sweep_reads_each_key_once() {
+    let mut store = keeping(false);
+    let caching = move |packet: &Packet, count| {
+        let (mut header, value) = store(packet, count)?;
+        // One key in ten is answered by the switch.
+        if packet.header.op == Op::ReadRequest && packet.key.ends_with(b"7") {
+            header.flags = Flags::CACHED;
+        }
+        Some((header, value))
+    };
+    let phases = [Phase::fill(32, 10.0), Phase::sweep(32, 10.0)];
+    let results = measure_all(&[7, 8], caching, &phases);
+    for tenant in &results[1].tenants {
+        assert_eq!(
+            (tenant.sent, tenant.answered, tenant.cached),
+            (1000, 1000, 100)
+        );
+    }
+    assert_eq!(results[1].wrong(), 0);
+}
+
+#[test]
 fn a_fill_goes_on_until_all_is_written() {
     let mut store = keeping(false);
     let grudging = move |packet: &Packet, count| match count % 3 {

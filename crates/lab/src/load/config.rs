@@ -105,6 +105,8 @@ pub enum PhaseKind {
     /// Writes every key of every active tenant, again until it is acknowledged, and ends then. `seconds` is how long that
     /// may take, `arrivals` how many writes are under way.
     Fill,
+    /// Reads every key of every active tenant once, again until it is answered: which of them do switches answer?
+    Sweep,
     /// Forged requests: half of them in the tenants' names, half in the name of random numbers, all with random tags. What
     /// is answered as if it were genuine is counted.
     Forge,
@@ -117,6 +119,14 @@ impl Phase {
             arrivals: Arrivals::Closed(outstanding),
             kind: PhaseKind::Fill,
             ..Phase::reads(Popularity::Uniform, 1.0, 0.0, seconds)
+        }
+    }
+
+    /// Reads every key once, at most so many at a time.
+    pub fn sweep(outstanding: usize, seconds: f64) -> Phase {
+        Phase {
+            kind: PhaseKind::Sweep,
+            ..Phase::fill(outstanding, seconds)
         }
     }
 

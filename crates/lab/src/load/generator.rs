@@ -180,8 +180,8 @@ impl Generator {
             },
             histograms: Histograms::new(active),
         };
-        if phase.kind == PhaseKind::Fill {
-            self.fill(&mut run)?;
+        if matches!(phase.kind, PhaseKind::Fill | PhaseKind::Sweep) {
+            self.each_key(&mut run)?;
             return Ok(run.result);
         }
         let mut next_change_ns = phase.churn.map_or(u64::MAX, |churn| {
@@ -495,7 +495,7 @@ fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent,
 }
 
 /// Counts what must never be: another key, a value of nobody, of another tenant, or of the past.
-fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &Sent) {
+pub(super) fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &Sent) {
     let header = &packet.header;
     let of_tenant = &mut result.tenants[usize::from(sent.tenant)];
     let key = tenant.keys.get(sent.key);

@@ -8,7 +8,7 @@
 mod batch;
 mod config;
 mod driver;
-mod fill;
+mod each_key;
 mod forge;
 mod generator;
 mod results;

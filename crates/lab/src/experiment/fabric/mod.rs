@@ -23,7 +23,7 @@ use wire::{Cluster, PORT, Store};
 
 use crate::{
     interrupt,
-    load::{LoadConfig, LoadDriver, Phase},
+    load::{LoadConfig, LoadDriver, Phase, PhaseResult, TenantResult},
     namespace,
     progress::Progress,
     rack::{Lab, tail, unique_name},
@@ -272,6 +272,17 @@ pub struct Generating<'a> {
     pub cpu: usize,
     /// Niceness.
     pub nice: i32,
+}
+
+/// Reads every key of every tenant of a generator once; returns, per tenant, the part of them that a switch answered, and
+/// what was seen.
+///
+/// # Errors
+/// They are not answered within a minute.
+pub fn sweep(load: &mut LoadDriver) -> anyhow::Result<(Vec<f64>, PhaseResult)> {
+    let result = load.run(&Phase::sweep(FILLING, FILL_S))?;
+    let share = |tenant: &TenantResult| tenant.cached as f64 / (tenant.answered as f64).max(1.0);
+    Ok((result.tenants.iter().map(share).collect(), result))
 }
 
 /// Writes every key of every tenant of a generator, and waits until all are acknowledged. The first writes are refused

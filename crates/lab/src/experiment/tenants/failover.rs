@@ -350,6 +350,7 @@ fn leader(fabric: &Fabric) -> Option<usize> {
     None
 }
 
+/// Whether the controller with this status leads.
 fn leads(status: &Value) -> bool {
     status["leading"] == true
 }

@@ -31,11 +31,6 @@ impl Settled {
     pub fn share(&self) -> f64 {
         self.shares.iter().copied().fold(1.0, f64::min)
     }
-
-    /// Wrong keys and values seen meanwhile.
-    pub fn wrong(&self) -> u64 {
-        self.phases.iter().map(PhaseResult::wrong).sum()
-    }
 }
 
 /// Offers load until every key of the active tenants is cached, as the switches' memory has it, or the deadline is over.

@@ -7,7 +7,7 @@ use super::measure::{Settled, median, named, rates, settle};
 use crate::{
     experiment::{
         Experiment, Options, Params, Report,
-        fabric::{CLIENT_CPU, Fabric, Generating, Plan, TenantSpec, client, fill},
+        fabric::{CLIENT_CPU, Fabric, Generating, Plan, TenantSpec, client, fill, sweep},
     },
     load::{Arrivals, LoadDriver, Phase, PhaseResult},
     plot,
@@ -58,7 +58,7 @@ pub fn run(
         let mut lines = vec![];
         for users in &params.tenancy.users {
             let run = stage.fill_cache(*users, popularity, "")?;
-            share = share.min(run.settled.share());
+            share = share.min(run.share());
             wrong += run.wrong();
             foreign += run.foreign();
             lines.push((plural(*users), run.series()));
@@ -80,7 +80,7 @@ pub fn run(
     let lossy = lossy(&plan, params, options, progress)?;
     wrong += lossy.wrong();
     foreign += lossy.foreign();
-    report.summarize("cached_share_uniform_lossy", lossy.settled.share());
+    report.summarize("cached_share_uniform_lossy", lossy.share());
     lossy.tell(&mut report, &mut table);
     report.summarize("wrong_values", wrong as f64);
     report.summarize("foreign_values", foreign as f64);
@@ -141,16 +141,29 @@ struct Run {
     users: usize,
     settled: Settled,
     steady: PhaseResult,
+    /// Per tenant, the part of its keys that the switch answered in the end, each asked for once.
+    answered: Vec<f64>,
+    sweep: PhaseResult,
 }
 
 impl Run {
+    fn phases(&self) -> impl Iterator<Item = &PhaseResult> {
+        let last = [&self.steady, &self.sweep];
+        self.settled.phases.iter().chain(last)
+    }
+
+    /// The smallest part of a user's keys that is cached: in the switch's memory, and answered from there.
+    fn share(&self) -> f64 {
+        let answered = self.answered.iter().copied();
+        answered.fold(self.settled.share(), f64::min)
+    }
+
     fn wrong(&self) -> u64 {
-        self.settled.wrong() + self.steady.wrong()
+        self.phases().map(PhaseResult::wrong).sum()
     }
 
     fn foreign(&self) -> u64 {
-        let phases = self.settled.phases.iter().chain([&self.steady]);
-        phases.map(|phase| phase.foreign_values).sum()
+        self.phases().map(|phase| phase.foreign_values).sum()
     }
 
     fn series(&self) -> Vec<(f64, f64)> {
@@ -164,7 +177,7 @@ impl Run {
         table.row([
             format!("{}{}", self.popularity.title(), self.what),
             self.users.to_string(),
-            percent(self.settled.share()),
+            percent(self.share()),
             after.map_or("-".into(), |s| format!("{s:.1} s")),
             thousands(self.steady.throughput()),
             percent(self.steady.hit_ratio()),
@@ -176,6 +189,7 @@ impl Run {
             "lossy": !self.what.is_empty(),
             "users": self.users,
             "cached_shares": self.settled.shares,
+            "answered_shares": self.answered,
             "all_cached_after_s": after,
             "steady_throughput": self.steady.throughput(),
             "steady_hit_ratio": self.steady.hit_ratio(),
@@ -248,6 +262,7 @@ impl Stage<'_> {
             seconds: self.params.step_s,
             ..phase
         })?;
+        let (answered, sweep) = sweep(&mut load)?;
         drop(load);
         self.fabric.remove_tenants(&tenants)?;
         Ok(Run {
@@ -256,6 +271,8 @@ impl Stage<'_> {
             users,
             settled,
             steady,
+            answered,
+            sweep,
         })
     }
 
