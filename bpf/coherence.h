@@ -77,9 +77,7 @@ INLINE bool source_of(struct xdp_md *ctx, const struct work *work, __u8 address[
 	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
 	if (!ip)
 		return false;
-	__builtin_memset(address, 0, 10);
-	address[10] = address[11] = 0xff;
-	__builtin_memcpy(address + 12, &ip->saddr, 4);
+	mapped_ipv4(address, ip->saddr);
 	return true;
 }
 

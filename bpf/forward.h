@@ -26,6 +26,14 @@ INLINE struct ethhdr *eth_of(struct xdp_md *ctx)
 		(void *)(header_ + 1) > (void *)(long)(ctx)->data_end ? NULL : header_;            \
 	})
 
+/* An address as ::ffff:a.b.c.d. */
+INLINE void mapped_ipv4(__u8 to[16], __be32 address)
+{
+	__builtin_memset(to, 0, 10);
+	to[10] = to[11] = 0xff;
+	__builtin_memcpy(to + 12, &address, 4);
+}
+
 INLINE int fib_failure(long code)
 {
 	switch (code) {

@@ -28,8 +28,8 @@
 struct config {
 	__u32 switch_id; /* 1..65535 */
 	__u32 window; /* number of the statistics window, counted by the agent */
-	__u32 hot_threshold; /* requests per window from which a key is reported */
 	__u32 sample_mask; /* 2^n - 1: one request in 2^n is counted */
+	__u32 unused_word;
 	__u64 unused[6];
 	/* Rule 1: the invalidation counter, on a cache line of its own. Only ever rises. */
 	__u64 epoch;
@@ -49,16 +49,31 @@ struct {
 } config SEC(".maps");
 
 #define TENANT_DROP_OVER_RATE 0x1
+#define TENANT_MEASURED 0x2 /* its requests are counted by client and store */
 
+/*
+ * Behind the map's own 56 bytes of an element (link, hash, key) the first word ends their cache line, and the rest
+ * is the next one: admitting a packet touches these two.
+ */
 struct tenant {
-	__u64 secret[2]; /* SipHash key, as two little-endian words; zero: no secret */
-	__u64 hash_salt; /* mixed into the key hash before the table is searched */
-	__u64 ns_per_request; /* 0: no limit */
-	__u64 burst_ns; /* how far ahead of its rate a tenant may run */
-	__u64 next_ns; /* when the next request would conform; written by the programs */
-	__u32 discipline; /* index into `disciplines` */
+	__u32 id; /* again: an element's memory may become another tenant's while it is read */
 	__u32 flags;
+	__u64 secret[2]; /* SipHash key, as two little-endian words; zero: no secret */
+	__u64 also_secret[2]; /* accepted as well while a secret is changed; zero: none */
+	__u64 ns_per_request; /* 0: no limit */
+	__u64 next_ns; /* when the next request would conform; written by the programs */
+	__u32 burst_ns; /* how far ahead of its rate a tenant may run */
+	__u32 hot_threshold; /* reads per window from which a key is reported */
+	__u32 discipline; /* index into `disciplines` */
+	__u32 unused;
 };
+_Static_assert(sizeof(struct tenant) == 72, "crates/dataplane writes the same struct");
+
+/* Mixed into the key hash before the table is searched: keeps equal hashes of different tenants apart. */
+INLINE __u64 hash_salt(__u32 tenant)
+{
+	return tenant * 0x9e3779b97f4a7c15ULL;
+}
 
 /* key: tenant id. Written by the agent. */
 struct {
@@ -68,6 +83,28 @@ struct {
 	__type(value, struct tenant);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } tenants SEC(".maps");
+
+#define MAX_FLOWS 8192
+
+/* Who asks whom; addresses as in `struct lease`. */
+struct flow {
+	__u32 tenant;
+	__u8 client[16];
+	__u8 store[16];
+};
+_Static_assert(sizeof(struct flow) == 36, "crates/dataplane reads the same struct");
+
+/*
+ * Requests counted, one in 64. Written by the programs, emptied by the agent; those that are counted rarely make room
+ * for new ones, so that somebody who makes up addresses takes no memory beyond this.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct flow);
+	__type(value, __u64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} traffic SEC(".maps");
 
 /* key: discipline's number. Written when loading. */
 struct {
@@ -217,7 +254,9 @@ struct work {
 	__u8 op;
 	__u64 hash[2]; /* host order, salted with the tenant */
 	__u64 now_ns; /* coarse CLOCK_MONOTONIC */
-	__u64 secret[2];
+	__u64 secret[2]; /* the one that the packet is signed with */
+	__u32 hot_threshold; /* of the tenant */
+	__u32 unused;
 	struct kv_header header; /* as it came in */
 	__u8 key[256 + 16]; /* padded with zeros to whole words */
 	__u8 front[512]; /* where a packet's front waits while it is moved */

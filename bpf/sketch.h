@@ -78,7 +78,7 @@ INLINE void count_miss(struct work *work, const struct config *config)
 		return;
 	__u64 mixed = mix(work->hash[0], work->hash[1]);
 	__u32 estimate = sketch_add(sketch, mixed, window);
-	if (estimate < config->hot_threshold)
+	if (estimate < work->hot_threshold)
 		return;
 	__u64 probes = mix(mixed, work->hash[0]);
 	if (bloom_has(sketch, probes, window))

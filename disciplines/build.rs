@@ -5,7 +5,7 @@ use std::{env, fs, path::Path};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = env::var("CARGO_MANIFEST_DIR")?;
     let out = env::var("OUT_DIR")?;
-    for discipline in ["netcache"] {
+    for discipline in ["netcache", "madinc"] {
         let directory = Path::new(&root).join(discipline).join("experiments");
         let mut files = Vec::new();
         if directory.is_dir() {

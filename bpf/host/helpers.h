@@ -25,6 +25,16 @@ static void host_interrupt(void)
 
 #define bpf_map_lookup_elem(m, key) host_lookup(host_table(m), (key))
 
+static long host_update(struct host_table table, const void *key, const void *value, __u64 flags)
+{
+	__u32 index = host_index(table, key);
+	if (flags == BPF_NOEXIST && host_element(table, index, false))
+		return -EEXIST;
+	memcpy(host_element(table, index, true), value, table.value_size);
+	return 0;
+}
+#define bpf_map_update_elem(m, key, value, flags) host_update(host_table(m), (key), (value), (flags))
+
 /* A tail call that succeeds does not come back. */
 #define bpf_tail_call(ctx, map, index)                                                             \
 	do {                                                                                       \

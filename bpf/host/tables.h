@@ -60,13 +60,24 @@ static void *host_element(struct host_table table, __u32 key, bool create)
 	return value;
 }
 
+/* Larger keys are folded: what shares a number shares an element. */
+static __u32 host_index(struct host_table table, const void *key)
+{
+	__u32 index = 2166136261U;
+	if (table.key_size == sizeof(index)) {
+		memcpy(&index, key, sizeof(index));
+		return index;
+	}
+	for (__u32 i = 0; i < table.key_size; i++)
+		index = (index ^ ((const __u8 *)key)[i]) * 16777619U;
+	return index;
+}
+
 static void *host_lookup(struct host_table table, const void *key)
 {
 	bool is_array = table.type == BPF_MAP_TYPE_ARRAY || table.type == BPF_MAP_TYPE_PERCPU_ARRAY;
 	__u32 index;
-	if (table.key_size != sizeof(index))
-		abort();
-	memcpy(&index, key, sizeof(index));
+	index = host_index(table, key);
 	if (is_array && index >= table.max_entries)
 		return NULL;
 	return host_element(table, index, is_array);

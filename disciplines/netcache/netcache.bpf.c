@@ -6,7 +6,8 @@
 #include "coherence.h"
 
 /* Answers from the item. The copy is checked after it was made, before the packet becomes the reply. */
-INLINE int answer(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word)
+INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *config,
+		  const struct found *found, __u64 word)
 {
 	struct item *item = found->item;
 	__u32 seq = READ_ONCE(item->seq);
@@ -42,7 +43,7 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct found *fou
 	work->header.op = OP_READ_REPLY;
 	work->header.flags = FLAG_CACHED;
 	work->header.value_len = bpf_htons(len);
-	work->header.epoch = 0;
+	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, 0));
 	work->header.version = bpf_cpu_to_be64(version);
 	work->header.expiry_ms =
 		expires ? bpf_htonl((expiry_ns - work->now_ns) / NS_PER_MS + 1) : 0;
@@ -78,7 +79,7 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 		ask_for_grant(ctx, work, config, item, lease);
 		return forward(ctx, work);
 	}
-	return answer(ctx, work, &found, word);
+	return answer(ctx, work, config, &found, word);
 }
 
 /* Rule 2: invalid here first, then on to the store with the epoch that proves it. */

@@ -14,15 +14,17 @@ pub struct Registration {
     pub about: &'static str,
     /// Makes its control half, for one controller.
     pub controller: fn(Limits) -> Box<dyn Discipline>,
-    /// Its data-plane half: a BPF object with an XDP program of the discipline's name.
+    /// Its data-plane half: a BPF object. Disciplines may share one and differ in their control halves.
     pub object: &'static [u8],
+    /// Name of its XDP program in `object`.
+    pub program: &'static str,
     /// Its experiments: name and TOML text.
     pub experiments: &'static [(&'static str, &'static str)],
 }
 
 /// Every discipline; the first is the default.
 pub fn all() -> &'static [Registration] {
-    &[NETCACHE]
+    &[NETCACHE, MADINC]
 }
 
 /// The discipline of that name.
@@ -35,5 +37,15 @@ const NETCACHE: Registration = Registration {
     about: "caches the hottest items in the switch, learnt from the traffic",
     controller: netcache::controller,
     object: netcache::OBJECT,
+    program: netcache::PROGRAM,
     experiments: include!(concat!(env!("OUT_DIR"), "/netcache_experiments.rs")),
+};
+
+const MADINC: Registration = Registration {
+    name: "madinc",
+    about: "joins a tenant's memory on several switches to one cache, each item on one of them",
+    controller: madinc::controller,
+    object: madinc::OBJECT,
+    program: madinc::PROGRAM,
+    experiments: include!(concat!(env!("OUT_DIR"), "/madinc_experiments.rs")),
 };

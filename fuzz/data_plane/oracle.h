@@ -198,7 +198,8 @@ static void check_hit(const struct passage *p)
 		       out->hash[1] == in->hash[1] && out->key_len == in->key_len &&
 		       !memcmp(out->key, in->key, in->key_len),
 	       "a reply names the request that it answers, with its whole key");
-	demand(out->flags == FLAG_CACHED && out->epoch == 0, "a hit is neither stamp nor grant");
+	demand(out->flags == FLAG_CACHED && out->epoch == epoch_pair(SWITCH, 0),
+	       "a hit names the switch, and is neither stamp nor grant");
 	int place = place_for(in);
 	demand(place >= 0 || p->before.is_ours, "a hit has an entry");
 	for (int i = 0; i < PLACES; i++) {

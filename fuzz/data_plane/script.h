@@ -286,8 +286,8 @@ static void run_script(const __u8 *bytes, size_t len)
 	__u8 how = next();
 	__u8 about = next();
 	focus = (struct focus){tenant_ids[about % 4], about / 4 % KEYS, how >> 4 & 1};
-	make_tenants(how & 1);
-	make_switch(1 + (how >> 1 & 3));
+	make_tenants(how & 1, how >> 5 & 1, 1 + (how >> 1 & 3));
+	make_switch();
 	the_config()->sample_mask = how >> 3 & 1;
 	for (int step = 0; step < STEPS_MAX && script.left; step++) {
 		__u8 kind = next();

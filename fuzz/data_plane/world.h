@@ -41,25 +41,24 @@ static struct tenant *tenant_of(__u32 id)
 	return NULL;
 }
 
-static __u64 salt_of(__u32 id)
-{
-	return id * 0x9e3779b97f4a7c15ULL;
-}
-
-static void make_tenants(bool system_has_secret)
+/* `rotating`: tenant 9's packets are signed with the secret that is accepted as well. */
+static void make_tenants(bool system_has_secret, bool rotating, __u32 threshold)
 {
 	for (int i = 0; i < TENANTS; i++) {
 		__u32 id = tenant_ids[i];
 		bool is_system = id == TENANT_SYSTEM;
 		*tenant_of(id) = (struct tenant){
-			.hash_salt = salt_of(id),
+			.id = id,
+			.hot_threshold = threshold,
 			.burst_ns = 50 * NS_PER_MS,
 			.ns_per_request = id == 9 || id == 10 ? 100 * NS_PER_MS : 0,
 			.discipline = is_system ? 15 : HOST_DISCIPLINE,
-			.flags = id == 10 ? TENANT_DROP_OVER_RATE : 0,
+			.flags = TENANT_MEASURED | (id == 10 ? TENANT_DROP_OVER_RATE : 0),
 		};
 		if (id && (!is_system || system_has_secret))
 			tenant_of(id)->secret[0] = 0x0123456789abcdefULL + id;
+		if (id == 9 && rotating)
+			tenant_of(id)->also_secret[1] = 0xfedcba9876543210ULL;
 	}
 }
 
@@ -68,17 +67,16 @@ static struct config *the_config(void)
 	return host_put(&config, 0);
 }
 
-static void make_switch(__u32 threshold)
+static void make_switch(void)
 {
 	the_config()->switch_id = SWITCH;
-	the_config()->hot_threshold = threshold;
 	the_config()->epoch = 1000;
 	host_put(&ports, PORT_IFINDEX);
 	for (int i = 0; i < STORES; i++)
 		memcpy(((struct lease *)host_put(&leases, i))->store, stores[i].address, 16);
 }
 
-/* The tag of the packet that starts at `kv`, under its tenant's secret; 0 if it has none. */
+/* The tag of the packet that starts at `kv`, under its tenant's secret, or its second one; 0 if it has none. */
 static __u64 right_tag(const __u8 *kv)
 {
 	struct work *work = calloc(1, sizeof(*work));
@@ -89,7 +87,8 @@ static __u64 right_tag(const __u8 *kv)
 	memcpy(&work->header, kv, 64);
 	memcpy(work->key, kv + 64, work->header.key_len <= KV_MAX_KEY ? work->header.key_len : 0);
 	if (tenant && (tenant->secret[0] | tenant->secret[1])) {
-		memcpy(work->secret, tenant->secret, 16);
+		bool rotating = tenant->also_secret[0] | tenant->also_secret[1];
+		memcpy(work->secret, rotating ? tenant->also_secret : tenant->secret, 16);
 		tag = bpf_be64_to_cpu(tag_of(work));
 	}
 	free(work);
@@ -119,7 +118,7 @@ static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u3
 	__u32 reference;
 	__u8 bytes[256];
 	key_hash(key, hash);
-	hash[1] ^= salt_of(tenant);
+	hash[1] ^= hash_salt(tenant);
 	__u32 fingerprint = hash[1] >> 32 ?: 1;
 	struct bucket *bucket = host_put(&buckets, (__u32)hash[1] & bucket_mask);
 	__u64 *free_slot = NULL;

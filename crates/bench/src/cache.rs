@@ -21,6 +21,8 @@ const LEASE_MS: u32 = 3_600_000;
 const TERM: u32 = 1;
 /// The discipline's number in these switches.
 pub const DISCIPLINE: u32 = 1;
+/// Reads per window from which a key is reported.
+const HOT_THRESHOLD: u32 = 128;
 
 /// A switch with its tables; detached when dropped.
 pub struct Cache {
@@ -49,7 +51,8 @@ impl Drop for Detach {
 pub fn pages_for(items: usize, key_len: usize, value_len: usize) -> anyhow::Result<u32> {
     let cells = cells_needed(key_len, value_len).context("an item of this size cannot be")?;
     let mut page = Cells::new(1);
-    let per_page = std::iter::from_fn(|| page.take(0, 1, cells)).count();
+    page.set_owner(0, Some(0));
+    let per_page = std::iter::from_fn(|| page.take(0, cells)).count();
     Ok(items.div_ceil(per_page) as u32)
 }
 
@@ -85,7 +88,6 @@ impl Cache {
         )?;
         let table = Table::open(&home)?;
         table.set_identity(SWITCH, 1_000);
-        table.set_sampling(128, 0);
         let leases = Leases::open(&home)?;
         let lease = leases
             .slot_of(SocketAddr::new(store, wire::PORT))
@@ -141,10 +143,7 @@ impl Cache {
         value: &[u8],
     ) -> anyhow::Result<bool> {
         let cells = cells_needed(key.len(), value.len()).context("an item that cannot be")?;
-        let place = self
-            .cells
-            .take(tenant.id, u32::MAX, cells)
-            .context("the pages are full")?;
+        let place = self.take(tenant.id, cells).context("the pages are full")?;
         if self
             .table
             .insert(tenant.id, hash, key, self.lease, place)
@@ -173,6 +172,17 @@ impl Cache {
             "the switch did not take a grant"
         );
         Ok(true)
+    }
+
+    /// Cells on a page of the tenant, or on one that is nobody's and becomes its own.
+    fn take(&mut self, tenant: u32, cells: u8) -> Option<dataplane::Place> {
+        let place = self.cells.take(tenant, cells);
+        place.or_else(|| {
+            let mut pages = 0..self.table.pages();
+            let page = pages.find(|page| self.cells.owner(*page).is_none())?;
+            self.cells.set_owner(page, Some(tenant));
+            self.cells.take(tenant, cells)
+        })
     }
 
     /// Gives the tenant another discipline.
@@ -236,14 +246,18 @@ pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
         secret,
         rate: 0,
         drop_over_rate: false,
+        also_secret: Secret::NONE,
+        measured: false,
+        hot_threshold: HOT_THRESHOLD,
         discipline: DISCIPLINE,
     }
 }
 
-/// The data plane loaded for measuring: `object` as the discipline under test.
-pub fn discipline(name: &'static str, object: &'static [u8]) -> Discipline {
+/// The data plane loaded for measuring: a program in `object` as the discipline under test.
+pub fn discipline(program: &'static str, object: &'static [u8]) -> Discipline {
     Discipline {
-        name,
+        name: program,
+        program,
         number: DISCIPLINE,
         object,
     }

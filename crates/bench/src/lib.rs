@@ -24,7 +24,7 @@ pub use stats::Spread;
 /// What is measured, and how long.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Name of the discipline whose hits and misses are measured.
+    /// Name of the program in `object` whose hits and misses are measured: that of a discipline.
     pub discipline: &'static str,
     /// Its data-plane object, with an XDP program of that name.
     pub object: &'static [u8],

@@ -36,11 +36,13 @@ const STEPS: [(u32, &str, &str); 4] = [
 pub fn disciplines() -> Vec<Discipline> {
     let parsed = Discipline {
         name: "step_parsed",
+        program: "step_parsed",
         number: PARSED,
         object: OBJECT,
     };
     let rest = STEPS.map(|(number, name, _)| Discipline {
         name,
+        program: name,
         number,
         object: OBJECT,
     });

@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     net::SocketAddr,
     sync::{
         Arc,
@@ -18,6 +19,7 @@ use wire::{Cluster, Flags, HEADER_LEN, Header, Op, Status, TENANT_SYSTEM};
 use crate::{
     Condition, Counts, Error, Options, Value,
     counters::Counters,
+    envelope::Envelope,
     port::{Port, Reply},
     request::{Id, Request, Sender, max_payload},
     routes::{Range, Routes},
@@ -42,6 +44,7 @@ pub struct Client {
 struct Inner {
     routes: Routes,
     sender: Sender,
+    envelope: Envelope,
     options: Options,
     v4: Option<Port>,
     v6: Option<Port>,
@@ -50,7 +53,7 @@ struct Inner {
     next_id: AtomicU64,
     free: Semaphore,
     round_trip: RoundTrip,
-    /// Length in bytes of the largest value seen.
+    /// Length in bytes of the largest value seen, as it travels.
     largest_value: AtomicUsize,
     counters: Arc<Counters>,
 }
@@ -71,18 +74,19 @@ impl Client {
                 "cluster: it has no store; expected at least one".into(),
             ));
         }
-        let secret = (tenant != TENANT_SYSTEM)
-            .then(|| cluster.secret_of(tenant))
+        let secrets = (tenant != TENANT_SYSTEM)
+            .then(|| cluster.secrets_of(tenant))
             .flatten()
             .ok_or(Error::UnknownTenant(tenant))?;
-        let routes = Routes::new(cluster);
+        let routes = Routes::new(cluster, tenant);
         let counters = Arc::new(Counters::default());
         let open = |v6| {
             routes
                 .has_family(v6)
-                .then(|| Port::open(v6, secret, counters.clone()))
+                .then(|| Port::open(v6, secrets.tag, counters.clone()))
                 .transpose()
         };
+        let envelope = Envelope::new(options.seal.as_ref(), tenant);
         let id = options.client_id.unwrap_or_else(rand::random);
         let inner = Inner {
             v4: open(false)?,
@@ -90,8 +94,9 @@ impl Client {
             next_id: AtomicU64::new((u64::from(id) << 32) | 1),
             free: Semaphore::new(options.max_in_flight),
             round_trip: RoundTrip::new(&options),
-            largest_value: AtomicUsize::new(options.expected_value),
-            sender: Sender { tenant, secret },
+            largest_value: AtomicUsize::new(options.expected_value + envelope.overhead()),
+            envelope,
+            sender: Sender { tenant, secrets },
             routes,
             options,
             counters,
@@ -104,7 +109,8 @@ impl Client {
     /// The value of a key; `None` if there is no such key.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if nobody answers, and the others that [`Error`] lists for reads.
+    /// [`Error::Timeout`] if nobody answers, [`Error::NotOpened`] if what is there was not sealed with
+    /// [`Options::seal`] for this key, and the others that [`Error`] lists for reads.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let request = Request::new(Op::ReadRequest, key.as_ref());
         let Answer {
@@ -187,7 +193,8 @@ impl Client {
         let Answer { store, header, .. } = self.inner.call(request).await?;
         match header.status {
             Status::Ok => {
-                self.inner.saw_value(value.len());
+                self.inner
+                    .saw_value(value.len() + self.inner.envelope.overhead());
                 Ok(header.version)
             }
             Status::Mismatch => Err(Error::Mismatch {
@@ -295,7 +302,7 @@ impl Attempt {
 
 impl Inner {
     /// Sends a request until its final answer comes or the deadline has passed.
-    async fn call(&self, mut request: Request<'_>) -> Result<Answer, Error> {
+    async fn call(&self, request: Request<'_>) -> Result<Answer, Error> {
         let Options {
             deadline,
             max_in_flight,
@@ -308,10 +315,28 @@ impl Inner {
             deadline
         };
         let deadline = Instant::now() + limit;
-        let hash = self.sender.secret.key_hash(self.sender.tenant, request.key);
-        let Range { store, writes, .. } = self.routes.owner_of(hash);
+        let name = self.envelope.name(request.key)?;
+        let request = Request {
+            key: name.as_ref(),
+            ..request
+        };
+        let hash = self
+            .sender
+            .secrets
+            .hash
+            .key_hash(self.sender.tenant, request.key);
+        let Range { store, writes, .. } = self.routes.store_of(hash);
         let store = *store;
-        request.check(store)?;
+        request.check(store, self.envelope.overhead())?;
+        // Once for all its datagrams: under one id a store must see one write.
+        let value = match request.op {
+            Op::WriteRequest => self.envelope.close(&name, request.value),
+            _ => Cow::default(),
+        };
+        let mut request = Request {
+            value: &value,
+            ..request
+        };
         let full = |_| Error::TooManyInFlight {
             limit: max_in_flight,
         };
@@ -379,6 +404,12 @@ impl Inner {
                     }
                     _ => {
                         self.saw_value(value.len());
+                        let value = match header.status {
+                            Status::Ok if !write => {
+                                self.envelope.open(&name, value, store, header.flags)?
+                            }
+                            _ => value,
+                        };
                         return Ok(Answer {
                             store,
                             header,

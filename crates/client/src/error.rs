@@ -1,5 +1,7 @@
 use std::{io, net::SocketAddr};
 
+use crate::NotOpened;
+
 /// Why a call has no result. Every message is one line that says what to do where there is something.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -14,12 +16,17 @@ pub enum Error {
     #[error("key of {0} bytes: 1 to 250 bytes are possible")]
     KeyLength(usize),
     /// A value that does not fit one packet, or not the store's backend.
-    #[error("value of {len} bytes is too large: {max} bytes fit one packet beside this key")]
+    #[error(
+        "value of {len} bytes is too large: {max} bytes fit one packet beside this key{}",
+        beside_seal(.sealed)
+    )]
     ValueLength {
         /// Bytes of the value.
         len: usize,
-        /// Bytes that would fit a packet to this store.
+        /// Bytes that would fit a packet to this store, the seal's own not counted.
         max: usize,
+        /// Whether values are sealed, which takes [`Seal::OVERHEAD`](crate::Seal::OVERHEAD) bytes of each packet.
+        sealed: bool,
     },
     /// A time to live of zero, or one too long for its field.
     #[error("time to live must be 1 ms to {} ms (49 days)", u32::MAX)]
@@ -110,6 +117,19 @@ pub enum Error {
         /// The tenant.
         tenant: u32,
     },
+    /// Values are sealed here ([`Options::seal`](crate::Options::seal)), and the one that came does not open.
+    #[error(
+        "the value that {} answered with does not open with this seal key: {why}; nothing of it is returned",
+        whence(.store, .from_switch)
+    )]
+    NotOpened {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// Whether a switch answered in its place.
+        from_switch: bool,
+        /// What is wrong with it.
+        why: NotOpened,
+    },
     /// An answer that makes no sense for its request.
     #[error("{store} answered a request with {what}; expected an answer of protocol version 1")]
     BadReply {
@@ -118,6 +138,22 @@ pub enum Error {
         /// What came.
         what: &'static str,
     },
+}
+
+fn beside_seal(sealed: &bool) -> String {
+    if *sealed {
+        format!(" and the {} bytes of a seal", crate::Seal::OVERHEAD)
+    } else {
+        String::new()
+    }
+}
+
+fn whence(store: &SocketAddr, from_switch: &bool) -> String {
+    if *from_switch {
+        format!("a switch before {store}")
+    } else {
+        store.to_string()
+    }
 }
 
 fn put_off(try_again: &bool) -> &'static str {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::Error;
+use crate::{Error, Seal};
 
 /// How a client behaves. The defaults suit a data centre.
 #[derive(Clone, Debug)]
@@ -23,6 +23,9 @@ pub struct Options {
     pub expected_value: usize,
     /// The id to be known by; `None`: a random one. Two clients on one host must differ.
     pub client_id: Option<u32>,
+    /// Seals what is written and opens what is read; `None`: keys and values travel and are kept as they are. All
+    /// clients of a tenant must agree: a sealed key is another key.
+    pub seal: Option<Seal>,
 }
 
 impl Default for Options {
@@ -36,6 +39,7 @@ impl Default for Options {
             max_timeout: Duration::from_millis(500),
             expected_value: 256,
             client_id: None,
+            seal: None,
         }
     }
 }

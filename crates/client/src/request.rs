@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use wire::{Flags, HEADER_LEN, Header, KeyHash, MAX_KEY, MAX_PAYLOAD, Op, Packet, Secret};
+use wire::{Flags, HEADER_LEN, Header, KeyHash, MAX_KEY, MAX_PAYLOAD, Op, Packet, Secrets};
 
 use crate::Error;
 
@@ -28,17 +28,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Checks the lengths against what one packet to `store` can carry.
-    pub fn check(&self, store: SocketAddr) -> Result<(), Error> {
-        if self.key.is_empty() || self.key.len() > MAX_KEY {
-            return Err(Error::KeyLength(self.key.len()));
-        }
-        let (len, max) = (
-            self.value.len(),
-            max_payload(store) - HEADER_LEN - self.key.len(),
-        );
+    /// Checks that one packet to `store` can carry the value and `seal_bytes` more, which its seal will take.
+    pub fn check(&self, store: SocketAddr, seal_bytes: usize) -> Result<(), Error> {
+        let len = self.value.len();
+        let max = max_payload(store) - HEADER_LEN - self.key.len() - seal_bytes;
         if len > max {
-            return Err(Error::ValueLength { len, max });
+            let sealed = seal_bytes > 0;
+            return Err(Error::ValueLength { len, max, sealed });
         }
         Ok(())
     }
@@ -58,17 +54,25 @@ impl<'a> Request<'a> {
         let len = HEADER_LEN + self.key.len() + self.value.len();
         let mut datagram = Vec::with_capacity(len.max(pad_to));
         Packet::new(header, self.key, self.value)
-            .encode(&sender.secret, &mut datagram)
+            .encode(&sender.secrets.tag, &mut datagram)
             .expect("lengths were checked before");
         datagram.resize(len.max(pad_to), 0);
         datagram.into()
     }
 }
 
+/// Whether a key has a length that is possible.
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+    if key.is_empty() || key.len() > MAX_KEY {
+        return Err(Error::KeyLength(key.len()));
+    }
+    Ok(())
+}
+
 /// In whose name requests are signed.
 pub(crate) struct Sender {
     pub tenant: u32,
-    pub secret: Secret,
+    pub secrets: Secrets,
 }
 
 /// What ties an answer to its request.

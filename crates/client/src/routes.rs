@@ -9,11 +9,15 @@ pub(crate) struct Routes {
     partitions: u32,
     /// In ascending order.
     ranges: Vec<Range>,
+    /// For a tenant that may use some stores only: a range of each, in the order of the tenant's list.
+    instead: Vec<usize>,
 }
 
 /// One store's entry in the cluster file.
 pub(crate) struct Range {
     last: u32,
+    /// Whether the tenant may use the store.
+    allowed: bool,
     /// Where the store listens.
     pub store: SocketAddr,
     /// The writes in flight to it.
@@ -21,7 +25,8 @@ pub(crate) struct Range {
 }
 
 impl Routes {
-    pub fn new(cluster: &Cluster) -> Routes {
+    pub fn new(cluster: &Cluster, tenant: u32) -> Routes {
+        let only = cluster.tenant(tenant).map_or(&[][..], |t| &t.stores);
         // A store may own several ranges; it still is one store with one memory of our writes.
         let mut windows: HashMap<SocketAddr, Arc<WriteWindow>> = HashMap::new();
         let range = |&wire::Store {
@@ -34,23 +39,33 @@ impl Routes {
                 .or_insert_with(|| Arc::new(WriteWindow::new()));
             Range {
                 last,
+                allowed: only.is_empty() || only.contains(&store),
                 store,
                 writes: writes.clone(),
             }
         };
         let mut ranges: Vec<_> = cluster.stores.iter().map(range).collect();
         ranges.sort_unstable_by_key(|range| range.last);
+        let range_of = |store: &SocketAddr| {
+            let at = ranges.iter().position(|range| range.store == *store);
+            at.expect("a tenant's stores are in the list: checked on parsing")
+        };
         Routes {
             partitions: cluster.partitions,
+            instead: only.iter().map(range_of).collect(),
             ranges,
         }
     }
 
-    /// The owner of a key with this hash. The cluster was checked to leave no gap.
-    pub fn owner_of(&self, hash: KeyHash) -> &Range {
+    /// The store of a key with this hash, as [`Cluster::store_of`] says. The cluster was checked to leave no gap.
+    pub fn store_of(&self, hash: KeyHash) -> &Range {
         let partition = partition_of(hash, self.partitions);
         let at = self.ranges.partition_point(|range| range.last < partition);
-        &self.ranges[at.min(self.ranges.len() - 1)]
+        let owner = &self.ranges[at.min(self.ranges.len() - 1)];
+        if owner.allowed {
+            return owner;
+        }
+        &self.ranges[self.instead[partition as usize % self.instead.len()]]
     }
 
     /// Whether some store listens on an address of this family.
@@ -62,7 +77,7 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Secret, Store};
+    use wire::{Secret, Store, Tenant};
 
     #[test]
     fn agrees_with_the_cluster() {
@@ -71,14 +86,24 @@ mod tests {
             first,
             last,
         };
-        let cluster = Cluster {
+        let mut cluster = Cluster {
             stores: vec![store(3, 60, 99), store(1, 0, 9), store(2, 10, 59)],
             ..Cluster::single(([127, 0, 0, 1], 1).into(), 100)
         };
-        let routes = Routes::new(&cluster);
-        for i in 0..1000u32 {
-            let hash = Secret::NONE.key_hash(0, &i.to_be_bytes());
-            assert_eq!(routes.owner_of(hash).store, cluster.store_of(hash).address);
+        for (id, ports) in [(7, &[3, 1][..]), (8, &[2]), (9, &[])] {
+            let stores = ports.iter().map(|port| ([127, 0, 0, 1], *port).into());
+            cluster.tenants.push(Tenant {
+                stores: stores.collect(),
+                ..Tenant::new(id, "09".repeat(16))
+            });
+        }
+        for tenant in [0, 7, 8, 9] {
+            let routes = Routes::new(&cluster, tenant);
+            for i in 0..1000u32 {
+                let hash = Secret::NONE.key_hash(tenant, &i.to_be_bytes());
+                let store = cluster.store_of(tenant, hash).address;
+                assert_eq!(routes.store_of(hash).store, store, "tenant {tenant}");
+            }
         }
     }
 }

@@ -8,10 +8,14 @@
 //! the discipline.
 
 pub mod agent;
+pub mod api;
+mod digest;
 mod discipline;
+pub mod pages;
 mod server;
 pub mod state;
 pub mod status;
+pub mod topology;
 
 /// The generated gRPC messages, client and server of `proto/shortstop.proto`.
 #[allow(missing_docs, clippy::all)]
@@ -22,4 +26,5 @@ pub mod proto {
 pub use discipline::{
     Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, Room, SwitchId,
 };
-pub use server::{Options, Server, ServerError};
+pub use pages::ring::Ring;
+pub use server::{DisciplineMaker, Options, Server, ServerError};

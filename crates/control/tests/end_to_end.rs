@@ -1,14 +1,16 @@
 //! A controller and a pretended switch over loopback: setup, commands, lost acknowledgements, broken streams,
 //! restarts. Nothing here sleeps for a result: every wait is for a message, and bounded.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use control::{
-    Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Options, Server, ServerError,
+    Action, Change, Discipline, Event, ItemKey, Limits, Options, Server,
     proto::{
-        Ack, Acks, Command, Counters, Dropped, FromSwitch, Held, Hello, HotKey, HotReports, Key,
-        Setup, ToSwitch, command, control_client::ControlClient, from_switch, to_switch,
+        Ack, Acks, Command, Counters, Digest, Dropped, FromSwitch, Held, Hello, HotKey, HotReports,
+        Key, PageTable, PagesApplied, Setup, ToSwitch, command, control_client::ControlClient,
+        from_switch, to_switch,
     },
+    state::Location,
     status,
 };
 use tokio::sync::mpsc;
@@ -27,7 +29,7 @@ id = 7
 secret = "000102030405060708090a0b0c0d0e0f"
 "#;
 
-/// Inserts what is reported, evicts what is reported with a count of 0, inserts again what was lost.
+/// Thresholds are those of the last window's number; inserts what is reported, evicts what is reported with a count of 0, inserts again what was lost.
 #[derive(Default)]
 struct Obedient;
 
@@ -39,16 +41,14 @@ impl Discipline for Obedient {
             key: key.clone(),
         };
         match event {
-            Event::Attached {
-                switch,
-                lost,
-                threshold,
-                ..
-            } => {
-                out.push(Action::Threshold {
-                    switch,
-                    requests: threshold.unwrap_or(5),
-                });
+            Event::Room { tenant, rooms } => {
+                out.extend(rooms.iter().map(|room| Action::Threshold {
+                    switch: room.switch,
+                    tenant,
+                    requests: room.threshold.unwrap_or(5),
+                }));
+            }
+            Event::Attached { switch, lost, .. } => {
                 out.extend(lost.iter().map(|key| change(switch, Change::Insert, key)));
             }
             Event::Hot { switch, keys, .. } => {
@@ -64,6 +64,7 @@ impl Discipline for Obedient {
             Event::WindowEnd { switch, window, .. } => {
                 out.push(Action::Threshold {
                     switch,
+                    tenant: 7,
                     requests: window as u32,
                 });
             }
@@ -75,10 +76,12 @@ impl Discipline for Obedient {
 fn options(state: &Path) -> Options {
     Options {
         listen: "127.0.0.1:0".parse().unwrap(),
-        insecure: false,
-        state: state.into(),
+        name: "test".into(),
+        url: None,
+        security: Default::default(),
+        state: Location::Directory(state.into()),
         cluster: CLUSTER.into(),
-        discipline: "test".into(),
+        disciplines: vec![("test".into(), Arc::new(|_| Box::new(Obedient)))],
         limits: Limits::default(),
         updates_per_s: 20_000,
         sample_shift: 0,
@@ -86,14 +89,15 @@ fn options(state: &Path) -> Options {
 }
 
 async fn start(state: &Path) -> Server {
-    Server::start(options(state), Box::new(Obedient))
-        .await
-        .unwrap()
+    Server::start(options(state)).await.unwrap()
 }
 
 struct Switch {
     to: mpsc::Sender<FromSwitch>,
     from: Streaming<ToSwitch>,
+    /// The last of each.
+    setup: Option<Setup>,
+    table: Option<PageTable>,
 }
 
 impl Switch {
@@ -112,15 +116,37 @@ impl Switch {
             .await
             .unwrap()
             .into_inner();
-        Switch { to, from }
+        Switch {
+            to,
+            from,
+            setup: None,
+            table: None,
+        }
     }
 
     async fn attach(server: &Server, held: &[&str]) -> (Switch, Setup) {
         let mut switch = Switch::connect(server, hello(1, "rack", held)).await;
-        match switch.next().await {
-            to_switch::Body::Setup(setup) => (switch, setup),
-            other => panic!("expected a setup first: {other:?}"),
+        while switch.setup.is_none() || switch.table.is_none() {
+            let message = switch.message().await.unwrap().expect("the stream goes on");
+            assert!(switch.obey(message.body.as_ref().unwrap()).await, "{message:?}");
         }
+        let setup = switch.setup.clone().unwrap();
+        (switch, setup)
+    }
+
+    /// Takes setups and page tables in, as an agent would; false for anything else.
+    async fn obey(&mut self, body: &to_switch::Body) -> bool {
+        match body {
+            to_switch::Body::Setup(setup) => self.setup = Some(setup.clone()),
+            to_switch::Body::Pages(table) => {
+                let PageTable { term, version, .. } = *table;
+                self.table = Some(table.clone());
+                self.say(from_switch::Body::Pages(PagesApplied { term, version }))
+                    .await;
+            }
+            _ => return false,
+        }
+        true
     }
 
     async fn message(&mut self) -> Result<Option<ToSwitch>, tonic::Status> {
@@ -129,13 +155,15 @@ impl Switch {
             .expect("a message in time")
     }
 
+    /// The next message that is neither a setup nor a page table.
     async fn next(&mut self) -> to_switch::Body {
-        self.message()
-            .await
-            .unwrap()
-            .expect("the stream goes on")
-            .body
-            .unwrap()
+        loop {
+            let message = self.message().await.unwrap().expect("the stream goes on");
+            let body = message.body.unwrap();
+            if !self.obey(&body).await {
+                return body;
+            }
+        }
     }
 
     async fn commands(&mut self) -> Vec<Command> {
@@ -220,10 +248,15 @@ async fn sets_a_switch_up_and_tells_it_what_to_cache() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path()).await;
     let (mut switch, setup) = Switch::attach(&server, &[]).await;
-    assert_eq!(setup.cluster, CLUSTER);
-    assert_eq!((setup.hot_threshold, setup.window_ms), (5, 1000));
-    let pages: Vec<_> = setup.tenants.iter().map(|t| (t.tenant, t.pages)).collect();
-    assert_eq!(pages, [(0, 3), (7, 2)]);
+    let cluster = wire::Cluster::parse(&setup.cluster).unwrap();
+    assert_eq!(cluster, wire::Cluster::parse(CLUSTER).unwrap());
+    assert_eq!(setup.window_ms, 1000);
+    let thresholds: BTreeMap<_, _> = setup.tenants.iter().map(|t| (t.tenant, t.hot_threshold)).collect();
+    assert_eq!(thresholds, [(0, 5), (7, 5)].into());
+    // Nobody is guaranteed a page or wants many: each borrows one, to be noticed at all.
+    let owners = &switch.table.as_ref().unwrap().owners;
+    let pages: Vec<_> = owners.iter().map(|o| (o.tenant, o.pages.len())).collect();
+    assert_eq!(pages, [(0, 1), (7, 1)]);
 
     switch.report("a", 9).await;
     let commands = switch.commands().await;
@@ -234,10 +267,12 @@ async fn sets_a_switch_up_and_tells_it_what_to_cache() {
     let counters = Counters {
         window: 40,
         window_ms: 1000,
-        items: vec![],
+        ..Counters::default()
     };
     switch.say(from_switch::Body::Counters(counters)).await;
-    assert!(matches!(switch.next().await, to_switch::Body::Tuning(t) if t.hot_threshold == 40));
+    assert!(
+        matches!(switch.next().await, to_switch::Body::Tuning(t) if t.thresholds[0].hot_threshold == 40)
+    );
 
     switch
         .say(from_switch::Body::Dropped(Dropped {
@@ -297,7 +332,7 @@ async fn goes_on_after_a_restart() {
     let counters = Counters {
         window: 33,
         window_ms: 1000,
-        items: vec![],
+        ..Counters::default()
     };
     switch.say(from_switch::Body::Counters(counters)).await;
     assert!(matches!(switch.next().await, to_switch::Body::Tuning(_)));
@@ -311,7 +346,8 @@ async fn goes_on_after_a_restart() {
     let server = start(directory.path()).await;
     wait_for_items(&server, 3).await;
     let (mut switch, setup) = Switch::attach(&server, &["a", "d"]).await;
-    assert_eq!(setup.hot_threshold, 33);
+    let seven = setup.tenants.iter().find(|t| t.tenant == 7).unwrap();
+    assert_eq!(seven.hot_threshold, 33);
     let commands = switch.commands().await;
     let bodies: Vec<_> = commands.iter().map(|c| c.body.clone()).collect();
     assert_eq!(bodies, [insert("b"), insert("c")]);
@@ -331,7 +367,7 @@ async fn takes_a_long_list_of_held_keys_in_parts() {
         held_follows: true,
         ..hello(1, "rack", &["a"])
     };
-    let mut switch = Switch::connect(&server, first).await;
+    let switch = Switch::connect(&server, first).await;
     switch
         .say(from_switch::Body::Held(Held {
             keys: vec![key("b")],
@@ -344,7 +380,6 @@ async fn takes_a_long_list_of_held_keys_in_parts() {
             last: true,
         }))
         .await;
-    assert!(matches!(switch.next().await, to_switch::Body::Setup(_)));
     wait_for_items(&server, 3).await;
     server.stop().await.unwrap();
 }
@@ -364,7 +399,7 @@ async fn refuses_what_it_cannot_serve() {
     assert_eq!(error.code(), tonic::Code::AlreadyExists, "{error}");
     drop(switch);
 
-    let same_state = Server::start(options(directory.path()), Box::new(NoDiscipline)).await;
+    let same_state = Server::start(options(directory.path())).await;
     let error = same_state.err().unwrap();
     assert!(
         error
@@ -378,10 +413,7 @@ async fn refuses_what_it_cannot_serve() {
         listen: server.address(),
         ..options(other.path())
     };
-    let error = Server::start(taken, Box::new(NoDiscipline))
-        .await
-        .err()
-        .unwrap();
+    let error = Server::start(taken).await.err().unwrap();
     assert!(
         error.to_string().contains("choose another --listen"),
         "{error}"
@@ -391,20 +423,14 @@ async fn refuses_what_it_cannot_serve() {
         listen: "0.0.0.0:0".parse().unwrap(),
         ..options(other.path())
     };
-    let error = Server::start(open, Box::new(NoDiscipline))
-        .await
-        .err()
-        .unwrap();
-    assert!(matches!(error, ServerError::NotLoopback(_)), "{error}");
+    let error = Server::start(open).await.err().unwrap();
+    assert!(error.to_string().contains("not a loopback"), "{error}");
 
     let bad = Options {
         cluster: "partitions = 0\nstore = []".into(),
         ..options(other.path())
     };
-    let error = Server::start(bad, Box::new(NoDiscipline))
-        .await
-        .err()
-        .unwrap();
+    let error = Server::start(bad).await.err().unwrap();
     assert!(
         error.to_string().contains("at least 1 is needed"),
         "{error}"
@@ -435,5 +461,31 @@ async fn malformed_keys_are_counted_and_left_out() {
         status::to_json(&reply)["switches"][0]["counters"]["malformed_keys"],
         3
     );
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn asks_for_a_list_when_the_switch_holds_something_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path()).await;
+    let (mut switch, _) = Switch::attach(&server, &["a", "b"]).await;
+    wait_for_items(&server, 2).await;
+    // The message that said so was lost: the switch holds nothing any longer.
+    let counters = Counters {
+        window: 5,
+        window_ms: 1000,
+        held: Some(Digest::default()),
+        ..Counters::default()
+    };
+    switch.say(from_switch::Body::Counters(counters)).await;
+    assert!(matches!(switch.next().await, to_switch::Body::ListHeld(_)));
+    let nothing = Held {
+        keys: vec![],
+        last: true,
+    };
+    switch.say(from_switch::Body::Held(nothing)).await;
+    let commands = switch.commands().await;
+    let bodies: Vec<_> = commands.iter().map(|c| c.body.clone()).collect();
+    assert_eq!(bodies, [insert("a"), insert("b")], "what was lost is inserted again");
     server.stop().await.unwrap();
 }

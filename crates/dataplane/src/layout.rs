@@ -23,8 +23,8 @@ pub(crate) const EPOCH_MASK: u64 = (1 << 48) - 1;
 pub(crate) struct Config {
     pub switch_id: AtomicU32,
     pub window: AtomicU32,
-    pub hot_threshold: AtomicU32,
     pub sample_mask: AtomicU32,
+    pub unused_word: u32,
     pub unused: [u64; 6],
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
@@ -75,20 +75,28 @@ pub(crate) struct Sketch {
 
 /// As the `tenants` map holds it; written through the syscall.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tenant {
-    pub secret: [u8; 16],
-    pub hash_salt: u64,
-    pub ns_per_request: u64,
-    pub burst_ns: u64,
-    pub next_ns: u64,
-    pub discipline: u32,
+    pub id: u32,
     pub flags: u32,
+    pub secret: [u8; 16],
+    pub also_secret: [u8; 16],
+    pub ns_per_request: u64,
+    pub next_ns: u64,
+    pub burst_ns: u32,
+    pub hot_threshold: u32,
+    pub discipline: u32,
+    pub unused: u32,
 }
+
+/// A key of the `traffic` map, as bytes: tenant (native order), client, store.
+pub(crate) const FLOW_BYTES: usize = 36;
+/// One request in so many is counted there.
+pub(crate) const TRAFFIC_SAMPLE: u64 = 64;
 
 const _: () = assert!(size_of::<Config>() == 128);
 const _: () = assert!(size_of::<Bucket>() == 64);
 const _: () = assert!(size_of::<Page>() == PAGE_BYTES && PAGE_BYTES == 26_560);
 const _: () = assert!(size_of::<Item>() == 48);
 const _: () = assert!(size_of::<Lease>() == 64);
-const _: () = assert!(size_of::<Tenant>() == 56);
+const _: () = assert!(size_of::<Tenant>() == 72);

@@ -7,11 +7,14 @@ use crate::{
 
 const ENTRY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/entry.bpf.o"));
 
-/// The data-plane half of a discipline: a BPF object with one XDP program of the discipline's name.
+/// The data-plane half of a discipline: an XDP program in a BPF object. Disciplines that differ in their control half
+/// only share it.
 #[derive(Clone, Copy, Debug)]
 pub struct Discipline {
-    /// Name of the program and of the discipline.
+    /// Its name.
     pub name: &'static str,
+    /// Name of its program in `object`.
+    pub program: &'static str,
     /// Its number, by which tenants refer to it; below 16.
     pub number: u32,
     /// The ELF object.
@@ -129,16 +132,22 @@ impl Dataplane {
         sizes: Sizes,
     ) -> Result<Dataplane, Error> {
         let entry = load(home, "entry", ENTRY, sizes)?;
-        let mut objects = Vec::new();
+        let mut loaded: Vec<(&[u8], Object)> = Vec::new();
         for discipline in disciplines {
-            let object = load(home, discipline.name, discipline.object, sizes)?;
-            register(&entry, &object, discipline)?;
-            objects.push(object);
+            let bytes = discipline.object;
+            let at = match loaded.iter().position(|(same, _)| *same == bytes) {
+                Some(at) => at,
+                None => {
+                    loaded.push((bytes, load(home, discipline.name, bytes, sizes)?));
+                    loaded.len() - 1
+                }
+            };
+            register(&entry, &loaded[at].1, discipline)?;
         }
         Ok(Dataplane {
             home: home.clone(),
             entry,
-            _disciplines: objects,
+            _disciplines: loaded.into_iter().map(|(_, object)| object).collect(),
         })
     }
 
@@ -190,8 +199,8 @@ fn register(entry: &Object, object: &Object, discipline: &Discipline) -> Result<
     use std::os::fd::{AsFd, AsRawFd};
     let program = object
         .progs_mut()
-        .find(|program| program.name() == discipline.name)
-        .expect("a discipline's object has a program of its name");
+        .find(|program| program.name() == discipline.program)
+        .expect("a discipline's object has its program");
     find_map(entry, "disciplines")
         .update(
             &discipline.number.to_ne_bytes(),

@@ -101,19 +101,10 @@ impl Table {
         (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1) & EPOCH_MASK
     }
 
-    /// From how many reads per window a key is reported, and which share is counted: one in
-    /// 2^`sample_shift`.
-    pub fn set_sampling(&self, hot_threshold: u32, sample_shift: u32) {
-        let config = self.config.at(0);
-        config.hot_threshold.store(hot_threshold.max(1), Relaxed);
-        config
-            .sample_mask
-            .store((1 << sample_shift.min(16)) - 1, Relaxed);
-    }
-
-    /// Reads per window from which a key is reported.
-    pub fn hot_threshold(&self) -> u32 {
-        self.config.at(0).hot_threshold.load(Relaxed)
+    /// Which share of reads is counted: one in 2^`sample_shift`.
+    pub fn set_sampling(&self, sample_shift: u32) {
+        let mask = (1 << sample_shift.min(16)) - 1;
+        self.config.at(0).sample_mask.store(mask, Relaxed);
     }
 
     /// Number of the statistics window.

@@ -1,8 +1,9 @@
 //! The backends themselves, for what no packet carries.
 
-use std::{str::FromStr, time::Duration};
+use std::{borrow::Cow, str::FromStr, time::Duration};
 
 use bytes::Bytes;
+use client::{Seal, TenantSeal};
 use redis::{AsyncConnectionConfig, Cmd, Value, aio::MultiplexedConnection};
 use tokio::sync::Mutex;
 use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
@@ -64,9 +65,12 @@ impl FromStr for BackendAddress {
 /// One tenant's view of the backends of a cluster.
 pub(crate) struct Direct {
     backends: Vec<Backend>,
-    partitions: u32,
+    cluster: Cluster,
     tenant: u32,
+    /// Seeds key hashes.
     secret: Secret,
+    /// The same that the client seals with: both write the same keys.
+    seal: Option<TenantSeal>,
     memory: Memory,
 }
 
@@ -98,6 +102,7 @@ impl Direct {
         addresses: &[BackendAddress],
         cluster: &Cluster,
         tenant: u32,
+        seal: Option<TenantSeal>,
         memory: Memory,
     ) -> anyhow::Result<Direct> {
         let end = cluster.partitions - 1;
@@ -130,30 +135,46 @@ impl Direct {
         }
         Ok(Direct {
             backends,
-            partitions: cluster.partitions,
+            cluster: cluster.clone(),
             tenant,
-            secret: cluster.secret_of(tenant).unwrap_or(Secret::NONE),
+            secret: cluster
+                .secrets_of(tenant)
+                .map_or(Secret::NONE, |secrets| secrets.hash),
+            seal,
             memory,
         })
     }
 
     /// The value of a key.
     pub async fn get(&self, key: &[u8]) -> Done<Option<Bytes>> {
-        let name = self.name_of(key)?;
-        let backend = self.backend_of(key);
+        let stored = self.stored(key);
+        let name = self.name_of(&stored)?;
+        let backend = self.backend_of(&stored);
         let len = match backend.read(redis::cmd("STRLEN").arg(&name)).await? {
             Value::Int(len) => usize::try_from(len).unwrap_or(0),
             other => return Err(unexpected(&other)),
         };
         let reserved = self.reserve(len)?;
         let value = backend.read(redis::cmd("GET").arg(&name)).await?;
-        self.held(value, len, reserved)
+        self.held(key, value, len, reserved)
     }
 
     /// Length and time to live of a key.
     pub async fn about(&self, key: &[u8]) -> Done<Option<About>> {
-        let name = self.name_of(key)?;
-        let backend = self.backend_of(key);
+        let found = self.about_stored(key).await?;
+        let overhead = self.seal.as_ref().map_or(0, |_| Seal::OVERHEAD as u64);
+        Ok(found.map(|about| About {
+            // Too short for a seal: reading it says so.
+            len: about.len.saturating_sub(overhead),
+            ..about
+        }))
+    }
+
+    /// The same of what the backend holds, which may be sealed.
+    async fn about_stored(&self, key: &[u8]) -> Done<Option<About>> {
+        let stored = self.stored(key);
+        let name = self.name_of(&stored)?;
+        let backend = self.backend_of(&stored);
         // An empty value and no value have the same length; the time to live tells them apart.
         let left = match backend.read(redis::cmd("PTTL").arg(&name)).await? {
             Value::Int(-2) => return Ok(None),
@@ -171,10 +192,11 @@ impl Direct {
 
     /// Writes a value as Redis's SET does.
     pub async fn set(&self, key: &[u8], value: &[u8], put: Put) -> Done<Written> {
-        let name = self.name_of(key)?;
-        let backend = self.backend_of(key);
+        let stored = self.stored(key);
+        let name = self.name_of(&stored)?;
+        let backend = self.backend_of(&stored);
         let mut command = redis::cmd("SET");
-        command.arg(&name).arg(value);
+        command.arg(&name).arg(&*self.sealed(key, value));
         match put.life {
             Life::Forever => {}
             Life::For(life) => drop(command.arg("PX").arg(life.as_millis() as u64)),
@@ -189,7 +211,10 @@ impl Direct {
         if put.old {
             command.arg("GET");
             // The value before comes along; its length is as good as known.
-            let len = self.about(key).await?.map_or(0, |about| about.len as usize);
+            let len = self
+                .about_stored(key)
+                .await?
+                .map_or(0, |about| about.len as usize);
             room = Some((len, self.reserve(len)?));
         }
         let answer = backend.write(&command).await?;
@@ -197,7 +222,7 @@ impl Direct {
             let written = answer == Value::Okay;
             return Ok(Written { written, old: None });
         };
-        let old = self.held(answer, len, reserved)?;
+        let old = self.held(key, answer, len, reserved)?;
         let written = match put.only_if {
             OnlyIf::Always => true,
             OnlyIf::Absent => old.is_none(),
@@ -208,19 +233,24 @@ impl Direct {
 
     /// Removes a key; whether it was there.
     pub async fn delete(&self, key: &[u8]) -> Done<bool> {
-        let name = self.name_of(key)?;
+        let stored = self.stored(key);
+        let name = self.name_of(&stored)?;
         let command = redis::cmd("DEL").arg(&name).clone();
-        Ok(self.backend_of(key).write(&command).await? == Value::Int(1))
+        Ok(self.backend_of(&stored).write(&command).await? == Value::Int(1))
     }
 
     /// Removes a key and gives its value.
     pub async fn take(&self, key: &[u8]) -> Done<Option<Bytes>> {
-        let name = self.name_of(key)?;
-        let len = self.about(key).await?.map_or(0, |about| about.len as usize);
+        let stored = self.stored(key);
+        let name = self.name_of(&stored)?;
+        let len = self
+            .about_stored(key)
+            .await?
+            .map_or(0, |about| about.len as usize);
         let reserved = self.reserve(len)?;
         let command = redis::cmd("GETDEL").arg(&name).clone();
-        let value = self.backend_of(key).write(&command).await?;
-        self.held(value, len, reserved)
+        let value = self.backend_of(&stored).write(&command).await?;
+        self.held(key, value, len, reserved)
     }
 
     fn reserve(&self, len: usize) -> Done<Reserved> {
@@ -231,7 +261,30 @@ impl Direct {
         })
     }
 
-    fn held(&self, value: Value, len: usize, reserved: Reserved) -> Done<Option<Bytes>> {
+    /// The key as stores know it.
+    fn stored<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
+        match &self.seal {
+            Some(seal) => seal.hide(key).as_ref().to_vec().into(),
+            None => key.into(),
+        }
+    }
+
+    /// The value as the backend shall hold it.
+    fn sealed<'a>(&self, key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
+        match &self.seal {
+            Some(seal) => seal.seal(&seal.hide(key), value).into(),
+            None => value.into(),
+        }
+    }
+
+    /// A value that the backend answered with, opened if it is sealed.
+    fn held(
+        &self,
+        key: &[u8],
+        value: Value,
+        len: usize,
+        reserved: Reserved,
+    ) -> Done<Option<Bytes>> {
         match value {
             Value::Nil => Ok(None),
             Value::BulkString(bytes) => {
@@ -242,22 +295,38 @@ impl Direct {
                 } else {
                     reserved
                 };
+                let bytes = match &self.seal {
+                    Some(seal) => seal.open(&seal.hide(key), &bytes).map_err(|why| {
+                        Refused(format!(
+                            "ERR the value in the backend does not open with this seal key: {why}"
+                        ))
+                    })?,
+                    None => bytes,
+                };
                 Ok(Some(Bytes::from_owner(Held(bytes, reserved))))
             }
             other => Err(unexpected(&other)),
         }
     }
 
+    /// Where a key is, as stores know it.
     fn backend_of(&self, key: &[u8]) -> &Backend {
         let hash = self.secret.key_hash(self.tenant, key);
-        let partition = partition_of(hash, self.partitions);
+        let partition = partition_of(hash, self.cluster.partitions);
+        let store = self.cluster.store_of_partition(self.tenant, partition);
+        // A store that stands in for a partition's owner keeps its keys where it keeps those of its own partitions.
+        let partition = if (store.first..=store.last).contains(&partition) {
+            partition
+        } else {
+            store.first
+        };
         let at = self
             .backends
             .partition_point(|backend| backend.last < partition);
         &self.backends[at]
     }
 
-    /// A key's name in the backend. Tenant 0 must not reach other tenants' keys under their names there.
+    /// A key's name in the backend, of the key as stores know it. Tenant 0 must not reach other tenants' keys under their names there.
     fn name_of(&self, key: &[u8]) -> Done<Vec<u8>> {
         if self.tenant == TENANT_OPEN {
             if key.starts_with(PREFIX.as_bytes()) {
@@ -381,7 +450,7 @@ mod tests {
         let cluster = Cluster::single(([127, 0, 0, 1], 1).into(), 4);
         let check = |texts: &[&str]| {
             let addresses: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
-            Direct::new(&addresses, &cluster, 0, Memory::new(1)).is_ok()
+            Direct::new(&addresses, &cluster, 0, None, Memory::new(1)).is_ok()
         };
         assert!(check(&["redis://h:1"]));
         assert!(check(&["2-3=redis://h:1", "0-1=redis://h:2"]));

@@ -235,6 +235,8 @@ impl Network {
                 Ok(found) => found.is_some_and(|value| value.from_switch),
                 // An answer of the store all the same.
                 Err(Error::TooLarge { .. } | Error::Backend { .. }) => false,
+                // Somebody wrote it without the seal; who answered is all that matters here.
+                Err(Error::NotOpened { from_switch, .. }) => from_switch,
                 Err(error) => return Err(error),
             };
             self.invalidate(key).await?;

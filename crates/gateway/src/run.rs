@@ -1,7 +1,7 @@
 use std::{future::Future, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
-use client::{Client, Options};
+use client::{Client, Options, Seal};
 use tokio::net::TcpListener;
 use wire::Cluster;
 
@@ -25,6 +25,8 @@ pub struct Config {
     pub tenant: u32,
     /// The stores' Redis servers, for what no packet carries; none: such requests are refused.
     pub backends: Vec<BackendAddress>,
+    /// Seals what goes to the network and to the backends; `None`: both see keys and values as they are.
+    pub seal: Option<Seal>,
     /// What clients may make grow.
     pub limits: Limits,
 }
@@ -43,13 +45,19 @@ pub async fn run(
         cluster,
         tenant,
         backends,
+        seal,
         limits,
     } = config;
     let memory = Memory::new(limits.memory_bytes);
     let counters = Arc::new(Counters::default());
-    let client = Client::connect(&cluster, tenant, Options::default()).await?;
+    let tenant_seal = seal.as_ref().map(|seal| seal.of_tenant(tenant));
+    let options = Options {
+        seal,
+        ..Options::default()
+    };
+    let client = Client::connect(&cluster, tenant, options).await?;
     let direct = (!backends.is_empty())
-        .then(|| Direct::new(&backends, &cluster, tenant, memory.clone()))
+        .then(|| Direct::new(&backends, &cluster, tenant, tenant_seal, memory.clone()))
         .transpose()?;
     let listener = TcpListener::bind(listen)
         .await

@@ -205,6 +205,18 @@ const BAD: &[(&str, &[&str])] = &[
     ("get --cluster good.toml --tenant 7 k", &["tenant 7"]),
     ("get --cluster gap.toml k", &["gap.toml", "partition 3"]),
     (
+        "get --server 127.0.0.1:1 --seal-key absent.key k",
+        &["--seal-key absent.key", "cannot read"],
+    ),
+    (
+        "set --server 127.0.0.1:1 --seal-key good.toml k v",
+        &["--seal-key good.toml", "expected"],
+    ),
+    (
+        "gateway --server 127.0.0.1:1 --seal-key absent.key",
+        &["--seal-key absent.key", "cannot read"],
+    ),
+    (
         "get --server 127.0.0.1:1 {251}",
         &["key of 251 bytes", "250"],
     ),

@@ -5,6 +5,8 @@
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -15,6 +17,8 @@ struct Rack {
     children: Vec<Child>,
     redis: u16,
     gateway: u16,
+    /// What the gateway seals with.
+    seal_key: Option<PathBuf>,
 }
 
 impl Drop for Rack {
@@ -62,11 +66,15 @@ impl Rack {
 
     /// A Redis, a store before it and a gateway; the gateway knows the Redis or not.
     fn on_redis(with_backend: bool) -> Option<Rack> {
+        Rack::default().start_on_redis(with_backend)
+    }
+
+    fn start_on_redis(mut self, with_backend: bool) -> Option<Rack> {
         let programs = ["redis-server", "redis-cli", "redis-benchmark"];
         if !programs.into_iter().all(installed) {
             return None;
         }
-        let mut rack = Rack::default();
+        let rack = &mut self;
         rack.redis = free_port();
         let port = rack.redis.to_string();
         rack.start(
@@ -76,7 +84,7 @@ impl Rack {
         wait_for(rack.redis);
         let url = format!("redis://127.0.0.1:{port}");
         rack.store_and_gateway(&url, with_backend.then_some(&url[..]));
-        Some(rack)
+        Some(self)
     }
 
     fn store_and_gateway(&mut self, backend: &str, direct: Option<&str>) {
@@ -96,6 +104,9 @@ impl Rack {
         let listen = format!("127.0.0.1:{}", self.gateway);
         let mut words = vec!["gateway", "--server", &store, "--listen", &listen];
         words.extend(direct.into_iter().flat_map(|url| ["--backend", url]));
+        let seal_key = self.seal_key.clone();
+        let seal_key = seal_key.as_ref().and_then(|file| file.to_str());
+        words.extend(seal_key.into_iter().flat_map(|file| ["--seal-key", file]));
         self.start(shortstop, &words);
         wait_for(self.gateway);
         // The store takes no writes for its first second, and a client waits no longer than that.
@@ -253,6 +264,72 @@ fn what_no_packet_carries_goes_to_redis_and_back() {
         reading.join().unwrap() == expected,
         "a pipeline of small and large values"
     );
+}
+
+#[test]
+fn a_gateway_that_seals_leaves_nothing_to_read_in_redis() {
+    let seal_key = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gateway-seal.key");
+    std::fs::write(&seal_key, "5a".repeat(32)).unwrap();
+    std::fs::set_permissions(&seal_key, PermissionsExt::from_mode(0o600)).unwrap();
+    let mut rack = Rack::default();
+    rack.seal_key = Some(seal_key);
+    let Some(rack) = rack.start_on_redis(true) else {
+        return;
+    };
+    let (large, long) = ("secret".repeat(10_000), "patient".repeat(40));
+    let quoted = format!("\"{large}\"");
+    let rows: Vec<(String, &str)> = vec![
+        ("set patient secret".into(), "OK"),
+        ("get patient".into(), "\"secret\""),
+        ("strlen patient".into(), "(integer) 6"),
+        (format!("set patient {large}"), "OK"),
+        ("get patient".into(), &quoted),
+        ("strlen patient".into(), "(integer) 60000"),
+        ("set patient secret get ex 1000".into(), &quoted),
+        (format!("set patient {large} keepttl"), "OK"),
+        ("ttl patient".into(), "(integer) 1000"),
+        ("getdel patient".into(), &quoted),
+        ("get patient".into(), "(nil)"),
+        ("set patient secret ex 10000000".into(), "OK"),
+        ("get patient".into(), "\"secret\""),
+        ("set shortstop:patient secret".into(), "OK"),
+        (format!("set {long} secret"), "OK"),
+        (format!("get {long}"), "\"secret\""),
+        (format!("set large-patient {large}"), "OK"),
+        ("set empty-patient \"\"".into(), "OK"),
+        ("strlen empty-patient".into(), "(integer) 0"),
+        ("get empty-patient".into(), "\"\""),
+    ];
+    for (command, expected) in &rows {
+        let out = rack.cli(&[command]).join("|");
+        let command = &command[..command.len().min(40)];
+        assert!(
+            out.starts_with(expected),
+            "{command}: {}",
+            &out[..out.len().min(200)]
+        );
+    }
+    // `ready` of the start, and five of the above.
+    assert_eq!(cli_at(rack.redis, &["dbsize"]), ["(integer) 6"]);
+    for part in ["patient", "secret", "ready", "yes", "shortstop"] {
+        let found = format!(
+            "eval \"for _, k in ipairs(redis.call('keys', '*')) do \
+             if string.find(k, ARGV[1], 1, true) or string.find(redis.call('get', k), ARGV[1], 1, true) \
+             then return k end end return 0\" 0 {part}"
+        );
+        assert_eq!(cli_at(rack.redis, &[&found]), ["(integer) 0"], "{part}");
+    }
+    // What another one wrote over it, without the key, is refused and not passed on.
+    let forge = "eval \"for _, k in ipairs(redis.call('keys', '*')) do \
+                 redis.call('set', k, string.rep('forged', 20)) end return 0\" 0";
+    assert_eq!(cli_at(rack.redis, &[forge]), ["(integer) 0"]);
+    for key in ["patient", "large-patient", &long] {
+        let out = rack.cli(&[&format!("get {key}")]).join("|");
+        assert!(out.starts_with("(error) ERR"), "{key}: {out}");
+        assert!(out.contains("does not open"), "{key}: {out}");
+    }
+    assert_eq!(rack.cli(&["set patient secret"]), ["OK"]);
+    assert_eq!(rack.cli(&["get patient"]), ["\"secret\""]);
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub(crate) struct Clients<O> {
     clients: HashMap<ClientId, Client<O>>,
     /// Per tenant, in the order in which they came, or were last spared.
     order: HashMap<u32, VecDeque<ClientId>>,
+    limit: usize,
     /// Most clients of one tenant.
     share: usize,
     /// A client that has written within this time is not forgotten: it may still retransmit.
@@ -36,17 +37,37 @@ impl<O: Clone> Clients<O> {
         Clients {
             clients: HashMap::new(),
             order: HashMap::new(),
+            limit,
             share: (limit / tenants.max(1)).max(1),
             keep_ns,
         }
     }
 
+    /// From now on so many tenants share the room. One that has more than its new share is given no more until it has
+    /// less: what it has may still retransmit.
+    pub fn share_among(&mut self, tenants: usize) {
+        self.share = (self.limit / tenants.max(1)).max(1);
+    }
+
+    /// Forgets the clients of a tenant that is gone.
+    pub fn forget_tenant(&mut self, tenant: u32) {
+        for id in self.order.remove(&tenant).into_iter().flatten() {
+            self.clients.remove(&id);
+        }
+    }
+
+    /// Clients of a tenant.
+    fn known(&self, tenant: u32) -> usize {
+        self.order.get(&tenant).map_or(0, VecDeque::len)
+    }
+
     /// A write has come from a client.
     pub fn begin(&mut self, id: ClientId, request: u32, now_ns: Nanos) -> Verdict<O> {
         if !self.clients.contains_key(&id) {
-            let known = self.order.get(&id.0).map_or(0, VecDeque::len);
-            if known >= self.share && !self.forget_one(id.0, now_ns) {
-                return Verdict::Full;
+            while self.known(id.0) >= self.share {
+                if !self.forget_one(id.0, now_ns) {
+                    return Verdict::Full;
+                }
             }
             self.clients.insert(
                 id,
@@ -130,5 +151,22 @@ mod tests {
         let verdicts: Vec<_> = (1..=9).map(|n| clients.begin(id(7, n), 1, 0)).collect();
         assert_eq!(verdicts.iter().filter(|v| **v == Verdict::New).count(), 2);
         assert_eq!(clients.begin(id(8, 1), 1, 0), Verdict::New);
+    }
+
+    #[test]
+    fn shares_follow_the_number_of_tenants() {
+        let mut clients: Clients<()> = Clients::new(4, 1, 100);
+        let id = |tenant, n: u8| (tenant, IpAddr::from([10, 0, 0, n]), 1);
+        for n in 1..=4 {
+            assert_eq!(clients.begin(id(7, n), 1, 0), Verdict::New);
+            clients.finish(id(7, n), 1, ());
+        }
+        clients.share_among(2);
+        assert_eq!(clients.begin(id(7, 5), 1, 50), Verdict::Full);
+        assert_eq!(clients.begin(id(8, 1), 1, 50), Verdict::New);
+        assert_eq!(clients.begin(id(7, 5), 1, 101), Verdict::New);
+        assert_eq!(clients.known(7), 2, "down to its share");
+        clients.forget_tenant(7);
+        assert_eq!((clients.known(7), clients.clients.len()), (0, 1));
     }
 }

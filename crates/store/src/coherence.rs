@@ -168,6 +168,15 @@ impl<W> KeyState<W> {
         self.current.is_some() || !self.queue.is_empty()
     }
 
+    /// Writes that were taken and are not over.
+    pub fn writes(&self) -> usize {
+        let current = match &self.current {
+            Some(current) => !matches!(current.task, Task::Recall),
+            None => false,
+        };
+        self.queue.len() + usize::from(current)
+    }
+
     /// Whether this is the state of a key that nobody has asked for: then it need not be kept.
     pub fn is_forgettable(&self, now_ns: Nanos) -> bool {
         self.copies.is_empty() && !self.is_busy() && now_ns >= self.doubt_until_ns

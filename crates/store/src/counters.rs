@@ -96,7 +96,7 @@ pub struct Counters {
     pub leases_refused_unwatched: u64,
     /// Changes by others of which the backend told.
     pub outside_changes: u64,
-    /// Keys whose copies were called back because others may have changed them.
+    /// Keys whose copies were called back because others may have changed them, or may from now on.
     pub outside_recalls: u64,
     /// Times that anything may have changed: everything was flushed, or the backend's connection was lost.
     pub outside_losses: u64,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use wire::KeyHash;
 
 use crate::coherence::{KeyState, Leases, Nanos, SwitchId};
@@ -88,6 +88,16 @@ impl<W> Directory<W> {
             self.compact();
         }
         idle
+    }
+
+    /// Removes and returns everything about these tenants' keys.
+    pub fn remove_tenants(&mut self, tenants: &HashSet<u32>) -> Vec<(KeyId, Entry<W>)> {
+        let of_them = |id: &KeyId, _: &mut Entry<W>| tenants.contains(&id.0);
+        let gone: Vec<_> = self.entries.extract_if(of_them).collect();
+        let copies = gone.iter().map(|(_, entry)| entry.state.copies().len());
+        self.copies -= copies.sum::<usize>();
+        self.compact();
+        gone
     }
 
     /// The keys of which copies are remembered.

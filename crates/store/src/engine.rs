@@ -4,6 +4,7 @@ mod lease;
 mod outside;
 mod read;
 mod reply;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -12,7 +13,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
 use hashbrown::HashMap;
 
-use wire::{Op, Packet, Status};
+use wire::{Op, Packet, Secret, Status};
 
 use crate::{
     Config,
@@ -27,6 +28,8 @@ use crate::{
 use lease::Home;
 use outside::Recalls;
 use reply::{Delayed, Origin, Replies};
+use tenants::Tenants;
+pub use tenants::UpdateError;
 use write::{Job, Outcome};
 
 /// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes that may wait for
@@ -39,10 +42,20 @@ enum Waiting {
     Write(KeyId),
 }
 
+impl Waiting {
+    fn tenant(&self) -> u32 {
+        match self {
+            Waiting::Read(read) => read.0.tenant,
+            Waiting::Write(id) => id.0,
+        }
+    }
+}
+
 /// A store's whole state.
 pub struct Engine {
     config: Arc<Config>,
     backend: Box<dyn Backend>,
+    tenants: Tenants,
     partitions: Partitions,
     counters: Counters,
     replies: Replies,
@@ -77,11 +90,7 @@ impl Engine {
                     .any(|s| s.address == me && (s.first..=s.last).contains(&partition))
             })
         };
-        let tenants = cluster.tenants.iter().map(|t| t.id);
-        let secrets = tenants
-            .chain([wire::TENANT_OPEN, wire::TENANT_SYSTEM])
-            .filter_map(|id| Some((id, cluster.secret_of(id)?)))
-            .collect();
+        let tenants = Tenants::new(cluster, config.identity, None);
         let partitions = Partitions::new(
             cluster.partitions,
             owned,
@@ -91,11 +100,7 @@ impl Engine {
         let leases = Leases::new(config.lease_ms * 1_000_000);
         Engine {
             directory: Directory::new(config.directory_limit),
-            clients: Clients::new(
-                config.client_limit,
-                cluster.tenants.len() + usize::from(cluster.open_tenant),
-                leases.length_ns(),
-            ),
+            clients: Clients::new(config.client_limit, tenants.len(), leases.length_ns()),
             leases,
             outside: Outside::new(backend.watch(), now_ns),
             recalls: Recalls::default(),
@@ -110,9 +115,9 @@ impl Engine {
             backend,
             counters: Counters::default(),
             replies: Replies {
-                secrets,
                 delayed: Delayed::default(),
             },
+            tenants,
             version: u64::from(wall_s) << 32,
             started_ns: now_ns,
             config,
@@ -152,35 +157,15 @@ impl Engine {
             return;
         }
         let mut origin = Origin::of(header, room, peer);
-        let Some(secret) = self.replies.secrets.get(&header.tenant).copied() else {
-            self.counters.denied_tenant += 1;
-            return self
-                .replies
-                .refuse(&origin, packet.key, Status::Denied, now_ns, out);
-        };
-        if header.tenant == wire::TENANT_SYSTEM {
-            self.counters.denied_tenant += 1;
-            return self
-                .replies
-                .refuse(&origin, packet.key, Status::Denied, now_ns, out);
-        }
-        if !packet.tag_is_valid(&secret) {
-            self.counters.denied_tag += 1;
-            return self
-                .replies
-                .refuse(&origin, packet.key, Status::Denied, now_ns, out);
-        }
-        if secret.key_hash(header.tenant, packet.key) != header.key_hash {
-            self.counters.denied_key_hash += 1;
-            return self
-                .replies
-                .refuse(&origin, packet.key, Status::Denied, now_ns, out);
-        }
-        let Some(partition) = self.partitions.of(header.key_hash) else {
-            self.counters.wrong_partition += 1;
-            return self
-                .replies
-                .refuse(&origin, packet.key, Status::WrongPartition, now_ns, out);
+        let (secret, judged) = self.judge(packet);
+        origin.secret = secret;
+        let partition = match judged {
+            Ok(partition) => partition,
+            Err(status) => {
+                return self
+                    .replies
+                    .refuse(&origin, packet.key, status, now_ns, out);
+            }
         };
         if header.op != Op::FetchRequest {
             match self.partitions.admit(partition, now_ns) {
@@ -203,11 +188,39 @@ impl Engine {
         }
     }
 
-    /// An acknowledgement, under the secret of its key's tenant.
+    /// Who asks, and whether the key is ours: the secret that signs the answer, and the key's partition or why not.
+    fn judge(&mut self, packet: &Packet<'_>) -> (Secret, Result<usize, Status>) {
+        let header = &packet.header;
+        let counters = &mut self.counters;
+        let known = self.tenants.get(header.tenant);
+        let Some(known) = known.filter(|_| header.tenant != wire::TENANT_SYSTEM) else {
+            counters.denied_tenant += 1;
+            let secret = known.map_or(Secret::NONE, |known| known.secrets.tag);
+            return (secret, Err(Status::Denied));
+        };
+        let Some(secret) = known.secrets.that_signed(packet) else {
+            counters.denied_tag += 1;
+            return (known.secrets.tag, Err(Status::Denied));
+        };
+        if known.secrets.hash.key_hash(header.tenant, packet.key) != header.key_hash {
+            counters.denied_key_hash += 1;
+            return (secret, Err(Status::Denied));
+        }
+        let partition = self.partitions.at(header.key_hash);
+        if !known.holds(partition, self.partitions.owns(partition)) {
+            counters.wrong_partition += 1;
+            return (secret, Err(Status::WrongPartition));
+        }
+        (secret, Ok(partition))
+    }
+
+    /// An acknowledgement, under a secret of its key's tenant.
     fn ack(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
-        match self.replies.secrets.get(&packet.header.tenant) {
-            Some(secret) if packet.tag_is_valid(secret) => self.acknowledged(packet, now_ns, out),
-            _ => self.counters.denied_tag += 1,
+        let known = self.tenants.get(packet.header.tenant);
+        if known.is_some_and(|known| known.secrets.that_signed(packet).is_some()) {
+            self.acknowledged(packet, now_ns, out);
+        } else {
+            self.counters.denied_tag += 1;
         }
     }
 
@@ -239,7 +252,9 @@ impl Engine {
 
     /// What the store tells about itself; where it listens is left to the caller.
     pub fn status(&self, now_ns: u64) -> crate::Status {
-        let partitions = self.partitions.iter().zip(0..).filter(|(p, _)| p.owned);
+        // One that is another's may be held here for a tenant that may not use that store.
+        let partitions = self.partitions.iter().zip(0..);
+        let partitions = partitions.filter(|(p, _)| p.owned || p.served > 0);
         crate::Status {
             ready: true,
             takes_writes: self.takes_writes(now_ns),

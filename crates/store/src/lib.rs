@@ -20,5 +20,6 @@ mod status;
 
 pub use config::{BackendConfig, Config, OutsideWrites, Populate};
 pub use counters::Counters;
-pub use server::{Server, run};
+pub use engine::UpdateError;
+pub use server::{Handle, Server, run};
 pub use status::{LeaseStatus, OutsideWritesStatus, PartitionStatus, Status, read_status};

@@ -48,10 +48,14 @@ impl Partitions {
         }
     }
 
-    /// The partition of a key, if it is ours.
-    pub fn of(&self, hash: KeyHash) -> Option<usize> {
-        let at = wire::partition_of(hash, self.all.len() as u32) as usize;
-        self.all[at].owned.then_some(at)
+    /// The partition of a key.
+    pub fn at(&self, hash: KeyHash) -> usize {
+        wire::partition_of(hash, self.all.len() as u32) as usize
+    }
+
+    /// Whether a partition is ours.
+    pub fn owns(&self, at: usize) -> bool {
+        self.all[at].owned
     }
 
     /// Takes one request at `now_ns`: the time before which its reply must not leave (0: at once), or `None` if
@@ -109,11 +113,9 @@ mod tests {
     fn without_a_limit_everything_leaves_at_once() {
         let mut partitions = Partitions::new(2, |i| i == 1, None, 0);
         assert_eq!(partitions.admit(1, 77), Some(0));
-        assert_eq!(
-            partitions.of(KeyHash([0; 16])),
-            None,
-            "partition 0 is another store's"
-        );
-        assert_eq!(partitions.of(KeyHash([0xff; 16])), Some(1));
+        assert_eq!(partitions.at(KeyHash([0; 16])), 0);
+        assert_eq!(partitions.at(KeyHash([0xff; 16])), 1);
+        assert!(!partitions.owns(0), "partition 0 is another store's");
+        assert!(partitions.owns(1));
     }
 }

@@ -13,13 +13,14 @@ use anyhow::Context;
 use tokio::{
     io::AsyncWriteExt,
     net::{UnixListener, UnixStream},
-    sync::mpsc::UnboundedReceiver,
+    sync::{mpsc, mpsc::UnboundedReceiver, oneshot},
 };
+use wire::Cluster;
 
 use crate::{
     BackendConfig, Config,
     backend::{Backend, Completion, embedded, memcached, redis},
-    engine::Engine,
+    engine::{Engine, UpdateError},
     net::{Endpoint, Outbox},
 };
 
@@ -43,6 +44,33 @@ pub struct Server {
     outbox: Outbox,
     clock: Instant,
     status: Option<StatusSocket>,
+    orders: mpsc::Receiver<Order>,
+    /// Makes handles, and keeps `orders` from ending.
+    handle: Handle,
+}
+
+/// A cluster to take, and whom to tell.
+struct Order(Cluster, oneshot::Sender<Result<(), UpdateError>>);
+
+/// Changes a store that runs. Clones speak to the same store.
+#[derive(Clone)]
+pub struct Handle {
+    orders: mpsc::Sender<Order>,
+}
+
+impl Handle {
+    /// Gives the store a cluster with other tenants, or other secrets, rates and stores of theirs; it counts from the
+    /// next packet on. A removed tenant is denied, and its pending writes end without an answer. Copies of its items
+    /// are forgotten, not called back: its number may be another's only after every switch has dropped it.
+    ///
+    /// # Errors
+    /// [`UpdateError`], if partitions, stores or hash seeds differ; everything stays as it was then.
+    pub async fn update(&self, cluster: Cluster) -> Result<(), UpdateError> {
+        let (done, answer) = oneshot::channel();
+        let order = self.orders.send(Order(cluster, done)).await;
+        order.map_err(|_| UpdateError::Ended)?;
+        answer.await.map_err(|_| UpdateError::Ended)?
+    }
 }
 
 impl Server {
@@ -69,7 +97,10 @@ impl Server {
             .as_deref()
             .map(StatusSocket::bind)
             .transpose()?;
+        let (orders_in, orders) = mpsc::channel(1);
         Ok(Server {
+            orders,
+            handle: Handle { orders: orders_in },
             endpoint,
             engine: Engine::new(Arc::new(config), backend, 0, wall_s),
             completions,
@@ -87,6 +118,11 @@ impl Server {
         self.endpoint.local_address()
     }
 
+    /// What changes the store while it runs.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
     /// Serves until `shutdown` is done.
     ///
     /// # Errors
@@ -98,6 +134,7 @@ impl Server {
             tokio::select! {
                 () = &mut shutdown => return Ok(()),
                 ready = self.endpoint.readable() => ready.context("the UDP socket failed")?,
+                Some(order) = self.orders.recv() => self.update(order),
                 done = next(self.completions.as_mut()) => self.complete(done),
                 () = until(self.clock, self.engine.next_deadline_ns()) => {}
                 stream = accept(self.status.as_ref()) => self.tell_status(stream),
@@ -132,6 +169,10 @@ impl Server {
         let now_ns = self.now_ns();
         self.engine.tick(now_ns, &mut self.outbox);
         self.flush();
+    }
+
+    fn update(&mut self, Order(cluster, done): Order) {
+        let _ = done.send(self.engine.update(cluster, self.now_ns()));
     }
 
     /// Passes on what the backend has answered: this, and all that has come since.

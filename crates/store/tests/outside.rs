@@ -216,11 +216,10 @@ fn a_tenants_key_is_found_by_its_name() {
     let server = redis();
     let mut with_tenant = config(&server);
     let secret = "09".repeat(16);
-    with_tenant.cluster.tenants.push(wire::Tenant {
-        id: 7,
-        secret,
-        rate: 0,
-    });
+    with_tenant
+        .cluster
+        .tenants
+        .push(wire::Tenant::new(7, secret));
     let store = Running::start(with_tenant);
     let mut other = Outsider::of(&server);
     other.command("SET shortstop:7:k v");

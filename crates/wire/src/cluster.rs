@@ -1,10 +1,10 @@
 //! What clients, stores and controllers must agree on: who holds which partition, who the tenants are.
 
-use std::net::SocketAddr;
+use std::{collections::HashSet, net::SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{KeyHash, Secret, TENANT_OPEN, TENANT_SYSTEM, partition_of};
+use crate::{KeyHash, Packet, Secret, TENANT_OPEN, TENANT_SYSTEM, partition_of};
 
 /// The cluster file (TOML): partitions, stores, tenants.
 ///
@@ -79,6 +79,34 @@ pub struct Tenant {
     pub stores: Vec<SocketAddr>,
 }
 
+impl Tenant {
+    /// A tenant with one secret (32 hex digits) for everything, no rate, on every store.
+    pub fn new(id: u32, secret_hex: impl Into<String>) -> Tenant {
+        Tenant {
+            id,
+            secret: secret_hex.into(),
+            also_secret: None,
+            hash_secret: None,
+            rate: 0,
+            over_rate: OverRate::Forward,
+            stores: vec![],
+        }
+    }
+
+    /// The secrets, of a tenant of a cluster that was checked.
+    ///
+    /// # Panics
+    /// If one is not 32 hex digits.
+    pub fn secrets(&self) -> Secrets {
+        let known = |text: &str| parse_secret(text, "").expect("checked on parsing");
+        Secrets {
+            tag: known(&self.secret),
+            also: self.also_secret.as_deref().map_or(Secret::NONE, known),
+            hash: known(self.hash_secret.as_deref().unwrap_or(&self.secret)),
+        }
+    }
+}
+
 /// What a switch does with a request above its tenant's rate. Neither touches a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -109,6 +137,16 @@ impl Secrets {
             also: Secret::NONE,
             hash: secret,
         }
+    }
+
+    /// The secret that this packet is signed with, if it is one of those that count: an answer is signed with the
+    /// same. [`Secret::NONE`] for a tenant without secrets, whose tags are not checked.
+    pub fn that_signed(&self, packet: &Packet<'_>) -> Option<Secret> {
+        if packet.tag_is_valid(&self.tag) {
+            return Some(self.tag);
+        }
+        // No second secret is not the same as one that everything is valid under.
+        (self.also != Secret::NONE && packet.tag_is_valid(&self.also)).then_some(self.also)
     }
 }
 
@@ -159,7 +197,11 @@ impl Cluster {
         toml::to_string(self).expect("plain data is always valid TOML")
     }
 
-    fn check(&self) -> Result<(), ClusterError> {
+    /// Checks what the types cannot; [`Cluster::parse`] has done so.
+    ///
+    /// # Errors
+    /// [`ClusterError`] names the entry that is wrong and what was expected.
+    pub fn check(&self) -> Result<(), ClusterError> {
         let fail = |text: String| Err(ClusterError::Partitions(text));
         if self.partitions == 0 {
             return fail("partitions = 0: at least 1 is needed".into());
@@ -192,6 +234,7 @@ impl Cluster {
         if next != self.partitions {
             return fail(format!("partition {next} has no owner"));
         }
+        let mut ids = HashSet::new();
         for tenant in &self.tenants {
             if tenant.id == TENANT_OPEN || tenant.id == TENANT_SYSTEM {
                 return Err(ClusterError::Tenant(format!(
@@ -199,7 +242,7 @@ impl Cluster {
                     tenant.id
                 )));
             }
-            if self.tenants.iter().filter(|t| t.id == tenant.id).count() > 1 {
+            if !ids.insert(tenant.id) {
                 return Err(ClusterError::Tenant(format!(
                     "tenant {} is listed twice",
                     tenant.id
@@ -240,12 +283,17 @@ impl Cluster {
 
     /// As [`Cluster::store_of`], of a partition below [`Cluster::partitions`].
     pub fn store_of_partition(&self, tenant: u32, partition: u32) -> &Store {
+        let allowed = self.tenant(tenant).map_or(&[][..], |t| &t.stores);
+        self.store_among(allowed, partition)
+    }
+
+    /// As [`Cluster::store_of_partition`], of a tenant that may use these stores ([`Tenant::stores`]).
+    pub fn store_among(&self, allowed: &[SocketAddr], partition: u32) -> &Store {
         let owner = self
             .stores
             .iter()
             .find(|s| (s.first..=s.last).contains(&partition))
             .expect("every partition has an owner: checked on parsing");
-        let allowed = self.tenant(tenant).map_or(&[][..], |t| &t.stores);
         if allowed.is_empty() || allowed.contains(&owner.address) {
             return owner;
         }
@@ -274,11 +322,7 @@ impl Cluster {
             TENANT_SYSTEM => Some(Secrets::one(
                 self.system_secret.as_deref().map_or(Secret::NONE, known),
             )),
-            id => self.tenant(id).map(|t| Secrets {
-                tag: known(&t.secret),
-                also: t.also_secret.as_deref().map_or(Secret::NONE, known),
-                hash: known(t.hash_secret.as_deref().unwrap_or(&t.secret)),
-            }),
+            id => self.tenant(id).map(Tenant::secrets),
         }
     }
 }

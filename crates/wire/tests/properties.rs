@@ -152,8 +152,54 @@ proptest! {
             first = last + 1;
         }
         let secret = hex::encode(secret.map(|byte| byte | 1));
-        cluster.tenants.push(wire::Tenant { id: 7, secret, rate: 5 });
+        cluster.tenants.push(wire::Tenant { rate: 5, ..wire::Tenant::new(7, secret) });
         prop_assert_eq!(Cluster::parse(&cluster.to_toml()).unwrap(), cluster);
+    }
+
+    #[test]
+    fn a_tenants_keys_stay_when_its_secret_changes(key in vec(any::<u8>(), 1..250), old: [u8; 16], new: [u8; 16]) {
+        let [old, new] = [old, new].map(|secret| hex::encode(secret.map(|byte| byte | 1)));
+        let mut cluster = Cluster::single(([10, 0, 0, 1], 7117).into(), 1);
+        cluster.tenants.push(wire::Tenant::new(7, old.clone()));
+        let before = cluster.secrets_of(7).unwrap();
+        cluster.tenants[0] = wire::Tenant {
+            also_secret: Some(old.clone()),
+            hash_secret: Some(old),
+            ..wire::Tenant::new(7, new)
+        };
+        let after = cluster.secrets_of(7).unwrap();
+        prop_assert_eq!(before.hash.key_hash(7, &key), after.hash.key_hash(7, &key));
+        prop_assert_eq!(before.tag, after.also);
+        let mut bytes = vec![];
+        Packet::new(Header::new(Op::ReadRequest), &key, &[]).encode(&before.tag, &mut bytes).unwrap();
+        let packet = Packet::decode(&bytes).unwrap();
+        prop_assert_eq!(after.that_signed(&packet), Some(before.tag));
+        let over = wire::Secrets { also: Secret::NONE, ..after };
+        prop_assert_eq!(over.that_signed(&packet).is_some(), before.tag == after.tag);
+    }
+
+    #[test]
+    fn a_tenants_keys_are_on_its_stores_only(counts in vec(1u32..50, 1..20), mask: u32, partition: u32) {
+        let mut cluster = Cluster::single(([10, 0, 0, 1], 7117).into(), counts.iter().sum());
+        cluster.stores.clear();
+        let mut first = 0;
+        for (port, count) in (1..).zip(counts) {
+            let last = first + count - 1;
+            cluster.stores.push(wire::Store { address: ([10, 0, 0, 1], port).into(), first, last });
+            first = last + 1;
+        }
+        let all = cluster.stores.iter().map(|store| store.address);
+        let stores: Vec<_> = all.filter(|address| mask >> address.port() & 1 == 1).collect();
+        let some = !stores.is_empty();
+        cluster.tenants.push(wire::Tenant { stores: stores.clone(), ..wire::Tenant::new(7, "09".repeat(16)) });
+        cluster.check().unwrap();
+        let partition = partition % cluster.partitions;
+        let owner = cluster.store_of_partition(0, partition);
+        prop_assert!((owner.first..=owner.last).contains(&partition));
+        let store = cluster.store_of_partition(7, partition);
+        prop_assert!(!some || stores.contains(&store.address));
+        // Whoever may be at the owner is at the owner: its keys need not move when others' stores change.
+        prop_assert!(store == owner || (some && !stores.contains(&owner.address)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What one switch should cache.
+//! What one switch should cache of one tenant.
 //!
 //! Every key that was reported or is cached has a *mass*: its requests, each window's discounted by the age
 //! of the window (half after 15 s), so that keys of less than a request per second gather evidence, and a
@@ -10,14 +10,16 @@
 //! items and candidates and a sort of them, some milliseconds for 10,000 items.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
-use control::{Action, Change, ItemKey, Limits, Outcome, SwitchId};
+use control::{Action, Change, ItemKey, Limits, Outcome, Room, SwitchId};
 use rand::{Rng, RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
+    capacity::Capacity,
+    demand::Demand,
     estimate::{lower, unreported, upper, usual_overlap},
     table::{Entry, Table},
     threshold::Threshold,
@@ -36,6 +38,10 @@ const CANDIDATES_MIN: usize = 4096;
 const HELD_MASS: f64 = 3.0;
 /// Less of the expected requests than this on the cached items, and history is discounted.
 const OVERLAP_MIN: f64 = 0.5;
+/// An item without a request for so many windows is cold, and a key without a report forgotten as a wish.
+const LATELY_WINDOWS: u64 = 8;
+/// Requests per window from which a key is worth room that nobody else uses: about two, as they are estimated.
+const WORTH_ROOM: f64 = 1.5;
 /// The longest pause after an insertion failed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -53,21 +59,40 @@ struct Counts {
     history_discounted: u64,
 }
 
-/// The cache of one switch as the controller wants it, with what it knows of the keys.
+/// Whether another cache has a key, so that this one should not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// No.
+    No,
+    /// Where it goes is being decided.
+    Undecided,
+    /// Yes, or it is on its way there or away.
+    Yes,
+}
+
+/// The cache of one tenant on one switch as the controller wants it, with what it knows of the keys.
 pub struct SwitchCache {
     switch: SwitchId,
-    limits: Limits,
+    tenant: u32,
+    window_ms: u32,
+    max_items: usize,
     /// Cached, or being inserted.
     cached: Table,
     /// Seen, but not cached.
     candidates: Table,
     /// Changes that were not answered yet; no other change of the key is asked for meanwhile.
     asked: HashMap<ItemKey, Change>,
+    /// How many of them are insertions.
+    arriving: usize,
     /// Evictions that could not be sent, to be asked for again at the window's end.
     owed: BTreeSet<ItemKey>,
     threshold: Threshold,
-    /// Items that fit, as far as is known: falls when the switch says that it has no room.
-    capacity: usize,
+    capacity: Capacity,
+    demand: Demand,
+    /// Cached items without a request lately, as of the latest window's end.
+    cold: usize,
+    /// Windows that ended since the cache began; numbers of windows are the switch's and may jump.
+    ended: u64,
     /// The discounted number of windows that masses were gathered in.
     windows: f64,
     /// The window that is under way, and when it began.
@@ -76,6 +101,7 @@ pub struct SwitchCache {
     /// Requests per window by which the sketch overstates a key; learnt from what items that were inserted got.
     noise: f64,
     reports_in_window: usize,
+    reports_last_window: usize,
     /// Replacements that reports may still cause in this window.
     swaps_left: usize,
     random: SmallRng,
@@ -83,55 +109,79 @@ pub struct SwitchCache {
 }
 
 impl SwitchCache {
-    /// Knows nothing yet but the last threshold, if any.
-    pub fn new(
-        switch: SwitchId,
-        limits: Limits,
-        threshold: Option<u32>,
-        now: Duration,
-    ) -> SwitchCache {
+    /// Knows nothing yet but its pages and the last threshold, if any.
+    pub fn new(tenant: u32, room: Room, limits: Limits, now: Duration) -> SwitchCache {
+        let capacity = Capacity::new(limits.max_items, room.pages);
+        let seed = limits.seed ^ u64::from(room.switch) ^ (u64::from(tenant) << 16);
         SwitchCache {
-            switch,
-            limits,
+            switch: room.switch,
+            tenant,
+            window_ms: limits.window_ms,
+            max_items: limits.max_items,
             cached: Table::default(),
             candidates: Table::default(),
             asked: HashMap::new(),
+            arriving: 0,
             owed: BTreeSet::new(),
-            threshold: Threshold::new(threshold, limits.reports_per_window),
-            capacity: limits.max_items,
+            threshold: Threshold::new(room.threshold, limits.reports_per_window),
+            swaps_left: capacity.most(),
+            capacity,
+            demand: Demand::default(),
+            cold: 0,
+            ended: 0,
             windows: 0.0,
             window: 0,
             began: now,
             noise: 0.0,
             reports_in_window: 0,
-            swaps_left: limits.max_items,
-            random: SmallRng::seed_from_u64(limits.seed ^ u64::from(switch)),
+            reports_last_window: 0,
+            random: SmallRng::seed_from_u64(seed),
             counts: Counts::default(),
         }
+    }
+
+    /// The tenant has another number of pages there: the coldest items that do not fit any longer go.
+    pub fn resize(&mut self, pages: u32, out: &mut Vec<Action>) {
+        let stay = self.capacity.resize(pages, self.cached.len());
+        self.swaps_left = self.swaps_left.min(self.capacity.most());
+        let excess = self.cached.len().saturating_sub(stay);
+        if excess == 0 {
+            return;
+        }
+        let windows = self.windows.max(1.0);
+        let settled = |e: &&Entry| !self.asked.contains_key(&e.key);
+        let mut coldest: Vec<&Entry> = self.cached.entries().iter().filter(settled).collect();
+        coldest.sort_by(|a, b| a.rate(windows).total_cmp(&b.rate(windows)));
+        let go: Vec<ItemKey> = coldest.iter().take(excess).map(|e| e.key.clone()).collect();
+        for key in go {
+            self.evict(&key, out);
+        }
+        self.cold = self.count_cold();
     }
 
     /// The switch came (back): what it holds is cached, what it lost is inserted again.
     pub fn attached(
         &mut self,
         now: Duration,
-        held: &[ItemKey],
-        lost: &[ItemKey],
+        held: &[&ItemKey],
+        lost: &[&ItemKey],
         out: &mut Vec<Action>,
     ) {
         out.push(self.tell_threshold());
         self.began = now;
-        let holds: HashSet<&ItemKey> = held.iter().collect();
-        for key in held {
+        let holds: HashSet<&ItemKey> = held.iter().copied().collect();
+        for &key in held {
             if let Some(entry) = self.cached.get_mut(key) {
                 entry.cached_in.get_or_insert(self.window);
             } else if self.asked.contains_key(key) {
                 // Its eviction is under way.
-            } else if self.cached.len() < self.limits.max_items {
+            } else if self.cached.len() < self.capacity.most() {
                 let mut entry = self
                     .candidates
                     .take(key)
                     .unwrap_or_else(|| Entry::new(key.clone()));
                 entry.mass = entry.mass.max(HELD_MASS);
+                entry.seen = self.ended;
                 entry.cached_in = Some(self.window);
                 self.cached.put(entry);
             } else {
@@ -153,7 +203,7 @@ impl SwitchCache {
                 ..entry
             });
         }
-        for key in lost.iter().chain(&gone) {
+        for key in lost.iter().copied().chain(&gone) {
             if self.cached.contains(key) || self.asked.contains_key(key) || !self.has_room() {
                 continue;
             }
@@ -166,69 +216,124 @@ impl SwitchCache {
         }
     }
 
-    /// Missed keys with their requests in the window so far.
+    /// Missed keys with their requests in the window so far: what is worth it is cached.
     pub fn hot(
         &mut self,
         now: Duration,
         window: u64,
-        keys: &[(ItemKey, u64)],
+        keys: &[&(ItemKey, u64)],
         out: &mut Vec<Action>,
     ) {
+        self.count_reports(window, keys.len(), out);
+        for (key, count) in keys {
+            if self.learn(now, key, *count) {
+                self.offer(now, key, out);
+            }
+        }
+        self.bound_candidates(now);
+    }
+
+    /// Learns from reports as [`SwitchCache::hot`] does, and caches nothing yet. Returns the keys to [`SwitchCache::offer`].
+    pub fn hear<'a>(
+        &mut self,
+        now: Duration,
+        window: u64,
+        keys: &[&'a (ItemKey, u64)],
+        out: &mut Vec<Action>,
+    ) -> Vec<&'a ItemKey> {
+        self.count_reports(window, keys.len(), out);
+        let offered = keys
+            .iter()
+            .filter(|(key, count)| self.learn(now, key, *count))
+            .map(|(key, _)| key)
+            .collect();
+        self.bound_candidates(now);
+        offered
+    }
+
+    fn count_reports(&mut self, window: u64, count: usize, out: &mut Vec<Action>) {
         self.window = window;
-        self.counts.reports += keys.len() as u64;
-        self.reports_in_window += keys.len();
-        if self.threshold.reported(keys.len()) {
+        self.counts.reports += count as u64;
+        self.reports_in_window += count;
+        if self.threshold.reported(count) {
             out.push(self.tell_threshold());
         }
-        let length = f64::from(self.limits.window_ms.max(1)) / 1000.0;
+    }
+
+    /// Takes in a report; true if the key is not cached.
+    fn learn(&mut self, now: Duration, key: &ItemKey, count: u64) -> bool {
+        let length = f64::from(self.window_ms.max(1)) / 1000.0;
         let elapsed = (now.saturating_sub(self.began).as_secs_f64() / length).clamp(0.1, 1.0);
-        for (key, count) in keys {
-            let count = (*count as f64 - self.noise).max(1.0);
-            if let Some(entry) = self.cached.get_mut(key) {
-                // Missed before it was cached, or while a write had it invalid.
-                entry.reported(window, count, elapsed);
-                continue;
-            }
-            if !self.candidates.contains(key) {
-                self.candidates.put(Entry::new(key.clone()));
-            }
-            let entry = self.candidates.get_mut(key).expect("just put");
-            entry.reported(window, count, elapsed);
-            let (pace, ready) = (entry.pace, entry.paused_until <= now);
-            if !ready || self.asked.contains_key(key) {
-                continue;
-            }
-            if self.has_room() {
-                let entry = self.candidates.take(key).expect("just reported");
-                self.insert(entry, out);
-            } else if pace > 1.0 && self.swaps_left > 0 && !self.is_behind() {
-                let Some((coldest, rate)) = self.coldest_of_sample() else {
-                    continue;
-                };
-                if outpaces(pace, rate) {
-                    self.swaps_left -= 1;
-                    self.swap(&coldest, key, out);
-                }
-            }
+        let count = (count as f64 - self.noise).max(1.0);
+        let cached = self.cached.get_mut(key);
+        // A cached key was missed before it was cached, or while a write had it invalid.
+        let candidate = cached.is_none();
+        if candidate && !self.candidates.contains(key) {
+            self.candidates.put(Entry::new(key.clone()));
         }
+        let entry = cached.or_else(|| self.candidates.get_mut(key));
+        if let Some(entry) = entry {
+            entry.reported(self.window, count, elapsed);
+            entry.seen = self.ended;
+        }
+        candidate
+    }
+
+    /// Caches a key that was reported, if there is room or it is hotter than some item; true if so.
+    pub fn offer(&mut self, now: Duration, key: &ItemKey, out: &mut Vec<Action>) -> bool {
+        let room = self.has_room();
+        let Some(entry) = self.candidates.get_mut(key) else {
+            return false;
+        };
+        let pace = entry.pace;
+        if entry.paused_until > now || self.asked.contains_key(key) {
+            return false;
+        }
+        if room {
+            if let Some(entry) = self.candidates.take(key) {
+                self.insert(entry, out);
+            }
+            return true;
+        }
+        if entry.count >= 2.0 && entry.unmet_in != Some(self.ended) {
+            entry.unmet_in = Some(self.ended);
+            entry.counted = true;
+            self.demand.unmet();
+        }
+        if pace <= 1.0 || self.swaps_left == 0 || self.is_behind() {
+            return false;
+        }
+        match self.coldest_of_sample() {
+            Some((coldest, rate)) if outpaces(pace, rate) => {
+                self.swaps_left -= 1;
+                self.swap(&coldest, key, out);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn bound_candidates(&mut self, now: Duration) {
         if self.candidates.len() > 2 * self.max_candidates() {
             self.forget_candidates(now);
         }
     }
 
-    /// A window ended; `items` are the cached items that had requests in it.
+    /// A window ended; `items` are the cached items that had requests in it. `elsewhere` says where keys are
+    /// besides here.
     pub fn window_end(
         &mut self,
         now: Duration,
         window: u64,
-        items: &[(ItemKey, u64)],
+        items: &[&(ItemKey, u64)],
+        elsewhere: impl Fn(&ItemKey) -> Elsewhere,
         out: &mut Vec<Action>,
     ) {
         let idle = items.is_empty() && self.reports_in_window == 0;
         if !idle {
             self.account(window, items);
             if self.windows >= 3.0 {
-                self.improve(now, window, out);
+                self.improve(now, window, &elsewhere, out);
             }
             self.forget_candidates(now);
         }
@@ -240,9 +345,10 @@ impl SwitchCache {
         if self.threshold.window_end() {
             out.push(self.tell_threshold());
         }
-        self.capacity = (self.capacity + self.capacity / 100 + 1).min(self.limits.max_items);
-        self.swaps_left = self.limits.max_items;
-        self.reports_in_window = 0;
+        self.take_stock(elsewhere);
+        self.capacity.window_end();
+        self.swaps_left = self.capacity.most();
+        self.reports_last_window = std::mem::take(&mut self.reports_in_window);
         self.window = window.wrapping_add(1);
         self.began = now;
     }
@@ -260,6 +366,9 @@ impl SwitchCache {
             return;
         }
         self.asked.remove(key);
+        if change == Change::Insert {
+            self.arriving = self.arriving.saturating_sub(1);
+        }
         let (pause, counter) = match outcome {
             Outcome::Done => {
                 if let (Change::Insert, Some(entry)) = (change, self.cached.get_mut(key)) {
@@ -281,17 +390,22 @@ impl SwitchCache {
         }
         self.give_up(now, key, pause);
         if outcome == Outcome::NoRoom {
-            self.capacity = self.cached.len().max(1);
-            // Makes room for the next one that is worth it: this key, after its pause, or another.
-            if let Some((coldest, _)) = self.coldest_of_sample() {
+            let leaving = self.asked.len().saturating_sub(self.arriving);
+            let there = self.cached.len().saturating_sub(self.arriving) + leaving;
+            self.capacity.no_room(there);
+            // Makes room for the next one that is worth it: this key, after its pause, or another. One at a time: many
+            // insertions may have been under way when the room ended.
+            if leaving == 0
+                && let Some((coldest, _)) = self.coldest_of_sample()
+            {
                 self.evict(&coldest, out);
             }
         }
     }
 
     /// The switch gave items up by itself.
-    pub fn dropped(&mut self, now: Duration, keys: &[ItemKey]) {
-        for key in keys {
+    pub fn dropped(&mut self, now: Duration, keys: &[&ItemKey]) {
+        for &key in keys {
             self.counts.dropped += 1;
             if !self.asked.contains_key(key) {
                 self.give_up(now, key, Duration::from_millis(500));
@@ -299,10 +413,66 @@ impl SwitchCache {
         }
     }
 
-    /// Named counters and sizes.
-    pub fn counters(&self) -> BTreeMap<&'static str, u64> {
+    /// How many items it would have if there were room: those that are cached and were requested within the last
+    /// [`LATELY_WINDOWS`] windows, and keys that are not cached and asked for about twice per window or more.
+    ///
+    /// Costs nothing: both are counted at each window's end. Between, it rises with each key that is reported
+    /// and finds no room.
+    pub fn wanted(&self) -> usize {
+        let warm = self.cached.len().saturating_sub(self.cold);
+        (warm + self.demand.keys()).min(self.max_items)
+    }
+
+    /// Whether an item is there, comes or goes: it must not be put anywhere else meanwhile.
+    pub fn involves(&self, key: &ItemKey) -> bool {
+        self.cached.contains(key) || self.asked.contains_key(key) || self.owed.contains(key)
+    }
+
+    /// Whether an item is there or comes.
+    pub fn holds(&self, key: &ItemKey) -> bool {
+        self.cached.contains(key)
+    }
+
+    /// Whether a key that is not cached here was requested here within this window or the one before.
+    pub fn sees(&self, key: &ItemKey) -> bool {
+        let entry = self.candidates.get(key);
+        entry.is_some_and(|e| e.seen + 1 >= self.ended && e.mass > 0.0)
+    }
+
+    /// Whether an item is cached here, settled, and had no request lately.
+    pub fn is_cold(&self, key: &ItemKey) -> bool {
+        let entry = self.cached.get(key);
+        entry.is_some_and(|e| self.cold_entry(e)) && !self.asked.contains_key(key)
+    }
+
+    /// Gives an item up, if no change of it is under way; true if it was there.
+    pub fn release(&mut self, key: &ItemKey, out: &mut Vec<Action>) -> bool {
+        let settled = self.cached.contains(key) && !self.asked.contains_key(key);
+        if settled {
+            self.evict(key, out);
+        }
+        settled
+    }
+
+    /// Items that a page is believed to hold.
+    pub fn items_per_page(&self) -> usize {
+        self.capacity.per_page()
+    }
+
+    /// Reports in the latest window that ended.
+    pub fn reports_last_window(&self) -> u32 {
+        u32::try_from(self.reports_last_window).unwrap_or(u32::MAX)
+    }
+
+    /// How many reports are to be had per window from now on.
+    pub fn set_report_budget(&mut self, reports: u32) {
+        self.threshold.set_budget(reports);
+    }
+
+    /// Named counters: they only rise.
+    pub fn counts(&self) -> [(&'static str, u64); 10] {
         let c = &self.counts;
-        BTreeMap::from([
+        [
             ("reports", c.reports),
             ("inserts_asked", c.inserts),
             ("evicts_asked", c.evicts),
@@ -313,9 +483,42 @@ impl SwitchCache {
             ("items_dropped_by_switch", c.dropped),
             ("candidates_forgotten", c.candidates_forgotten),
             ("history_discounted", c.history_discounted),
+        ]
+    }
+
+    /// Named sizes: they rise and fall.
+    pub fn sizes(&self) -> [(&'static str, u64); 2] {
+        [
             ("candidates", self.candidates.len() as u64),
             ("items_wanted", self.cached.len() as u64),
-        ])
+        ]
+    }
+
+    /// Counts cold items, and keys that are worth room.
+    fn take_stock(&mut self, elsewhere: impl Fn(&ItemKey) -> Elsewhere) {
+        let (ended, windows) = (self.ended, self.windows.max(1.0));
+        let mut evident = 0;
+        for entry in self.candidates.entries_mut() {
+            let asked_for = entry.pace >= 2.0 || entry.slow_rate(windows) >= WORTH_ROOM;
+            let worth = asked_for
+                && ended - entry.seen < LATELY_WINDOWS
+                && !self.asked.contains_key(&entry.key)
+                && elsewhere(&entry.key) != Elsewhere::Yes;
+            evident += usize::from(worth);
+            entry.counted = worth || entry.unmet_in == Some(ended);
+        }
+        self.demand.window_end(evident);
+        self.ended += 1;
+        self.cold = self.count_cold();
+    }
+
+    fn count_cold(&self) -> usize {
+        let cold = |e: &&Entry| self.cold_entry(e);
+        self.cached.entries().iter().filter(cold).count()
+    }
+
+    fn cold_entry(&self, entry: &Entry) -> bool {
+        self.ended - entry.seen > LATELY_WINDOWS
     }
 
     /// Moves a key from cached to candidates, paused longer each time in a row.
@@ -330,7 +533,7 @@ impl SwitchCache {
     }
 
     /// Adds the window's counts to every mass.
-    fn account(&mut self, window: u64, items: &[(ItemKey, u64)]) {
+    fn account(&mut self, window: u64, items: &[&(ItemKey, u64)]) {
         let mut hits = vec![0.0; self.cached.len()];
         for (key, count) in items {
             if let Some(at) = self.cached.position(key) {
@@ -342,6 +545,9 @@ impl SwitchCache {
         self.windows = self.windows * keep + 1.0;
         let mut overstated = Vec::new();
         for (entry, hits) in self.cached.entries_mut().iter_mut().zip(hits) {
+            if hits > 0.0 {
+                entry.seen = self.ended;
+            }
             let (past, reported) = entry.split(window);
             let count = reported + hits;
             entry.mass = past * keep + count;
@@ -409,13 +615,20 @@ impl SwitchCache {
     }
 
     /// At a window's end: the best candidates against the coldest items, a few at most.
-    fn improve(&mut self, now: Duration, window: u64, out: &mut Vec<Action>) {
+    fn improve(
+        &mut self,
+        now: Duration,
+        window: u64,
+        elsewhere: impl Fn(&ItemKey) -> Elsewhere,
+        out: &mut Vec<Action>,
+    ) {
         let windows = self.windows;
         let mut best: Vec<&Entry> = self
             .candidates
             .entries()
             .iter()
             .filter(|e| e.paused_until <= now && !self.asked.contains_key(&e.key))
+            .filter(|e| elsewhere(&e.key) == Elsewhere::No)
             .collect();
         best.sort_by(|a, b| b.rate(windows).total_cmp(&a.rate(windows)));
         let mut coldest: Vec<&Entry> = self
@@ -427,7 +640,7 @@ impl SwitchCache {
             })
             .collect();
         coldest.sort_by(|a, b| a.rate(windows).total_cmp(&b.rate(windows)));
-        let most = self.limits.max_items.div_ceil(CHANGE_ONE_IN);
+        let most = self.capacity.most().div_ceil(CHANGE_ONE_IN);
         let pairs: Vec<(ItemKey, ItemKey)> = coldest
             .iter()
             .zip(&best)
@@ -471,16 +684,17 @@ impl SwitchCache {
     }
 
     fn max_candidates(&self) -> usize {
-        (CANDIDATES_PER_ITEM * self.limits.max_items).max(CANDIDATES_MIN)
+        (CANDIDATES_PER_ITEM * self.capacity.most()).max(CANDIDATES_MIN)
     }
 
-    fn has_room(&self) -> bool {
-        self.cached.len() < self.capacity && !self.is_behind()
+    /// Whether one more item is believed to fit.
+    pub fn has_room(&self) -> bool {
+        self.cached.len() < self.capacity.items() && !self.is_behind()
     }
 
     /// Whether so many changes are unanswered that no more should be asked for.
     fn is_behind(&self) -> bool {
-        self.asked.len() >= 2 * self.limits.max_items
+        self.asked.len() >= 2 * self.capacity.most()
     }
 
     /// The coldest of some cached items drawn at random, with its rate.
@@ -517,8 +731,13 @@ impl SwitchCache {
 
     fn insert(&mut self, entry: Entry, out: &mut Vec<Action>) {
         let key = entry.key.clone();
+        if entry.counted {
+            self.demand.filled();
+        }
         self.cached.put(Entry {
             cached_in: None,
+            counted: false,
+            seen: entry.seen.max(self.ended.saturating_sub(1)),
             ..entry
         });
         self.ask(Change::Insert, key, out);
@@ -530,6 +749,7 @@ impl SwitchCache {
             Change::Evict => self.counts.evicts += 1,
         }
         self.asked.insert(key.clone(), change);
+        self.arriving += usize::from(change == Change::Insert);
         out.push(Action::Change {
             switch: self.switch,
             change,
@@ -537,9 +757,11 @@ impl SwitchCache {
         });
     }
 
-    fn tell_threshold(&self) -> Action {
+    /// The threshold in force, for the switch.
+    pub fn tell_threshold(&self) -> Action {
         Action::Threshold {
             switch: self.switch,
+            tenant: self.tenant,
             requests: self.threshold.requests(),
         }
     }

@@ -26,6 +26,12 @@ pub struct Entry {
     pub paused_until: Duration,
     /// How often in a row inserting it failed.
     pub strikes: u8,
+    /// When it was last requested, as far as is known: how many windows had ended by then.
+    pub seen: u64,
+    /// When it last found no room, likewise.
+    pub unmet_in: Option<u64>,
+    /// Whether it is one of those that [`crate::demand::Demand`] counts.
+    pub counted: bool,
 }
 
 impl Entry {
@@ -40,6 +46,9 @@ impl Entry {
             cached_in: None,
             paused_until: Duration::ZERO,
             strikes: 0,
+            seen: 0,
+            unmet_in: None,
+            counted: false,
         }
     }
 
@@ -102,6 +111,11 @@ impl Table {
     }
 
     /// The entry of a key.
+    pub fn get(&self, key: &ItemKey) -> Option<&Entry> {
+        self.index.get(key).map(|&at| &self.entries[at])
+    }
+
+    /// The entry of a key, to update.
     pub fn get_mut(&mut self, key: &ItemKey) -> Option<&mut Entry> {
         self.index.get(key).map(|&at| &mut self.entries[at])
     }

@@ -7,7 +7,7 @@ const HIGHEST: u32 = 1 << 20;
 /// A threshold that was too low is tried again after so many windows at the latest.
 const LONGEST_WAIT_WINDOWS: u32 = 16;
 
-/// The threshold of one switch, with the reports of its current window.
+/// The threshold of one tenant's keys on one switch, with the reports of its current window.
 #[derive(Debug)]
 pub struct Threshold {
     requests: u32,
@@ -36,6 +36,15 @@ impl Threshold {
             wait_windows: 0,
             next_wait_windows: 1,
         }
+    }
+
+    /// Reports that are to be had per window from now on.
+    pub fn set_budget(&mut self, budget: u32) {
+        let budget = budget.max(16);
+        if self.raise_at == self.budget {
+            self.raise_at = budget;
+        }
+        self.budget = budget;
     }
 
     /// Requests per window.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use control::{Action, Change, Discipline, Event, ItemKey, Limits, Outcome};
+use control::{Action, Change, Discipline, Event, ItemKey, Limits, Outcome, Room};
 use proptest::prelude::*;
 
 const SWITCH: u16 = 3;
@@ -29,13 +29,26 @@ impl Rig {
             controller,
             now: Duration::from_secs(1),
         };
+        rig.room(0, 64);
         rig.tell(Event::Attached {
             switch: SWITCH,
             held: &[],
             lost: &[],
-            threshold: None,
         });
         rig
+    }
+
+    /// The changes that a number of pages causes.
+    fn room(&mut self, tenant: u32, pages: u32) -> Vec<(Change, ItemKey)> {
+        let room = Room {
+            switch: SWITCH,
+            pages,
+            threshold: None,
+        };
+        self.tell(Event::Room {
+            tenant,
+            rooms: &[room],
+        })
     }
 
     /// The changes that an event causes.
@@ -148,7 +161,6 @@ fn a_switch_that_lost_its_memory_is_filled_again() {
         switch: SWITCH,
         held: &[key(2)],
         lost: &lost,
-        threshold: None,
     };
     assert_eq!(rig.tell(event), [(Change::Insert, key(1))]);
 }
@@ -161,7 +173,6 @@ fn a_switch_that_holds_too_much_is_told_to_evict() {
         switch: SWITCH,
         held: &held,
         lost: &[],
-        threshold: None,
     };
     let changes = rig.tell(event);
     assert_eq!(changes.len(), 3);
@@ -250,7 +261,7 @@ proptest! {
                 Step::Reattach(held, lost) => {
                     let held: Vec<_> = held.into_iter().map(key).collect();
                     let lost: Vec<_> = lost.into_iter().map(key).filter(|k| !held.contains(k)).collect();
-                    rig.tell(Event::Attached { switch: SWITCH, held: &held, lost: &lost, threshold: Some(1) })
+                    rig.tell(Event::Attached { switch: SWITCH, held: &held, lost: &lost })
                 }
             };
             open.extend(changes);

@@ -40,6 +40,8 @@ pub struct State {
     pub data: BTreeMap<Vec<u8>, (Vec<u8>, u64, u32)>,
     /// Every request that arrived and was not lost: op, request id, bytes.
     pub seen: Vec<(Op, u32, usize)>,
+    /// Their bytes.
+    pub datagrams: Vec<Vec<u8>>,
     /// Writes that were applied.
     pub applied: u64,
     pub twist: Option<Twist>,
@@ -105,17 +107,13 @@ impl FakeStore {
     pub fn cluster(&self) -> Cluster {
         let mut cluster = Cluster::single(self.address, 8);
         if self.tenant != TENANT_OPEN {
-            let secret = self
+            let secret: String = self
                 .secret
                 .0
                 .iter()
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
-            cluster.tenants.push(wire::Tenant {
-                id: self.tenant,
-                secret,
-                rate: 0,
-            });
+            cluster.tenants.push(wire::Tenant::new(self.tenant, secret));
         }
         cluster
     }
@@ -177,6 +175,7 @@ async fn serve(mut link: Link, state: Arc<Mutex<State>>, secret: Secret) {
                 continue;
             }
             state.seen.push((packet.header.op, request, len));
+            state.datagrams.push(buffer[..len].to_vec());
             let (header, value) = state.answer(&packet, len);
             let key = packet.key.to_vec();
             let mut reply = Reply {

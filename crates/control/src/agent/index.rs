@@ -36,7 +36,13 @@ impl Index {
             ..
         } in table.scan()
         {
-            cells.mark_used(tenant, place);
+            // A page has one owner: the first that is found.
+            if *cells.owner(place.page).get_or_insert(tenant) != tenant {
+                table.evict(slot);
+                continue;
+            }
+            cells.set_owner(place.page, Some(tenant));
+            cells.mark_used(place);
             let requests = table.requests(slot);
             index.add(
                 ItemKey {

@@ -9,6 +9,7 @@ mod epoch;
 mod fetch;
 mod hot;
 mod index;
+mod pages;
 mod session;
 mod tables;
 

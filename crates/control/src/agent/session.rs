@@ -150,7 +150,6 @@ fn hello(options: &Options) -> FromSwitch {
         pages: options.pages,
         held: vec![],
         held_follows: true,
-        owners: vec![],
     };
     FromSwitch {
         body: Some(Body::Hello(hello)),
@@ -184,17 +183,20 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let plan = crate::Options {
             listen: "127.0.0.1:0".parse().unwrap(),
-            insecure: false,
-            state: state.path().into(),
+            name: "test".into(),
+            url: None,
+            security: Default::default(),
+            state: crate::state::Location::Directory(state.path().into()),
             cluster: wire::Cluster::single("10.0.2.1:7117".parse().unwrap(), 1).to_toml(),
-            discipline: "none".into(),
+            disciplines: vec![(
+                "none".into(),
+                std::sync::Arc::new(|_| Box::new(crate::NoDiscipline)),
+            )],
             limits: crate::Limits::default(),
             updates_per_s: 100,
             sample_shift: 0,
         };
-        let server = crate::Server::start(plan, Box::new(crate::NoDiscipline))
-            .await
-            .unwrap();
+        let server = crate::Server::start(plan).await.unwrap();
         let options = Options {
             name: "tor".into(),
             id: 1,

@@ -1,19 +1,19 @@
 //! The table thread: the one writer of a switch's tables.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     net::SocketAddr,
     sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},
 };
 
 use dataplane::{
-    Cells, Event, Events, Home, InsertError, Leases, Place, Sketches, Table, TenantEntry,
+    Cells, Event, Events, Home, Leases, Place, Sketches, Table, TenantEntry, Traffic,
     cells_needed,
 };
 use tokio::sync::mpsc::Sender;
 use tracing::{debug, info, warn};
-use wire::{Cluster, KeyHash, Secret, TENANT_OPEN, TENANT_SYSTEM};
+use wire::{Cluster, KeyHash, OverRate, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::{
     AgentError, TICK,
@@ -25,9 +25,10 @@ use super::{
 };
 use crate::{
     ItemKey,
+    digest::Digest,
     proto::{
-        self, Ack, Acks, Command, Counters, Dropped, FromSwitch, HotKey, HotReports, Setup,
-        command, from_switch::Body, to_switch,
+        self, Ack, Acks, Command, Counters, Dropped, Flow, FromSwitch, HotKey, HotReports, Setup,
+        Tuning, command, from_switch::Body, to_switch,
     },
 };
 
@@ -49,11 +50,20 @@ const KEYS_PER_MESSAGE: usize = 4_000;
 const NO_DISCIPLINE: u32 = 15;
 
 /// What a setup says about one tenant.
-struct TenantHere {
-    secret: Secret,
-    pages: u32,
+pub(super) struct TenantHere {
+    secrets: Secrets,
     /// Running mean of value lengths, for the room of new items.
     value_len: usize,
+}
+
+/// Keys are taken to be this long where it does not matter much.
+const USUAL_KEY_LEN: usize = 16;
+
+impl TenantHere {
+    /// Cells of an item of the usual size.
+    pub(super) fn usual_cells(&self) -> u8 {
+        cells_needed(USUAL_KEY_LEN, self.value_len).unwrap_or(u8::MAX)
+    }
 }
 
 struct Fetch {
@@ -65,21 +75,31 @@ struct Fetch {
 
 pub(super) struct Tables {
     home: Home,
-    table: Table,
+    pub(super) table: Table,
     leases: Leases,
     sketches: Sketches,
     events: Events,
-    cells: Cells,
-    index: Index,
+    pub(super) cells: Cells,
+    pub(super) index: Index,
+    traffic: Traffic,
     candidates: Candidates,
     courier: Courier,
     epochs: Reservation,
     numbers: Vec<(String, u32)>,
     cluster: Option<Cluster>,
-    tenants: HashMap<u32, TenantHere>,
+    pub(super) tenants: HashMap<u32, TenantHere>,
     slots: HashMap<SocketAddr, u16>,
     /// Places of evicted items that programs may still be looking at.
     resting: Vec<Place>,
+    /// Of everything in `index`.
+    digest: Digest,
+    /// Term and version of the page table in force, and the highest term heard of.
+    pub(super) page_table: (u64, u64),
+    pub(super) term: u64,
+    /// A list of what is held is owed to the controller: the last one did not go out whole.
+    owes_list: bool,
+    /// Tenants whose pages were compacted in this window.
+    pub(super) compacted: HashSet<u32>,
     fetches: VecDeque<Fetch>,
     window: Duration,
 }
@@ -114,11 +134,10 @@ impl Tables {
         let table = Table::open(home)?;
         let before = table.switch_id();
         table.set_identity(id, epochs.start());
-        if table.hot_threshold() == 0 {
-            table.set_sampling(2, 0);
-        }
         let mut cells = Cells::new(table.pages());
         let index = Index::recover(&table, &mut cells);
+        let mut digest = Digest::default();
+        index.keys().for_each(|key| digest.add(key));
         let mut candidates = Candidates::default();
         candidates.begin(table.next_window());
         let mut tables = Tables {
@@ -126,6 +145,7 @@ impl Tables {
             leases: Leases::open(home)?,
             sketches: Sketches::open(home)?,
             events: Events::open(home)?,
+            traffic: Traffic::open(home)?,
             cells,
             index,
             candidates,
@@ -136,6 +156,11 @@ impl Tables {
             tenants: HashMap::new(),
             slots: HashMap::new(),
             resting: vec![],
+            digest,
+            page_table: (0, 0),
+            term: 0,
+            owes_list: false,
+            compacted: HashSet::new(),
             fetches: VecDeque::new(),
             window: Duration::from_secs(1),
             table,
@@ -185,6 +210,9 @@ impl Tables {
                 self.epochs.keep_ahead(self.table.epoch())?;
             }
             self.send_fetches(now, to_session);
+            if self.owes_list {
+                self.tell_held(to_session);
+            }
             self.courier.drain();
             self.reuse_resting()?;
         }
@@ -199,42 +227,52 @@ impl Tables {
                     let acks = self.obey(&commands.commands, out)?;
                     send(out, Body::Acks(Acks { acks }));
                 }
-                Some(to_switch::Body::Tuning(tuning)) => {
-                    let least = tuning.thresholds.iter().map(|t| t.hot_threshold).min();
-                    self.table.set_sampling(least.unwrap_or(2), 0)
-                }
-                Some(_) => {}
+                Some(to_switch::Body::Tuning(tuning)) => self.tune(&tuning)?,
+                Some(to_switch::Body::Pages(table)) => self.take_page_table(&table, out)?,
+                Some(to_switch::Body::ListHeld(_)) => self.tell_held(out),
+                // The session's affair.
+                Some(to_switch::Body::Routes(_)) => {}
                 None => {}
             },
         }
         Ok(())
     }
 
-    fn tell_held(&self, out: &Sender<FromSwitch>) {
+    /// Lists everything that is held; if the queue has no room for all of it, later.
+    fn tell_held(&mut self, out: &Sender<FromSwitch>) {
         let keys: Vec<proto::Key> = self.index.keys().map(proto_key).collect();
-        let mut chunks = keys.chunks(KEYS_PER_MESSAGE).peekable();
-        if chunks.peek().is_none() {
-            send(
-                out,
-                Body::Held(proto::Held {
-                    keys: vec![],
-                    last: true,
-                }),
-            );
+        let mut chunks: Vec<&[proto::Key]> = keys.chunks(KEYS_PER_MESSAGE).collect();
+        if chunks.is_empty() {
+            chunks.push(&[]);
         }
-        while let Some(chunk) = chunks.next() {
-            let last = chunks.peek().is_none();
-            send(
-                out,
-                Body::Held(proto::Held {
-                    keys: chunk.to_vec(),
-                    last,
-                }),
-            );
+        self.owes_list = true;
+        let last = chunks.len() - 1;
+        for (n, chunk) in chunks.into_iter().enumerate() {
+            let part = proto::Held {
+                keys: chunk.to_vec(),
+                last: n == last,
+            };
+            if out.try_send(body(Body::Held(part))).is_err() {
+                return;
+            }
         }
+        self.owes_list = false;
+    }
+
+    fn tune(&mut self, tuning: &Tuning) -> Result<(), AgentError> {
+        let thresholds: Vec<(u32, u32)> = tuning
+            .thresholds
+            .iter()
+            .map(|t| (t.tenant, t.hot_threshold))
+            .collect();
+        Ok(TenantEntry::set_thresholds(&self.home, &thresholds)?)
     }
 
     fn set_up(&mut self, setup: &Setup, out: &Sender<FromSwitch>) -> Result<(), AgentError> {
+        if setup.term < self.term {
+            warn!("a controller that does not lead any longer sent a setup: left out");
+            return Ok(());
+        }
         let cluster = match Cluster::parse(&setup.cluster) {
             Ok(cluster) => cluster,
             Err(e) => {
@@ -243,15 +281,8 @@ impl Tables {
             }
         };
         self.window = Duration::from_millis(u64::from(setup.window_ms.clamp(100, 60_000)));
-        self.table.set_sampling(
-            setup
-                .tenants
-                .iter()
-                .map(|t| t.hot_threshold)
-                .min()
-                .unwrap_or(2),
-            setup.sample_shift,
-        );
+        self.term = setup.term;
+        self.table.set_sampling(setup.sample_shift);
         self.slots.clear();
         for store in &cluster.stores {
             match self.leases.slot_of(store.address) {
@@ -267,19 +298,12 @@ impl Tables {
         let entries = self.tenant_entries(setup, &cluster);
         TenantEntry::install(&self.home, &entries)?;
         let known = |setup: &proto::TenantSetup| {
-            let secret = cluster.secret_of(setup.tenant)?;
+            let secrets = cluster.secrets_of(setup.tenant)?;
             let value_len = self
                 .tenants
                 .get(&setup.tenant)
                 .map_or(FIRST_VALUE_LEN, |t| t.value_len);
-            Some((
-                setup.tenant,
-                TenantHere {
-                    secret,
-                    pages: self.table.pages(),
-                    value_len,
-                },
-            ))
+            Some((setup.tenant, TenantHere { secrets, value_len }))
         };
         self.tenants = setup.tenants.iter().filter_map(known).collect();
         self.cluster = Some(cluster);
@@ -322,29 +346,29 @@ impl Tables {
         };
         let mut entries = vec![];
         for tenant in &setup.tenants {
-            let Some(secret) = cluster.secret_of(tenant.tenant) else {
+            let Some(secrets) = cluster.secrets_of(tenant.tenant) else {
                 continue;
             };
-            let rate = cluster
-                .tenants
-                .iter()
-                .find(|t| t.id == tenant.tenant)
-                .map_or(0, |t| t.rate);
-            let (id, discipline) = (tenant.tenant, number(&tenant.discipline));
+            let listed = cluster.tenant(tenant.tenant);
             entries.push(TenantEntry {
-                id,
-                secret,
-                rate,
-                drop_over_rate: false,
-                discipline,
+                id: tenant.tenant,
+                secret: secrets.tag,
+                also_secret: secrets.also,
+                rate: listed.map_or(0, |t| t.rate),
+                drop_over_rate: listed.is_some_and(|t| t.over_rate == OverRate::Drop),
+                discipline: number(&tenant.discipline),
+                hot_threshold: tenant.hot_threshold.max(1),
+                measured: tenant.measured,
             });
         }
-        let secret = cluster.secret_of(TENANT_SYSTEM).unwrap_or(Secret::NONE);
         entries.push(TenantEntry {
             id: TENANT_SYSTEM,
-            secret,
+            secret: cluster.secret_of(TENANT_SYSTEM).unwrap_or(Secret::NONE),
+            also_secret: Secret::NONE,
             rate: 0,
             drop_over_rate: false,
+            measured: false,
+            hot_threshold: 1,
             discipline: NO_DISCIPLINE,
         });
         debug_assert!(cluster.open_tenant || entries.iter().all(|e| e.id != TENANT_OPEN));
@@ -383,25 +407,29 @@ impl Tables {
         Ok(acks)
     }
 
-    fn evict(&mut self, key: &ItemKey) {
+    pub(super) fn evict(&mut self, key: &ItemKey) {
         if let Some(entry) = self.index.remove(key) {
+            self.digest.remove(key);
             self.table.evict(entry.slot);
             self.resting.push(entry.place);
         }
     }
 
     /// Evicts items of our own accord, and tells the controller.
-    fn give_up(&mut self, keys: &[ItemKey], out: &Sender<FromSwitch>) {
-        if keys.is_empty() {
-            return;
-        }
+    pub(super) fn give_up(&mut self, keys: &[ItemKey], out: &Sender<FromSwitch>) {
         keys.iter().for_each(|key| self.evict(key));
-        let keys = keys.iter().map(proto_key).collect();
-        send(out, Body::Dropped(Dropped { keys }));
+        self.tell_dropped(keys, out);
+    }
+
+    pub(super) fn tell_dropped(&self, keys: &[ItemKey], out: &Sender<FromSwitch>) {
+        for part in keys.chunks(KEYS_PER_MESSAGE) {
+            let keys = part.iter().map(proto_key).collect();
+            send(out, Body::Dropped(Dropped { keys }));
+        }
     }
 
     /// After this no program can see what was evicted, and its cells are free.
-    fn reuse_resting(&mut self) -> Result<(), AgentError> {
+    pub(super) fn reuse_resting(&mut self) -> Result<(), AgentError> {
         if self.resting.is_empty() {
             return Ok(());
         }
@@ -414,7 +442,7 @@ impl Tables {
 
     fn hash_of(&self, key: &ItemKey) -> Option<KeyHash> {
         let tenant = self.tenants.get(&key.tenant)?;
-        Some(tenant.secret.key_hash(key.tenant, &key.key))
+        Some(tenant.secrets.hash.key_hash(key.tenant, &key.key))
     }
 
     /// The slot of the lease under which a key's copies live.
@@ -437,53 +465,71 @@ impl Tables {
             return Ok(proto::Outcome::Refused);
         };
         let cells = cells_needed(key.key.len(), value_len.unwrap_or(tenant.value_len));
-        let (Some(cells), Some(lease)) = (cells, self.lease_for(key.tenant, hash)) else {
+        let (Some(cells), Some(_)) = (cells, self.lease_for(key.tenant, hash)) else {
             return Ok(proto::Outcome::Refused);
         };
         if !(1..=wire::MAX_KEY).contains(&key.key.len()) {
             return Ok(proto::Outcome::Refused);
         }
-        let quota = tenant.pages;
-        let mut place = self.cells.take(key.tenant, quota, cells);
-        if place.is_none() && !self.resting.is_empty() {
-            self.reuse_resting()?;
-            place = self.cells.take(key.tenant, quota, cells);
-        }
-        let Some(place) = place else {
+        let Some(place) = self.place(key.tenant, cells, out)? else {
             return Ok(proto::Outcome::NoRoom);
         };
-        let mut slot = self.table.insert(key.tenant, hash, &key.key, lease, place);
-        if slot == Err(InsertError::BucketFull) {
+        if !self.put(key.clone(), place) {
             self.make_way(key.tenant, hash, out);
-            slot = self.table.insert(key.tenant, hash, &key.key, lease, place);
-        }
-        match slot {
-            Ok(slot) => {
-                let requests = self.table.requests(slot);
-                self.candidates.forget(&key);
-                let due = Instant::now();
-                self.fetches.push_back(Fetch {
-                    key: key.clone(),
-                    place,
-                    due,
-                    tries: 0,
-                });
-                self.index.add(
-                    key,
-                    Entry {
-                        slot,
-                        place,
-                        lease,
-                        requests,
-                    },
-                );
-                Ok(proto::Outcome::Done)
-            }
-            Err(_) => {
+            if !self.put(key, place) {
                 self.cells.give_back(place);
-                Ok(proto::Outcome::BucketFull)
+                return Ok(proto::Outcome::BucketFull);
             }
         }
+        Ok(proto::Outcome::Done)
+    }
+
+    /// Room for an item on its tenant's pages, made if need be.
+    fn place(
+        &mut self,
+        tenant: u32,
+        cells: u8,
+        out: &Sender<FromSwitch>,
+    ) -> Result<Option<Place>, AgentError> {
+        let mut place = self.cells.take(tenant, cells);
+        if place.is_none() && !self.resting.is_empty() {
+            self.reuse_resting()?;
+            place = self.cells.take(tenant, cells);
+        }
+        if place.is_none() && self.compact(tenant, cells, out)? {
+            place = self.cells.take(tenant, cells);
+        }
+        Ok(place)
+    }
+
+    /// Makes the entry of an item that has its place, and fetches its value; false if its bucket is full.
+    pub(super) fn put(&mut self, key: ItemKey, place: Place) -> bool {
+        let Some(hash) = self.hash_of(&key) else {
+            return false;
+        };
+        let Some(lease) = self.lease_for(key.tenant, hash) else {
+            return false;
+        };
+        let Ok(slot) = self.table.insert(key.tenant, hash, &key.key, lease, place) else {
+            return false;
+        };
+        let requests = self.table.requests(slot);
+        self.candidates.forget(&key);
+        self.fetches.push_back(Fetch {
+            key: key.clone(),
+            place,
+            due: Instant::now(),
+            tries: 0,
+        });
+        self.digest.add(&key);
+        let entry = Entry {
+            slot,
+            place,
+            lease,
+            requests,
+        };
+        self.index.add(key, entry);
+        true
     }
 
     /// Evicts the coldest of the entries that share a full bucket: the controller cannot know them.
@@ -589,26 +635,49 @@ impl Tables {
         let window = self.table.window();
         let risen = self.candidates.risen(1.0, &self.sketches);
         self.report(&risen, out);
-        let table = &self.table;
+        let (table, mut by_page) = (&self.table, BTreeMap::new());
         let in_window = |(key, entry): (&ItemKey, &mut Entry)| {
             let requests = table.requests(entry.slot);
             let new = requests.wrapping_sub(entry.requests);
             entry.requests = requests;
+            *by_page.entry(entry.place.page).or_default() += u64::from(new);
             (new > 0).then(|| (key.clone(), u64::from(new)))
         };
         let counts: Vec<(ItemKey, u64)> = self.index.iter_mut().filter_map(in_window).collect();
         self.fetch_missing(&counts);
-        let window_ms = self.window.as_millis() as u32;
-        send(
-            out,
-            Body::Counters(Counters {
-                window: u64::from(window),
-                window_ms,
-                items: hot_keys(&counts),
-                pages: vec![],
+        self.compacted.clear();
+        let counters = Counters {
+            window: u64::from(window),
+            window_ms: self.window.as_millis() as u32,
+            items: hot_keys(&counts),
+            pages: self.page_use(&by_page),
+            tenants: self.tenant_use(),
+            held: Some(proto::Digest {
+                count: self.digest.count,
+                sum: self.digest.sum,
             }),
-        );
+        };
+        send(out, Body::Counters(counters));
+        self.confirm_pages(out);
+        self.tell_traffic(out);
         self.candidates.begin(self.table.next_window());
+    }
+
+    fn tell_traffic(&mut self, out: &Sender<FromSwitch>) {
+        let flows = match self.traffic.drain() {
+            Ok(flows) => flows,
+            Err(e) => return debug!("traffic by client and store: {e}"),
+        };
+        let flow = |f: &dataplane::FlowCount| Flow {
+            tenant: f.tenant,
+            client: f.client.octets().to_vec().into(),
+            store: f.store.octets().to_vec().into(),
+            requests: f.requests,
+        };
+        if !flows.is_empty() {
+            let flows = flows.iter().map(flow).collect();
+            send(out, Body::Traffic(proto::Traffic { flows }));
+        }
     }
 
     /// Entries that are read but hold no value (their key was deleted, say) get another try, then go.
@@ -678,10 +747,10 @@ impl Tables {
                 continue;
             }
             if let Some(tenant) = self.tenants.get(&fetch.key.tenant) {
-                let hash = tenant.secret.key_hash(fetch.key.tenant, &fetch.key.key);
+                let hash = tenant.secrets.hash.key_hash(fetch.key.tenant, &fetch.key.key);
                 let store = cluster.store_of(fetch.key.tenant, hash).address;
                 self.courier
-                    .fetch(store, &fetch.key, hash, epoch, &tenant.secret);
+                    .fetch(store, &fetch.key, hash, epoch, &tenant.secrets.tag);
             }
             let (due, tries) = (
                 now + FETCH_FIRST_PAUSE * (1 << fetch.tries),
@@ -700,7 +769,7 @@ impl Tables {
 
 /// To the session, unless it cannot keep up: every report is made again in the next window, every command
 /// without an acknowledgement is repeated.
-fn send(out: &Sender<FromSwitch>, message: Body) {
+pub(super) fn send(out: &Sender<FromSwitch>, message: Body) {
     if out.try_send(body(message)).is_err() {
         debug!("a message to the controller was left out: no stream, or a slow one");
     }

@@ -1,48 +1,60 @@
 //! The controller without its sockets: messages of switches in, messages to switches out.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
+use wire::Cluster;
+
 use super::{
+    allocate::Allocation,
+    applications::Applications,
+    audit::Audit,
     convert,
+    held::Held,
+    journal::Journal,
+    network::Network,
     outbox::{IN_FLIGHT_MAX, Outbox},
-    rate::{Bucket, Rate},
-    state::{Batch, Known, Memory},
+    rate::Bucket,
+    remember::Remembered,
+    switch::{Attachment, Known, Link, Switch},
+    tenants::Tenants,
 };
 use crate::{
-    Action, Change, Discipline, Event, ItemKey, Limits, Outcome, SwitchId,
+    Action, Change, Event, ItemKey, Limits, Outcome, SwitchId,
+    pages::ledger::Ledger,
     proto::{
-        Acks, Commands, Counters, Dropped, FromSwitch, Hello, HotReports, Setup, StatusReply,
-        SwitchStatus, TenantSetup, TenantThreshold, ToSwitch, Tuning, from_switch, to_switch,
+        Acks, Commands, Counters, Dropped, FromSwitch, Hello, HotReports, ListHeld, StatusReply,
+        SwitchStatus, TenantThreshold, ToSwitch, Tuning, from_switch, to_switch,
     },
+    state::{Memory, StateError},
 };
 
 /// Commands in one message.
 const COMMANDS_PER_MESSAGE: usize = 512;
-/// Keys that a switch may say it holds: bounds what a hello can make us remember.
+/// Keys that a switch may say it holds: bounds what it can make us remember.
 const HELD_MAX: usize = 1 << 20;
 /// Switches that are remembered.
 const SWITCHES_MAX: usize = 4096;
 /// A switch heard from within this time is alive, and another that claims its id is refused.
 const ALIVE_FOR: Duration = Duration::from_secs(5);
+/// A page table or a list of routes that was not confirmed is sent again after this time.
+const SEND_AGAIN: Duration = Duration::from_secs(2);
 
 /// What every switch is told, and the bounds of what it is asked.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The cluster file's text.
-    pub cluster: String,
-    /// Tenants that the switches serve.
-    pub tenants: Vec<u32>,
-    /// Name of the discipline.
-    pub discipline: String,
-    /// What the discipline keeps to.
+    /// The cluster file.
+    pub cluster: Cluster,
+    /// What disciplines keep to.
     pub limits: Limits,
     /// Commands per second and switch.
     pub updates_per_s: u32,
     /// One request in 2^n is counted.
     pub sample_shift: u32,
+    /// Of this controller's lead: above that of every controller before it.
+    pub term: u64,
 }
 
 /// Why a switch's stream is closed.
@@ -67,42 +79,22 @@ pub enum Refusal {
     Replaced,
 }
 
-/// A stream of a switch; a newer one of the same switch makes it void.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Link {
-    /// The switch.
-    pub switch: SwitchId,
-    generation: u64,
-}
-
-struct Attachment {
-    generation: u64,
-    heard: Duration,
-    /// Keys of the hello, until the last of them came.
-    hello: Option<Vec<ItemKey>>,
-    setup_sent: bool,
-    threshold_sent: u32,
-}
-
-struct Switch {
-    known: Known,
-    known_dirty: bool,
-    attached: Option<Attachment>,
-    /// What it is believed to hold.
-    held: HashSet<ItemKey>,
-    held_dirty: HashSet<ItemKey>,
-    outbox: Outbox,
-    bucket: Bucket,
-    updates: Rate,
-    reports: Rate,
-    malformed: u64,
-}
-
 /// See the module.
 pub struct Core {
-    plan: Plan,
-    discipline: Box<dyn Discipline>,
-    switches: BTreeMap<SwitchId, Switch>,
+    pub(super) plan: Plan,
+    pub(super) applications: Applications,
+    pub(super) tenants: Tenants,
+    pub(super) ledger: Ledger,
+    pub(super) switches: BTreeMap<SwitchId, Switch>,
+    pub(super) journal: Journal,
+    pub(super) allocation: Allocation,
+    pub(super) network: Network,
+    pub(super) audit: Audit,
+    /// The time of the last event, and the wall clock's then in milliseconds since 1970.
+    pub(super) now: Duration,
+    pub(super) clock_ms: u64,
+    /// What stores watch has changed since they were told.
+    pub(super) cluster_changed: bool,
     next_seq: u64,
     next_generation: u64,
 }
@@ -110,44 +102,57 @@ pub struct Core {
 impl Core {
     /// Starts from what is remembered. Commands are numbered from `first_seq`, which must be above all
     /// numbers that earlier runs used.
+    ///
+    /// # Errors
+    /// A remembered row that makes no sense, by name.
     pub fn new(
         plan: Plan,
-        discipline: Box<dyn Discipline>,
+        applications: Applications,
         memory: Memory,
         first_seq: u64,
-    ) -> Core {
+    ) -> Result<Core, StateError> {
+        let remembered = Remembered::read(&memory)?;
+        let mut applications = applications;
+        let tenants = Tenants::new(remembered.tenants, &plan.cluster);
+        for tenant in tenants.iter() {
+            applications.choose(tenant.id, tenant.discipline.as_deref());
+        }
         let mut core = Core {
-            plan,
-            discipline,
+            tenants,
+            applications,
+            ledger: Ledger::restore(remembered.tables, remembered.pages),
+            network: Network::new(remembered.topology, remembered.routes_managed),
+            audit: Audit::new(remembered.audit),
             switches: BTreeMap::new(),
+            journal: Journal::default(),
+            allocation: Allocation::default(),
+            now: Duration::ZERO,
+            clock_ms: 0,
+            cluster_changed: true,
             next_seq: first_seq,
             next_generation: 1,
+            plan,
         };
-        let Memory {
-            switches,
-            mut items,
-        } = memory;
+        let switches = remembered.switches;
+        let mut items = memory.items;
         for (id, known) in switches {
-            let mut switch = core.new_switch(known, Duration::ZERO);
-            switch.held = items.remove(&id).unwrap_or_default();
+            let held = Held::new(items.remove(&id).unwrap_or_default());
+            let switch = core.new_switch(known, held, Duration::ZERO);
             core.switches.insert(id, switch);
         }
-        core
+        core.allocation.place_again();
+        core.note_changes();
+        Ok(core)
     }
 
-    fn new_switch(&self, known: Known, now: Duration) -> Switch {
-        Switch {
+    fn new_switch(&self, known: Known, held: Held, now: Duration) -> Switch {
+        let outbox = Outbox::new(4 * self.plan.limits.max_items.max(IN_FLIGHT_MAX));
+        Switch::new(
             known,
-            known_dirty: false,
-            attached: None,
-            held: HashSet::new(),
-            held_dirty: HashSet::new(),
-            outbox: Outbox::new(4 * self.plan.limits.max_items.max(IN_FLIGHT_MAX)),
-            bucket: Bucket::new(self.plan.updates_per_s, now),
-            updates: Rate::default(),
-            reports: Rate::default(),
-            malformed: 0,
-        }
+            held,
+            outbox,
+            Bucket::new(self.plan.updates_per_s, now),
+        )
     }
 
     /// A stream began with this hello.
@@ -183,7 +188,7 @@ impl Core {
                     "more than {SWITCHES_MAX} switches"
                 )));
             }
-            let switch = self.new_switch(Known::default(), now);
+            let switch = self.new_switch(Known::default(), Held::default(), now);
             self.switches.insert(id, switch);
         }
         let generation = self.next_generation;
@@ -197,14 +202,20 @@ impl Core {
         switch.attached = Some(Attachment {
             generation,
             heard: now,
-            hello: Some(Vec::new()),
-            setup_sent: false,
-            threshold_sent: 0,
+            telling: Some(Vec::new()),
+            greeted: false,
+            list_wanted: false,
+            setup_sent: None,
+            table_sent: None,
+            thresholds_sent: BTreeMap::new(),
+            routes_sent: None,
         });
+        (switch.routes_applied, switch.table_applied) = (None, None);
         let link = Link {
             switch: id,
             generation,
         };
+        self.pages_attached(id, hello);
         self.held(
             now,
             link,
@@ -226,28 +237,32 @@ impl Core {
     ) -> Result<(), Refusal> {
         let attachment = self.attachment(link).ok_or(Refusal::Replaced)?;
         attachment.heard = now;
-        let greeting = attachment.hello.is_some();
+        let (greeted, telling) = (attachment.greeted, attachment.telling.is_some());
         use from_switch::Body;
         match message.body {
-            Some(Body::Held(held)) if greeting => {
+            Some(Body::Held(held)) if telling => {
                 self.held(now, link, convert::keys(&held.keys).collect(), held.last)?;
             }
-            _ if greeting => {
+            _ if !greeted => {
                 return Err(Refusal::Protocol(
                     "expected more of the keys that the switch holds",
                 ));
             }
             Some(Body::Acks(acks)) => self.acks(now, link.switch, &acks),
             Some(Body::Hot(hot)) => self.hot(now, link.switch, &hot),
-            Some(Body::Counters(counters)) => self.counters(now, link.switch, &counters),
+            Some(Body::Counters(counters)) => self.counters(now, link, &counters),
             Some(Body::Dropped(dropped)) => self.dropped(now, link.switch, &dropped),
+            Some(Body::Pages(applied)) => self.pages_applied(now, link.switch, applied),
+            Some(Body::Interfaces(interfaces)) => self.interfaces(now, link.switch, &interfaces),
+            Some(Body::Routes(applied)) => self.routes_applied(link.switch, applied),
+            Some(Body::Traffic(traffic)) => self.traffic(now, &traffic),
             Some(Body::Hello(_)) => return Err(Refusal::Protocol("a second hello")),
             Some(Body::Held(_)) => {
-                return Err(Refusal::Protocol("held keys after the last of them"));
+                return Err(Refusal::Protocol("held keys that nobody asked for"));
             }
-            Some(_) => {}
             None => {} // Of a later version: not for us.
         }
+        self.note_changes();
         Ok(())
     }
 
@@ -267,78 +282,127 @@ impl Core {
         );
     }
 
-    /// Time passed.
-    pub fn tick(&mut self, now: Duration) {
+    /// Time passed; `clock_ms` is in milliseconds since 1970.
+    pub fn tick(&mut self, now: Duration, clock_ms: u64) {
+        (self.now, self.clock_ms) = (now, clock_ms);
         for switch in self.switches.values_mut() {
             switch.updates.tick(now);
             switch.reports.tick(now);
         }
         self.tell(now, Event::Tick);
+        self.end_leases(clock_ms / 1000);
+        self.allocate(now);
+        self.note_changes();
     }
 
     /// The next message for a stream, if there is one now.
     pub fn next_message(&mut self, now: Duration, link: Link) -> Option<ToSwitch> {
-        self.attachment(link)?;
-        let switch = self.switches.get_mut(&link.switch)?;
-        let attachment = switch.attached.as_mut()?;
-        if attachment.hello.is_some() {
+        if !self.attachment(link)?.greeted {
             return None;
         }
-        let threshold = switch.known.threshold.max(1);
-        if !attachment.setup_sent {
-            attachment.setup_sent = true;
-            attachment.threshold_sent = threshold;
-            let setup = setup(&self.plan, switch.known.pages, threshold);
-            return Some(ToSwitch {
-                body: Some(to_switch::Body::Setup(setup)),
-            });
+        let body = self
+            .next_list(link)
+            .or_else(|| self.next_setup(link))
+            .or_else(|| self.next_table(now, link))
+            .or_else(|| self.next_tuning(link))
+            .or_else(|| self.next_routes(now, link))
+            .or_else(|| self.next_commands(now, link))?;
+        Some(ToSwitch { body: Some(body) })
+    }
+
+    fn next_list(&mut self, link: Link) -> Option<to_switch::Body> {
+        let attachment = self.attachment(link)?;
+        if !std::mem::take(&mut attachment.list_wanted) {
+            return None;
         }
-        if attachment.threshold_sent != threshold {
-            attachment.threshold_sent = threshold;
-            let threshold = |tenant: &u32| TenantThreshold {
-                tenant: *tenant,
-                hot_threshold: threshold,
-            };
-            let tuning = Tuning {
-                thresholds: self.plan.tenants.iter().map(threshold).collect(),
-            };
-            return Some(ToSwitch {
-                body: Some(to_switch::Body::Tuning(tuning)),
-            });
+        attachment.telling = Some(Vec::new());
+        Some(to_switch::Body::ListHeld(ListHeld {}))
+    }
+
+    fn next_setup(&mut self, link: Link) -> Option<to_switch::Body> {
+        if !self.allocation.setup_is_due(link.switch) {
+            let sent = &self.attachment(link)?.setup_sent;
+            if sent.is_some() {
+                return None;
+            }
+        }
+        // Secrets in it must be as safe as what is told of them.
+        if !self.table_is_durable(link.switch) {
+            return None;
+        }
+        let setup = self.setup_of(link.switch);
+        self.allocation.setup_made(link.switch);
+        let thresholds = setup.tenants.iter().map(|t| (t.tenant, t.hot_threshold));
+        let thresholds: BTreeMap<u32, u32> = thresholds.collect();
+        let attachment = self.attachment(link)?;
+        if attachment.setup_sent.as_ref() == Some(&setup) {
+            return None;
+        }
+        attachment.thresholds_sent = thresholds;
+        attachment.setup_sent = Some(setup.clone());
+        Some(to_switch::Body::Setup(setup))
+    }
+
+    fn next_table(&mut self, now: Duration, link: Link) -> Option<to_switch::Body> {
+        let version = self.ledger.owners(link.switch).0;
+        let applied = self.switches.get(&link.switch)?.table_applied;
+        let confirmed = applied == Some(version);
+        let attachment = self.attachment(link)?;
+        let again = |at: Duration| !confirmed && at + SEND_AGAIN <= now;
+        let sent = attachment.table_sent;
+        if sent.is_some_and(|(sent, at)| sent == version && !again(at))
+            || !self.table_is_durable(link.switch)
+        {
+            return None;
+        }
+        self.attachment(link)?.table_sent = Some((version, now));
+        Some(to_switch::Body::Pages(self.table_of(link.switch)))
+    }
+
+    fn next_tuning(&mut self, link: Link) -> Option<to_switch::Body> {
+        let switch = self.switches.get_mut(&link.switch)?;
+        let sent = &mut switch.attached.as_mut()?.thresholds_sent;
+        let mut thresholds = vec![];
+        for (tenant, sent) in sent {
+            if let Some(wanted) = switch.known.thresholds.get(tenant)
+                && wanted != sent
+            {
+                *sent = *wanted;
+                thresholds.push(TenantThreshold {
+                    tenant: *tenant,
+                    hot_threshold: *wanted,
+                });
+            }
+        }
+        (!thresholds.is_empty()).then_some(to_switch::Body::Tuning(Tuning { thresholds }))
+    }
+
+    fn next_routes(&mut self, now: Duration, link: Link) -> Option<to_switch::Body> {
+        let switch = self.switches.get_mut(&link.switch)?;
+        let attachment = switch.attached.as_mut()?;
+        let version = switch.routes.version;
+        let is_late = attachment
+            .routes_sent
+            .is_none_or(|(sent, at)| sent != version || at + SEND_AGAIN <= now);
+        if version == 0 || switch.routes_applied == Some(version) || !is_late {
+            return None;
+        }
+        attachment.routes_sent = Some((version, now));
+        Some(to_switch::Body::Routes(switch.routes.clone()))
+    }
+
+    /// Commands come after the table that gives them room.
+    fn next_commands(&mut self, now: Duration, link: Link) -> Option<to_switch::Body> {
+        let version = self.ledger.owners(link.switch).0;
+        let switch = self.switches.get_mut(&link.switch)?;
+        let sent = switch.attached.as_ref()?.table_sent;
+        if sent.is_none_or(|(sent, _)| sent != version) {
+            return None;
         }
         let most = switch.bucket.available(now).min(COMMANDS_PER_MESSAGE);
         let commands = switch.outbox.take(now, most, &mut self.next_seq);
         switch.bucket.take(commands.len());
-        (!commands.is_empty()).then(|| ToSwitch {
-            body: Some(to_switch::Body::Commands(Commands { commands })),
-        })
-    }
-
-    /// What changed since the last call, to be remembered.
-    pub fn take_changes(&mut self) -> Batch {
-        let mut batch = Batch::default();
-        for (id, switch) in &mut self.switches {
-            if std::mem::take(&mut switch.known_dirty) {
-                batch.switches.push((*id, switch.known.clone()));
-            }
-            for key in std::mem::take(&mut switch.held_dirty) {
-                let held = switch.held.contains(&key);
-                batch.items.push((*id, key, held));
-            }
-        }
-        batch
-    }
-
-    /// A batch could not be written: it belongs to the next one.
-    pub fn put_changes_back(&mut self, batch: Batch) {
-        for (id, _) in batch.switches {
-            self.switches.entry(id).and_modify(|s| s.known_dirty = true);
-        }
-        for (id, key, _) in batch.items {
-            self.switches.entry(id).and_modify(|s| {
-                s.held_dirty.insert(key);
-            });
-        }
+        (!commands.is_empty()).then_some(to_switch::Body::Commands(Commands { commands }))
     }
 
     /// For people.
@@ -346,38 +410,38 @@ impl Core {
         let switches = self.switches.iter().map(|(id, s)| SwitchStatus {
             switch_id: u32::from(*id),
             name: s.known.name.clone(),
-            attached: s.attached.is_some(),
+            attached: s.is_ready(),
             pages: s.known.pages,
             items: s.held.len() as u64,
             commands_waiting: s.outbox.waiting() as u64,
             commands_in_flight: s.outbox.in_flight() as u64,
-            hot_threshold: s.known.threshold,
+            hot_threshold: s.known.thresholds.values().max().copied().unwrap_or(0),
             updates_per_s: s.updates.per_s(now),
             reports_per_s: s.reports.per_s(now),
             counters: self.named_counters(*id, s),
         });
         StatusReply {
-            discipline: self.plan.discipline.clone(),
+            discipline: self.applications.default_name().into(),
             uptime_ms: uptime.as_millis() as u64,
             switches: switches.collect(),
         }
     }
 
     fn named_counters(&self, id: SwitchId, switch: &Switch) -> HashMap<String, u64> {
-        let own = self
-            .discipline
-            .counters(id)
-            .into_iter()
-            .chain([("malformed_keys", switch.malformed)]);
-        own.map(|(name, n)| (name.to_string(), n)).collect()
+        let own = [
+            ("malformed_keys", switch.malformed),
+            ("reconciliations", switch.reconciled),
+        ];
+        let all = self.applications.counters(id).into_iter().chain(own);
+        all.map(|(name, n)| (name.to_string(), n)).collect()
     }
 
-    fn attachment(&mut self, link: Link) -> Option<&mut Attachment> {
+    pub(super) fn attachment(&mut self, link: Link) -> Option<&mut Attachment> {
         let attachment = self.switches.get_mut(&link.switch)?.attached.as_mut()?;
         (attachment.generation == link.generation).then_some(attachment)
     }
 
-    /// Keys of the hello; with the last of them the switch counts as attached.
+    /// Keys of a list of what the switch holds; with the last of them what we believed is put right.
     fn held(
         &mut self,
         now: Duration,
@@ -386,7 +450,7 @@ impl Core {
         last: bool,
     ) -> Result<(), Refusal> {
         let attachment = self.attachment(link).ok_or(Refusal::Replaced)?;
-        let Some(mut all) = attachment.hello.take() else {
+        let Some(mut all) = attachment.telling.take() else {
             return Ok(());
         };
         all.append(&mut keys);
@@ -396,30 +460,23 @@ impl Core {
             )));
         }
         if !last {
-            attachment.hello = Some(all);
+            attachment.telling = Some(all);
             return Ok(());
         }
+        let greeting = !std::mem::replace(&mut attachment.greeted, true);
         let switch = self.switches.get_mut(&link.switch).expect("attached");
-        let now_held: HashSet<ItemKey> = all.into_iter().collect();
-        let mut lost: Vec<ItemKey> = switch.held.difference(&now_held).cloned().collect();
-        lost.sort();
-        let mut held: Vec<ItemKey> = now_held.iter().cloned().collect();
-        held.sort();
-        switch.held_dirty.extend(lost.iter().cloned());
-        switch
-            .held_dirty
-            .extend(now_held.difference(&switch.held).cloned());
-        switch.held = now_held;
-        switch.outbox.reconnected();
-        let switch = link.switch;
-        self.tell(
-            now,
-            Event::Attached {
-                switch,
-                held: &held,
-                lost: &lost,
-            },
-        );
+        let (held, lost) = switch.held.replace(all);
+        if greeting {
+            switch.outbox.reconnected();
+            self.allocate(now);
+        }
+        let event = Event::Attached {
+            switch: link.switch,
+            held: &held,
+            lost: &lost,
+        };
+        self.tell(now, event);
+        self.note_changes();
         Ok(())
     }
 
@@ -432,12 +489,9 @@ impl Core {
                 continue;
             };
             let outcome = convert::outcome(ack.outcome);
-            let changed = match (change, outcome) {
+            match (change, outcome) {
                 (Change::Insert, Outcome::Done) => switch.held.insert(key.clone()),
                 _ => switch.held.remove(&key),
-            };
-            if changed {
-                switch.held_dirty.insert(key.clone());
             }
             if outcome == Outcome::Done {
                 switch.updates.add(1);
@@ -469,8 +523,29 @@ impl Core {
         );
     }
 
-    fn counters(&mut self, now: Duration, id: SwitchId, counters: &Counters) {
+    fn counters(&mut self, now: Duration, link: Link, counters: &Counters) {
+        let id = link.switch;
         let items = self.well_formed(id, convert::counted(&counters.items), counters.items.len());
+        if let Some(switch) = self.switches.get_mut(&id) {
+            switch.see_pages(counters.window, &counters.pages);
+            let tenants = counters.tenants.iter();
+            switch.fragmentation = tenants.map(|t| (t.tenant, t.fragmentation)).collect();
+            let ours = switch.held.digest();
+            let differs = counters
+                .held
+                .is_some_and(|theirs| (theirs.count, theirs.sum) != (ours.count, ours.sum));
+            if let Some(attachment) = &mut switch.attached
+                && differs
+                && attachment.telling.is_none()
+            {
+                attachment.list_wanted = true;
+                switch.reconciled += 1;
+                tracing::info!(
+                    switch = id,
+                    "holds other items than believed: asking for a list"
+                );
+            }
+        }
         self.tell(
             now,
             Event::WindowEnd {
@@ -484,11 +559,7 @@ impl Core {
     fn dropped(&mut self, now: Duration, id: SwitchId, dropped: &Dropped) {
         let keys: Vec<ItemKey> = convert::keys(&dropped.keys).collect();
         if let Some(switch) = self.switches.get_mut(&id) {
-            for key in &keys {
-                if switch.held.remove(key) {
-                    switch.held_dirty.insert(key.clone());
-                }
-            }
+            keys.iter().for_each(|key| switch.held.remove(key));
         }
         self.tell(
             now,
@@ -506,17 +577,17 @@ impl Core {
         mut keys: Vec<(ItemKey, u64)>,
         sent: usize,
     ) -> Vec<(ItemKey, u64)> {
-        keys.retain(|(key, _)| self.plan.tenants.contains(&key.tenant));
+        keys.retain(|(key, _)| self.tenants.get(key.tenant).is_some());
         if let Some(switch) = self.switches.get_mut(&id) {
             switch.malformed += (sent - keys.len()) as u64;
         }
         keys
     }
 
-    /// Tells the discipline, and carries out what it wants.
-    fn tell(&mut self, now: Duration, event: Event<'_>) {
+    /// Tells the disciplines, and carries out what they want.
+    pub(super) fn tell(&mut self, now: Duration, event: Event<'_>) {
         let mut actions = Vec::new();
-        self.discipline.on(now, event, &mut actions);
+        self.applications.tell(now, event, &mut actions);
         let mut not_sent = Vec::new();
         self.carry_out(actions, &mut not_sent);
         for (switch, change, key) in not_sent {
@@ -527,7 +598,7 @@ impl Core {
                 key: &key,
                 outcome: Outcome::NotSent,
             };
-            self.discipline.on(now, event, &mut actions);
+            self.applications.tell(now, event, &mut actions);
             debug_assert!(
                 actions.is_empty(),
                 "nothing may be asked for in answer to NotSent"
@@ -552,33 +623,42 @@ impl Core {
                 }
                 Action::Threshold {
                     switch: id,
-                    tenant: _,
+                    tenant,
                     requests,
                 } => {
                     let Some(switch) = self.switches.get_mut(&id) else {
                         continue;
                     };
-                    switch.known_dirty |= switch.known.threshold != requests;
-                    switch.known.threshold = requests;
+                    let before = switch.known.thresholds.insert(tenant, requests);
+                    switch.known_dirty |= before != Some(requests);
                 }
             }
         }
     }
 }
 
-/// The setup of a switch.
-fn setup(plan: &Plan, _pages: u32, threshold: u32) -> Setup {
-    let tenants = plan.tenants.iter().map(|&tenant| TenantSetup {
-        tenant,
-        discipline: plan.discipline.clone(),
-        hot_threshold: threshold,
-        measured: false,
-    });
-    Setup {
-        cluster: plan.cluster.clone(),
-        tenants: tenants.collect(),
-        window_ms: plan.limits.window_ms,
-        sample_shift: plan.sample_shift,
-        term: 0,
+impl Core {
+    /// Items that came or went since the last call.
+    pub(super) fn take_items(&mut self) -> Vec<(SwitchId, ItemKey, bool)> {
+        let of = |(id, switch): (&SwitchId, &mut Switch)| {
+            let id = *id;
+            let changed = switch.held.take_changed();
+            changed.into_iter().map(move |(key, held)| (id, key, held))
+        };
+        self.switches.iter_mut().flat_map(of).collect()
+    }
+
+    /// Items could not be written: they belong to the next ones.
+    pub(super) fn put_items_back(&mut self, items: Vec<(SwitchId, ItemKey, bool)>) {
+        for (id, key, _) in items {
+            if let Some(switch) = self.switches.get_mut(&id) {
+                switch.held.put_back(key);
+            }
+        }
+    }
+
+    /// The cluster file as stores are to have it: with all tenants.
+    pub(super) fn cluster_text(&self) -> String {
+        self.tenants.cluster(&self.plan.cluster, |_| true).to_toml()
     }
 }

@@ -1,14 +1,29 @@
-//! The controller as a process: gRPC in front, a discipline behind, its memory in a file.
+//! The controller as a process: gRPC and HTTP in front, disciplines behind, its memory in a store.
 //!
-//! [`core`] decides (no I/O, time as argument), [`outbox`] numbers and repeats commands, [`state`] remembers
-//! over a restart, [`service`] speaks gRPC. One lock holds all of it: a message costs microseconds, a
-//! window's end some milliseconds, and nothing waits while the lock is held.
+//! [`core`] decides (no I/O, time as argument): it takes in what switches say, [`applications`] decide on items,
+//! [`allocate`] on pages, [`network`] on placement and routes, [`changes`] are what people want; [`journal`] collects what is to be
+//! remembered. Around it, [`lead`] is the life of a controller that leads or stands by, [`service`] speaks gRPC and [`broker`] answers
+//! the HTTP interface.
 
+mod allocate;
+mod applications;
+mod audit;
+mod broker;
+mod changes;
 mod convert;
 mod core;
+mod held;
+mod interim;
+mod journal;
+mod lead;
+mod network;
 mod outbox;
 mod rate;
+mod remember;
 mod service;
-mod state;
+mod shared;
+mod switch;
+mod tenants;
+mod views;
 
-pub use service::{Options, Server, ServerError};
+pub use service::{DisciplineMaker, Options, Server, ServerError};

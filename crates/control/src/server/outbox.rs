@@ -1,4 +1,5 @@
-//! The commands for one switch: numbered, sent at a bounded pace, repeated until they are answered.
+//! The commands for one switch: numbered, sent at a bounded pace, repeated until they are answered. Tenants take turns,
+//! so that one whose hot keys change all the time does not hold up the others.
 //!
 //! At most one command per key is on its way; a later one waits for its answer. So a repeated command can
 //! never undo a newer one, whatever is lost and whenever the stream breaks.
@@ -29,7 +30,10 @@ struct Flying {
 /// Commands that wait and commands that fly.
 pub struct Outbox {
     most: usize,
-    waiting: VecDeque<(Change, ItemKey)>,
+    /// By tenant; none of the queues is empty.
+    waiting: BTreeMap<u32, VecDeque<(Change, ItemKey)>>,
+    /// The tenant whose turn it was last.
+    turn: u32,
     flying: BTreeMap<u64, Flying>,
     /// Keys with a command waiting or flying, and the changes to be made after it.
     busy: HashMap<ItemKey, VecDeque<Change>>,
@@ -38,20 +42,22 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Takes at most `most` commands that were not sent yet.
+    /// Takes at most `most` commands of a tenant that were not sent yet.
     pub fn new(most: usize) -> Outbox {
         Outbox {
             most,
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            turn: 0,
             flying: BTreeMap::new(),
             busy: HashMap::new(),
             behind: 0,
         }
     }
 
-    /// Adds a command; false if it is full.
+    /// Adds a command; false if too many of its tenant wait.
     pub fn push(&mut self, change: Change, key: ItemKey) -> bool {
-        if self.waiting() >= self.most {
+        let waiting = self.waiting.get(&key.tenant).map_or(0, VecDeque::len);
+        if waiting + self.behind >= self.most {
             return false;
         }
         if let Some(after) = self.busy.get_mut(&key) {
@@ -59,14 +65,34 @@ impl Outbox {
             self.behind += 1;
         } else {
             self.busy.insert(key.clone(), VecDeque::new());
-            self.waiting.push_back((change, key));
+            self.wait(change, key);
         }
         true
     }
 
+    fn wait(&mut self, change: Change, key: ItemKey) {
+        self.waiting
+            .entry(key.tenant)
+            .or_default()
+            .push_back((change, key));
+    }
+
+    /// The first command of the tenant whose turn it is.
+    fn next_waiting(&mut self) -> Option<(Change, ItemKey)> {
+        let after = self.waiting.range(self.turn.saturating_add(1)..).next();
+        let (tenant, _) = after.or_else(|| self.waiting.iter().next())?;
+        self.turn = *tenant;
+        let queue = self.waiting.get_mut(&self.turn)?;
+        let first = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(&self.turn);
+        }
+        first
+    }
+
     /// Commands not sent yet.
     pub fn waiting(&self) -> usize {
-        self.waiting.len() + self.behind
+        self.waiting.values().map(VecDeque::len).sum::<usize>() + self.behind
     }
 
     /// Commands sent and not answered.
@@ -87,7 +113,7 @@ impl Outbox {
             }
         }
         while out.len() < most && self.flying.len() < IN_FLIGHT_MAX {
-            let Some((change, key)) = self.waiting.pop_front() else {
+            let Some((change, key)) = self.next_waiting() else {
                 break;
             };
             let seq = *next_seq;
@@ -112,7 +138,7 @@ impl Outbox {
             && let Some(next) = after.pop_front()
         {
             self.behind -= 1;
-            self.waiting.push_back((next, key.clone()));
+            self.wait(next, key.clone());
             self.busy.insert(key.clone(), after);
         }
         Some((change, key))
@@ -182,6 +208,22 @@ mod tests {
         assert!(outbox.push(Change::Insert, key(1)));
         assert!(outbox.push(Change::Evict, key(1)));
         assert!(!outbox.push(Change::Insert, key(2)));
+    }
+
+    #[test]
+    fn tenants_take_turns() {
+        let (mut outbox, mut seq) = (Outbox::new(100), 1);
+        let of = |tenant, n: u8| ItemKey {
+            tenant,
+            key: vec![n].into(),
+        };
+        (0..50).for_each(|n| assert!(outbox.push(Change::Insert, of(1, n))));
+        (0..5).for_each(|n| assert!(outbox.push(Change::Insert, of(2, n))));
+        let first = outbox.take(Duration::ZERO, 10, &mut seq);
+        let of_two = first
+            .iter()
+            .filter(|c| matches!(&c.body, Some(command::Body::Insert(k)) if k.tenant == 2));
+        assert_eq!(of_two.count(), 5);
     }
 
     proptest! {

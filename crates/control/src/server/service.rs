@@ -1,58 +1,61 @@
-//! gRPC around the core: streams of switches, status, the clock, and the writing of state.
+//! gRPC around the core: streams of switches, stores that watch, status.
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    path::PathBuf,
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
 };
-
-use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle, time::MissedTickBehavior};
 use tokio_stream::{
     Stream, StreamExt,
-    wrappers::{ReceiverStream, TcpListenerStream},
+    wrappers::{ReceiverStream, WatchStream},
 };
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    core::{Core, Link, Plan, Refusal},
-    state::{Batch, State, StateError},
+    core::{Plan, Refusal},
+    lead::{Beginning, live},
+    shared::Shared,
 };
 use crate::{
     Discipline, Limits,
+    api,
     proto::{
         ClusterText, FromSwitch, StatusReply, StatusRequest, ToSwitch, WatchRequest,
         control_server::{Control, ControlServer},
         from_switch,
     },
+    state::{Candidate, Location, State, StateError},
 };
 
 /// Messages that wait for a switch's connection; beyond them, commands stay in the outbox.
 const MESSAGES_WAITING: usize = 4;
 /// Longest message from a switch in bytes.
 const MESSAGE_MAX: usize = 8 << 20;
-const PUMP_EVERY: Duration = Duration::from_millis(10);
-const TICK_EVERY: Duration = Duration::from_millis(100);
-const WRITE_EVERY: Duration = Duration::from_millis(500);
 /// How long a switch may take until its hello.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 
+/// Makes a discipline's control half. Called each time that the controller begins to lead.
+pub type DisciplineMaker = Arc<dyn Fn(Limits) -> Box<dyn Discipline> + Send + Sync>;
+
 /// How a controller is to run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
-    /// Listen there although it is not loopback and nothing is encrypted.
-    pub insecure: bool,
-    /// Directory of the state file.
-    pub state: PathBuf,
+    /// Its name among several controllers.
+    pub name: String,
+    /// Where others reach it, as a URL; none: at the address that it listens on.
+    pub url: Option<String>,
+    /// How what it says is protected.
+    pub security: super::interim::Security,
+    /// Where the state is.
+    pub state: Location,
     /// The cluster file's text (TOML).
     pub cluster: String,
-    /// Name of the discipline, as switches know it.
-    pub discipline: String,
-    /// What the discipline keeps to.
+    /// Disciplines that tenants may choose; the first is the default.
+    pub disciplines: Vec<(String, DisciplineMaker)>,
+    /// What disciplines keep to.
     pub limits: Limits,
     /// Cache updates per second and switch.
     pub updates_per_s: u32,
@@ -63,169 +66,72 @@ pub struct Options {
 /// Why a controller cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The address is taken or not ours.
-    #[error("cannot listen on {address}: {reason}{}", in_use_hint(.reason))]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        reason: std::io::Error,
-    },
-    /// The address can be reached from elsewhere, and nothing protects it.
-    #[error(
-        "{0} is not a loopback address, and connections are neither encrypted nor authenticated: \
-         listen on 127.0.0.1, or give --insecure in a network that you trust"
-    )]
-    NotLoopback(SocketAddr),
+    /// The address is taken or not ours, or must not be listened on unprotected.
+    #[error(transparent)]
+    Serve(#[from] super::interim::ServeError),
     /// The cluster file is wrong.
     #[error(transparent)]
     Cluster(#[from] wire::ClusterError),
-    /// The state file cannot be used.
-    #[error("{0}")]
-    State(String),
-    /// The server ended with an error.
+    /// The state cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A task of it ended.
     #[error("serving failed: {0}")]
-    Serve(String),
-}
-
-fn in_use_hint(error: &std::io::Error) -> &'static str {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            " (is another controller running? stop it, or choose another --listen)"
-        }
-        _ => "",
-    }
-}
-
-impl From<StateError> for ServerError {
-    fn from(error: StateError) -> ServerError {
-        ServerError::State(error.to_string())
-    }
-}
-
-struct Inner {
-    core: Core,
-    /// Where each switch's current stream takes its messages from.
-    links: HashMap<Link, mpsc::Sender<Result<ToSwitch, Status>>>,
-}
-
-struct Shared {
-    inner: Mutex<Inner>,
-    began: Instant,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
-}
-
-impl Inner {
-    /// Hands a switch what there is for it, as far as its stream takes it.
-    fn pump(&mut self, now: Duration, link: Link) {
-        let Some(sender) = self.links.get(&link) else {
-            return;
-        };
-        while let Ok(permit) = sender.try_reserve() {
-            let Some(message) = self.core.next_message(now, link) else {
-                break;
-            };
-            permit.send(Ok(message));
-        }
-    }
-
-    fn pump_all(&mut self, now: Duration) {
-        let links: Vec<Link> = self.links.keys().copied().collect();
-        links.into_iter().for_each(|link| self.pump(now, link));
-    }
+    Ended(String),
 }
 
 /// A running controller.
 pub struct Server {
     address: SocketAddr,
-    stop: tokio::sync::watch::Sender<bool>,
-    serving: JoinHandle<Result<(), tonic::transport::Error>>,
-    keeping: JoinHandle<()>,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<Result<(), ServerError>>,
+    living: JoinHandle<Result<(), ServerError>>,
 }
 
 impl Server {
-    /// Starts one, with this discipline deciding. It serves until [`Server::stop`].
+    /// Starts one. It serves until [`Server::stop`], and leads whenever it may.
     ///
     /// # Errors
     /// [`ServerError`] says what of the options cannot be used.
-    pub async fn start(
-        options: Options,
-        discipline: Box<dyn Discipline>,
-    ) -> Result<Server, ServerError> {
-        if !options.insecure && !options.listen.ip().is_loopback() {
-            return Err(ServerError::NotLoopback(options.listen));
-        }
+    pub async fn start(options: Options) -> Result<Server, ServerError> {
         let cluster = wire::Cluster::parse(&options.cluster)?;
-        let open = cluster.open_tenant.then_some(wire::TENANT_OPEN);
-        let tenants = open
-            .into_iter()
-            .chain(cluster.tenants.iter().map(|t| t.id))
-            .collect();
-        let listen_error = |reason| ServerError::Listen {
-            address: options.listen,
-            reason,
+        let listener = super::interim::Listener::bind(options.listen, &options.security).await?;
+        let address = listener.address();
+        let url = options
+            .url
+            .unwrap_or_else(|| listener.url());
+        let candidate = Candidate {
+            name: options.name,
+            url,
         };
-        let listener = TcpListener::bind(options.listen)
-            .await
-            .map_err(listen_error)?;
-        let address = listener.local_addr().map_err(listen_error)?;
-
-        let state = State::open(&options.state)?;
-        let memory = state.load()?;
-        let known: usize = memory.items.values().map(|items| items.len()).sum();
-        tracing::info!(%address, switches = memory.switches.len(), items = known, "controller starts");
+        let state = State::open(&options.state, candidate).await?;
+        tracing::info!(%address, "controller starts");
         let plan = Plan {
-            cluster: options.cluster,
-            tenants,
-            discipline: options.discipline,
+            cluster,
             limits: options.limits,
             updates_per_s: options.updates_per_s,
             sample_shift: options.sample_shift,
+            term: 0,
         };
-        // Microseconds since 1970: above every number of an earlier run, which used at most one per microsecond.
-        let first_seq = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_micros() as u64;
-        let core = Core::new(plan, discipline, memory, first_seq);
-        let inner = Mutex::new(Inner {
-            core,
-            links: HashMap::new(),
-        });
-        let shared = Arc::new(Shared {
-            inner,
-            began: Instant::now(),
-        });
-
-        let (stop, stopped) = tokio::sync::watch::channel(false);
-        let keeping = tokio::spawn(keep(shared.clone(), state, stopped.clone()));
+        let beginning = Beginning {
+            plan,
+            disciplines: options.disciplines,
+        };
+        let shared = Arc::new(Shared::new(state));
+        let (stop, stopped) = watch::channel(false);
         let service = ControlServer::new(Service {
-            shared,
+            shared: shared.clone(),
             stopped: stopped.clone(),
         })
         .max_decoding_message_size(MESSAGE_MAX);
-        let serving = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(Duration::from_secs(5)))
-            .http2_keepalive_timeout(Some(Duration::from_secs(5)))
-            .tcp_nodelay(true)
-            .add_service(service)
-            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), until(stopped));
+        let broker: Arc<dyn api::Broker> = Arc::new(super::broker::OnCore::new(shared.clone()));
+        let serving = listener.serve(broker, service, until(stopped.clone()));
+        let serving = async move { Ok(serving.await?) };
         Ok(Server {
             address,
             stop,
             serving: tokio::spawn(serving),
-            keeping,
+            living: tokio::spawn(live(shared, beginning, stopped)),
         })
     }
 
@@ -234,135 +140,120 @@ impl Server {
         self.address
     }
 
-    /// Ends the streams, writes the state and closes its file.
+    /// Ends the streams, writes the state and lets another controller lead.
     ///
     /// # Errors
     /// If serving had failed before.
     pub async fn stop(self) -> Result<(), ServerError> {
         let _ = self.stop.send(true);
-        let served = self.serving.await;
-        let _ = self.keeping.await;
-        match served {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(e)) => Err(ServerError::Serve(e.to_string())),
-            Err(e) => Err(ServerError::Serve(e.to_string())),
-        }
+        let (served, lived) = (self.serving.await, self.living.await);
+        ended(lived).and(ended(served))
     }
 
-    /// Waits until serving ended by itself, which it does only when it failed.
+    /// Waits until it ended by itself, which it does only when it failed.
     pub async fn failed(&mut self) -> ServerError {
-        match (&mut self.serving).await {
-            Ok(Ok(())) => ServerError::Serve("ended".into()),
-            Ok(Err(e)) => ServerError::Serve(e.to_string()),
-            Err(e) => ServerError::Serve(e.to_string()),
-        }
+        let result = tokio::select! {
+            served = &mut self.serving => ended(served),
+            lived = &mut self.living => ended(lived),
+        };
+        result.err().unwrap_or(ServerError::Ended("it ended".into()))
     }
 }
 
-async fn until(mut stopped: tokio::sync::watch::Receiver<bool>) {
+fn ended(
+    result: Result<Result<(), ServerError>, tokio::task::JoinError>,
+) -> Result<(), ServerError> {
+    result.unwrap_or_else(|e| Err(ServerError::Ended(e.to_string())))
+}
+
+async fn until(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, which is as good as stopped.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// Keeps time and state: sends what became due, ticks the discipline, writes what changed.
-async fn keep(shared: Arc<Shared>, state: State, stopped: tokio::sync::watch::Receiver<bool>) {
-    let state = Arc::new(state);
-    let mut pump = tokio::time::interval(PUMP_EVERY);
-    let mut tick = tokio::time::interval(TICK_EVERY);
-    pump.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut writing = tokio::spawn(write_changes(
-        shared.clone(),
-        state.clone(),
-        stopped.clone(),
-    ));
-    loop {
-        tokio::select! {
-            _ = pump.tick() => shared.lock().pump_all(shared.now()),
-            _ = tick.tick() => shared.lock().core.tick(shared.now()),
-            _ = &mut writing => break,
-        }
-    }
-    let batch = shared.lock().core.take_changes();
-    if !batch.is_empty() {
-        write_batch(&shared, &state, batch).await;
-    }
-}
-
-async fn write_changes(
-    shared: Arc<Shared>,
-    state: Arc<State>,
-    stopped: tokio::sync::watch::Receiver<bool>,
-) {
-    let mut every = tokio::time::interval(WRITE_EVERY);
-    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let stop = until(stopped);
-    tokio::pin!(stop);
-    loop {
-        tokio::select! {
-            _ = every.tick() => {}
-            () = &mut stop => return,
-        }
-        let batch = shared.lock().core.take_changes();
-        if !batch.is_empty() {
-            write_batch(&shared, &state, batch).await;
-        }
-    }
-}
-
-async fn write_batch(shared: &Shared, state: &Arc<State>, batch: Batch) {
-    let state = state.clone();
-    let written =
-        tokio::task::spawn_blocking(move || state.write(&batch).map_err(|e| (e, batch))).await;
-    if let Ok(Err((error, batch))) = written {
-        tracing::error!("state not written, tried again soon: {error}");
-        shared.lock().core.put_changes_back(batch);
-    }
-}
-
 struct Service {
     shared: Arc<Shared>,
-    stopped: tokio::sync::watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 }
 
-type Outgoing = Pin<Box<dyn Stream<Item = Result<ToSwitch, Status>> + Send>>;
+type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Control for Service {
-    type AttachStream = Outgoing;
+    type AttachStream = Streamed<ToSwitch>;
+    type WatchStream = Streamed<ClusterText>;
 
     async fn attach(
         &self,
         request: Request<Streaming<FromSwitch>>,
-    ) -> Result<Response<Outgoing>, Status> {
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let term = *self.shared.term.borrow();
+        if term == 0 {
+            return Err(standing_by(&self.shared));
+        }
         let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
         let stop = until(self.stopped.clone());
-        tokio::spawn(serve_stream(
-            self.shared.clone(),
-            request.into_inner(),
-            sender,
-            stop,
-        ));
+        let shared = self.shared.clone();
+        tokio::spawn(serve_stream(shared, term, request.into_inner(), sender, stop));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<ClusterText, Status>> + Send>>;
-
-    async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        Err(Status::unimplemented("not yet"))
+    async fn watch(
+        &self,
+        request: Request<WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let term = *self.shared.term.borrow();
+        if term == 0 {
+            return Err(standing_by(&self.shared));
+        }
+        tracing::info!(name = request.into_inner().name, "a store watches");
+        let cluster = WatchStream::new(self.shared.cluster.subscribe());
+        let texts = cluster.filter(|text| !text.is_empty()).map(|text| {
+            Ok(ClusterText {
+                cluster: text.to_string(),
+            })
+        });
+        let mut leading = self.shared.term.subscribe();
+        let stop = until(self.stopped.clone());
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let pass_on = async {
+                tokio::pin!(texts);
+                while let Some(text) = texts.next().await {
+                    if sender.send(text).await.is_err() {
+                        break;
+                    }
+                }
+            };
+            tokio::select! {
+                () = pass_on => {}
+                () = sender.closed() => {}
+                () = stop => {}
+                _ = leading.wait_for(|now| *now != term) => {}
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
         let now = self.shared.now();
-        Ok(Response::new(self.shared.lock().core.status(now, now)))
+        let status = self.shared.leading(|core| core.status(now, now));
+        status
+            .map(Response::new)
+            .map_err(|refusal| Status::unavailable(refusal.message))
     }
+}
+
+fn standing_by(shared: &Shared) -> Status {
+    Status::unavailable(shared.not_leader().message)
 }
 
 /// One switch's stream, from hello to its end.
 async fn serve_stream(
     shared: Arc<Shared>,
+    term: u64,
     mut incoming: Streaming<FromSwitch>,
-    sender: mpsc::Sender<Result<ToSwitch, Status>>,
+    sender: super::shared::Outgoing,
     stop: impl Future<Output = ()>,
 ) {
     let first = tokio::time::timeout(HELLO_WITHIN, incoming.next()).await;
@@ -370,62 +261,58 @@ async fn serve_stream(
         body: Some(from_switch::Body::Hello(hello)),
     }))) = first
     else {
-        let _ = sender
-            .send(Err(Status::invalid_argument(
-                "the first message must be a hello",
-            )))
-            .await;
+        let status = Status::invalid_argument("the first message must be a hello");
+        let _ = sender.send(Err(status)).await;
         return;
     };
-    let attached = shared.lock().core.attach(shared.now(), &hello);
+    let attached = shared.leading(|core| core.attach(shared.now(), &hello));
     let link = match attached {
-        Ok(link) => link,
-        Err(refusal) => {
-            tracing::warn!(
-                switch = hello.switch_id,
-                name = hello.name,
-                "refused: {refusal}"
-            );
+        Ok(Ok(link)) => link,
+        Ok(Err(refusal)) => {
+            let (switch, name) = (hello.switch_id, &hello.name);
+            tracing::warn!(switch, name, "refused: {refusal}");
             let _ = sender.send(Err(status_of(&refusal))).await;
             return;
         }
+        Err(refusal) => {
+            let _ = sender.send(Err(Status::unavailable(refusal.message))).await;
+            return;
+        }
     };
-    tracing::info!(
-        switch = link.switch,
-        name = hello.name,
-        held = hello.held.len(),
-        "switch attached"
-    );
-    drop(hello);
+    let (switch, name) = (link.switch, &hello.name);
+    tracing::info!(switch, name, "switch attached");
     {
         let mut inner = shared.lock();
         inner.links.retain(|other, _| other.switch != link.switch);
         inner.links.insert(link, sender.clone());
-        inner.pump(shared.now(), link);
+        inner.pump(shared.now());
     }
+    let mut leading = shared.term.subscribe();
     tokio::pin!(stop);
     let end = loop {
         let message = tokio::select! {
             message = incoming.next() => message,
             () = sender.closed() => break None,
+            _ = leading.wait_for(|now| *now != term) => break Some(standing_by(&shared)),
             () = &mut stop => break Some(Status::unavailable("the controller stops")),
         };
         let Some(Ok(message)) = message else {
             break None;
         };
-        let mut inner = shared.lock();
-        let now = shared.now();
-        if let Err(refusal) = inner.core.message(now, link, message) {
-            break Some(status_of(&refusal));
+        match shared.leading(|core| core.message(shared.now(), link, message)) {
+            Ok(Ok(())) => {}
+            Ok(Err(refusal)) => break Some(status_of(&refusal)),
+            Err(refusal) => break Some(Status::unavailable(refusal.message)),
         }
-        inner.pump(now, link);
     };
     {
         let mut inner = shared.lock();
         inner.links.remove(&link);
-        inner.core.detach(shared.now(), link);
+        if let Some(core) = &mut inner.core {
+            core.detach(shared.now(), link);
+        }
     }
-    tracing::info!(switch = link.switch, "switch detached");
+    tracing::info!(switch, "switch detached");
     if let Some(status) = end {
         // Not waited for: a peer that takes nothing must not hold the end of its stream up.
         let _ = sender.try_send(Err(status));

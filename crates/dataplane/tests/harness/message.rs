@@ -46,6 +46,8 @@ pub struct Message {
     pub checksum: bool,
     /// Bits to flip in the tag.
     pub spoil: u64,
+    /// Makes the tag.
+    pub secret: Secret,
 }
 
 impl Message {
@@ -68,6 +70,7 @@ impl Message {
             hop_limit: 61,
             checksum: true,
             spoil: 0,
+            secret: secret_of(tenant),
         }
     }
 
@@ -189,6 +192,16 @@ impl Message {
         self
     }
 
+    pub fn numbered(mut self, request: u32) -> Message {
+        self.header.request = request;
+        self
+    }
+
+    pub fn signed_with(mut self, secret: Secret) -> Message {
+        self.secret = secret;
+        self
+    }
+
     pub fn with_a_wrong_tag(mut self) -> Message {
         self.spoil = 1 << 17;
         self
@@ -198,7 +211,7 @@ impl Message {
     pub fn payload(&self) -> Vec<u8> {
         let mut bytes = vec![];
         Packet::new(self.header, &self.key, &self.value)
-            .encode(&secret_of(self.header.tenant), &mut bytes)
+            .encode(&self.secret, &mut bytes)
             .expect("lengths are possible");
         let tag = u64::from_be_bytes(bytes[56..64].try_into().expect("eight bytes"));
         bytes[56..64].copy_from_slice(&(tag ^ self.spoil).to_be_bytes());

@@ -10,6 +10,7 @@ use std::{
 
 use dataplane::{
     Counters, Dataplane, Discipline, Events, Home, Leases, Sizes, Sketches, Table, TenantEntry,
+    Traffic,
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
 use wire::Secret;
@@ -100,6 +101,7 @@ pub struct Switch {
     pub counters: Counters,
     pub events: Events,
     pub sketches: Sketches,
+    pub traffic: Traffic,
     pub runner: Runner,
 }
 
@@ -118,7 +120,6 @@ impl Switch {
         TenantEntry::install(&home, tenants).expect("tenants");
         let table = Table::open(&home).expect("tables");
         table.set_identity(Switch::ID, 1_000);
-        table.set_sampling(u32::MAX >> 8, 0);
         let program = dataplane
             .program()
             .as_fd()
@@ -129,6 +130,7 @@ impl Switch {
             leases: Leases::open(&home).expect("leases"),
             counters: Counters::open(&home).expect("counters"),
             events: Events::open(&home).expect("events"),
+            traffic: Traffic::open(&home).expect("traffic"),
             sketches: Sketches::open(&home).expect("sketches"),
             runner: Runner { program },
             dataplane,
@@ -237,6 +239,9 @@ pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
         secret,
         rate: 0,
         drop_over_rate: false,
+        also_secret: Secret::NONE,
+        measured: false,
+        hot_threshold: u32::MAX >> 8,
         discipline,
     }
 }

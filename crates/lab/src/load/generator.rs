@@ -76,17 +76,19 @@ impl Generator {
             crate::process::pin_self(cpu);
         }
         let cluster = &config.cluster;
-        let secret = cluster.secret_of(config.tenant).with_context(|| {
+        let secrets = cluster.secrets_of(config.tenant).with_context(|| {
             format!(
                 "load: tenant {} is not in the cluster's list",
                 config.tenant
             )
         })?;
-        let keys = KeySpace::new(config.keys, config.tenant, &secret);
-        let mut store_of_partition = vec![0u16; cluster.partitions as usize];
-        for (i, store) in cluster.stores.iter().enumerate() {
-            store_of_partition[store.first as usize..=store.last as usize].fill(i as u16);
-        }
+        let keys = KeySpace::new(config.keys, config.tenant, &secrets.hash);
+        let index_of = |partition| {
+            let address = cluster.store_of_partition(config.tenant, partition).address;
+            let at = cluster.stores.iter().position(|s| s.address == address);
+            at.expect("it is one of them") as u16
+        };
+        let store_of_partition: Vec<u16> = (0..cluster.partitions).map(index_of).collect();
         let partitions = keys
             .partitions(cluster.partitions)
             .iter()
@@ -104,7 +106,7 @@ impl Generator {
             permutation: Permutation::new(config.keys, config.seed),
             tables: HashMap::new(),
             lanes: lanes?,
-            secret,
+            secret: secrets.tag,
             client: rand::random(),
             window: Window::new(WINDOW),
             versions: Versions::new(config.keys),

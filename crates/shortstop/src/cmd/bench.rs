@@ -29,7 +29,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let known = disciplines::find(&args.discipline)
         .with_context(|| format!("discipline {:?}: there is none", args.discipline))?;
     let options = Options {
-        discipline: known.name,
+        discipline: known.program,
         object: known.object,
         batches: args.batches.into(),
         only: args.only,

@@ -4,7 +4,10 @@ use super::target::{Target, not_found};
 
 /// Remove a key. Exit status 1 if there is no such key.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  shortstop delete --server 10.0.2.1 user:42")]
+#[command(
+    after_help = "Example:\n  shortstop delete --server 10.0.2.1 user:42\n  \
+    shortstop delete --cluster rack.toml --tenant 7 --seal-key seal.key user:42"
+)]
 pub struct Args {
     /// The key, 1 to 250 bytes.
     key: String,

@@ -8,7 +8,10 @@ use anyhow::{Context, bail};
 use gateway::{BackendAddress, Config, Limits};
 use wire::{Cluster, PORT, TENANT_OPEN};
 
-use super::common::{size, stopped};
+use super::{
+    common::{size, stopped},
+    target::read_seal,
+};
 
 /// Let unmodified Redis clients use a cluster: RESP2 and RESP3 in, shortstop's protocol out.
 #[derive(clap::Args)]
@@ -16,6 +19,7 @@ use super::common::{size, stopped};
     shortstop gateway --server 10.0.2.1 --listen 127.0.0.1:6380\n  \
     shortstop gateway --cluster rack.toml --backend 0-63=redis://10.0.2.1:6379 \
     --backend 64-127=redis://10.0.2.2:6379\n  \
+    shortstop gateway --cluster rack.toml --tenant 7 --seal-key seal.key\n  \
     redis-cli -p 6380 set user:42 Ada")]
 pub struct Args {
     /// The cluster file (TOML): partitions, stores, tenants.
@@ -34,6 +38,10 @@ pub struct Args {
     /// redis+unix:///PATH. Repeat it where partitions have different ones.
     #[arg(long = "backend", value_name = "[PARTITIONS=]URL")]
     backends: Vec<BackendAddress>,
+    /// Seal values and hide keys with the key in this file, in the network and in the backends: 64 hex digits,
+    /// readable by its owner only (`openssl rand -hex 32`).
+    #[arg(long, value_name = "FILE")]
+    seal_key: Option<PathBuf>,
     /// Connections at the same time.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     max_connections: u32,
@@ -63,6 +71,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         cluster,
         tenant: args.tenant,
         backends: args.backends,
+        seal: args.seal_key.as_deref().map(read_seal).transpose()?,
         limits: Limits {
             connections: args.max_connections as usize,
             memory_bytes: args.max_memory,

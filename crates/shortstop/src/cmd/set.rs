@@ -10,7 +10,9 @@ use super::target::{Target, parse_duration};
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop set --server 10.0.2.1 user:42 Ada --ttl 30s\n  \
-    date | shortstop set --server 10.0.2.1 --if-absent lock -"
+    date | shortstop set --server 10.0.2.1 --if-absent lock -\n  \
+    (umask 077; openssl rand -hex 32 > seal.key)\n  \
+    shortstop set --cluster rack.toml --tenant 7 --seal-key seal.key user:42 Ada"
 )]
 pub struct Args {
     /// The key, 1 to 250 bytes.

@@ -1,8 +1,8 @@
-use std::{path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
 use control::agent::{Agent, Options};
-use dataplane::{Counters, Home, LeaseState, Leases, Mode, Table};
+use dataplane::{Counters, Home, LeaseState, Leases, Mode, Table, TenantEntry};
 use serde::Serialize;
 
 use super::common::stopped;
@@ -101,6 +101,7 @@ fn programs() -> Vec<dataplane::Discipline> {
     numbered
         .map(|(known, number)| dataplane::Discipline {
             name: known.name,
+            program: known.program,
             number,
             object: known.object,
         })
@@ -166,14 +167,47 @@ struct Report {
     slots: u32,
     pages: u32,
     pages_used: usize,
+    /// What lies on each page that holds items.
+    page_items: Vec<PageItems>,
     memory_bytes: usize,
-    hot_threshold: u32,
+    /// Per tenant: reads per window from which a key is reported.
+    hot_thresholds: BTreeMap<u32, u32>,
     invalidation_epoch: u64,
     reads: u64,
     hits: u64,
     hit_ratio: f64,
     leases: Vec<LeaseState>,
     counters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A page as its memory shows it.
+#[derive(Serialize)]
+struct PageItems {
+    page: u32,
+    /// Whose most of its items are.
+    tenant: u32,
+    items: usize,
+    /// Items of other tenants: 0 unless something is broken.
+    foreign_items: usize,
+}
+
+fn page_items(held: &[dataplane::Held]) -> Vec<PageItems> {
+    let mut pages: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
+    for item in held {
+        let tenants = pages.entry(item.place.page).or_default();
+        *tenants.entry(item.tenant).or_default() += 1;
+    }
+    let page = |(page, tenants): (u32, BTreeMap<u32, usize>)| {
+        let items = tenants.values().sum();
+        let (tenant, most) = tenants.into_iter().max_by_key(|(_, n)| *n)?;
+        Some(PageItems {
+            page,
+            tenant,
+            items,
+            foreign_items: items - most,
+        })
+    };
+    pages.into_iter().filter_map(page).collect()
 }
 
 fn report(name: &str) -> anyhow::Result<Report> {
@@ -197,9 +231,7 @@ fn report(name: &str) -> anyhow::Result<Report> {
         "bypass_torn",
     ];
     let reads = hits + not_answered.iter().map(|name| get(name)).sum::<u64>();
-    let mut pages: Vec<u32> = held.iter().map(|held| held.place.page).collect();
-    pages.sort_unstable();
-    pages.dedup();
+    let page_items = page_items(&held);
     Ok(Report {
         name: name.into(),
         id: table.switch_id(),
@@ -211,9 +243,10 @@ fn report(name: &str) -> anyhow::Result<Report> {
         valid_items: held.iter().filter(|held| held.valid).count(),
         slots: table.slots(),
         pages: table.pages(),
-        pages_used: pages.len(),
+        pages_used: page_items.len(),
+        page_items,
         memory_bytes: table.memory(),
-        hot_threshold: table.hot_threshold(),
+        hot_thresholds: TenantEntry::thresholds(&home)?.into_iter().collect(),
         invalidation_epoch: table.epoch(),
         reads,
         hits,
@@ -272,7 +305,11 @@ fn print(report: &Report) {
         report.hits,
         report.hit_ratio * 100.0
     );
-    println!("  hot from   {} reads per window", report.hot_threshold);
+    for (tenant, threshold) in &report.hot_thresholds {
+        if *tenant != wire::TENANT_SYSTEM {
+            println!("  tenant     {tenant}: hot from {threshold} reads per window");
+        }
+    }
     for lease in &report.leases {
         let state = match lease.remaining_ms {
             0 => "none: nothing of this store is served".to_owned(),

@@ -2,13 +2,13 @@
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
-use client::{Client, Options};
+use client::{Client, Options, Seal};
 use wire::{Cluster, PORT, TENANT_OPEN};
 
 /// Where the keys are, and in whose name to ask.
@@ -35,6 +35,10 @@ pub struct Target {
     /// How long to try. A write is given up after 1.5 s at the latest.
     #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = parse_duration)]
     timeout: Duration,
+    /// Seal values and hide keys with the key in this file: 64 hex digits, readable by its owner only
+    /// (`openssl rand -hex 32`). What was written with a seal key is found with that key only.
+    #[arg(long, value_name = "FILE")]
+    seal_key: Option<PathBuf>,
     /// Print one line of JSON.
     #[arg(long)]
     pub json: bool,
@@ -56,6 +60,7 @@ impl Target {
         let cluster = self.load()?;
         let options = Options {
             deadline: self.timeout,
+            seal: self.seal_key.as_deref().map(read_seal).transpose()?,
             ..Options::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -87,6 +92,11 @@ impl Target {
             (None, None) => bail!("expected --server ADDR[:PORT] or --cluster FILE"),
         }
     }
+}
+
+/// The seal in a file that `--seal-key` names.
+pub fn read_seal(path: &Path) -> anyhow::Result<Seal> {
+    Seal::read(path).with_context(|| format!("--seal-key {}", path.display()))
 }
 
 /// An address or host name, with a port or with ours.

@@ -102,12 +102,7 @@ impl Engine {
             return;
         };
         let (tenant, key_hash) = id;
-        let secret = self
-            .replies
-            .secrets
-            .get(&tenant)
-            .copied()
-            .unwrap_or(Secret::NONE);
+        let secret = self.tenants.tag_of(tenant);
         let mut header = Header::new(Op::Invalidate);
         header.tenant = tenant;
         header.key_hash = key_hash;
@@ -141,10 +136,6 @@ impl Engine {
     }
 
     fn system_secret(&self) -> Secret {
-        self.replies
-            .secrets
-            .get(&wire::TENANT_SYSTEM)
-            .copied()
-            .unwrap_or(Secret::NONE)
+        self.tenants.tag_of(wire::TENANT_SYSTEM)
     }
 }

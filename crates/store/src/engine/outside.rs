@@ -17,6 +17,12 @@ pub(super) struct Recalls {
 }
 
 impl Recalls {
+    /// Calls these back as well.
+    pub(super) fn also(&mut self, keys: impl IntoIterator<Item = KeyId>, now_ns: Nanos) {
+        self.keys.extend(keys);
+        self.next_ns = self.next_ns.max(now_ns);
+    }
+
     pub(super) fn next_ns(&self) -> Option<Nanos> {
         (!self.keys.is_empty()).then_some(self.next_ns)
     }
@@ -32,8 +38,9 @@ impl Engine {
             }
             OutsideEvent::Changed { tenant, key } => {
                 self.counters.outside_changes += 1;
-                if let Some(secret) = self.replies.secrets.get(&tenant) {
-                    self.recall_changed((tenant, secret.key_hash(tenant, &key)), now_ns, out);
+                if let Some(known) = self.tenants.get(tenant) {
+                    let id = (tenant, known.secrets.hash.key_hash(tenant, &key));
+                    self.recall_changed(id, now_ns, out);
                 }
             }
             OutsideEvent::Everything => {
@@ -48,7 +55,8 @@ impl Engine {
 
     /// Calls back what is still to be called back, as much as may be at once.
     pub(super) fn recall_more(&mut self, now_ns: u64, out: &mut Outbox) {
-        if self.recalls.next_ns > now_ns || self.outside.may_grant_reads() {
+        let nothing = self.recalls.keys.is_empty() && self.outside.may_grant_reads();
+        if nothing || self.recalls.next_ns > now_ns {
             return;
         }
         for _ in 0..RECALLS_AT_ONCE {

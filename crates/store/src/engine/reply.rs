@@ -1,9 +1,6 @@
 //! Replies: to whom, how large at most, how soon at the earliest.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, Status};
 
@@ -13,11 +10,13 @@ use crate::{
 };
 
 /// Where a request came from and what its reply must repeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub op: Op,
     pub peer: Peer,
     pub tenant: u32,
+    /// What the request was signed with, and its reply will be.
+    pub secret: Secret,
     pub client: u32,
     pub request: u32,
     pub key_hash: KeyHash,
@@ -36,6 +35,7 @@ impl Origin {
             op: header.op,
             peer,
             tenant: header.tenant,
+            secret: Secret::NONE,
             client: header.client,
             request: header.request,
             key_hash: header.key_hash,
@@ -80,10 +80,8 @@ impl Answer<'_> {
     }
 }
 
-/// Sends replies: signs them with their tenant's secret and holds back those whose time has not come.
+/// Sends replies: signs them as their requests were and holds back those whose time has not come.
 pub(super) struct Replies {
-    /// Every tenant's secret, the system's included.
-    pub secrets: HashMap<u32, Secret>,
     /// Replies of partitions whose rate is limited.
     pub delayed: Delayed,
 }
@@ -111,11 +109,8 @@ impl Replies {
             header.flags = Flags::GRANT;
             header.epoch = origin.epoch;
         }
-        let secret = self.secrets.get(&origin.tenant).unwrap_or(&Secret::NONE);
-        if out
-            .push(&Packet::new(header, key, answer.value), secret, origin.peer)
-            .is_err()
-        {
+        let packet = Packet::new(header, key, answer.value);
+        if out.push(&packet, &origin.secret, origin.peer).is_err() {
             debug_assert!(false, "callers check that the value fits");
             return;
         }

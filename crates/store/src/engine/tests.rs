@@ -24,11 +24,10 @@ struct Store {
 impl Store {
     fn new() -> Store {
         let mut config = Config::new("127.0.0.1:7117".parse().unwrap());
-        config.cluster.tenants.push(wire::Tenant {
-            id: KEYED,
-            secret: "09".repeat(16),
-            rate: 0,
-        });
+        config
+            .cluster
+            .tenants
+            .push(wire::Tenant::new(KEYED, "09".repeat(16)));
         let backend = Box::new(Embedded::new(config.memory_limit));
         Store {
             engine: Engine::new(Arc::new(config), backend, 0, 1_700_000_000),
@@ -36,8 +35,8 @@ impl Store {
         }
     }
 
-    /// Hands a packet in; the header of the answer, if one leaves at once.
-    fn ask(&mut self, mut header: Header, key: &[u8]) -> Option<Header> {
+    /// Hands a packet in; what is sent then is in `out`.
+    fn hand_in(&mut self, mut header: Header, key: &[u8]) {
         let secret = if header.tenant == KEYED {
             SECRET
         } else {
@@ -56,6 +55,11 @@ impl Store {
         };
         self.out.clear();
         self.engine.receive(&bytes, peer, LATER_NS, &mut self.out);
+    }
+
+    /// Likewise; the header of the answer, if one leaves at once.
+    fn ask(&mut self, header: Header, key: &[u8]) -> Option<Header> {
+        self.hand_in(header, key);
         let reply = |(bytes, _): (Vec<u8>, Peer)| Packet::decode(&bytes).unwrap().header;
         self.out
             .pop()
@@ -119,4 +123,120 @@ fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
     }
     assert_eq!(waiting, MAX_WAITING);
     assert!(refused > 0);
+}
+
+/// The store, with a switch that holds a copy of the tenant's key `k`.
+fn with_a_copy() -> Store {
+    let mut store = Store::new();
+    let lease = Header {
+        tenant: TENANT_SYSTEM,
+        epoch: Epoch::new(1, 0),
+        ..Header::new(Op::LeaseRequest)
+    };
+    store.ask(lease, &[]);
+    assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok));
+    let fetch = Header {
+        tenant: KEYED,
+        epoch: Epoch::new(1, 10),
+        flags: Flags::GRANT,
+        ..Header::new(Op::FetchRequest)
+    };
+    let granted = store.ask(fetch, b"k").unwrap();
+    assert!(granted.flags.has(Flags::GRANT));
+    store
+}
+
+#[test]
+fn a_tenant_that_is_gone_leaves_nothing_behind() {
+    let mut store = with_a_copy();
+    let with = store.engine.config.cluster.clone();
+    let without = wire::Cluster {
+        tenants: vec![],
+        ..with.clone()
+    };
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
+    assert_eq!(store.write(KEYED, 1, 3, b"k"), None, "and this for that");
+    assert_eq!(store.engine.pending_writes, 2);
+    store.engine.update(without, LATER_NS).unwrap();
+    assert_eq!(store.engine.pending_writes, 0);
+    assert_eq!(store.engine.directory.copies(), 0);
+    store.out.clear();
+    store.engine.tick(LATER_NS + 1_000_000_000, &mut store.out);
+    let sent = std::iter::from_fn(|| store.out.pop());
+    let ops: Vec<Op> = sent
+        .map(|(bytes, _)| Packet::decode(&bytes).unwrap().header.op)
+        .collect();
+    assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
+    assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
+    assert!(store.engine.leases.holds(1, 1_700_000_003, LATER_NS));
+    store.engine.update(with, LATER_NS).unwrap();
+    assert_eq!(store.write(KEYED, 1, 5, b"k"), Some(Status::Ok));
+}
+
+#[test]
+fn copies_of_keys_that_are_another_stores_now_are_called_back() {
+    let mut store = with_a_copy();
+    let mut cluster = store.engine.config.cluster.clone();
+    let me = cluster.stores[0].address;
+    let other = "10.0.0.2:7117".parse().unwrap();
+    // Started with two stores, of which this one owns what the key hashes to.
+    cluster.partitions = 2;
+    let partition = wire::partition_of(SECRET.key_hash(KEYED, b"k"), 2);
+    let own = |address, partition| wire::Store {
+        address,
+        first: partition,
+        last: partition,
+    };
+    cluster.stores = vec![own(me, partition), own(other, 1 - partition)];
+    let config = Arc::make_mut(&mut store.engine.config);
+    config.identity = Some(me);
+    config.cluster = cluster.clone();
+    store.engine.partitions = crate::partition::Partitions::new(2, |at| at == partition, None, 0);
+    cluster.tenants[0].stores = vec![other];
+    store.engine.update(cluster, LATER_NS).unwrap();
+    store.out.clear();
+    store.engine.tick(LATER_NS, &mut store.out);
+    let sent = std::iter::from_fn(|| store.out.pop());
+    let invalidations = sent.filter(|(bytes, _)| {
+        let packet = Packet::decode(bytes).unwrap();
+        packet.header.op == Op::Invalidate && packet.key == b"k" && packet.tag_is_valid(&SECRET)
+    });
+    assert_eq!(invalidations.count(), 1);
+    let asked = store.write(KEYED, 1, 9, b"k");
+    assert_eq!(asked, Some(Status::WrongPartition));
+}
+
+#[test]
+fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
+    const NEW: Secret = Secret([8; 16]);
+    let mut store = with_a_copy();
+    let mut cluster = store.engine.config.cluster.clone();
+    cluster.tenants[0] = wire::Tenant {
+        also_secret: Some("09".repeat(16)),
+        hash_secret: Some("09".repeat(16)),
+        ..wire::Tenant::new(KEYED, "08".repeat(16))
+    };
+    store.engine.update(cluster, LATER_NS).unwrap();
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
+    store.out.clear();
+    // Repeated: the first left with the write.
+    store.engine.tick(LATER_NS + 50_000_000, &mut store.out);
+    let sent = std::iter::from_fn(|| store.out.pop());
+    let invalidations = sent.filter(|(bytes, _)| {
+        let packet = Packet::decode(bytes).unwrap();
+        packet.header.op == Op::Invalidate && packet.tag_is_valid(&NEW)
+    });
+    assert_eq!(invalidations.count(), 1);
+    let ack = Header {
+        tenant: KEYED,
+        epoch: Epoch::new(1, 11),
+        version: 10,
+        ..Header::new(Op::InvalidateAck)
+    };
+    store.hand_in(ack, b"k");
+    assert_eq!(store.engine.pending_writes, 0);
+    let reply = store.out.pop().expect("the write's answer").0;
+    let packet = Packet::decode(&reply).unwrap();
+    assert_eq!(packet.header.status, Status::Ok);
+    assert!(packet.tag_is_valid(&SECRET), "signed as the write was");
 }

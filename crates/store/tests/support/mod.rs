@@ -6,12 +6,13 @@ pub mod servers;
 
 use std::net::{SocketAddr, UdpSocket};
 
-use store::{Config, Server};
-use wire::{Flags, Header, Op, Packet, Secret, Status};
+use store::{Config, Handle, Server, UpdateError};
+use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
 
 /// A store that runs in a thread of its own until it is dropped.
 pub struct Running {
     pub address: SocketAddr,
+    handle: Handle,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<anyhow::Result<()>>>,
 }
@@ -27,16 +28,23 @@ impl Running {
                 .build()?;
             runtime.block_on(async {
                 let server = Server::start(config).await?;
-                tell_address.send(server.local_address()?)?;
+                tell_address.send((server.local_address()?, server.handle()))?;
                 server.run(async { drop(stopped.await) }).await
             })
         });
-        let address = address.recv().expect("the store starts");
+        let (address, handle) = address.recv().expect("the store starts");
         Running {
             address,
+            handle,
             stop: Some(stop),
             thread: thread.ok(),
         }
+    }
+
+    /// Gives it another cluster while it runs.
+    pub fn update(&self, cluster: Cluster) -> Result<(), UpdateError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(self.handle.update(cluster))
     }
 }
 
@@ -53,10 +61,14 @@ impl Drop for Running {
 pub struct Client {
     pub socket: UdpSocket,
     pub request: u32,
+    /// Signs requests and seeds hashes.
+    pub secrets: Secrets,
 }
 
 pub struct Reply {
     pub header: Header,
+    /// Whether it is signed as the request was.
+    pub signed_alike: bool,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
 }
@@ -73,17 +85,21 @@ impl Client {
         socket
             .set_read_timeout(Some(std::time::Duration::from_secs(1)))
             .unwrap();
-        Client { socket, request: 0 }
+        Client {
+            socket,
+            request: 0,
+            secrets: Secrets::one(Secret::NONE),
+        }
     }
 
     pub fn ask(&mut self, mut header: Header, key: &[u8], value: &[u8], padded_to: usize) -> Reply {
         self.request += 1;
         header.request = self.request;
         header.client = 77;
-        header.key_hash = Secret::NONE.key_hash(header.tenant, key);
+        header.key_hash = self.secrets.hash.key_hash(header.tenant, key);
         let mut bytes = Vec::new();
         Packet::new(header, key, value)
-            .encode(&Secret::NONE, &mut bytes)
+            .encode(&self.secrets.tag, &mut bytes)
             .unwrap();
         bytes.resize(bytes.len().max(padded_to), 0);
         let mut buffer = [0; 2048];
@@ -97,6 +113,7 @@ impl Client {
                 let (key, value) = (packet.key.to_vec(), packet.value.to_vec());
                 return Reply {
                     header: packet.header,
+                    signed_alike: packet.tag_is_valid(&self.secrets.tag),
                     key,
                     value,
                 };

@@ -42,6 +42,58 @@ fn admitted_or_not() {
             counts: &["hit"],
         },
         Case {
+            name: "a tag under the secret that is accepted as well: answered under the same",
+            given: |w| w.cached(ROTATING, KEY, V128),
+            packet: |_| Message::read(ROTATING, KEY).signed_with(ALSO),
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+        Case {
+            name: "while the tenant's own goes on to count",
+            given: |w| w.cached(ROTATING, KEY, V128),
+            packet: |_| Message::read(ROTATING, KEY),
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+        Case {
+            name: "a write under the other secret: stamped under it",
+            given: |w| w.cached(ROTATING, KEY, V128),
+            packet: |_| Message::write(ROTATING, KEY, b"new").signed_with(ALSO),
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
+            name: "a grant under the other secret",
+            given: |w| {
+                w.lease(TERM);
+                w.entry(ROTATING, KEY, 128);
+            },
+            packet: |w| w.grant(ROTATING, KEY, V128).signed_with(ALSO),
+            then: Dropped,
+            counts: &["grant_installed", "fetch_reply"],
+        },
+        Case {
+            name: "neither secret",
+            given: |w| w.cached(ROTATING, KEY, V128),
+            packet: |_| Message::read(ROTATING, KEY).signed_with(wire::Secret([9; 16])),
+            then: Forwarded,
+            counts: &["bypass_bad_tag", "pass_local"],
+        },
+        Case {
+            name: "another tenant's second secret",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| Message::read(SIGNED, KEY).signed_with(ALSO),
+            then: Forwarded,
+            counts: &["bypass_bad_tag", "pass_local"],
+        },
+        Case {
+            name: "no second secret is not one of zeros",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| Message::read(SIGNED, KEY).signed_with(wire::Secret::NONE),
+            then: Forwarded,
+            counts: &["bypass_bad_tag", "pass_local"],
+        },
+        Case {
             name: "the first request within the rate",
             given: |_| {},
             packet: |_| Message::read(LIMITED, KEY),
@@ -96,4 +148,71 @@ fn a_write_above_the_rate_is_not_stamped() {
         then: Forwarded,
         counts: &["bypass_over_rate", "pass_local"],
     }]);
+}
+
+/// Whatever is not admitted leaves every table as it was, whether it reads, writes or claims to grant.
+#[test]
+fn who_is_not_admitted_touches_no_cache() {
+    type Spoil = fn(&World, Message) -> Message;
+    // (counter, tenant, what makes its packets inadmissible)
+    let rows: [(&str, u32, Spoil); 4] = [
+        ("bypass_bad_tag", SIGNED, |_, m| m.with_a_wrong_tag()),
+        ("bypass_unknown_tenant", SIGNED, |w, m| {
+            let others: Vec<_> = tenants().into_iter().filter(|t| t.id != SIGNED).collect();
+            w.install(&others);
+            m
+        }),
+        ("bypass_over_rate", LIMITED, |w, m| {
+            w.send(Message::read(LIMITED, KEY));
+            m
+        }),
+        ("drop_over_rate", STRICT, |w, m| {
+            w.send(Message::read(STRICT, KEY));
+            m
+        }),
+    ];
+    for (counter, tenant, spoil) in rows {
+        let mut w = World::new();
+        w.cached(tenant, KEY, V128);
+        w.report_from(&[(tenant, 1)]);
+        let messages = [
+            Message::read(tenant, KEY),
+            Message::read(tenant, b"another"),
+            Message::write(tenant, KEY, b"new"),
+        ]
+        .map(|message| spoil(&w, message));
+        let tables = || {
+            let names = crate::malformed::TABLES
+                .into_iter()
+                .chain(["hits", "sketches"]);
+            names
+                .map(|name| w.switch.snapshot(name))
+                .collect::<Vec<_>>()
+        };
+        let before = tables();
+        for message in messages {
+            w.send_as(counter, message);
+        }
+        assert!(before == tables(), "{counter}");
+        assert_eq!(w.switch.events.drain().expect("the ring").count(), 0);
+    }
+}
+
+/// Otherwise every change of a tenant would be a burst for all.
+#[test]
+fn a_tenant_that_stays_goes_on_with_its_rate() {
+    let w = World::new();
+    w.send_as("miss", Message::read(LIMITED, KEY));
+    w.send_as("bypass_over_rate", Message::read(LIMITED, KEY));
+    let changed = tenants().into_iter().map(|tenant| dataplane::TenantEntry {
+        drop_over_rate: true,
+        ..tenant
+    });
+    w.install(&changed.collect::<Vec<_>>());
+    w.send_as("drop_over_rate", Message::read(LIMITED, KEY));
+    w.report_from(&[(LIMITED, 5)]);
+    w.send_as("drop_over_rate", Message::read(LIMITED, KEY));
+    w.install(&[]);
+    w.install(&tenants());
+    w.send_as("miss", Message::read(LIMITED, KEY));
 }

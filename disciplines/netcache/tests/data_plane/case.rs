@@ -6,7 +6,6 @@ use crate::{
     harness::{
         Message, Seen, Switch, Verdict,
         frame::{MAC_HERE, MAC_THERE},
-        message::secret_of,
     },
     world::World,
 };
@@ -62,10 +61,10 @@ fn header_of(message: &Message) -> Header {
         .header
 }
 
-/// The header of a payload that must be signed and as long as it says.
-fn signed<'a>(payload: &'a [u8], padding: usize) -> Result<Packet<'a>, String> {
+/// The header of a payload that must be signed as what was asked, and as long as it says.
+fn signed<'a>(payload: &'a [u8], asked: &Message, padding: usize) -> Result<Packet<'a>, String> {
     let packet = Packet::decode(payload).map_err(|error| error.to_string())?;
-    if !packet.tag_is_valid(&secret_of(packet.header.tenant)) {
+    if !packet.tag_is_valid(&asked.secret) {
         return Err("the tag is wrong".into());
     }
     let used = wire::HEADER_LEN + packet.key.len() + packet.value.len();
@@ -122,7 +121,7 @@ impl Then {
                 expect("key", packet.key, &asked.key)
             }
             Then::Disowned => {
-                let packet = signed(&seen.payload, 0)?;
+                let packet = signed(&seen.payload, asked, 0)?;
                 let was = header_of(asked);
                 let wanted = Header {
                     epoch: Epoch::NONE,
@@ -134,7 +133,7 @@ impl Then {
             }
             Then::Acknowledged => {
                 went_back(&seen, asked)?;
-                let packet = signed(&seen.payload, 0)?;
+                let packet = signed(&seen.payload, asked, 0)?;
                 let (was, is) = (header_of(asked), packet.header);
                 rose(is.epoch, epoch_before)?;
                 let wanted = Header {
@@ -149,7 +148,7 @@ impl Then {
             }
             Then::AsksForLease => {
                 went_back(&seen, asked)?;
-                let is = signed(&seen.payload, 0)?.header;
+                let is = signed(&seen.payload, asked, 0)?.header;
                 let age_ns = world.switch.leases.now_ns().checked_sub(is.version);
                 let is_now = age_ns.is_some_and(|age| age < 60_000_000_000);
                 expect("version is the switch's clock", is_now, true)?;
@@ -168,11 +167,12 @@ impl Then {
 
     fn check_answer(seen: &Seen, asked: &Message, value: &[u8], at_most_ms: u32) -> Verified {
         went_back(seen, asked)?;
-        let packet = signed(&seen.payload, 0)?;
+        let packet = signed(&seen.payload, asked, 0)?;
         let (was, is) = (header_of(asked), packet.header);
         let wanted = Header {
             op: Op::ReadReply,
             flags: Flags::CACHED,
+            epoch: Epoch::new(Switch::ID, 0),
             value_len: value.len() as u16,
             version: 77,
             expiry_ms: is.expiry_ms,
@@ -191,7 +191,7 @@ impl Then {
     }
 
     fn check_stamp(seen: &Seen, asked: &Message, grant: bool, before: u64) -> Verified {
-        let packet = signed(&seen.payload, asked.padding)?;
+        let packet = signed(&seen.payload, asked, asked.padding)?;
         let (was, is) = (header_of(asked), packet.header);
         rose(is.epoch, before)?;
         let flags = was.flags.without(Flags::GRANT);

@@ -15,5 +15,6 @@ mod other_traffic;
 mod races;
 mod real_link;
 mod reports;
+mod traffic;
 mod world;
 mod writes;

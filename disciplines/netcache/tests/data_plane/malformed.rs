@@ -121,7 +121,7 @@ fn fill_again(w: &World, tenant: u32) {
     w.send_as("grant_installed", w.grant(tenant, KEY, V128));
 }
 
-const TABLES: [&str; 4] = ["config", "buckets", "pages", "leases"];
+pub const TABLES: [&str; 4] = ["config", "buckets", "pages", "leases"];
 
 fn run(w: &World, tenant: u32, may_act: bool) {
     let number = std::env::var("SHORTSTOP_TEST_SEED")
@@ -182,7 +182,7 @@ fn with_a_secret_they_change_no_table() {
     w.cached(SIGNED, KEY, V128);
     // Its own rows say what tenant 0 and others may do; here all that is left is signed.
     let signed = [SIGNED, wire::TENANT_SYSTEM].map(|id| crate::harness::switch::tenant(id, 3));
-    dataplane::TenantEntry::install(w.switch.dataplane.home(), &signed).expect("tenants");
+    w.install(&signed);
     let tables = || TABLES.map(|name| w.switch.snapshot(name));
     let before = tables();
     run(&w, SIGNED, false);

@@ -18,7 +18,7 @@ fn drained(w: &World) -> Vec<Event> {
 #[test]
 fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
     let w = World::new();
-    w.switch.table.set_sampling(3, 0);
+    w.report_from(&[(SIGNED, 3)]);
     let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
     for (window, threshold) in [(0, 3), (1, 3)] {
         let estimate = || w.switch.sketches.estimate(SIGNED, hash, window);
@@ -48,6 +48,25 @@ fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
         0,
         "a new window begins with nothing"
     );
+}
+
+#[test]
+fn each_tenant_has_its_own_threshold() {
+    let w = World::new();
+    w.report_from(&[(SIGNED, 3), (OTHER, 1), (UNKNOWN, 1)]);
+    for (tenant, reads_until_hot) in [(SIGNED, 3), (OTHER, 1)] {
+        for _ in 1..reads_until_hot {
+            w.send(Message::read(tenant, KEY));
+            assert_eq!(drained(&w), []);
+        }
+        w.send_as("hot_report", Message::read(tenant, KEY));
+        assert_eq!(drained(&w).len(), 1);
+    }
+    w.report_from(&[(SIGNED, 9)]);
+    let home = w.switch.dataplane.home();
+    let thresholds = dataplane::TenantEntry::thresholds(home).expect("tenants");
+    assert!(thresholds.contains(&(SIGNED, 9)) && thresholds.contains(&(OTHER, 1)));
+    assert!(thresholds.iter().all(|(id, _)| *id != UNKNOWN));
 }
 
 #[test]
@@ -94,7 +113,7 @@ fn a_value_too_large_for_its_entry_is_told_once() {
 #[test]
 fn a_report_that_finds_the_ring_full_is_made_later() {
     let w = World::new();
-    w.switch.table.set_sampling(1, 0);
+    w.report_from(&[(SIGNED, 1)]);
     let key = |n: u32| format!("key{n:013}").into_bytes();
     let full = |n: &u32| {
         let mut out = vec![];

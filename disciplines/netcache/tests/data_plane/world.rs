@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use dataplane::{Cells, Discipline, Place, TenantEntry, cells_needed};
-use wire::{Epoch, KeyHash, Op};
+use wire::{Epoch, KeyHash, Op, Secret};
 
 use crate::harness::{
     Message, Switch, Verdict,
@@ -25,6 +25,12 @@ pub const STRICT: u32 = 10;
 pub const PLAIN: u32 = 11;
 /// Not in the switch's table.
 pub const UNKNOWN: u32 = 12;
+/// Its secret is being changed: [`ALSO`] is accepted beside its own.
+pub const ROTATING: u32 = 13;
+/// Its traffic is sampled; the other's as well, of which one request per second is admitted.
+pub const MEASURED: u32 = 14;
+pub const MEASURED_LIMITED: u32 = 15;
+pub const ALSO: Secret = Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
 pub const V128: &[u8] = &[b'v'; 128];
@@ -42,33 +48,61 @@ pub struct World {
 pub fn netcache() -> Discipline {
     Discipline {
         name: "netcache",
+        program: netcache::PROGRAM,
         number: NETCACHE,
         object: netcache::OBJECT,
     }
 }
 
+/// The tenants of every world.
+pub fn tenants() -> Vec<TenantEntry> {
+    let limit = |id, drop_over_rate| TenantEntry {
+        rate: 1,
+        drop_over_rate,
+        ..tenant(id, NETCACHE)
+    };
+    vec![
+        tenant(OPEN, NETCACHE),
+        tenant(SIGNED, NETCACHE),
+        tenant(OTHER, NETCACHE),
+        limit(LIMITED, false),
+        limit(STRICT, true),
+        tenant(PLAIN, 5),
+        TenantEntry {
+            measured: true,
+            ..tenant(MEASURED, NETCACHE)
+        },
+        TenantEntry {
+            measured: true,
+            ..limit(MEASURED_LIMITED, true)
+        },
+        TenantEntry {
+            also_secret: ALSO,
+            ..tenant(ROTATING, NETCACHE)
+        },
+        tenant(wire::TENANT_SYSTEM, 15),
+    ]
+}
+
 impl World {
     pub fn new() -> World {
-        let limit = |id, drop_over_rate| TenantEntry {
-            rate: 1,
-            drop_over_rate,
-            ..tenant(id, NETCACHE)
-        };
-        let tenants = [
-            tenant(OPEN, NETCACHE),
-            tenant(SIGNED, NETCACHE),
-            tenant(OTHER, NETCACHE),
-            limit(LIMITED, false),
-            limit(STRICT, true),
-            tenant(PLAIN, 5),
-            tenant(wire::TENANT_SYSTEM, 15),
-        ];
-        let switch = Switch::load(&[netcache()], &tenants);
+        let switch = Switch::load(&[netcache()], &tenants());
         World {
             switch,
             cells: Cells::new(4),
             places: HashMap::new(),
         }
+    }
+
+    /// Makes these the switch's tenants.
+    pub fn install(&self, tenants: &[TenantEntry]) {
+        TenantEntry::install(self.switch.dataplane.home(), tenants).expect("tenants");
+    }
+
+    /// From how many reads per window each tenant's keys are reported.
+    pub fn report_from(&self, thresholds: &[(u32, u32)]) {
+        let home = self.switch.dataplane.home();
+        TenantEntry::set_thresholds(home, thresholds).expect("tenants");
     }
 
     /// Sends a packet that is part of the set-up.
@@ -107,10 +141,21 @@ impl World {
         self.send_as("lease_renewed", self.lease_reply(term, NEVER_MIND_MS, 0));
     }
 
+    /// On a page of the tenant, or on one that is nobody's and becomes its own.
+    fn take(&mut self, tenant: u32, cells: u8) -> Option<Place> {
+        let place = self.cells.take(tenant, cells);
+        place.or_else(|| {
+            let mut pages = 0..self.switch.table.pages();
+            let page = pages.find(|page| self.cells.owner(*page).is_none())?;
+            self.cells.set_owner(page, Some(tenant));
+            self.cells.take(tenant, cells)
+        })
+    }
+
     /// An entry without a value, with room for one of `value_len` bytes.
     pub fn entry_hashed(&mut self, tenant: u32, hash: KeyHash, key: &[u8], value_len: usize) {
         let cells = cells_needed(key.len(), value_len).expect("fits an item");
-        let place = self.cells.take(tenant, 4, cells).expect("room");
+        let place = self.take(tenant, cells).expect("room");
         let slot = self.slot(false);
         self.switch
             .table

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use control::{Action, Change, Discipline, Event, ItemKey, Limits, Outcome};
+use control::{Action, Change, Discipline, Event, ItemKey, Limits, Outcome, Room};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 const ROWS: usize = 4;
@@ -104,11 +104,19 @@ impl Model {
             changes_in_second: 0,
             hit_ratio: 0.0,
         };
+        let room = Room {
+            switch: SWITCH,
+            pages: items.div_ceil(128) as u32,
+            threshold: None,
+        };
+        model.event(Event::Room {
+            tenant: 0,
+            rooms: &[room],
+        });
         model.event(Event::Attached {
             switch: SWITCH,
             held: &[],
             lost: &[],
-            threshold: None,
         });
         model
     }

@@ -1,0 +1,75 @@
+use std::{borrow::Cow, net::SocketAddr};
+
+use bytes::Bytes;
+use wire::Flags;
+
+use crate::{Error, HiddenKey, Seal, TenantSeal, request::check_key};
+
+/// What keys and values travel in: nothing, or a seal.
+pub(crate) struct Envelope(Option<TenantSeal>);
+
+/// A key as it stands in packets.
+pub(crate) enum Name<'a> {
+    Open(&'a [u8]),
+    Hidden(HiddenKey),
+}
+
+impl AsRef<[u8]> for Name<'_> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Name::Open(key) => key,
+            Name::Hidden(key) => key.as_ref(),
+        }
+    }
+}
+
+impl Envelope {
+    pub fn new(seal: Option<&Seal>, tenant: u32) -> Envelope {
+        Envelope(seal.map(|seal| seal.of_tenant(tenant)))
+    }
+
+    /// Bytes that it adds to each value.
+    pub fn overhead(&self) -> usize {
+        self.0.as_ref().map_or(0, |_| Seal::OVERHEAD)
+    }
+
+    /// What to ask for.
+    pub fn name<'a>(&self, key: &'a [u8]) -> Result<Name<'a>, Error> {
+        // Of the key itself: what is possible does not depend on whether it is hidden.
+        check_key(key)?;
+        Ok(match &self.0 {
+            Some(seal) => Name::Hidden(seal.hide(key)),
+            None => Name::Open(key),
+        })
+    }
+
+    /// What to write.
+    pub fn close<'a>(&self, name: &Name<'_>, value: &'a [u8]) -> Cow<'a, [u8]> {
+        match (&self.0, name) {
+            (Some(seal), Name::Hidden(key)) => seal.seal(key, value).into(),
+            _ => value.into(),
+        }
+    }
+
+    /// What was read from `store`, or from a switch before it as `flags` say.
+    pub fn open(
+        &self,
+        name: &Name<'_>,
+        value: Bytes,
+        store: SocketAddr,
+        flags: Flags,
+    ) -> Result<Bytes, Error> {
+        match (&self.0, name) {
+            (Some(seal), Name::Hidden(key)) => {
+                seal.open(key, &value)
+                    .map(Bytes::from)
+                    .map_err(|why| Error::NotOpened {
+                        store,
+                        from_switch: flags.has(Flags::CACHED),
+                        why,
+                    })
+            }
+            _ => Ok(value),
+        }
+    }
+}

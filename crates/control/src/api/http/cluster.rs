@@ -1,0 +1,64 @@
+//! `/v1/cluster`, `/v1/counters` and `/v1/audit`.
+
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Asked,
+    input::{Params, limit},
+    reply::{Answer, Failures},
+};
+use crate::api::{
+    auth::Caller,
+    types::{AuditEntry, ClusterView},
+};
+
+pub fn routes() -> OpenApiRouter<std::sync::Arc<dyn crate::api::Broker>> {
+    OpenApiRouter::new()
+        .routes(routes!(cluster))
+        .routes(routes!(counters))
+        .routes(routes!(audit))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct AuditParams {
+    /// Only changes with a number above this one [default: 0].
+    #[serde(default)]
+    after: u64,
+    /// At most so many, 1 to 1000 [default: 1000].
+    limit: Option<usize>,
+}
+
+/// Controllers and switches; every controller answers, leader or not.
+#[utoipa::path(get, path = "/v1/cluster", tag = "cluster",
+    responses((status = OK, description = "Controllers and switches.", body = ClusterView), Failures))]
+async fn cluster(State(broker): Asked, caller: Caller) -> Answer<ClusterView> {
+    caller.sees()?;
+    Ok(Json(broker.cluster().await?))
+}
+
+/// Counters by name: the controller's own, and sums over the switches.
+#[utoipa::path(get, path = "/v1/counters", tag = "cluster",
+    responses((status = OK, description = "Counts since each one's start.", body = BTreeMap<String, u64>), Failures))]
+async fn counters(State(broker): Asked, caller: Caller) -> Answer<BTreeMap<String, u64>> {
+    caller.sees()?;
+    Ok(Json(broker.counters().await?))
+}
+
+/// What was changed by whom, oldest first.
+#[utoipa::path(get, path = "/v1/audit", tag = "cluster", params(AuditParams),
+    responses((status = OK, description = "The changes.", body = Vec<AuditEntry>), Failures))]
+async fn audit(
+    State(broker): Asked,
+    caller: Caller,
+    Params(params): Params<AuditParams>,
+) -> Answer<Vec<AuditEntry>> {
+    caller.sees()?;
+    Ok(Json(broker.audit(params.after, limit(params.limit)).await?))
+}

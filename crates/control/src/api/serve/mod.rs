@@ -1,0 +1,287 @@
+//! One listener for HTTP/JSON and gRPC: HTTP/1 and HTTP/2, in clear text or over TLS.
+//!
+//! Beyond loopback it demands TLS and tokens. Connections are bounded in number; whoever says nothing is disconnected.
+
+mod preface;
+mod tls;
+
+use std::{
+    future::Future, io, net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration,
+};
+
+use axum::Router;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+
+pub use tls::{TlsError, TlsFiles};
+
+use super::auth::{Access, TokenError};
+
+/// How long a connection may take until its first request is under way.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// How long HTTP/1 may take for a request's head, and between requests.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// How often HTTP/2 asks whether the peer is still there, and how long it waits for the answer.
+const ALIVE_EVERY: Duration = Duration::from_secs(20);
+/// Most requests of one HTTP/2 connection at a time.
+const STREAMS_MAX: u32 = 64;
+/// Longest head of a request in bytes.
+const HEAD_MAX: usize = 16 << 10;
+/// How long open connections may take to end when the listener stops.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where to listen, and what protects it.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// The address; port 0 for any free one.
+    pub address: SocketAddr,
+    /// Certificate, key, and whose certificates clients need; none: clear text.
+    pub tls: Option<TlsFiles>,
+    /// The token file; none: whoever connects may do everything.
+    pub tokens: Option<PathBuf>,
+    /// Listen beyond loopback even without TLS and tokens.
+    pub insecure: bool,
+    /// Most connections at a time; more wait to be accepted.
+    pub connections_max: usize,
+}
+
+impl Listen {
+    /// On this address, in clear text and without tokens: for loopback.
+    pub fn on(address: SocketAddr) -> Listen {
+        Listen {
+            address,
+            tls: None,
+            tokens: None,
+            insecure: false,
+            connections_max: 1024,
+        }
+    }
+
+    fn check(&self) -> Result<(), ServeError> {
+        let missing = match (&self.tls, &self.tokens) {
+            (Some(_), Some(_)) => return Ok(()),
+            _ if self.insecure || self.address.ip().is_loopback() => return Ok(()),
+            (None, None) => "a certificate (--tls-cert, --tls-key) and tokens (--tokens)",
+            (None, Some(_)) => "a certificate (--tls-cert, --tls-key)",
+            (Some(_), None) => "tokens (--tokens)",
+        };
+        Err(ServeError::Unprotected {
+            address: self.address,
+            missing,
+        })
+    }
+}
+
+/// Why it cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {reason}{}", in_use_hint(.reason))]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        reason: io::Error,
+    },
+    /// It can be reached from elsewhere and is not protected.
+    #[error(
+        "{address} can be reached from other machines and needs {missing}; or listen on 127.0.0.1, or give \
+         --insecure in a network that you trust"
+    )]
+    Unprotected {
+        /// The address.
+        address: SocketAddr,
+        /// What it needs.
+        missing: &'static str,
+    },
+    /// Certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The token file cannot be used.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+}
+
+fn in_use_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            " (is another controller running? stop it, or choose another --listen)"
+        }
+        _ => "",
+    }
+}
+
+/// A listener that serves.
+pub struct Serving {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Listens. `app` makes what is served, with who gets in.
+    ///
+    /// # Errors
+    /// [`ServeError`] says what of `listen` cannot be used.
+    pub async fn start(
+        listen: &Listen,
+        app: impl FnOnce(Arc<Access>) -> Router,
+    ) -> Result<Serving, ServeError> {
+        listen.check()?;
+        let access = match &listen.tokens {
+            Some(path) => Access::from_file(path)?,
+            None => Access::open(),
+        };
+        let tls = listen.tls.as_ref().map(TlsFiles::acceptor).transpose()?;
+        let failed = |reason| ServeError::Address {
+            address: listen.address,
+            reason,
+        };
+        let listener = TcpListener::bind(listen.address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (stop, stopped) = watch::channel(false);
+        let server = Acceptor {
+            listener,
+            tls,
+            app: app(Arc::new(access)),
+            places: Arc::new(Semaphore::new(listen.connections_max.max(1))),
+            stopped,
+        };
+        Ok(Serving {
+            address,
+            stop,
+            accepting: tokio::spawn(server.run()),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops listening, lets requests that are under way end, for some seconds at most.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.accepting.await;
+    }
+}
+
+struct Acceptor {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    app: Router,
+    places: Arc<Semaphore>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Acceptor {
+    /// Until it is stopped, also by dropping the [`Serving`].
+    async fn run(mut self) {
+        let mut connections = JoinSet::new();
+        let mut stopped = self.stopped.clone();
+        loop {
+            tokio::select! {
+                _ = stopped.changed() => break,
+                Some(_) = connections.join_next() => {}
+                stream = self.accept() => {
+                    connections.spawn(stream);
+                }
+            }
+        }
+        drop(self.listener);
+        let all = async { while connections.join_next().await.is_some() {} };
+        if timeout(STOP_WITHIN, all).await.is_err() {
+            connections.shutdown().await;
+        }
+    }
+
+    /// The next connection, served to its end.
+    async fn accept(&mut self) -> impl Future<Output = ()> + Send + use<> {
+        let places = self.places.clone();
+        let place = places.acquire_owned().await.expect("never closed");
+        let stream = loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => break stream,
+                // Of one connection (aborted), or of the process (too many files): it gets time to recover.
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        };
+        let (tls, app, stopped) = (self.tls.clone(), self.app.clone(), self.stopped.clone());
+        async move {
+            if let Err(error) = connection(stream, tls, app, stopped).await {
+                tracing::debug!("a connection ended: {error}");
+            }
+            drop(place);
+        }
+    }
+}
+
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+async fn connection(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    app: Router,
+    stopped: watch::Receiver<bool>,
+) -> Result<(), Failed> {
+    // Small messages both ways, each waited for.
+    stream.set_nodelay(true)?;
+    match tls {
+        Some(tls) => {
+            let stream = timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await??;
+            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            serve(stream, http2, app, stopped).await
+        }
+        None => {
+            let (stream, http2) = timeout(HANDSHAKE_WITHIN, preface::read(stream)).await??;
+            serve(stream, http2, app, stopped).await
+        }
+    }
+}
+
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    http2: bool,
+    app: Router,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), Failed> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(ALIVE_EVERY)
+        .keep_alive_timeout(ALIVE_EVERY)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_MAX as u32);
+    let builder = if http2 {
+        builder.http2_only()
+    } else {
+        builder.http1_only()
+    };
+    let service = TowerToHyperService::new(app);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        ended = connection.as_mut() => return ended,
+        _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
+}

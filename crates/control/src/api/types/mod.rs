@@ -1,0 +1,25 @@
+//! The documents of the HTTP interface. Their field comments are its documentation (`/openapi.json`).
+//!
+//! Requests refuse fields that they do not know; answers may grow fields, and clients should skip those that
+//! they do not know.
+
+mod check;
+mod cluster;
+mod page;
+mod route;
+mod tenant;
+mod topology;
+
+pub use check::Check;
+pub use cluster::{AuditEntry, ClusterView, SwitchView};
+pub use page::{PageGrant, PageId, PageKind, PageRequest, PageView, ReturnPages};
+pub use route::{RouteSettings, RouteTable, RouteView};
+pub use tenant::{
+    Borrow, NewSecret, OverRate, Policy, TenantChange, TenantOnSwitch, TenantSpec, TenantView,
+};
+pub use topology::{LinkSpec, LinkView, NetworkSpec, SwitchSpec, TopologySpec, TopologyView};
+
+/// Most entries of a list in one answer, and in one request's list.
+pub const LIST_MAX: usize = 1_000;
+/// Longest name of a tenant or switch, in bytes.
+pub const NAME_MAX: usize = 64;

@@ -1,0 +1,478 @@
+//! Who gets which pages: guaranteed ones where the tenant's policy places them, idle ones by need.
+//!
+//! Placement says how many pages of each switch a tenant is guaranteed; it changes with tenants, topology and traffic.
+//! Sharing then says, switch by switch and ten times a second, how many pages each tenant has at the moment. What is
+//! taken leaves through the ledger: it is given on when the switch has said that it is clear.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{core::Core, network::Placement, tenants::Tenant};
+use crate::{
+    Event, Room, SwitchId,
+    api::{Refusal, RefusalKind},
+    pages::{
+        ledger::{Hold, Kind, PageRow},
+        share::{Demand, Portion, share},
+    },
+    proto::{Hello, PageTable, PagesApplied, Setup, TenantPages, TenantSetup},
+};
+
+/// Items that a page holds of the usual size, before a switch says what it holds of a tenant's.
+const ITEMS_PER_PAGE: usize = 128;
+/// A page whose items had no request for so many windows is cold.
+const COLD_AFTER: u64 = 3;
+/// How often placements by traffic are looked at again.
+const PLACE_EVERY: Duration = Duration::from_secs(5);
+/// From how many requests in a window a switch reports keys of a tenant that nobody gave a threshold.
+const FIRST_THRESHOLD: u32 = 2;
+
+/// What was decided, and what of it the switches and disciplines must still be told.
+#[derive(Debug, Default)]
+pub struct Allocation {
+    /// Guaranteed pages of each tenant, in the order in which its switches are filled.
+    placed: BTreeMap<u32, Vec<(SwitchId, u32)>>,
+    place_again: bool,
+    placed_at: Duration,
+    setup_due: BTreeSet<SwitchId>,
+    /// What disciplines were told.
+    rooms: BTreeMap<u32, Vec<Room>>,
+    /// The journal's position after which each switch's table is safe to send.
+    needs: BTreeMap<SwitchId, u64>,
+}
+
+impl Allocation {
+    /// Guaranteed pages of a tenant, in the order in which its switches are filled.
+    pub fn placed(&self, tenant: u32) -> &[(SwitchId, u32)] {
+        self.placed.get(&tenant).map_or(&[], Vec::as_slice)
+    }
+
+    /// Placements are to be looked at again.
+    pub fn place_again(&mut self) {
+        self.place_again = true;
+    }
+
+    /// Whether a switch's setup may have changed since it was made last.
+    pub fn setup_is_due(&self, switch: SwitchId) -> bool {
+        self.setup_due.contains(&switch)
+    }
+
+    /// A switch's setup was made.
+    pub fn setup_made(&mut self, switch: SwitchId) {
+        self.setup_due.remove(&switch);
+    }
+
+    fn on(&self, tenant: u32, switch: SwitchId) -> u32 {
+        let here = |(id, _): &&(SwitchId, u32)| *id == switch;
+        self.placed(tenant).iter().find(here).map_or(0, |(_, n)| *n)
+    }
+}
+
+impl Core {
+    /// A switch said how many pages it has.
+    pub(super) fn pages_attached(&mut self, id: SwitchId, hello: &Hello) {
+        match self.ledger.switch(id, hello.pages) {
+            Ok(lost) if !lost.is_empty() => {
+                tracing::warn!(switch = id, pages = lost.len(), "fewer pages than before");
+            }
+            Ok(_) => {}
+            Err(e) => tracing::warn!("{e}"),
+        }
+        self.allocation.place_again();
+        self.allocation.setup_due.insert(id);
+    }
+
+    /// A switch has a table in force.
+    pub(super) fn pages_applied(&mut self, now: Duration, id: SwitchId, applied: PagesApplied) {
+        if applied.term != self.plan.term {
+            return;
+        }
+        let freed = self.ledger.confirmed(id, applied.version);
+        if let Some(switch) = self.switches.get_mut(&id) {
+            switch.table_applied = switch.table_applied.max(Some(applied.version));
+        }
+        if !freed.is_empty() {
+            self.allocate(now);
+        }
+    }
+
+    /// Brings placement and shares up to date.
+    pub(super) fn allocate(&mut self, now: Duration) {
+        let by_traffic = now >= self.allocation.placed_at + PLACE_EVERY;
+        if self.allocation.place_again || by_traffic {
+            self.allocation.place_again = false;
+            self.allocation.placed_at = now;
+            self.place_all();
+        }
+        let ready: Vec<SwitchId> = self
+            .switches
+            .iter()
+            .filter(|(_, s)| s.is_ready())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ready {
+            self.share_out(id);
+        }
+        self.note_changes();
+        self.tell_rooms(now);
+    }
+
+    fn place_all(&mut self) {
+        let ids: Vec<u32> = self.tenants.iter().map(|t| t.id).collect();
+        for id in ids {
+            let Some(tenant) = self.tenants.get(id) else { continue };
+            let placement = self.placement(tenant);
+            if placement.unplaced > 0 {
+                tracing::debug!(tenant = id, unplaced = placement.unplaced, "not all of the quota has a place");
+            }
+            self.guarantee(id, placement.rooms);
+        }
+    }
+
+    /// Pages of each switch that can be guaranteed beyond what others than `tenant` are.
+    fn capacity(&self, tenant: u32) -> BTreeMap<SwitchId, u32> {
+        let mut capacity: BTreeMap<SwitchId, u32> = self.ledger.switches().collect();
+        for (other, rooms) in &self.allocation.placed {
+            for (switch, pages) in rooms.iter().filter(|_| *other != tenant) {
+                if let Some(left) = capacity.get_mut(switch) {
+                    *left = left.saturating_sub(*pages);
+                }
+            }
+        }
+        capacity
+    }
+
+    /// Where a tenant's quota goes: first what it asked for on certain switches, the rest by its policy.
+    pub(super) fn placement(&self, tenant: &Tenant) -> Placement {
+        let mut capacity = self.capacity(tenant.id);
+        let mut left = tenant.quota;
+        let mut bound = BTreeMap::new();
+        for (switch, pages) in &tenant.pinned {
+            let here = (*pages)
+                .min(left)
+                .min(capacity.get(switch).copied().unwrap_or(0));
+            if here > 0 {
+                bound.insert(*switch, here);
+                left -= here;
+                *capacity.entry(*switch).or_default() -= here;
+            }
+        }
+        let mut placement = self.place_by_policy(tenant, left, &capacity);
+        for (switch, pages) in bound {
+            match placement.rooms.iter_mut().find(|(id, _)| *id == switch) {
+                Some((_, n)) => *n += pages,
+                None => placement.rooms.push((switch, pages)),
+            }
+        }
+        placement
+    }
+
+    /// As [`Core::placement`], refused unless all of the quota finds its place.
+    pub(super) fn try_to_place(&self, tenant: &Tenant) -> Result<Vec<(SwitchId, u32)>, Refusal> {
+        let placement = self.placement(tenant);
+        let missing: u32 = tenant
+            .pinned
+            .iter()
+            .map(|(switch, pages)| {
+                let on = placement.rooms.iter().find(|(id, _)| id == switch);
+                pages.saturating_sub(on.map_or(0, |(_, n)| *n))
+            })
+            .sum();
+        if placement.unplaced == 0 && missing == 0 {
+            return Ok(placement.rooms);
+        }
+        let mut free: Vec<(SwitchId, u32)> = self.capacity(tenant.id).into_iter().collect();
+        free.retain(|(_, pages)| *pages > 0);
+        let sum: u64 = free.iter().map(|(_, pages)| u64::from(*pages)).sum();
+        let named = free.iter().take(8);
+        let named: Vec<String> = named.map(|(id, n)| format!("{n} on switch {id}")).collect();
+        let known = if self.switches.is_empty() {
+            "no switch has attached yet".into()
+        } else if named.is_empty() {
+            "none is left on any switch".into()
+        } else {
+            named.join(", ")
+        };
+        let why = placement.why.map_or(String::new(), |why| format!("; {why}"));
+        Err(Refusal::new(
+            RefusalKind::NoRoom,
+            format!(
+                "tenant {}: a quota of {} pages was asked for, {} can be guaranteed to it: {known}{why}",
+                tenant.id, tenant.quota, sum
+            ),
+        ))
+    }
+
+    /// Sets how many pages a tenant is guaranteed where. They are given when pages are shared out next.
+    pub(super) fn guarantee(&mut self, tenant: u32, rooms: Vec<(SwitchId, u32)>) {
+        if rooms.is_empty() {
+            self.allocation.placed.remove(&tenant);
+        } else {
+            self.allocation.placed.insert(tenant, rooms);
+        }
+    }
+
+    /// Takes all pages from a tenant; its discipline forgets what was on them.
+    pub(super) fn release_pages(&mut self, tenant: u32) {
+        self.ledger.remove_tenant(tenant);
+        if self.allocation.rooms.remove(&tenant).is_some() {
+            let gone = Event::Room { tenant, rooms: &[] };
+            self.tell(self.now, gone);
+        }
+    }
+
+    /// Pages of a tenant whose items were asked for lately.
+    pub(super) fn pages_in_use(&self, tenant: u32) -> u32 {
+        let held = self.ledger.held(tenant);
+        held.filter(|(page, _)| self.is_hot(page.switch, page.page)).count() as u32
+    }
+
+    fn is_hot(&self, switch: SwitchId, page: u32) -> bool {
+        self.switches
+            .get(&switch)
+            .is_some_and(|s| s.idle_windows(page) < COLD_AFTER)
+    }
+
+    /// Gives and takes pages of one switch until everybody has a fair share of them.
+    fn share_out(&mut self, id: SwitchId) {
+        let Some(pages) = self.switches.get(&id).map(|s| s.known.pages) else {
+            return;
+        };
+        let shares = share(pages, &self.demands(id));
+        let counts = self.ledger.counts(id);
+        for (tenant, Portion { own, lent }) in &shares {
+            let has = counts.get(tenant).copied().unwrap_or_default();
+            let total = own + lent;
+            if has.own + has.lent > total {
+                let less = has.own + has.lent - total;
+                let from_lent = less.min(has.lent);
+                self.take_coldest(id, *tenant, Kind::Lent, from_lent);
+                self.take_coldest(id, *tenant, Kind::Own, less - from_lent);
+            }
+            // What stays is renamed, not moved.
+            let has = self.ledger.counts(id).get(tenant).copied().unwrap_or_default();
+            if has.own > *own {
+                self.convert(id, *tenant, Kind::Own, has.own - own);
+            } else if has.own < *own {
+                self.convert(id, *tenant, Kind::Lent, own - has.own);
+            }
+        }
+        let since_s = self.clock_ms / 1000;
+        for (tenant, Portion { own, lent }) in &shares {
+            let has = self.ledger.counts(id).get(tenant).copied().unwrap_or_default();
+            for (kind, wanted, has) in [(Kind::Own, *own, has.own), (Kind::Lent, *lent, has.lent)] {
+                if wanted > has {
+                    let hold = Hold {
+                        tenant: *tenant,
+                        kind,
+                        since_s,
+                        ends_s: None,
+                    };
+                    self.ledger.give(id, wanted - has, hold);
+                }
+            }
+        }
+    }
+
+    fn take_coldest(&mut self, id: SwitchId, tenant: u32, kind: Kind, n: u32) {
+        let Core { ledger, switches, .. } = self;
+        let Some(switch) = switches.get(&id) else { return };
+        ledger.take_from(id, tenant, kind, n, |page| switch.worth(page.page));
+    }
+
+    fn convert(&mut self, id: SwitchId, tenant: u32, from: Kind, n: u32) {
+        let Core { ledger, switches, .. } = self;
+        let Some(switch) = switches.get(&id) else { return };
+        ledger.convert(id, tenant, from, n, |page| switch.worth(page.page));
+    }
+
+    /// What every tenant wants of a switch.
+    fn demands(&self, id: SwitchId) -> BTreeMap<u32, Demand> {
+        let counts = self.ledger.counts(id);
+        let mut hot: BTreeMap<u32, u32> = BTreeMap::new();
+        for (page, row) in self.ledger.rows().filter(|(page, _)| page.switch == id) {
+            if let PageRow::Held(hold) = row
+                && self.is_hot(id, page.page)
+            {
+                *hot.entry(hold.tenant).or_default() += 1;
+            }
+        }
+        let demand = |tenant: &Tenant| {
+            let count = counts.get(&tenant.id).copied().unwrap_or_default();
+            let items = self.applications.wanted(id, tenant.id);
+            let demand = Demand {
+                guaranteed: self.allocation.on(tenant.id, id),
+                used_hot: hot.get(&tenant.id).copied().unwrap_or(0),
+                wanted: items.div_ceil(self.items_per_page(id, tenant.id)) as u32,
+                may_borrow: tenant.borrow,
+                own: count.own,
+                lent: count.lent,
+            };
+            (tenant.id, demand)
+        };
+        self.tenants.iter().map(demand).collect()
+    }
+
+    /// Items of a tenant that a page of a switch holds, by what its fuller pages do.
+    fn items_per_page(&self, id: SwitchId, tenant: u32) -> usize {
+        let Some(switch) = self.switches.get(&id) else {
+            return ITEMS_PER_PAGE;
+        };
+        let (mut items, mut cells) = (0u64, 0u64);
+        for (page, _) in self.ledger.held(tenant).filter(|(page, _)| page.switch == id) {
+            if let Some(seen) = switch.pages_seen.get(&page.page) {
+                items += u64::from(seen.items);
+                cells += u64::from(seen.cells);
+            }
+        }
+        if items < 16 {
+            return ITEMS_PER_PAGE;
+        }
+        let start_cells = dataplane::PAGE_START_CELLS as u64;
+        ((items * start_cells / cells.max(1)) as usize).max(1)
+    }
+
+    /// Tells disciplines where memory is now, where that changed.
+    fn tell_rooms(&mut self, now: Duration) {
+        let mut all: BTreeMap<u32, BTreeMap<SwitchId, u32>> = BTreeMap::new();
+        for (page, hold) in self.ledger.holds() {
+            *all.entry(hold.tenant)
+                .or_default()
+                .entry(page.switch)
+                .or_default() += 1;
+        }
+        let mut tenants: BTreeSet<u32> = all.keys().copied().collect();
+        tenants.extend(self.allocation.rooms.keys());
+        for tenant in tenants {
+            let here = all.remove(&tenant).unwrap_or_default();
+            let order = self.fill_order(tenant, &here);
+            let room = |switch: SwitchId| Room {
+                switch,
+                pages: here[&switch],
+                threshold: self
+                    .switches
+                    .get(&switch)
+                    .and_then(|s| s.known.thresholds.get(&tenant).copied()),
+            };
+            let rooms: Vec<Room> = order.into_iter().map(room).collect();
+            let same = |told: &Vec<Room>| {
+                let pair = |r: &Room| (r.switch, r.pages);
+                told.iter().map(pair).eq(rooms.iter().map(pair))
+            };
+            if self.allocation.rooms.get(&tenant).is_some_and(same) {
+                continue;
+            }
+            for room in &rooms {
+                self.allocation.setup_due.insert(room.switch);
+            }
+            let before = if rooms.is_empty() {
+                self.allocation.rooms.remove(&tenant)
+            } else {
+                self.allocation.rooms.insert(tenant, rooms.clone())
+            };
+            for room in before.iter().flatten() {
+                self.allocation.setup_due.insert(room.switch);
+            }
+            let rooms = &rooms[..];
+            self.tell(now, Event::Room { tenant, rooms });
+        }
+    }
+
+    /// The switches on which a tenant has pages, in the order in which they are filled: as placed, then the others.
+    fn fill_order(&self, tenant: u32, here: &BTreeMap<SwitchId, u32>) -> Vec<SwitchId> {
+        let placed = self.allocation.placed(tenant).iter().map(|(id, _)| *id);
+        let mut order: Vec<SwitchId> = placed.filter(|id| here.contains_key(id)).collect();
+        let by_policy = self
+            .tenants
+            .get(tenant)
+            .map(|t| self.policy_order(t))
+            .unwrap_or_default();
+        for id in by_policy.into_iter().chain(here.keys().copied()) {
+            if here.contains_key(&id) && !order.contains(&id) {
+                order.push(id);
+            }
+        }
+        order
+    }
+
+    /// Notes everything that is to be remembered, in the order that the state store must keep.
+    pub(super) fn note_changes(&mut self) {
+        for id in self.tenants.take_changed() {
+            match self.tenants.get(id) {
+                Some(tenant) => self.journal.put(format!("tenant/{id}"), tenant),
+                None => self.journal.delete(format!("tenant/{id}")),
+            }
+            let everywhere = self.switches.keys().copied();
+            self.allocation.setup_due.extend(everywhere);
+            self.cluster_changed = true;
+        }
+        for (id, switch) in &mut self.switches {
+            if std::mem::take(&mut switch.known_dirty) {
+                self.journal.put(format!("switch/{id}"), &switch.known);
+            }
+        }
+        let changes = self.ledger.take_changes();
+        let mut touched: BTreeSet<SwitchId> = BTreeSet::new();
+        for (id, row) in &changes.switches {
+            self.journal.put(format!("table/{id}"), row);
+            touched.insert(*id);
+        }
+        for (page, row) in &changes.pages {
+            match row {
+                Some(row) => self.journal.put(format!("page/{page}"), row),
+                None => self.journal.delete(format!("page/{page}")),
+            }
+            touched.insert(page.switch);
+        }
+        for id in touched {
+            self.allocation.needs.insert(id, self.journal.position());
+        }
+    }
+
+    /// Whether what a switch's table says is safe from a crash.
+    pub(super) fn table_is_durable(&self, id: SwitchId) -> bool {
+        let needs = self.allocation.needs.get(&id).copied().unwrap_or(0);
+        self.journal.durable() >= needs
+    }
+
+    /// A switch's page table as a message.
+    pub(super) fn table_of(&self, id: SwitchId) -> PageTable {
+        let (version, owners) = self.ledger.owners(id);
+        let owner = |(tenant, pages)| TenantPages { tenant, pages };
+        PageTable {
+            term: self.plan.term,
+            version,
+            owners: owners.into_iter().map(owner).collect(),
+        }
+    }
+
+    /// A switch's setup: the tenants that have pages there, and those whose traffic is to be measured there.
+    pub(super) fn setup_of(&self, id: SwitchId) -> Setup {
+        let counts = self.ledger.counts(id);
+        let has_pages = |t: &Tenant| counts.get(&t.id).is_some_and(|c| c.own + c.lent > 0);
+        let is_here = |t: &Tenant| has_pages(t) || self.is_measured(t);
+        let thresholds = self.switches.get(&id).map(|s| &s.known.thresholds);
+        let tenant = |t: &Tenant| TenantSetup {
+            tenant: t.id,
+            discipline: if has_pages(t) {
+                self.applications.of(t.id).into()
+            } else {
+                String::new()
+            },
+            hot_threshold: thresholds
+                .and_then(|all| all.get(&t.id).copied())
+                .unwrap_or(FIRST_THRESHOLD),
+            measured: self.is_measured(t),
+        };
+        let cluster = self.tenants.cluster(&self.plan.cluster, is_here);
+        Setup {
+            cluster: cluster.to_toml(),
+            tenants: self.tenants.iter().filter(|t| is_here(t)).map(tenant).collect(),
+            window_ms: self.plan.limits.window_ms,
+            sample_shift: self.plan.sample_shift,
+            term: self.plan.term,
+        }
+    }
+}

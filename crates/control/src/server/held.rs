@@ -1,0 +1,132 @@
+//! The items that a switch is believed to hold.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::{ItemKey, digest::Digest};
+
+/// What a switch holds, as the controller believes.
+#[derive(Debug, Default)]
+pub struct Held {
+    keys: HashSet<ItemKey>,
+    by_tenant: HashMap<u32, usize>,
+    digest: Digest,
+    /// Keys that came or went since the last [`Held::take_changed`].
+    changed: HashSet<ItemKey>,
+}
+
+impl Held {
+    /// As remembered.
+    pub fn new(keys: HashSet<ItemKey>) -> Held {
+        let mut held = Held::default();
+        for key in keys {
+            held.insert(key);
+        }
+        held.changed.clear();
+        held
+    }
+
+    /// The switch holds it now.
+    pub fn insert(&mut self, key: ItemKey) {
+        if self.keys.contains(&key) {
+            return;
+        }
+        self.digest.add(&key);
+        *self.by_tenant.entry(key.tenant).or_default() += 1;
+        self.changed.insert(key.clone());
+        self.keys.insert(key);
+    }
+
+    /// The switch does not hold it any longer.
+    pub fn remove(&mut self, key: &ItemKey) {
+        if !self.keys.remove(key) {
+            return;
+        }
+        self.digest.remove(key);
+        if let Some(count) = self.by_tenant.get_mut(&key.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_tenant.remove(&key.tenant);
+            }
+        }
+        self.changed.insert(key.clone());
+    }
+
+    /// The switch told all that it holds: returns, both sorted, what that is and what it was believed to hold beside.
+    pub fn replace(&mut self, told: Vec<ItemKey>) -> (Vec<ItemKey>, Vec<ItemKey>) {
+        let told: HashSet<ItemKey> = told.into_iter().collect();
+        let mut lost: Vec<ItemKey> = self.keys.difference(&told).cloned().collect();
+        lost.iter().for_each(|key| self.remove(key));
+        let mut held: Vec<ItemKey> = told.into_iter().collect();
+        held.iter().for_each(|key| self.insert(key.clone()));
+        lost.sort();
+        held.sort();
+        (held, lost)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// How many of a tenant.
+    pub fn of(&self, tenant: u32) -> usize {
+        self.by_tenant.get(&tenant).copied().unwrap_or(0)
+    }
+
+    /// To compare with the switch's own.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Keys that changed since the last call, and whether they are held.
+    pub fn take_changed(&mut self) -> Vec<(ItemKey, bool)> {
+        let changed = std::mem::take(&mut self.changed);
+        changed
+            .into_iter()
+            .map(|key| {
+                let held = self.keys.contains(&key);
+                (key, held)
+            })
+            .collect()
+    }
+
+    /// A change could not be written; it belongs to the next.
+    pub fn put_back(&mut self, key: ItemKey) {
+        self.changed.insert(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u8) -> ItemKey {
+        ItemKey {
+            tenant: u32::from(n % 2),
+            key: vec![n].into(),
+        }
+    }
+
+    #[test]
+    fn equal_sets_have_equal_digests_whatever_the_way_there() {
+        let mut one = Held::default();
+        (0..10).for_each(|n| one.insert(key(n)));
+        (5..10).for_each(|n| one.remove(&key(n)));
+        one.insert(key(1));
+        let two = Held::new((0..5).rev().map(key).collect());
+        assert_eq!(one.digest(), two.digest());
+        assert_eq!((one.of(0), one.of(1), one.len()), (3, 2, 5));
+        one.remove(&key(0));
+        assert_ne!(one.digest(), two.digest());
+    }
+
+    #[test]
+    fn what_the_switch_says_replaces_what_was_believed() {
+        let mut held = Held::new([key(1), key(2)].into());
+        let (now, lost) = held.replace(vec![key(2), key(3)]);
+        assert_eq!((now, lost), (vec![key(2), key(3)], vec![key(1)]));
+        let mut changed = held.take_changed();
+        changed.sort();
+        assert_eq!(changed, [(key(1), false), (key(3), true)]);
+    }
+}

@@ -1,0 +1,189 @@
+//! The life of a controller: it stands by, leads while it may, writes what changed, and stands by again.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::MissedTickBehavior};
+
+use super::{
+    applications::Applications,
+    core::{Core, Plan},
+    service::{DisciplineMaker, ServerError},
+    shared::{Shared, clock_ms},
+};
+use crate::{
+    Limits,
+    state::{Batch, Lead, StateError},
+};
+
+const PUMP_EVERY: Duration = Duration::from_millis(10);
+const TICK_EVERY: Duration = Duration::from_millis(100);
+/// How often the items that switches hold are written; other changes are written at once.
+const ITEMS_EVERY: Duration = Duration::from_millis(500);
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// What every lead starts with.
+pub struct Beginning {
+    /// What switches are told; its term is filled in.
+    pub plan: Plan,
+    /// Makes each discipline; the first is the default.
+    pub disciplines: Vec<(String, DisciplineMaker)>,
+}
+
+impl Beginning {
+    fn applications(&self, limits: Limits) -> Applications {
+        let made = self.disciplines.iter().map(|(name, make)| (name.clone(), make(limits)));
+        Applications::new(made.collect())
+    }
+}
+
+/// Leads whenever it may, until it is stopped.
+///
+/// # Errors
+/// If the state cannot be used at all.
+pub async fn live(
+    shared: Arc<Shared>,
+    beginning: Beginning,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), ServerError> {
+    loop {
+        let lead = tokio::select! {
+            lead = shared.state.campaign() => lead?,
+            _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
+        };
+        let led = lead_once(&shared, &beginning, &lead, &mut stopped).await;
+        shared.end();
+        match led {
+            Ok(Over::Stopped) => {
+                lead.resign().await;
+                return Ok(());
+            }
+            Ok(Over::Lost) | Err(ServerError::State(StateError::Deposed)) => {
+                tracing::warn!(term = lead.term(), "does not lead any longer");
+            }
+            Err(e) => {
+                lead.resign().await;
+                return Err(e);
+            }
+        }
+    }
+}
+
+enum Over {
+    Stopped,
+    Lost,
+}
+
+async fn lead_once(
+    shared: &Arc<Shared>,
+    beginning: &Beginning,
+    lead: &Lead,
+    stopped: &mut watch::Receiver<bool>,
+) -> Result<Over, ServerError> {
+    let memory = lead.load().await?;
+    let plan = Plan {
+        term: lead.term(),
+        ..beginning.plan.clone()
+    };
+    let applications = beginning.applications(plan.limits);
+    // Microseconds since 1970: above every number of an earlier lead, which used at most one per microsecond.
+    let core = Core::new(plan, applications, memory, clock_ms() * 1000)?;
+    tracing::info!(term = lead.term(), "leads");
+    shared.begin(core, lead.term());
+    let over = tokio::select! {
+        () = lead.lost() => Over::Lost,
+        () = keep_time(shared, lead) => Over::Lost,
+        over = write_changes(shared, lead) => match over {
+            StateError::Deposed => Over::Lost,
+            other => return Err(other.into()),
+        },
+        _ = stopped.wait_for(|stopped| *stopped) => Over::Stopped,
+    };
+    if let Over::Stopped = over {
+        let _ = write_once(shared, lead, true).await;
+    }
+    Ok(over)
+}
+
+/// Sends what became due, and ticks. Nothing is sent after the lead is over by this machine's clock.
+async fn keep_time(shared: &Shared, lead: &Lead) {
+    let mut pump = tokio::time::interval(PUMP_EVERY);
+    let mut tick = tokio::time::interval(TICK_EVERY);
+    pump.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while lead.holds() {
+        tokio::select! {
+            _ = pump.tick() => {}
+            _ = tick.tick() => {
+                if let Some(core) = &mut shared.lock().core {
+                    core.tick(shared.now(), clock_ms());
+                }
+            }
+        }
+        let mut inner = shared.lock();
+        inner.pump(shared.now());
+        if inner.core.as_ref().is_some_and(|core| core.journal.is_pending()) {
+            shared.poke.notify_one();
+        }
+    }
+}
+
+/// Writes changes as they come; returns when that is not possible any longer.
+async fn write_changes(shared: &Shared, lead: &Lead) -> StateError {
+    let mut every = tokio::time::interval(ITEMS_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let with_items = tokio::select! {
+            _ = every.tick() => true,
+            () = shared.poke.notified() => false,
+        };
+        match write_once(shared, lead, with_items).await {
+            Ok(()) => {}
+            Err(StateError::Deposed) => return StateError::Deposed,
+            Err(e @ StateError::Row { .. }) => return e,
+            Err(e) => {
+                tracing::error!("state not written, tried again soon: {e}");
+                tokio::time::sleep(RETRY_AFTER).await;
+                shared.poke.notify_one();
+            }
+        }
+    }
+}
+
+async fn write_once(shared: &Shared, lead: &Lead, with_items: bool) -> Result<(), StateError> {
+    let taken = {
+        let mut inner = shared.lock();
+        let Some(core) = &mut inner.core else {
+            return Ok(());
+        };
+        let (mut batch, position) = core.journal.take();
+        if with_items {
+            batch.items = core.take_items();
+        }
+        (batch, position)
+    };
+    let (batch, position) = taken;
+    if !batch.is_empty() {
+        let batch = Arc::new(batch);
+        let written = lead.write(&batch).await;
+        let mut inner = shared.lock();
+        let Some(core) = &mut inner.core else {
+            return Ok(());
+        };
+        if let Err(e) = written {
+            let mut batch: Batch = Arc::unwrap_or_clone(batch);
+            core.put_items_back(std::mem::take(&mut batch.items));
+            core.journal.put_back(batch);
+            return Err(e);
+        }
+        core.journal.written(position);
+        shared.durable.send_replace(position);
+    }
+    let mut inner = shared.lock();
+    if let Some(core) = &mut inner.core
+        && !core.journal.is_pending()
+        && std::mem::take(&mut core.cluster_changed)
+    {
+        shared.cluster.send_replace(core.cluster_text().into());
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! What the controller's tasks share: the core while this controller leads, and the streams of switches.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::sync::{Notify, mpsc, watch};
+use tonic::Status;
+
+use super::{core::Core, switch::Link};
+use crate::{
+    api::{Refusal, RefusalKind},
+    proto::ToSwitch,
+    state::State,
+};
+
+/// Sends messages to one switch.
+pub type Outgoing = mpsc::Sender<Result<ToSwitch, Status>>;
+
+/// One lock holds it: a message costs microseconds, a window's end some milliseconds, and nothing waits while the lock is
+/// held.
+#[derive(Default)]
+pub struct Inner {
+    /// There while this controller leads.
+    pub core: Option<Box<Core>>,
+    /// Where each switch's current stream takes its messages from.
+    pub links: HashMap<Link, Outgoing>,
+}
+
+impl Inner {
+    /// Hands every switch what there is for it, as far as its stream takes it.
+    pub fn pump(&mut self, now: Duration) {
+        let Some(core) = &mut self.core else { return };
+        for (link, sender) in &self.links {
+            while let Ok(permit) = sender.try_reserve() {
+                let Some(message) = core.next_message(now, *link) else {
+                    break;
+                };
+                permit.send(Ok(message));
+            }
+        }
+    }
+}
+
+/// See the module.
+pub struct Shared {
+    inner: Mutex<Inner>,
+    began: Instant,
+    /// Who leads, and the way to the state.
+    pub state: State,
+    /// There may be something to send or to write.
+    pub poke: Notify,
+    /// The term in which this controller leads; 0: it stands by.
+    pub term: watch::Sender<u64>,
+    /// Up to which position of the journal everything is durable.
+    pub durable: watch::Sender<u64>,
+    /// The cluster as stores are to have it; empty: not known.
+    pub cluster: watch::Sender<Arc<str>>,
+}
+
+/// Milliseconds since 1970.
+pub fn clock_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_millis() as u64
+}
+
+impl Shared {
+    /// Stands by.
+    pub fn new(state: State) -> Shared {
+        Shared {
+            inner: Mutex::default(),
+            began: Instant::now(),
+            state,
+            poke: Notify::new(),
+            term: watch::Sender::new(0),
+            durable: watch::Sender::new(0),
+            cluster: watch::Sender::new("".into()),
+        }
+    }
+
+    /// The one lock.
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Time since the start.
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// This controller leads from now on.
+    pub fn begin(&self, core: Core, term: u64) {
+        let mut inner = self.lock();
+        self.durable.send_replace(core.journal.durable());
+        inner.core = Some(Box::new(core));
+        self.term.send_replace(term);
+    }
+
+    /// This controller does not lead any longer: streams end, and nothing is sent.
+    pub fn end(&self) {
+        let mut inner = self.lock();
+        inner.core = None;
+        inner.links.clear();
+        self.term.send_replace(0);
+        self.cluster.send_replace("".into());
+    }
+
+    /// Does something with the core, if this controller leads.
+    ///
+    /// # Errors
+    /// Names the leader otherwise.
+    pub fn leading<R>(&self, work: impl FnOnce(&mut Core) -> R) -> Result<R, Refusal> {
+        let mut inner = self.lock();
+        let result = match &mut inner.core {
+            Some(core) => work(core),
+            None => return Err(self.not_leader()),
+        };
+        drop(inner);
+        self.poke.notify_one();
+        Ok(result)
+    }
+
+    /// Why a standby does not answer.
+    pub fn not_leader(&self) -> Refusal {
+        let url = self.state.leader().map(|leader| leader.url);
+        let message = match &url {
+            Some(url) => format!("this controller stands by; {url} leads"),
+            None => "this controller stands by, and nobody leads at the moment".into(),
+        };
+        Refusal::new(RefusalKind::NotLeader { url }, message)
+    }
+
+    /// Waits until everything up to a position is durable.
+    ///
+    /// # Errors
+    /// If this controller stops leading before: the change may be there later, or not.
+    pub async fn until_durable(&self, position: u64) -> Result<(), Refusal> {
+        let term = *self.term.borrow();
+        let mut durable = self.durable.subscribe();
+        let mut leading = self.term.subscribe();
+        tokio::select! {
+            _ = durable.wait_for(|durable| *durable >= position) => Ok(()),
+            _ = leading.wait_for(|now| *now != term) => Err(Refusal::new(
+                RefusalKind::Unavailable,
+                "this controller stopped leading before the change was written: look whether it was made",
+            )),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The tenants as the controller keeps them: who they are, what they may use, which secrets are theirs.
+//!
+//! They come from the cluster file ("declared") or from the broker. What the cluster file says of a declared tenant is
+//! taken over once, and again whenever the file says something else; in between, changes made at run time hold.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use wire::{Cluster, OverRate, TENANT_OPEN, TENANT_SYSTEM};
+
+use crate::{SwitchId, api::types::Policy};
+
+/// Most tenants of a controller: as many as a switch's table holds.
+pub const TENANTS_MAX: usize = 4000;
+
+/// Guaranteed pages that go back when their time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuotaLease {
+    /// How many.
+    pub pages: u32,
+    /// Seconds since 1970.
+    pub ends: u64,
+    /// Pages that are in use then are looked at again after so many seconds more.
+    pub every_s: u64,
+}
+
+/// One tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Number.
+    pub id: u32,
+    /// For people.
+    pub name: String,
+    /// 32 hex digits; empty for the open tenant.
+    pub secret: String,
+    /// The second valid secret while the secret is rotated.
+    pub also_secret: Option<String>,
+    /// Seeds key hashes; stays when the secret is rotated.
+    pub hash_secret: Option<String>,
+    /// Guaranteed pages, over all switches.
+    pub quota: u32,
+    /// Parts of the quota that end.
+    #[serde(default)]
+    pub leases: Vec<QuotaLease>,
+    /// Where the guaranteed pages are.
+    pub policy: Policy,
+    /// Guaranteed pages that were asked for on a certain switch, whatever the policy says.
+    #[serde(default)]
+    pub pinned: BTreeMap<SwitchId, u32>,
+    /// Requests per second; 0: unlimited.
+    pub rate: u64,
+    /// What is done with requests above the rate.
+    pub over_rate: OverRate,
+    /// Which discipline decides what is cached; none: the controller's default.
+    pub discipline: Option<String>,
+    /// Stores it may use; empty: all.
+    pub stores: Vec<SocketAddr>,
+    /// Where its clients are; empty: learnt from its traffic.
+    pub clients: Vec<IpNet>,
+    /// Whether idle pages are lent to it.
+    pub borrow: bool,
+    /// What the cluster file said of it when that was last taken over.
+    pub declared: Option<wire::Tenant>,
+}
+
+impl Tenant {
+    /// One without pages of its own that may borrow.
+    pub fn new(id: u32) -> Tenant {
+        Tenant {
+            id,
+            name: if id == TENANT_OPEN { "open".into() } else { format!("tenant {id}") },
+            secret: String::new(),
+            also_secret: None,
+            hash_secret: None,
+            quota: 0,
+            leases: vec![],
+            policy: Policy::default(),
+            pinned: BTreeMap::new(),
+            rate: 0,
+            over_rate: OverRate::Forward,
+            discipline: None,
+            stores: vec![],
+            clients: vec![],
+            borrow: true,
+            declared: None,
+        }
+    }
+
+    fn take_over(&mut self, file: &wire::Tenant) {
+        self.secret.clone_from(&file.secret);
+        self.also_secret.clone_from(&file.also_secret);
+        self.hash_secret.clone_from(&file.hash_secret);
+        self.rate = file.rate;
+        self.over_rate = file.over_rate;
+        self.stores.clone_from(&file.stores);
+        self.declared = Some(file.clone());
+    }
+
+    /// As clients, stores and switches know it.
+    pub fn to_wire(&self) -> wire::Tenant {
+        wire::Tenant {
+            id: self.id,
+            secret: self.secret.clone(),
+            also_secret: self.also_secret.clone(),
+            hash_secret: self.hash_secret.clone(),
+            rate: self.rate,
+            over_rate: self.over_rate,
+            stores: self.stores.clone(),
+        }
+    }
+}
+
+/// All tenants of a controller. Changes are noted for the state store.
+#[derive(Debug, Default)]
+pub struct Tenants {
+    by_id: BTreeMap<u32, Tenant>,
+    changed: Vec<u32>,
+}
+
+impl Tenants {
+    /// Those that were remembered, brought in line with the cluster file.
+    pub fn new(remembered: impl IntoIterator<Item = (u32, Tenant)>, file: &Cluster) -> Tenants {
+        let mut tenants = Tenants {
+            by_id: remembered.into_iter().collect(),
+            changed: vec![],
+        };
+        if file.open_tenant && !tenants.by_id.contains_key(&TENANT_OPEN) {
+            tenants.put(Tenant::new(TENANT_OPEN));
+        }
+        if !file.open_tenant {
+            tenants.remove(TENANT_OPEN);
+        }
+        for entry in &file.tenants {
+            let known = tenants.by_id.get(&entry.id);
+            if known.is_some_and(|t| t.declared.as_ref() == Some(entry)) {
+                continue;
+            }
+            let mut tenant = known
+                .cloned()
+                .unwrap_or_else(|| Tenant::new(entry.id));
+            tenant.take_over(entry);
+            tenants.put(tenant);
+        }
+        let no_longer_declared: Vec<u32> = tenants
+            .by_id
+            .values()
+            .filter(|t| t.declared.is_some() && file.tenant(t.id).is_none())
+            .map(|t| t.id)
+            .collect();
+        for id in no_longer_declared {
+            tenants.remove(id);
+        }
+        tenants
+    }
+
+    /// One of them.
+    pub fn get(&self, id: u32) -> Option<&Tenant> {
+        self.by_id.get(&id)
+    }
+
+    /// All, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &Tenant> {
+        self.by_id.values()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Adds or replaces one.
+    pub fn put(&mut self, tenant: Tenant) {
+        self.changed.push(tenant.id);
+        self.by_id.insert(tenant.id, tenant);
+    }
+
+    /// Removes one.
+    pub fn remove(&mut self, id: u32) -> Option<Tenant> {
+        let gone = self.by_id.remove(&id)?;
+        self.changed.push(id);
+        Some(gone)
+    }
+
+    /// The lowest number from 1 that nobody has.
+    pub fn free_id(&self) -> u32 {
+        (1..TENANT_SYSTEM)
+            .find(|id| !self.by_id.contains_key(id))
+            .expect("there are fewer tenants than numbers")
+    }
+
+    /// Numbers of those that were added, changed or removed since the last call.
+    pub fn take_changed(&mut self) -> Vec<u32> {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        changed
+    }
+
+    /// The cluster with those tenants of ours that `wanted` says yes to.
+    pub fn cluster(&self, file: &Cluster, wanted: impl Fn(&Tenant) -> bool) -> Cluster {
+        let listed = self
+            .iter()
+            .filter(|t| t.id != TENANT_OPEN && wanted(t))
+            .map(Tenant::to_wire);
+        Cluster {
+            tenants: listed.collect(),
+            ..file.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(tenants: &str) -> Cluster {
+        let head = "partitions = 1\n[[store]]\naddress = \"10.0.0.1:7117\"\nfirst = 0\nlast = 0\n";
+        Cluster::parse(&format!("{head}{tenants}")).unwrap()
+    }
+
+    const SEVEN: &str = "[[tenant]]\nid = 7\nsecret = \"000102030405060708090a0b0c0d0e0f\"\n";
+
+    #[test]
+    fn what_the_file_says_is_taken_over_when_it_changes_and_only_then() {
+        let mut first = Tenants::new([], &file(SEVEN));
+        assert_eq!(first.iter().map(|t| t.id).collect::<Vec<_>>(), [0, 7]);
+        assert_eq!(first.take_changed(), [0, 7]);
+        let mut seven = first.get(7).unwrap().clone();
+        seven.rate = 99;
+        first.put(seven);
+
+        let same = Tenants::new(first.by_id.clone(), &file(SEVEN));
+        assert_eq!(same.get(7).unwrap().rate, 99, "changed at run time, and kept");
+        let edited = format!("{SEVEN}rate = 5\n");
+        let edited = Tenants::new(first.by_id.clone(), &file(&edited));
+        assert_eq!(edited.get(7).unwrap().rate, 5);
+        let mut gone = Tenants::new(first.by_id.clone(), &file(""));
+        assert!(gone.get(7).is_none());
+        assert_eq!(gone.take_changed(), [7]);
+    }
+
+    #[test]
+    fn a_tenant_that_the_file_never_had_stays() {
+        let mut tenants = Tenants::new([], &file(""));
+        tenants.put(Tenant::new(9));
+        let again = Tenants::new(tenants.by_id, &file(""));
+        assert!(again.get(9).is_some());
+        assert_eq!(again.free_id(), 1);
+    }
+}

@@ -1,0 +1,482 @@
+//! Switches, hosts and links: which way packets go, and which way they should.
+//!
+//! A topology is declared in a file, learned from the switches' interfaces, or both. Learned: switches with
+//! different addresses in one subnet are linked, and an address is attached to the switch whose connected subnet
+//! holds it. Where a link is declared, the file's cost counts; whether it is up is learned in either case, where the
+//! two switches share a subnet. What is learned beyond the file is added.
+//!
+//! Shortest paths go by cost, then by the number of links, then by the lower node at each step, so that
+//! everyone who asks gets the same one. Hosts do not forward.
+//!
+//! Cost: the graph is made anew when something changes; a path is one run of Dijkstra's algorithm (tens of
+//! microseconds for some hundred links), all routes one run for each switch and family of addresses.
+
+mod declared;
+mod learned;
+mod routes;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    net::IpAddr,
+    ops::Add,
+};
+
+use ipnet::IpNet;
+use petgraph::{
+    algo::dijkstra,
+    graph::{NodeIndex, UnGraph},
+    visit::{EdgeRef, NodeFiltered},
+};
+
+use self::learned::{Port, Subnets};
+pub use self::{
+    declared::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch, TopologyError},
+    learned::{ADDRESSES_MAX, INTERFACES_MAX, Interface},
+    routes::Route,
+    view::{HostView, LinkView, Source, SwitchView, TopologyView},
+};
+use crate::SwitchId;
+
+/// A switch or a host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NodeId {
+    /// A switch, by its number.
+    Switch(SwitchId),
+    /// A host of the topology file, by its name.
+    Host(String),
+}
+
+impl NodeId {
+    /// The switch's number, if it is one.
+    pub fn switch(&self) -> Option<SwitchId> {
+        match self {
+            NodeId::Switch(id) => Some(*id),
+            NodeId::Host(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeId::Switch(id) => write!(f, "switch {id}"),
+            NodeId::Host(name) => write!(f, "host {name}"),
+        }
+    }
+}
+
+/// Length of a path: cost first, links second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Length {
+    cost: u64,
+    hops: u32,
+}
+
+impl Length {
+    fn link(cost: u32) -> Length {
+        Length {
+            cost: u64::from(cost),
+            hops: 1,
+        }
+    }
+}
+
+impl Add for Length {
+    type Output = Length;
+
+    fn add(self, other: Length) -> Length {
+        Length {
+            cost: self.cost + other.cost,
+            hops: self.hops + other.hops,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Switch {
+    name: String,
+    up: bool,
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Link {
+    cost: u32,
+    up: bool,
+    source: Source,
+}
+
+type Pair = (NodeId, NodeId);
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Topology {
+    declared: Declared,
+    /// Those that attached at some time.
+    switches: BTreeMap<SwitchId, Switch>,
+    /// Links that were said to be down.
+    down: BTreeSet<Pair>,
+    subnets: Subnets,
+    links: BTreeMap<Pair, Link>,
+    graph: UnGraph<NodeId, u32>,
+    index: HashMap<NodeId, NodeIndex>,
+}
+
+impl Topology {
+    /// Starts with what is declared; [`Declared::default`] if nothing is.
+    pub fn new(declared: Declared) -> Topology {
+        let mut topology = Topology {
+            declared,
+            ..Topology::default()
+        };
+        topology.rebuild();
+        topology
+    }
+
+    /// Replaces what is declared.
+    pub fn declare(&mut self, declared: Declared) {
+        self.declared = declared;
+        self.rebuild();
+    }
+
+    /// A switch reported its interfaces, and so is up. Says whether anything changed.
+    pub fn learn(&mut self, id: SwitchId, name: &str, interfaces: Vec<Interface>) -> bool {
+        let switch = Switch {
+            name: name.into(),
+            up: true,
+            interfaces: learned::cut(interfaces),
+        };
+        if self.switches.get(&id) == Some(&switch) {
+            return false;
+        }
+        self.switches.insert(id, switch);
+        self.rebuild();
+        true
+    }
+
+    /// A switch forwards, or does not any longer; what it reported is remembered. Says whether anything changed.
+    pub fn set_switch(&mut self, id: SwitchId, up: bool) -> bool {
+        let new = Switch {
+            name: String::new(),
+            up: true,
+            interfaces: vec![],
+        };
+        let switch = self.switches.entry(id).or_insert(new);
+        let changed = switch.up != up;
+        switch.up = up;
+        if changed {
+            self.rebuild();
+        }
+        changed
+    }
+
+    /// A link is up as far as its interfaces are, or down whatever they say. Says whether anything changed.
+    pub fn set_link(&mut self, a: NodeId, b: NodeId, up: bool) -> bool {
+        let changed = match up {
+            true => self.down.remove(&pair(a, b)),
+            false => {
+                let pair = pair(a, b);
+                self.links.contains_key(&pair) && self.down.insert(pair)
+            }
+        };
+        if changed {
+            self.rebuild();
+        }
+        changed
+    }
+
+    /// What is learned of a switch is forgotten.
+    pub fn forget(&mut self, id: SwitchId) {
+        if self.switches.remove(&id).is_some() {
+            self.rebuild();
+        }
+    }
+
+    /// Whether nothing connects anything: placement cannot go by it then.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.subnets.is_empty()
+    }
+
+    /// Switches that are up, declared or learned.
+    pub fn switches(&self) -> impl Iterator<Item = SwitchId> {
+        let nodes = self.graph.node_weights();
+        let ids: BTreeSet<SwitchId> = nodes.filter_map(NodeId::switch).collect();
+        ids.into_iter()
+    }
+
+    /// The shortest path, with both ends. None if there is none now.
+    pub fn path(&self, from: &NodeId, to: &NodeId) -> Option<Vec<NodeId>> {
+        let (start, end) = (*self.index.get(from)?, *self.index.get(to)?);
+        let lengths = self.lengths(&[start, end], end);
+        let mut path = vec![from.clone()];
+        let mut at = start;
+        let mut left = *lengths.get(&at)?;
+        while at != end {
+            let next = self.graph.edges(at).filter_map(|edge| {
+                let next = if edge.source() == at {
+                    edge.target()
+                } else {
+                    edge.source()
+                };
+                let length = *lengths.get(&next)?;
+                (length + Length::link(*edge.weight()) == left).then_some((
+                    &self.graph[next],
+                    next,
+                    length,
+                ))
+            });
+            // Each step is a link shorter, so this ends.
+            let (id, next, length) = next.min_by_key(|(id, _, _)| *id)?;
+            path.push(id.clone());
+            (at, left) = (next, length);
+        }
+        Some(path)
+    }
+
+    /// Links on the shortest path.
+    pub fn hops(&self, from: &NodeId, to: &NodeId) -> Option<u32> {
+        Some(self.path(from, to)?.len() as u32 - 1)
+    }
+
+    /// Where an address is: the declared host that has it, the switch that has it, or the switch that is connected to the
+    /// smallest subnet that holds it; of several switches, one that has it as a neighbour, then the lowest.
+    pub fn attachment(&self, address: IpAddr) -> Option<NodeId> {
+        let address = address.to_canonical();
+        let host = self.host_of(address).map(|h| NodeId::Host(h.name.clone()));
+        if let Some(host) = host.filter(|host| self.index.contains_key(host)) {
+            return Some(host);
+        }
+        self.switch_at(address).map(NodeId::Switch)
+    }
+
+    /// The switches that packets from a client to a store cross, in that order. None if it is not known how they go.
+    pub fn switches_on_path(&self, client: IpAddr, store: IpAddr) -> Option<Vec<SwitchId>> {
+        let (from, to) = (self.attachment(client)?, self.attachment(store)?);
+        let path = self.path(&from, &to)?;
+        Some(path.iter().filter_map(NodeId::switch).collect())
+    }
+
+    /// All of it, for people.
+    pub fn view(&self) -> TopologyView {
+        let declared: BTreeSet<SwitchId> = self.declared.switches.iter().map(|s| s.id).collect();
+        let ids: BTreeSet<SwitchId> = self
+            .switches
+            .keys()
+            .copied()
+            .chain(declared.clone())
+            .collect();
+        let switches = ids.into_iter().map(|id| SwitchView {
+            id,
+            name: self.name_of(id),
+            up: self.is_up(id),
+            source: match declared.contains(&id) {
+                true => Source::Declared,
+                false => Source::Learned,
+            },
+            subnets: self
+                .subnets
+                .iter()
+                .filter(|(_, ports)| ports.iter().any(|p| p.switch == id))
+                .map(|(net, _)| *net)
+                .collect(),
+        });
+        let mut hosts: Vec<HostView> = self
+            .declared
+            .hosts
+            .iter()
+            .map(|host| HostView {
+                name: host.name.clone(),
+                addresses: host.address.clone(),
+                switches: self
+                    .links
+                    .keys()
+                    .filter(|(_, b)| matches!(b, NodeId::Host(name) if *name == host.name))
+                    .filter_map(|(a, _)| a.switch())
+                    .collect(),
+            })
+            .collect();
+        hosts.sort_by(|a, b| a.name.cmp(&b.name));
+        let name = |node: &NodeId| match node {
+            NodeId::Switch(id) => self.name_of(*id),
+            NodeId::Host(name) => name.clone(),
+        };
+        let links = self.links.iter().map(|((a, b), link)| LinkView {
+            ends: [name(a), name(b)],
+            cost: link.cost,
+            up: link.up,
+            source: link.source,
+        });
+        TopologyView {
+            switches: switches.collect(),
+            links: links.collect(),
+            hosts,
+        }
+    }
+
+    /// Declared switches that never attached are taken to be up: they may have no agent yet.
+    fn is_up(&self, id: SwitchId) -> bool {
+        self.switches.get(&id).is_none_or(|s| s.up)
+    }
+
+    fn name_of(&self, id: SwitchId) -> String {
+        let declared = self.declared.switches.iter().find(|s| s.id == id);
+        declared
+            .map(|s| s.name.clone())
+            .or_else(|| self.switches.get(&id).map(|s| s.name.clone()))
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| format!("switch {id}"))
+    }
+
+    fn host_of(&self, address: IpAddr) -> Option<&DeclaredHost> {
+        let has = |host: &&DeclaredHost| host.address.iter().any(|a| a.to_canonical() == address);
+        self.declared.hosts.iter().find(has)
+    }
+
+    fn switch_at(&self, address: IpAddr) -> Option<SwitchId> {
+        let near = |port: &&Port| {
+            let interfaces = &self.switches[&port.switch].interfaces;
+            interfaces.iter().any(|i| i.neighbours.contains(&address))
+        };
+        let up = |port: &&Port| port.up && self.is_up(port.switch);
+        let holding = self
+            .subnets
+            .iter()
+            .filter(|(net, _)| net.contains(&address));
+        let mut holding: Vec<(&IpNet, &Vec<Port>)> = holding.collect();
+        holding.sort_by_key(|(net, _)| std::cmp::Reverse(net.prefix_len()));
+        holding.into_iter().find_map(|(_, ports)| {
+            let own = ports.iter().filter(up).find(|p| p.address == address);
+            let near = || ports.iter().filter(up).find(near);
+            let port = own.or_else(near).or_else(|| ports.iter().find(up))?;
+            Some(port.switch)
+        })
+    }
+
+    /// How far it is from everywhere to a node, through switches only.
+    fn lengths(&self, ends: &[NodeIndex], to: NodeIndex) -> HashMap<NodeIndex, Length> {
+        let forwards =
+            |n: NodeIndex| ends.contains(&n) || matches!(self.graph[n], NodeId::Switch(_));
+        let graph = NodeFiltered::from_fn(&self.graph, forwards);
+        let lengths = dijkstra(&graph, to, None, |edge| Length::link(*edge.weight()));
+        lengths.into_iter().collect()
+    }
+
+    fn rebuild(&mut self) {
+        self.subnets = self.learn_subnets();
+        let mut links = self.learned_links();
+        for link in &self.declared.links {
+            let [Some(a), Some(b)] = link.ends.each_ref().map(|name| self.named(name)) else {
+                continue;
+            };
+            let pair = pair(a, b);
+            let up = links.get(&pair).is_none_or(|learned| learned.up);
+            let (cost, source) = (link.cost, Source::Declared);
+            links.insert(pair, Link { cost, up, source });
+        }
+        // A host without a declared link is where its addresses are.
+        for host in &self.declared.hosts {
+            let id = NodeId::Host(host.name.clone());
+            if links.keys().any(|(_, b)| *b == id) {
+                continue;
+            }
+            let at: BTreeSet<SwitchId> = host
+                .address
+                .iter()
+                .filter_map(|a| self.switch_at(a.to_canonical()))
+                .collect();
+            for switch in at {
+                let link = Link {
+                    cost: 1,
+                    up: true,
+                    source: Source::Learned,
+                };
+                links.insert((NodeId::Switch(switch), id.clone()), link);
+            }
+        }
+        for (pair, link) in &mut links {
+            link.up &= !self.down.contains(pair);
+            link.up &= [&pair.0, &pair.1]
+                .into_iter()
+                .filter_map(NodeId::switch)
+                .all(|id| self.is_up(id));
+        }
+        self.links = links;
+        self.rebuild_graph();
+    }
+
+    fn rebuild_graph(&mut self) {
+        let mut graph = UnGraph::default();
+        let declared = self.declared.switches.iter().map(|s| s.id);
+        let ids: BTreeSet<SwitchId> = self.switches.keys().copied().chain(declared).collect();
+        let switches = ids
+            .into_iter()
+            .filter(|id| self.is_up(*id))
+            .map(NodeId::Switch);
+        let ends = self.links.iter().filter(|(_, link)| link.up);
+        let ends = ends.flat_map(|((a, b), _)| [a.clone(), b.clone()]);
+        let nodes: BTreeSet<NodeId> = switches.chain(ends).collect();
+        self.index = nodes
+            .into_iter()
+            .map(|id| (id.clone(), graph.add_node(id)))
+            .collect();
+        for ((a, b), link) in self.links.iter().filter(|(_, link)| link.up) {
+            graph.add_edge(self.index[a], self.index[b], link.cost);
+        }
+        self.graph = graph;
+    }
+
+    fn learn_subnets(&self) -> Subnets {
+        let mut subnets = Subnets::new();
+        for (&switch, known) in &self.switches {
+            for interface in &known.interfaces {
+                for net in &interface.addresses {
+                    subnets.entry(net.trunc()).or_default().push(Port {
+                        switch,
+                        address: net.addr(),
+                        interface: interface.name.clone(),
+                        up: interface.up,
+                    });
+                }
+            }
+        }
+        subnets
+    }
+
+    fn learned_links(&self) -> BTreeMap<Pair, Link> {
+        let mut links: BTreeMap<Pair, Link> = BTreeMap::new();
+        for (net, ports) in &self.subnets {
+            if learned::is_single(net) {
+                continue;
+            }
+            for (i, a) in ports.iter().enumerate() {
+                for b in ports[i + 1..].iter().filter(|b| learned::meet(a, b)) {
+                    let pair = pair(NodeId::Switch(a.switch), NodeId::Switch(b.switch));
+                    let link = links.entry(pair).or_insert(Link {
+                        cost: 1,
+                        up: false,
+                        source: Source::Learned,
+                    });
+                    link.up |= a.up && b.up;
+                }
+            }
+        }
+        links
+    }
+
+    fn named(&self, name: &str) -> Option<NodeId> {
+        let switch = self.declared.switches.iter().find(|s| s.name == name);
+        let host = || self.declared.hosts.iter().find(|h| h.name == name);
+        switch
+            .map(|s| NodeId::Switch(s.id))
+            .or_else(|| host().map(|h| NodeId::Host(h.name.clone())))
+    }
+}
+
+/// The ends of a link in their order: switches before hosts.
+fn pair(a: NodeId, b: NodeId) -> Pair {
+    if a <= b { (a, b) } else { (b, a) }
+}

@@ -1,0 +1,215 @@
+//! Which of a tenant's switches caches a key.
+//!
+//! The table of cached items (thesis, 3.4.2) is not kept apart from the caches: an item is where a cache of the
+//! tenant says, including insertions and evictions that are under way, so the two cannot disagree. A look-up is one hash
+//! per switch with pages of the tenant; those are the switches of a path, a handful.
+//!
+//! All switches before the store see a key that is cached nowhere, and report it within some 50 ms of each other. So a key waits
+//! for [`HOLD`] before it is placed among those that see it; with one switch there is nothing to wait for.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    time::Duration,
+};
+
+use control::{Action, ItemKey, Room, SwitchId};
+use netcache::{Caches, Elsewhere, SwitchCache};
+
+use crate::ring::Ring;
+
+/// How long a key waits for the reports of other switches. Placed at the first tick after it.
+const HOLD: Duration = Duration::from_millis(50);
+/// Keys that may wait; beyond that, they are placed with the reports that are there.
+const WAITING_MOST: usize = 65_536;
+
+/// The coordination of one tenant's caches.
+pub struct Tenant {
+    id: u32,
+    /// The switches where it has pages, nearest to the client first (or as its policy has it).
+    switches: Vec<SwitchId>,
+    ring: Ring,
+    /// Keys that were reported and are cached nowhere, in the order of their first reports.
+    waiting: VecDeque<(Duration, ItemKey)>,
+    waits: HashSet<ItemKey>,
+}
+
+impl Tenant {
+    /// A tenant without memory.
+    pub fn new(id: u32) -> Tenant {
+        Tenant {
+            id,
+            switches: Vec::new(),
+            ring: Ring::default(),
+            waiting: VecDeque::new(),
+            waits: HashSet::new(),
+        }
+    }
+
+    /// Its memory changed.
+    pub fn room(&mut self, rooms: &[Room]) {
+        let switches: Vec<SwitchId> = rooms.iter().map(|room| room.switch).collect();
+        if switches != self.switches {
+            self.switches = switches;
+            self.ring.restart();
+        }
+    }
+
+    /// Where a key is cached, comes or goes, other than on `except`.
+    fn place(&self, caches: &Caches, key: &ItemKey, except: Option<SwitchId>) -> Option<SwitchId> {
+        let involves = |at: &SwitchId| {
+            let cache = caches.get(*at, self.id);
+            Some(*at) != except && cache.is_some_and(|cache| cache.involves(key))
+        };
+        self.switches.iter().copied().find(involves)
+    }
+
+    fn elsewhere(&self, caches: &Caches, switch: SwitchId, key: &ItemKey) -> Elsewhere {
+        if self.waits.contains(key) {
+            Elsewhere::Undecided
+        } else if self.place(caches, key, Some(switch)).is_some() {
+            Elsewhere::Yes
+        } else {
+            Elsewhere::No
+        }
+    }
+
+    /// Keys were reported that the reporting switch does not cache. Returns how many are on another one.
+    pub fn reported(
+        &mut self,
+        now: Duration,
+        caches: &mut Caches,
+        keys: &[&ItemKey],
+        out: &mut Vec<Action>,
+    ) -> u64 {
+        let mut elsewhere = 0;
+        for &key in keys {
+            if self.waits.contains(key) {
+                continue;
+            }
+            if let Some(switch) = self.place(caches, key, None) {
+                elsewhere += 1;
+                // Requested, but not there: the key's requests take another path by now.
+                if let Some(cache) = caches.get_mut(switch, self.id)
+                    && cache.is_cold(key)
+                {
+                    cache.release(key, out);
+                }
+            } else if self.switches.len() == 1 {
+                self.settle(now, caches, key, out);
+            } else {
+                if self.waiting.len() >= WAITING_MOST {
+                    self.settle_waiting(now, Duration::ZERO, caches, out);
+                }
+                self.waits.insert(key.clone());
+                self.waiting.push_back((now, key.clone()));
+            }
+        }
+        elsewhere
+    }
+
+    /// Time passed: places the keys that waited long enough.
+    pub fn tick(&mut self, now: Duration, caches: &mut Caches, out: &mut Vec<Action>) {
+        self.settle_waiting(now, HOLD, caches, out);
+    }
+
+    fn settle_waiting(
+        &mut self,
+        now: Duration,
+        hold: Duration,
+        caches: &mut Caches,
+        out: &mut Vec<Action>,
+    ) {
+        while let Some((since, key)) = self.waiting.pop_front() {
+            if now.saturating_sub(since) < hold {
+                self.waiting.push_front((since, key));
+                break;
+            }
+            self.waits.remove(&key);
+            if self.place(caches, &key, None).is_none() {
+                self.settle(now, caches, &key, out);
+            }
+        }
+    }
+
+    /// Places a key that is cached nowhere on a switch that sees it: where there is room, by the ring; else the first, from
+    /// the client on, that has something colder. What that gives up may find its place further on when it is missed.
+    fn settle(&mut self, now: Duration, caches: &mut Caches, key: &ItemKey, out: &mut Vec<Action>) {
+        let len = self.switches.len();
+        let has_room = |caches: &Caches, at: usize| {
+            let cache = caches.get(self.switches[at], self.id);
+            cache.is_some_and(SwitchCache::has_room)
+        };
+        let mut offer = |caches: &mut Caches, at: usize| {
+            let cache = caches.get_mut(self.switches[at], self.id)?;
+            (cache.sees(key) && cache.offer(now, key, out)).then(|| cache.items_per_page())
+        };
+        let order: Vec<usize> = self.ring.order(len).collect();
+        let active_full = order.first().is_some_and(|&at| !has_room(caches, at));
+        for at in order {
+            if has_room(caches, at)
+                && let Some(per_page) = offer(caches, at)
+            {
+                self.ring.put(at, len, per_page, active_full);
+                return;
+            }
+        }
+        for at in 0..len {
+            if offer(caches, at).is_some() {
+                return;
+            }
+        }
+    }
+
+    /// A switch attached. Takes its items in, unless they are on another switch: of two, the later one gives it up. What it
+    /// lost is inserted again, unless it found another place.
+    pub fn attached(
+        &mut self,
+        now: Duration,
+        caches: &mut Caches,
+        switch: SwitchId,
+        held: &[&ItemKey],
+        lost: &[&ItemKey],
+        out: &mut Vec<Action>,
+    ) {
+        let Some(mut cache) = caches.take(switch, self.id) else {
+            return;
+        };
+        let own = self.switches.iter().position(|at| *at == switch);
+        let lost: Vec<&ItemKey> = lost
+            .iter()
+            .copied()
+            .filter(|key| self.elsewhere(caches, switch, key) == Elsewhere::No)
+            .collect();
+        cache.attached(now, held, &lost, out);
+        for key in held {
+            for (position, at) in self.switches.iter().enumerate() {
+                let other = (*at != switch).then(|| caches.get_mut(*at, self.id));
+                let Some(other) = other.flatten().filter(|other| other.holds(key)) else {
+                    continue;
+                };
+                let later = own.is_some_and(|own| position > own);
+                if !(later && other.release(key, out)) {
+                    cache.release(key, out);
+                }
+            }
+        }
+        caches.put_back(switch, self.id, cache);
+    }
+
+    /// A window ended on a switch.
+    pub fn window_end(
+        &mut self,
+        now: Duration,
+        caches: &mut Caches,
+        switch: SwitchId,
+        (window, items): (u64, &[&(ItemKey, u64)]),
+        out: &mut Vec<Action>,
+    ) {
+        let Some(mut cache) = caches.take(switch, self.id) else {
+            return;
+        };
+        let elsewhere = |key: &ItemKey| self.elsewhere(caches, switch, key);
+        cache.window_end(now, window, items, elsewhere, out);
+        caches.put_back(switch, self.id, cache);
+    }
+}

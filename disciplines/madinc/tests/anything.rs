@@ -1,0 +1,144 @@
+//! Whatever switches say, in whatever order: one change per key and switch at a time, and no key is sent to a switch while
+//! another may have it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use control::{Action, Change, Event, ItemKey, Limits, Outcome, Room, SwitchId};
+use proptest::prelude::*;
+
+const TENANT: u32 = 0;
+const SWITCHES: [SwitchId; 3] = [9, 2, 5];
+
+fn key(n: u32) -> ItemKey {
+    ItemKey {
+        tenant: TENANT,
+        key: n.to_be_bytes().to_vec().into(),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Hot(usize, Vec<(u32, u64)>),
+    End(usize, Vec<(u32, u64)>),
+    Tick,
+    Answer(usize, u8),
+    Drop(usize, u32),
+    Detach(usize),
+    Attach(usize, bool),
+    Pages(usize, u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let counted = || prop::collection::vec((0u32..60, 1u64..100), 0..40);
+    prop_oneof![
+        6 => (0usize..3, counted()).prop_map(|(s, keys)| Step::Hot(s, keys)),
+        2 => (0usize..3, counted()).prop_map(|(s, items)| Step::End(s, items)),
+        6 => Just(Step::Tick),
+        12 => (any::<usize>(), 0u8..8).prop_map(|(n, o)| Step::Answer(n, o)),
+        1 => (0usize..3, 0u32..60).prop_map(|(s, n)| Step::Drop(s, n)),
+        1 => (0usize..3).prop_map(Step::Detach),
+        1 => (0usize..3, any::<bool>()).prop_map(|(s, empty)| Step::Attach(s, empty)),
+        1 => (0usize..3, 1u32..3).prop_map(|(s, pages)| Step::Pages(s, pages)),
+    ]
+}
+
+#[derive(Default)]
+struct Switch {
+    pages: u32,
+    window: u64,
+    /// What it may have: an insertion counts from when it is asked for, an eviction when it is done.
+    has: BTreeMap<u32, bool>,
+}
+
+proptest! {
+    #[test]
+    fn a_key_is_never_sent_to_two_switches(steps in prop::collection::vec(step(), 0..200)) {
+        let limits = Limits { max_items: 12, ..Limits::default() };
+        let mut controller = madinc::controller(limits);
+        let mut switches: Vec<Switch> = SWITCHES.iter().map(|_| Switch { pages: 1, ..Switch::default() }).collect();
+        let mut open: Vec<(usize, Change, u32)> = Vec::new();
+        let mut now = Duration::from_secs(1);
+        let rooms = |switches: &[Switch]| -> Vec<Room> {
+            let room = |(at, s): (usize, &Switch)| Room { switch: SWITCHES[at], pages: s.pages, threshold: None };
+            switches.iter().enumerate().map(room).collect()
+        };
+        let mut out = Vec::new();
+        controller.on(now, Event::Room { tenant: TENANT, rooms: &rooms(&switches) }, &mut out);
+        for switch in SWITCHES {
+            controller.on(now, Event::Attached { switch, held: &[], lost: &[] }, &mut out);
+        }
+        for step in steps {
+            out.clear();
+            now += Duration::from_millis(40);
+            match step {
+                Step::Hot(at, keys) => {
+                    let keys: Vec<_> = keys.into_iter().map(|(n, count)| (key(n), count)).collect();
+                    let window = switches[at].window;
+                    controller.on(now, Event::Hot { switch: SWITCHES[at], window, keys: &keys }, &mut out);
+                }
+                Step::End(at, items) => {
+                    let items: Vec<_> = items.into_iter().map(|(n, count)| (key(n), count)).collect();
+                    let window = switches[at].window;
+                    switches[at].window += 1;
+                    controller.on(now, Event::WindowEnd { switch: SWITCHES[at], window, items: &items }, &mut out);
+                }
+                Step::Tick => controller.on(now, Event::Tick, &mut out),
+                Step::Answer(n, outcome) => {
+                    if open.is_empty() {
+                        continue;
+                    }
+                    let (at, change, n) = open.remove(n % open.len());
+                    let outcome = match (outcome, change) {
+                        (0, Change::Insert) => Outcome::NoRoom,
+                        (1, Change::Insert) => Outcome::BucketFull,
+                        (2, Change::Insert) => Outcome::Refused,
+                        (3, _) => Outcome::NotSent,
+                        _ => Outcome::Done,
+                    };
+                    match (change, outcome) {
+                        (Change::Insert, Outcome::Done) => { switches[at].has.insert(n, true); }
+                        (Change::Evict, Outcome::NotSent) => {}
+                        _ => { switches[at].has.remove(&n); }
+                    }
+                    controller.on(now, Event::Answered { switch: SWITCHES[at], change, key: &key(n), outcome }, &mut out);
+                }
+                Step::Drop(at, n) => {
+                    let is_open = open.iter().any(|(s, _, k)| (*s, *k) == (at, n));
+                    if is_open || switches[at].has.remove(&n).is_none() {
+                        continue;
+                    }
+                    controller.on(now, Event::Dropped { switch: SWITCHES[at], keys: &[key(n)] }, &mut out);
+                }
+                Step::Detach(at) => controller.on(now, Event::Detached { switch: SWITCHES[at] }, &mut out),
+                Step::Attach(at, empty) => {
+                    if open.iter().any(|(s, ..)| *s == at) {
+                        continue;
+                    }
+                    let has: Vec<ItemKey> = switches[at].has.keys().map(|n| key(*n)).collect();
+                    let (held, lost) = if empty { (&[][..], &has[..]) } else { (&has[..], &[][..]) };
+                    controller.on(now, Event::Attached { switch: SWITCHES[at], held, lost }, &mut out);
+                    if empty {
+                        switches[at].has.clear();
+                    }
+                }
+                Step::Pages(at, pages) => {
+                    switches[at].pages = pages;
+                    controller.on(now, Event::Room { tenant: TENANT, rooms: &rooms(&switches) }, &mut out);
+                }
+            }
+            for action in &out {
+                let Action::Change { switch, change, key } = action else { continue };
+                let at = SWITCHES.iter().position(|s| s == switch).unwrap();
+                let n = u32::from_be_bytes(key.key[..].try_into().unwrap());
+                prop_assert!(!open.iter().any(|(s, _, k)| (*s, *k) == (at, n)), "two open changes of {n}");
+                open.push((at, *change, n));
+                if *change == Change::Insert {
+                    for (other, has) in switches.iter().enumerate() {
+                        prop_assert!(other == at || !has.has.contains_key(&n), "{n} is on {other} and goes to {at}");
+                    }
+                    switches[at].has.insert(n, false);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A client and a store with switches in a line between them, modelled without a kernel: does the tenant's memory act as one
+//! cache? Everything is seeded.
+
+mod model;
+
+use model::{Line, Traffic};
+
+const KEYS: u32 = 1000;
+const PAGES: u32 = 30;
+
+fn even(switches: u32) -> Vec<u32> {
+    vec![PAGES / switches; switches as usize]
+}
+
+#[test]
+fn every_item_is_cached_once_however_many_switches() {
+    for switches in 1..=3 {
+        for traffic in [Traffic::uniform(KEYS), Traffic::zipf(KEYS, 0.9)] {
+            let mut line = Line::new(&even(switches), traffic, 0.0);
+            line.seconds(40, 10_000);
+            assert_eq!(line.cached(), KEYS as usize, "{switches} switches");
+        }
+    }
+}
+
+#[test]
+fn pages_are_filled_in_turn() {
+    let shares = [vec![1000], vec![512, 488], vec![384, 360, 256]];
+    for (switches, shares) in (1..=3).zip(shares) {
+        let mut line = Line::new(&even(switches), Traffic::uniform(KEYS), 0.0);
+        line.seconds(10, 10_000);
+        assert_eq!(line.held(), shares);
+    }
+}
+
+#[test]
+fn once_all_is_cached_nothing_changes() {
+    let mut line = Line::new(&even(3), Traffic::zipf(KEYS, 0.9), 0.0);
+    line.seconds(40, 10_000);
+    let changes = line.changes;
+    line.seconds(20, 10_000);
+    assert_eq!(line.changes, changes);
+    assert_eq!(line.store_reads_in_second, 0);
+}
+
+#[test]
+fn lost_reports_cost_time_and_no_items() {
+    for lost in [0.2, 0.7] {
+        for traffic in [Traffic::uniform(KEYS), Traffic::zipf(KEYS, 0.9)] {
+            let mut line = Line::new(&even(3), traffic, lost);
+            line.seconds(80, 10_000);
+            assert_eq!(line.cached(), KEYS as usize, "{lost} of reports lost");
+        }
+    }
+}
+
+#[test]
+fn little_memory_holds_the_hottest_whichever_switch_it_is_on() {
+    for pages in [vec![1, 1, 1], vec![1, 2], vec![3]] {
+        let mut line = Line::new(&pages, Traffic::zipf(KEYS, 0.9), 0.0);
+        line.seconds(60, 10_000);
+        assert!(line.cached() >= 370, "{} items", line.cached());
+        assert!(line.learned() >= 0.93, "{} {:?}", line.learned(), pages);
+    }
+}
+
+#[test]
+fn a_switch_that_loses_its_memory_is_filled_again() {
+    let mut line = Line::new(&even(3), Traffic::uniform(KEYS), 0.0);
+    line.seconds(10, 10_000);
+    line.restart(1, true);
+    line.seconds(10, 10_000);
+    assert_eq!(line.cached(), KEYS as usize);
+}
+
+#[test]
+fn a_controller_that_restarts_believes_the_switches_and_ends_doubles() {
+    let mut line = Line::new(&even(2), Traffic::uniform(KEYS), 0.0);
+    line.seconds(10, 10_000);
+    line.forget_controller();
+    line.double(7);
+    line.seconds(10, 10_000);
+    assert_eq!(line.cached(), KEYS as usize);
+    assert!(line.is_single());
+}
+
+#[test]
+fn when_a_room_goes_its_items_find_a_place_in_the_others() {
+    let mut line = Line::new(&even(3), Traffic::uniform(KEYS), 0.0);
+    line.seconds(10, 10_000);
+    line.pages(&[10, 0, 10]);
+    line.seconds(10, 10_000);
+    assert_eq!(line.held()[1], 0);
+    assert_eq!(line.cached(), KEYS as usize);
+    line.pages(&[2, 10, 2]);
+    line.seconds(20, 10_000);
+    assert_eq!(line.cached(), KEYS as usize);
+}
+
+#[test]
+fn what_finds_no_room_anywhere_is_wanted_everywhere() {
+    let mut line = Line::new(&[1, 1], Traffic::uniform(KEYS), 0.0);
+    line.seconds(20, 20_000);
+    for switch in 0..2 {
+        let wanted = line.wanted(switch);
+        assert!((800..=900).contains(&wanted), "{wanted} on {switch}");
+    }
+    line.pages(&[10, 10]);
+    line.seconds(12, 20_000);
+    assert_eq!(line.wanted(0) + line.wanted(1), KEYS as usize);
+}

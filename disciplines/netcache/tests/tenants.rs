@@ -1,0 +1,231 @@
+//! Several tenants on one switch, with pages that come and go, and what each would have.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use control::{Action, Change, Discipline, Event, ItemKey, Limits, Outcome, Room};
+
+const SWITCH: u16 = 3;
+
+fn key(tenant: u32, n: u32) -> ItemKey {
+    ItemKey {
+        tenant,
+        key: n.to_be_bytes().to_vec().into(),
+    }
+}
+
+/// A switch that does at once what it is told.
+struct Rig {
+    controller: Box<dyn Discipline>,
+    now: Duration,
+    window: u64,
+    cached: BTreeSet<ItemKey>,
+    thresholds: Vec<(u32, u32)>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let mut rig = Rig {
+            controller: netcache::controller(Limits::default()),
+            now: Duration::from_secs(1),
+            window: 1,
+            cached: BTreeSet::new(),
+            thresholds: Vec::new(),
+        };
+        rig.tell(Event::Attached {
+            switch: SWITCH,
+            held: &[],
+            lost: &[],
+        });
+        rig
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        let mut out = Vec::new();
+        self.controller.on(self.now, event, &mut out);
+        for action in out {
+            match action {
+                Action::Threshold {
+                    tenant, requests, ..
+                } => self.thresholds.push((tenant, requests)),
+                Action::Change { change, key, .. } => {
+                    match change {
+                        Change::Insert => self.cached.insert(key.clone()),
+                        Change::Evict => self.cached.remove(&key),
+                    };
+                    self.tell(Event::Answered {
+                        switch: SWITCH,
+                        change,
+                        key: &key,
+                        outcome: Outcome::Done,
+                    });
+                }
+            }
+        }
+    }
+
+    fn room(&mut self, tenant: u32, pages: u32) {
+        let rooms = [Room {
+            switch: SWITCH,
+            pages,
+            threshold: None,
+        }];
+        let rooms = if pages == 0 { &rooms[..0] } else { &rooms[..] };
+        self.tell(Event::Room { tenant, rooms });
+    }
+
+    fn report(&mut self, keys: &[(ItemKey, u64)]) {
+        self.tell(Event::Hot {
+            switch: SWITCH,
+            window: self.window,
+            keys,
+        });
+    }
+
+    fn end(&mut self, items: &[(ItemKey, u64)]) {
+        self.now += Duration::from_secs(1);
+        self.tell(Event::WindowEnd {
+            switch: SWITCH,
+            window: self.window,
+            items,
+        });
+        self.window += 1;
+    }
+
+    fn of(&self, tenant: u32) -> Vec<u32> {
+        let number = |k: &ItemKey| u32::from_be_bytes(k.key[..].try_into().unwrap());
+        let own = |k: &&ItemKey| k.tenant == tenant;
+        self.cached.iter().filter(own).map(number).collect()
+    }
+
+    fn wanted(&self, tenant: u32) -> usize {
+        self.controller.wanted(SWITCH, tenant)
+    }
+}
+
+fn keys(tenant: u32, numbers: std::ops::Range<u32>, count: u64) -> Vec<(ItemKey, u64)> {
+    numbers.map(|n| (key(tenant, n), count)).collect()
+}
+
+#[test]
+fn tenants_with_equal_keys_have_caches_of_their_own() {
+    let mut rig = Rig::new();
+    rig.room(1, 4);
+    rig.room(2, 4);
+    let both = [keys(1, 0..5, 4), keys(2, 3..9, 4), keys(3, 0..5, 9)].concat();
+    rig.report(&both);
+    assert_eq!(rig.of(1), [0, 1, 2, 3, 4]);
+    assert_eq!(rig.of(2), [3, 4, 5, 6, 7, 8]);
+    assert!(rig.of(3).is_empty(), "a tenant without pages");
+    assert_eq!(rig.controller.counters(SWITCH)["inserts_asked"], 11);
+    assert_eq!(rig.thresholds, [(1, 2), (2, 2)]);
+}
+
+#[test]
+fn when_pages_fall_the_coldest_go_and_without_any_all_is_forgotten() {
+    let mut rig = Rig::new();
+    rig.room(1, 4);
+    rig.report(&keys(1, 0..500, 4));
+    for _ in 0..3 {
+        let hot = [keys(1, 0..200, 9), keys(1, 200..500, 3)].concat();
+        rig.end(&hot);
+    }
+    rig.room(1, 2);
+    let left = rig.of(1);
+    assert_eq!(left.len(), 256);
+    assert_eq!(&left[..200], (0..200).collect::<Vec<_>>());
+    rig.room(1, 0);
+    assert_eq!(rig.wanted(1), 0);
+    let counters = rig.controller.counters(SWITCH);
+    assert_eq!(counters["inserts_asked"], 500, "counters only rise");
+    assert_eq!(counters.get("items_wanted").copied().unwrap_or(0), 0);
+    rig.cached.clear(); // as the switch does when the pages go
+    rig.room(1, 1);
+    rig.report(&keys(1, 0..3, 4));
+    assert_eq!(rig.of(1), [0, 1, 2]);
+}
+
+#[test]
+fn a_tenant_that_wakes_up_wants_room_at_once_and_no_more_when_it_sleeps() {
+    let mut rig = Rig::new();
+    rig.room(1, 1);
+    rig.end(&[]);
+    assert_eq!(rig.wanted(1), 0);
+    rig.now += Duration::from_millis(100);
+    rig.report(&keys(1, 0..1000, 3));
+    assert_eq!(rig.wanted(1), 1000);
+    for _ in 0..5 {
+        let items: Vec<_> = rig.cached.iter().map(|k| (k.clone(), 10)).collect();
+        rig.end(&items);
+        assert!((950..=1050).contains(&rig.wanted(1)), "{}", rig.wanted(1));
+        rig.report(&keys(1, 0..1000, 9));
+    }
+    rig.room(1, 8);
+    rig.report(&keys(1, 0..1000, 10));
+    assert!((950..=1050).contains(&rig.wanted(1)), "{}", rig.wanted(1));
+    for window in 0..12 {
+        rig.end(&[]);
+        assert!(window < 10 || rig.wanted(1) == 0, "{}", rig.wanted(1));
+    }
+    assert_eq!(
+        rig.of(1).len(),
+        1000,
+        "cold items stay while nobody needs the room"
+    );
+}
+
+#[test]
+fn the_budget_of_reports_is_shared() {
+    let mut rig = Rig::new();
+    rig.room(1, 1);
+    rig.room(2, 1);
+    rig.thresholds.clear();
+    rig.end(&[]);
+    rig.report(&keys(1, 0..4900, 2));
+    assert_eq!(
+        rig.thresholds,
+        [],
+        "all of it is there for the only busy one"
+    );
+    rig.end(&[]);
+    rig.report(&keys(2, 0..4900, 2));
+    rig.end(&[]);
+    rig.report(&keys(1, 0..2400, 2));
+    assert_eq!(rig.thresholds, []);
+}
+
+#[test]
+fn a_burst_beyond_the_room_leaves_the_room_full() {
+    let mut rig = Rig::new();
+    rig.room(1, 1);
+    // 384 insertions are under way when it turns out that 128 fit.
+    let mut out = Vec::new();
+    let keys = keys(1, 0..500, 3);
+    let hot = Event::Hot {
+        switch: SWITCH,
+        window: 1,
+        keys: &keys,
+    };
+    rig.controller.on(rig.now, hot, &mut out);
+    let mut evicted = 0;
+    for (n, action) in out.into_iter().enumerate() {
+        let Action::Change { change, key, .. } = action else {
+            continue;
+        };
+        let outcome = if n < 128 {
+            Outcome::Done
+        } else {
+            Outcome::NoRoom
+        };
+        let mut more = Vec::new();
+        let answer = Event::Answered {
+            switch: SWITCH,
+            change,
+            key: &key,
+            outcome,
+        };
+        rig.controller.on(rig.now, answer, &mut more);
+        evicted += more.len();
+    }
+    assert_eq!(evicted, 1, "for the next key that is worth it");
+    assert_eq!(rig.controller.counters(SWITCH)["items_wanted"], 127);
+}
