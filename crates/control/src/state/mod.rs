@@ -280,7 +280,10 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        if let Some(keeper) = &self.keeper {
+        // One that is over ends by itself, after it gave the lease back.
+        if let Some(keeper) = &self.keeper
+            && !self.tenure.is_over()
+        {
             keeper.abort();
         }
     }
