@@ -147,20 +147,19 @@ fn borrowers(tenants: &[&Demand], own: &[u32], idle: u32) -> Vec<Borrower> {
             }
         })
         .collect();
-    let mut asked: u64 = borrowers.iter().map(|b| u64::from(b.wanted)).sum();
+    let asked: u64 = borrowers.iter().map(|b| u64::from(b.wanted)).sum();
     let margin = u64::from(asked > 0);
     let seen = |i: usize| tenants[i].own + tenants[i].lent > 0;
     let mut unseen: Vec<usize> = (0..tenants.len())
         .filter(|&i| tenants[i].may_borrow && own[i] == 0 && borrowers[i].wanted == 0)
         .collect();
     unseen.sort_by_key(|&i| (!seen(i), i));
-    for i in unseen {
+    for (i, before) in unseen.into_iter().zip(asked..) {
         let needed = if seen(i) { 1 } else { 1 + margin };
-        if asked + needed > u64::from(idle) {
+        if before + needed > u64::from(idle) {
             break;
         }
         borrowers[i].wanted = 1;
-        asked += 1;
     }
     borrowers
 }
