@@ -4,15 +4,15 @@
 //! 1. An owner keeps what it fills or had hits on, and a page more, up to its guarantee and never none. What it
 //!    leaves cold beyond that may be lent, and is its own again as soon as it wants it.
 //! 2. What no owner keeps goes to tenants that want more, max-min fair: nobody gets more than another that wants it too.
-//!    While a page is idle, nobody who wants it is refused.
+//!    While a page is nobody's, nobody who wants it is refused.
 //! 3. Of what nobody wants, tenants without any page get one each: a tenant reaches a switch only where it has
 //!    pages, and would never be noticed there otherwise.
 //! 4. Pages that are still over return to their owners, up to the guarantees; the rest is nobody's.
 //!
 //! A page that moves is cleared and filled anew, so small gains are not worth it: an owner lends only what exceeds
-//! its use by [`OWN_SLACK`], a borrower keeps a few pages too many while nobody else wants them, and between
-//! borrowers pages move only for a gain of two pages and an eighth, or for a first page. What tenants want may
-//! therefore flutter by a page without any page moving to and fro.
+//! its use by [`OWN_SLACK`], a borrower keeps a few pages too many while nobody else wants them and one of them even
+//! then, and between borrowers pages move only for a gain of two pages and an eighth, or for a first page. What
+//! tenants want may therefore flutter by a page without pages moving to and fro for long.
 //!
 //! Cost: some sorts of the tenants and a step per page and round of levelling, microseconds for some hundred tenants.
 
@@ -408,7 +408,8 @@ mod tests {
                 prop_assert_eq!(given, total);
                 for (demand, portion) in pairs() {
                     prop_assert!(portion.own <= demand.need() + OWN_SLACK);
-                    prop_assert!(portion.lent <= demand.wanted + 1);
+                    // A page to be seen, and one that is not worth moving.
+                    prop_assert!(portion.lent <= demand.wanted.max(1) + 1);
                 }
             }
             // Nobody goes unseen while pages are nobody's.
