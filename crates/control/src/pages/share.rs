@@ -12,7 +12,8 @@
 //! A page that moves is cleared and filled anew, so small gains are not worth it: an owner lends only what exceeds
 //! its use by [`OWN_SLACK`], a borrower keeps a few pages too many while nobody else wants them and one of them even
 //! then, and between borrowers pages move only for a gain of two pages and an eighth, or for a first page. What
-//! tenants want may therefore flutter by a page without pages moving to and fro for long.
+//! tenants want may therefore flutter by a page without pages moving to and fro, but for those that want nothing
+//! now and one page then.
 //!
 //! Cost: some sorts of the tenants and a step per page and round of levelling, microseconds for some hundred tenants.
 
@@ -435,7 +436,8 @@ mod tests {
             let mut pages = 0;
             for round in flutter {
                 for ((demand, base), up) in now.values_mut().zip(&base).zip(round) {
-                    demand.wanted = base + up;
+                    // Between nothing and a first page it may go to and fro: first pages always move.
+                    demand.wanted = if *base > 0 { base + up } else { 0 };
                 }
                 let next = with(now.clone(), &share(total, &now));
                 pages += moved(&now, &next);
