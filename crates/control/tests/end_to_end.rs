@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use control::{
     Action, Change, Discipline, Event, ItemKey, Limits, Options, Server,
+    api::serve::Listen,
     proto::{
         Ack, Acks, Command, Counters, Digest, Dropped, FromSwitch, Held, Hello, HotKey, HotReports,
         Key, PageTable, PagesApplied, Setup, ToSwitch, command, control_client::ControlClient,
@@ -75,10 +76,9 @@ impl Discipline for Obedient {
 
 fn options(state: &Path) -> Options {
     Options {
-        listen: "127.0.0.1:0".parse().unwrap(),
+        listen: Listen::on("127.0.0.1:0".parse().unwrap()),
         name: "test".into(),
         url: None,
-        security: Default::default(),
         state: Location::Directory(state.into()),
         cluster: CLUSTER.into(),
         disciplines: vec![("test".into(), Arc::new(|_| Box::new(Obedient)))],
@@ -410,7 +410,7 @@ async fn refuses_what_it_cannot_serve() {
 
     let other = tempfile::tempdir().unwrap();
     let taken = Options {
-        listen: server.address(),
+        listen: Listen::on(server.address()),
         ..options(other.path())
     };
     let error = Server::start(taken).await.err().unwrap();
@@ -420,11 +420,11 @@ async fn refuses_what_it_cannot_serve() {
     );
 
     let open = Options {
-        listen: "0.0.0.0:0".parse().unwrap(),
+        listen: Listen::on("0.0.0.0:0".parse().unwrap()),
         ..options(other.path())
     };
     let error = Server::start(open).await.err().unwrap();
-    assert!(error.to_string().contains("not a loopback"), "{error}");
+    assert!(error.to_string().contains("can be reached from other machines"), "{error}");
 
     let bad = Options {
         cluster: "partitions = 0\nstore = []".into(),

@@ -182,10 +182,9 @@ mod tests {
     async fn what_was_said_before_the_greeting_does_not_end_the_stream() {
         let state = tempfile::tempdir().unwrap();
         let plan = crate::Options {
-            listen: "127.0.0.1:0".parse().unwrap(),
+            listen: crate::api::serve::Listen::on("127.0.0.1:0".parse().unwrap()),
             name: "test".into(),
             url: None,
-            security: Default::default(),
             state: crate::state::Location::Directory(state.path().into()),
             cluster: wire::Cluster::single("10.0.2.1:7117".parse().unwrap(), 1).to_toml(),
             disciplines: vec![(

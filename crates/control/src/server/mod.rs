@@ -13,7 +13,6 @@ mod changes;
 mod convert;
 mod core;
 mod held;
-mod interim;
 mod journal;
 mod lead;
 mod network;

@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     Discipline, Limits,
-    api,
+    api::{
+        self,
+        serve::{Listen, ServeError, Serving},
+    },
     proto::{
         ClusterText, FromSwitch, StatusReply, StatusRequest, ToSwitch, WatchRequest,
         control_server::{Control, ControlServer},
@@ -41,14 +44,12 @@ pub type DisciplineMaker = Arc<dyn Fn(Limits) -> Box<dyn Discipline> + Send + Sy
 /// How a controller is to run.
 #[derive(Clone)]
 pub struct Options {
-    /// Where to listen; port 0 for any free one.
-    pub listen: SocketAddr,
+    /// Where to listen, and what protects it.
+    pub listen: Listen,
     /// Its name among several controllers.
     pub name: String,
     /// Where others reach it, as a URL; none: at the address that it listens on.
     pub url: Option<String>,
-    /// How what it says is protected.
-    pub security: super::interim::Security,
     /// Where the state is.
     pub state: Location,
     /// The cluster file's text (TOML).
@@ -68,7 +69,7 @@ pub struct Options {
 pub enum ServerError {
     /// The address is taken or not ours, or must not be listened on unprotected.
     #[error(transparent)]
-    Serve(#[from] super::interim::ServeError),
+    Serve(#[from] ServeError),
     /// The cluster file is wrong.
     #[error(transparent)]
     Cluster(#[from] wire::ClusterError),
@@ -82,9 +83,8 @@ pub enum ServerError {
 
 /// A running controller.
 pub struct Server {
-    address: SocketAddr,
+    serving: Serving,
     stop: watch::Sender<bool>,
-    serving: JoinHandle<Result<(), ServerError>>,
     living: JoinHandle<Result<(), ServerError>>,
 }
 
@@ -95,17 +95,16 @@ impl Server {
     /// [`ServerError`] says what of the options cannot be used.
     pub async fn start(options: Options) -> Result<Server, ServerError> {
         let cluster = wire::Cluster::parse(&options.cluster)?;
-        let listener = super::interim::Listener::bind(options.listen, &options.security).await?;
-        let address = listener.address();
+        let scheme = if options.listen.tls.is_some() { "https" } else { "http" };
         let url = options
             .url
-            .unwrap_or_else(|| listener.url());
+            .unwrap_or_else(|| format!("{scheme}://{}", options.listen.address));
         let candidate = Candidate {
             name: options.name,
             url,
         };
+        let alone = matches!(options.state, Location::Directory(_));
         let state = State::open(&options.state, candidate).await?;
-        tracing::info!(%address, "controller starts");
         let plan = Plan {
             cluster,
             limits: options.limits,
@@ -125,37 +124,46 @@ impl Server {
         })
         .max_decoding_message_size(MESSAGE_MAX);
         let broker: Arc<dyn api::Broker> = Arc::new(super::broker::OnCore::new(shared.clone()));
-        let serving = listener.serve(broker, service, until(stopped.clone()));
-        let serving = async move { Ok(serving.await?) };
+        let grpc = tonic::service::Routes::new(service).into_axum_router();
+        let serving = Serving::start(&options.listen, |access| {
+            api::http::app(broker, access, grpc)
+        });
+        let serving = serving.await?;
+        tracing::info!(address = %serving.address(), "controller starts");
+        let mut term = shared.term.subscribe();
+        let mut living = tokio::spawn(live(shared, beginning, stopped));
+        if alone {
+            // Nobody else can lead, so this one does at once, or cannot at all.
+            tokio::select! {
+                lived = &mut living => ended(lived)?,
+                _ = term.wait_for(|term| *term > 0) => {}
+            }
+        }
         Ok(Server {
-            address,
+            serving,
             stop,
-            serving: tokio::spawn(serving),
-            living: tokio::spawn(live(shared, beginning, stopped)),
+            living,
         })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.serving.address()
     }
 
     /// Ends the streams, writes the state and lets another controller lead.
     ///
     /// # Errors
-    /// If serving had failed before.
+    /// If it had failed before.
     pub async fn stop(self) -> Result<(), ServerError> {
         let _ = self.stop.send(true);
-        let (served, lived) = (self.serving.await, self.living.await);
-        ended(lived).and(ended(served))
+        self.serving.stop().await;
+        ended(self.living.await)
     }
 
     /// Waits until it ended by itself, which it does only when it failed.
     pub async fn failed(&mut self) -> ServerError {
-        let result = tokio::select! {
-            served = &mut self.serving => ended(served),
-            lived = &mut self.living => ended(lived),
-        };
+        let result = ended((&mut self.living).await);
         result.err().unwrap_or(ServerError::Ended("it ended".into()))
     }
 }

@@ -130,7 +130,12 @@ impl Tenure {
     }
 
     pub(super) fn holds(&self) -> bool {
-        !*self.over.borrow() && self.fence().is_none_or(|fence| Instant::now() < fence.ends)
+        !self.is_over() && self.fence().is_none_or(|fence| Instant::now() < fence.ends)
+    }
+
+    /// Whether it was ended. By the clock alone it may have no right any more before that.
+    pub(super) fn is_over(&self) -> bool {
+        *self.over.borrow()
     }
 
     pub(super) async fn lost(&self) {

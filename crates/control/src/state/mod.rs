@@ -246,11 +246,12 @@ impl Lead {
 
     /// Writes a batch and waits until it is durable. [`Batch`] says what of it is written whole or not at
     /// all; batches are written in the order of the calls. While etcd cannot be reached it is tried again, as long
-    /// as this controller leads.
+    /// as this controller leads. If this is given up (the future dropped), the batch is written or not, but
+    /// never after a later one.
     ///
     /// # Errors
-    /// [`StateError::Deposed`]: step down. Others: the batch may be written again later, followed by nothing that it does
-    /// not come before.
+    /// [`StateError::Deposed`]: step down. With any other, this controller still leads, and the first units of the
+    /// batch may be written.
     pub async fn write(&self, batch: &Arc<Batch>) -> Result<(), StateError> {
         match &self.backend {
             Backend::File(file) => {
@@ -279,7 +280,10 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        if let Some(keeper) = &self.keeper {
+        // One that is over ends by itself, after it gave the lease back.
+        if let Some(keeper) = &self.keeper
+            && !self.tenure.is_over()
+        {
             keeper.abort();
         }
     }

@@ -1,5 +1,7 @@
 //! The command line: one module per subcommand, each with its `Args` and `run`.
 
+mod api;
+mod audit;
 mod bench;
 mod common;
 mod control;
@@ -7,10 +9,16 @@ mod delete;
 mod gateway;
 mod get;
 mod lab;
+mod page;
+mod route;
 mod set;
 mod store;
 mod switch;
+mod table;
 mod target;
+mod tenant;
+mod token;
+mod topology;
 
 use std::{io::IsTerminal, process::ExitCode};
 
@@ -33,6 +41,12 @@ enum Command {
     Control(control::Args),
     Store(store::Args),
     Gateway(gateway::Args),
+    Tenant(tenant::Args),
+    Page(page::Args),
+    Topology(topology::Args),
+    Route(route::Args),
+    Audit(audit::Args),
+    Token(token::Args),
     Get(get::Args),
     Set(set::Args),
     Delete(delete::Args),
@@ -48,6 +62,12 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Control(args) => control::run(args),
         Command::Store(args) => store::run(args),
         Command::Gateway(args) => gateway::run(args),
+        Command::Tenant(args) => tenant::run(args),
+        Command::Page(args) => page::run(args),
+        Command::Topology(args) => topology::run(args),
+        Command::Route(args) => route::run(args),
+        Command::Audit(args) => audit::run(args),
+        Command::Token(args) => token::run(args),
         Command::Get(args) => get::run(args),
         Command::Set(args) => set::run(args),
         Command::Delete(args) => delete::run(args),

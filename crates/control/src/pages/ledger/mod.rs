@@ -315,8 +315,11 @@ impl Ledger {
         }
         let clear =
             |row: &PageRow| matches!(row, PageRow::Leaving { version: v, .. } if *v <= version);
-        let freed = table.rows.extract_if(.., |_, row| clear(row));
-        let freed: Vec<PageId> = freed.map(|(page, _)| PageId { switch, page }).collect();
+        let freed = table.rows.iter().filter(|(_, row)| clear(row));
+        let freed: Vec<PageId> = freed.map(|(&page, _)| PageId { switch, page }).collect();
+        for id in &freed {
+            table.rows.remove(&id.page);
+        }
         self.dirty_pages.extend(&freed);
         freed
     }

@@ -1,0 +1,336 @@
+use std::{net::SocketAddr, process::ExitCode};
+
+use clap::Subcommand;
+use control::api::types::{NewSecret, OverRate, Policy, TenantChange, TenantSpec, TenantView};
+
+use super::{
+    api::Api,
+    table::{table, yes},
+};
+
+/// Manages tenants: who shares the cache memory, and on what terms.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  shortstop tenant create --name shop --quota 8 --policy near-client\n  shortstop tenant list"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lists the tenants.
+    #[command(after_help = "Example:\n  shortstop tenant list --json")]
+    List {
+        #[command(flatten)]
+        api: Api,
+    },
+    /// Shows one tenant, switch by switch.
+    #[command(after_help = "Example:\n  shortstop tenant show 7")]
+    Show {
+        /// Number of the tenant.
+        id: u32,
+        /// With its secrets.
+        #[arg(long)]
+        secrets: bool,
+        #[command(flatten)]
+        api: Api,
+    },
+    /// Creates a tenant and prints it with its secret.
+    #[command(
+        after_help = "Example:\n  shortstop tenant create --name shop --quota 8 --rate 50000 --over-rate drop"
+    )]
+    Create {
+        /// Number [default: the lowest that is free].
+        #[arg(long)]
+        id: Option<u32>,
+        #[command(flatten)]
+        terms: Terms,
+        #[command(flatten)]
+        api: Api,
+    },
+    /// Changes what is given of a tenant; the rest stays.
+    #[command(after_help = "Example:\n  shortstop tenant change 7 --quota 12 --policy even-split")]
+    Change {
+        /// Number of the tenant.
+        id: u32,
+        #[command(flatten)]
+        terms: Terms,
+        #[command(flatten)]
+        api: Api,
+    },
+    /// Removes a tenant; its pages go back.
+    #[command(after_help = "Example:\n  shortstop tenant remove 7")]
+    Remove {
+        /// Number of the tenant.
+        id: u32,
+        #[command(flatten)]
+        api: Api,
+    },
+    /// Begins a rotation of its secret, or finishes one.
+    #[command(
+        after_help = "Example:\n  shortstop tenant rotate 7\n  (give clients the output of `shortstop tenant credentials 7`)\n  shortstop tenant rotate 7 --finish"
+    )]
+    Rotate {
+        /// Number of the tenant.
+        id: u32,
+        /// Only the new secret is accepted from now on.
+        #[arg(long)]
+        finish: bool,
+        #[command(flatten)]
+        api: Api,
+    },
+    /// Prints the cluster file for its clients: the stores, and this tenant alone with its secrets.
+    #[command(after_help = "Example:\n  shortstop tenant credentials 7 > shop.toml")]
+    Credentials {
+        /// Number of the tenant.
+        id: u32,
+        #[command(flatten)]
+        api: Api,
+    },
+}
+
+#[derive(clap::Args)]
+struct Terms {
+    /// Name for people.
+    #[arg(long)]
+    name: Option<String>,
+    /// Guaranteed pages over all switches.
+    #[arg(long, value_name = "PAGES")]
+    quota: Option<u32>,
+    /// Which switches its pages fill first: near-client, near-store, even-split or measured.
+    #[arg(long, value_parser = policy)]
+    policy: Option<Policy>,
+    /// Requests per second that each switch admits; 0: unlimited.
+    #[arg(long, value_name = "N")]
+    rate: Option<u64>,
+    /// What switches do with requests above the rate: forward or drop.
+    #[arg(long, value_parser = over_rate)]
+    over_rate: Option<OverRate>,
+    /// What decides what is cached.
+    #[arg(long, value_name = "NAME")]
+    discipline: Option<String>,
+    /// The stores that may hold its keys, separated by commas.
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
+    stores: Option<Vec<SocketAddr>>,
+    /// Where its clients are: addresses or prefixes, separated by commas.
+    #[arg(long, value_name = "PLACE", value_delimiter = ',')]
+    clients: Option<Vec<String>>,
+    /// Whether it may use idle pages beyond its quota: true or false.
+    #[arg(long)]
+    borrow: Option<bool>,
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    let names: Vec<&str> = Policy::ALL.iter().map(|p| p.name()).collect();
+    let found = Policy::ALL.into_iter().find(|p| p.name() == text);
+    found.ok_or_else(|| format!("expected one of {}", names.join(", ")))
+}
+
+fn over_rate(text: &str) -> Result<OverRate, String> {
+    match text {
+        "forward" => Ok(OverRate::Forward),
+        "drop" => Ok(OverRate::Drop),
+        _ => Err("expected forward or drop".into()),
+    }
+}
+
+impl Terms {
+    fn change(self) -> anyhow::Result<TenantChange> {
+        // Places are read as the controller reads them.
+        let places = serde_json::json!({ "clients": self.clients });
+        let TenantChange { clients, .. } =
+            serde_json::from_value(places).map_err(|e| anyhow::anyhow!("--clients: {e}"))?;
+        Ok(TenantChange {
+            name: self.name,
+            quota: self.quota,
+            policy: self.policy,
+            rate: self.rate,
+            over_rate: self.over_rate,
+            discipline: self.discipline,
+            stores: self.stores,
+            clients,
+            borrow: self.borrow,
+        })
+    }
+
+    fn spec(self, id: Option<u32>) -> anyhow::Result<TenantSpec> {
+        let given = self.change()?;
+        Ok(TenantSpec {
+            id,
+            name: given.name.unwrap_or_default(),
+            secret: None,
+            quota: given.quota.unwrap_or(0),
+            policy: given.policy.unwrap_or_default(),
+            rate: given.rate.unwrap_or(0),
+            over_rate: given.over_rate.unwrap_or_default(),
+            discipline: given.discipline,
+            stores: given.stores.unwrap_or_default(),
+            clients: given.clients.unwrap_or_default(),
+            borrow: given.borrow.unwrap_or(true),
+        })
+    }
+}
+
+/// Asks the controller and prints its answer.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::List { api } => {
+            let all = api.list("/v1/tenants", |t: &TenantView| t.id.to_string())?;
+            api.print(&all, |all| list(all))
+        }
+        Command::Show { id, secrets, api } => {
+            let tenant: TenantView = api.get(&format!("/v1/tenants/{id}?secrets={secrets}"))?;
+            api.print(&tenant, show)
+        }
+        Command::Create { id, terms, api } => {
+            let spec = terms.spec(id)?;
+            let tenant: TenantView = api.change("POST", "/v1/tenants", Some(&spec))?;
+            api.print(&tenant, show)
+        }
+        Command::Change { id, terms, api } => {
+            let change = terms.change()?;
+            let tenant: TenantView =
+                api.change("PATCH", &format!("/v1/tenants/{id}"), Some(&change))?;
+            api.print(&tenant, show)
+        }
+        Command::Remove { id, api } => {
+            api.send("DELETE", &format!("/v1/tenants/{id}"), None)?;
+            api.print(&serde_json::json!({ "removed": id }), |_| {
+                format!("tenant {id} is removed\n")
+            })
+        }
+        Command::Rotate { id, finish, api } => {
+            let method = if finish { "DELETE" } else { "POST" };
+            let secret: NewSecret =
+                api.change(method, &format!("/v1/tenants/{id}/secret"), None::<&()>)?;
+            api.print(&secret, rotated)
+        }
+        Command::Credentials { id, api } => {
+            let text = api.text(&format!("/v1/tenants/{id}/credentials"))?;
+            if api.json {
+                return api.print(&serde_json::json!({ "cluster": text }), |_| String::new());
+            }
+            super::end_when_unread();
+            print!("{text}");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn list(all: &[TenantView]) -> String {
+    let head = [
+        "id",
+        "name",
+        "quota",
+        "own",
+        "borrowed",
+        "lent out",
+        "items",
+        "policy",
+        "rate",
+        "discipline",
+    ];
+    let row = |t: &TenantView| {
+        vec![
+            t.id.to_string(),
+            t.name.clone(),
+            t.quota.to_string(),
+            t.own_pages.to_string(),
+            t.borrowed.pages.to_string(),
+            t.borrowed.lent_out.to_string(),
+            t.items.to_string(),
+            t.policy.name().into(),
+            t.rate.to_string(),
+            t.discipline.clone(),
+        ]
+    };
+    table(&head, &all.iter().map(row).collect::<Vec<_>>())
+}
+
+fn show(t: &TenantView) -> String {
+    let mut rows = vec![
+        ("quota", format!("{} pages guaranteed", t.quota)),
+        (
+            "pages",
+            format!(
+                "{} own, {} borrowed, {} lent out, {} leaving",
+                t.own_pages, t.borrowed.pages, t.borrowed.lent_out, t.leaving_pages
+            ),
+        ),
+        ("items", format!("{} in {} cells", t.items, t.cells)),
+        ("fragmentation", format!("{:.1} %", t.fragmentation * 100.0)),
+        ("policy", t.policy.name().into()),
+        ("borrows", yes(t.borrow)),
+        ("discipline", t.discipline.clone()),
+        ("rate", rate(t)),
+        ("stores", or_all(&t.stores, "all")),
+        (
+            "clients",
+            or_all(&t.clients, "where the traffic shows them"),
+        ),
+        ("rotating", yes(t.rotating)),
+    ];
+    let secrets = [
+        ("secret", &t.secret),
+        ("also accepted", &t.also_secret),
+        ("hash secret", &t.hash_secret),
+    ];
+    for (name, secret) in secrets {
+        rows.extend(secret.clone().map(|secret| (name, secret)));
+    }
+    let mut out = format!("tenant {} {:?}\n", t.id, t.name);
+    for (name, value) in rows {
+        out += &format!("  {name:<15} {value}\n");
+    }
+    if !t.switches.is_empty() {
+        let head = ["switch", "own", "borrowed", "leaving", "items", "cells"];
+        let row = |s: &control::api::types::TenantOnSwitch| {
+            vec![
+                s.switch.to_string(),
+                s.own_pages.to_string(),
+                s.borrowed_pages.to_string(),
+                s.leaving_pages.to_string(),
+                s.items.to_string(),
+                s.cells.to_string(),
+            ]
+        };
+        let rows: Vec<_> = t.switches.iter().map(row).collect();
+        out += &format!("\n{}", table(&head, &rows));
+    }
+    out
+}
+
+fn rate(t: &TenantView) -> String {
+    let over = match t.over_rate {
+        OverRate::Forward => "forwarded",
+        OverRate::Drop => "dropped",
+    };
+    match t.rate {
+        0 => "unlimited".into(),
+        rate => format!("{rate} requests/s and switch, those above are {over}"),
+    }
+}
+
+fn or_all<T: ToString>(list: &[T], none: &str) -> String {
+    if list.is_empty() {
+        return none.into();
+    }
+    let texts: Vec<String> = list.iter().map(T::to_string).collect();
+    texts.join(", ")
+}
+
+fn rotated(new: &NewSecret) -> String {
+    let id = new.tenant;
+    let mut out = format!("tenant {id}\n  secret          {}\n", new.secret);
+    match &new.also_secret {
+        Some(also) => {
+            out += &format!(
+                "  also accepted   {also}\n\nonce its clients have the new one: shortstop tenant rotate {id} --finish\n"
+            );
+        }
+        None => out += "  no other is accepted\n",
+    }
+    out
+}

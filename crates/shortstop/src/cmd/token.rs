@@ -1,0 +1,51 @@
+use std::process::ExitCode;
+
+use anyhow::bail;
+use control::api::auth::{self, Role};
+
+/// Makes a token and the lines for the controller's token file, which has only the token's hash.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  shortstop token ops admin 2>> tokens.toml > ops.token\n  shortstop token shop tenant --tenant 7\n\nThe token goes to standard output, the lines for the file to standard error. Keep both from others:\n  umask 077"
+)]
+pub struct Args {
+    /// Name of its user, as the audit log is to show it.
+    name: String,
+    /// What it allows: everything; to see; to use one tenant's memory; to attach as a switch; to follow as a store.
+    #[arg(value_parser = ["admin", "viewer", "tenant", "switch", "store"])]
+    role: String,
+    /// The tenant, for the role tenant.
+    #[arg(long, value_name = "ID")]
+    tenant: Option<u32>,
+    /// The only switch, for the role switch.
+    #[arg(long, value_name = "ID")]
+    switch: Option<u16>,
+    /// Print both as one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints a new token.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let role = match (args.role.as_str(), args.tenant, args.switch) {
+        ("admin", None, None) => Role::Admin,
+        ("viewer", None, None) => Role::Viewer,
+        ("store", None, None) => Role::Store,
+        ("switch", None, switch) => Role::Switch(switch),
+        ("tenant", Some(id), None) => Role::Tenant(id),
+        ("tenant", None, _) => bail!("role tenant: expected --tenant ID"),
+        (role, Some(_), _) => bail!("role {role} has no --tenant; only role tenant has"),
+        (role, _, Some(_)) => bail!("role {role} has no --switch; only role switch has"),
+        (role, ..) => bail!("role {role:?} is not known"),
+    };
+    let made = auth::make(&args.name, role).map_err(anyhow::Error::msg)?;
+    super::end_when_unread();
+    if args.json {
+        let json = serde_json::json!({ "token": made.token, "entry": made.entry });
+        println!("{json}");
+    } else {
+        eprint!("{}", made.entry);
+        println!("{}", made.token);
+    }
+    Ok(ExitCode::SUCCESS)
+}

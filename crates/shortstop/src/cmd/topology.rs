@@ -1,0 +1,122 @@
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::Subcommand;
+use control::api::types::{SwitchView, TopologyView};
+
+use super::{
+    api::Api,
+    table::{table, yes},
+};
+
+/// Longest topology file in bytes.
+const FILE_MAX: u64 = 64 << 10;
+
+/// Shows the topology, or declares it.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  shortstop topology show\n  shortstop topology declare topology.toml"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Shows switches, links and networks: what was declared and what switches report.
+    #[command(after_help = "Example:\n  shortstop topology show --json")]
+    Show {
+        #[command(flatten)]
+        api: Api,
+    },
+    /// Replaces what was declared with a file's content.
+    #[command(
+        after_help = "Example:\n  shortstop topology declare topology.toml\n\n  [[switch]]\n  id = 1\n  [[switch]]\n  id = 2\n  [[link]]\n  a = 1\n  b = 2\n  [[network]]\n  prefix = \"10.0.1.0/24\"\n  switch = 1"
+    )]
+    Declare {
+        /// The topology (TOML; or JSON, if its name ends with .json).
+        file: PathBuf,
+        #[command(flatten)]
+        api: Api,
+    },
+}
+
+/// Asks the controller and prints its answer.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::Show { api } => {
+            let topology: TopologyView = api.get("/v1/topology")?;
+            api.print(&topology, show)
+        }
+        Command::Declare { file, api } => {
+            let name = file.display();
+            let size = std::fs::metadata(&file).map_or(0, |m| m.len());
+            anyhow::ensure!(
+                size <= FILE_MAX,
+                "{name}: {size} bytes, at most {FILE_MAX} are taken"
+            );
+            let text =
+                std::fs::read_to_string(&file).with_context(|| format!("cannot read {name}"))?;
+            let json = file.extension().is_some_and(|e| e == "json");
+            let kind = if json {
+                "application/json"
+            } else {
+                "application/toml"
+            };
+            let answer = api
+                .send("PUT", "/v1/topology", Some((kind, text)))
+                .with_context(|| name.to_string())?;
+            let topology: TopologyView = serde_json::from_str(&answer)?;
+            api.print(&topology, show)
+        }
+    }
+}
+
+fn show(topology: &TopologyView) -> String {
+    let switch = |s: &SwitchView| {
+        vec![
+            s.id.to_string(),
+            s.name.clone(),
+            yes(s.attached),
+            s.pages.to_string(),
+            s.free_pages.to_string(),
+            s.lent_pages.to_string(),
+        ]
+    };
+    let switches: Vec<_> = topology.switches.iter().map(switch).collect();
+    let links: Vec<_> = topology
+        .links
+        .iter()
+        .map(|l| {
+            vec![
+                end(l.a, &l.a_interface),
+                end(l.b, &l.b_interface),
+                l.cost.to_string(),
+                if l.up { "up" } else { "down" }.into(),
+                if l.declared { "declared" } else { "learned" }.into(),
+            ]
+        })
+        .collect();
+    let networks: Vec<_> = topology
+        .networks
+        .iter()
+        .map(|n| vec![n.prefix.to_string(), n.switch.to_string()])
+        .collect();
+    [
+        table(
+            &["switch", "name", "attached", "pages", "free", "lent"],
+            &switches,
+        ),
+        table(&["link from", "to", "cost", "state", "known by"], &links),
+        table(&["network", "switch"], &networks),
+    ]
+    .join("\n")
+}
+
+fn end(switch: u16, interface: &str) -> String {
+    match interface {
+        "" => switch.to_string(),
+        interface => format!("{switch} {interface}"),
+    }
+}
