@@ -11,6 +11,7 @@ pub mod agent;
 pub mod api;
 mod digest;
 mod discipline;
+mod follow;
 pub mod pages;
 mod server;
 pub mod state;
@@ -26,5 +27,6 @@ pub mod proto {
 pub use discipline::{
     Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, Room, SwitchId,
 };
+pub use follow::follow;
 pub use pages::ring::Ring;
 pub use server::{DisciplineMaker, Options, Server, ServerError};

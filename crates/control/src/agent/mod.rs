@@ -22,6 +22,8 @@ use std::{
 use dataplane::{Attached, Dataplane, Discipline, Home, Mode, Sizes};
 use tokio::sync::mpsc as async_mpsc;
 
+use crate::api::connect::ControlEndpoint;
+
 /// What an agent is to run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -35,8 +37,8 @@ pub struct Options {
     pub mode: Mode,
     /// Pages of cache memory.
     pub pages: u32,
-    /// The controller, as a URL.
-    pub control: String,
+    /// The controllers; the one that leads is looked for among them.
+    pub control: ControlEndpoint,
     /// Directory for what must outlive a reboot.
     pub state_dir: PathBuf,
     /// The disciplines' programs.
@@ -56,14 +58,6 @@ pub enum AgentError {
         path: PathBuf,
         /// What came of it.
         source: std::io::Error,
-    },
-    /// The controller's address is not a URL.
-    #[error("--control {url}: {reason}; expected for example http://127.0.0.1:7118")]
-    ControlUrl {
-        /// As given.
-        url: String,
-        /// Why not.
-        reason: String,
     },
     /// Another agent serves this switch.
     #[error(
@@ -100,7 +94,6 @@ impl Agent {
     /// See [`AgentError`]; each says what to do.
     pub fn start(options: Options) -> Result<Agent, AgentError> {
         let home = Home::new(&options.name)?;
-        session::check_url(&options.control)?;
         let directory = options.state_dir.join(format!("switch-{}", options.name));
         let lock = epoch::Lock::take(Path::new(LOCKS), &options.name)?;
         let epochs = epoch::Reservation::open(&directory)?;

@@ -4,7 +4,6 @@ use std::{sync::mpsc::SyncSender, time::Duration};
 
 use tokio::sync::mpsc::Receiver;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
 use super::{AgentError, Options};
@@ -19,20 +18,7 @@ pub(super) enum ToTables {
 }
 
 const RETRY_FIRST: Duration = Duration::from_millis(100);
-const RETRY_MOST: Duration = Duration::from_secs(2);
-
-pub(super) fn check_url(url: &str) -> Result<(), AgentError> {
-    let wrong = |reason: String| AgentError::ControlUrl {
-        url: url.into(),
-        reason,
-    };
-    Endpoint::from_shared(url.to_owned()).map_err(|e| wrong(e.to_string()))?;
-    if url.starts_with("http://") {
-        Ok(())
-    } else {
-        Err(wrong("not an http:// URL".into()))
-    }
-}
+const RETRY_MOST: Duration = Duration::from_secs(1);
 
 /// Runs for as long as the table thread does.
 pub(super) async fn run(
@@ -42,29 +28,29 @@ pub(super) async fn run(
 ) {
     let mut pause = RETRY_FIRST;
     let mut complained = false;
+    // Controllers are tried in turn: the next one may lead.
+    let mut turn = 0;
     loop {
-        match attach(options, &to_tables, &mut from_tables, &mut pause).await {
+        let attached = attach(options, turn, &to_tables, &mut from_tables, &mut pause).await;
+        turn = turn.wrapping_add(1);
+        match attached {
             Ok(End::TablesGone) => return,
             Ok(End::Stream(reason)) => {
-                warn!(
-                    "controller {}: {reason}; the cache goes on as it is",
-                    options.control
-                );
+                warn!("controller: {reason}; the cache goes on as it is");
                 complained = true;
             }
             Err(reason) if !complained => {
                 complained = true;
-                warn!(
-                    "controller {}: {reason}; trying again, the cache goes on as it is",
-                    options.control
-                );
+                warn!("controller: {reason}; trying again, the cache goes on as it is");
             }
             Err(_) => {}
         }
         // Reports of the meantime are worthless to the next stream.
         while from_tables.try_recv().is_ok() {}
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY_MOST);
+        if turn % options.control.urls.len().max(1) == 0 {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MOST);
+        }
     }
 }
 
@@ -76,17 +62,12 @@ enum End {
 
 async fn attach(
     options: &Options,
+    turn: usize,
     to_tables: &SyncSender<ToTables>,
     from_tables: &mut Receiver<FromSwitch>,
     pause: &mut Duration,
 ) -> Result<End, String> {
-    let endpoint = Endpoint::from_shared(options.control.clone())
-        .map_err(|e| e.to_string())?
-        .connect_timeout(Duration::from_secs(2))
-        .http2_keep_alive_interval(Duration::from_secs(2))
-        .keep_alive_timeout(Duration::from_secs(4))
-        .keep_alive_while_idle(true);
-    let channel = endpoint.connect().await.map_err(|e| describe(&e))?;
+    let (channel, which) = options.control.connect(turn).await?;
     let (up, upstream) = tokio::sync::mpsc::channel(64);
     if up.send(hello(options)).await.is_err() {
         return Ok(End::Stream("stream closed".into()));
@@ -97,7 +78,7 @@ async fn attach(
         .await
         .map_err(|e| e.message().to_owned())?;
     let mut down = response.into_inner();
-    info!("attached to controller {}", options.control);
+    info!("attached to controller {}", options.control.urls[which]);
     *pause = RETRY_FIRST;
     while from_tables.try_recv().is_ok() {}
     if pass_on(to_tables, ToTables::Attached).await.is_err() {
@@ -156,16 +137,6 @@ fn hello(options: &Options) -> FromSwitch {
     }
 }
 
-fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = error.to_string();
-        cause = error.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::sync_channel;
@@ -202,7 +173,11 @@ mod tests {
             interfaces: vec![],
             mode: dataplane::Mode::Auto,
             pages: 1,
-            control: format!("http://{}", server.address()),
+            control: crate::api::connect::ControlEndpoint::new(&format!(
+                "http://{}",
+                server.address()
+            ))
+            .unwrap(),
             state_dir: state.path().into(),
             disciplines: vec![],
         };
@@ -222,7 +197,7 @@ mod tests {
         });
         let mut pause = RETRY_FIRST;
         tokio::select! {
-            _ = attach(&options, &to_tables, &mut from_tables, &mut pause) => panic!("the stream ended"),
+            _ = attach(&options, 0, &to_tables, &mut from_tables, &mut pause) => panic!("the stream ended"),
             answer = tables => {
                 let Ok((Ok(ToTables::Message(message)), ..)) = answer else { panic!("no answer") };
                 assert!(matches!(message.body, Some(to_switch::Body::Setup(_))));

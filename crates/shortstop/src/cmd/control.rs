@@ -1,8 +1,12 @@
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Subcommand;
-use control::{Discipline, Limits, NoDiscipline, Options, Server, ServerError, status};
+use control::{
+    DisciplineMaker, Limits, NoDiscipline, Options, Server, ServerError,
+    api::serve::{Listen, TlsFiles},
+    status,
+};
 
 /// Decides what the switches cache: takes in what is hot, tells each switch what to insert and evict.
 #[derive(clap::Args)]
@@ -41,19 +45,39 @@ struct Serve {
     /// The cluster file (TOML): stores, partitions, tenants.
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
-    /// Where to listen for switches.
+    /// Where to listen, for switches, stores and people. Beyond loopback --tls-cert, --tls-key and --tokens are needed.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7118")]
     listen: SocketAddr,
+    /// Certificate chain (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Authority (PEM) whose certificates clients must show.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// The tokens that are accepted, and what each may do (TOML); `shortstop token` makes them.
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
     /// Listen beyond loopback, with neither encryption nor authentication.
     #[arg(long)]
     insecure: bool,
-    /// Directory of the state file, `control.redb`.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/shortstop")]
-    state: PathBuf,
-    /// What switches do with requests; `none` only forwards [default: the first that this build knows].
+    /// Where the state is kept: a directory, or etcd://HOST:PORT[,HOST:PORT][/PREFIX], where several controllers stand by
+    /// and one leads.
+    #[arg(long, value_name = "PLACE", default_value = "/var/lib/shortstop")]
+    state: control::state::Location,
+    /// This controller's name among several [default: the address it listens on].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// URL at which the others reach this controller [default: the address it listens on].
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// What switches do with requests of tenants that chose nothing else; `none` only forwards [default: the first that this
+    /// build knows].
     #[arg(long, value_name = "NAME")]
     discipline: Option<String>,
-    /// Most items that a switch caches.
+    /// Most items that a tenant has cached on one switch, however many pages it has.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_items: u32,
     /// Most cache updates per second and switch.
@@ -111,25 +135,37 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         window_ms: args.window_ms,
         seed: args.seed,
     };
-    let (name, discipline) = discipline(args.discipline.as_deref(), limits)?;
+    let disciplines = disciplines(args.discipline.as_deref())?;
+    let default = disciplines[0].0.clone();
+    let tls = args.tls_cert.zip(args.tls_key).map(|(cert, key)| TlsFiles {
+        cert,
+        key,
+        client_ca: args.tls_client_ca,
+    });
     let options = Options {
-        listen: args.listen,
-        insecure: args.insecure,
+        listen: Listen {
+            tls,
+            tokens: args.tokens,
+            insecure: args.insecure,
+            ..Listen::on(args.listen)
+        },
+        name: args.name.unwrap_or_else(|| args.listen.to_string()),
+        url: args.url,
         state: args.state,
         cluster,
-        discipline: name.into(),
+        disciplines,
         limits,
         updates_per_s: args.updates_per_s,
         sample_shift: args.sample_shift,
     };
-    let mut server = match Server::start(options, discipline).await {
+    let mut server = match Server::start(options).await {
         Err(error @ ServerError::Cluster(_)) => {
             return Err(error).with_context(|| path.display().to_string());
         }
         other => other?,
     };
     eprintln!(
-        "controller listens on {}, discipline {name}",
+        "controller listens on {}, discipline {default}",
         server.address()
     );
     tokio::select! {
@@ -140,25 +176,20 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn discipline(
-    name: Option<&str>,
-    limits: Limits,
-) -> anyhow::Result<(&'static str, Box<dyn Discipline>)> {
-    if name == Some("none") {
-        return Ok(("none", Box::new(NoDiscipline)));
+/// All that this build knows, and `none`; the default first.
+fn disciplines(default: Option<&str>) -> anyhow::Result<Vec<(String, DisciplineMaker)>> {
+    let mut all: Vec<(String, DisciplineMaker)> = disciplines::all()
+        .iter()
+        .map(|known| (known.name.to_owned(), Arc::new(known.controller) as DisciplineMaker))
+        .collect();
+    all.push(("none".into(), Arc::new(|_| Box::new(NoDiscipline))));
+    if let Some(name) = default {
+        let at = all.iter().position(|(known, _)| known == name);
+        let at = at.with_context(|| {
+            let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+            format!("--discipline {name}: expected one of {}", names.join(", "))
+        })?;
+        all.swap(0, at);
     }
-    let known = disciplines::all();
-    let chosen = match name {
-        None => known.first(),
-        Some(name) => known.iter().find(|r| r.name == name),
-    };
-    let chosen = chosen.with_context(|| {
-        let names: Vec<&str> = known.iter().map(|r| r.name).chain(["none"]).collect();
-        format!(
-            "--discipline {}: expected one of {}",
-            name.unwrap_or(""),
-            names.join(", ")
-        )
-    })?;
-    Ok((chosen.name, (chosen.controller)(limits)))
+    Ok(all)
 }

@@ -10,6 +10,7 @@ mod gateway;
 mod get;
 mod lab;
 mod page;
+mod reach;
 mod route;
 mod set;
 mod store;

@@ -51,6 +51,12 @@ struct Serve {
     /// Cluster file: partitions, stores, tenants.
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
+    /// The controllers, separated by commas: tenants are taken from the one that leads, as they change. Until one answers,
+    /// those of the cluster file are served.
+    #[arg(long, value_name = "URL[,URL]")]
+    control: Option<String>,
+    #[command(flatten)]
+    credentials: super::reach::Credentials,
     /// This store's address in the cluster file, where it is not the one listened on.
     #[arg(long = "as", value_name = "ADDR:PORT", requires = "cluster")]
     identity: Option<SocketAddr>,
@@ -120,7 +126,33 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(store::run(config, stopped()))?;
+    let controllers = options
+        .control
+        .as_deref()
+        .map(|urls| options.credentials.endpoint(urls))
+        .transpose()?;
+    runtime.block_on(async {
+        let name = config.identity.unwrap_or(options.listen).to_string();
+        let server = store::Server::start(config).await?;
+        let handle = server.handle();
+        let follow = async {
+            match controllers {
+                Some(endpoint) => {
+                    let take = async |cluster| {
+                        if let Err(e) = handle.update(cluster).await {
+                            tracing::warn!("the controller's tenants cannot be served: {e}");
+                        }
+                    };
+                    control::follow(&endpoint, &name, take).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            result = server.run(stopped()) => result,
+            () = follow => Ok(()),
+        }
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
