@@ -6,7 +6,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio_stream::wrappers::ReceiverStream;
 use tracing::{info, warn};
 
-use super::{AgentError, Options};
+use super::Options;
 use crate::proto::{FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body};
 
 /// What the session tells the table thread.

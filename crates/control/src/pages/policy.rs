@@ -40,7 +40,9 @@ pub const WAYS_MAX: usize = 256;
 const GAIN_MIN: f64 = 0.1;
 
 /// How a tenant's guaranteed pages are placed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// As near to the clients as possible: the fewest hops for a hit.
@@ -61,10 +63,17 @@ const NAMES: [(Policy, &str); 4] = [
     (Policy::Measured, "measured"),
 ];
 
+impl Policy {
+    /// As JSON and the command line write it.
+    pub fn name(self) -> &'static str {
+        let name = NAMES.iter().find(|(policy, _)| *policy == self);
+        name.map_or("", |(_, name)| name)
+    }
+}
+
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = NAMES.iter().find(|(policy, _)| policy == self);
-        f.write_str(name.map_or("", |(_, name)| name))
+        f.write_str(self.name())
     }
 }
 

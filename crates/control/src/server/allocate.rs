@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
-use super::{core::Core, network::Placement, tenants::Tenant};
+use super::{core::Core, tenants::Tenant};
 use crate::{
     Event, Room, SwitchId,
     api::{Refusal, RefusalKind},
     pages::{
         ledger::{Hold, Kind, PageRow},
+        policy::Placement,
         share::{Demand, Portion, share},
     },
     proto::{Hello, PageTable, PagesApplied, Setup, TenantPages, TenantSetup},
@@ -37,6 +38,8 @@ pub struct Allocation {
     place_again: bool,
     placed_at: Duration,
     setup_due: BTreeSet<SwitchId>,
+    /// The switches that each tenant may use, in the order in which its policy fills them.
+    order: BTreeMap<u32, Vec<SwitchId>>,
     /// What disciplines were told.
     rooms: BTreeMap<u32, Vec<Room>>,
     /// The journal's position after which each switch's table is safe to send.
@@ -121,7 +124,13 @@ impl Core {
 
     fn place_all(&mut self) {
         let ids: Vec<u32> = self.tenants.iter().map(|t| t.id).collect();
+        self.allocation.order.retain(|id, _| ids.contains(id));
         for id in ids {
+            let Some(tenant) = self.tenants.get(id) else { continue };
+            if self.switches.len() > 1 {
+                let order = self.policy_order(tenant);
+                self.allocation.order.insert(id, order);
+            }
             let Some(tenant) = self.tenants.get(id) else { continue };
             let placement = self.placement(tenant);
             if placement.unplaced > 0 {
@@ -384,12 +393,9 @@ impl Core {
     fn fill_order(&self, tenant: u32, here: &BTreeMap<SwitchId, u32>) -> Vec<SwitchId> {
         let placed = self.allocation.placed(tenant).iter().map(|(id, _)| *id);
         let mut order: Vec<SwitchId> = placed.filter(|id| here.contains_key(id)).collect();
-        let by_policy = self
-            .tenants
-            .get(tenant)
-            .map(|t| self.policy_order(t))
-            .unwrap_or_default();
-        for id in by_policy.into_iter().chain(here.keys().copied()) {
+        let by_policy = self.allocation.order.get(&tenant);
+        let by_policy = by_policy.map_or(&[][..], Vec::as_slice).iter().copied();
+        for id in by_policy.chain(here.keys().copied()) {
             if here.contains_key(&id) && !order.contains(&id) {
                 order.push(id);
             }

@@ -253,9 +253,9 @@ impl Core {
             Some(Body::Counters(counters)) => self.counters(now, link, &counters),
             Some(Body::Dropped(dropped)) => self.dropped(now, link.switch, &dropped),
             Some(Body::Pages(applied)) => self.pages_applied(now, link.switch, applied),
-            Some(Body::Interfaces(interfaces)) => self.interfaces(now, link.switch, &interfaces),
+            Some(Body::Interfaces(interfaces)) => self.interfaces(link.switch, &interfaces),
             Some(Body::Routes(applied)) => self.routes_applied(link.switch, applied),
-            Some(Body::Traffic(traffic)) => self.traffic(now, &traffic),
+            Some(Body::Traffic(traffic)) => self.traffic(link.switch, &traffic),
             Some(Body::Hello(_)) => return Err(Refusal::Protocol("a second hello")),
             Some(Body::Held(_)) => {
                 return Err(Refusal::Protocol("held keys that nobody asked for"));
@@ -468,6 +468,7 @@ impl Core {
         let (held, lost) = switch.held.replace(all);
         if greeting {
             switch.outbox.reconnected();
+            self.route_attached();
             self.allocate(now);
         }
         let event = Event::Attached {
@@ -546,6 +547,7 @@ impl Core {
                 );
             }
         }
+        self.age_traffic(id);
         self.tell(
             now,
             Event::WindowEnd {

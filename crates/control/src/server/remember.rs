@@ -30,7 +30,7 @@ pub struct Remembered {
     pub tables: Vec<(SwitchId, SwitchRow)>,
     pub pages: Vec<(PageId, PageRow)>,
     pub topology: TopologySpec,
-    pub routes_managed: bool,
+    pub routes_managed: Option<bool>,
     pub audit: Vec<(u64, audit::Entry)>,
 }
 
@@ -46,7 +46,7 @@ impl Remembered {
             tables: all(memory, "table/")?,
             pages: all(memory, "page/")?,
             topology: memory.row("topology")?.unwrap_or_default(),
-            routes_managed: memory.row("routing")?.unwrap_or(false),
+            routes_managed: memory.row("routing")?,
             audit: all(memory, "audit/")?,
         })
     }

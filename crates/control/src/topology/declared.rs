@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::SwitchId;
@@ -50,7 +51,11 @@ pub struct DeclaredHost {
     /// What links call it.
     pub name: String,
     /// Its addresses.
+    #[serde(default)]
     pub address: Vec<IpAddr>,
+    /// Networks behind it: any address in one of them is there.
+    #[serde(default)]
+    pub network: Vec<IpNet>,
 }
 
 /// A link of the file; it carries both ways.
@@ -85,7 +90,11 @@ impl Declared {
         Ok(declared)
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// One line: what is wrong.
+    pub fn check(&self) -> Result<(), String> {
         let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
         let (mut addresses, mut pairs) = (BTreeSet::new(), BTreeSet::new());
         let switches: BTreeSet<&str> = self.switches.iter().map(|s| s.name.as_str()).collect();

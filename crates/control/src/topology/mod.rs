@@ -332,8 +332,16 @@ impl Topology {
     }
 
     fn host_of(&self, address: IpAddr) -> Option<&DeclaredHost> {
+        let hosts = &self.declared.hosts;
         let has = |host: &&DeclaredHost| host.address.iter().any(|a| a.to_canonical() == address);
-        self.declared.hosts.iter().find(has)
+        hosts.iter().find(has).or_else(|| {
+            let around = |host: &DeclaredHost| {
+                let holding = host.network.iter().filter(|net| net.contains(&address));
+                holding.map(ipnet::IpNet::prefix_len).max()
+            };
+            let behind = hosts.iter().filter_map(|host| Some((around(host)?, host)));
+            behind.max_by_key(|(len, _)| *len).map(|(_, host)| host)
+        })
     }
 
     fn switch_at(&self, address: IpAddr) -> Option<SwitchId> {

@@ -69,11 +69,10 @@ fn show(routes: &RouteTable) -> String {
                 r.prefix.clone(),
                 r.via.clone(),
                 r.interface.clone(),
-                r.cost.to_string(),
                 state(r),
             ]
         })
         .collect();
-    let head = ["switch", "prefix", "via", "interface", "cost", "state"];
+    let head = ["switch", "prefix", "via", "interface", "state"];
     format!("{whose}\n\n{}", table(&head, &rows))
 }

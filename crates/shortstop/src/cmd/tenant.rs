@@ -100,7 +100,7 @@ struct Terms {
     #[arg(long, value_name = "PAGES")]
     quota: Option<u32>,
     /// Which switches its pages fill first: near-client, near-store, even-split or measured.
-    #[arg(long, value_parser = policy)]
+    #[arg(long, value_name = "POLICY")]
     policy: Option<Policy>,
     /// Requests per second that each switch admits; 0: unlimited.
     #[arg(long, value_name = "N")]
@@ -120,12 +120,6 @@ struct Terms {
     /// Whether it may use idle pages beyond its quota: true or false.
     #[arg(long)]
     borrow: Option<bool>,
-}
-
-fn policy(text: &str) -> Result<Policy, String> {
-    let names: Vec<&str> = Policy::ALL.iter().map(|p| p.name()).collect();
-    let found = Policy::ALL.into_iter().find(|p| p.name() == text);
-    found.ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
 fn over_rate(text: &str) -> Result<OverRate, String> {

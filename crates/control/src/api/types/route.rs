@@ -23,8 +23,6 @@ pub struct RouteView {
     pub via: String,
     /// The interface that they leave through.
     pub interface: String,
-    /// Cost of the whole path.
-    pub cost: u32,
     /// The switch said that it is in force.
     pub installed: bool,
     /// Why the switch could not install it; absent: no failure known.

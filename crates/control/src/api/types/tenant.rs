@@ -6,40 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// In which order a tenant's guaranteed pages fill the switches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// From the client's end of the shortest path from client to store.
-    NearClient,
-    /// From the store's end of that path.
-    NearStore,
-    /// The same number of pages on each switch of that path.
-    EvenSplit,
-    /// Where, by the traffic that switches measure, a page saves most hops.
-    #[default]
-    Measured,
-}
-
-impl Policy {
-    /// All of them, in the order of the documentation.
-    pub const ALL: [Policy; 4] = [
-        Policy::NearClient,
-        Policy::NearStore,
-        Policy::EvenSplit,
-        Policy::Measured,
-    ];
-
-    /// As JSON and the command line write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Policy::NearClient => "near-client",
-            Policy::NearStore => "near-store",
-            Policy::EvenSplit => "even-split",
-            Policy::Measured => "measured",
-        }
-    }
-}
+pub use crate::pages::policy::Policy;
 
 /// What a switch does with a request above its tenant's rate. Neither touches a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
