@@ -128,7 +128,10 @@ impl Switch {
         let mut switch = Switch::connect(server, hello(1, "rack", held)).await;
         while switch.setup.is_none() || switch.table.is_none() {
             let message = switch.message().await.unwrap().expect("the stream goes on");
-            assert!(switch.obey(message.body.as_ref().unwrap()).await, "{message:?}");
+            assert!(
+                switch.obey(message.body.as_ref().unwrap()).await,
+                "{message:?}"
+            );
         }
         let setup = switch.setup.clone().unwrap();
         (switch, setup)
@@ -251,7 +254,11 @@ async fn sets_a_switch_up_and_tells_it_what_to_cache() {
     let cluster = wire::Cluster::parse(&setup.cluster).unwrap();
     assert_eq!(cluster, wire::Cluster::parse(CLUSTER).unwrap());
     assert_eq!(setup.window_ms, 1000);
-    let thresholds: BTreeMap<_, _> = setup.tenants.iter().map(|t| (t.tenant, t.hot_threshold)).collect();
+    let thresholds: BTreeMap<_, _> = setup
+        .tenants
+        .iter()
+        .map(|t| (t.tenant, t.hot_threshold))
+        .collect();
     assert_eq!(thresholds, [(0, 5), (7, 5)].into());
     // Nobody is guaranteed a page or wants many: each borrows one, to be noticed at all.
     let owners = &switch.table.as_ref().unwrap().owners;
@@ -424,7 +431,12 @@ async fn refuses_what_it_cannot_serve() {
         ..options(other.path())
     };
     let error = Server::start(open).await.err().unwrap();
-    assert!(error.to_string().contains("can be reached from other machines"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("can be reached from other machines"),
+        "{error}"
+    );
 
     let bad = Options {
         cluster: "partitions = 0\nstore = []".into(),
@@ -486,6 +498,10 @@ async fn asks_for_a_list_when_the_switch_holds_something_else() {
     switch.say(from_switch::Body::Held(nothing)).await;
     let commands = switch.commands().await;
     let bodies: Vec<_> = commands.iter().map(|c| c.body.clone()).collect();
-    assert_eq!(bodies, [insert("a"), insert("b")], "what was lost is inserted again");
+    assert_eq!(
+        bodies,
+        [insert("a"), insert("b")],
+        "what was lost is inserted again"
+    );
     server.stop().await.unwrap();
 }

@@ -11,7 +11,9 @@ use super::{
 };
 use crate::{
     ItemKey,
-    proto::{FromSwitch, PageTable, PageUse, PagesApplied, TenantPages, TenantUse, from_switch::Body},
+    proto::{
+        FromSwitch, PageTable, PageUse, PagesApplied, TenantPages, TenantUse, from_switch::Body,
+    },
 };
 
 impl Tables {

@@ -8,8 +8,7 @@ use std::{
 };
 
 use dataplane::{
-    Cells, Event, Events, Home, Leases, Place, Sketches, Table, TenantEntry, Traffic,
-    cells_needed,
+    Cells, Event, Events, Home, Leases, Place, Sketches, Table, TenantEntry, Traffic, cells_needed,
 };
 use tokio::sync::mpsc::Sender;
 use tracing::{debug, info, warn};
@@ -747,7 +746,10 @@ impl Tables {
                 continue;
             }
             if let Some(tenant) = self.tenants.get(&fetch.key.tenant) {
-                let hash = tenant.secrets.hash.key_hash(fetch.key.tenant, &fetch.key.key);
+                let hash = tenant
+                    .secrets
+                    .hash
+                    .key_hash(fetch.key.tenant, &fetch.key.key);
                 let store = cluster.store_of(fetch.key.tenant, hash).address;
                 self.courier
                     .fetch(store, &fetch.key, hash, epoch, &tenant.secrets.tag);

@@ -14,6 +14,7 @@ use crate::{
     Event, Room, SwitchId,
     api::{Refusal, RefusalKind},
     pages::{
+        PageId,
         ledger::{Hold, Kind, PageRow},
         policy::Placement,
         share::{Demand, Portion, share},
@@ -126,15 +127,23 @@ impl Core {
         let ids: Vec<u32> = self.tenants.iter().map(|t| t.id).collect();
         self.allocation.order.retain(|id, _| ids.contains(id));
         for id in ids {
-            let Some(tenant) = self.tenants.get(id) else { continue };
+            let Some(tenant) = self.tenants.get(id) else {
+                continue;
+            };
             if self.switches.len() > 1 {
                 let order = self.policy_order(tenant);
                 self.allocation.order.insert(id, order);
             }
-            let Some(tenant) = self.tenants.get(id) else { continue };
+            let Some(tenant) = self.tenants.get(id) else {
+                continue;
+            };
             let placement = self.placement(tenant);
             if placement.unplaced > 0 {
-                tracing::debug!(tenant = id, unplaced = placement.unplaced, "not all of the quota has a place");
+                tracing::debug!(
+                    tenant = id,
+                    unplaced = placement.unplaced,
+                    "not all of the quota has a place"
+                );
             }
             self.guarantee(id, placement.rooms);
         }
@@ -204,7 +213,9 @@ impl Core {
         } else {
             named.join(", ")
         };
-        let why = placement.why.map_or(String::new(), |why| format!("; {why}"));
+        let why = placement
+            .why
+            .map_or(String::new(), |why| format!("; {why}"));
         Err(Refusal::new(
             RefusalKind::NoRoom,
             format!(
@@ -235,7 +246,8 @@ impl Core {
     /// Pages of a tenant whose items were asked for lately.
     pub(super) fn pages_in_use(&self, tenant: u32) -> u32 {
         let held = self.ledger.held(tenant);
-        held.filter(|(page, _)| self.is_hot(page.switch, page.page)).count() as u32
+        held.filter(|(page, _)| self.is_hot(page.switch, page.page))
+            .count() as u32
     }
 
     fn is_hot(&self, switch: SwitchId, page: u32) -> bool {
@@ -261,7 +273,12 @@ impl Core {
                 self.take_coldest(id, *tenant, Kind::Own, less - from_lent);
             }
             // What stays is renamed, not moved.
-            let has = self.ledger.counts(id).get(tenant).copied().unwrap_or_default();
+            let has = self
+                .ledger
+                .counts(id)
+                .get(tenant)
+                .copied()
+                .unwrap_or_default();
             if has.own > *own {
                 self.convert(id, *tenant, Kind::Own, has.own - own);
             } else if has.own < *own {
@@ -270,7 +287,12 @@ impl Core {
         }
         let since_s = self.clock_ms / 1000;
         for (tenant, Portion { own, lent }) in &shares {
-            let has = self.ledger.counts(id).get(tenant).copied().unwrap_or_default();
+            let has = self
+                .ledger
+                .counts(id)
+                .get(tenant)
+                .copied()
+                .unwrap_or_default();
             for (kind, wanted, has) in [(Kind::Own, *own, has.own), (Kind::Lent, *lent, has.lent)] {
                 if wanted > has {
                     let hold = Hold {
@@ -285,15 +307,30 @@ impl Core {
         }
     }
 
-    fn take_coldest(&mut self, id: SwitchId, tenant: u32, kind: Kind, n: u32) {
-        let Core { ledger, switches, .. } = self;
-        let Some(switch) = switches.get(&id) else { return };
-        ledger.take_from(id, tenant, kind, n, |page| switch.worth(page.page));
+    /// Takes pages from a tenant on a switch, those that were used longest ago first.
+    pub(super) fn take_coldest(
+        &mut self,
+        id: SwitchId,
+        tenant: u32,
+        kind: Kind,
+        n: u32,
+    ) -> Vec<PageId> {
+        let Core {
+            ledger, switches, ..
+        } = self;
+        let Some(switch) = switches.get(&id) else {
+            return vec![];
+        };
+        ledger.take_from(id, tenant, kind, n, |page| switch.worth(page.page))
     }
 
     fn convert(&mut self, id: SwitchId, tenant: u32, from: Kind, n: u32) {
-        let Core { ledger, switches, .. } = self;
-        let Some(switch) = switches.get(&id) else { return };
+        let Core {
+            ledger, switches, ..
+        } = self;
+        let Some(switch) = switches.get(&id) else {
+            return;
+        };
         ledger.convert(id, tenant, from, n, |page| switch.worth(page.page));
     }
 
@@ -330,7 +367,11 @@ impl Core {
             return ITEMS_PER_PAGE;
         };
         let (mut items, mut cells) = (0u64, 0u64);
-        for (page, _) in self.ledger.held(tenant).filter(|(page, _)| page.switch == id) {
+        for (page, _) in self
+            .ledger
+            .held(tenant)
+            .filter(|(page, _)| page.switch == id)
+        {
             if let Some(seen) = switch.pages_seen.get(&page.page) {
                 items += u64::from(seen.items);
                 cells += u64::from(seen.cells);
@@ -475,7 +516,12 @@ impl Core {
         let cluster = self.tenants.cluster(&self.plan.cluster, is_here);
         Setup {
             cluster: cluster.to_toml(),
-            tenants: self.tenants.iter().filter(|t| is_here(t)).map(tenant).collect(),
+            tenants: self
+                .tenants
+                .iter()
+                .filter(|t| is_here(t))
+                .map(tenant)
+                .collect(),
             window_ms: self.plan.limits.window_ms,
             sample_shift: self.plan.sample_shift,
             term: self.plan.term,

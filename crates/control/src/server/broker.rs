@@ -72,7 +72,10 @@ impl Broker for OnCore {
         secrets: bool,
     ) -> Result<Vec<TenantView>, Refusal> {
         self.read(|core| {
-            let listed = core.tenants.iter().filter(|t| after.is_none_or(|a| t.id > a));
+            let listed = core
+                .tenants
+                .iter()
+                .filter(|t| after.is_none_or(|a| t.id > a));
             let views = listed.take(limit).map(|t| core.tenant_view(t, secrets));
             Ok(views.collect())
         })
@@ -83,7 +86,9 @@ impl Broker for OnCore {
     }
 
     async fn create_tenant(&self, who: &str, spec: TenantSpec) -> Result<TenantView, Refusal> {
-        let id = self.change(who, |core, asked| core.create_tenant(asked, spec)).await?;
+        let id = self
+            .change(who, |core, asked| core.create_tenant(asked, spec))
+            .await?;
         self.view(id, true)
     }
 
@@ -93,20 +98,24 @@ impl Broker for OnCore {
         id: u32,
         change: TenantChange,
     ) -> Result<TenantView, Refusal> {
-        self.change(who, |core, asked| core.change_tenant(asked, id, change)).await?;
+        self.change(who, |core, asked| core.change_tenant(asked, id, change))
+            .await?;
         self.view(id, false)
     }
 
     async fn remove_tenant(&self, who: &str, id: u32) -> Result<(), Refusal> {
-        self.change(who, |core, asked| core.remove_tenant(asked, id)).await
+        self.change(who, |core, asked| core.remove_tenant(asked, id))
+            .await
     }
 
     async fn rotate_secret(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        self.change(who, |core, asked| core.rotate_secret(asked, id)).await
+        self.change(who, |core, asked| core.rotate_secret(asked, id))
+            .await
     }
 
     async fn finish_rotation(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        self.change(who, |core, asked| core.finish_rotation(asked, id)).await
+        self.change(who, |core, asked| core.finish_rotation(asked, id))
+            .await
     }
 
     async fn credentials(&self, id: u32) -> Result<String, Refusal> {
@@ -116,7 +125,10 @@ impl Broker for OnCore {
             cluster.system_secret = None;
             cluster.open_tenant = id == wire::TENANT_OPEN;
             // A client signs with the newest secret and needs no other.
-            cluster.tenants.iter_mut().for_each(|t| t.also_secret = None);
+            cluster
+                .tenants
+                .iter_mut()
+                .for_each(|t| t.also_secret = None);
             Ok(cluster.to_toml())
         })
     }
@@ -164,7 +176,8 @@ impl Broker for OnCore {
         who: &str,
         topology: TopologySpec,
     ) -> Result<TopologyView, Refusal> {
-        self.change(who, |core, asked| core.declare_topology(asked, topology)).await?;
+        self.change(who, |core, asked| core.declare_topology(asked, topology))
+            .await?;
         self.topology().await
     }
 
@@ -197,7 +210,9 @@ impl Broker for OnCore {
     async fn cluster(&self) -> Result<ClusterView, Refusal> {
         let leader = self.shared.state.leader();
         let term = *self.shared.term.borrow();
-        let switches = self.read(|core| Ok(core.switch_views())).unwrap_or_default();
+        let switches = self
+            .read(|core| Ok(core.switch_views()))
+            .unwrap_or_default();
         Ok(ClusterView {
             term: leader.as_ref().map_or(term, |l| l.term),
             leader: leader.map(|l| l.url),

@@ -10,11 +10,15 @@ use super::{
     tenants::{QuotaLease, TENANTS_MAX, Tenant},
 };
 use crate::{
+    SwitchId,
     api::{
         Refusal, RefusalKind,
         types::{NAME_MAX, NewSecret, PageRequest, ReturnPages, TenantChange, TenantSpec},
     },
-    pages::{PageId, ledger::{Kind, PageRow}},
+    pages::{
+        PageId,
+        ledger::{Kind, PageRow},
+    },
 };
 
 /// Whose request it is, and when it came.
@@ -186,7 +190,11 @@ impl Core {
         tenant.also_secret = Some(old);
         let secrets = new_secret(&tenant);
         self.tenants.put(tenant);
-        self.audit(asked, "tenant.rotate", format!("tenant {id}: two secrets are valid"));
+        self.audit(
+            asked,
+            "tenant.rotate",
+            format!("tenant {id}: two secrets are valid"),
+        );
         Ok(secrets)
     }
 
@@ -202,7 +210,11 @@ impl Core {
         }
         let secrets = new_secret(&tenant);
         self.tenants.put(tenant);
-        self.audit(asked, "tenant.rotated", format!("tenant {id}: one secret is valid"));
+        self.audit(
+            asked,
+            "tenant.rotated",
+            format!("tenant {id}: one secret is valid"),
+        );
         Ok(secrets)
     }
 
@@ -219,7 +231,10 @@ impl Core {
         }
         let before: BTreeSet<PageId> = self.own_pages(id);
         tenant.quota = tenant.quota.checked_add(request.pages).ok_or_else(|| {
-            invalid(format!("pages = {}: that is more than there can be", request.pages))
+            invalid(format!(
+                "pages = {}: that is more than there can be",
+                request.pages
+            ))
         })?;
         if let Some(switch) = request.switch {
             if !self.switches.contains_key(&switch) {
@@ -248,7 +263,10 @@ impl Core {
     }
 
     fn own_pages(&self, tenant: u32) -> BTreeSet<PageId> {
-        let own = self.ledger.held(tenant).filter(|(_, hold)| hold.kind == Kind::Own);
+        let own = self
+            .ledger
+            .held(tenant)
+            .filter(|(_, hold)| hold.kind == Kind::Own);
         own.map(|(page, _)| page).collect()
     }
 
@@ -265,11 +283,15 @@ impl Core {
             (None, pages) if pages > 0 => pages as u32,
             _ => {
                 return Err(invalid(
-                    "either `pages`, a list of SWITCH/PAGE, or `count`, at least 1, is expected".into(),
+                    "either `pages`, a list of SWITCH/PAGE, or `count`, at least 1, is expected"
+                        .into(),
                 ));
             }
         };
         for page in &returned.pages {
+            self.ledger
+                .check_held(id, *page)
+                .map_err(|e| conflict(e.to_string()))?;
             if let Some(PageRow::Held(hold)) = self.ledger.row(*page)
                 && (hold.tenant, hold.kind) == (id, Kind::Lent)
             {
@@ -297,11 +319,30 @@ impl Core {
         tenant.pinned.retain(|_, pages| *pages > 0);
         // Fewer pages than before always have a place.
         let placement = self.placement(&tenant).rooms;
+        let mut leaving = returned.pages.clone();
+        if returned.count.is_some() {
+            leaving = self.take_what_is_over(id, &placement);
+        }
         let quota = tenant.quota;
         self.tenants.put(tenant);
         self.guarantee(id, placement);
-        self.audit(asked, "pages.return", format!("tenant {id}: {count} fewer, quota {quota}"));
-        Ok(returned.pages.clone())
+        self.audit(
+            asked,
+            "pages.return",
+            format!("tenant {id}: {count} fewer, quota {quota}"),
+        );
+        Ok(leaving)
+    }
+
+    /// Takes the coldest of a tenant's own pages from switches where it is to be guaranteed fewer.
+    fn take_what_is_over(&mut self, id: u32, placement: &[(SwitchId, u32)]) -> Vec<PageId> {
+        let mut taken = vec![];
+        for (switch, before) in self.allocation.placed(id).to_vec() {
+            let after = placement.iter().find(|(to, _)| *to == switch);
+            let fewer = before.saturating_sub(after.map_or(0, |(_, pages)| *pages));
+            taken.extend(self.take_coldest(switch, id, Kind::Own, fewer));
+        }
+        taken
     }
 
     /// Adds to the audit log.
@@ -322,7 +363,9 @@ impl Core {
     fn with_secret(&self, id: u32) -> Result<&Tenant, Refusal> {
         let tenant = self.known_tenant(id)?;
         if id == TENANT_OPEN {
-            return Err(conflict("tenant 0 is open to everybody: it has no secret".into()));
+            return Err(conflict(
+                "tenant 0 is open to everybody: it has no secret".into(),
+            ));
         }
         Ok(tenant)
     }
@@ -355,7 +398,11 @@ impl Core {
             )));
         }
         let is_known = |store: &&std::net::SocketAddr| {
-            self.plan.cluster.stores.iter().any(|s| s.address == **store)
+            self.plan
+                .cluster
+                .stores
+                .iter()
+                .any(|s| s.address == **store)
         };
         if let Some(store) = tenant.stores.iter().find(|store| !is_known(store)) {
             return Err(invalid(format!(
@@ -384,7 +431,11 @@ impl Core {
             }
             tenant.leases.retain(|lease| lease.pages > 0);
             let gone = before - tenant.quota;
-            let excess = tenant.pinned.values().sum::<u32>().saturating_sub(tenant.quota);
+            let excess = tenant
+                .pinned
+                .values()
+                .sum::<u32>()
+                .saturating_sub(tenant.quota);
             unpin(&mut tenant, excess);
             self.tenants.put(tenant);
             if gone > 0 {

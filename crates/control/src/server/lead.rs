@@ -31,7 +31,10 @@ pub struct Beginning {
 
 impl Beginning {
     fn applications(&self, limits: Limits) -> Applications {
-        let made = self.disciplines.iter().map(|(name, make)| (name.clone(), make(limits)));
+        let made = self
+            .disciplines
+            .iter()
+            .map(|(name, make)| (name.clone(), make(limits)));
         Applications::new(made.collect())
     }
 }
@@ -121,7 +124,11 @@ async fn keep_time(shared: &Shared, lead: &Lead) {
         }
         let mut inner = shared.lock();
         inner.pump(shared.now());
-        if inner.core.as_ref().is_some_and(|core| core.journal.is_pending()) {
+        if inner
+            .core
+            .as_ref()
+            .is_some_and(|core| core.journal.is_pending())
+        {
             shared.poke.notify_one();
         }
     }

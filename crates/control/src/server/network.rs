@@ -118,7 +118,12 @@ impl Core {
     ) -> Placement {
         let clients: Vec<IpAddr> = tenant.clients.iter().map(ipnet::IpNet::addr).collect();
         let stores: Vec<IpAddr> = if tenant.stores.is_empty() {
-            self.plan.cluster.stores.iter().map(|s| s.address.ip()).collect()
+            self.plan
+                .cluster
+                .stores
+                .iter()
+                .map(|s| s.address.ip())
+                .collect()
         } else {
             tenant.stores.iter().map(|s| s.ip()).collect()
         };
@@ -149,7 +154,11 @@ impl Core {
 
     /// A switch told its interfaces.
     pub(super) fn interfaces(&mut self, id: SwitchId, told: &Interfaces) {
-        let name = self.switches.get(&id).map_or("", |s| &s.known.name).to_owned();
+        let name = self
+            .switches
+            .get(&id)
+            .map_or("", |s| &s.known.name)
+            .to_owned();
         let interface = |i: &crate::proto::Interface| Interface {
             name: i.name.clone(),
             up: i.up,
@@ -308,7 +317,10 @@ impl Core {
                 && self.network.managed == Some(true);
             for route in planned {
                 let prefix = route.prefix.to_string();
-                let failure = switch.routes_failed.iter().find(|line| line.starts_with(&prefix));
+                let failure = switch
+                    .routes_failed
+                    .iter()
+                    .find(|line| line.starts_with(&prefix));
                 routes.push(RouteView {
                     switch: id,
                     via: route.via.to_string(),

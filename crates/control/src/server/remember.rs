@@ -18,7 +18,10 @@ use super::{audit, switch::Known, tenants::Tenant};
 use crate::{
     SwitchId,
     api::types::TopologySpec,
-    pages::{PageId, ledger::{PageRow, SwitchRow}},
+    pages::{
+        PageId,
+        ledger::{PageRow, SwitchRow},
+    },
     state::{Memory, StateError},
 };
 
@@ -80,7 +83,11 @@ mod tests {
         let good = Remembered::read(&good).unwrap();
         assert_eq!((good.switches[0].0, good.switches[0].1.pages), (3, 4));
         assert!(Remembered::read(&memory("later/1", "x")).is_ok());
-        for (key, value) in [("switch/x", "{\"name\":\"\",\"pages\":1}"), ("switch/3", "{"), ("page/3-1", "{}")] {
+        for (key, value) in [
+            ("switch/x", "{\"name\":\"\",\"pages\":1}"),
+            ("switch/3", "{"),
+            ("page/3-1", "{}"),
+        ] {
             let error = Remembered::read(&memory(key, value)).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");
         }

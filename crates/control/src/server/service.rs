@@ -95,7 +95,11 @@ impl Server {
     /// [`ServerError`] says what of the options cannot be used.
     pub async fn start(options: Options) -> Result<Server, ServerError> {
         let cluster = wire::Cluster::parse(&options.cluster)?;
-        let scheme = if options.listen.tls.is_some() { "https" } else { "http" };
+        let scheme = if options.listen.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
         let url = options
             .url
             .unwrap_or_else(|| format!("{scheme}://{}", options.listen.address));
@@ -164,7 +168,9 @@ impl Server {
     /// Waits until it ended by itself, which it does only when it failed.
     pub async fn failed(&mut self) -> ServerError {
         let result = ended((&mut self.living).await);
-        result.err().unwrap_or(ServerError::Ended("it ended".into()))
+        result
+            .err()
+            .unwrap_or(ServerError::Ended("it ended".into()))
     }
 }
 
@@ -202,7 +208,13 @@ impl Control for Service {
         let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
         let stop = until(self.stopped.clone());
         let shared = self.shared.clone();
-        tokio::spawn(serve_stream(shared, term, request.into_inner(), sender, stop));
+        tokio::spawn(serve_stream(
+            shared,
+            term,
+            request.into_inner(),
+            sender,
+            stop,
+        ));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 

@@ -118,7 +118,8 @@ impl Switch {
     pub fn see_pages(&mut self, window: u64, pages: &[PageUse]) {
         self.window = window;
         // A page that is not listed holds nothing.
-        self.pages_seen.retain(|page, _| pages.iter().any(|p| p.page == *page));
+        self.pages_seen
+            .retain(|page, _| pages.iter().any(|p| p.page == *page));
         for page in pages.iter().filter(|p| p.page < self.known.pages) {
             let seen = self.pages_seen.entry(page.page).or_default();
             (seen.items, seen.cells) = (page.items, page.cells);

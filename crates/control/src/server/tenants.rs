@@ -69,7 +69,11 @@ impl Tenant {
     pub fn new(id: u32) -> Tenant {
         Tenant {
             id,
-            name: if id == TENANT_OPEN { "open".into() } else { format!("tenant {id}") },
+            name: if id == TENANT_OPEN {
+                "open".into()
+            } else {
+                format!("tenant {id}")
+            },
             secret: String::new(),
             also_secret: None,
             hash_secret: None,
@@ -136,9 +140,7 @@ impl Tenants {
             if known.is_some_and(|t| t.declared.as_ref() == Some(entry)) {
                 continue;
             }
-            let mut tenant = known
-                .cloned()
-                .unwrap_or_else(|| Tenant::new(entry.id));
+            let mut tenant = known.cloned().unwrap_or_else(|| Tenant::new(entry.id));
             tenant.take_over(entry);
             tenants.put(tenant);
         }
@@ -231,7 +233,11 @@ mod tests {
         first.put(seven);
 
         let same = Tenants::new(first.by_id.clone(), &file(SEVEN));
-        assert_eq!(same.get(7).unwrap().rate, 99, "changed at run time, and kept");
+        assert_eq!(
+            same.get(7).unwrap().rate,
+            99,
+            "changed at run time, and kept"
+        );
         let edited = format!("{SEVEN}rate = 5\n");
         let edited = Tenants::new(first.by_id.clone(), &file(&edited));
         assert_eq!(edited.get(7).unwrap().rate, 5);

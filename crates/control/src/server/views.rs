@@ -64,7 +64,10 @@ impl Core {
     fn tenant_on_switch(&self, tenant: u32, id: SwitchId) -> Option<TenantOnSwitch> {
         let switch = self.switches.get(&id)?;
         let Count { own, lent, leaving } = *self.ledger.counts(id).get(&tenant)?;
-        let pages = self.ledger.held(tenant).filter(|(page, _)| page.switch == id);
+        let pages = self
+            .ledger
+            .held(tenant)
+            .filter(|(page, _)| page.switch == id);
         let seen = pages.filter_map(|(page, _)| switch.pages_seen.get(&page.page));
         let cells = seen.map(|seen| u64::from(seen.cells)).sum();
         Some(TenantOnSwitch {
@@ -89,14 +92,19 @@ impl Core {
             return Err(Refusal::new(RefusalKind::NotFound, text));
         }
         let rows: BTreeMap<PageId, PageRow> = self.ledger.rows().collect();
-        let all = self.ledger.switches().flat_map(|(switch, pages)| {
-            (0..pages).map(move |page| PageId { switch, page })
-        });
+        let all = self
+            .ledger
+            .switches()
+            .flat_map(|(switch, pages)| (0..pages).map(move |page| PageId { switch, page }));
         let views = all
             .filter(|id| filter.switch.is_none_or(|switch| id.switch == switch))
             .filter(|id| filter.after.is_none_or(|after| *id > after))
             .map(|id| self.page_view(id, rows.get(&id)))
-            .filter(|view| filter.tenant.is_none_or(|tenant| view.tenant == Some(tenant)))
+            .filter(|view| {
+                filter
+                    .tenant
+                    .is_none_or(|tenant| view.tenant == Some(tenant))
+            })
             .filter(|view| filter.kind.is_none_or(|kind| view.kind == kind));
         Ok(views.take(filter.limit).collect())
     }

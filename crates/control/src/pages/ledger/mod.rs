@@ -471,7 +471,11 @@ impl Ledger {
         taken
     }
 
-    fn check_held(&self, tenant: u32, page: PageId) -> Result<(), LedgerError> {
+    /// Whether a tenant holds a page.
+    ///
+    /// # Errors
+    /// Names the page and what it is instead.
+    pub fn check_held(&self, tenant: u32, page: PageId) -> Result<(), LedgerError> {
         let Some(table) = self.tables.get(&page.switch).filter(|t| !t.row.gone) else {
             return Err(LedgerError::UnknownSwitch { page });
         };

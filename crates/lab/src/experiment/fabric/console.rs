@@ -108,7 +108,7 @@ impl<'a> Console<'a> {
         let name = format!("{}-{switch}", self.lab.name());
         let words = ["shortstop", "switch", "status", "--name", &name, "--json"];
         let status = self.run(switch, &words.map(String::from))?;
-        parse(status[0]["pages"].clone()).with_context(|| format!("{switch}: switch status"))
+        parse(status[0]["page_items"].clone()).with_context(|| format!("{switch}: switch status"))
     }
 
     /// The lab.

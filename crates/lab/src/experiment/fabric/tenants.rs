@@ -95,7 +95,7 @@ impl Console<'_> {
         words.extend(["--rate", &rate, "--over-rate", "drop"]);
         words.extend(["--discipline", &tenant.discipline, "--clients", &clients]);
         if !tenant.borrows {
-            words.push("--no-borrow");
+            words.extend(["--borrow", "false"]);
         }
         self.ask(&words).map(drop)
     }
@@ -108,7 +108,7 @@ impl Console<'_> {
         let (id, quota) = (id.to_string(), quota.to_string());
         let policy = policy.name();
         self.ask(&[
-            "tenant", "change", "--id", &id, "--quota", &quota, "--policy", policy,
+            "tenant", "change", &id, "--quota", &quota, "--policy", policy,
         ])
         .map(drop)
     }
@@ -120,7 +120,7 @@ impl Console<'_> {
     pub fn remove_tenants(&self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
         for tenant in tenants {
             let id = tenant.id.to_string();
-            self.ask(&["tenant", "remove", "--id", &id])?;
+            self.ask(&["tenant", "remove", &id])?;
         }
         let is_gone = |id: Option<u32>| id.is_none_or(|id| tenants.iter().all(|t| t.id != id));
         interrupt::wait_for(
