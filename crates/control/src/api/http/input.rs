@@ -40,7 +40,7 @@ where
             ));
         }
         let bytes = read(request).await?;
-        checked(json(&bytes))
+        checked(json(&bytes)).map(Body).map_err(wrong)
     }
 }
 
@@ -61,7 +61,7 @@ impl<S: Send + Sync> FromRequest<S> for TopologyBody {
             .and_then(|text| {
                 toml::from_str(text).map_err(|e| format!("topology: {}", toml_error(text, &e)))
             });
-        checked(parsed).map(|Body(topology)| TopologyBody(topology))
+        checked(parsed).map(TopologyBody).map_err(wrong)
     }
 }
 
@@ -93,10 +93,12 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(bytes).map_err(|e| format!("body: {}", one_line(&e.to_string())))
 }
 
-fn checked<T: Check>(parsed: Result<T, String>) -> Result<Body<T>, Response> {
-    parsed
-        .and_then(|value| value.check().map(|()| Body(value)))
-        .map_err(|line| error(StatusCode::BAD_REQUEST, &line))
+fn checked<T: Check>(parsed: Result<T, String>) -> Result<T, String> {
+    parsed.and_then(|value| value.check().map(|()| value))
+}
+
+fn wrong(line: String) -> Response {
+    error(StatusCode::BAD_REQUEST, &line)
 }
 
 /// The part of a path that names the thing.
