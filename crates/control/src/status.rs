@@ -1,27 +1,34 @@
 //! Asks a running controller for its status.
 
-use std::{fmt::Write, time::Duration};
+use std::fmt::Write;
 
-use crate::proto::{StatusReply, StatusRequest, control_client::ControlClient};
+use crate::{
+    api::connect::ControlEndpoint,
+    proto::{StatusReply, StatusRequest, control_client::ControlClient},
+};
 
 /// Asks the controller at `url` (`http://HOST:PORT`).
 ///
 /// # Errors
 /// A sentence for people: which controller, what went wrong, what to do.
 pub async fn fetch(url: &str) -> Result<StatusReply, String> {
-    let channel = tonic::transport::Endpoint::from_shared(url.to_string())
-        .map_err(|e| {
-            format!("{url:?} is no address of a controller ({e}); expected http://HOST:PORT")
-        })?
-        .connect_timeout(Duration::from_secs(3))
-        .timeout(Duration::from_secs(5))
-        .connect()
-        .await
-        .map_err(|_| format!("no controller answers at {url}: is `shortstop control` running?"))?;
-    let reply = ControlClient::new(channel).status(StatusRequest {}).await;
-    Ok(reply
-        .map_err(|e| format!("{url}: {}", e.message()))?
-        .into_inner())
+    fetch_from(&ControlEndpoint::new(url)?).await
+}
+
+/// Asks the controller that leads.
+///
+/// # Errors
+/// As [`fetch`].
+pub async fn fetch_from(endpoint: &ControlEndpoint) -> Result<StatusReply, String> {
+    let mut last = String::new();
+    for turn in 0..endpoint.urls.len() {
+        let (link, which) = endpoint.connect(turn).await?;
+        match ControlClient::new(link).status(StatusRequest {}).await {
+            Ok(reply) => return Ok(reply.into_inner()),
+            Err(e) => last = format!("{}: {}", endpoint.urls[which], e.message()),
+        }
+    }
+    Err(last)
 }
 
 /// The status as a JSON document, names as in the protocol.

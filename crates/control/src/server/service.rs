@@ -21,6 +21,7 @@ use crate::{
     Discipline, Limits,
     api::{
         self,
+        auth::Caller,
         serve::{Listen, ServeError, Serving},
     },
     proto::{
@@ -205,12 +206,14 @@ impl Control for Service {
         if term == 0 {
             return Err(standing_by(&self.shared));
         }
+        let caller = request.extensions().get::<Caller>().cloned();
         let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
         let stop = until(self.stopped.clone());
         let shared = self.shared.clone();
         tokio::spawn(serve_stream(
             shared,
             term,
+            caller,
             request.into_inner(),
             sender,
             stop,
@@ -272,6 +275,7 @@ fn standing_by(shared: &Shared) -> Status {
 async fn serve_stream(
     shared: Arc<Shared>,
     term: u64,
+    caller: Option<Caller>,
     mut incoming: Streaming<FromSwitch>,
     sender: super::shared::Outgoing,
     stop: impl Future<Output = ()>,
@@ -285,6 +289,13 @@ async fn serve_stream(
         let _ = sender.send(Err(status)).await;
         return;
     };
+    let id = u16::try_from(hello.switch_id).unwrap_or(0);
+    if let Some(Err(refusal)) = caller.map(|caller| caller.is_switch(id)) {
+        let _ = sender
+            .send(Err(Status::permission_denied(refusal.message)))
+            .await;
+        return;
+    }
     let attached = shared.leading(|core| core.attach(shared.now(), &hello));
     let link = match attached {
         Ok(Ok(link)) => link,

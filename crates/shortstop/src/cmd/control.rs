@@ -32,9 +32,11 @@ enum Command {
 
 #[derive(clap::Args)]
 struct StatusArgs {
-    /// The controller.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7118")]
+    /// The controllers, separated by commas.
+    #[arg(long, value_name = "URL[,URL]", default_value = "http://127.0.0.1:7118")]
     control: String,
+    #[command(flatten)]
+    credentials: super::reach::Credentials,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -111,7 +113,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
-    let reply = status::fetch(&args.control)
+    let endpoint = args.credentials.endpoint(&args.control)?;
+    let reply = status::fetch_from(&endpoint)
         .await
         .map_err(anyhow::Error::msg)?;
     super::end_when_unread();

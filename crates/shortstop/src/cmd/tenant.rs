@@ -45,6 +45,10 @@ enum Command {
         /// Number [default: the lowest that is free].
         #[arg(long)]
         id: Option<u32>,
+        /// Its secret, 32 hex digits [default: a random one, which is safer: other users of this machine see a command's
+        /// options].
+        #[arg(long, value_name = "HEX")]
+        secret: Option<String>,
         #[command(flatten)]
         terms: Terms,
         #[command(flatten)]
@@ -149,12 +153,12 @@ impl Terms {
         })
     }
 
-    fn spec(self, id: Option<u32>) -> anyhow::Result<TenantSpec> {
+    fn spec(self, id: Option<u32>, secret: Option<String>) -> anyhow::Result<TenantSpec> {
         let given = self.change()?;
         Ok(TenantSpec {
             id,
             name: given.name.unwrap_or_default(),
-            secret: None,
+            secret,
             quota: given.quota.unwrap_or(0),
             policy: given.policy.unwrap_or_default(),
             rate: given.rate.unwrap_or(0),
@@ -178,8 +182,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let tenant: TenantView = api.get(&format!("/v1/tenants/{id}?secrets={secrets}"))?;
             api.print(&tenant, show)
         }
-        Command::Create { id, terms, api } => {
-            let spec = terms.spec(id)?;
+        Command::Create {
+            id,
+            secret,
+            terms,
+            api,
+        } => {
+            let spec = terms.spec(id, secret)?;
             let tenant: TenantView = api.change("POST", "/v1/tenants", Some(&spec))?;
             api.print(&tenant, show)
         }
