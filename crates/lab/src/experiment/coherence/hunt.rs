@@ -17,7 +17,7 @@ use super::{
 use crate::{
     experiment::{
         Experiment, Options, Params,
-        fabric::{Console, PageRow, Policy, TenantSpec, entry_of},
+        fabric::{Console, PageRow, Policy, TenantSpec},
         recorders::Recorders,
     },
     history::{ClientsConfig, Recorded},
@@ -72,6 +72,7 @@ impl Hunt {
             items: params.items,
             pages: vec![],
         };
+        hunt.console().ask(&["route", "on"])?;
         // The first keeps the discipline of the open tenant, the second has the other one.
         let other = match params.tenancy.other_discipline.as_str() {
             "" => experiment.discipline.as_str(),
@@ -82,8 +83,8 @@ impl Hunt {
         for (id, discipline) in named.zip(disciplines) {
             let tenant = TenantSpec::new(*id, PLACES[0].0, discipline);
             let hosts = CLIENT_HOSTS.map(String::from);
-            hunt.console().create_tenant(&tenant, &hosts)?;
-            cluster.tenants.push(entry_of(*id));
+            let entry = hunt.console().create_tenant(&tenant, &hosts)?;
+            cluster.tenants.push(entry);
         }
         for (i, host) in CLIENT_HOSTS.iter().enumerate() {
             for process in 0..PROCESSES {

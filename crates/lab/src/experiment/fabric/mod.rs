@@ -7,7 +7,7 @@ mod tenants;
 
 pub use console::{Console, PageRow, SwitchPage};
 pub use plan::{CONTROL_PORT, Plan, SERVER, client, control, switch};
-pub use tenants::{Policy, TenantSpec, entry_of};
+pub use tenants::{Policy, TenantSpec};
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use wire::{Cluster, PORT, Store};
+use wire::{Cluster, PORT, Store, Tenant};
 
 use crate::{
     interrupt,
@@ -43,6 +43,8 @@ const FILL_S: f64 = 60.0;
 pub struct Fabric {
     lab: Lab,
     plan: Plan,
+    /// Entries of the tenants that were created, for cluster files.
+    entries: BTreeMap<u32, Tenant>,
 }
 
 impl Fabric {
@@ -62,7 +64,11 @@ impl Fabric {
             .insert("cluster.toml".into(), cluster.to_toml());
         let name = name.unwrap_or_else(unique_name);
         let lab = Lab::create(&name, topology, false)?;
-        let mut fabric = Fabric { lab, plan };
+        let mut fabric = Fabric {
+            lab,
+            plan,
+            entries: BTreeMap::new(),
+        };
         progress.say("starting controllers, stores and agents");
         fabric.start_processes()?;
         fabric.wait_for_store()?;
@@ -190,12 +196,13 @@ impl Fabric {
     ///
     /// # Errors
     /// The controller refuses.
-    pub fn create_tenants(&self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
+    pub fn create_tenants(&mut self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
         let clients: Vec<String> = (1..=self.plan.clients).map(client).collect();
-        let console = self.console();
-        tenants
-            .iter()
-            .try_for_each(|tenant| console.create_tenant(tenant, &clients))
+        for tenant in tenants {
+            let entry = self.console().create_tenant(tenant, &clients)?;
+            self.entries.insert(tenant.id, entry);
+        }
+        Ok(())
     }
 
     /// Removes tenants and waits until their pages are free.
@@ -209,10 +216,14 @@ impl Fabric {
     /// The cluster as clients of these tenants know it.
     ///
     /// # Errors
-    /// The server has no address.
+    /// A tenant that was never created.
     pub fn cluster(&self, tenants: &[TenantSpec]) -> anyhow::Result<Cluster> {
         let mut cluster = Self::cluster_of(&self.plan, self.lab.topology())?;
-        cluster.tenants = tenants.iter().map(|tenant| entry_of(tenant.id)).collect();
+        for TenantSpec { id, .. } in tenants {
+            let entry = self.entries.get(id).cloned();
+            let entry = entry.with_context(|| format!("tenant {id} was never created"))?;
+            cluster.tenants.push(entry);
+        }
         Ok(cluster)
     }
 

@@ -1,6 +1,8 @@
 use std::time::Duration;
 
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use wire::{OverRate, Tenant};
 
 use super::Console;
@@ -36,7 +38,7 @@ impl Policy {
 /// A tenant as an experiment creates it.
 #[derive(Clone, Debug)]
 pub struct TenantSpec {
-    /// Its number; its secret follows from it.
+    /// Its number.
     pub id: u32,
     /// Guaranteed pages.
     pub quota: u32,
@@ -64,25 +66,17 @@ impl TenantSpec {
     }
 }
 
-/// The secret of a tenant of the lab: 32 hex digits, never all zero.
-pub fn secret_of(id: u32) -> String {
-    // Multiples of an odd number differ from one another and, below 2^128, from zero.
-    let number = (u128::from(id) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-    format!("{number:032x}")
-}
-
 impl Console<'_> {
-    /// Creates a tenant of these client hosts.
+    /// Creates a tenant of these client hosts; returns its entry in a cluster file, with the secret that the controller chose.
     ///
     /// # Errors
     /// The controller refuses.
-    pub fn create_tenant(&self, tenant: &TenantSpec, clients: &[String]) -> anyhow::Result<()> {
+    pub fn create_tenant(&self, tenant: &TenantSpec, clients: &[String]) -> anyhow::Result<Tenant> {
         let (id, quota, rate) = (
             tenant.id.to_string(),
             tenant.quota.to_string(),
             tenant.rate.to_string(),
         );
-        let secret = secret_of(tenant.id);
         let topology = self.lab().topology();
         let clients: Vec<String> = clients
             .iter()
@@ -90,14 +84,12 @@ impl Console<'_> {
             .map(|address| address.to_string())
             .collect();
         let clients = clients.join(",");
-        let mut words = vec!["tenant", "create", "--id", &id, "--secret", &secret];
-        words.extend(["--quota", &quota, "--policy", tenant.policy.name()]);
+        let borrows = tenant.borrows.to_string();
+        let mut words = vec!["tenant", "create", "--id", &id, "--quota", &quota];
+        words.extend(["--policy", tenant.policy.name(), "--borrow", &borrows]);
         words.extend(["--rate", &rate, "--over-rate", "drop"]);
         words.extend(["--discipline", &tenant.discipline, "--clients", &clients]);
-        if !tenant.borrows {
-            words.extend(["--borrow", "false"]);
-        }
-        self.ask(&words).map(drop)
+        entry_of(tenant.id, &self.ask(&words)?)
     }
 
     /// Gives a tenant another quota and another policy: its pages move.
@@ -135,30 +127,36 @@ impl Console<'_> {
     }
 }
 
-/// The cluster's entry of a tenant of the lab, as its clients need it.
-pub fn entry_of(id: u32) -> Tenant {
-    Tenant {
+/// The entry of a tenant in a cluster file, as its clients need it, from what the controller said of it.
+fn entry_of(id: u32, said: &Value) -> anyhow::Result<Tenant> {
+    let text = |name: &str| said[name].as_str().map(String::from);
+    Ok(Tenant {
         id,
-        secret: secret_of(id),
+        secret: text("secret")
+            .with_context(|| format!("tenant {id}: the controller says no secret: {said}"))?,
         also_secret: None,
-        hash_secret: None,
+        hash_secret: text("hash_secret"),
         rate: 0,
         over_rate: OverRate::Forward,
         stores: vec![],
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn secrets_are_usable_and_differ() {
-        let all: std::collections::HashSet<String> = (1..1000).map(secret_of).collect();
-        assert_eq!(all.len(), 999);
-        assert!(
-            all.iter()
-                .all(|s| s.len() == 32 && s.as_bytes() != [b'0'; 32])
+    fn an_entry_has_what_clients_need() {
+        let said = json!({"id": 7, "quota": 3, "secret": "ab", "hash_secret": "cd"});
+        let entry = entry_of(7, &said).unwrap();
+        assert_eq!(
+            (entry.secret.as_str(), entry.hash_secret.as_deref()),
+            ("ab", Some("cd"))
         );
+        let error = entry_of(7, &json!({"id": 7})).unwrap_err().to_string();
+        assert!(error.contains("tenant 7: the controller says no secret"));
     }
 }

@@ -1,4 +1,4 @@
-//! One user of three switches (MADINC, section 5.4, figures 5.4 and 5.5): which switch answers, and how long that takes.
+//! One user of three switches (the multi-tenancy thesis, section 5.4, figures 5.4 and 5.5): which switch answers, and how long that takes.
 //! Every link has the same fixed delay, so that hops show as steps.
 
 use serde_json::{Value, json};

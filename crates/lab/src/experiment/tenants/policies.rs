@@ -1,4 +1,4 @@
-//! One user of two switches (MADINC, section 5.3, figures 5.2 and 5.3): where guaranteed pages are placed, and what that
+//! One user of two switches (the multi-tenancy thesis, section 5.3, figures 5.2 and 5.3): where guaranteed pages are placed, and what that
 //! does to throughput and to who answers.
 
 use serde_json::json;

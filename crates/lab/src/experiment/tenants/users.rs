@@ -1,4 +1,4 @@
-//! Several users of one switch (MADINC, section 5.2 and figure 5.1): how much of each one's keys ends up in the cache, also
+//! Several users of one switch (the multi-tenancy thesis, section 5.2 and figure 5.1): how much of each one's keys ends up in the cache, also
 //! over links that lose, and what it costs a switch to serve many users instead of one.
 
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ fn plural(users: usize) -> String {
     }
 }
 
-/// The uniform distribution over links that lose frames, where MADINC's reports and inserts got lost.
+/// The uniform distribution over links that lose frames, where the thesis lost reports and inserts.
 fn lossy(
     plan: &Plan,
     params: &Params,
