@@ -24,7 +24,12 @@ pub async fn fetch_from(endpoint: &ControlEndpoint) -> Result<StatusReply, Strin
     for turn in 0..endpoint.urls.len() {
         let (link, which) = endpoint.connect(turn).await?;
         match ControlClient::new(link).status(StatusRequest {}).await {
-            Ok(reply) => return Ok(reply.into_inner()),
+            Ok(reply) => {
+                let reply = reply.into_inner();
+                if reply.leading || turn + 1 == endpoint.urls.len() {
+                    return Ok(reply);
+                }
+            }
             Err(e) => last = format!("{}: {}", endpoint.urls[which], e.message()),
         }
     }
@@ -54,6 +59,9 @@ pub fn to_json(status: &StatusReply) -> serde_json::Value {
         .collect();
     serde_json::json!({
         "discipline": status.discipline,
+        "leading": status.leading,
+        "leader": status.leader,
+        "term": status.term,
         "uptime_ms": status.uptime_ms,
         "switches": switches,
     })
@@ -63,6 +71,14 @@ pub fn to_json(status: &StatusReply) -> serde_json::Value {
 pub fn to_text(status: &StatusReply) -> String {
     let mut out = String::new();
     let attached = status.switches.iter().filter(|s| s.attached).count();
+    if !status.leading {
+        let leader = match status.leader.as_str() {
+            "" => "nobody leads at the moment".into(),
+            url => format!("{url} leads"),
+        };
+        let _ = writeln!(out, "stands by; {leader}");
+        return out;
+    }
     let (known, seconds) = (status.switches.len(), status.uptime_ms / 1000);
     let _ = writeln!(
         out,

@@ -424,6 +424,9 @@ impl Core {
             discipline: self.applications.default_name().into(),
             uptime_ms: uptime.as_millis() as u64,
             switches: switches.collect(),
+            leading: true,
+            term: self.plan.term,
+            leader: String::new(),
         }
     }
 

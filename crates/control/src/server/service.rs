@@ -260,10 +260,17 @@ impl Control for Service {
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
         let now = self.shared.now();
-        let status = self.shared.leading(|core| core.status(now, now));
-        status
-            .map(Response::new)
-            .map_err(|refusal| Status::unavailable(refusal.message))
+        let leader = self.shared.state.leader();
+        let mut status = self
+            .shared
+            .leading(|core| core.status(now, now))
+            .unwrap_or_else(|_| StatusReply {
+                uptime_ms: now.as_millis() as u64,
+                term: leader.as_ref().map_or(0, |leader| leader.term),
+                ..StatusReply::default()
+            });
+        status.leader = leader.map(|leader| leader.url).unwrap_or_default();
+        Ok(Response::new(status))
     }
 }
 

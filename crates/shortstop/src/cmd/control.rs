@@ -33,7 +33,11 @@ enum Command {
 #[derive(clap::Args)]
 struct StatusArgs {
     /// The controllers, separated by commas.
-    #[arg(long, value_name = "URL[,URL]", default_value = "http://127.0.0.1:7118")]
+    #[arg(
+        long,
+        value_name = "URL[,URL]",
+        default_value = "http://127.0.0.1:7118"
+    )]
     control: String,
     #[command(flatten)]
     credentials: super::reach::Credentials,
@@ -183,7 +187,12 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
 fn disciplines(default: Option<&str>) -> anyhow::Result<Vec<(String, DisciplineMaker)>> {
     let mut all: Vec<(String, DisciplineMaker)> = disciplines::all()
         .iter()
-        .map(|known| (known.name.to_owned(), Arc::new(known.controller) as DisciplineMaker))
+        .map(|known| {
+            (
+                known.name.to_owned(),
+                Arc::new(known.controller) as DisciplineMaker,
+            )
+        })
         .collect();
     all.push(("none".into(), Arc::new(|_| Box::new(NoDiscipline))));
     if let Some(name) = default {

@@ -47,7 +47,11 @@ struct Serve {
     #[arg(long, value_enum, default_value = "auto")]
     mode: ModeArg,
     /// The controllers, separated by commas; the one that leads is found among them.
-    #[arg(long, value_name = "URL[,URL]", default_value = "http://127.0.0.1:7118")]
+    #[arg(
+        long,
+        value_name = "URL[,URL]",
+        default_value = "http://127.0.0.1:7118"
+    )]
     control: String,
     #[command(flatten)]
     credentials: super::reach::Credentials,
