@@ -9,6 +9,7 @@ mod epoch;
 mod fetch;
 mod hot;
 mod index;
+mod network;
 mod session;
 mod tables;
 

@@ -7,8 +7,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
-use super::{AgentError, Options};
-use crate::proto::{FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body};
+use super::{AgentError, Options, network::Network};
+use crate::proto::{
+    FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body, to_switch,
+};
 
 /// What the session tells the table thread.
 pub(super) enum ToTables {
@@ -42,8 +44,16 @@ pub(super) async fn run(
 ) {
     let mut pause = RETRY_FIRST;
     let mut complained = false;
+    let mut network = Network::start(options.interfaces.clone());
     loop {
-        match attach(options, &to_tables, &mut from_tables, &mut pause).await {
+        let stream = attach(
+            options,
+            &to_tables,
+            &mut from_tables,
+            &mut network,
+            &mut pause,
+        );
+        match stream.await {
             Ok(End::TablesGone) => return,
             Ok(End::Stream(reason)) => {
                 warn!(
@@ -78,6 +88,7 @@ async fn attach(
     options: &Options,
     to_tables: &SyncSender<ToTables>,
     from_tables: &mut Receiver<FromSwitch>,
+    network: &mut Network,
     pause: &mut Duration,
 ) -> Result<End, String> {
     let endpoint = Endpoint::from_shared(options.control.clone())
@@ -103,10 +114,12 @@ async fn attach(
     if pass_on(to_tables, ToTables::Attached).await.is_err() {
         return Ok(End::TablesGone);
     }
+    network.repeat();
     let mut greeted = false;
     loop {
         tokio::select! {
             message = down.message() => match message {
+                Ok(Some(ToSwitch { body: Some(to_switch::Body::Routes(routes)) })) => network.apply(routes),
                 Ok(Some(message)) => if pass_on(to_tables, ToTables::Message(message)).await.is_err() {
                     return Ok(End::TablesGone);
                 },
@@ -122,6 +135,9 @@ async fn attach(
                     }
                 }
                 None => return Ok(End::TablesGone),
+            },
+            body = network.next() => if up.send(FromSwitch { body: Some(body) }).await.is_err() {
+                return Ok(End::Stream("stream closed".into()));
             },
         }
     }
@@ -220,8 +236,9 @@ mod tests {
             (heard.recv(), heard, say)
         });
         let mut pause = RETRY_FIRST;
+        let mut network = Network::start(vec![]);
         tokio::select! {
-            _ = attach(&options, &to_tables, &mut from_tables, &mut pause) => panic!("the stream ended"),
+            _ = attach(&options, &to_tables, &mut from_tables, &mut network, &mut pause) => panic!("the stream ended"),
             answer = tables => {
                 let Ok((Ok(ToTables::Message(message)), ..)) = answer else { panic!("no answer") };
                 assert!(matches!(message.body, Some(to_switch::Body::Setup(_))));
