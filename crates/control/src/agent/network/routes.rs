@@ -111,7 +111,7 @@ impl Routes {
     }
 
     /// Installs these routes, and removes what else is of our protocol. To be repeated at will; a route that
-    /// only gets a new next hop is replaced in one step.
+    /// only gets a new next hop is replaced in one step; if the kernel refuses that, the old one stays in force.
     pub async fn apply(&self, wanted: &[Route]) -> Applied {
         let mut applied = Applied::default();
         if let Err(e) = self.try_apply(wanted, &mut applied).await {
