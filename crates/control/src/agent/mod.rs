@@ -3,12 +3,14 @@
 //! Two halves with a queue between them: the table thread ([`tables`]) alone writes the shared tables and
 //! never waits for the network; the session ([`session`]) keeps the stream to the controller. In: setups and
 //! commands. Out: hot keys, counters, acknowledgements, and packets that fetch values and ask for leases.
+//! Beside them the network half ([`network`]) tells of interfaces and installs the controller's routes.
 //! When the agent dies the programs go on serving: tables, links and leases do not need it.
 
 mod epoch;
 mod fetch;
 mod hot;
 mod index;
+mod network;
 mod pages;
 mod session;
 mod tables;

@@ -6,8 +6,10 @@ use tokio::sync::mpsc::Receiver;
 use tokio_stream::wrappers::ReceiverStream;
 use tracing::{info, warn};
 
-use super::Options;
-use crate::proto::{FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body};
+use super::{Options, network::Network};
+use crate::proto::{
+    FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body, to_switch,
+};
 
 /// What the session tells the table thread.
 pub(super) enum ToTables {
@@ -28,10 +30,19 @@ pub(super) async fn run(
 ) {
     let mut pause = RETRY_FIRST;
     let mut complained = false;
+    let mut network = Network::start(options.interfaces.clone());
     // Controllers are tried in turn: the next one may lead.
     let mut turn = 0;
     loop {
-        let attached = attach(options, turn, &to_tables, &mut from_tables, &mut pause).await;
+        let stream = attach(
+            options,
+            turn,
+            &to_tables,
+            &mut from_tables,
+            &mut network,
+            &mut pause,
+        );
+        let attached = stream.await;
         turn = turn.wrapping_add(1);
         match attached {
             Ok(End::TablesGone) => return,
@@ -65,6 +76,7 @@ async fn attach(
     turn: usize,
     to_tables: &SyncSender<ToTables>,
     from_tables: &mut Receiver<FromSwitch>,
+    network: &mut Network,
     pause: &mut Duration,
 ) -> Result<End, String> {
     let (channel, which) = options.control.connect(turn).await?;
@@ -84,10 +96,12 @@ async fn attach(
     if pass_on(to_tables, ToTables::Attached).await.is_err() {
         return Ok(End::TablesGone);
     }
+    network.repeat();
     let mut greeted = false;
     loop {
         tokio::select! {
             message = down.message() => match message {
+                Ok(Some(ToSwitch { body: Some(to_switch::Body::Routes(routes)) })) => network.apply(routes),
                 Ok(Some(message)) => if pass_on(to_tables, ToTables::Message(message)).await.is_err() {
                     return Ok(End::TablesGone);
                 },
@@ -103,6 +117,9 @@ async fn attach(
                     }
                 }
                 None => return Ok(End::TablesGone),
+            },
+            body = network.next() => if up.send(FromSwitch { body: Some(body) }).await.is_err() {
+                return Ok(End::Stream("stream closed".into()));
             },
         }
     }
@@ -196,8 +213,9 @@ mod tests {
             (heard.recv(), heard, say)
         });
         let mut pause = RETRY_FIRST;
+        let mut network = Network::start(vec![]);
         tokio::select! {
-            _ = attach(&options, 0, &to_tables, &mut from_tables, &mut pause) => panic!("the stream ended"),
+            _ = attach(&options, 0, &to_tables, &mut from_tables, &mut network, &mut pause) => panic!("the stream ended"),
             answer = tables => {
                 let Ok((Ok(ToTables::Message(message)), ..)) = answer else { panic!("no answer") };
                 assert!(matches!(message.body, Some(to_switch::Body::Setup(_))));
