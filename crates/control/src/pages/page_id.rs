@@ -17,7 +17,7 @@ pub struct PageId {
 
 /// A text that names no page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("page {0:?}: expected a switch's id, a slash and the page's number, as in 3/17")]
+#[error("page {0:?}: expected SWITCH/PAGE, as in 3/17")]
 pub struct PageIdError(String);
 
 impl fmt::Display for PageId {
