@@ -72,6 +72,8 @@ pub struct Room {
     pub switch: SwitchId,
     /// Pages, its own and borrowed ones.
     pub pages: u32,
+    /// Of these, borrowed: idle memory that its owner, or who is short of it, may take back at any time.
+    pub lent: u32,
     /// The threshold that was last in force there for this tenant, if any is known.
     pub threshold: Option<u32>,
 }

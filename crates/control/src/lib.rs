@@ -28,5 +28,4 @@ pub use discipline::{
     Action, Change, Discipline, Event, ItemKey, Limits, NoDiscipline, Outcome, Room, SwitchId,
 };
 pub use follow::follow;
-pub use pages::ring::Ring;
 pub use server::{DisciplineMaker, Options, Server, ServerError};

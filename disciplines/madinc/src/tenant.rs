@@ -25,8 +25,11 @@ const WAITING_MOST: usize = 65_536;
 /// The coordination of one tenant's caches.
 pub struct Tenant {
     id: u32,
-    /// The switches where it has pages, nearest to the client first (or as its policy has it).
+    /// The switches where it has pages: those of the ring, then those where all of its pages are borrowed; both nearest to
+    /// the client first (or as its policy has it).
     switches: Vec<SwitchId>,
+    /// How many of them are in the ring: those with guaranteed pages; without any, all.
+    in_ring: usize,
     ring: Ring,
     /// Keys that were reported and are cached nowhere, in the order of their first reports.
     waiting: VecDeque<(Duration, ItemKey)>,
@@ -39,6 +42,7 @@ impl Tenant {
         Tenant {
             id,
             switches: Vec::new(),
+            in_ring: 0,
             ring: Ring::default(),
             waiting: VecDeque::new(),
             waits: HashSet::new(),
@@ -47,11 +51,19 @@ impl Tenant {
 
     /// Its memory changed.
     pub fn room(&mut self, rooms: &[Room]) {
-        let switches: Vec<SwitchId> = rooms.iter().map(|room| room.switch).collect();
-        if switches != self.switches {
-            self.switches = switches;
+        let (own, lent): (Vec<&Room>, Vec<&Room>) =
+            rooms.iter().partition(|room| room.pages > room.lent);
+        let in_ring = if own.is_empty() {
+            lent.len()
+        } else {
+            own.len()
+        };
+        let switches = own.iter().chain(&lent).map(|room| room.switch);
+        let switches: Vec<SwitchId> = switches.collect();
+        if switches[..in_ring] != self.switches[..self.in_ring] {
             self.ring.restart();
         }
+        (self.switches, self.in_ring) = (switches, in_ring);
     }
 
     /// Where a key is cached, comes or goes, other than on `except`.
@@ -131,8 +143,8 @@ impl Tenant {
         }
     }
 
-    /// Places a key that is cached nowhere on a switch that sees it: where there is room, by the ring; else the first, from
-    /// the client on, that has something colder. What that gives up may find its place further on when it is missed.
+    /// Places a key that is cached nowhere on a switch that sees it: where there is room, by the ring; else in borrowed
+    /// memory outside of it; else on the first, from the client on, that has something colder. What that gives up may find its place further on when it is missed.
     fn settle(&mut self, now: Duration, caches: &mut Caches, key: &ItemKey, out: &mut Vec<Action>) {
         let len = self.switches.len();
         let has_room = |caches: &Caches, at: usize| {
@@ -143,13 +155,16 @@ impl Tenant {
             let cache = caches.get_mut(self.switches[at], self.id)?;
             (cache.sees(key) && cache.offer(now, key, out)).then(|| cache.items_per_page())
         };
-        let order: Vec<usize> = self.ring.order(len).collect();
+        let in_ring = self.in_ring;
+        let order: Vec<usize> = self.ring.order(in_ring).chain(in_ring..len).collect();
         let active_full = order.first().is_some_and(|&at| !has_room(caches, at));
         for at in order {
             if has_room(caches, at)
                 && let Some(per_page) = offer(caches, at)
             {
-                self.ring.put(at, len, per_page, active_full);
+                if at < in_ring {
+                    self.ring.put(at, in_ring, per_page, active_full);
+                }
                 return;
             }
         }

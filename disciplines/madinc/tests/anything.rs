@@ -25,7 +25,7 @@ enum Step {
     Drop(usize, u32),
     Detach(usize),
     Attach(usize, bool),
-    Pages(usize, u32),
+    Pages(usize, u32, u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -38,13 +38,14 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0usize..3, 0u32..60).prop_map(|(s, n)| Step::Drop(s, n)),
         1 => (0usize..3).prop_map(Step::Detach),
         1 => (0usize..3, any::<bool>()).prop_map(|(s, empty)| Step::Attach(s, empty)),
-        1 => (0usize..3, 1u32..3).prop_map(|(s, pages)| Step::Pages(s, pages)),
+        1 => (0usize..3, 1u32..3, 0u32..3).prop_map(|(s, pages, lent)| Step::Pages(s, pages, lent.min(pages))),
     ]
 }
 
 #[derive(Default)]
 struct Switch {
     pages: u32,
+    lent: u32,
     window: u64,
     /// What it may have: an insertion counts from when it is asked for, an eviction when it is done.
     has: BTreeMap<u32, bool>,
@@ -59,7 +60,7 @@ proptest! {
         let mut open: Vec<(usize, Change, u32)> = Vec::new();
         let mut now = Duration::from_secs(1);
         let rooms = |switches: &[Switch]| -> Vec<Room> {
-            let room = |(at, s): (usize, &Switch)| Room { switch: SWITCHES[at], pages: s.pages, threshold: None };
+            let room = |(at, s): (usize, &Switch)| Room { switch: SWITCHES[at], pages: s.pages, lent: s.lent, threshold: None };
             switches.iter().enumerate().map(room).collect()
         };
         let mut out = Vec::new();
@@ -121,8 +122,8 @@ proptest! {
                         switches[at].has.clear();
                     }
                 }
-                Step::Pages(at, pages) => {
-                    switches[at].pages = pages;
+                Step::Pages(at, pages, lent) => {
+                    (switches[at].pages, switches[at].lent) = (pages, lent);
                     controller.on(now, Event::Room { tenant: TENANT, rooms: &rooms(&switches) }, &mut out);
                 }
             }

@@ -34,6 +34,35 @@ fn pages_are_filled_in_turn() {
 }
 
 #[test]
+fn borrowed_memory_takes_what_guaranteed_pages_have_no_room_for() {
+    for traffic in [Traffic::uniform, |keys| Traffic::zipf(keys, 0.99)] {
+        let mut line = Line::new(&[1, 10, 1], traffic(KEYS), 0.0);
+        line.lend(&[1, 0, 1]);
+        line.seconds(20, 10_000);
+        assert_eq!(line.held(), [0, 1000, 0]);
+        let mut line = Line::new(&[1, 3, 4, 3], traffic(KEYS), 0.0);
+        line.lend(&[1, 0, 4, 0]);
+        line.seconds(20, 10_000);
+        assert_eq!(line.held(), [128, 384, 104, 384]);
+    }
+}
+
+#[test]
+fn borrowed_memory_alone_is_filled_in_turn() {
+    let mut line = Line::new(&even(3), Traffic::uniform(KEYS), 0.0);
+    line.lend(&even(3));
+    line.seconds(10, 10_000);
+    assert_eq!(line.held(), [384, 360, 256]);
+}
+
+#[test]
+fn keys_that_are_asked_for_less_than_once_a_second_get_in_while_there_is_room() {
+    let mut line = Line::new(&even(3), Traffic::uniform(KEYS), 0.0);
+    line.seconds(40, 500);
+    assert_eq!(line.cached(), KEYS as usize);
+}
+
+#[test]
 fn once_all_is_cached_nothing_changes() {
     let mut line = Line::new(&even(3), Traffic::zipf(KEYS, 0.9), 0.0);
     line.seconds(40, 10_000);

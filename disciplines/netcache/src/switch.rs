@@ -42,6 +42,11 @@ const OVERLAP_MIN: f64 = 0.5;
 const LATELY_WINDOWS: u64 = 8;
 /// Requests per window from which a key is worth room that nobody else uses: about two, as they are estimated.
 const WORTH_ROOM: f64 = 1.5;
+/// Evidence from which a key is worth room that nobody else uses: two requests, of which the first may be a
+/// half-life old.
+const TWICE: f64 = 1.5;
+/// Room is ample while this share of it, one in so many, is free.
+const AMPLE_ONE_IN: usize = 8;
 /// The longest pause after an insertion failed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -279,7 +284,8 @@ impl SwitchCache {
         candidate
     }
 
-    /// Caches a key that was reported, if there is room or it is hotter than some item; true if so.
+    /// Caches a key that was reported, if it was requested twice and there is room, or it is hotter than some item; true if
+    /// so.
     pub fn offer(&mut self, now: Duration, key: &ItemKey, out: &mut Vec<Action>) -> bool {
         let room = self.has_room();
         let Some(entry) = self.candidates.get_mut(key) else {
@@ -290,6 +296,9 @@ impl SwitchCache {
             return false;
         }
         if room {
+            if entry.mass < TWICE {
+                return false;
+            }
             if let Some(entry) = self.candidates.take(key) {
                 self.insert(entry, out);
             }
@@ -342,7 +351,7 @@ impl SwitchCache {
                 self.ask(Change::Evict, key, out);
             }
         }
-        if self.threshold.window_end() {
+        if self.threshold.window_end(self.has_ample_room()) {
             out.push(self.tell_threshold());
         }
         self.take_stock(elsewhere);
@@ -690,6 +699,12 @@ impl SwitchCache {
     /// Whether one more item is believed to fit.
     pub fn has_room(&self) -> bool {
         self.cached.len() < self.capacity.items() && !self.is_behind()
+    }
+
+    /// Whether there is room for many more.
+    fn has_ample_room(&self) -> bool {
+        let items = self.capacity.items();
+        self.cached.len() + items.div_ceil(AMPLE_ONE_IN) < items
     }
 
     /// Whether so many changes are unanswered that no more should be asked for.

@@ -1,8 +1,10 @@
 //! From how many requests in a window on a key is reported: low enough to learn from, high enough that
 //! reports stay within their budget.
 
-/// Nothing is learnt from keys that were requested once.
+/// Where it begins, and the lowest while keys compete for room: one request in a window tells no key from another.
 const LOWEST: u32 = 2;
+/// The lowest while there is room for all: also keys of less than a request per window are heard of.
+const LOWEST_WITH_ROOM: u32 = 1;
 const HIGHEST: u32 = 1 << 20;
 /// A threshold that was too low is tried again after so many windows at the latest.
 const LONGEST_WAIT_WINDOWS: u32 = 16;
@@ -11,6 +13,8 @@ const LONGEST_WAIT_WINDOWS: u32 = 16;
 #[derive(Debug)]
 pub struct Threshold {
     requests: u32,
+    /// The lowest for now.
+    lowest: u32,
     reports: u32,
     budget: u32,
     /// Reports in this window at which the threshold is raised next.
@@ -23,12 +27,13 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// Starts at `requests` if given, else at the lowest; holds reports near `budget` per window.
+    /// Starts at `requests` if given, else at 2; holds reports near `budget` per window.
     pub fn new(requests: Option<u32>, budget: u32) -> Threshold {
-        let requests = requests.unwrap_or(LOWEST).clamp(LOWEST, HIGHEST);
+        let requests = requests.unwrap_or(LOWEST).clamp(LOWEST_WITH_ROOM, HIGHEST);
         let budget = budget.max(16);
         Threshold {
             requests,
+            lowest: LOWEST,
             reports: 0,
             budget,
             raise_at: budget,
@@ -73,13 +78,14 @@ impl Threshold {
         true
     }
 
-    /// A window ended; true if the threshold moved. It falls by a quarter when a lower one is likely to
-    /// be affordable: near the bottom, one request less makes several times as many reports.
-    pub fn window_end(&mut self) -> bool {
+    /// A window ended, with room for `ample` more items or not; true if the threshold moved. It falls by a quarter when a
+    /// lower one is likely to be affordable: near the bottom, one request less makes several times as many reports.
+    pub fn window_end(&mut self, ample: bool) -> bool {
+        self.lowest = if ample { LOWEST_WITH_ROOM } else { LOWEST };
         let lowest = if self.wait_windows > 0 {
-            self.too_low + 1
+            self.lowest.max(self.too_low + 1)
         } else {
-            LOWEST
+            self.lowest
         };
         let affordable = if self.requests <= 4 {
             self.budget / 6
@@ -104,6 +110,7 @@ impl Threshold {
                 self.next_wait_windows = 1;
             }
         }
+        self.requests = self.requests.max(self.lowest);
         self.reports = 0;
         self.raise_at = self.budget;
         self.requests != before
@@ -124,8 +131,8 @@ mod tests {
             threshold.reported(1000);
         }
         assert!(threshold.requests() >= 4096);
-        threshold.window_end();
-        let windows = (0..).take_while(|_| threshold.window_end()).count();
+        threshold.window_end(false);
+        let windows = (0..).take_while(|_| threshold.window_end(false)).count();
         assert!(windows <= 14, "{windows} windows to fall back");
         assert_eq!(threshold.requests(), LOWEST);
     }
@@ -135,9 +142,20 @@ mod tests {
         let mut threshold = Threshold::new(Some(8), 1000);
         for _ in 0..100 {
             assert!(!threshold.reported(700));
-            assert!(!threshold.window_end());
+            assert!(!threshold.window_end(true));
         }
         assert_eq!(threshold.requests(), 8);
+    }
+
+    #[test]
+    fn single_requests_count_as_long_as_there_is_room_for_all() {
+        let mut threshold = Threshold::new(None, 1000);
+        assert!(threshold.window_end(true));
+        assert_eq!(threshold.requests(), 1);
+        assert!(!threshold.window_end(true));
+        assert!(threshold.window_end(false));
+        assert_eq!(threshold.requests(), 2);
+        assert!(!threshold.window_end(false));
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl Rig {
         let room = Room {
             switch: SWITCH,
             pages,
+            lent: 0,
             threshold: None,
         };
         self.tell(Event::Room {

@@ -67,6 +67,7 @@ impl Rig {
         let rooms = [Room {
             switch: SWITCH,
             pages,
+            lent: 0,
             threshold: None,
         }];
         let rooms = if pages == 0 { &rooms[..0] } else { &rooms[..] };

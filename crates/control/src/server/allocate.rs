@@ -386,12 +386,14 @@ impl Core {
 
     /// Tells disciplines where memory is now, where that changed.
     fn tell_rooms(&mut self, now: Duration) {
-        let mut all: BTreeMap<u32, BTreeMap<SwitchId, u32>> = BTreeMap::new();
+        let mut all: BTreeMap<u32, BTreeMap<SwitchId, Portion>> = BTreeMap::new();
         for (page, hold) in self.ledger.holds() {
-            *all.entry(hold.tenant)
-                .or_default()
-                .entry(page.switch)
-                .or_default() += 1;
+            let on = all.entry(hold.tenant).or_default();
+            let has = on.entry(page.switch).or_default();
+            match hold.kind {
+                Kind::Own => has.own += 1,
+                Kind::Lent => has.lent += 1,
+            }
         }
         let mut tenants: BTreeSet<u32> = all.keys().copied().collect();
         tenants.extend(self.allocation.rooms.keys());
@@ -400,7 +402,8 @@ impl Core {
             let order = self.fill_order(tenant, &here);
             let room = |switch: SwitchId| Room {
                 switch,
-                pages: here[&switch],
+                pages: here[&switch].own + here[&switch].lent,
+                lent: here[&switch].lent,
                 threshold: self
                     .switches
                     .get(&switch)
@@ -408,8 +411,8 @@ impl Core {
             };
             let rooms: Vec<Room> = order.into_iter().map(room).collect();
             let same = |told: &Vec<Room>| {
-                let pair = |r: &Room| (r.switch, r.pages);
-                told.iter().map(pair).eq(rooms.iter().map(pair))
+                let memory = |r: &Room| (r.switch, r.pages, r.lent);
+                told.iter().map(memory).eq(rooms.iter().map(memory))
             };
             if self.allocation.rooms.get(&tenant).is_some_and(same) {
                 continue;
@@ -431,7 +434,7 @@ impl Core {
     }
 
     /// The switches on which a tenant has pages, in the order in which they are filled: as placed, then the others.
-    fn fill_order(&self, tenant: u32, here: &BTreeMap<SwitchId, u32>) -> Vec<SwitchId> {
+    fn fill_order(&self, tenant: u32, here: &BTreeMap<SwitchId, Portion>) -> Vec<SwitchId> {
         let placed = self.allocation.placed(tenant).iter().map(|(id, _)| *id);
         let mut order: Vec<SwitchId> = placed.filter(|id| here.contains_key(id)).collect();
         let by_policy = self.allocation.order.get(&tenant);

@@ -47,6 +47,7 @@ impl Traffic {
 #[derive(Default)]
 struct Switch {
     pages: u32,
+    lent: u32,
     threshold: u32,
     cached: HashSet<u32>,
     misses: HashMap<u32, u32>,
@@ -124,6 +125,14 @@ impl Line {
         self.tell_rooms();
     }
 
+    /// How many of the pages are borrowed.
+    pub fn lend(&mut self, lent: &[u32]) {
+        for (switch, lent) in self.switches.iter_mut().zip(lent) {
+            switch.lent = *lent;
+        }
+        self.tell_rooms();
+    }
+
     fn tell_rooms(&mut self) {
         let rooms: Vec<Room> = self
             .switches
@@ -133,6 +142,7 @@ impl Line {
             .map(|(at, switch)| Room {
                 switch: id(at),
                 pages: switch.pages,
+                lent: switch.lent,
                 threshold: None,
             })
             .collect();

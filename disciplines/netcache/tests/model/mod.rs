@@ -107,6 +107,7 @@ impl Model {
         let room = Room {
             switch: SWITCH,
             pages: items.div_ceil(128) as u32,
+            lent: 0,
             threshold: None,
         };
         model.event(Event::Room {
