@@ -147,7 +147,7 @@ impl Broker for OnCore {
             .change(who, |core, asked| core.ask_pages(asked, id, request))
             .await?;
         Ok(PageGrant {
-            granted: self.views(&granted)?,
+            pages: self.views(&granted)?,
             quota: self.view(id, false)?.quota,
         })
     }
@@ -162,7 +162,7 @@ impl Broker for OnCore {
             .change(who, |core, asked| core.return_pages(asked, id, &pages))
             .await?;
         Ok(PageGrant {
-            granted: self.views(&returned)?,
+            pages: self.views(&returned)?,
             quota: self.view(id, false)?.quota,
         })
     }
@@ -217,7 +217,6 @@ impl Broker for OnCore {
             term: leader.as_ref().map_or(term, |l| l.term),
             leader: leader.map(|l| l.url),
             leading: term > 0,
-            standby: vec![],
             uptime_ms: self.shared.now().as_millis() as u64,
             switches,
         })

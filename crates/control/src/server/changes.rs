@@ -384,8 +384,8 @@ impl Core {
             && let Some(other) = self.tenants.iter().find(same_name)
         {
             return Err(conflict(format!(
-                "{of}: tenant {} has the name {:?}",
-                other.id, tenant.name
+                "{of}: the name {:?} is taken by tenant {}",
+                tenant.name, other.id
             )));
         }
         if let Some(name) = &tenant.discipline
@@ -406,7 +406,15 @@ impl Core {
         };
         if let Some(store) = tenant.stores.iter().find(|store| !is_known(store)) {
             return Err(invalid(format!(
-                "{of}: {store} is not one of the cluster's stores"
+                "{of}: {store} is not one of the cluster's stores: {}",
+                self.plan
+                    .cluster
+                    .stores
+                    .iter()
+                    .take(8)
+                    .map(|s| s.address.to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
             )));
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::{
     SwitchId,
     api::{
         Refusal, RefusalKind,
-        types::{LinkView, RouteTable, RouteView, TopologySpec, TopologyView},
+        types::{LinkView, NetworkView, RouteTable, RouteView, TopologySpec, TopologyView},
     },
     pages::policy::{Flow, Placement, Policy, Wish, place},
     proto::{Interfaces, Route, Routes, RoutesApplied, Traffic},
@@ -278,8 +278,34 @@ impl Core {
             declared: self.network.spec != TopologySpec::default(),
             switches: self.switch_views(),
             links: view.links.iter().filter_map(link).collect(),
-            networks: self.network.spec.networks.clone(),
+            networks: self.networks(&view.switches),
         }
+    }
+
+    /// Declared networks, then the subnets that one switch alone is connected to; the others are links.
+    fn networks(&self, switches: &[crate::topology::SwitchView]) -> Vec<NetworkView> {
+        let declared = self.network.spec.networks.iter().map(|n| NetworkView {
+            prefix: n.prefix,
+            switch: n.switch,
+            declared: true,
+        });
+        let mut by_subnet: BTreeMap<ipnet::IpNet, Vec<SwitchId>> = BTreeMap::new();
+        for switch in switches {
+            for subnet in &switch.subnets {
+                by_subnet.entry(*subnet).or_default().push(switch.id);
+            }
+        }
+        let learned = by_subnet.iter().filter_map(|(prefix, on)| {
+            let [switch] = on[..] else { return None };
+            let is_declared = |n: &crate::api::types::NetworkSpec| n.prefix == *prefix;
+            let known = self.network.spec.networks.iter().any(is_declared);
+            (!known).then_some(NetworkView {
+                prefix: *prefix,
+                switch,
+                declared: false,
+            })
+        });
+        declared.chain(learned).collect()
     }
 
     /// Replaces what is declared of the topology.

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use wire::TENANT_OPEN;
 
-use super::{core::Core, tenants::Tenant};
+use super::{
+    core::Core,
+    tenants::{QuotaLease, Tenant},
+};
 use crate::{
     SwitchId,
     api::{
         PageFilter, Refusal, RefusalKind,
-        types::{Borrow, PageKind, PageView, SwitchView, TenantOnSwitch, TenantView},
+        types::{LeaseView, PageKind, PageView, SwitchView, TenantOnSwitch, TenantView},
     },
     pages::{
         PageId,
@@ -25,7 +28,6 @@ impl Core {
             .keys()
             .filter_map(|id| self.tenant_on_switch(tenant.id, *id))
             .collect();
-        let own_pages: u32 = switches.iter().map(|s| s.own_pages).sum();
         let cells: u64 = switches.iter().map(|s| s.cells).sum();
         let worst = switches.iter().map(|s| s.fragmentation).fold(0.0, f64::max);
         let shown = |secret: Option<&String>| {
@@ -48,17 +50,39 @@ impl Core {
             clients: tenant.clients.clone(),
             borrow: tenant.borrow,
             declared: tenant.declared.is_some() || tenant.id == TENANT_OPEN,
-            borrowed: Borrow {
-                pages: switches.iter().map(|s| s.borrowed_pages).sum(),
-                lent_out: tenant.quota.saturating_sub(own_pages),
-            },
-            own_pages,
+            own_pages: switches.iter().map(|s| s.own_pages).sum(),
+            borrowed_pages: switches.iter().map(|s| s.borrowed_pages).sum(),
+            lent_out_pages: self.lent_out(tenant.id),
             leaving_pages: switches.iter().map(|s| s.leaving_pages).sum(),
+            leases: self.leases(tenant),
             items: switches.iter().map(|s| s.items).sum(),
             cells,
             fragmentation: worst,
             switches,
         }
+    }
+
+    /// Guaranteed pages of a tenant that others use: of each switch those that it lacks, as far as somebody borrows there.
+    fn lent_out(&self, tenant: u32) -> u32 {
+        let on = |(switch, guaranteed): &(SwitchId, u32)| {
+            let counts = self.ledger.counts(*switch);
+            let has = counts.get(&tenant).map_or(0, |c| c.own);
+            let others = counts.iter().filter(|(id, _)| **id != tenant);
+            let lent: u32 = others.map(|(_, c)| c.lent).sum();
+            guaranteed.saturating_sub(has).min(lent)
+        };
+        self.allocation.placed(tenant).iter().map(on).sum()
+    }
+
+    fn leases(&self, tenant: &Tenant) -> Vec<LeaseView> {
+        let now = self.clock_ms / 1000;
+        let view = |lease: &QuotaLease| LeaseView {
+            pages: lease.pages,
+            ends_in_s: lease.ends.saturating_sub(now),
+        };
+        let mut leases: Vec<LeaseView> = tenant.leases.iter().map(view).collect();
+        leases.sort_by_key(|lease| lease.ends_in_s);
+        leases
     }
 
     fn tenant_on_switch(&self, tenant: u32, id: SwitchId) -> Option<TenantOnSwitch> {
@@ -132,8 +156,7 @@ impl Core {
             kind,
             items: seen.map_or(0, |s| s.items),
             cells: seen.map_or(0, |s| s.cells),
-            idle_windows: u32::try_from(idle).unwrap_or(u32::MAX),
-            ends_in_s: None,
+            idle_windows: (idle != u64::MAX).then_some(idle),
         }
     }
 

@@ -37,8 +37,8 @@ fn view(id: u32, secrets: bool) -> TenantView {
     serde_json::from_value(serde_json::json!({
         "id": id, "name": "shop", "rotating": false, "quota": 4, "policy": "measured", "rate": 0,
         "secret": secrets.then(|| "0".repeat(31) + "1"), "over_rate": "forward", "discipline": "none", "stores": [],
-        "clients": ["10.0.1.0/24"], "borrow": true, "declared": false, "borrowed": {"pages": 1, "lent_out": 0},
-        "own_pages": 4, "leaving_pages": 0, "items": 10, "cells": 12, "fragmentation": 0.25, "switches": [],
+        "clients": ["10.0.1.0/24"], "borrow": true, "declared": false, "own_pages": 4,
+        "borrowed_pages": 1, "lent_out_pages": 0, "leaving_pages": 0, "items": 10, "cells": 12, "fragmentation": 0.25, "switches": [],
     }))
     .unwrap()
 }
@@ -59,8 +59,7 @@ fn page() -> PageView {
         kind: PageKind::Own,
         items: 1,
         cells: 1,
-        idle_windows: 0,
-        ends_in_s: None,
+        idle_windows: Some(0),
     }
 }
 
@@ -130,7 +129,7 @@ impl Broker for Fake {
         self.known(id)?;
         self.change(who, "ask")?;
         Ok(PageGrant {
-            granted: vec![page()],
+            pages: vec![page()],
             quota: 5,
         })
     }
@@ -148,7 +147,7 @@ impl Broker for Fake {
         }
         self.change(who, "return")?;
         Ok(PageGrant {
-            granted: vec![page()],
+            pages: vec![page()],
             quota: 3,
         })
     }

@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
+use super::reach::token;
 use anyhow::{Context, anyhow, bail};
 use control::api::{connect::parse_urls, http::ErrorBody, types::LIST_MAX};
 use serde::{Serialize, de::DeserializeOwned};
@@ -103,7 +104,7 @@ impl Api {
             body,
         };
         let urls = parse_urls(&self.control).map_err(|line| anyhow!("--control: {line}"))?;
-        let (agent, token) = (self.agent()?, self.token()?);
+        let (agent, token) = (self.agent()?, token(self.token_file.as_deref())?);
         let mut next = 0;
         let mut url = urls[0].clone();
         let mut trouble = anyhow!("no controller answers");
@@ -123,9 +124,7 @@ impl Api {
                 Ok(Outcome::Refused(line)) => return Err(anyhow!(line)),
                 Ok(Outcome::Later(line)) => trouble = anyhow!("{url}: {line}"),
                 Err(error) if sending.may_repeat(&error) => {
-                    trouble = anyhow!(
-                        "no controller answers at {url} ({error}): is `shortstop control` running?"
-                    );
+                    trouble = anyhow!("no controller answers at {url} ({error}): {}", hint(&error));
                 }
                 Err(error) => {
                     return Err(anyhow!("{url}: {error}; whether it was done is not known"));
@@ -184,24 +183,6 @@ impl Api {
             print!("{}", text(value));
         }
         Ok(ExitCode::SUCCESS)
-    }
-
-    fn token(&self) -> anyhow::Result<Option<String>> {
-        let text = match &self.token_file {
-            Some(path) => std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read the token file {}", path.display()))?,
-            None => match std::env::var("SHORTSTOP_TOKEN") {
-                Ok(text) => text,
-                Err(_) => return Ok(None),
-            },
-        };
-        let token = text.trim();
-        if token.is_empty() || token.chars().any(|c| !c.is_ascii_graphic()) {
-            bail!(
-                "the token (--token-file or SHORTSTOP_TOKEN): expected one word, as `shortstop token` prints it"
-            );
-        }
-        Ok(Some(token.into()))
     }
 
     fn agent(&self) -> anyhow::Result<Agent> {
@@ -288,6 +269,18 @@ impl Sending {
             .limit(ANSWER_MAX)
             .read_to_string()?;
         Ok(understand(&response, text))
+    }
+}
+
+/// What to look at when nothing sensible answers.
+fn hint(error: &ureq::Error) -> &'static str {
+    match error {
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => "is it --ca's?",
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+            "is it http:// or https://, and is the certificate of --ca?"
+        }
+        ureq::Error::Protocol(_) => "is it http:// or https://?",
+        _ => "is `shortstop control` running?",
     }
 }
 

@@ -119,15 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn list(pages: &[PageView]) -> String {
-    let head = [
-        "page",
-        "tenant",
-        "kind",
-        "items",
-        "cells",
-        "idle windows",
-        "ends in s",
-    ];
+    let head = ["page", "tenant", "kind", "items", "cells", "idle windows"];
     let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".into());
     let row = |p: &PageView| {
         vec![
@@ -136,13 +128,16 @@ fn list(pages: &[PageView]) -> String {
             p.kind.name().into(),
             p.items.to_string(),
             p.cells.to_string(),
-            p.idle_windows.to_string(),
-            or_dash(p.ends_in_s.map(|s| s.to_string())),
+            or_dash(p.idle_windows.map(|n| n.to_string())),
         ]
     };
     table(&head, &pages.iter().map(row).collect::<Vec<_>>())
 }
 
 fn granted(grant: &PageGrant) -> String {
-    format!("{}\nquota {} pages\n", list(&grant.granted), grant.quota)
+    let pages = match grant.pages.is_empty() {
+        true => "no page yet: they come when their switch has cleared them\n".into(),
+        false => list(&grant.pages),
+    };
+    format!("{pages}\nquota {} pages\n", grant.quota)
 }

@@ -1,9 +1,17 @@
 //! How processes that keep a connection to the controllers reach them.
 
-use std::path::PathBuf;
+use std::{
+    fs::File,
+    io::Read,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use control::api::connect::ControlEndpoint;
+
+/// Longest file of a token in bytes.
+const TOKEN_FILE_MAX: u64 = 4096;
 
 /// What is shown to the controllers.
 #[derive(clap::Args)]
@@ -37,15 +45,39 @@ impl Credentials {
     }
 }
 
-/// The token of a file, or else of the environment.
-pub fn token(file: Option<&std::path::Path>) -> anyhow::Result<Option<String>> {
-    let token = match file {
-        Some(file) => Some(
-            std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read the token file {}", file.display()))?,
-        ),
-        None => std::env::var("SHORTSTOP_TOKEN").ok(),
+/// The token of a file that only its owner (and group) may read, or else of the environment.
+///
+/// # Errors
+/// One line that names the file, and what was expected of it.
+pub fn token(file: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let text = match file {
+        Some(path) => {
+            let name = format!("token file {}", path.display());
+            let mut file = File::open(path).with_context(|| name.clone())?;
+            let mode = file.metadata()?.mode() & 0o777;
+            if mode & 0o027 != 0 {
+                bail!(
+                    "{name}: its mode is {mode:04o}, so others may read it or its group may write it; do `chmod 600 {}`",
+                    path.display()
+                );
+            }
+            let mut text = String::new();
+            file.by_ref()
+                .take(TOKEN_FILE_MAX)
+                .read_to_string(&mut text)
+                .with_context(|| name)?;
+            text
+        }
+        None => match std::env::var("SHORTSTOP_TOKEN") {
+            Ok(text) => text,
+            Err(_) => return Ok(None),
+        },
     };
-    let token = token.map(|text| text.trim().to_owned());
-    Ok(token.filter(|text| !text.is_empty()))
+    let token = text.trim();
+    if token.is_empty() || token.chars().any(|c| !c.is_ascii_graphic()) {
+        bail!(
+            "the token (--token-file or SHORTSTOP_TOKEN): expected one word, as `shortstop token` prints it"
+        );
+    }
+    Ok(Some(token.into()))
 }

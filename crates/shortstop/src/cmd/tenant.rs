@@ -241,8 +241,8 @@ fn list(all: &[TenantView]) -> String {
             t.name.clone(),
             t.quota.to_string(),
             t.own_pages.to_string(),
-            t.borrowed.pages.to_string(),
-            t.borrowed.lent_out.to_string(),
+            t.borrowed_pages.to_string(),
+            t.lent_out_pages.to_string(),
             t.items.to_string(),
             t.policy.name().into(),
             t.rate.to_string(),
@@ -259,9 +259,10 @@ fn show(t: &TenantView) -> String {
             "pages",
             format!(
                 "{} own, {} borrowed, {} lent out, {} leaving",
-                t.own_pages, t.borrowed.pages, t.borrowed.lent_out, t.leaving_pages
+                t.own_pages, t.borrowed_pages, t.lent_out_pages, t.leaving_pages
             ),
         ),
+        ("leases", leases(t)),
         ("items", format!("{} in {} cells", t.items, t.cells)),
         ("fragmentation", format!("{:.1} %", t.fragmentation * 100.0)),
         ("policy", t.policy.name().into()),
@@ -303,6 +304,19 @@ fn show(t: &TenantView) -> String {
         out += &format!("\n{}", table(&head, &rows));
     }
     out
+}
+
+fn leases(t: &TenantView) -> String {
+    let one = |l: &control::api::types::LeaseView| {
+        format!(
+            "{} pages for {} s, unless in use then",
+            l.pages, l.ends_in_s
+        )
+    };
+    match t.leases.is_empty() {
+        true => "none".into(),
+        false => t.leases.iter().map(one).collect::<Vec<_>>().join("; "),
+    }
 }
 
 fn rate(t: &TenantView) -> String {

@@ -94,14 +94,20 @@ fn show(topology: &TopologyView) -> String {
                 end(l.b, &l.b_interface),
                 l.cost.to_string(),
                 if l.up { "up" } else { "down" }.into(),
-                if l.declared { "declared" } else { "learned" }.into(),
+                known_by(l.declared),
             ]
         })
         .collect();
     let networks: Vec<_> = topology
         .networks
         .iter()
-        .map(|n| vec![n.prefix.to_string(), n.switch.to_string()])
+        .map(|n| {
+            vec![
+                n.prefix.to_string(),
+                n.switch.to_string(),
+                known_by(n.declared),
+            ]
+        })
         .collect();
     [
         table(
@@ -109,9 +115,13 @@ fn show(topology: &TopologyView) -> String {
             &switches,
         ),
         table(&["link from", "to", "cost", "state", "known by"], &links),
-        table(&["network", "switch"], &networks),
+        table(&["network", "switch", "known by"], &networks),
     ]
     .join("\n")
+}
+
+fn known_by(declared: bool) -> String {
+    if declared { "declared" } else { "learned" }.into()
 }
 
 fn end(switch: u16, interface: &str) -> String {

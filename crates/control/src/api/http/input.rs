@@ -131,7 +131,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
         Query::<T>::from_request_parts(parts, state)
             .await
             .map(|Query(params)| Params(params))
-            .map_err(|e| error(StatusCode::BAD_REQUEST, &e.body_text()))
+            .map_err(|e| {
+                // Of the extractor's own words, only those that say what is wrong.
+                let line = e.body_text();
+                let line = line.trim_start_matches("Failed to deserialize query string: ");
+                error(StatusCode::BAD_REQUEST, &format!("parameter {line}"))
+            })
     }
 }
 

@@ -13,8 +13,6 @@ pub struct ClusterView {
     pub leading: bool,
     /// The leader's term; rises with each new one.
     pub term: u64,
-    /// URLs of controllers that stand by, as far as known.
-    pub standby: Vec<String>,
     /// Milliseconds since the controller that answers started.
     pub uptime_ms: u64,
     /// The switches.

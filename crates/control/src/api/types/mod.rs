@@ -15,9 +15,11 @@ pub use cluster::{AuditEntry, ClusterView, SwitchView};
 pub use page::{PageGrant, PageId, PageKind, PageRequest, PageView, ReturnPages};
 pub use route::{RouteSettings, RouteTable, RouteView};
 pub use tenant::{
-    Borrow, NewSecret, OverRate, Policy, TenantChange, TenantOnSwitch, TenantSpec, TenantView,
+    LeaseView, NewSecret, OverRate, Policy, TenantChange, TenantOnSwitch, TenantSpec, TenantView,
 };
-pub use topology::{LinkSpec, LinkView, NetworkSpec, SwitchSpec, TopologySpec, TopologyView};
+pub use topology::{
+    LinkSpec, LinkView, NetworkSpec, NetworkView, SwitchSpec, TopologySpec, TopologyView,
+};
 
 /// Most entries of a list in one answer, and in one request's list.
 pub const LIST_MAX: usize = 1_000;

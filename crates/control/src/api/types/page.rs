@@ -60,11 +60,9 @@ pub struct PageView {
     pub items: u32,
     /// Its cells that are in use.
     pub cells: u32,
-    /// Statistics windows since an item of it was last asked for.
-    pub idle_windows: u32,
-    /// Seconds until its lease ends; absent: it has none.
+    /// Statistics windows since an item of it was last asked for; absent: none ever was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends_in_s: Option<u64>,
+    pub idle_windows: Option<u64>,
 }
 
 impl PageView {
@@ -95,11 +93,12 @@ pub struct PageRequest {
     pub lease_s: Option<u64>,
 }
 
-/// What was granted.
+/// What became of a request for pages, or to return some.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PageGrant {
-    /// The pages. One whose `kind` is `leaving` becomes the tenant's as soon as its switch has cleared it.
-    pub granted: Vec<PageView>,
+    /// The pages that the tenant has got at once, or those that leave it. Pages that were lent to others come as soon
+    /// as their switch has cleared them: `GET /v1/tenants/{id}/pages` lists them then.
+    pub pages: Vec<PageView>,
     /// The tenant's quota from now on.
     pub quota: u32,
 }

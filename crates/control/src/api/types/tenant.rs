@@ -181,12 +181,17 @@ pub struct TenantView {
     pub borrow: bool,
     /// It came from the cluster file at the controller's start.
     pub declared: bool,
-    /// What it uses, over all switches.
-    pub borrowed: Borrow,
     /// Guaranteed pages that it holds.
     pub own_pages: u32,
+    /// Idle pages beyond its quota that it uses until their owners need them.
+    pub borrowed_pages: u32,
+    /// Guaranteed pages that it leaves to others until it needs them.
+    pub lent_out_pages: u32,
     /// Pages on their way from it: still to be cleared by their switch.
     pub leaving_pages: u32,
+    /// Parts of the quota that end unless they are used, soonest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseView>,
     /// Items cached.
     pub items: u64,
     /// Cells that these use.
@@ -198,13 +203,13 @@ pub struct TenantView {
     pub switches: Vec<TenantOnSwitch>,
 }
 
-/// Idle memory that changed hands for now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Borrow {
-    /// Pages beyond its quota that the tenant uses until their owners need them.
+/// A part of a quota that was asked for with a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LeaseView {
+    /// Pages.
     pub pages: u32,
-    /// Guaranteed pages of this tenant that others use until it needs them.
-    pub lent_out: u32,
+    /// Seconds until those that are unused go back.
+    pub ends_in_s: u64,
 }
 
 /// A tenant's memory on one switch.

@@ -93,8 +93,20 @@ pub struct TopologyView {
     pub switches: Vec<super::SwitchView>,
     /// The links.
     pub links: Vec<LinkView>,
-    /// Where hosts are.
-    pub networks: Vec<NetworkSpec>,
+    /// Where hosts are: prefixes that were declared, and subnets that one switch alone has an address on.
+    pub networks: Vec<NetworkView>,
+}
+
+/// Hosts behind a switch, as far as is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NetworkView {
+    /// Their addresses, as `10.0.1.0/24`.
+    #[schema(value_type = String, example = "10.0.1.0/24")]
+    pub prefix: IpNet,
+    /// The switch that they are behind.
+    pub switch: u16,
+    /// It was declared; otherwise it was learned from the addresses of the switch.
+    pub declared: bool,
 }
 
 /// A link as it is.
