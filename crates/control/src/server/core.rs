@@ -667,3 +667,7 @@ impl Core {
         self.tenants.cluster(&self.plan.cluster, |_| true).to_toml()
     }
 }
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;

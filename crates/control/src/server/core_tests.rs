@@ -1,0 +1,361 @@
+//! The core with pretended switches: who gets which pages when, and what must be durable before.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use super::*;
+use crate::{
+    Discipline,
+    api::{
+        Refusal, RefusalKind,
+        types::{PageRequest, ReturnPages, TenantChange, TenantSpec},
+    },
+    proto::{PageTable, Setup},
+    server::changes::Asked,
+};
+
+const ASKED: Asked<'static> = Asked {
+    who: "test",
+    at_ms: 1_000,
+};
+const TICK: Duration = Duration::from_millis(100);
+
+/// Wants what it is told to want.
+#[derive(Clone, Default)]
+struct Wanting {
+    items: Arc<Mutex<BTreeMap<u32, usize>>>,
+    rooms: Arc<Mutex<BTreeMap<u32, u32>>>,
+}
+
+impl Discipline for Wanting {
+    fn on(&mut self, _: Duration, event: Event<'_>, _: &mut Vec<Action>) {
+        if let Event::Room { tenant, rooms } = event {
+            let pages = rooms.iter().map(|room| room.pages).sum();
+            self.rooms.lock().unwrap().insert(tenant, pages);
+        }
+    }
+
+    fn wanted(&self, _: SwitchId, tenant: u32) -> usize {
+        self.items
+            .lock()
+            .unwrap()
+            .get(&tenant)
+            .copied()
+            .unwrap_or(0)
+    }
+}
+
+/// A controller with one switch of so many pages.
+struct Stage {
+    core: Core,
+    link: Link,
+    now: Duration,
+    wanting: Wanting,
+    /// What the switch was told last.
+    table: PageTable,
+    setup: Setup,
+    /// The state store, as rows.
+    memory: Memory,
+}
+
+impl Stage {
+    fn new(pages: u32) -> Stage {
+        Stage::from(pages, Memory::default(), Wanting::default(), 1)
+    }
+
+    fn from(pages: u32, memory: Memory, wanting: Wanting, term: u64) -> Stage {
+        let mut cluster = Cluster::single("10.0.0.1:7117".parse().unwrap(), 4);
+        cluster.open_tenant = false;
+        let plan = Plan {
+            cluster,
+            limits: Limits::default(),
+            updates_per_s: 1000,
+            sample_shift: 0,
+            term,
+        };
+        let discipline: Box<dyn Discipline> = Box::new(wanting.clone());
+        let applications = Applications::new(vec![("test".into(), discipline)]);
+        let rows = memory.rows.clone();
+        let core = Core::new(plan, applications, memory, 1).unwrap();
+        let link = Link {
+            switch: 1,
+            generation: 0,
+        };
+        let mut stage = Stage {
+            core,
+            link,
+            now: Duration::ZERO,
+            wanting,
+            table: PageTable::default(),
+            setup: Setup::default(),
+            memory: Memory {
+                rows,
+                ..Memory::default()
+            },
+        };
+        let hello = Hello {
+            switch_id: 1,
+            name: "tor".into(),
+            pages,
+            ..Hello::default()
+        };
+        stage.link = stage.core.attach(stage.now, &hello).unwrap();
+        stage
+    }
+
+    fn wants(&self, tenant: u32, items: usize) {
+        self.wanting.items.lock().unwrap().insert(tenant, items);
+    }
+
+    fn create(&mut self, id: u32, quota: u32) -> Result<u32, Refusal> {
+        let spec = TenantSpec {
+            id: Some(id),
+            name: format!("t{id}"),
+            quota,
+            ..TenantSpec::default()
+        };
+        let created = self.core.create_tenant(ASKED, spec);
+        self.core.allocate(self.now);
+        created
+    }
+
+    /// Everything noted becomes durable.
+    fn write(&mut self) {
+        let (batch, position) = self.core.journal.take();
+        for (key, value) in batch.rows() {
+            match value {
+                Some(value) => self.memory.rows.insert(key.clone(), value.clone()),
+                None => self.memory.rows.remove(key),
+            };
+        }
+        self.core.journal.written(position);
+    }
+
+    /// Takes what there is for the switch; tells whether there was a page table.
+    fn receive(&mut self) -> bool {
+        let mut table = false;
+        while let Some(message) = self.core.next_message(self.now, self.link) {
+            match message.body.unwrap() {
+                to_switch::Body::Pages(pages) => {
+                    self.table = pages;
+                    table = true;
+                }
+                to_switch::Body::Setup(setup) => self.setup = setup,
+                _ => {}
+            }
+        }
+        table
+    }
+
+    fn confirm(&mut self) {
+        let PageTable { term, version, .. } = self.table;
+        let applied = crate::proto::PagesApplied { term, version };
+        let body = Some(from_switch::Body::Pages(applied));
+        let message = FromSwitch { body };
+        self.core.message(self.now, self.link, message).unwrap();
+    }
+
+    /// Time passes until nothing changes any longer, with a switch and a store that do their part.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            self.now += TICK;
+            self.core.tick(self.now, 1_000);
+            self.write();
+            if self.receive() {
+                self.confirm();
+            }
+        }
+    }
+
+    fn pages(&self) -> BTreeMap<u32, usize> {
+        let owners = self.table.owners.iter();
+        owners.map(|o| (o.tenant, o.pages.len())).collect()
+    }
+}
+
+#[test]
+fn a_quota_above_what_there_is_is_refused_and_what_is_free_is_said() {
+    let mut stage = Stage::new(10);
+    stage.create(1, 7).unwrap();
+    let refused = stage.create(2, 4).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::NoRoom);
+    assert!(refused.message.contains("3 on switch 1"), "{refused}");
+    assert!(stage.core.tenants.get(2).is_none());
+    let request = |pages, switch| PageRequest {
+        pages,
+        switch,
+        lease_s: None,
+    };
+    let refused = stage
+        .core
+        .ask_pages(ASKED, 1, request(4, None))
+        .unwrap_err();
+    assert!(refused.message.contains("3 on switch 1"), "{refused}");
+    let refused = stage
+        .core
+        .ask_pages(ASKED, 1, request(1, Some(9)))
+        .unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::NotFound);
+    stage.settle();
+    let granted = stage.core.ask_pages(ASKED, 1, request(3, Some(1))).unwrap();
+    assert_eq!(granted.len(), 3);
+    stage.settle();
+    assert_eq!(stage.pages()[&1], 10);
+}
+
+#[test]
+fn a_page_table_is_sent_when_it_is_durable_and_not_before() {
+    let mut stage = Stage::new(4);
+    stage.create(1, 2).unwrap();
+    assert!(
+        !stage.receive(),
+        "a crash now would forget whose the pages are"
+    );
+    assert!(stage.setup.tenants.is_empty());
+    stage.write();
+    assert!(stage.receive());
+    assert_eq!(stage.pages(), [(1, 2)].into());
+    assert_eq!(stage.setup.tenants[0].tenant, 1);
+}
+
+#[test]
+fn a_page_goes_on_when_its_switch_says_that_it_is_clear() {
+    let mut stage = Stage::new(4);
+    stage.create(1, 4).unwrap();
+    stage.settle();
+    let change = TenantChange {
+        quota: Some(0),
+        borrow: Some(false),
+        ..TenantChange::default()
+    };
+    stage.core.change_tenant(ASKED, 1, change).unwrap();
+    stage.create(2, 4).unwrap();
+    for _ in 0..5 {
+        stage.now += TICK;
+        stage.core.tick(stage.now, 1_000);
+        stage.write();
+        stage.receive();
+        assert_eq!(stage.pages(), BTreeMap::new(), "nobody's until it is clear");
+    }
+    stage.confirm();
+    stage.settle();
+    assert_eq!(stage.pages(), [(2, 4)].into());
+}
+
+#[test]
+fn idle_pages_are_lent_and_come_back_when_the_owner_wants_them() {
+    let mut stage = Stage::new(20);
+    stage.create(1, 16).unwrap();
+    stage.create(2, 2).unwrap();
+    stage.wants(1, 128);
+    stage.wants(2, 100 * 128);
+    stage.settle();
+    let (owner, borrower) = (stage.pages()[&1], stage.pages()[&2]);
+    assert!(owner <= 4 && borrower >= 16, "{owner} and {borrower}");
+    assert_eq!(stage.wanting.rooms.lock().unwrap()[&2] as usize, borrower);
+
+    stage.wants(1, 16 * 128);
+    stage.settle();
+    assert_eq!(stage.pages(), [(1, 16), (2, 4)].into());
+    // Nothing moves to and fro when nothing changes.
+    let version = stage.table.version;
+    stage.settle();
+    assert_eq!(stage.table.version, version);
+}
+
+#[test]
+fn a_new_controller_goes_on_with_the_same_owners_and_a_higher_term() {
+    let mut stage = Stage::new(8);
+    stage.create(1, 3).unwrap();
+    stage.create(2, 5).unwrap();
+    stage.settle();
+    let owners = |stage: &Stage| {
+        let pages = stage.table.owners.iter();
+        pages
+            .map(|o| (o.tenant, o.pages.clone()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let (before, version) = (owners(&stage), stage.table.version);
+    let memory = std::mem::take(&mut stage.memory);
+    let mut next = Stage::from(8, memory, stage.wanting.clone(), 2);
+    next.settle();
+    assert_eq!(owners(&next), before);
+    assert_eq!(next.table.term, 2);
+    assert!(next.table.version >= version);
+    let log: Vec<String> = next
+        .core
+        .audit
+        .after(0)
+        .map(|(_, e)| e.what.clone())
+        .collect();
+    assert_eq!(log, ["tenant.create", "tenant.create"]);
+}
+
+#[test]
+fn a_page_returned_twice_is_refused() {
+    let mut stage = Stage::new(8);
+    stage.create(1, 4).unwrap();
+    stage.settle();
+    let page = stage.core.ledger.held(1).next().unwrap().0;
+    let this = ReturnPages {
+        pages: vec![page],
+        count: None,
+    };
+    stage.core.return_pages(ASKED, 1, &this).unwrap();
+    let again = stage.core.return_pages(ASKED, 1, &this).unwrap_err();
+    assert!(again.message.contains("returned twice"), "{again}");
+    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 3);
+    let two = ReturnPages {
+        pages: vec![],
+        count: Some(2),
+    };
+    let gone = stage.core.return_pages(ASKED, 1, &two).unwrap();
+    assert_eq!(gone.len(), 2);
+    let too_many = stage.core.return_pages(ASKED, 1, &two).unwrap_err();
+    assert!(too_many.message.contains("its quota is 1"), "{too_many}");
+}
+
+#[test]
+fn a_rotation_keeps_the_seed_of_hashes() {
+    let mut stage = Stage::new(8);
+    stage.create(1, 1).unwrap();
+    let first = stage.core.tenants.get(1).unwrap().clone();
+    let rotated = stage.core.rotate_secret(ASKED, 1).unwrap();
+    assert_eq!(rotated.also_secret.as_deref(), Some(first.secret.as_str()));
+    assert!(stage.core.rotate_secret(ASKED, 1).is_err(), "one at a time");
+    let cluster = Cluster::parse(&stage.core.cluster_text()).unwrap();
+    let secrets = cluster.secrets_of(1).unwrap();
+    assert_eq!(secrets.hash, wire::Secret(hex_of(&first.secret)));
+    assert_eq!(secrets.also, secrets.hash);
+    stage.core.finish_rotation(ASKED, 1).unwrap();
+    assert!(stage.core.finish_rotation(ASKED, 1).is_err());
+    let cluster = Cluster::parse(&stage.core.cluster_text()).unwrap();
+    let after = cluster.secrets_of(1).unwrap();
+    assert_eq!((after.hash, after.also), (secrets.hash, wire::Secret::NONE));
+}
+
+fn hex_of(text: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    hex::decode_to_slice(text, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn pages_asked_for_with_a_lease_go_back_unless_they_are_used() {
+    let mut stage = Stage::new(8);
+    stage.create(1, 1).unwrap();
+    let request = PageRequest {
+        pages: 3,
+        switch: None,
+        lease_s: Some(60),
+    };
+    stage.core.ask_pages(ASKED, 1, request).unwrap();
+    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 4);
+    stage.core.end_leases(60);
+    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 4, "not over yet");
+    stage.core.end_leases(61);
+    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 1);
+}
