@@ -101,6 +101,9 @@ impl Lab {
                     ("net/ipv4/conf/all/rp_filter", "0"),
                     ("net/ipv4/conf/default/rp_filter", "0"),
                     ("net/ipv4/conf/all/send_redirects", "0"),
+                    // A link that was cut and mended is as it was.
+                    ("net/ipv6/conf/all/keep_addr_on_down", "1"),
+                    ("net/ipv6/conf/default/keep_addr_on_down", "1"),
                 ]);
             }
             namespace::sysctls(&self.namespace(&node.name), &settings)?;
@@ -224,8 +227,13 @@ impl Lab {
             for route in routes.iter().filter(|route| route.node == node.name) {
                 let subnet = &ends[route.link][0];
                 let [a, b, c, _] = subnet.v4.octets();
+                // A controller that keeps routes takes precedence in a switch; the kernel's metric for IPv6 lets it as it is.
+                let metric = match topology.is_switch(&node.name) {
+                    true => " metric 1024",
+                    false => "",
+                };
                 lines.push(format!(
-                    "route replace {a}.{b}.{c}.0/24 via {}",
+                    "route replace {a}.{b}.{c}.0/24 via {}{metric}",
                     route.via_v4
                 ));
                 let n = subnet.v6.segments()[3];

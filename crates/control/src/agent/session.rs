@@ -118,7 +118,8 @@ async fn attach(
                 }
                 None => return Ok(End::TablesGone),
             },
-            body = network.next() => if up.send(FromSwitch { body: Some(body) }).await.is_err() {
+            // The greeting comes first here too; the network keeps what it has to say until then.
+            body = network.next(), if greeted => if up.send(FromSwitch { body: Some(body) }).await.is_err() {
                 return Ok(End::Stream("stream closed".into()));
             },
         }
@@ -213,7 +214,11 @@ mod tests {
             (heard.recv(), heard, say)
         });
         let mut pause = RETRY_FIRST;
-        let mut network = Network::start(vec![]);
+        // There is news of the network from the first moment on.
+        let mut network = Network::start(vec!["lo".into()]);
+        let Body::Interfaces(_) = network.next().await else {
+            panic!("no interfaces");
+        };
         tokio::select! {
             _ = attach(&options, 0, &to_tables, &mut from_tables, &mut network, &mut pause) => panic!("the stream ended"),
             answer = tables => {

@@ -18,6 +18,7 @@ mod demo;
 pub mod fabric;
 mod fill;
 mod outside_writes;
+mod ownership;
 mod params;
 mod recorders;
 mod skew;
@@ -154,6 +155,14 @@ impl Report {
             plots: vec![],
             failure: None,
         })
+    }
+
+    /// The run has failed, for this reason beside those of before.
+    fn fails(&mut self, reason: String) {
+        self.failure = Some(match self.failure.take() {
+            Some(before) => format!("{before}; {reason}"),
+            None => reason,
+        });
     }
 
     fn summarize(&mut self, name: impl Into<String>, value: f64) {

@@ -59,7 +59,7 @@ pub(super) fn judge(report: &mut Report, recorded: &Recorded, keys: usize) -> an
         .insert("violations".into(), violations.into());
     report.summary.insert("checker".into(), CHECKER.into());
     if violations > 0 {
-        report.failure = Some(format!(
+        report.fails(format!(
             "{violations} keys are not linearizable; the smallest histories that show it are among the files written"
         ));
     }

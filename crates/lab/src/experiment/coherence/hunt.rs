@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    io::Read,
+    io::{ErrorKind, Read},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
@@ -12,12 +13,13 @@ use serde_json::Value;
 
 use super::{
     CLIENTS, Faults, LEASE_MS, PROCESSES, TENANTS,
-    layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVER, layout},
+    layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVER, SWITCHES, layout},
 };
 use crate::{
     experiment::{
         Experiment, Options, Params,
         fabric::{Console, PageRow, Policy, TenantSpec},
+        ownership::Ownership,
         recorders::Recorders,
     },
     history::{ClientsConfig, Recorded},
@@ -35,6 +37,12 @@ const PLACES: [(u32, Policy); 4] = [
 ];
 /// How long another way to the server may take to be found; the hunt goes on without one.
 const REROUTE: Duration = Duration::from_secs(4);
+/// How long one try to reach the server takes. Some are lost with their frames: the next one is soon.
+const REACH: Duration = Duration::from_millis(40);
+/// A port where nobody listens: its refusal has come all the way.
+const NOBODY: u16 = 9;
+/// Between two looks at who owns what.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// The lab while it is hunted.
 pub(super) struct Hunt {
@@ -45,6 +53,20 @@ pub(super) struct Hunt {
     pub round: u32,
     items: usize,
     pages: Vec<PageRow>,
+    pub ownership: Ownership,
+    looked: Instant,
+    /// From each cut until the first switch had another way, and until the client behind it reached the server again; none:
+    /// not within the time that it may take.
+    pub rerouted: Vec<Option<Rerouted>>,
+}
+
+/// After a link was cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rerouted {
+    /// The first switch has another way.
+    pub installed: Duration,
+    /// A packet went to the server and its answer came back.
+    pub reached: Duration,
 }
 
 impl Hunt {
@@ -71,6 +93,9 @@ impl Hunt {
             round: 0,
             items: params.items,
             pages: vec![],
+            ownership: Ownership::default(),
+            looked: Instant::now(),
+            rerouted: vec![],
         };
         hunt.console().ask(&["route", "on"])?;
         // The first keeps the discipline of the open tenant, the second has the other one.
@@ -192,33 +217,87 @@ impl Hunt {
         self.pages = pages;
     }
 
+    /// Compares what the controller says with the switches' memory, if the last time is long enough ago.
+    pub fn look_at_owners(&mut self) {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        let switches = SWITCHES.map(|(id, name)| (id, name.to_owned()));
+        let console = Console::new(&self.lab, vec![CONTROL.into()]);
+        self.ownership.look(&console, &switches);
+        self.looked = Instant::now();
+    }
+
     /// Cuts the link between the two switches of the line, lets the network find another way, and mends it.
     fn cut_link(&mut self) -> anyhow::Result<()> {
         let server = self.lab.topology().address_of(SERVER);
-        let server = server.context("a server without an address")?.to_string();
-        let usual = self.next_hop(&server);
-        for (state, is_changed) in [("down", true), ("up", false)] {
-            for end in self.lab.topology().interfaces()[CUT].clone() {
-                let space = self.lab.namespace(&end.node);
-                namespace::ip(&["-n", &space, "link", "set", "dev", &end.name, state])?;
-            }
-            let begun = Instant::now();
-            while begun.elapsed() < REROUTE {
-                interrupt::check()?;
-                let now = self.next_hop(&server);
-                if now.is_some() && (now != usual) == is_changed {
-                    self.faults.reroutes += 1;
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
+        let server = server.context("a server without an address")?;
+        let usual = self.next_hop(server);
+        self.set_link("down")?;
+        let cut = Instant::now();
+        let installed = self.wait_for_hop(server, |now| now != usual.as_deref())?;
+        let rerouted = match installed {
+            Some(installed) => self
+                .wait_for_answer(server, cut)?
+                .map(|reached| Rerouted { installed, reached }),
+            None => None,
+        };
+        self.rerouted.push(rerouted);
+        self.set_link("up")?;
+        let back = self.wait_for_hop(server, |now| now == usual.as_deref())?;
+        self.faults.reroutes += u64::from(installed.is_some()) + u64::from(back.is_some());
+        Ok(())
+    }
+
+    fn set_link(&self, state: &str) -> anyhow::Result<()> {
+        for end in &self.lab.topology().interfaces()[CUT] {
+            let space = self.lab.namespace(&end.node);
+            namespace::ip(&["-n", &space, "link", "set", "dev", &end.name, state])?;
         }
         Ok(())
     }
 
+    /// Waits until the first switch has a way to an address that is as it should be; none: that took too long.
+    fn wait_for_hop(
+        &self,
+        address: Ipv4Addr,
+        is_right: impl Fn(Option<&str>) -> bool,
+    ) -> anyhow::Result<Option<Duration>> {
+        let begun = Instant::now();
+        while begun.elapsed() < REROUTE {
+            interrupt::check()?;
+            let now = self.next_hop(address);
+            if now.is_some() && is_right(now.as_deref()) {
+                return Ok(Some(begun.elapsed()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(None)
+    }
+
+    /// Waits until the client behind the first switch is answered by a host; returns how long after `since`.
+    fn wait_for_answer(
+        &self,
+        address: Ipv4Addr,
+        since: Instant,
+    ) -> anyhow::Result<Option<Duration>> {
+        let to = SocketAddr::new(address.into(), NOBODY);
+        namespace::within(&self.lab.namespace(CLIENT_HOSTS[0]), || {
+            while since.elapsed() < REROUTE {
+                interrupt::check()?;
+                let tried = TcpStream::connect_timeout(&to, REACH);
+                let answered = |e: std::io::Error| e.kind() == ErrorKind::ConnectionRefused;
+                if tried.err().is_none_or(answered) {
+                    return Ok(Some(since.elapsed()));
+                }
+            }
+            Ok(None)
+        })
+    }
+
     /// Where the first switch sends what is for this address.
-    fn next_hop(&self, address: &str) -> Option<String> {
-        let words = ["ip", "route", "get", address].map(String::from);
+    fn next_hop(&self, address: Ipv4Addr) -> Option<String> {
+        let words = ["ip", "route", "get", &address.to_string()].map(String::from);
         let output = command_in(&self.lab.namespace(FIRST), &words)
             .ok()?
             .output()

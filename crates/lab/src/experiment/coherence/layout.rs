@@ -14,6 +14,8 @@ pub(super) const FIRST: &str = "switch1";
 pub(super) const SECOND: &str = "switch2";
 /// The detour between the two.
 const THIRD: &str = "switch3";
+/// The ids and names of all of them.
+pub(super) const SWITCHES: [(u16, &str); 3] = [(1, FIRST), (2, SECOND), (3, THIRD)];
 pub(super) const SERVER: &str = "server";
 pub(super) const CONTROL: &str = "control";
 pub(super) const CLIENT_HOSTS: [&str; 2] = ["client1", "client2"];
@@ -119,10 +121,12 @@ fn processes(
     match node {
         SERVER => vec![redis(), store(topology)],
         CONTROL => vec![controller(experiment, items)],
-        FIRST => vec![agent("1", node, topology)],
-        SECOND => vec![agent("2", node, topology)],
-        THIRD => vec![agent("3", node, topology)],
-        _ => vec![],
+        _ => {
+            let id = SWITCHES.iter().find(|(_, name)| *name == node);
+            id.map(|(id, _)| agent(&id.to_string(), node, topology))
+                .into_iter()
+                .collect()
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Experiment, Options, Params, Report, verdict::judge};
 use crate::{interrupt, progress::Progress};
-use hunt::Hunt;
+use hunt::{Hunt, Rerouted};
 
 /// The shortest lease that a store gives: the sooner it takes writes after a restart.
 const LEASE_MS: u64 = 1000;
@@ -75,6 +75,7 @@ pub fn run(
             hunt.look_at_pages();
             next_fault = Instant::now() + FAULT_EVERY;
         }
+        hunt.look_at_owners();
         std::thread::sleep(Duration::from_millis(50));
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -104,10 +105,38 @@ pub fn run(
     report
         .summary
         .insert("reads_unanswered".into(), recorded.unanswered.into());
+    for (name, count) in [
+        ("double_owned_pages", hunt.ownership.double_owned),
+        ("foreign_items", hunt.ownership.foreign_items),
+        ("looks", hunt.ownership.looks),
+    ] {
+        report.summary.insert(name.into(), count.into());
+    }
+    if let Some(text) = hunt.ownership.complaint() {
+        report.fails(text);
+    }
+    reroutes(&mut report, &hunt.rerouted);
     report.summarize("seconds", seconds);
     report.summarize("check_seconds", checked.elapsed().as_secs_f64());
     report.text += &tell(faults);
     Ok(report)
+}
+
+/// How long it took until another way was there, and until it was of use.
+fn reroutes(report: &mut Report, rerouted: &[Option<Rerouted>]) {
+    let longest = |what: fn(&Rerouted) -> Duration| {
+        let ms = rerouted.iter().flatten().map(what);
+        ms.max().unwrap_or_default().as_secs_f64() * 1000.0
+    };
+    report.summarize("reroute_ms_max", longest(|r| r.installed));
+    report.summarize("reachable_ms_max", longest(|r| r.reached));
+    let never = rerouted.iter().filter(|r| r.is_none()).count();
+    if never > 0 {
+        report.fails(format!(
+            "after {never} of {} cuts the server was not reached another way",
+            rerouted.len()
+        ));
+    }
 }
 
 fn tell(faults: &Faults) -> String {

@@ -2,7 +2,6 @@
 //! go on serving; what stops for a while is decisions about what to cache. How long, and does anything else give way?
 
 use std::{
-    collections::BTreeMap,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -18,9 +17,10 @@ use crate::{
     experiment::{
         Experiment, Options, Params, Report,
         fabric::{
-            CLIENT_CPU, CONTROL_PORT, Fabric, Generating, LEASE_MS, PageRow, Plan, SwitchPage,
-            TenantSpec, client, control, fill, switch,
+            CLIENT_CPU, CONTROL_PORT, Fabric, Generating, LEASE_MS, Plan, TenantSpec, client,
+            control, fill, switch,
         },
+        ownership::Ownership,
         recorders::Recorders,
         verdict::judge,
     },
@@ -128,21 +128,15 @@ pub fn run(
     insert(&mut report, "operations", recorded.operations.len() as u64);
     insert(&mut report, "reads_from_switches", recorded.cached);
     insert(&mut report, "torn_values", recorded.torn);
-    insert(&mut report, "double_owned_pages", kills.double_owned);
-    insert(&mut report, "foreign_items", kills.foreign_items);
-    insert(&mut report, "looks", kills.looks);
-    let found = [
-        (failed, "requests of clients failed"),
-        (kills.double_owned, "pages had two owners"),
-        (kills.foreign_items, "items were in other tenants' pages"),
-    ];
-    for (count, what) in found.into_iter().filter(|(count, _)| *count > 0) {
-        let text = format!("{count} {what}");
-        report.failure = Some(match report.failure.take() {
-            Some(other) => format!("{other}; {text}"),
-            None => text,
-        });
-    }
+    let ownership = &kills.ownership;
+    insert(&mut report, "double_owned_pages", ownership.double_owned);
+    insert(&mut report, "foreign_items", ownership.foreign_items);
+    insert(&mut report, "looks", ownership.looks);
+    let failures = (failed > 0).then(|| format!("{failed} requests of clients failed"));
+    failures
+        .into_iter()
+        .chain(ownership.complaint())
+        .for_each(|text| report.fails(text));
     Ok(report)
 }
 
@@ -183,7 +177,7 @@ fn tell(
     report.summarize("decision_ms_p50", median(&usual));
     report.summarize("kills", kills.all.len() as f64);
     if never > 0 {
-        report.failure = Some(format!(
+        report.fails(format!(
             "after {never} kills nothing was cached any more within {longest} ms"
         ));
     }
@@ -221,9 +215,7 @@ struct Kill {
 struct Kills {
     begun: Option<Instant>,
     all: Vec<Kill>,
-    double_owned: u64,
-    foreign_items: u64,
-    looks: u64,
+    ownership: Ownership,
 }
 
 impl Kills {
@@ -272,62 +264,20 @@ impl Kills {
         progress: &Progress,
     ) -> anyhow::Result<()> {
         let begun = Instant::now();
+        let switches: Vec<_> = (1..=SWITCHES).map(|n| (n as u16, switch(n))).collect();
         while begun.elapsed() < time {
             interrupt::check()?;
             let operations = recorders.operations()?;
             progress.say(format!(
                 "{} kills, {operations} operations, {} looks at the pages",
                 self.all.len(),
-                self.looks
+                self.ownership.looks
             ));
-            self.look(fabric)?;
+            self.ownership.look(&fabric.console(), &switches);
             std::thread::sleep(LOOK_EVERY.min(time.saturating_sub(begun.elapsed())));
         }
         Ok(())
     }
-
-    fn look(&mut self, fabric: &Fabric) -> anyhow::Result<()> {
-        // Between two leaders nobody may answer: that is no look.
-        let Ok(before) = fabric.console().pages() else {
-            return Ok(());
-        };
-        let mut memory = vec![];
-        for number in 1..=SWITCHES {
-            let pages = fabric.console().switch_pages(&switch(number))?;
-            self.foreign_items += pages.iter().map(|page| page.foreign_items).sum::<u64>();
-            memory.extend(pages.into_iter().map(|page| (number as u16, page)));
-        }
-        let Ok(after) = fabric.console().pages() else {
-            return Ok(());
-        };
-        self.looks += 1;
-        self.double_owned += double_owned(&before, &memory, &after);
-        Ok(())
-    }
-}
-
-/// Pages with two holders: the controller lists two, or a switch has the page for somebody else than whom the controller had
-/// given it to before and after the switch was asked. A page that is just being taken away has none at the controller.
-fn double_owned(before: &[PageRow], memory: &[(u16, SwitchPage)], after: &[PageRow]) -> u64 {
-    let holders = |rows: &[PageRow]| {
-        let mut all: BTreeMap<(u16, u32), Vec<u32>> = BTreeMap::new();
-        for row in rows {
-            all.entry((row.switch, row.page))
-                .or_default()
-                .extend(row.holder());
-        }
-        all
-    };
-    let (before, after) = (holders(before), holders(after));
-    let twice = before.values().filter(|h| h.len() > 1).count();
-    let elsewhere = memory.iter().filter(|(switch, page)| {
-        let place = (*switch, page.page);
-        let (Some(owner), Some(first)) = (page.tenant, before.get(&place)) else {
-            return false;
-        };
-        first.len() == 1 && after.get(&place) == Some(first) && first[0] != owner
-    });
-    (twice + elsewhere.count()) as u64
 }
 
 /// The controller that says that it leads.
@@ -353,48 +303,4 @@ fn leader(fabric: &Fabric) -> Option<usize> {
 /// Whether the controller with this status leads.
 fn leads(status: &Value) -> bool {
     status["leading"] == true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(page: u32, tenant: u32, kind: &str) -> PageRow {
-        PageRow {
-            switch: 1,
-            page,
-            tenant: Some(tenant),
-            kind: kind.into(),
-            items: 0,
-        }
-    }
-
-    fn held(page: u32, tenant: Option<u32>) -> (u16, SwitchPage) {
-        let page = SwitchPage {
-            page,
-            tenant,
-            items: 0,
-            foreign_items: 0,
-        };
-        (1, page)
-    }
-
-    #[test]
-    fn two_holders_of_a_page_are_found() {
-        let table = [row(0, 7, "own"), row(1, 8, "lent"), row(2, 7, "leaving")];
-        let memory = [
-            held(0, Some(7)),
-            held(1, None),
-            held(2, Some(7)),
-            held(3, None),
-        ];
-        assert_eq!(double_owned(&table, &memory, &table), 0);
-        // The switch still has it for 7 while the controller has given it to 8.
-        assert_eq!(double_owned(&table, &[held(1, Some(7))], &table), 1);
-        // It changed hands meanwhile: says nothing.
-        let moved = [row(1, 7, "own")];
-        assert_eq!(double_owned(&table, &[held(1, Some(7))], &moved), 0);
-        let twice = [row(0, 7, "own"), row(0, 8, "lent")];
-        assert_eq!(double_owned(&twice, &[], &twice), 1);
-    }
 }
