@@ -1,7 +1,7 @@
 //! How many keys would be worth caching if there were room for them.
 //!
-//! Two sources. At a window's end the keys are counted whose evidence says that they are asked for about twice per window.
-//! Between, each key that was reported and found no room counts at once, so that a tenant that wakes up is noticed with
+//! Two sources. At a window's end the keys are counted whose evidence says that they are asked for about twice per window,
+//! and those that were requested lately and had to go only because there was less room. Between, each key that was reported and found no room counts at once, so that a tenant that wakes up is noticed with
 //! its first batch of reports. Of a long tail of rare keys, some are reported twice in any window by chance: as many as
 //! usually prove to be no more than that are taken off.
 

@@ -147,8 +147,15 @@ impl SwitchCache {
 
     /// The tenant has another number of pages there: the coldest items that do not fit any longer go.
     pub fn resize(&mut self, pages: u32, out: &mut Vec<Action>) {
+        let most = self.capacity.most();
         let stay = self.capacity.resize(pages, self.cached.len());
         self.swaps_left = self.swaps_left.min(self.capacity.most());
+        if self.capacity.most() > most {
+            let displaced = self.candidates.entries_mut().iter_mut();
+            displaced
+                .filter(|e| e.displaced)
+                .for_each(|e| e.paused_until = Duration::ZERO);
+        }
         let excess = self.cached.len().saturating_sub(stay);
         if excess == 0 {
             return;
@@ -160,6 +167,7 @@ impl SwitchCache {
         let go: Vec<ItemKey> = coldest.iter().take(excess).map(|e| e.key.clone()).collect();
         for key in go {
             self.evict(&key, out);
+            self.displaced(&key);
         }
         self.cold = self.count_cold();
     }
@@ -304,10 +312,8 @@ impl SwitchCache {
             }
             return true;
         }
-        if entry.count >= 2.0 && entry.unmet_in != Some(self.ended) {
-            entry.unmet_in = Some(self.ended);
-            entry.counted = true;
-            self.demand.unmet();
+        if entry.count >= 2.0 {
+            self.unmet(key);
         }
         if pace <= 1.0 || self.swaps_left == 0 || self.is_behind() {
             return false;
@@ -399,6 +405,7 @@ impl SwitchCache {
         }
         self.give_up(now, key, pause);
         if outcome == Outcome::NoRoom {
+            self.displaced(key);
             let leaving = self.asked.len().saturating_sub(self.arriving);
             let there = self.cached.len().saturating_sub(self.arriving) + leaving;
             self.capacity.no_room(there);
@@ -418,12 +425,35 @@ impl SwitchCache {
             self.counts.dropped += 1;
             if !self.asked.contains_key(key) {
                 self.give_up(now, key, Duration::from_millis(500));
+                self.displaced(key);
             }
         }
     }
 
-    /// How many items it would have if there were room: those that are cached and were requested within the last
-    /// [`LATELY_WINDOWS`] windows, and keys that are not cached and asked for about twice per window or more.
+    /// A key that is not cached found no room.
+    fn unmet(&mut self, key: &ItemKey) {
+        if let Some(entry) = self.candidates.get_mut(key)
+            && entry.unmet_in != Some(self.ended)
+        {
+            entry.unmet_in = Some(self.ended);
+            entry.counted = true;
+            self.demand.unmet();
+        }
+    }
+
+    /// A key had to go for lack of room: if it was requested lately, it is wanted as before.
+    fn displaced(&mut self, key: &ItemKey) {
+        let ended = self.ended;
+        let warm = |e: &&mut Entry| ended - e.seen <= LATELY_WINDOWS;
+        if let Some(entry) = self.candidates.get_mut(key).filter(warm) {
+            entry.displaced = true;
+            self.unmet(key);
+        }
+    }
+
+    /// How many items it would have if there were room: those that were requested within the last [`LATELY_WINDOWS`]
+    /// windows and are cached or had to go for lack of room, and other keys that are asked for about twice per window or
+    /// more.
     ///
     /// Costs nothing: both are counted at each window's end. Between, it rises with each key that is reported
     /// and finds no room.
@@ -508,7 +538,8 @@ impl SwitchCache {
         let (ended, windows) = (self.ended, self.windows.max(1.0));
         let mut evident = 0;
         for entry in self.candidates.entries_mut() {
-            let asked_for = entry.pace >= 2.0 || entry.slow_rate(windows) >= WORTH_ROOM;
+            let asked_for =
+                entry.pace >= 2.0 || entry.slow_rate(windows) >= WORTH_ROOM || entry.displaced;
             let worth = asked_for
                 && ended - entry.seen < LATELY_WINDOWS
                 && !self.asked.contains_key(&entry.key)
@@ -752,6 +783,7 @@ impl SwitchCache {
         self.cached.put(Entry {
             cached_in: None,
             counted: false,
+            displaced: false,
             seen: entry.seen.max(self.ended.saturating_sub(1)),
             ..entry
         });

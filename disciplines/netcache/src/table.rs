@@ -32,6 +32,8 @@ pub struct Entry {
     pub unmet_in: Option<u64>,
     /// Whether it is one of those that [`crate::demand::Demand`] counts.
     pub counted: bool,
+    /// Whether it was cached, or should have been, and had to go for lack of room only.
+    pub displaced: bool,
 }
 
 impl Entry {
@@ -49,6 +51,7 @@ impl Entry {
             seen: 0,
             unmet_in: None,
             counted: false,
+            displaced: false,
         }
     }
 

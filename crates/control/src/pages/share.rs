@@ -1,8 +1,9 @@
 //! How the pages of one switch are shared out: guaranteed ones to their owners as far as they use them, idle ones to
 //! whoever wants more.
 //!
-//! 1. An owner keeps what it fills or had hits on, and a page more, up to its guarantee and never none. What it
-//!    leaves cold beyond that may be lent, and is its own again as soon as it wants it.
+//! 1. An owner keeps what its items with requests fill, and a page more, up to its guarantee and never none. What it
+//!    leaves cold beyond that may be lent, and is its own again as soon as it claims it. Items count, not pages: a few
+//!    items in use on each page would keep all of them, where a few pages hold them as well.
 //! 2. What no owner keeps goes to tenants that want more, max-min fair: nobody gets more than another that wants it too.
 //!    While a page is nobody's, nobody who wants it is refused.
 //! 3. Of what nobody wants, tenants without any page get one each: a tenant reaches a switch only where it has
@@ -27,8 +28,8 @@ pub const OWN_SLACK: u32 = 2;
 pub struct Demand {
     /// Pages of its quota that are placed on this switch.
     pub guaranteed: u32,
-    /// Of its pages, those that had hits lately.
-    pub used_hot: u32,
+    /// Pages that it claims of its guarantee, because it had a use for them lately: see [`super::claim`].
+    pub claimed: u32,
     /// Pages that it would fill if it had them: what its discipline wants, in pages, rounded up.
     pub wanted: u32,
     /// Whether it may have pages beyond its guarantee.
@@ -42,7 +43,7 @@ pub struct Demand {
 impl Demand {
     /// Pages that it has a use for.
     fn need(&self) -> u32 {
-        self.wanted.max(self.used_hot)
+        self.wanted.max(self.claimed)
     }
 
     /// Guaranteed pages that it keeps whatever others want.
@@ -318,9 +319,9 @@ mod tests {
         let mut demands = lending.clone();
         demands.get_mut(&1).unwrap().wanted = 6;
         assert_eq!(numbers(&share(8, &demands)), [(6, 0), (0, 2)]);
-        // Hits count like wishes.
+        // A claim counts like a wish.
         let mut demands = lending;
-        demands.get_mut(&1).unwrap().used_hot = 8;
+        demands.get_mut(&1).unwrap().claimed = 8;
         assert_eq!(numbers(&share(8, &demands)), [(8, 0), (0, 0)]);
     }
 
@@ -358,9 +359,9 @@ mod tests {
     fn demand() -> impl Strategy<Value = Demand> {
         let small = || prop_oneof![3 => 0..8u32, 1 => 0..60u32];
         (small(), 0..8u32, small(), any::<bool>(), small(), small()).prop_map(
-            |(guaranteed, used_hot, wanted, may_borrow, own, lent)| Demand {
+            |(guaranteed, claimed, wanted, may_borrow, own, lent)| Demand {
                 guaranteed,
-                used_hot: used_hot.min(own + lent),
+                claimed: claimed.min(own + lent),
                 wanted,
                 may_borrow,
                 own: own.min(guaranteed),

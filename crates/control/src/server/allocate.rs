@@ -15,7 +15,8 @@ use crate::{
     api::{Refusal, RefusalKind},
     pages::{
         PageId,
-        ledger::{Hold, Kind, PageRow},
+        claim::Claim,
+        ledger::{Hold, Kind},
         policy::Placement,
         share::{Demand, Portion, share},
     },
@@ -24,7 +25,7 @@ use crate::{
 
 /// Items that a page holds of the usual size, before a switch says what it holds of a tenant's.
 const ITEMS_PER_PAGE: usize = 128;
-/// A page whose items had no request for so many windows is cold.
+/// A page whose items had no request for so many windows is cold; what an owner wanted is claimed for as many at least.
 const COLD_AFTER: u64 = 3;
 /// How often placements by traffic are looked at again.
 const PLACE_EVERY: Duration = Duration::from_secs(5);
@@ -41,6 +42,8 @@ pub struct Allocation {
     setup_due: BTreeSet<SwitchId>,
     /// The switches that each tenant may use, in the order in which its policy fills them.
     order: BTreeMap<u32, Vec<SwitchId>>,
+    /// What owners claim of their guaranteed pages.
+    claims: BTreeMap<(SwitchId, u32), Claim>,
     /// What disciplines were told.
     rooms: BTreeMap<u32, Vec<Room>>,
     /// The journal's position after which each switch's table is safe to send.
@@ -335,30 +338,34 @@ impl Core {
     }
 
     /// What every tenant wants of a switch.
-    fn demands(&self, id: SwitchId) -> BTreeMap<u32, Demand> {
+    fn demands(&mut self, id: SwitchId) -> BTreeMap<u32, Demand> {
         let counts = self.ledger.counts(id);
-        let mut hot: BTreeMap<u32, u32> = BTreeMap::new();
-        for (page, row) in self.ledger.rows().filter(|(page, _)| page.switch == id) {
-            if let PageRow::Held(hold) = row
-                && self.is_hot(id, page.page)
-            {
-                *hot.entry(hold.tenant).or_default() += 1;
-            }
-        }
+        let hold = Duration::from_millis(u64::from(self.plan.limits.window_ms) * COLD_AFTER);
+        let mut claims = BTreeMap::new();
         let demand = |tenant: &Tenant| {
             let count = counts.get(&tenant.id).copied().unwrap_or_default();
             let items = self.applications.wanted(id, tenant.id);
+            let wanted = items.div_ceil(self.items_per_page(id, tenant.id)) as u32;
+            let at = (id, tenant.id);
+            let mut claim = self.allocation.claims.get(&at).copied().unwrap_or_default();
+            let claimed = claim.update(self.now, hold, wanted, count.own);
+            claims.insert(at, claim);
             let demand = Demand {
                 guaranteed: self.allocation.on(tenant.id, id),
-                used_hot: hot.get(&tenant.id).copied().unwrap_or(0),
-                wanted: items.div_ceil(self.items_per_page(id, tenant.id)) as u32,
+                claimed,
+                wanted,
                 may_borrow: tenant.borrow,
                 own: count.own,
                 lent: count.lent,
             };
             (tenant.id, demand)
         };
-        self.tenants.iter().map(demand).collect()
+        let demands = self.tenants.iter().map(demand).collect();
+        self.allocation
+            .claims
+            .retain(|(switch, _), _| *switch != id);
+        self.allocation.claims.extend(claims);
+        demands
     }
 
     /// Items of a tenant that a page of a switch holds, by what its fuller pages do.
