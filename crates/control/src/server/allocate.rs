@@ -29,6 +29,8 @@ const ITEMS_PER_PAGE: usize = 128;
 const COLD_AFTER: u64 = 3;
 /// How often placements by traffic are looked at again.
 const PLACE_EVERY: Duration = Duration::from_secs(5);
+/// Most switches that a refusal tells the free pages of.
+const SWITCHES_NAMED: usize = 8;
 /// From how many requests in a window a switch reports keys of a tenant that nobody gave a threshold.
 const FIRST_THRESHOLD: u32 = 2;
 
@@ -204,28 +206,44 @@ impl Core {
         if placement.unplaced == 0 && missing == 0 {
             return Ok(placement.rooms);
         }
-        let mut free: Vec<(SwitchId, u32)> = self.capacity(tenant.id).into_iter().collect();
-        free.retain(|(_, pages)| *pages > 0);
-        let sum: u64 = free.iter().map(|(_, pages)| u64::from(*pages)).sum();
-        let named = free.iter().take(8);
-        let named: Vec<String> = named.map(|(id, n)| format!("{n} on switch {id}")).collect();
-        let known = if self.switches.is_empty() {
-            "no switch has attached yet".into()
-        } else if named.is_empty() {
-            "none is left on any switch".into()
-        } else {
-            named.join(", ")
+        Err(self.no_room(tenant))
+    }
+
+    /// Says what is free: beyond what this tenant is guaranteed already, switch by switch.
+    fn no_room(&self, tenant: &Tenant) -> Refusal {
+        let now: u32 = self.allocation.placed(tenant.id).iter().map(|r| r.1).sum();
+        let free: Vec<(SwitchId, u32)> = self
+            .capacity(tenant.id)
+            .into_iter()
+            .map(|(id, n)| (id, n.saturating_sub(self.allocation.on(tenant.id, id))))
+            .collect();
+        let sum: u32 = free.iter().map(|(_, pages)| *pages).sum();
+        let mut named: Vec<String> = free
+            .iter()
+            .take(SWITCHES_NAMED)
+            .map(|(id, n)| format!("{n} on switch {id}"))
+            .collect();
+        if free.len() > SWITCHES_NAMED {
+            named.push("...".into());
+        }
+        let known = match named.is_empty() {
+            true => "no switch has attached yet".into(),
+            false => named.join(", "),
         };
-        let why = placement
-            .why
-            .map_or(String::new(), |why| format!("; {why}"));
-        Err(Refusal::new(
-            RefusalKind::NoRoom,
-            format!(
-                "tenant {}: a quota of {} pages was asked for, {} can be guaranteed to it: {known}{why}",
-                tenant.id, tenant.quota, sum
-            ),
-        ))
+        let bound: Vec<String> = tenant
+            .pinned
+            .iter()
+            .map(|(id, n)| format!("{n} of them on switch {id}"))
+            .collect();
+        let bound = match bound.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", bound.join(", ")),
+        };
+        let line = format!(
+            "tenant {}: a quota of {} pages{bound} cannot be guaranteed: it has {now}, and free are {sum}: {known}",
+            tenant.id, tenant.quota
+        );
+        Refusal::new(RefusalKind::NoRoom, line)
     }
 
     /// Sets how many pages a tenant is guaranteed where. They are given when pages are shared out next.
@@ -460,6 +478,10 @@ impl Core {
             match self.tenants.get(id) {
                 Some(tenant) => self.journal.put(format!("tenant/{id}"), tenant),
                 None => self.journal.delete(format!("tenant/{id}")),
+            }
+            match self.tenants.is_retired(id) {
+                true => self.journal.put(format!("retired/{id}"), &true),
+                false => self.journal.delete(format!("retired/{id}")),
             }
             let everywhere = self.switches.keys().copied();
             self.allocation.setup_due.extend(everywhere);

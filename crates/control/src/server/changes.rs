@@ -66,6 +66,12 @@ impl Core {
         if self.tenants.get(id).is_some() {
             return Err(conflict(format!("tenant {id} is there already")));
         }
+        if self.tenants.is_retired(id) && !spec.reuse {
+            return Err(conflict(format!(
+                "tenant {id} was removed, and the stores may still have its values: choose another number, or say that it \
+                 is to be reused"
+            )));
+        }
         if self.tenants.len() >= TENANTS_MAX {
             return Err(conflict(format!(
                 "there are {TENANTS_MAX} tenants already, which is the most"
@@ -167,6 +173,9 @@ impl Core {
             ));
         }
         self.release_pages(id);
+        for switch in self.switches.values_mut() {
+            switch.known_dirty |= switch.known.thresholds.remove(&id).is_some();
+        }
         self.tenants.remove(id);
         self.guarantee(id, vec![]);
         self.audit(asked, "tenant.remove", format!("tenant {id}"));

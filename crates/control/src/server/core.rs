@@ -113,7 +113,8 @@ impl Core {
     ) -> Result<Core, StateError> {
         let remembered = Remembered::read(&memory)?;
         let mut applications = applications;
-        let tenants = Tenants::new(remembered.tenants, &plan.cluster);
+        let retired = remembered.retired.iter().map(|(id, _)| *id);
+        let tenants = Tenants::new(remembered.tenants, retired, &plan.cluster);
         for tenant in tenants.iter() {
             applications.choose(tenant.id, tenant.discipline.as_deref());
         }

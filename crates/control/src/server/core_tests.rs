@@ -359,3 +359,26 @@ fn pages_asked_for_with_a_lease_go_back_unless_they_are_used() {
     stage.core.end_leases(61);
     assert_eq!(stage.core.tenants.get(1).unwrap().quota, 1);
 }
+
+#[test]
+fn the_number_of_a_removed_tenant_is_not_given_away_by_accident() {
+    let mut stage = Stage::new(8);
+    stage.create(1, 1).unwrap();
+    stage.core.remove_tenant(ASKED, 1).unwrap();
+    stage.settle();
+    assert!(stage.setup.tenants.is_empty());
+    let refused = stage.create(1, 1).unwrap_err();
+    assert!(refused.message.contains("was removed"), "{refused}");
+    let any = stage.core.create_tenant(ASKED, TenantSpec::default());
+    assert_eq!(any, Ok(2));
+    stage.settle();
+    let memory = std::mem::take(&mut stage.memory);
+    let mut next = Stage::from(8, memory, stage.wanting.clone(), 2);
+    assert!(next.create(1, 1).is_err(), "also after a restart");
+    let again = TenantSpec {
+        id: Some(1),
+        reuse: true,
+        ..TenantSpec::default()
+    };
+    assert_eq!(next.core.create_tenant(ASKED, again), Ok(1));
+}

@@ -3,6 +3,7 @@
 //! | row | value |
 //! | --- | --- |
 //! | `tenant/ID` | a [`Tenant`] |
+//! | `retired/ID` | the number of a tenant that was removed |
 //! | `switch/ID` | a [`Known`] |
 //! | `table/ID` | the version of a switch's page table |
 //! | `page/SWITCH/PAGE` | who holds it; a free page has no row |
@@ -29,6 +30,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Remembered {
     pub tenants: Vec<(u32, Tenant)>,
+    pub retired: Vec<(u32, bool)>,
     pub switches: Vec<(SwitchId, Known)>,
     pub tables: Vec<(SwitchId, SwitchRow)>,
     pub pages: Vec<(PageId, PageRow)>,
@@ -45,6 +47,7 @@ impl Remembered {
     pub fn read(memory: &Memory) -> Result<Remembered, StateError> {
         Ok(Remembered {
             tenants: all(memory, "tenant/")?,
+            retired: all(memory, "retired/")?,
             switches: all(memory, "switch/")?,
             tables: all(memory, "table/")?,
             pages: all(memory, "page/")?,

@@ -3,7 +3,10 @@
 //! They come from the cluster file ("declared") or from the broker. What the cluster file says of a declared tenant is
 //! taken over once, and again whenever the file says something else; in between, changes made at run time hold.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -119,14 +122,21 @@ impl Tenant {
 #[derive(Debug, Default)]
 pub struct Tenants {
     by_id: BTreeMap<u32, Tenant>,
+    /// Numbers of tenants that were removed: what they left in the stores is under these.
+    retired: BTreeSet<u32>,
     changed: Vec<u32>,
 }
 
 impl Tenants {
     /// Those that were remembered, brought in line with the cluster file.
-    pub fn new(remembered: impl IntoIterator<Item = (u32, Tenant)>, file: &Cluster) -> Tenants {
+    pub fn new(
+        remembered: impl IntoIterator<Item = (u32, Tenant)>,
+        retired: impl IntoIterator<Item = u32>,
+        file: &Cluster,
+    ) -> Tenants {
         let mut tenants = Tenants {
             by_id: remembered.into_iter().collect(),
+            retired: retired.into_iter().collect(),
             changed: vec![],
         };
         if file.open_tenant && !tenants.by_id.contains_key(&TENANT_OPEN) {
@@ -171,9 +181,15 @@ impl Tenants {
         self.by_id.len()
     }
 
+    /// Whether a tenant of this number was removed.
+    pub fn is_retired(&self, id: u32) -> bool {
+        self.retired.contains(&id)
+    }
+
     /// Adds or replaces one.
     pub fn put(&mut self, tenant: Tenant) {
         self.changed.push(tenant.id);
+        self.retired.remove(&tenant.id);
         self.by_id.insert(tenant.id, tenant);
     }
 
@@ -181,13 +197,14 @@ impl Tenants {
     pub fn remove(&mut self, id: u32) -> Option<Tenant> {
         let gone = self.by_id.remove(&id)?;
         self.changed.push(id);
+        self.retired.insert(id);
         Some(gone)
     }
 
-    /// The lowest number from 1 that nobody has.
+    /// The lowest number from 1 that nobody has or had.
     pub fn free_id(&self) -> u32 {
         (1..TENANT_SYSTEM)
-            .find(|id| !self.by_id.contains_key(id))
+            .find(|id| !self.by_id.contains_key(id) && !self.retired.contains(id))
             .expect("there are fewer tenants than numbers")
     }
 
@@ -225,32 +242,36 @@ mod tests {
 
     #[test]
     fn what_the_file_says_is_taken_over_when_it_changes_and_only_then() {
-        let mut first = Tenants::new([], &file(SEVEN));
+        let mut first = Tenants::new([], [], &file(SEVEN));
         assert_eq!(first.iter().map(|t| t.id).collect::<Vec<_>>(), [0, 7]);
         assert_eq!(first.take_changed(), [0, 7]);
         let mut seven = first.get(7).unwrap().clone();
         seven.rate = 99;
         first.put(seven);
 
-        let same = Tenants::new(first.by_id.clone(), &file(SEVEN));
+        let same = Tenants::new(first.by_id.clone(), [], &file(SEVEN));
         assert_eq!(
             same.get(7).unwrap().rate,
             99,
             "changed at run time, and kept"
         );
         let edited = format!("{SEVEN}rate = 5\n");
-        let edited = Tenants::new(first.by_id.clone(), &file(&edited));
+        let edited = Tenants::new(first.by_id.clone(), [], &file(&edited));
         assert_eq!(edited.get(7).unwrap().rate, 5);
-        let mut gone = Tenants::new(first.by_id.clone(), &file(""));
+        let mut gone = Tenants::new(first.by_id.clone(), [], &file(""));
         assert!(gone.get(7).is_none());
         assert_eq!(gone.take_changed(), [7]);
+        assert!(
+            gone.is_retired(7),
+            "what it left in the stores is under its number"
+        );
     }
 
     #[test]
     fn a_tenant_that_the_file_never_had_stays() {
-        let mut tenants = Tenants::new([], &file(""));
+        let mut tenants = Tenants::new([], [], &file(""));
         tenants.put(Tenant::new(9));
-        let again = Tenants::new(tenants.by_id, &file(""));
+        let again = Tenants::new(tenants.by_id, [], &file(""));
         assert!(again.get(9).is_some());
         assert_eq!(again.free_id(), 1);
     }

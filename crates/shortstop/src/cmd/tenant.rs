@@ -45,6 +45,9 @@ enum Command {
         /// Number [default: the lowest that is free].
         #[arg(long)]
         id: Option<u32>,
+        /// Take the number of a tenant that was removed, with what that one left in the stores.
+        #[arg(long)]
+        reuse: bool,
         /// Its secret, 32 hex digits [default: a random one, which is safer: other users of this machine see a command's
         /// options].
         #[arg(long, value_name = "HEX")]
@@ -153,12 +156,10 @@ impl Terms {
         })
     }
 
-    fn spec(self, id: Option<u32>, secret: Option<String>) -> anyhow::Result<TenantSpec> {
+    fn spec(self) -> anyhow::Result<TenantSpec> {
         let given = self.change()?;
         Ok(TenantSpec {
-            id,
             name: given.name.unwrap_or_default(),
-            secret,
             quota: given.quota.unwrap_or(0),
             policy: given.policy.unwrap_or_default(),
             rate: given.rate.unwrap_or(0),
@@ -167,6 +168,7 @@ impl Terms {
             stores: given.stores.unwrap_or_default(),
             clients: given.clients.unwrap_or_default(),
             borrow: given.borrow.unwrap_or(true),
+            ..TenantSpec::default()
         })
     }
 }
@@ -184,11 +186,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Command::Create {
             id,
+            reuse,
             secret,
             terms,
             api,
         } => {
-            let spec = terms.spec(id, secret)?;
+            let spec = TenantSpec {
+                id,
+                reuse,
+                secret,
+                ..terms.spec()?
+            };
             let tenant: TenantView = api.change("POST", "/v1/tenants", Some(&spec))?;
             api.print(&tenant, show)
         }

@@ -45,6 +45,8 @@ pub struct TenantSpec {
     /// Number, 1 to 4294967294. Absent: the lowest one that is free.
     #[schema(minimum = 1, maximum = 4294967294_u32)]
     pub id: Option<u32>,
+    /// Take a number that a removed tenant had: whoever has it finds what that one left in the stores.
+    pub reuse: bool,
     /// Name for people, at most 64 bytes; unique among the tenants unless it is empty.
     #[schema(max_length = 64)]
     pub name: String,
@@ -78,6 +80,7 @@ impl Default for TenantSpec {
     fn default() -> TenantSpec {
         TenantSpec {
             id: None,
+            reuse: false,
             name: String::new(),
             secret: None,
             quota: 0,

@@ -85,7 +85,9 @@ impl Console<'_> {
             .collect();
         let clients = clients.join(",");
         let borrows = tenant.borrows.to_string();
-        let mut words = vec!["tenant", "create", "--id", &id, "--quota", &quota];
+        let mut words = vec![
+            "tenant", "create", "--id", &id, "--reuse", "--quota", &quota,
+        ];
         words.extend(["--policy", tenant.policy.name(), "--borrow", &borrows]);
         words.extend(["--rate", &rate, "--over-rate", "drop"]);
         words.extend(["--discipline", &tenant.discipline, "--clients", &clients]);
