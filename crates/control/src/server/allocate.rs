@@ -25,6 +25,8 @@ use crate::{
 
 /// Items that a page holds of the usual size, before a switch says what it holds of a tenant's.
 const ITEMS_PER_PAGE: usize = 128;
+/// Of fewer items their size is not judged by.
+const ITEMS_TO_JUDGE_BY: u64 = 16;
 /// A page whose items had no request for so many windows is cold; what an owner wanted is claimed for as many at least.
 const COLD_AFTER: u64 = 3;
 /// How often placements by traffic are looked at again.
@@ -46,6 +48,8 @@ pub struct Allocation {
     order: BTreeMap<u32, Vec<SwitchId>>,
     /// What owners claim of their guaranteed pages.
     claims: BTreeMap<(SwitchId, u32), Claim>,
+    /// Somebody's memory may have changed since disciplines were told.
+    rooms_due: bool,
     /// What disciplines were told.
     rooms: BTreeMap<u32, Vec<Room>>,
     /// The journal's position after which each switch's table is safe to send.
@@ -112,6 +116,7 @@ impl Core {
         let by_traffic = now >= self.allocation.placed_at + PLACE_EVERY;
         if self.allocation.place_again || by_traffic {
             self.allocation.place_again = false;
+            self.allocation.rooms_due = true;
             self.allocation.placed_at = now;
             self.place_all();
         }
@@ -359,11 +364,13 @@ impl Core {
     fn demands(&mut self, id: SwitchId) -> BTreeMap<u32, Demand> {
         let counts = self.ledger.counts(id);
         let hold = Duration::from_millis(u64::from(self.plan.limits.window_ms) * COLD_AFTER);
+        let items_per_page = self.items_per_page(id);
         let mut claims = BTreeMap::new();
         let demand = |tenant: &Tenant| {
             let count = counts.get(&tenant.id).copied().unwrap_or_default();
             let items = self.applications.wanted(id, tenant.id);
-            let wanted = items.div_ceil(self.items_per_page(id, tenant.id)) as u32;
+            let here = items_per_page.get(&tenant.id).copied();
+            let wanted = items.div_ceil(here.unwrap_or(ITEMS_PER_PAGE)) as u32;
             let at = (id, tenant.id);
             let mut claim = self.allocation.claims.get(&at).copied().unwrap_or_default();
             let claimed = claim.update(self.now, hold, wanted, count.own);
@@ -386,31 +393,32 @@ impl Core {
         demands
     }
 
-    /// Items of a tenant that a page of a switch holds, by what its fuller pages do.
-    fn items_per_page(&self, id: SwitchId, tenant: u32) -> usize {
+    /// Items that a page of a switch holds, for each tenant that has enough there to say so.
+    fn items_per_page(&self, id: SwitchId) -> BTreeMap<u32, usize> {
         let Some(switch) = self.switches.get(&id) else {
-            return ITEMS_PER_PAGE;
+            return BTreeMap::new();
         };
-        let (mut items, mut cells) = (0u64, 0u64);
-        for (page, _) in self
-            .ledger
-            .held(tenant)
-            .filter(|(page, _)| page.switch == id)
-        {
-            if let Some(seen) = switch.pages_seen.get(&page.page) {
-                items += u64::from(seen.items);
-                cells += u64::from(seen.cells);
+        let mut filled: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for (page, hold) in self.ledger.holds_on(id) {
+            if let Some(seen) = switch.pages_seen.get(&page) {
+                let (items, cells) = filled.entry(hold.tenant).or_default();
+                *items += u64::from(seen.items);
+                *cells += u64::from(seen.cells);
             }
         }
-        if items < 16 {
-            return ITEMS_PER_PAGE;
-        }
         let start_cells = dataplane::PAGE_START_CELLS as u64;
-        ((items * start_cells / cells.max(1)) as usize).max(1)
+        let per_page = |(tenant, (items, cells)): (u32, (u64, u64))| {
+            let per_page = (items * start_cells / cells.max(1)).max(1) as usize;
+            (items >= ITEMS_TO_JUDGE_BY).then_some((tenant, per_page))
+        };
+        filled.into_iter().filter_map(per_page).collect()
     }
 
     /// Tells disciplines where memory is now, where that changed.
     fn tell_rooms(&mut self, now: Duration) {
+        if !std::mem::take(&mut self.allocation.rooms_due) {
+            return;
+        }
         let mut all: BTreeMap<u32, BTreeMap<SwitchId, Portion>> = BTreeMap::new();
         for (page, hold) in self.ledger.holds() {
             let on = all.entry(hold.tenant).or_default();
@@ -505,6 +513,7 @@ impl Core {
             }
             touched.insert(page.switch);
         }
+        self.allocation.rooms_due |= !touched.is_empty();
         for id in touched {
             self.allocation.needs.insert(id, self.journal.position());
         }

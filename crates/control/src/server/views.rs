@@ -88,11 +88,9 @@ impl Core {
     fn tenant_on_switch(&self, tenant: u32, id: SwitchId) -> Option<TenantOnSwitch> {
         let switch = self.switches.get(&id)?;
         let Count { own, lent, leaving } = *self.ledger.counts(id).get(&tenant)?;
-        let pages = self
-            .ledger
-            .held(tenant)
-            .filter(|(page, _)| page.switch == id);
-        let seen = pages.filter_map(|(page, _)| switch.pages_seen.get(&page.page));
+        let pages = self.ledger.holds_on(id);
+        let its = pages.filter(|(_, hold)| hold.tenant == tenant);
+        let seen = its.filter_map(|(page, _)| switch.pages_seen.get(&page));
         let cells = seen.map(|seen| u64::from(seen.cells)).sum();
         Some(TenantOnSwitch {
             switch: id,

@@ -371,6 +371,15 @@ impl Ledger {
         self.holds().filter(move |(_, hold)| hold.tenant == tenant)
     }
 
+    /// Pages of a switch that are held, by index.
+    pub fn holds_on(&self, switch: SwitchId) -> impl Iterator<Item = (u32, Hold)> {
+        let rows = self.tables.get(&switch).into_iter().flat_map(|t| &t.rows);
+        rows.filter_map(|(page, row)| match row {
+            PageRow::Held(hold) => Some((*page, *hold)),
+            PageRow::Leaving { .. } => None,
+        })
+    }
+
     /// All pages that are held.
     pub fn holds(&self) -> impl Iterator<Item = (PageId, Hold)> {
         self.rows().filter_map(|(id, row)| match row {
