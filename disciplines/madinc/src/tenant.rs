@@ -102,7 +102,7 @@ impl Tenant {
                 elsewhere += 1;
                 // Requested, but not there: the key's requests take another path by now.
                 if let Some(cache) = caches.get_mut(switch, self.id)
-                    && cache.is_cold(key)
+                    && cache.passed_by(key)
                 {
                     cache.release(key, out);
                 }

@@ -40,6 +40,8 @@ const HELD_MASS: f64 = 3.0;
 const OVERLAP_MIN: f64 = 0.5;
 /// An item without a request for so many windows is cold, and a key without a report forgotten as a wish.
 const LATELY_WINDOWS: u64 = 8;
+/// An item that was reported elsewhere in so many windows since it was last hit is not reached by its requests.
+const PASSED_WINDOWS: u8 = 3;
 /// Requests per window from which a key is worth room that nobody else uses: about two, as they are estimated.
 const WORTH_ROOM: f64 = 1.5;
 /// Evidence from which a key is worth room that nobody else uses: two requests, of which the first may be a
@@ -478,10 +480,20 @@ impl SwitchCache {
         entry.is_some_and(|e| e.seen + 1 >= self.ended && e.mass > 0.0)
     }
 
-    /// Whether an item is cached here, settled, and had no request lately.
-    pub fn is_cold(&self, key: &ItemKey) -> bool {
-        let entry = self.cached.get(key);
-        entry.is_some_and(|e| self.cold_entry(e)) && !self.asked.contains_key(key)
+    /// Another cache reported an item of this one. True if the item is settled and its requests do not come by here any
+    /// longer: it had none lately, while it was reported in window after window.
+    pub fn passed_by(&mut self, key: &ItemKey) -> bool {
+        let ended = self.ended;
+        let Some(entry) = self.cached.get_mut(key) else {
+            return false;
+        };
+        if entry.passed_in != ended {
+            entry.passed_in = ended;
+            entry.passed = entry.passed.saturating_add(1);
+        }
+        entry.passed >= PASSED_WINDOWS
+            && ended - entry.seen > LATELY_WINDOWS
+            && !self.asked.contains_key(key)
     }
 
     /// Gives an item up, if no change of it is under way; true if it was there.
@@ -587,6 +599,7 @@ impl SwitchCache {
         for (entry, hits) in self.cached.entries_mut().iter_mut().zip(hits) {
             if hits > 0.0 {
                 entry.seen = self.ended;
+                entry.passed = 0;
             }
             let (past, reported) = entry.split(window);
             let count = reported + hits;
@@ -784,6 +797,7 @@ impl SwitchCache {
             cached_in: None,
             counted: false,
             displaced: false,
+            passed: 0,
             seen: entry.seen.max(self.ended.saturating_sub(1)),
             ..entry
         });

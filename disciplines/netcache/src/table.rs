@@ -28,6 +28,10 @@ pub struct Entry {
     pub strikes: u8,
     /// When it was last requested, as far as is known: how many windows had ended by then.
     pub seen: u64,
+    /// In how many windows since it was last hit it was reported by another cache, and in which of them last, likewise.
+    pub passed: u8,
+    /// See `passed`.
+    pub passed_in: u64,
     /// When it last found no room, likewise.
     pub unmet_in: Option<u64>,
     /// Whether it is one of those that [`crate::demand::Demand`] counts.
@@ -49,6 +53,8 @@ impl Entry {
             paused_until: Duration::ZERO,
             strikes: 0,
             seen: 0,
+            passed: 0,
+            passed_in: 0,
             unmet_in: None,
             counted: false,
             displaced: false,
