@@ -1,10 +1,11 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Subcommand;
 use control::{
     DisciplineMaker, Limits, NoDiscipline, Options, Server, ServerError,
     api::serve::{Listen, TlsFiles},
+    state::Location,
     status,
 };
 
@@ -72,7 +73,7 @@ struct Serve {
     /// Where the state is kept: a directory, or etcd://HOST:PORT[,HOST:PORT][/PREFIX], where several controllers stand by
     /// and one leads.
     #[arg(long, value_name = "PLACE", default_value = "/var/lib/shortstop")]
-    state: control::state::Location,
+    state: Location,
     /// This controller's name among several [default: the address it listens on].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -149,6 +150,13 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         key,
         client_ca: args.tls_client_ca,
     });
+    let several = !matches!(args.state, Location::Directory(_));
+    if several && args.url.is_none() && args.listen.ip().is_unspecified() {
+        bail!(
+            "--listen {}: the other controllers cannot reach it under that address; say where with --url",
+            args.listen
+        );
+    }
     let options = Options {
         listen: Listen {
             tls,

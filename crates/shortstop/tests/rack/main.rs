@@ -12,6 +12,7 @@ mod failures;
 mod refusals;
 mod support;
 mod tenants;
+mod tenants_life;
 mod traffic;
 mod variants;
 mod xdp;
