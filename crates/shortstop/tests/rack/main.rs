@@ -13,6 +13,7 @@ mod refusals;
 mod support;
 mod tenants;
 mod tenants_life;
+mod tenants_tls;
 mod traffic;
 mod variants;
 mod xdp;

@@ -32,14 +32,14 @@ impl Rack {
     }
 
     /// Runs shell text that has to succeed; gives what it printed.
-    fn typed(&self, host: &str, text: &str) -> String {
+    pub fn typed(&self, host: &str, text: &str) -> String {
         let output = self.shell(host, text);
         assert!(output.status.success(), "{text}\n{output:?}");
         String::from_utf8(output.stdout).expect("text")
     }
 
     /// Runs a command that must fail with one line that names all of these.
-    fn refuses(&self, host: &str, text: &str, expected: &[&str]) {
+    pub fn refuses(&self, host: &str, text: &str, expected: &[&str]) {
         let output = self.shell(host, text);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{text} succeeded");
