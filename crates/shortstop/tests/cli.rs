@@ -131,7 +131,7 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     (
         "switch --interface lo --control foo --state-dir state",
-        &["--control foo", "http://"],
+        &["--control", "foo", "http://"],
     ),
     ("switch --interface lo --mode fast", &["--mode", "fast"]),
     ("switch --interface lo --pages 0", &["--pages", "0"]),
