@@ -233,9 +233,9 @@ impl Hunt {
         let server = self.lab.topology().address_of(SERVER);
         let server = server.context("a server without an address")?;
         let usual = self.next_hop(server);
-        self.set_link("down")?;
         let cut = Instant::now();
-        let installed = self.wait_for_hop(server, |now| now != usual.as_deref())?;
+        self.set_link("down")?;
+        let installed = self.wait_for_hop(server, cut, |now| now != usual.as_deref())?;
         let rerouted = match installed {
             Some(installed) => self
                 .wait_for_answer(server, cut)?
@@ -243,8 +243,9 @@ impl Hunt {
             None => None,
         };
         self.rerouted.push(rerouted);
+        let mended = Instant::now();
         self.set_link("up")?;
-        let back = self.wait_for_hop(server, |now| now == usual.as_deref())?;
+        let back = self.wait_for_hop(server, mended, |now| now == usual.as_deref())?;
         self.faults.reroutes += u64::from(installed.is_some()) + u64::from(back.is_some());
         Ok(())
     }
@@ -257,18 +258,19 @@ impl Hunt {
         Ok(())
     }
 
-    /// Waits until the first switch has a way to an address that is as it should be; none: that took too long.
+    /// Waits until the first switch has a way to an address that is as it should be; returns how long after
+    /// `since`; none: that took too long.
     fn wait_for_hop(
         &self,
         address: Ipv4Addr,
+        since: Instant,
         is_right: impl Fn(Option<&str>) -> bool,
     ) -> anyhow::Result<Option<Duration>> {
-        let begun = Instant::now();
-        while begun.elapsed() < REROUTE {
+        while since.elapsed() < REROUTE {
             interrupt::check()?;
             let now = self.next_hop(address);
             if now.is_some() && is_right(now.as_deref()) {
-                return Ok(Some(begun.elapsed()));
+                return Ok(Some(since.elapsed()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -307,7 +309,7 @@ impl Hunt {
 
     /// Evictions that the running controller has asked for; 0 if it does not say.
     fn evictions(&self) -> u64 {
-        let status = self.console().ask(&["control", "status"]);
+        let status = self.console().status();
         let status = status.unwrap_or_default();
         let switches = status["switches"].as_array().cloned().unwrap_or_default();
         switches

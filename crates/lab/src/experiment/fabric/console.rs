@@ -92,6 +92,22 @@ impl<'a> Console<'a> {
             .with_context(|| format!("{host}: `{}`", words.join(" ")))
     }
 
+    /// The status of the controller that leads: standbys have one too, which says nothing of switches.
+    ///
+    /// # Errors
+    /// What each controller had to say.
+    pub fn status(&self) -> anyhow::Result<Value> {
+        let mut said = vec![];
+        for host in &self.hosts {
+            match self.ask_at(host, &["control", "status"]) {
+                Ok(status) if status["leading"] == true => return Ok(status),
+                Ok(status) => said.push(format!("{host} stands by: {status}")),
+                Err(error) => said.push(format!("{error:#}")),
+            }
+        }
+        bail!("{}", said.join("; "))
+    }
+
     /// Every page as the controller has it.
     ///
     /// # Errors

@@ -156,7 +156,7 @@ impl Fabric {
         let what = "every switch to be attached to a controller";
         let mut heard = String::new();
         interrupt::wait_for(what, Duration::from_secs(30), || {
-            let status = match self.console().ask(&["control", "status"]) {
+            let status = match self.console().status() {
                 Ok(status) => status,
                 Err(error) => {
                     heard = format!("{error:#}");

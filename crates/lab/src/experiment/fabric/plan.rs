@@ -134,6 +134,8 @@ impl Plan {
         let mut command = words(&["shortstop", "control", "--cluster", "{dir}/cluster.toml"]);
         command.extend(words(&["--state", &state, "--listen", &listen]));
         command.extend(words(&["--insecure", "--name", &control(number)]));
+        let url = format!("http://{{address:{}}}:{CONTROL_PORT}", control(number));
+        command.extend(words(&["--url", &url]));
         command.extend(words(&["--discipline", &self.discipline]));
         command.extend(words(&["--window-ms", &window, "--max-items", &items]));
         command.extend(self.control_args.iter().cloned());
@@ -184,6 +186,8 @@ fn etcd() -> ProcessSpec {
     command.extend(words(&["--advertise-client-urls", &client]));
     command.extend(words(&["--listen-peer-urls", "http://127.0.0.1:2380"]));
     command.extend(words(&["--log-level", "error", "--unsafe-no-fsync"]));
+    // Every change keeps its old revisions otherwise.
+    command.extend(words(&["--auto-compaction-retention", "1"]));
     process("etcd", command)
 }
 
