@@ -30,7 +30,8 @@ fn built_in(
     }
 }
 
-/// A well-behaved tenant beside others that are not: about every discipline, so it has no file.
+/// A well-behaved tenant beside others that are not, compared with the same others on a rack of their own: about every
+/// discipline, so it has no file.
 pub fn tenant_isolation(discipline: &str) -> Experiment {
     built_in(
         "tenant-isolation",
@@ -38,8 +39,8 @@ pub fn tenant_isolation(discipline: &str) -> Experiment {
         "What a well-behaved tenant notices of greedy, guessing and restless ones",
         discipline,
         "keys = 1000\nthetas = [0.99]\n\
-         [tenancy]\nquota = 10\npages = 40\nrate = 5000.0\nrounds = 9\nround_s = 2.0\nlimit = 500",
-        "[tenancy]\nrounds = 3\nround_s = 1.0",
+         [tenancy]\nquota = 10\npages = 40\nrate = 5000.0\nrounds = 21\nround_s = 0.8\nlimit = 500",
+        "[tenancy]\nrounds = 5\nround_s = 0.4",
     )
 }
 
