@@ -1,25 +1,44 @@
 //! How many keys would be worth caching if there were room for them.
 //!
 //! Two sources. At a window's end the keys are counted whose evidence says that they are asked for about twice per window,
-//! and those that were requested lately and had to go only because there was less room. Between, each key that was reported and found no room counts at once, so that a tenant that wakes up is noticed with
-//! its first batch of reports. Of a long tail of rare keys, some are reported twice in any window by chance: as many as
-//! usually prove to be no more than that are taken off.
+//! and those that were requested lately and had to go only because there was less room. Between, each key that was
+//! reported and found no room counts at once, so that a tenant that wakes up is noticed with its first batch of reports.
+//!
+//! Of a long tail of rare keys, some are reported twice in any window by chance. Whether room for them is of use shows
+//! when they get it: of those that got it lately, some part was requested again soon, and as many count of the next.
+//! So idle memory serves a tail that comes back, and not one that does not.
 
-/// Of the keys that proved rare, how much the latest window changes the expectation.
-const TAIL_GAIN: f64 = 0.25;
+/// How much the keys that proved useful or useless in one window change the expectation, if they are many.
+const USE_GAIN: f64 = 0.25;
+/// So many keys are many.
+const MANY: f64 = 64.0;
+/// How much of its distrust is forgotten in a window in which no key proved anything: it is tried again.
+const FORGIVEN: f64 = 0.01;
 
 /// The keys of a tenant that one switch would cache besides those that it caches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Demand {
     /// Keys with enough evidence, at the latest window's end.
     evident: usize,
     /// Keys that found no room in this window, and in the one before.
     unmet: usize,
     unmet_before: usize,
-    /// Keys per window that find no room and turn out to be rare.
-    tail: f64,
+    /// Of keys that found no room and got it later, the part that was requested soon after.
+    useful: f64,
     /// Keys of those above that have been cached since.
     filled: usize,
+}
+
+impl Default for Demand {
+    fn default() -> Demand {
+        Demand {
+            evident: 0,
+            unmet: 0,
+            unmet_before: 0,
+            useful: 1.0,
+            filled: 0,
+        }
+    }
 }
 
 impl Demand {
@@ -33,10 +52,19 @@ impl Demand {
         self.filled += 1;
     }
 
+    /// Of the keys that were counted and got room, so many were requested since, and so many were not for a long time.
+    pub fn proved(&mut self, useful: usize, useless: usize) {
+        let all = (useful + useless) as f64;
+        if all == 0.0 {
+            self.useful += FORGIVEN * (1.0 - self.useful);
+            return;
+        }
+        let gain = USE_GAIN * (all / MANY).min(1.0);
+        self.useful += gain * (useful as f64 / all - self.useful);
+    }
+
     /// A window ended after which `evident` keys have evidence.
     pub fn window_end(&mut self, evident: usize) {
-        let rare = self.unmet.saturating_sub(evident + self.filled) as f64;
-        self.tail += TAIL_GAIN * (rare - self.tail);
         self.evident = evident;
         self.unmet_before = self.unmet.saturating_sub(self.filled);
         (self.unmet, self.filled) = (0, 0);
@@ -44,10 +72,8 @@ impl Demand {
 
     /// How many keys.
     pub fn keys(&self) -> usize {
-        let unmet = self.unmet.max(self.unmet_before) as f64 - self.tail;
-        self.evident
-            .max(unmet.max(0.0) as usize)
-            .saturating_sub(self.filled)
+        let unmet = self.unmet.max(self.unmet_before) as f64 * self.useful;
+        self.evident.max(unmet as usize).saturating_sub(self.filled)
     }
 }
 
@@ -75,11 +101,31 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_tail_is_no_demand() {
+    fn a_tail_that_does_not_come_back_is_no_demand_until_it_does() {
         let mut demand = Demand::default();
         for _ in 0..30 {
+            demand.proved(0, 100);
             window(&mut demand, 1000, 50);
         }
-        assert!(demand.keys() <= 60, "{}", demand.keys());
+        assert_eq!(demand.keys(), 50);
+        // A few keys do not tell much.
+        demand.proved(1, 0);
+        assert_eq!(demand.keys(), 50);
+        for _ in 0..30 {
+            demand.proved(90, 10);
+            window(&mut demand, 1000, 50);
+        }
+        assert!((850..=900).contains(&demand.keys()), "{}", demand.keys());
+    }
+
+    #[test]
+    fn it_is_tried_again() {
+        let mut demand = Demand::default();
+        (0..30).for_each(|_| demand.proved(0, 100));
+        for _ in 0..100 {
+            demand.proved(0, 0);
+            window(&mut demand, 1000, 0);
+        }
+        assert!((500..=700).contains(&demand.keys()), "{}", demand.keys());
     }
 }

@@ -596,10 +596,18 @@ impl SwitchCache {
         let keep = self.discount(&hits, whole, window);
         self.windows = self.windows * keep + 1.0;
         let mut overstated = Vec::new();
+        let (mut useful, mut useless) = (0, 0);
         for (entry, hits) in self.cached.entries_mut().iter_mut().zip(hits) {
             if hits > 0.0 {
                 entry.seen = self.ended;
                 entry.passed = 0;
+                useful += usize::from(entry.on_trial.take().is_some());
+            } else if entry
+                .on_trial
+                .is_some_and(|since| self.ended - since > LATELY_WINDOWS)
+            {
+                entry.on_trial = None;
+                useless += 1;
             }
             let (past, reported) = entry.split(window);
             let count = reported + hits;
@@ -619,6 +627,7 @@ impl SwitchCache {
             entry.pace = lower(count);
             entry.strikes = 0;
         }
+        self.demand.proved(useful, useless);
         self.learn_noise(overstated);
         let threshold = self.threshold.requests();
         for entry in self.candidates.entries_mut() {
@@ -795,6 +804,7 @@ impl SwitchCache {
         }
         self.cached.put(Entry {
             cached_in: None,
+            on_trial: entry.counted.then_some(self.ended),
             counted: false,
             displaced: false,
             passed: 0,

@@ -36,6 +36,8 @@ pub struct Entry {
     pub unmet_in: Option<u64>,
     /// Whether it is one of those that [`crate::demand::Demand`] counts.
     pub counted: bool,
+    /// Since when it is to prove that caching it was of use, if it is: how many windows had ended by then.
+    pub on_trial: Option<u64>,
     /// Whether it was cached, or should have been, and had to go for lack of room only.
     pub displaced: bool,
 }
@@ -57,6 +59,7 @@ impl Entry {
             passed_in: 0,
             unmet_in: None,
             counted: false,
+            on_trial: None,
             displaced: false,
         }
     }
