@@ -51,9 +51,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn show(routes: &RouteTable) -> String {
-    let whose = match routes.managed {
-        true => "the controller keeps these routes",
-        false => "routes are left alone; the controller would install these",
+    let whose = match (routes.managed, routes.routes.is_empty()) {
+        (true, false) => "the controller keeps these routes",
+        (false, false) => "routes are left alone; the controller would install these",
+        (true, true) => return "the controller keeps routes; none is needed\n".into(),
+        (false, true) => return "routes are left alone; none is needed\n".into(),
     };
     let state = |r: &RouteView| match (&r.failure, r.installed) {
         (Some(failure), _) => failure.clone(),
