@@ -12,8 +12,9 @@
 //!
 //! From elsewhere to beside only one thing changes: whether the switch (and its controller and store) is shared. So
 //! `victim_p99_ratio` is beside over elsewhere. `victim_p99_ratio_idle_machine` is beside over idle, what sharing a machine of
-//! few cores costs besides. `victim_throughput_share` is beside over idle, the stricter of both. Each is the median of
-//! the rounds' ratios, of the disturber for which it is worst.
+//! few cores costs besides. Both are medians of the rounds' ratios. `victim_throughput_share` is beside over idle, the
+//! stricter of both, over all rounds together: arrivals are random, and a short round's number of them is not even. Each is
+//! that of the disturber for which it is worst.
 
 use serde_json::json;
 
@@ -329,8 +330,14 @@ fn ratio(one: &Seen, other: &Seen, what: impl Fn(&PhaseResult) -> f64) -> f64 {
     )
 }
 
-/// Medians over the rounds.
+/// Answers per second of all rounds together, times their number.
+fn total(seen: &Seen) -> f64 {
+    seen.victim.iter().map(PhaseResult::throughput).sum()
+}
+
+/// Medians over the rounds, unless said otherwise.
 struct Told {
+    /// Means.
     rate: f64,
     rate_idle: f64,
     p99_us: f64,
@@ -351,11 +358,11 @@ impl Told {
     fn of([idle, elsewhere, beside]: &[Seen; 3]) -> Told {
         let p99 = |seen: &Seen| over(&seen.victim, |r| r.all.p99_us);
         Told {
-            share: ratio(beside, idle, PhaseResult::throughput),
+            share: total(beside) / total(idle),
             p99_ratio: ratio(beside, elsewhere, |r| r.all.p99_us),
             p99_ratio_idle: ratio(beside, idle, |r| r.all.p99_us),
-            rate: over(&beside.victim, PhaseResult::throughput),
-            rate_idle: over(&idle.victim, PhaseResult::throughput),
+            rate: total(beside) / beside.victim.len() as f64,
+            rate_idle: total(idle) / idle.victim.len() as f64,
             p99_us: p99(beside),
             p99_elsewhere_us: p99(elsewhere),
             p99_idle_us: p99(idle),
