@@ -49,7 +49,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn utc(at_ms: u64) -> String {
     let seconds = at_ms / 1000;
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970 + days / 146_097 * 400;
     days %= 146_097;
     while days >= 365 + u64::from(leap(year)) {
