@@ -175,6 +175,35 @@ fn a_tenant_that_wakes_up_wants_room_at_once_and_no_more_when_it_sleeps() {
 }
 
 #[test]
+fn what_is_in_use_is_wanted_also_when_its_pages_are_gone() {
+    let mut rig = Rig::new();
+    rig.room(1, 8);
+    rig.report(&keys(1, 0..1000, 2));
+    // A request per window: too few to be worth more room, if it were not in use.
+    for _ in 0..10 {
+        rig.end(&keys(1, 0..400, 1));
+    }
+    assert_eq!(rig.wanted(1), 400);
+    rig.room(1, 1);
+    assert_eq!(rig.wanted(1), 400);
+    // And what the switch dropped with a page.
+    let gone: Vec<ItemKey> = rig.cached.iter().take(50).cloned().collect();
+    rig.tell(Event::Dropped {
+        switch: SWITCH,
+        keys: &gone,
+    });
+    assert_eq!(rig.wanted(1), 400);
+    let left = rig.cached.iter().skip(50).map(|k| (k.clone(), 1));
+    let left: Vec<(ItemKey, u64)> = left.collect();
+    rig.end(&left);
+    assert_eq!(rig.wanted(1), 400);
+    for _ in 0..10 {
+        rig.end(&[]);
+    }
+    assert_eq!(rig.wanted(1), 0);
+}
+
+#[test]
 fn the_budget_of_reports_is_shared() {
     let mut rig = Rig::new();
     rig.room(1, 1);
