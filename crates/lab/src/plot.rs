@@ -65,6 +65,14 @@ fn short(value: &f64) -> String {
     }
 }
 
+/// As [`short`], with a decimal where an axis that ends at `end` has ticks between whole numbers.
+fn fine(end: f64) -> impl Fn(&f64) -> String {
+    move |value| match end {
+        end if end < 20.0 => format!("{}", (value * 10.0).round() / 10.0),
+        _ => short(value),
+    }
+}
+
 /// Upper end of an axis: leaves room for the legend above everything that is drawn.
 fn top(values: impl Iterator<Item = f64>) -> f64 {
     let highest = values.filter(|v| v.is_finite()).fold(0.0, f64::max);
@@ -191,7 +199,7 @@ pub fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]
             .light_line_style(WHITE)
             .bold_line_style(GRID)
             .axis_style(INK)
-            .x_label_formatter(&short)
+            .x_label_formatter(&fine(right))
             .y_label_formatter(&short)
             .x_desc(x)
             .y_desc(y)
@@ -214,10 +222,6 @@ pub fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]
 pub fn distribution(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
     let points = || series.iter().flat_map(|(_, points)| points);
     let right = points().map(|p| p.0).fold(0.0, f64::max).max(1e-9);
-    let fine = |value: &f64| match right {
-        r if r < 20.0 => format!("{value:.1}"),
-        _ => short(value),
-    };
     svg(SIZE, |area| {
         let mut chart = ChartBuilder::on(area)
             .caption(title, text_style(24))
@@ -230,14 +234,14 @@ pub fn distribution(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, 
             .light_line_style(WHITE)
             .bold_line_style(GRID)
             .axis_style(INK)
-            .x_label_formatter(&fine)
+            .x_label_formatter(&fine(right))
             .y_label_formatter(&|part| format!("{part:.1}"))
             .x_desc(x)
             .y_desc(y)
             .label_style(text_style(15))
             .draw()?;
         for (i, (name, points)) in series.iter().enumerate() {
-            let color = COLORS[(i + 1) % COLORS.len()];
+            let color = COLORS[i % COLORS.len()];
             let steps = points.iter().scan(0.0, |last, (value, part)| {
                 let step = [(*value, *last), (*value, *part)];
                 *last = *part;
@@ -276,7 +280,7 @@ pub fn over_time(title: &str, result: &PhaseResult) -> String {
             .light_line_style(WHITE)
             .bold_line_style(GRID)
             .axis_style(INK)
-            .x_label_formatter(&short)
+            .x_label_formatter(&fine(at(answered.len())))
             .y_label_formatter(&short)
             .x_desc("seconds")
             .y_desc("answers per second")
@@ -399,6 +403,12 @@ mod tests {
         let series = [("a".to_string(), vec![(0.0, 1.0), (100.0, 0.5)])];
         assert!(lines("T", "x", "y", &series).contains("</svg>"));
         assert!(distribution("T", "milliseconds", "y", &series).contains("milliseconds"));
+    }
+
+    #[test]
+    fn short_axes_tell_halves_apart() {
+        assert_eq!([0.0, 0.5, 12.0].map(|v| fine(12.0)(&v)), ["0", "0.5", "12"]);
+        assert_eq!(fine(30_000.0)(&25_000.0), "25k");
     }
 
     #[test]

@@ -19,6 +19,9 @@ use crate::ring::Ring;
 
 /// How long a key waits for the reports of other switches. Placed at the first tick after it.
 const HOLD: Duration = Duration::from_millis(50);
+/// How long it waits for the report of a switch with guaranteed room, if only borrowed memory sees it so far: there it
+/// would stay.
+const HOLD_FOR_OWN: Duration = Duration::from_millis(400);
 /// Keys that may wait; beyond that, they are placed with the reports that are there.
 const WAITING_MOST: usize = 65_536;
 
@@ -33,6 +36,9 @@ pub struct Tenant {
     ring: Ring,
     /// Keys that were reported and are cached nowhere, in the order of their first reports.
     waiting: VecDeque<(Duration, ItemKey)>,
+    /// Of these, those that wait for [`HOLD_FOR_OWN`], likewise.
+    for_own: VecDeque<(Duration, ItemKey)>,
+    /// All keys that wait.
     waits: HashSet<ItemKey>,
 }
 
@@ -45,6 +51,7 @@ impl Tenant {
             in_ring: 0,
             ring: Ring::default(),
             waiting: VecDeque::new(),
+            for_own: VecDeque::new(),
             waits: HashSet::new(),
         }
     }
@@ -109,8 +116,8 @@ impl Tenant {
             } else if self.switches.len() == 1 {
                 self.settle(now, caches, key, out);
             } else {
-                if self.waiting.len() >= WAITING_MOST {
-                    self.settle_waiting(now, Duration::ZERO, caches, out);
+                if self.waits.len() >= WAITING_MOST {
+                    self.settle_waiting(now, Duration::MAX, caches, out);
                 }
                 self.waits.insert(key.clone());
                 self.waiting.push_back((now, key.clone()));
@@ -121,26 +128,62 @@ impl Tenant {
 
     /// Time passed: places the keys that waited long enough.
     pub fn tick(&mut self, now: Duration, caches: &mut Caches, out: &mut Vec<Action>) {
-        self.settle_waiting(now, HOLD, caches, out);
+        self.settle_waiting(now, Duration::ZERO, caches, out);
     }
 
+    /// Places the keys that waited long enough, as if `more` time had passed.
     fn settle_waiting(
         &mut self,
         now: Duration,
-        hold: Duration,
+        more: Duration,
         caches: &mut Caches,
         out: &mut Vec<Action>,
     ) {
+        let waited = |since| now.saturating_sub(since).saturating_add(more);
         while let Some((since, key)) = self.waiting.pop_front() {
-            if now.saturating_sub(since) < hold {
+            if waited(since) < HOLD {
                 self.waiting.push_front((since, key));
                 break;
             }
-            self.waits.remove(&key);
-            if self.place(caches, &key, None).is_none() {
-                self.settle(now, caches, &key, out);
+            if self.own_may_see(caches, &key) {
+                self.for_own.push_back((since, key));
+            } else {
+                self.settle_one(now, caches, &key, out);
             }
         }
+        for (since, key) in std::mem::take(&mut self.for_own) {
+            if waited(since) < HOLD_FOR_OWN && self.own_may_see(caches, &key) {
+                self.for_own.push_back((since, key));
+            } else {
+                self.settle_one(now, caches, &key, out);
+            }
+        }
+    }
+
+    fn settle_one(
+        &mut self,
+        now: Duration,
+        caches: &mut Caches,
+        key: &ItemKey,
+        out: &mut Vec<Action>,
+    ) {
+        self.waits.remove(key);
+        if self.place(caches, key, None).is_none() {
+            self.settle(now, caches, key, out);
+        }
+    }
+
+    /// Whether only borrowed memory outside of the ring sees a key so far, while the ring has room for it.
+    fn own_may_see(&self, caches: &Caches, key: &ItemKey) -> bool {
+        if self.in_ring == self.switches.len() {
+            return false;
+        }
+        let in_ring = self.switches[..self.in_ring].iter();
+        let with_room = in_ring
+            .filter_map(|at| caches.get(*at, self.id))
+            .filter(|cache| cache.has_room());
+        let mut sees = with_room.map(|cache| cache.sees(key)).peekable();
+        sees.peek().is_some() && !sees.any(|sees| sees)
     }
 
     /// Places a key that is cached nowhere on a switch that sees it: where there is room, by the ring; else in borrowed

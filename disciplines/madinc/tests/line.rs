@@ -48,6 +48,14 @@ fn borrowed_memory_takes_what_guaranteed_pages_have_no_room_for() {
 }
 
 #[test]
+fn borrowed_memory_does_not_win_by_reporting_first() {
+    let mut line = Line::new(&[1, 10], Traffic::uniform(KEYS), 0.5);
+    line.lend(&[1, 0]);
+    line.seconds(20, 40_000);
+    assert!(line.held()[0] <= 60, "{:?}", line.held());
+}
+
+#[test]
 fn borrowed_memory_alone_is_filled_in_turn() {
     let mut line = Line::new(&even(3), Traffic::uniform(KEYS), 0.0);
     line.lend(&even(3));

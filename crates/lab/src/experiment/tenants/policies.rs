@@ -53,7 +53,7 @@ pub fn run(
     ]);
     let (mut id, mut wrong) = (0, 0);
     for popularity in params.distributions() {
-        let (mut over_time, mut spread) = (vec![], vec![]);
+        let (mut over_time, mut spread, mut served) = (vec![], vec![], vec![]);
         for policy in POLICIES {
             id += 1;
             progress.say(format!("{}, {}", popularity.title(), policy.name()));
@@ -65,8 +65,13 @@ pub fn run(
             wrong += seen.cold.wrong() + seen.steady.wrong();
             let rates = rates(&seen.intervals(), seen.cold.interval_ms);
             let steady = &seen.steady;
-            let name = format!("throughput_{}_{}", policy.name(), popularity.name());
-            report.summarize(name.replace('-', "_"), steady.throughput());
+            let mut tell = |what: &str, value| {
+                let name = format!("{what}_{}_{}", policy.name(), popularity.name());
+                report.summarize(name.replace('-', "_"), value);
+            };
+            tell("throughput", steady.throughput());
+            tell("switch_1_share", steady.share_of(1));
+            tell("switch_2_share", steady.share_of(2));
             let share = |switch| percent(steady.share_of(switch));
             table.row([
                 popularity.title(),
@@ -89,6 +94,7 @@ pub fn run(
                 "wrong_values": seen.cold.wrong() + steady.wrong(),
                 "throughput_over_time": rates,
             }));
+            served.push([1, 2, 0].map(|switch| 100.0 * steady.share_of(switch)));
             spread.push((policy.name().to_string(), distribution(&rates)));
             over_time.push((policy.name().to_string(), rates));
         }
@@ -96,6 +102,9 @@ pub fn run(
         let svg = plot::lines(&title, "seconds", "answers per second", &over_time);
         let file = |what: &str| format!("{}{what}-{}.svg", experiment.name, popularity.name());
         report.plots.push((file(""), svg));
+        report
+            .plots
+            .push((file("-served"), who_answers(popularity, &served)));
         let svg = plot::distribution(&title, "answers per second", "part of the time", &spread);
         report.plots.push((file("-cdf"), svg));
     }
@@ -105,6 +114,19 @@ pub fn run(
     }
     report.text = table.render();
     Ok(report)
+}
+
+/// Draws for each policy what part of the reads switch 1, switch 2 and the store answered, in percent.
+fn who_answers(popularity: Popularity, served: &[[f64; 3]]) -> String {
+    let groups = POLICIES.map(|policy| policy.name().to_string());
+    let by = |i: usize| served.iter().map(|shares| shares[i]).collect();
+    plot::grouped_bars(&plot::GroupedBars {
+        title: &format!("Who answers by policy, {}", popularity.title()),
+        y: "percent of the reads",
+        groups: &groups,
+        series: &[("switch 1", by(0)), ("switch 2", by(1)), ("store", by(2))],
+        marks: None,
+    })
 }
 
 /// From the empty cache on, then a while longer.

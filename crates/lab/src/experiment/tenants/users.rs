@@ -53,18 +53,21 @@ pub fn run(
         next_id: 1,
     };
     let (mut wrong, mut foreign) = (0, 0);
+    let mut shares = Shares::new(&params.tenancy.users);
     for popularity in params.distributions() {
         let mut share: f64 = 1.0;
         let mut lines = vec![];
         for users in &params.tenancy.users {
             let run = stage.fill_cache(*users, popularity, "")?;
             share = share.min(run.share());
+            shares.add(*users, run.share());
             wrong += run.wrong();
             foreign += run.foreign();
             lines.push((plural(*users), run.series()));
             run.tell(&mut report, &mut table);
         }
         report.summarize(named("cached_share", popularity), share);
+        shares.group(popularity.title());
         let title = format!("Total throughput, {}", popularity.title());
         let svg = plot::lines(&title, "seconds", "answers per second", &lines);
         let file = format!("{}-{}.svg", experiment.name, popularity.name());
@@ -82,6 +85,10 @@ pub fn run(
     foreign += lossy.foreign();
     report.summarize("cached_share_uniform_lossy", lossy.share());
     lossy.tell(&mut report, &mut table);
+    shares.add(lossy.users, lossy.share());
+    shares.group(format!("uniform, {} lost", percent(params.tenancy.loss)));
+    let file = format!("{}.svg", experiment.name);
+    report.plots.push((file, shares.draw()));
     report.summarize("wrong_values", wrong as f64);
     report.summarize("foreign_values", foreign as f64);
     if wrong > 0 {
@@ -90,6 +97,53 @@ pub fn run(
     let notes = std::mem::take(&mut report.text);
     report.text = format!("{}\n{notes}", table.render());
     Ok(report)
+}
+
+/// The part of the keys that ended up cached, to be drawn: by distribution and number of users.
+struct Shares {
+    groups: Vec<String>,
+    series: Vec<(usize, Vec<f64>)>,
+}
+
+impl Shares {
+    fn new(users: &[usize]) -> Shares {
+        Shares {
+            groups: vec![],
+            series: users.iter().map(|users| (*users, vec![])).collect(),
+        }
+    }
+
+    fn add(&mut self, users: usize, share: f64) {
+        let mut series = self.series.iter_mut();
+        if let Some((_, shares)) = series.find(|(of, _)| *of == users) {
+            shares.push(100.0 * share);
+        }
+    }
+
+    /// What was added since the last group belongs to this one. The last group may lack some numbers of users.
+    fn group(&mut self, name: String) {
+        self.groups.push(name);
+    }
+
+    fn draw(&self) -> String {
+        let names: Vec<String> = self
+            .series
+            .iter()
+            .map(|(users, _)| plural(*users))
+            .collect();
+        let series: Vec<(&str, Vec<f64>)> = names
+            .iter()
+            .zip(&self.series)
+            .map(|(name, (_, shares))| (name.as_str(), shares.clone()))
+            .collect();
+        plot::grouped_bars(&plot::GroupedBars {
+            title: "Cached in the end; of several users, the least",
+            y: "percent of a user's keys",
+            groups: &self.groups,
+            series: &series,
+            marks: None,
+        })
+    }
 }
 
 fn plural(users: usize) -> String {
@@ -357,7 +411,7 @@ impl Stage<'_> {
             tenancy.many,
             popularity.title(),
             thousands(rate),
-            100.0 * tenancy.load,
+            100.0 * rate / capacity,
             tenancy.rounds,
             counts
                 .iter()
