@@ -33,7 +33,8 @@ static long host_update(struct host_table table, const void *key, const void *va
 	memcpy(host_element(table, index, true), value, table.value_size);
 	return 0;
 }
-#define bpf_map_update_elem(m, key, value, flags) host_update(host_table(m), (key), (value), (flags))
+#define bpf_map_update_elem(m, key, value, flags)                                                  \
+	host_update(host_table(m), (key), (value), (flags))
 
 /* A tail call that succeeds does not come back. */
 #define bpf_tail_call(ctx, map, index)                                                             \
