@@ -6,8 +6,8 @@
 //!    items in use on each page would keep all of them, where a few pages hold them as well.
 //! 2. What no owner keeps goes to tenants that want more, max-min fair: nobody gets more than another that wants it too.
 //!    While a page is nobody's, nobody who wants it is refused.
-//! 3. Of what nobody wants, tenants without any page get one each: a tenant reaches a switch only where it has
-//!    pages, and would never be noticed there otherwise.
+//! 3. Of what nobody wants, tenants without any page get one each, unless they have enough on other switches: a tenant
+//!    reaches a switch only where it has pages, and would never be noticed there otherwise.
 //! 4. Pages that are still over return to their owners, up to the guarantees; the rest is nobody's.
 //!
 //! A page that moves is cleared and filled anew, so small gains are not worth it: an owner lends only what exceeds
@@ -34,6 +34,8 @@ pub struct Demand {
     pub wanted: u32,
     /// Whether it may have pages beyond its guarantee.
     pub may_borrow: bool,
+    /// Whether its guaranteed pages, on other switches, are enough for it: it need not be noticed here.
+    pub at_home: bool,
     /// What it has now: guaranteed pages.
     pub own: u32,
     /// What it has now: borrowed pages.
@@ -153,7 +155,8 @@ fn borrowers(tenants: &[&Demand], own: &[u32], idle: u32) -> Vec<Borrower> {
     let margin = u64::from(asked > 0);
     let seen = |i: usize| tenants[i].own + tenants[i].lent > 0;
     let mut unseen: Vec<usize> = (0..tenants.len())
-        .filter(|&i| tenants[i].may_borrow && own[i] == 0 && borrowers[i].wanted == 0)
+        .filter(|&i| tenants[i].may_borrow && !tenants[i].at_home)
+        .filter(|&i| own[i] == 0 && borrowers[i].wanted == 0)
         .collect();
     unseen.sort_by_key(|&i| (!seen(i), i));
     for (i, before) in unseen.into_iter().zip(asked..) {
@@ -261,6 +264,7 @@ mod tests {
             guaranteed,
             wanted,
             may_borrow: true,
+            at_home: false,
             ..Demand::default()
         }
     }
@@ -279,6 +283,18 @@ mod tests {
 
     fn numbers(portions: &BTreeMap<u32, Portion>) -> Vec<(u32, u32)> {
         portions.values().map(|p| (p.own, p.lent)).collect()
+    }
+
+    #[test]
+    fn a_tenant_with_enough_elsewhere_need_not_be_noticed_here() {
+        let demand = |at_home| Demand {
+            may_borrow: true,
+            at_home,
+            ..Demand::default()
+        };
+        let demands = BTreeMap::from([(1, demand(true)), (2, demand(false))]);
+        let portions = share(8, &demands);
+        assert_eq!((portions[&1].lent, portions[&2].lent), (0, 1));
     }
 
     #[test]
@@ -331,6 +347,7 @@ mod tests {
             wanted,
             lent,
             may_borrow: true,
+            at_home: false,
             ..Demand::default()
         };
         // (pages, borrowers as (wants, has), what they get)
@@ -364,6 +381,7 @@ mod tests {
                 claimed: claimed.min(own + lent),
                 wanted,
                 may_borrow,
+                at_home: false,
                 own: own.min(guaranteed),
                 lent,
             },

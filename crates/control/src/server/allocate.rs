@@ -380,6 +380,7 @@ impl Core {
                 claimed,
                 wanted,
                 may_borrow: tenant.borrow,
+                at_home: self.is_at_home(tenant.id, id),
                 own: count.own,
                 lent: count.lent,
             };
@@ -391,6 +392,20 @@ impl Core {
             .retain(|(switch, _), _| *switch != id);
         self.allocation.claims.extend(claims);
         demands
+    }
+
+    /// Whether a tenant's guaranteed pages are on other switches than this one, and are not nearly full.
+    fn is_at_home(&self, tenant: u32, id: SwitchId) -> bool {
+        let placed = self.allocation.placed(tenant);
+        if placed.is_empty() || placed.iter().any(|(switch, _)| *switch == id) {
+            return false;
+        }
+        let wanted: usize = placed
+            .iter()
+            .map(|(switch, _)| self.applications.wanted(*switch, tenant))
+            .sum();
+        let pages: u32 = placed.iter().map(|(_, pages)| *pages).sum();
+        wanted < pages as usize * ITEMS_PER_PAGE / 4 * 3
     }
 
     /// Items that a page of a switch holds, for each tenant that has enough there to say so.
