@@ -89,18 +89,8 @@ impl Discipline for Controller {
                 change,
                 key,
                 outcome,
-            } => {
-                if let Some(cache) = caches.get_mut(switch, key.tenant) {
-                    cache.answered(now, change, key, outcome, out);
-                }
-            }
-            Event::Dropped { switch, keys } => {
-                for (id, keys) in by_tenant(keys, |key| key.tenant) {
-                    if let Some(cache) = caches.get_mut(switch, id) {
-                        cache.dropped(now, &keys);
-                    }
-                }
-            }
+            } => caches.answered(now, switch, (change, key, outcome), out),
+            Event::Dropped { switch, keys } => caches.dropped(now, switch, keys),
             Event::Tick => {
                 for tenant in tenants.values_mut() {
                     tenant.tick(now, caches, out);

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use control::{Action, Limits, Room, SwitchId};
+use control::{Action, Change, ItemKey, Limits, Outcome, Room, SwitchId};
 
 use crate::switch::SwitchCache;
 
@@ -62,6 +62,28 @@ impl Caches {
     /// A switch's stream ended. What it holds stays believed.
     pub fn detach(&mut self, switch: SwitchId) {
         self.attached.remove(&switch);
+    }
+
+    /// A switch answered a command.
+    pub fn answered(
+        &mut self,
+        now: Duration,
+        switch: SwitchId,
+        (change, key, outcome): (Change, &ItemKey, Outcome),
+        out: &mut Vec<Action>,
+    ) {
+        if let Some(cache) = self.get_mut(switch, key.tenant) {
+            cache.answered(now, change, key, outcome, out);
+        }
+    }
+
+    /// A switch gave items up by itself.
+    pub fn dropped(&mut self, now: Duration, switch: SwitchId, keys: &[ItemKey]) {
+        for (tenant, keys) in by_tenant(keys, |key| key.tenant) {
+            if let Some(cache) = self.get_mut(switch, tenant) {
+                cache.dropped(now, &keys);
+            }
+        }
     }
 
     /// A tenant's cache on a switch.

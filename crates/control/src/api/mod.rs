@@ -13,3 +13,4 @@ mod text;
 pub mod types;
 
 pub use broker::{Broker, PageFilter, Refusal, RefusalKind};
+pub(crate) use text::toml_error;

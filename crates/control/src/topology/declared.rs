@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::SwitchId;
+use crate::{SwitchId, api::toml_error};
 
 /// A declared network (TOML):
 ///
@@ -85,7 +85,7 @@ impl Declared {
     /// [`TopologyError`] names what is wrong and what was expected.
     pub fn parse(text: &str) -> Result<Declared, TopologyError> {
         let declared: Declared =
-            toml::from_str(text).map_err(|e| TopologyError(one_line(text, &e)))?;
+            toml::from_str(text).map_err(|e| TopologyError(toml_error(text, &e)))?;
         declared.check().map_err(TopologyError)?;
         Ok(declared)
     }
@@ -149,18 +149,6 @@ impl Declared {
         }
         Ok(())
     }
-}
-
-/// A syntax error on one line: where it is and what was expected, without TOML's excerpt.
-fn one_line(text: &str, error: &toml::de::Error) -> String {
-    let words: Vec<&str> = error.message().split_whitespace().collect();
-    let message = words.join(" ");
-    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
-        return message;
-    };
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    format!("line {line}, column {column}: {message}")
 }
 
 #[cfg(test)]
