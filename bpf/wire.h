@@ -33,6 +33,8 @@ enum kv_op {
 	OP_CHAIN_READ = 0x40,
 	OP_CHAIN_WRITE = 0x42,
 	OP_CHAIN_ACK = 0x44,
+	OP_DISCIPLINE_REQUEST = 0x50,
+	OP_DISCIPLINE_REPLY = 0x51,
 };
 
 /* Low half of the flags byte; the high half is the status of a reply. */
@@ -85,7 +87,8 @@ INLINE bool op_is_known(__u8 op)
 	       (op >= OP_FETCH_REQUEST && op <= OP_LEASE_OFFER) ||
 	       (op >= OP_HOT_REPORT && op <= OP_CONTROL_FREE) ||
 	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_UPDATE) ||
-	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK);
+	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK) ||
+	       (op >= OP_DISCIPLINE_REQUEST && op <= OP_DISCIPLINE_REPLY);
 }
 
 /* Lease and page messages have no key; every other packet has one. */
@@ -103,12 +106,14 @@ INLINE bool op_may_have_value(__u8 op)
 			  1ULL << 0x31 | 1ULL << 0x33;
 	if (op < 64)
 		return low >> op & 1;
-	return op == 0x41 || op == 0x42 || op == 0x44;
+	return op == 0x41 || op == 0x42 || op == 0x44 || op == OP_DISCIPLINE_REQUEST ||
+	       op == OP_DISCIPLINE_REPLY;
 }
 
 /* What a client asks of a store; these count against a tenant's rate. */
 INLINE bool op_is_client_request(__u8 op)
 {
 	return op == OP_READ_REQUEST || op == OP_WRITE_REQUEST || op == OP_DELETE_REQUEST ||
-	       op == OP_CORRECTION_REQUEST || op == OP_CHAIN_READ || op == OP_CHAIN_WRITE;
+	       op == OP_CORRECTION_REQUEST || op == OP_CHAIN_READ || op == OP_CHAIN_WRITE ||
+	       op == OP_DISCIPLINE_REQUEST;
 }

@@ -1,22 +1,27 @@
 //! The shortstop packet and the words that every other crate shares about it.
 //!
 //! Bytes flow in ([`Packet::decode`]) and out ([`Packet::encode`]); nothing here opens a socket, reads
-//! a clock or allocates more than the packet itself. `store`, `client`, `gateway`, `dataplane` and `control`
-//! call this crate; it calls none of them. The specification with its byte offsets is
+//! a clock or allocates more than the packet itself. Every other crate calls this one; it calls none of them. The
+//! cluster file needs a TOML parser, so it stands behind the feature `cluster`. The specification with its byte offsets is
 //! `docs/protocol.md`; `bpf/wire.h` is the same layout for the data plane, and both check the vectors
 //! in `vectors.json`.
 
+#[cfg(feature = "cluster")]
 mod cluster;
 mod hash;
 mod header;
 mod op;
 mod packet;
 
+#[cfg(feature = "cluster")]
 pub use cluster::{Cluster, ClusterError, OverRate, Secrets, Store, Tenant};
 pub use hash::{KeyHash, Secret, partition_of};
 pub use header::{Epoch, Flags, Header, Status};
 pub use op::Op;
 pub use packet::{DecodeError, EncodeError, Packet};
+
+/// A switch's number, 1 to 65535, unique in a cluster.
+pub type SwitchId = u16;
 
 /// The reserved UDP port of requests, replies and control messages.
 pub const PORT: u16 = 7117;

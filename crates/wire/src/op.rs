@@ -95,6 +95,11 @@ ops! {
     ChainWriteReply = 0x43, key: true, value: false;
     /// NetCRAQ acknowledgement: this version is clean.
     ChainAck = 0x44, key: true, value: true;
+
+    /// Client to switch or store: a request that a discipline defines which none of the papers has.
+    DisciplineRequest = 0x50, key: true, value: true;
+    /// Answers it.
+    DisciplineReply = 0x51, key: true, value: true;
 }
 
 impl Op {
@@ -110,6 +115,7 @@ impl Op {
             Op::LeaseRequest => Op::LeaseReply,
             Op::ChainRead => Op::ChainReadReply,
             Op::ChainWrite => Op::ChainWriteReply,
+            Op::DisciplineRequest => Op::DisciplineReply,
             _ => return None,
         })
     }

@@ -1,0 +1,61 @@
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+use crate::{Configuration, Key, SwitchId};
+
+/// What a switch keeps behind a key, in the key's cells.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Record {
+    /// The key's value, which the switch fetches from the key's store and serves under that store's lease
+    /// (`docs/coherence.md`). Only for [`crate::Items::Copies`].
+    Fetched,
+    /// These bytes, at most 1408 of them, valid at once; only the discipline's programs know what they mean. For
+    /// [`crate::Items::Truth`] they are what a new item starts with: an item that is there already stays as it is.
+    Given(Bytes),
+}
+
+/// What happens to an item at a switch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// It is there from now on, with this record.
+    Put(Record),
+    /// It is there no longer.
+    Remove,
+}
+
+/// What the controller should do. Carried out in order, at a bounded rate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Change a tenant's item on a switch. Answered by [`crate::Event::Answered`] exactly once.
+    Change {
+        /// Which switch.
+        switch: SwitchId,
+        /// Whose item.
+        tenant: u32,
+        /// Its key.
+        key: Key,
+        /// What to do with it.
+        change: Change,
+    },
+    /// Make this a tenant's configuration on a switch, in the place of any before. Repeated until it is in force, over
+    /// restarts of the switch's agent too, and then told by [`crate::Event::Configured`].
+    Configure {
+        /// Which switch.
+        switch: SwitchId,
+        /// Whose packets find it.
+        tenant: u32,
+        /// All of it.
+        configuration: Configuration,
+    },
+    /// Give a message to the discipline's half in a store. Repeated until the store has it, then told by
+    /// [`crate::Event::Told`]; it arrives at least once, and in the order of these actions.
+    Tell {
+        /// Which store, by its address in the cluster file.
+        store: SocketAddr,
+        /// About which tenant.
+        tenant: u32,
+        /// What [`crate::StoreEvent::Told`] brings; at most 64 KiB.
+        message: Bytes,
+    },
+}

@@ -1,0 +1,145 @@
+use std::net::SocketAddr;
+
+use crate::{Change, Key, SwitchId};
+
+/// How a switch answered a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Applied, now or before.
+    Done,
+    /// The tenant's pages have no free cells.
+    NoRoom,
+    /// The key's bucket of the lookup table is full.
+    BucketFull,
+    /// Unknown tenant, a key or record of a bad length, or a record that the discipline's items cannot have.
+    Refused,
+    /// Not sent at all: too many changes wait for this switch. Worth asking again on a later event, but
+    /// not in answer to this one.
+    NotSent,
+}
+
+/// A tenant's memory on one switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The switch.
+    pub switch: SwitchId,
+    /// Pages, its own and borrowed ones.
+    pub pages: u32,
+    /// Of these, borrowed: idle memory that its owner, or who is short of it, may take back at any time.
+    pub lent: u32,
+    /// The parameter words of the configuration that was last asked for there, by an earlier controller perhaps.
+    pub parameters: Option<[u32; crate::PARAMETERS]>,
+}
+
+/// What happened. Each event is about one tenant, or about a switch as such. Counts are requests as the switch counts
+/// them (sampled, if it samples).
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// The switch attached, for the first time or again. One [`Event::Holds`] follows for each tenant that may use it.
+    Attached {
+        /// Which.
+        switch: SwitchId,
+    },
+    /// The switch's stream ended: it is gone, or cut off, or its agent restarts. Nothing can be asked of it until it
+    /// attaches again. Its programs may go on serving.
+    Detached {
+        /// Which.
+        switch: SwitchId,
+    },
+    /// The link between two switches came or went, as either end tells.
+    Link {
+        /// The ends, the lower number first.
+        ends: (SwitchId, SwitchId),
+        /// Whether it is there.
+        up: bool,
+    },
+    /// What a switch that attached has of a tenant.
+    Holds {
+        /// Which switch.
+        switch: SwitchId,
+        /// Whose.
+        tenant: u32,
+        /// Everything that it has.
+        held: &'a [Key],
+        /// What it was believed to have and has not: lost by the switch.
+        lost: &'a [Key],
+    },
+    /// A tenant's memory changed: all its switches, in the order in which its placement policy fills them. A switch that
+    /// is not listed any longer holds nothing of it. Comes before a switch's [`Event::Attached`] and again whenever it changes;
+    /// without any room when the tenant is gone.
+    Room {
+        /// Whose.
+        tenant: u32,
+        /// Where, and how much.
+        rooms: &'a [Room],
+    },
+    /// Missed keys whose count in this window crossed the threshold or rose well beyond the last report.
+    Hot {
+        /// Where.
+        switch: SwitchId,
+        /// Whose.
+        tenant: u32,
+        /// Number of the window.
+        window: u64,
+        /// Keys with the estimated requests in this window so far.
+        keys: &'a [(Key, u64)],
+    },
+    /// A window ended. Comes for each tenant that may use the switch; its items that are not listed had no request in it.
+    WindowEnd {
+        /// Where.
+        switch: SwitchId,
+        /// Whose.
+        tenant: u32,
+        /// Number of the window that ended.
+        window: u64,
+        /// Items with their requests in the window.
+        items: &'a [(Key, u64)],
+    },
+    /// A change was answered.
+    Answered {
+        /// Where.
+        switch: SwitchId,
+        /// Whose item.
+        tenant: u32,
+        /// Its key.
+        key: &'a Key,
+        /// What had been asked.
+        change: &'a Change,
+        /// The answer.
+        outcome: Outcome,
+    },
+    /// The switch gave items up by itself; never those of [`crate::Items::Truth`].
+    Dropped {
+        /// Where.
+        switch: SwitchId,
+        /// Whose.
+        tenant: u32,
+        /// The items.
+        keys: &'a [Key],
+    },
+    /// The configuration that was last asked for is in force.
+    Configured {
+        /// Where.
+        switch: SwitchId,
+        /// Whose.
+        tenant: u32,
+    },
+    /// A store has every message about a tenant that it was sent. Comes when the last of them was acknowledged.
+    Told {
+        /// Which, by its address in the cluster file.
+        store: SocketAddr,
+        /// About which tenant.
+        tenant: u32,
+    },
+    /// The discipline's half in a store reports: its load, hot keys, what was done.
+    Reported {
+        /// Which, by its address in the cluster file.
+        store: SocketAddr,
+        /// About which tenant.
+        tenant: u32,
+        /// What [`crate::StoreAction::Report`] said.
+        report: &'a [u8],
+    },
+    /// Time passed; comes some ten times a second.
+    Tick,
+}

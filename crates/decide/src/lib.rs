@@ -1,0 +1,91 @@
+//! The contract of a discipline, without any I/O: what it decides, and how it registers.
+//!
+//! A discipline has up to three halves. Its *switch half* is C (`bpf/discipline.h` is the contract of that side). Its
+//! *control half* implements [`Discipline`]: events of one tenant go in, actions come out, and the controller carries
+//! them out, repeats them until they are acknowledged and remembers them. Its *store half*, where there is one, implements
+//! [`StoreHalf`] in the same way. A [`Registration`] names all three; it is the one value that the rest of the system
+//! learns a discipline from.
+//!
+//! Disciplines depend on this crate; `control` runs the control halves, `agent` loads the switch halves, `store` runs the
+//! store halves. What flows through here is opaque to all of them: a [`Record`] is whatever the discipline's C finds behind a
+//! key, a [`Configuration`] whatever it finds in its parameter words and tables, a message to a store whatever its
+//! store half reads.
+
+mod action;
+mod configuration;
+mod event;
+mod none;
+mod registration;
+mod store;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::Bytes;
+pub use wire::SwitchId;
+
+pub use action::{Action, Change, Record};
+pub use configuration::{Configuration, Group, PARAMETERS, Row};
+pub use event::{Event, Outcome, Room};
+pub use none::{NONE, NoDiscipline};
+pub use registration::{
+    Items, MapSize, NO_DISCIPLINE, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,
+    StoreMaker,
+};
+pub use store::{OperationId, Request, StoreAction, StoreEvent, StoreHalf};
+
+/// A key of one tenant: 1 to [`wire::MAX_KEY`] bytes.
+pub type Key = Bytes;
+
+/// A key with its tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ItemKey {
+    /// Who owns the key space.
+    pub tenant: u32,
+    /// The key's bytes, 1 to [`wire::MAX_KEY`] of them.
+    pub key: Key,
+}
+
+/// Bounds that a discipline must keep, per switch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Most items that a tenant may have on one switch at a time, however many pages it has.
+    pub max_items: usize,
+    /// Most keys per statistics window that a switch should report as hot, over all tenants.
+    pub reports_per_window: u32,
+    /// Length of a statistics window in milliseconds.
+    pub window_ms: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_items: 10_000,
+            reports_per_window: 5_000,
+            window_ms: 1_000,
+            seed: 1,
+        }
+    }
+}
+
+/// Decides what switches and stores do for the tenants that chose it. One instance serves all of them, on all switches of
+/// a controller, because they share what is scarce (a switch's reports, a store's load).
+///
+/// Implementations open no socket, read no clock and draw random numbers from [`Limits::seed`] only, so that a run can be
+/// repeated and simulated.
+pub trait Discipline: Send {
+    /// Takes an event in at time `now` (since any fixed start, never going back) and appends what is to be done to `out`.
+    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>);
+
+    /// How many items of a tenant it would have on a switch if there were room: those that are there and those that are worth
+    /// it. Decides who is lent idle pages, and when their owner needs them back.
+    fn wanted(&self, _switch: SwitchId, _tenant: u32) -> usize {
+        0
+    }
+
+    /// Named counters of one switch since the start, for `status`.
+    fn counters(&self, _switch: SwitchId) -> BTreeMap<&'static str, u64> {
+        BTreeMap::new()
+    }
+}

@@ -1,0 +1,40 @@
+use std::time::Duration;
+
+use crate::{Action, Change, Discipline, Event, Items, NO_DISCIPLINE, Registration, Runs};
+
+/// The discipline `none`: switches forward, and hold nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDiscipline;
+
+/// How it registers: under the number that no program has.
+pub const NONE: Registration = Registration {
+    name: "none",
+    about: "forwards everything, caches nothing",
+    number: NO_DISCIPLINE,
+    items: Items::Copies,
+    runs: Runs::WherePages,
+    control: |_| Box::new(NoDiscipline),
+    object: &[],
+    programs: &[],
+    maps: &[],
+    store: None,
+};
+
+impl Discipline for NoDiscipline {
+    fn on(&mut self, _now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
+        if let Event::Holds {
+            switch,
+            tenant,
+            held,
+            ..
+        } = event
+        {
+            out.extend(held.iter().map(|key| Action::Change {
+                switch,
+                tenant,
+                key: key.clone(),
+                change: Change::Remove,
+            }));
+        }
+    }
+}

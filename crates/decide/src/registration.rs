@@ -1,0 +1,98 @@
+use crate::{Discipline, Limits, OperationId, StoreHalf};
+
+/// Steps and egress programs that a discipline may have, each (`PROGRAMS_PER_DISCIPLINE` in `bpf/maps.h`).
+pub const PROGRAMS_MAX: usize = 8;
+/// The number of tenants whose packets are only forwarded (`NO_DISCIPLINE` in `bpf/maps.h`). Registered ones are below it.
+pub const NO_DISCIPLINE: u32 = 15;
+
+/// What a discipline's items are to the rest of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Items {
+    /// A store has the data: an item may be dropped at any time, its page lent, compacted and taken back.
+    Copies,
+    /// They are the data. Nothing but their own discipline removes one: no eviction, no lending, no compaction, no fetch, no page that
+    /// changes hands while they lie on it. Only the end of their tenant ends them.
+    Truth,
+}
+
+/// On which switches a tenant's packets reach the discipline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// Where the tenant has pages.
+    WherePages,
+    /// On every switch: it needs no items to do its work.
+    Everywhere,
+}
+
+/// When a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Tail-called: the first step by the entry program, others by `next_step` with their position among the steps; step 1, where
+    /// there is one, also by a packet that comes back from `recirculate`.
+    Step,
+    /// On each copy of a fan-out, as it leaves a port of the group. At most one.
+    Egress,
+}
+
+/// One program of a discipline's object.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// The C function's name.
+    pub name: &'static str,
+    /// When it runs.
+    pub role: Role,
+}
+
+/// What the sizes of a discipline's own maps may depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Pages of the switch's memory.
+    pub pages: u32,
+    /// CPUs that may run the programs.
+    pub cpus: u32,
+}
+
+/// The size of a map that the discipline's C defines. Maps without one have the size that the C says.
+#[derive(Clone, Copy, Debug)]
+pub struct MapSize {
+    /// The map's name: begins with the discipline's name, since all maps of a switch are pinned in one directory.
+    pub name: &'static str,
+    /// Its entries.
+    pub entries: fn(Sizes) -> u32,
+}
+
+/// Makes the half of a discipline in a store, and says which operations of the network it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreMaker {
+    /// Ops that reach it; no other discipline's may be among them.
+    pub operations: &'static [OperationId],
+    /// Whether it also takes requests for keys whose partition another store owns.
+    pub foreign_partitions: bool,
+    /// Makes it, for one store.
+    pub make: fn() -> Box<dyn StoreHalf>,
+}
+
+/// A discipline as the rest of the system knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration {
+    /// Its name, as tenants' setups and options use it.
+    pub name: &'static str,
+    /// One line on what it does.
+    pub about: &'static str,
+    /// Its number for ever, below [`NO_DISCIPLINE`]: pinned tables of running switches have it.
+    pub number: u32,
+    /// What its items are.
+    pub items: Items,
+    /// Where it runs.
+    pub runs: Runs,
+    /// Makes its control half, for one controller.
+    pub control: fn(Limits) -> Box<dyn Discipline>,
+    /// Its switch half: a BPF object. Disciplines that differ in their control halves only may share one.
+    pub object: &'static [u8],
+    /// The programs in it, the steps in the order of their numbers.
+    pub programs: &'static [Program],
+    /// Sizes of maps that depend on the switch.
+    pub maps: &'static [MapSize],
+    /// Its store half, if it has one.
+    pub store: Option<StoreMaker>,
+}

@@ -1,0 +1,95 @@
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use wire::{Header, Op};
+
+/// An op of the network that a store half takes.
+pub type OperationId = Op;
+
+/// Names a request until it is answered; of one store, since its start.
+pub type Request = u64;
+
+/// The half of a discipline in a store: what it does with its own operations. As decisions are elsewhere: what happened
+/// goes in, what is to be done comes out, and the store does it.
+///
+/// Reads and writes of values keep going the store's own way, by the rules of `docs/coherence.md`; what a store half
+/// keeps beside them must not be served where a rule forbids it.
+pub trait StoreHalf: Send {
+    /// Takes in what happened at `now` (since the store's start) and appends what is to be done to `out`.
+    fn on(&mut self, now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>);
+}
+
+/// What happened at a store.
+#[derive(Clone, Copy, Debug)]
+pub enum StoreEvent<'a> {
+    /// A packet with one of the registered operations. The tenant is known, its tag and the hash of its key are right.
+    Request {
+        /// For the answer; forgotten with it. A request that is never answered is dropped after a second.
+        request: Request,
+        /// Who sent it.
+        from: SocketAddr,
+        /// Its header.
+        header: &'a Header,
+        /// Its key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// Whether this store owns the key's partition.
+        owned: bool,
+    },
+    /// The backend's answer to [`StoreAction::Read`].
+    Value {
+        /// The request that it was read for.
+        request: Request,
+        /// The value with its version; `None`: there is none.
+        value: Option<(&'a [u8], u64)>,
+    },
+    /// The control half sent a message. May come twice.
+    Told {
+        /// About which tenant.
+        tenant: u32,
+        /// The message.
+        message: &'a [u8],
+    },
+    /// Time passed; comes some ten times a second.
+    Tick,
+}
+
+/// What the store should do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StoreAction {
+    /// Answer a request: with this header (tenant, client, request and hash are taken from the request, the tag is made
+    /// anew), the request's key, and this value.
+    Reply {
+        /// Which.
+        request: Request,
+        /// Op, status, flags, version and expiry of the answer.
+        header: Header,
+        /// Its value; with a tenant that has no secret only as much as the request was long.
+        value: Bytes,
+    },
+    /// Read the value of a request's key from the backend, as it is at the moment: [`StoreEvent::Value`] brings it.
+    Read {
+        /// For which request.
+        request: Request,
+    },
+    /// Send a packet of a tenant to another store or a switch; lost packets are the discipline's to repeat.
+    Send {
+        /// Where to.
+        to: SocketAddr,
+        /// The header; its hash and tag are made by the store.
+        header: Header,
+        /// The key.
+        key: Bytes,
+        /// The value.
+        value: Bytes,
+    },
+    /// Tell the control half something about a tenant. A newer report about the same tenant replaces one that could not be
+    /// sent yet.
+    Report {
+        /// About which tenant.
+        tenant: u32,
+        /// What [`crate::Event::Reported`] brings; at most 64 KiB.
+        report: Bytes,
+    },
+}
