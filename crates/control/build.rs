@@ -1,10 +1,8 @@
-//! Generates the gRPC types. The descriptor comes from a parser in Rust, so no `protoc` is needed.
+//! Generates the gRPC types.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo::rerun-if-changed=proto/shortstop.proto");
-    let files = protox::compile(["proto/shortstop.proto"], ["proto"])?;
     tonic_prost_build::configure()
         .bytes(".")
-        .compile_fds(files)?;
+        .compile_protos(&["proto/shortstop.proto"], &["proto"])?;
     Ok(())
 }

@@ -24,6 +24,7 @@ mod topology;
 use std::{io::IsTerminal, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// Key-value requests answered in the network, before they reach a server.
 #[derive(Parser)]
@@ -87,13 +88,15 @@ fn end_when_unread() {
 fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
     let on_terminal = std::io::stderr().is_terminal();
     let filter = filter.unwrap_or(if on_terminal { "info" } else { "warn" });
-    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+    let targets: Targets = filter
+        .parse()
         .map_err(|e| anyhow::anyhow!("--log {filter:?}: {e}; expected for example `info`"))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(on_terminal)
-        .with_target(false)
+        .with_target(false);
+    tracing_subscriber::registry()
+        .with(lines.with_filter(targets))
         .init();
     Ok(())
 }
