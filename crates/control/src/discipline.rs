@@ -2,43 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bytes::Bytes;
-
-/// A switch's number, 1 to 65535.
-pub type SwitchId = u16;
-
-/// A key within its tenant's key space.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ItemKey {
-    /// Who owns the key space.
-    pub tenant: u32,
-    /// The key's bytes, 1 to [`wire::MAX_KEY`] of them.
-    pub key: Bytes,
-}
-
-/// Bounds that a discipline must keep, per switch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// Most items that a tenant may have cached on one switch at a time, however many pages it has.
-    pub max_items: usize,
-    /// Most keys per statistics window that switches should report as hot; the threshold is moved to hold this.
-    pub reports_per_window: u32,
-    /// Length of a statistics window in milliseconds.
-    pub window_ms: u32,
-    /// Seed of everything random.
-    pub seed: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            max_items: 10_000,
-            reports_per_window: 5_000,
-            window_ms: 1_000,
-            seed: 1,
-        }
-    }
-}
+pub use decide::{ItemKey, Limits, Outcome};
+pub use wire::SwitchId;
 
 /// What a command changes at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,22 +12,6 @@ pub enum Change {
     Insert,
     /// Do not cache it any longer.
     Evict,
-}
-
-/// How a switch answered a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Applied, now or before.
-    Done,
-    /// The tenant's pages have no free cells.
-    NoRoom,
-    /// The key's bucket of the lookup table is full.
-    BucketFull,
-    /// Unknown tenant, or a key of a bad length.
-    Refused,
-    /// Not sent at all: too many commands wait for this switch. Worth asking again on a later event, but
-    /// not in answer to this one.
-    NotSent,
 }
 
 /// A tenant's memory on one switch.

@@ -3,16 +3,17 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use control::{
-    Action, Change, Discipline, Event, ItemKey, Limits, Options, Server,
-    api::serve::Listen,
+use api::{
     proto::{
         Ack, Acks, Command, Counters, Digest, Dropped, FromSwitch, Held, Hello, HotKey, HotReports,
         Key, PageTable, PagesApplied, Setup, ToSwitch, command, control_client::ControlClient,
         from_switch, to_switch,
     },
-    state::Location,
     status,
+};
+use control::{
+    Action, Change, Discipline, Event, ItemKey, Limits, Options, Server, serve::Listen,
+    state::Location,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -125,7 +126,8 @@ impl Switch {
     }
 
     async fn attach(server: &Server, held: &[&str]) -> (Switch, Setup) {
-        let mut switch = Switch::connect(server, hello(1, "rack", held)).await;
+        let mut switch = Switch::connect(server, hello(1, "rack")).await;
+        switch.holds(held, true).await;
         while switch.setup.is_none() || switch.table.is_none() {
             let message = switch.message().await.unwrap().expect("the stream goes on");
             assert!(
@@ -191,6 +193,11 @@ impl Switch {
         self.to.send(FromSwitch { body: Some(body) }).await.unwrap();
     }
 
+    async fn holds(&self, names: &[&str], last: bool) {
+        let keys = names.iter().map(|name| key(name)).collect();
+        self.say(from_switch::Body::Held(Held { keys, last })).await;
+    }
+
     async fn report(&self, name: &str, count: u64) {
         let keys = vec![HotKey {
             tenant: 7,
@@ -217,15 +224,12 @@ fn key(name: &str) -> Key {
     }
 }
 
-fn hello(switch_id: u32, name: &str, held: &[&str]) -> Hello {
-    let held = held.iter().map(|name| key(name)).collect();
+fn hello(switch_id: u32, name: &str) -> Hello {
     Hello {
         switch_id,
         name: name.into(),
         version: "test".into(),
         pages: 5,
-        held,
-        held_follows: false,
     }
 }
 
@@ -370,23 +374,10 @@ async fn goes_on_after_a_restart() {
 async fn takes_a_long_list_of_held_keys_in_parts() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path()).await;
-    let first = Hello {
-        held_follows: true,
-        ..hello(1, "rack", &["a"])
-    };
-    let switch = Switch::connect(&server, first).await;
-    switch
-        .say(from_switch::Body::Held(Held {
-            keys: vec![key("b")],
-            last: false,
-        }))
-        .await;
-    switch
-        .say(from_switch::Body::Held(Held {
-            keys: vec![key("c")],
-            last: true,
-        }))
-        .await;
+    let switch = Switch::connect(&server, hello(1, "rack")).await;
+    switch.holds(&["a"], false).await;
+    switch.holds(&["b"], false).await;
+    switch.holds(&["c"], true).await;
     wait_for_items(&server, 3).await;
     server.stop().await.unwrap();
 }
@@ -396,12 +387,12 @@ async fn refuses_what_it_cannot_serve() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path()).await;
 
-    let mut switch = Switch::connect(&server, hello(0, "zero", &[])).await;
+    let mut switch = Switch::connect(&server, hello(0, "zero")).await;
     let error = switch.message().await.unwrap_err();
     assert!(error.message().contains("expected 1 to 65535"), "{error}");
 
     let (switch, _) = Switch::attach(&server, &[]).await;
-    let mut twin = Switch::connect(&server, hello(1, "another", &[])).await;
+    let mut twin = Switch::connect(&server, hello(1, "another")).await;
     let error = twin.message().await.unwrap_err();
     assert_eq!(error.code(), tonic::Code::AlreadyExists, "{error}");
     drop(switch);

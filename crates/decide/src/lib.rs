@@ -14,6 +14,7 @@
 mod action;
 mod configuration;
 mod event;
+mod memory;
 mod none;
 mod registration;
 mod store;
@@ -26,6 +27,7 @@ pub use wire::SwitchId;
 pub use action::{Action, Change, Record};
 pub use configuration::{Configuration, Group, PARAMETERS, Row};
 pub use event::{Event, Outcome, Room};
+pub use memory::{CELLS_PER_PAGE, USUAL_ITEMS_PER_PAGE};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{
     Items, MapSize, NO_DISCIPLINE, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,

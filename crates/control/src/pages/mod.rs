@@ -6,8 +6,5 @@
 
 pub mod claim;
 pub mod ledger;
-mod page_id;
 pub mod policy;
 pub mod share;
-
-pub use page_id::{PageId, PageIdError};

@@ -18,12 +18,10 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    fmt,
     net::IpAddr,
-    str::FromStr,
 };
 
-use serde::{Deserialize, Serialize};
+use api::types::Policy;
 
 use crate::{
     SwitchId,
@@ -38,60 +36,6 @@ pub const STEPS_MAX: u32 = 256;
 pub const WAYS_MAX: usize = 256;
 /// Less than this share of hops saved in addition, and pages stay where they are.
 const GAIN_MIN: f64 = 0.1;
-
-/// How a tenant's guaranteed pages are placed.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// As near to the clients as possible: the fewest hops for a hit.
-    #[default]
-    NearClient,
-    /// As near to the stores as possible: where the paths of several clients meet.
-    NearStore,
-    /// Evenly over the path: no switch has all of the load.
-    EvenSplit,
-    /// Where a page saves most hops, by measured traffic.
-    Measured,
-}
-
-const NAMES: [(Policy, &str); 4] = [
-    (Policy::NearClient, "near-client"),
-    (Policy::NearStore, "near-store"),
-    (Policy::EvenSplit, "even-split"),
-    (Policy::Measured, "measured"),
-];
-
-impl Policy {
-    /// As JSON and the command line write it.
-    pub fn name(self) -> &'static str {
-        let name = NAMES.iter().find(|(policy, _)| *policy == self);
-        name.map_or("", |(_, name)| name)
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A text that names no policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("policy {0:?}: expected near-client, near-store, even-split or measured")]
-pub struct PolicyError(String);
-
-impl FromStr for Policy {
-    type Err = PolicyError;
-
-    fn from_str(text: &str) -> Result<Policy, PolicyError> {
-        let found = NAMES.iter().find(|(_, name)| *name == text);
-        found
-            .map(|(policy, _)| *policy)
-            .ok_or_else(|| PolicyError(text.chars().take(40).collect()))
-    }
-}
 
 /// Measured requests of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,8 +72,6 @@ pub struct Placement {
     pub rooms: Vec<(SwitchId, u32)>,
     /// Pages for which there is no room.
     pub unplaced: u32,
-    /// Why not all are placed, or not as the policy says; one line.
-    pub why: Option<String>,
 }
 
 /// Places a tenant's guaranteed pages. `capacity`: pages of each switch that are not promised to other tenants, with
@@ -143,24 +85,13 @@ pub fn place(
     if paths.is_empty() {
         return place_blindly(wish, topology, capacity);
     }
-    let (rooms, why) = match wish.policy {
-        Policy::NearClient => (
-            fill(wish.quota, &by_distance(&paths, false), capacity),
-            None,
-        ),
-        Policy::NearStore => (fill(wish.quota, &by_distance(&paths, true), capacity), None),
-        Policy::EvenSplit => (
-            split(wish.quota, &by_distance(&paths, false), capacity),
-            None,
-        ),
+    let rooms = match wish.policy {
+        Policy::NearClient => fill(wish.quota, &by_distance(&paths, false), capacity),
+        Policy::NearStore => fill(wish.quota, &by_distance(&paths, true), capacity),
+        Policy::EvenSplit => split(wish.quota, &by_distance(&paths, false), capacity),
         Policy::Measured => measured(wish, &paths, capacity),
     };
-    let places = || {
-        let on_path: BTreeSet<SwitchId> = paths.iter().flat_map(|p| p.switches.clone()).collect();
-        let ids: Vec<String> = on_path.iter().take(16).map(ToString::to_string).collect();
-        format!("its paths (switches {})", ids.join(", "))
-    };
-    finish(wish.quota, rooms, why, places)
+    finish(wish.quota, rooms)
 }
 
 /// A way that requests go.
@@ -284,7 +215,7 @@ fn measured(
     wish: &Wish<'_>,
     paths: &[Path],
     capacity: &BTreeMap<SwitchId, u32>,
-) -> (Vec<(SwitchId, u32)>, Option<String>) {
+) -> Vec<(SwitchId, u32)> {
     let best = greedy(wish.quota, paths, capacity);
     let placed = |of: &BTreeMap<SwitchId, u32>| of.values().map(|n| u64::from(*n)).sum::<u64>();
     let fits = wish
@@ -299,9 +230,7 @@ fn measured(
     let mut rooms: Vec<_> = chosen.into_iter().filter(|(_, pages)| *pages > 0).collect();
     let value = |id: SwitchId| saved(&BTreeMap::from([(id, 1)]), paths);
     rooms.sort_by(|a, b| value(b.0).total_cmp(&value(a.0)).then(a.0.cmp(&b.0)));
-    let guessed = wish.traffic.is_empty();
-    let why = guessed.then(|| "no traffic is measured yet: all clients count alike".to_string());
-    (rooms, why)
+    rooms
 }
 
 fn greedy(
@@ -392,35 +321,14 @@ fn place_blindly(
         .copied()
         .filter(|id| !all_known || reaches(id))
         .collect();
-    let why = if wish.clients.is_empty() && wish.traffic.is_empty() {
-        "no clients are declared and no traffic is measured: the pages are split over all switches"
-    } else {
-        "no path from its clients to its stores is known: the pages are split over all switches"
-    };
-    let rooms = split(wish.quota, &order, capacity);
-    finish(wish.quota, rooms, Some(why.into()), || {
-        "all switches".into()
-    })
+    finish(wish.quota, split(wish.quota, &order, capacity))
 }
 
-fn finish(
-    quota: u32,
-    rooms: Vec<(SwitchId, u32)>,
-    mut why: Option<String>,
-    places: impl Fn() -> String,
-) -> Placement {
+fn finish(quota: u32, rooms: Vec<(SwitchId, u32)>) -> Placement {
     let placed: u32 = rooms.iter().map(|(_, pages)| pages).sum();
-    let unplaced = quota - placed;
-    if unplaced > 0 {
-        why = Some(format!(
-            "{unplaced} of {quota} pages are not placed: only {placed} are free on {}",
-            places()
-        ));
-    }
     Placement {
         rooms,
-        unplaced,
-        why,
+        unplaced: quota - placed,
     }
 }
 

@@ -1,8 +1,11 @@
 //! The disciplines that run on the controller, and which tenant chose which.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{Action, Discipline, Event, ItemKey, SwitchId};
+use crate::{Action, Discipline, Event, ItemKey, Limits, SwitchId};
+
+/// Makes a discipline's control half. Called each time that the controller begins to lead.
+pub type DisciplineMaker = Arc<dyn Fn(Limits) -> Box<dyn Discipline> + Send + Sync>;
 
 /// One instance of each discipline, for all switches.
 pub struct Applications {

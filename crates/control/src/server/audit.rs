@@ -5,7 +5,14 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::journal::Journal;
-use crate::state::{AUDIT_KEPT, audit_key};
+
+/// Entries that are kept.
+const KEPT: usize = 10_000;
+
+/// The key of an entry's row.
+fn row(number: u64) -> String {
+    format!("audit/{number:016}")
+}
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,7 +21,7 @@ pub struct Entry {
     pub at_ms: u64,
     /// The name of the token that asked, or `controller`.
     pub who: String,
-    /// What was done, in a few words: `tenant created`.
+    /// What was done: `tenant.create`.
     pub what: String,
     /// To whom, and how.
     pub detail: String,
@@ -40,9 +47,10 @@ impl Audit {
     pub fn add(&mut self, journal: &mut Journal, entry: Entry) {
         tracing::info!(who = entry.who, "{}: {}", entry.what, entry.detail);
         let seq = self.first + self.entries.len() as u64;
-        journal.put(audit_key(seq), &entry);
+        journal.put(row(seq), &entry);
         self.entries.push_back(entry);
-        if self.entries.len() as u64 > AUDIT_KEPT {
+        while self.entries.len() > KEPT {
+            journal.delete(row(self.first));
             self.entries.pop_front();
             self.first += 1;
         }
@@ -59,8 +67,6 @@ impl Audit {
 mod tests {
     use super::*;
 
-    const KEPT: usize = AUDIT_KEPT as usize;
-
     #[test]
     fn the_oldest_go_and_numbers_go_on() {
         let mut journal = Journal::default();
@@ -76,5 +82,15 @@ mod tests {
         assert_eq!((first, entry.at_ms), (42, 1));
         assert_eq!(audit.after(41 + KEPT as u64 - 1).count(), 1);
         assert_eq!(audit.after(u64::MAX - 1).count(), 0);
+        // The rows say the same: one came for each that was added, and the first one went.
+        let (batch, _) = journal.take();
+        let (kept, gone): (Vec<_>, Vec<_>) = batch.rows().iter().partition(|r| r.1.is_some());
+        let row = |n| row(41 + n as u64);
+        assert!(
+            kept.iter()
+                .map(|r| &r.0)
+                .eq(&(1..=KEPT).map(row).collect::<Vec<_>>())
+        );
+        assert_eq!(gone, [&(row(0), None)]);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use api::types::{NAME_MAX, NewSecret, PageId, PageRequest, ReturnPages, TenantChange, TenantSpec};
 use wire::{TENANT_OPEN, TENANT_SYSTEM};
 
 use super::{
@@ -11,14 +12,8 @@ use super::{
 };
 use crate::{
     SwitchId,
-    api::{
-        Refusal, RefusalKind,
-        types::{NAME_MAX, NewSecret, PageRequest, ReturnPages, TenantChange, TenantSpec},
-    },
-    pages::{
-        PageId,
-        ledger::{Kind, PageRow},
-    },
+    admin::{Refusal, RefusalKind},
+    pages::ledger::{Kind, PageRow},
 };
 
 /// Whose request it is, and when it came.
@@ -50,7 +45,7 @@ fn check_secret(secret: &str) -> Result<(), Refusal> {
 }
 
 impl Core {
-    /// Creates a tenant; see [`crate::api::Broker::create_tenant`].
+    /// Creates a tenant; see [`crate::admin::Admin::create_tenant`].
     pub(super) fn create_tenant(
         &mut self,
         asked: Asked<'_>,
@@ -109,7 +104,7 @@ impl Core {
         Ok(id)
     }
 
-    /// Changes a tenant; see [`crate::api::Broker::change_tenant`].
+    /// Changes a tenant; see [`crate::admin::Admin::change_tenant`].
     pub(super) fn change_tenant(
         &mut self,
         asked: Asked<'_>,
@@ -159,7 +154,7 @@ impl Core {
         Ok(())
     }
 
-    /// Removes a tenant; see [`crate::api::Broker::remove_tenant`].
+    /// Removes a tenant; see [`crate::admin::Admin::remove_tenant`].
     pub(super) fn remove_tenant(&mut self, asked: Asked<'_>, id: u32) -> Result<(), Refusal> {
         let tenant = self.known_tenant(id)?;
         if tenant.declared.is_some() {
@@ -182,7 +177,7 @@ impl Core {
         Ok(())
     }
 
-    /// Begins a rotation; see [`crate::api::Broker::rotate_secret`].
+    /// Begins a rotation; see [`crate::admin::Admin::rotate_secret`].
     pub(super) fn rotate_secret(
         &mut self,
         asked: Asked<'_>,
@@ -207,7 +202,7 @@ impl Core {
         Ok(secrets)
     }
 
-    /// Ends a rotation; see [`crate::api::Broker::finish_rotation`].
+    /// Ends a rotation; see [`crate::admin::Admin::finish_rotation`].
     pub(super) fn finish_rotation(
         &mut self,
         asked: Asked<'_>,
@@ -227,7 +222,7 @@ impl Core {
         Ok(secrets)
     }
 
-    /// Guarantees more pages; see [`crate::api::Broker::ask_pages`].
+    /// Guarantees more pages; see [`crate::admin::Admin::ask_pages`].
     pub(super) fn ask_pages(
         &mut self,
         asked: Asked<'_>,
@@ -279,7 +274,7 @@ impl Core {
         own.map(|(page, _)| page).collect()
     }
 
-    /// Takes guaranteed pages back; see [`crate::api::Broker::return_pages`].
+    /// Takes guaranteed pages back; see [`crate::admin::Admin::return_pages`].
     pub(super) fn return_pages(
         &mut self,
         asked: Asked<'_>,

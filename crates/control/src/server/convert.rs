@@ -1,11 +1,9 @@
 //! From messages to what the controller works with, checked.
 
+use api::proto::{self, HotKey, Key};
 use bytes::Bytes;
 
-use crate::{
-    ItemKey, Outcome,
-    proto::{self, HotKey, Key},
-};
+use crate::{ItemKey, Outcome};
 
 /// The key, copied out of its message, so that one key does not keep the whole message in memory; `None`
 /// if its length is not 1 to [`wire::MAX_KEY`].

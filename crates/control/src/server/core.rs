@@ -5,6 +5,10 @@ use std::{
     time::Duration,
 };
 
+use api::proto::{
+    Acks, Commands, Counters, Dropped, FromSwitch, Hello, HotReports, ListHeld, StatusReply,
+    SwitchStatus, TenantThreshold, ToSwitch, Tuning, from_switch, to_switch,
+};
 use wire::Cluster;
 
 use super::{
@@ -24,10 +28,6 @@ use super::{
 use crate::{
     Action, Change, Event, ItemKey, Limits, Outcome, SwitchId,
     pages::ledger::Ledger,
-    proto::{
-        Acks, Commands, Counters, Dropped, FromSwitch, Hello, HotReports, ListHeld, StatusReply,
-        SwitchStatus, TenantThreshold, ToSwitch, Tuning, from_switch, to_switch,
-    },
     state::{Memory, StateError},
 };
 
@@ -217,12 +217,6 @@ impl Core {
             generation,
         };
         self.pages_attached(id, hello);
-        self.held(
-            now,
-            link,
-            convert::keys(&hello.held).collect(),
-            !hello.held_follows,
-        )?;
         Ok(link)
     }
 

@@ -6,14 +6,15 @@ use std::{
     time::Duration,
 };
 
+use api::{
+    proto::{PageTable, Setup},
+    types::{PageRequest, ReturnPages, TenantChange, TenantSpec},
+};
+
 use super::*;
 use crate::{
     Discipline,
-    api::{
-        Refusal, RefusalKind,
-        types::{PageRequest, ReturnPages, TenantChange, TenantSpec},
-    },
-    proto::{PageTable, Setup},
+    admin::{Refusal, RefusalKind},
     server::changes::Asked,
 };
 
@@ -103,7 +104,18 @@ impl Stage {
             ..Hello::default()
         };
         stage.link = stage.core.attach(stage.now, &hello).unwrap();
+        stage.holds_nothing();
         stage
+    }
+
+    fn holds_nothing(&mut self) {
+        let held = api::proto::Held {
+            keys: vec![],
+            last: true,
+        };
+        let body = Some(from_switch::Body::Held(held));
+        let message = FromSwitch { body };
+        self.core.message(self.now, self.link, message).unwrap();
     }
 
     fn wants(&self, tenant: u32, items: usize) {
@@ -152,7 +164,7 @@ impl Stage {
 
     fn confirm(&mut self) {
         let PageTable { term, version, .. } = self.table;
-        let applied = crate::proto::PagesApplied { term, version };
+        let applied = api::proto::PagesApplied { term, version };
         let body = Some(from_switch::Body::Pages(applied));
         let message = FromSwitch { body };
         self.core.message(self.now, self.link, message).unwrap();

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::{ItemKey, digest::Digest};
+use api::Digest;
+
+use crate::ItemKey;
 
 /// What a switch holds, as the controller believes.
 #[derive(Debug, Default)]

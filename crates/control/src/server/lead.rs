@@ -5,9 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{
-    applications::Applications,
+    applications::{Applications, DisciplineMaker},
     core::{Core, Plan},
-    service::{DisciplineMaker, ServerError},
     shared::{Shared, clock_ms},
 };
 use crate::{
@@ -47,7 +46,7 @@ pub async fn live(
     shared: Arc<Shared>,
     beginning: Beginning,
     mut stopped: watch::Receiver<bool>,
-) -> Result<(), ServerError> {
+) -> Result<(), StateError> {
     loop {
         let lead = tokio::select! {
             lead = shared.state.campaign() => lead?,
@@ -60,7 +59,7 @@ pub async fn live(
                 lead.resign().await;
                 return Ok(());
             }
-            Ok(Over::Lost) | Err(ServerError::State(StateError::Deposed)) => {
+            Ok(Over::Lost) | Err(StateError::Deposed) => {
                 tracing::warn!(term = lead.term(), "does not lead any longer");
             }
             Err(e) => {
@@ -81,7 +80,7 @@ async fn lead_once(
     beginning: &Beginning,
     lead: &Lead,
     stopped: &mut watch::Receiver<bool>,
-) -> Result<Over, ServerError> {
+) -> Result<Over, StateError> {
     let memory = lead.load().await?;
     let plan = Plan {
         term: lead.term(),
@@ -97,7 +96,7 @@ async fn lead_once(
         () = keep_time(shared, lead) => Over::Lost,
         over = write_changes(shared, lead) => match over {
             StateError::Deposed => Over::Lost,
-            other => return Err(other.into()),
+            other => return Err(other),
         },
         _ = stopped.wait_for(|stopped| *stopped) => Over::Stopped,
     };

@@ -2,13 +2,13 @@
 //!
 //! [`core`] decides (no I/O, time as argument): it takes in what switches say, [`applications`] decide on items,
 //! [`allocate`] on pages, [`network`] on placement and routes, [`changes`] are what people want; [`journal`] collects what is to be
-//! remembered. Around it, [`lead`] is the life of a controller that leads or stands by, [`service`] speaks gRPC and [`broker`] answers
-//! the HTTP interface.
+//! remembered. Around it, [`lead`] is the life of a controller that leads or stands by, [`service`] speaks gRPC and [`admin`] answers
+//! the admin API.
 
+mod admin;
 mod allocate;
 mod applications;
 mod audit;
-mod broker;
 mod changes;
 mod convert;
 mod core;
@@ -25,4 +25,5 @@ mod switch;
 mod tenants;
 mod views;
 
-pub use service::{DisciplineMaker, Options, Server, ServerError};
+pub use applications::DisciplineMaker;
+pub use service::{Options, Server, ServerError};

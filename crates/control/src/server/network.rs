@@ -5,15 +5,16 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
+use api::{
+    proto::{Interfaces, Route, Routes, RoutesApplied, Traffic},
+    types::{LinkView, NetworkView, Policy, RouteTable, RouteView, TopologySpec, TopologyView},
+};
+
 use super::{changes::Asked, core::Core, tenants::Tenant};
 use crate::{
     SwitchId,
-    api::{
-        Refusal, RefusalKind,
-        types::{LinkView, NetworkView, RouteTable, RouteView, TopologySpec, TopologyView},
-    },
-    pages::policy::{Flow, Placement, Policy, Wish, place},
-    proto::{Interfaces, Route, Routes, RoutesApplied, Traffic},
+    admin::{Refusal, RefusalKind},
+    pages::policy::{Flow, Placement, Wish, place},
     topology::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch, Interface, Topology},
 };
 
@@ -159,7 +160,7 @@ impl Core {
             .get(&id)
             .map_or("", |s| &s.known.name)
             .to_owned();
-        let interface = |i: &crate::proto::Interface| Interface {
+        let interface = |i: &api::proto::Interface| Interface {
             name: i.name.clone(),
             up: i.up,
             addresses: i.addresses.iter().filter_map(|a| a.parse().ok()).collect(),
@@ -266,9 +267,7 @@ impl Core {
             let [a, b] = link.ends.each_ref().map(|name| ids.get(name.as_str()));
             Some(LinkView {
                 a: *a?,
-                a_interface: String::new(),
                 b: *b?,
-                b_interface: String::new(),
                 cost: link.cost,
                 up: link.up,
                 declared: link.source == crate::topology::Source::Declared,
@@ -297,7 +296,7 @@ impl Core {
         }
         let learned = by_subnet.iter().filter_map(|(prefix, on)| {
             let [switch] = on[..] else { return None };
-            let is_declared = |n: &crate::api::types::NetworkSpec| n.prefix == *prefix;
+            let is_declared = |n: &api::types::NetworkSpec| n.prefix == *prefix;
             let known = self.network.spec.networks.iter().any(is_declared);
             (!known).then_some(NetworkView {
                 prefix: *prefix,

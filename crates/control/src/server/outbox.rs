@@ -9,11 +9,10 @@ use std::{
     time::Duration,
 };
 
+use api::proto::{Command, command};
+
 use super::convert;
-use crate::{
-    Change, ItemKey,
-    proto::{Command, command},
-};
+use crate::{Change, ItemKey};
 
 /// A command without an answer is sent again after this time.
 pub const REPEAT_AFTER: Duration = Duration::from_millis(500);

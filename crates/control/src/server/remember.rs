@@ -13,16 +13,13 @@
 
 use std::{fmt::Display, str::FromStr};
 
+use api::types::{PageId, TopologySpec};
 use serde::de::DeserializeOwned;
 
 use super::{audit, switch::Known, tenants::Tenant};
 use crate::{
     SwitchId,
-    api::types::TopologySpec,
-    pages::{
-        PageId,
-        ledger::{PageRow, SwitchRow},
-    },
+    pages::ledger::{PageRow, SwitchRow},
     state::{Memory, StateError},
 };
 

@@ -2,6 +2,11 @@
 
 use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
+use api::proto::{
+    ClusterText, FromSwitch, StatusReply, StatusRequest, ToSwitch, WatchRequest,
+    control_server::{Control, ControlServer},
+    from_switch,
+};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
@@ -13,22 +18,15 @@ use tokio_stream::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
+    applications::DisciplineMaker,
     core::{Plan, Refusal},
     lead::{Beginning, live},
     shared::Shared,
 };
 use crate::{
-    Discipline, Limits,
-    api::{
-        self,
-        auth::Caller,
-        serve::{Listen, ServeError, Serving},
-    },
-    proto::{
-        ClusterText, FromSwitch, StatusReply, StatusRequest, ToSwitch, WatchRequest,
-        control_server::{Control, ControlServer},
-        from_switch,
-    },
+    Limits,
+    auth::Caller,
+    serve::{Listen, ServeError, Serving},
     state::{Candidate, Location, State, StateError},
 };
 
@@ -38,9 +36,6 @@ const MESSAGES_WAITING: usize = 4;
 const MESSAGE_MAX: usize = 8 << 20;
 /// How long a switch may take until its hello.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
-
-/// Makes a discipline's control half. Called each time that the controller begins to lead.
-pub type DisciplineMaker = Arc<dyn Fn(Limits) -> Box<dyn Discipline> + Send + Sync>;
 
 /// How a controller is to run.
 #[derive(Clone)]
@@ -86,7 +81,7 @@ pub enum ServerError {
 pub struct Server {
     serving: Serving,
     stop: watch::Sender<bool>,
-    living: JoinHandle<Result<(), ServerError>>,
+    living: JoinHandle<Result<(), StateError>>,
 }
 
 impl Server {
@@ -128,10 +123,11 @@ impl Server {
             stopped: stopped.clone(),
         })
         .max_decoding_message_size(MESSAGE_MAX);
-        let broker: Arc<dyn api::Broker> = Arc::new(super::broker::OnCore::new(shared.clone()));
+        let admin: Arc<dyn crate::admin::Admin> =
+            Arc::new(super::admin::OnCore::new(shared.clone()));
         let grpc = tonic::service::Routes::new(service).into_axum_router();
         let serving = Serving::start(&options.listen, |access| {
-            api::http::app(broker, access, grpc)
+            crate::http::app(admin, access, grpc)
         });
         let serving = serving.await?;
         tracing::info!(address = %serving.address(), "controller starts");
@@ -176,9 +172,10 @@ impl Server {
 }
 
 fn ended(
-    result: Result<Result<(), ServerError>, tokio::task::JoinError>,
+    result: Result<Result<(), StateError>, tokio::task::JoinError>,
 ) -> Result<(), ServerError> {
-    result.unwrap_or_else(|e| Err(ServerError::Ended(e.to_string())))
+    let lived = result.map_err(|e| ServerError::Ended(e.to_string()))?;
+    Ok(lived?)
 }
 
 async fn until(mut stopped: watch::Receiver<bool>) {

@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use api::proto::ToSwitch;
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::Status;
 
 use super::{core::Core, switch::Link};
 use crate::{
-    api::{Refusal, RefusalKind},
-    proto::ToSwitch,
+    admin::{Refusal, RefusalKind},
     state::State,
 };
 

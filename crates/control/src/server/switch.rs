@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use api::proto::{PageUse, Routes, Setup};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -9,10 +10,7 @@ use super::{
     outbox::Outbox,
     rate::{Bucket, Rate},
 };
-use crate::{
-    ItemKey, SwitchId,
-    proto::{PageUse, Routes, Setup},
-};
+use crate::{ItemKey, SwitchId};
 
 /// A stream of a switch; a newer one of the same switch makes it void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

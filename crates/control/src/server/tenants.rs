@@ -1,6 +1,6 @@
 //! The tenants as the controller keeps them: who they are, what they may use, which secrets are theirs.
 //!
-//! They come from the cluster file ("declared") or from the broker. What the cluster file says of a declared tenant is
+//! They come from the cluster file ("declared") or from the admin API. What the cluster file says of a declared tenant is
 //! taken over once, and again whenever the file says something else; in between, changes made at run time hold.
 
 use std::{
@@ -8,11 +8,12 @@ use std::{
     net::SocketAddr,
 };
 
+use api::types::Policy;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use wire::{Cluster, OverRate, TENANT_OPEN, TENANT_SYSTEM};
 
-use crate::{SwitchId, api::types::Policy};
+use crate::SwitchId;
 
 /// Most tenants of a controller: as many as a switch's table holds.
 pub const TENANTS_MAX: usize = 4000;

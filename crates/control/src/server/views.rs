@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::types::{LeaseView, PageId, PageKind, PageView, SwitchView, TenantOnSwitch, TenantView};
 use wire::TENANT_OPEN;
 
 use super::{
@@ -10,14 +11,8 @@ use super::{
 };
 use crate::{
     SwitchId,
-    api::{
-        PageFilter, Refusal, RefusalKind,
-        types::{LeaseView, PageKind, PageView, SwitchView, TenantOnSwitch, TenantView},
-    },
-    pages::{
-        PageId,
-        ledger::{Count, Kind, PageRow},
-    },
+    admin::{PageFilter, Refusal, RefusalKind},
+    pages::ledger::{Count, Kind, PageRow},
 };
 
 impl Core {

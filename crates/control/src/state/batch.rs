@@ -11,20 +11,11 @@ use crate::{ItemKey, SwitchId};
 pub const ROWS_TOGETHER: usize = 100;
 /// Longest row in bytes: etcd takes requests of 1.5 MiB by default.
 pub const ROW_MAX: usize = 1 << 20;
-/// Rows of the audit log that are kept.
-pub const AUDIT_KEPT: u64 = 10_000;
 
 /// Longest key in bytes.
 const KEY_MAX: usize = 256;
 /// Bytes of one transaction: one row of any length fits.
 const TRANSACTION_MAX: usize = ROW_MAX + (256 << 10);
-pub(super) const AUDIT: &str = "audit/";
-
-/// The key of the audit log's entry `number`. Writing one makes the store forget those that are
-/// [`AUDIT_KEPT`] or more before it.
-pub fn audit_key(number: u64) -> String {
-    format!("{AUDIT}{number:016}")
-}
 
 /// What changed since the last write, in order.
 ///
@@ -130,12 +121,6 @@ fn size((key, value): &(String, Option<Vec<u8>>)) -> usize {
     key.len() + value.as_ref().map_or(0, Vec::len)
 }
 
-/// The number of the audit log's entry that a write of this key makes the last one to be forgotten.
-pub(super) fn forgotten_audit(key: &str, value: Option<&[u8]>) -> Option<u64> {
-    let number: u64 = key.strip_prefix(AUDIT)?.parse().ok()?;
-    value.and(number.checked_sub(AUDIT_KEPT))
-}
-
 /// Rows that are written together.
 #[derive(Default)]
 pub(super) struct Transaction<'a> {
@@ -143,7 +128,6 @@ pub(super) struct Transaction<'a> {
     rows: Vec<(&'a str, Option<&'a [u8]>)>,
     places: HashMap<&'a str, usize>,
     bytes: usize,
-    forget: Option<u64>,
 }
 
 impl<'a> Transaction<'a> {
@@ -154,7 +138,6 @@ impl<'a> Transaction<'a> {
     fn add(&mut self, row: &'a (String, Option<Vec<u8>>)) {
         let (key, value) = (row.0.as_str(), row.1.as_deref());
         self.bytes += size(row);
-        self.forget = self.forget.max(forgotten_audit(key, value));
         match self.places.get(key) {
             Some(&place) => self.rows[place].1 = value,
             None => {
@@ -164,18 +147,9 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// The last audit entry to forget: all up to it go.
-    pub(super) fn forget_audit(&self) -> Option<u64> {
-        self.forget
-    }
-
-    /// The rows, without those that are forgotten in the same transaction.
+    /// The rows.
     pub(super) fn rows(&self) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> {
-        let until = self.forget.map(audit_key);
-        self.rows.iter().copied().filter(move |(key, _)| {
-            let forgotten = until.as_deref().is_some_and(|until| *key <= until);
-            !(forgotten && key.starts_with(AUDIT))
-        })
+        self.rows.iter().copied()
     }
 }
 
@@ -230,17 +204,5 @@ mod tests {
         let transactions = batch.transactions();
         let rows: Vec<_> = transactions[0].rows().collect();
         assert_eq!(rows, [("a", None), ("b", Some(&b"2"[..]))]);
-    }
-
-    #[test]
-    fn old_audit_entries_are_forgotten() {
-        let mut batch = Batch::default();
-        batch.put(audit_key(9_999), &0);
-        assert_eq!(batch.transactions()[0].forget_audit(), None);
-        batch.put(audit_key(20_005), &0);
-        let transactions = batch.transactions();
-        assert_eq!(transactions[0].forget_audit(), Some(10_005));
-        let rows: Vec<_> = transactions[0].rows().map(|row| row.0).collect();
-        assert_eq!(rows, [audit_key(20_005)]);
     }
 }

@@ -16,15 +16,15 @@ use std::{
 };
 
 use etcd_client::{
-    Certificate, Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions,
-    Identity, TlsOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+    Certificate, Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, Identity,
+    TlsOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 use tonic::Code;
 
 use super::{
     Batch, Memory, StateError,
-    batch::{AUDIT, Transaction, audit_key},
-    leader::{Fence, Tenure, Writes},
+    batch::Transaction,
+    tenure::{Fence, Tenure, Writes},
     url::{Servers, TlsFiles},
 };
 
@@ -326,18 +326,13 @@ impl Etcd {
 
     fn operations(&self, transaction: &Transaction<'_>) -> Vec<TxnOp> {
         let key = |key: &str| self.key(&format!("rows/{key}"));
-        let mut operations: Vec<TxnOp> = transaction
+        transaction
             .rows()
             .map(|(row, value)| match value {
                 Some(value) => TxnOp::put(key(row), value, None),
                 None => TxnOp::delete(key(row), None),
             })
-            .collect();
-        if let Some(last) = transaction.forget_audit() {
-            let range = DeleteOptions::new().with_range(key(&audit_key(last + 1)));
-            operations.push(TxnOp::delete(key(AUDIT), Some(range)));
-        }
-        operations
+            .collect()
     }
 }
 

@@ -9,7 +9,7 @@
 //! within that margin; if they do not, the term keeps what it sends and writes from having an effect.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -23,10 +23,9 @@ use tokio::sync::watch;
 use super::{
     FORMAT, StateError,
     etcd::{Backoff, Etcd, Fault, REQUEST_WITHIN, WRITE_WITHIN},
+    tenure::{Fence, MARGIN, Tenure},
 };
 
-/// The leader gives up this long before its lease ends: etcd's clock may run faster than ours.
-const MARGIN: Duration = Duration::from_millis(300);
 /// A standby looks again after this time even if its watch told nothing: its connection may hang.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
 
@@ -56,108 +55,6 @@ impl Leader {
             name: candidate.name.clone(),
             url: candidate.url.clone(),
             term,
-        }
-    }
-}
-
-/// What ties a leader to its election.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fence {
-    /// The revision in which etcd's key `leader` was made.
-    pub(super) leader_since: i64,
-    /// The lease that the key hangs on.
-    lease: i64,
-    /// Length of the lease.
-    length: Duration,
-    /// By when it must be renewed.
-    ends: Instant,
-}
-
-impl Fence {
-    /// Length of the lease that is asked for; etcd may give a longer one.
-    pub(super) const LEASE: Duration = Duration::from_secs(3);
-}
-
-/// Numbers of a leader's transactions. etcd's key `written` holds the last one that was carried out, and each
-/// compares it: a request that was given up, sent again and then arrives late does nothing.
-#[derive(Debug, Default)]
-pub(super) struct Writes {
-    /// What `written` holds, as far as we know.
-    pub(super) last: u64,
-    /// The number that was used last.
-    pub(super) used: u64,
-}
-
-/// The time during which a controller leads.
-pub(super) struct Tenure {
-    pub(super) term: u64,
-    /// Held while a batch is written: they go one after the other.
-    pub(super) writes: Arc<tokio::sync::Mutex<Writes>>,
-    /// `None` if it has no end.
-    fence: Option<Mutex<Fence>>,
-    over: watch::Sender<bool>,
-}
-
-impl Tenure {
-    /// One that ends only when its holder says so.
-    pub(super) fn unlimited(term: u64) -> Tenure {
-        Tenure {
-            term,
-            writes: Arc::default(),
-            fence: None,
-            over: watch::Sender::new(false),
-        }
-    }
-
-    fn limited(term: u64, fence: Fence) -> Tenure {
-        Tenure {
-            fence: Some(Mutex::new(fence)),
-            ..Tenure::unlimited(term)
-        }
-    }
-
-    pub(super) fn fence(&self) -> Option<Fence> {
-        self.locked().map(|fence| *fence)
-    }
-
-    fn locked(&self) -> Option<MutexGuard<'_, Fence>> {
-        let fence = self.fence.as_ref()?;
-        Some(
-            fence
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner()),
-        )
-    }
-
-    pub(super) fn holds(&self) -> bool {
-        !self.is_over() && self.fence().is_none_or(|fence| Instant::now() < fence.ends)
-    }
-
-    /// Whether it was ended. By the clock alone it may have no right any more before that.
-    pub(super) fn is_over(&self) -> bool {
-        *self.over.borrow()
-    }
-
-    pub(super) async fn lost(&self) {
-        let mut over = self.over.subscribe();
-        // An error would mean that the sender is gone, but it is ours.
-        let _ = over.wait_for(|over| *over).await;
-    }
-
-    /// Ends it; says why, the first time.
-    pub(super) fn end(&self, why: &str) {
-        if !self.over.send_replace(true) {
-            tracing::info!(
-                term = self.term,
-                "this controller does not lead any more: {why}"
-            );
-        }
-    }
-
-    /// The lease was renewed by a request that was sent then.
-    fn renewed(&self, sent: Instant) {
-        if let Some(mut fence) = self.locked() {
-            fence.ends = sent + fence.length - MARGIN;
         }
     }
 }

@@ -17,6 +17,7 @@ mod batch;
 mod etcd;
 mod leader;
 mod redb;
+mod tenure;
 mod url;
 
 use std::{
@@ -29,11 +30,11 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 
 pub use self::{
-    batch::{AUDIT_KEPT, Batch, ROW_MAX, ROWS_TOGETHER, audit_key},
+    batch::{Batch, ROW_MAX, ROWS_TOGETHER},
     leader::{Candidate, Leader},
     url::{Location, LocationError},
 };
-use self::{etcd::Etcd, leader::Tenure, redb::File};
+use self::{etcd::Etcd, redb::File, tenure::Tenure};
 use crate::{ItemKey, SwitchId};
 
 /// Version of what is stored and how; it is stored with it.

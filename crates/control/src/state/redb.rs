@@ -7,15 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::redb::{
-    Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
-};
+use ::redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use bytes::Bytes;
 
-use super::{
-    Batch, FORMAT, Memory, StateError,
-    batch::{AUDIT, audit_key, forgotten_audit},
-};
+use super::{Batch, FORMAT, Memory, StateError};
 use crate::{ItemKey, SwitchId};
 
 /// `format` and `term`.
@@ -23,8 +18,6 @@ const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const ROWS: TableDefinition<&str, &[u8]> = TableDefinition::new("rows");
 /// Switch id (2 bytes), tenant (4 bytes), both big endian, and the key.
 const ITEMS: TableDefinition<&[u8], ()> = TableDefinition::new("items");
-/// Of format 1: switch id to what is now the row `switch/ID`.
-const SWITCHES: TableDefinition<u16, &[u8]> = TableDefinition::new("switches");
 
 /// The open state file.
 pub(super) struct File {
@@ -71,7 +64,7 @@ impl File {
         Ok(file)
     }
 
-    /// A file of format 1 held no secrets and could be read by all.
+    /// A file that was copied here may be readable by all.
     fn close_to_others(&self) -> Result<(), StateError> {
         let change = || {
             let mode = std::fs::metadata(&self.path)?.permissions().mode();
@@ -86,21 +79,16 @@ impl File {
         })
     }
 
-    /// Makes the tables, or makes them of an older format; the format that the file has then.
+    /// Makes the tables, unless the file is of another format; the format that it has.
     fn prepare(&self) -> Result<u64, ::redb::Error> {
         let write = self.database.begin_write()?;
         let found = write
             .open_table(META)?
             .get("format")?
             .map(|format| format.value());
-        match found {
-            None | Some(FORMAT) => {}
-            Some(1) => {
-                let switches = move_switches(&write)?;
-                tracing::info!(path = %self.path.display(), switches, "state file of format 1 brought to format {FORMAT}");
-            }
+        if let Some(other) = found.filter(|found| *found != FORMAT) {
             // The transaction is given up: nothing of the file changes.
-            Some(other) => return Ok(other),
+            return Ok(other);
         }
         write.open_table(META)?.insert("format", FORMAT)?;
         write.open_table(ROWS)?;
@@ -167,16 +155,11 @@ impl File {
         }
         {
             let mut rows = write.open_table(ROWS)?;
-            let mut forget = None;
             for (key, value) in batch.rows() {
                 match value {
                     Some(value) => rows.insert(key.as_str(), value.as_slice())?,
                     None => rows.remove(key.as_str())?,
                 };
-                forget = forget.max(forgotten_audit(key, value.as_deref()));
-            }
-            if let Some(last) = forget {
-                rows.retain_in(AUDIT..=audit_key(last).as_str(), |_, _| false)?;
             }
             let mut items = write.open_table(ITEMS)?;
             for (switch, key, held) in &batch.items {
@@ -198,21 +181,6 @@ impl File {
             reason: error.to_string(),
         }
     }
-}
-
-/// From format 1 to 2; how many switches there were.
-fn move_switches(write: &WriteTransaction) -> Result<usize, ::redb::Error> {
-    let mut moved = 0;
-    {
-        let mut rows = write.open_table(ROWS)?;
-        for switch in write.open_table(SWITCHES)?.iter()? {
-            let (id, known) = switch?;
-            rows.insert(format!("switch/{}", id.value()).as_str(), known.value())?;
-            moved += 1;
-        }
-    }
-    write.delete_table(SWITCHES)?;
-    Ok(moved)
 }
 
 fn item_bytes(switch: SwitchId, key: &ItemKey) -> Vec<u8> {
@@ -316,57 +284,24 @@ mod tests {
         assert_eq!(mode(&path), 0o600);
     }
 
-    /// A file with these two tables of format 1.
-    fn old_file(directory: &Path, format: u64) {
-        let database = Database::create(directory.join("control.redb")).unwrap();
-        let write = database.begin_write().unwrap();
-        {
-            let mut meta = write.open_table(META).unwrap();
-            meta.insert("format", format).unwrap();
-            let mut switches = write.open_table(SWITCHES).unwrap();
-            switches.insert(3, &b"{}"[..]).unwrap();
-            let mut items = write.open_table(ITEMS).unwrap();
-            items.insert(&item_bytes(3, &key(1))[..], ()).unwrap();
+    #[test]
+    fn another_format_is_refused() {
+        for format in [1, 3] {
+            let directory = tempfile::tempdir().unwrap();
+            let database = Database::create(directory.path().join("control.redb")).unwrap();
+            let write = database.begin_write().unwrap();
+            write
+                .open_table(META)
+                .unwrap()
+                .insert("format", format)
+                .unwrap();
+            write.commit().unwrap();
+            drop(database);
+            let error = File::open(directory.path()).err().unwrap().to_string();
+            assert!(
+                error.contains(&format!("format {format}")) && error.contains("reads format 2"),
+                "{error}"
+            );
         }
-        write.commit().unwrap();
-    }
-
-    #[test]
-    fn format_1_is_read() {
-        let directory = tempfile::tempdir().unwrap();
-        old_file(directory.path(), 1);
-        for _ in 0..2 {
-            let memory = File::open(directory.path()).unwrap().load().unwrap();
-            assert_eq!(memory.rows, rows(&[("switch/3", "{}")]));
-            assert_eq!(memory.items[&3], HashSet::from([key(1)]));
-        }
-    }
-
-    #[test]
-    fn a_later_format_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        old_file(directory.path(), 3);
-        let error = File::open(directory.path()).err().unwrap().to_string();
-        assert!(
-            error.contains("format 3") && error.contains("reads format 2"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn the_audit_log_keeps_its_last_entries() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = File::open(directory.path()).unwrap();
-        let term = file.next_term().unwrap();
-        let write = |numbers: std::ops::Range<u64>| {
-            let mut batch = Batch::default();
-            numbers.for_each(|n| batch.put(audit_key(n), &n));
-            file.write(term, &batch).unwrap();
-        };
-        write(0..9_000);
-        write(9_000..10_003);
-        let memory = file.load().unwrap();
-        assert_eq!(memory.rows.len(), 10_000);
-        assert_eq!(memory.rows.keys().next(), Some(&audit_key(3)));
     }
 }

@@ -1,42 +1,24 @@
-//! The topology file.
+//! What is declared of a topology.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
 
-use crate::{SwitchId, api::toml_error};
+use crate::SwitchId;
 
-/// A declared network (TOML):
-///
-/// ```toml
-/// [[switch]]
-/// id = 1
-/// name = "s1"
-/// [[host]]
-/// name = "client"
-/// address = ["10.0.1.1"]
-/// [[link]]
-/// ends = ["client", "s1"]
-/// cost = 1
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A network as somebody declared it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
     /// The switches.
-    #[serde(rename = "switch", default)]
     pub switches: Vec<DeclaredSwitch>,
     /// Where clients and stores are.
-    #[serde(rename = "host", default)]
     pub hosts: Vec<DeclaredHost>,
     /// What is connected with what.
-    #[serde(rename = "link", default)]
     pub links: Vec<DeclaredLink>,
 }
 
-/// A switch of the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A switch that is declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredSwitch {
     /// Its number, 1 to 65535.
     pub id: SwitchId,
@@ -44,52 +26,27 @@ pub struct DeclaredSwitch {
     pub name: String,
 }
 
-/// A host of the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A host that is declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredHost {
     /// What links call it.
     pub name: String,
     /// Its addresses.
-    #[serde(default)]
     pub address: Vec<IpAddr>,
     /// Networks behind it: any address in one of them is there.
-    #[serde(default)]
     pub network: Vec<IpNet>,
 }
 
-/// A link of the file; it carries both ways.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A link that is declared; it carries both ways.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredLink {
     /// Names of two switches, or of a switch and a host.
     pub ends: [String; 2],
     /// What it costs to cross it, at least 1.
-    #[serde(default = "one")]
     pub cost: u32,
 }
 
-fn one() -> u32 {
-    1
-}
-
-/// Why a topology file cannot be used; one line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("topology file: {0}")]
-pub struct TopologyError(String);
-
 impl Declared {
-    /// Reads and checks a topology file.
-    ///
-    /// # Errors
-    /// [`TopologyError`] names what is wrong and what was expected.
-    pub fn parse(text: &str) -> Result<Declared, TopologyError> {
-        let declared: Declared =
-            toml::from_str(text).map_err(|e| TopologyError(toml_error(text, &e)))?;
-        declared.check().map_err(TopologyError)?;
-        Ok(declared)
-    }
-
     /// Whether it makes sense.
     ///
     /// # Errors
@@ -155,57 +112,64 @@ impl Declared {
 mod tests {
     use super::*;
 
+    fn link(a: &str, b: &str, cost: u32) -> DeclaredLink {
+        let ends = [a.into(), b.into()];
+        DeclaredLink { ends, cost }
+    }
+
+    fn switch(id: SwitchId, name: &str) -> DeclaredSwitch {
+        let name = name.into();
+        DeclaredSwitch { id, name }
+    }
+
+    fn host(name: &str, address: &[&str]) -> DeclaredHost {
+        DeclaredHost {
+            name: name.into(),
+            address: address.iter().map(|a| a.parse().unwrap()).collect(),
+            network: vec![],
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_one_line_that_names_it() {
-        let two = "[[switch]]\nid = 1\nname = \"a\"\n[[switch]]\nid = 2\nname = \"b\"\n\
-                   [[host]]\nname = \"h\"\naddress = [\"10.0.0.1\"]\n\
-                   [[host]]\nname = \"i\"\naddress = []\n";
-        assert!(Declared::parse(two).is_ok());
-        // (added text, what the error says)
+        let good = Declared {
+            switches: vec![switch(1, "a"), switch(2, "b")],
+            hosts: vec![host("h", &["10.0.0.1"]), host("i", &[])],
+            links: vec![],
+        };
+        assert_eq!(good.check(), Ok(()));
+        let links = |links: &[DeclaredLink]| Declared {
+            links: links.to_vec(),
+            ..good.clone()
+        };
+        let one_more = |more: DeclaredSwitch| Declared {
+            switches: [&good.switches[..], &[more]].concat(),
+            ..good.clone()
+        };
+        let another = Declared {
+            hosts: [&good.hosts[..], &[host("j", &["10.0.0.1"])]].concat(),
+            ..good.clone()
+        };
+        // (declared, what the error says)
         let rows = [
-            ("[[link]]\nends = [", "line 14, column"),
-            ("[[link]]\nends = [\"a\"]", "line 14, column"),
             (
-                "[[link]]\nends = [\"a\", \"c\"]",
+                links(&[link("a", "c", 1)]),
                 "link \"a\" to \"c\": no switch or host is named \"c\"",
             ),
-            ("[[link]]\nends = [\"a\", \"a\"]", "two different ends"),
+            (links(&[link("a", "a", 1)]), "two different ends"),
+            (links(&[link("h", "i", 1)]), "one end must be a switch"),
+            (links(&[link("a", "b", 0)]), "cost 0, at least 1"),
             (
-                "[[link]]\nends = [\"h\", \"i\"]",
-                "one end must be a switch",
-            ),
-            (
-                "[[link]]\nends = [\"a\", \"b\"]\ncost = 0",
-                "cost 0, at least 1",
-            ),
-            (
-                "[[link]]\nends = [\"a\", \"b\"]\n[[link]]\nends = [\"b\", \"a\"]",
+                links(&[link("a", "b", 1), link("b", "a", 1)]),
                 "is declared twice",
             ),
-            (
-                "[[switch]]\nid = 1\nname = \"c\"",
-                "switch id 1 is declared twice",
-            ),
-            ("[[switch]]\nid = 0\nname = \"c\"", "expected 1 to 65535"),
-            (
-                "[[switch]]\nid = 3\nname = \"h\"",
-                "the name \"h\" is declared twice",
-            ),
-            (
-                "[[host]]\nname = \"j\"\naddress = [\"10.0.0.1\"]",
-                "host \"j\": 10.0.0.1 is another host's too",
-            ),
-            (
-                "[[host]]\nname = \"j\"\naddress = [\"10.0.0\"]",
-                "invalid IP address",
-            ),
-            ("[[hosts]]\nname = \"j\"", "unknown field `hosts`"),
+            (one_more(switch(1, "c")), "switch id 1 is declared twice"),
+            (one_more(switch(0, "c")), "expected 1 to 65535"),
+            (one_more(switch(3, "h")), "the name \"h\" is declared twice"),
+            (another, "host \"j\": 10.0.0.1 is another host's too"),
         ];
-        for (text, says) in rows {
-            let error = Declared::parse(&format!("{two}{text}\n"))
-                .unwrap_err()
-                .to_string();
-            assert!(error.starts_with("topology file: "), "{error:?}");
+        for (declared, says) in rows {
+            let error = declared.check().unwrap_err();
             assert!(error.contains(says), "{error:?} should say {says:?}");
             assert!(!error.contains('\n'), "{error:?} should be one line");
         }

@@ -34,10 +34,10 @@ use petgraph::{
 
 use self::learned::{Port, Subnets};
 pub use self::{
-    declared::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch, TopologyError},
+    declared::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch},
     learned::{ADDRESSES_MAX, INTERFACES_MAX, Interface},
     routes::Route,
-    view::{HostView, LinkView, Source, SwitchView, TopologyView},
+    view::{LinkView, Source, SwitchView, TopologyView},
 };
 use crate::SwitchId;
 
@@ -99,7 +99,6 @@ impl Add for Length {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Switch {
     name: String,
-    up: bool,
     interfaces: Vec<Interface>,
 }
 
@@ -118,8 +117,6 @@ pub struct Topology {
     declared: Declared,
     /// Those that attached at some time.
     switches: BTreeMap<SwitchId, Switch>,
-    /// Links that were said to be down.
-    down: BTreeSet<Pair>,
     subnets: Subnets,
     links: BTreeMap<Pair, Link>,
     graph: UnGraph<NodeId, u32>,
@@ -143,11 +140,10 @@ impl Topology {
         self.rebuild();
     }
 
-    /// A switch reported its interfaces, and so is up. Says whether anything changed.
+    /// A switch reported its interfaces. They hold until it reports others: while its agent is away, it goes on forwarding. Says whether anything changed.
     pub fn learn(&mut self, id: SwitchId, name: &str, interfaces: Vec<Interface>) -> bool {
         let switch = Switch {
             name: name.into(),
-            up: true,
             interfaces: learned::cut(interfaces),
         };
         if self.switches.get(&id) == Some(&switch) {
@@ -156,56 +152,6 @@ impl Topology {
         self.switches.insert(id, switch);
         self.rebuild();
         true
-    }
-
-    /// A switch forwards, or does not any longer; what it reported is remembered. Says whether anything changed.
-    pub fn set_switch(&mut self, id: SwitchId, up: bool) -> bool {
-        let new = Switch {
-            name: String::new(),
-            up: true,
-            interfaces: vec![],
-        };
-        let switch = self.switches.entry(id).or_insert(new);
-        let changed = switch.up != up;
-        switch.up = up;
-        if changed {
-            self.rebuild();
-        }
-        changed
-    }
-
-    /// A link is up as far as its interfaces are, or down whatever they say. Says whether anything changed.
-    pub fn set_link(&mut self, a: NodeId, b: NodeId, up: bool) -> bool {
-        let changed = match up {
-            true => self.down.remove(&pair(a, b)),
-            false => {
-                let pair = pair(a, b);
-                self.links.contains_key(&pair) && self.down.insert(pair)
-            }
-        };
-        if changed {
-            self.rebuild();
-        }
-        changed
-    }
-
-    /// What is learned of a switch is forgotten.
-    pub fn forget(&mut self, id: SwitchId) {
-        if self.switches.remove(&id).is_some() {
-            self.rebuild();
-        }
-    }
-
-    /// Whether nothing connects anything: placement cannot go by it then.
-    pub fn is_empty(&self) -> bool {
-        self.links.is_empty() && self.subnets.is_empty()
-    }
-
-    /// Switches that are up, declared or learned.
-    pub fn switches(&self) -> impl Iterator<Item = SwitchId> {
-        let nodes = self.graph.node_weights();
-        let ids: BTreeSet<SwitchId> = nodes.filter_map(NodeId::switch).collect();
-        ids.into_iter()
     }
 
     /// The shortest path, with both ends. None if there is none now.
@@ -237,11 +183,6 @@ impl Topology {
         Some(path)
     }
 
-    /// Links on the shortest path.
-    pub fn hops(&self, from: &NodeId, to: &NodeId) -> Option<u32> {
-        Some(self.path(from, to)?.len() as u32 - 1)
-    }
-
     /// Where an address is: the declared host that has it, the switch that has it, or the switch that is connected to the
     /// smallest subnet that holds it; of several switches, one that has it as a neighbour, then the lowest.
     pub fn attachment(&self, address: IpAddr) -> Option<NodeId> {
@@ -251,13 +192,6 @@ impl Topology {
             return Some(host);
         }
         self.switch_at(address).map(NodeId::Switch)
-    }
-
-    /// The switches that packets from a client to a store cross, in that order. None if it is not known how they go.
-    pub fn switches_on_path(&self, client: IpAddr, store: IpAddr) -> Option<Vec<SwitchId>> {
-        let (from, to) = (self.attachment(client)?, self.attachment(store)?);
-        let path = self.path(&from, &to)?;
-        Some(path.iter().filter_map(NodeId::switch).collect())
     }
 
     /// All of it, for people.
@@ -272,7 +206,6 @@ impl Topology {
         let switches = ids.into_iter().map(|id| SwitchView {
             id,
             name: self.name_of(id),
-            up: self.is_up(id),
             source: match declared.contains(&id) {
                 true => Source::Declared,
                 false => Source::Learned,
@@ -284,22 +217,6 @@ impl Topology {
                 .map(|(net, _)| *net)
                 .collect(),
         });
-        let mut hosts: Vec<HostView> = self
-            .declared
-            .hosts
-            .iter()
-            .map(|host| HostView {
-                name: host.name.clone(),
-                addresses: host.address.clone(),
-                switches: self
-                    .links
-                    .keys()
-                    .filter(|(_, b)| matches!(b, NodeId::Host(name) if *name == host.name))
-                    .filter_map(|(a, _)| a.switch())
-                    .collect(),
-            })
-            .collect();
-        hosts.sort_by(|a, b| a.name.cmp(&b.name));
         let name = |node: &NodeId| match node {
             NodeId::Switch(id) => self.name_of(*id),
             NodeId::Host(name) => name.clone(),
@@ -313,13 +230,7 @@ impl Topology {
         TopologyView {
             switches: switches.collect(),
             links: links.collect(),
-            hosts,
         }
-    }
-
-    /// Declared switches that never attached are taken to be up: they may have no agent yet.
-    fn is_up(&self, id: SwitchId) -> bool {
-        self.switches.get(&id).is_none_or(|s| s.up)
     }
 
     fn name_of(&self, id: SwitchId) -> String {
@@ -349,7 +260,7 @@ impl Topology {
             let interfaces = &self.switches[&port.switch].interfaces;
             interfaces.iter().any(|i| i.neighbours.contains(&address))
         };
-        let up = |port: &&Port| port.up && self.is_up(port.switch);
+        let up = |port: &&Port| port.up;
         let holding = self
             .subnets
             .iter()
@@ -405,13 +316,6 @@ impl Topology {
                 links.insert((NodeId::Switch(switch), id.clone()), link);
             }
         }
-        for (pair, link) in &mut links {
-            link.up &= !self.down.contains(pair);
-            link.up &= [&pair.0, &pair.1]
-                .into_iter()
-                .filter_map(NodeId::switch)
-                .all(|id| self.is_up(id));
-        }
         self.links = links;
         self.rebuild_graph();
     }
@@ -420,10 +324,7 @@ impl Topology {
         let mut graph = UnGraph::default();
         let declared = self.declared.switches.iter().map(|s| s.id);
         let ids: BTreeSet<SwitchId> = self.switches.keys().copied().chain(declared).collect();
-        let switches = ids
-            .into_iter()
-            .filter(|id| self.is_up(*id))
-            .map(NodeId::Switch);
+        let switches = ids.into_iter().map(NodeId::Switch);
         let ends = self.links.iter().filter(|(_, link)| link.up);
         let ends = ends.flat_map(|((a, b), _)| [a.clone(), b.clone()]);
         let nodes: BTreeSet<NodeId> = switches.chain(ends).collect();

@@ -8,11 +8,7 @@ use std::{
 use ipnet::IpNet;
 use petgraph::{algo::dijkstra, graph::UnGraph};
 
-use super::{
-    Length, NodeId, Topology,
-    learned::{self, Port},
-    pair,
-};
+use super::{Length, NodeId, Topology, learned, pair};
 use crate::SwitchId;
 
 /// A route of a switch's kernel.
@@ -35,13 +31,12 @@ struct Step {
 }
 
 impl Topology {
-    /// For each switch that is up and each subnet that it is not connected to, the next hop on the shortest path to the
+    /// For each switch that reported and each subnet that it is not connected to, the next hop on the shortest path to the
     /// nearest switch that is; by learned interfaces only, as a next hop needs an address. IPv4 goes over links with IPv4
     /// addresses and IPv6 over those with IPv6 ones. A subnet that cannot be reached has no route.
     pub fn routes(&self) -> BTreeMap<SwitchId, Vec<Route>> {
-        let up = self.switches.iter().filter(|(_, s)| s.up);
         let mut routes: BTreeMap<SwitchId, Vec<Route>> =
-            up.map(|(id, _)| (*id, Vec::new())).collect();
+            self.switches.keys().map(|id| (*id, vec![])).collect();
         for v4 in [true, false] {
             self.add_routes(v4, &mut routes);
         }
@@ -52,11 +47,8 @@ impl Topology {
         let steps = self.steps(v4);
         let lengths = lengths(&steps);
         for (net, ports) in self.subnets.iter().filter(|(net, _)| is_v4(net) == v4) {
-            let on_it: BTreeSet<SwitchId> = ports
-                .iter()
-                .filter(|p| self.works(p))
-                .map(|p| p.switch)
-                .collect();
+            let on_it: BTreeSet<SwitchId> =
+                ports.iter().filter(|p| p.up).map(|p| p.switch).collect();
             let left = |from: SwitchId| {
                 let to = on_it.iter().filter_map(|to| lengths.get(to)?.get(&from));
                 to.min().copied()
@@ -77,10 +69,6 @@ impl Topology {
         }
     }
 
-    fn works(&self, port: &Port) -> bool {
-        port.up && self.is_up(port.switch)
-    }
-
     /// To which neighbours each switch can send packets of a family; over the first subnet of several.
     fn steps(&self, v4: bool) -> BTreeMap<SwitchId, Vec<Step>> {
         let mut seen = BTreeSet::new();
@@ -89,11 +77,8 @@ impl Topology {
             if learned::is_single(net) {
                 continue;
             }
-            for from in ports.iter().filter(|p| self.works(p)) {
-                for to in ports
-                    .iter()
-                    .filter(|p| self.works(p) && learned::meet(from, p))
-                {
+            for from in ports.iter().filter(|p| p.up) {
+                for to in ports.iter().filter(|p| p.up && learned::meet(from, p)) {
                     let pair = pair(NodeId::Switch(from.switch), NodeId::Switch(to.switch));
                     let Some(link) = self.links.get(&pair).filter(|link| link.up) else {
                         continue;

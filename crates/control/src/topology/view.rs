@@ -1,15 +1,11 @@
 //! The topology as the API shows it.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
 
 use crate::SwitchId;
 
 /// Where a part of the topology is known from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// From the topology file, which wins over what is learned.
     Declared,
@@ -18,44 +14,29 @@ pub enum Source {
 }
 
 /// All of it, sorted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopologyView {
     /// Switches by id.
     pub switches: Vec<SwitchView>,
-    /// Hosts by name.
-    pub hosts: Vec<HostView>,
     /// Links by their ends.
     pub links: Vec<LinkView>,
 }
 
 /// A switch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchView {
     /// Its number.
     pub id: SwitchId,
     /// Its name.
     pub name: String,
-    /// Whether it forwards.
-    pub up: bool,
     /// Where it is known from.
     pub source: Source,
     /// Subnets that it is connected to, down ones too.
     pub subnets: Vec<IpNet>,
 }
 
-/// A declared host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostView {
-    /// Its name.
-    pub name: String,
-    /// Its addresses.
-    pub addresses: Vec<IpAddr>,
-    /// Switches that it is linked to, those of links that are down too.
-    pub switches: Vec<SwitchId>,
-}
-
 /// A link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkView {
     /// Names of its ends.
     pub ends: [String; 2],

@@ -4,7 +4,10 @@ use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
 use super::reach::token;
 use anyhow::{Context, anyhow, bail};
-use control::api::{connect::parse_urls, http::ErrorBody, types::LIST_MAX};
+use api::{
+    parse_urls,
+    types::{ErrorBody, LIST_MAX},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use ureq::{
     Agent,

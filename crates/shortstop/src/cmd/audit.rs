@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use control::api::types::AuditEntry;
+use api::types::AuditEntry;
 
 use super::{api::Api, table::table};
 
@@ -23,7 +23,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut after = args.after;
     loop {
         let more: Vec<AuditEntry> = api.get(&format!("/v1/audit?after={after}"))?;
-        let full = more.len() == control::api::types::LIST_MAX;
+        let full = more.len() == api::types::LIST_MAX;
         all.extend(more);
         match all.last() {
             Some(last) if full && last.seq > after => after = last.seq,

@@ -1,12 +1,12 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, bail};
+use api::status;
 use clap::Subcommand;
 use control::{
     DisciplineMaker, Limits, NoDiscipline, Options, Server, ServerError,
-    api::serve::{Listen, TlsFiles},
+    serve::{Listen, TlsFiles},
     state::Location,
-    status,
 };
 
 /// Decides what the switches cache: takes in what is hot, tells each switch what to insert and evict.

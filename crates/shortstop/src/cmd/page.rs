@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
+use api::types::{PageGrant, PageId, PageRequest, PageView, ReturnPages};
 use clap::Subcommand;
-use control::api::types::{PageGrant, PageId, PageRequest, PageView, ReturnPages};
 
 use super::{api::Api, table::table};
 

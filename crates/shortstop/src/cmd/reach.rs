@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
-use control::api::connect::ControlEndpoint;
+use api::ControlEndpoint;
 
 /// Longest file of a token in bytes.
 const TOKEN_FILE_MAX: u64 = 4096;

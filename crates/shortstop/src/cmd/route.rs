@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
+use api::types::{RouteSettings, RouteTable, RouteView};
 use clap::Subcommand;
-use control::api::types::{RouteSettings, RouteTable, RouteView};
 
 use super::api::Api;
 use super::table::table;

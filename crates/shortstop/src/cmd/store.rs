@@ -143,7 +143,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
                             tracing::warn!("the controller's tenants cannot be served: {e}");
                         }
                     };
-                    control::follow(&endpoint, &name, take).await;
+                    api::follow(&endpoint, &name, take).await;
                 }
                 None => std::future::pending().await,
             }

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
+use agent::{Agent, Options};
 use clap::Subcommand;
-use control::agent::{Agent, Options};
 use dataplane::{Counters, Home, LeaseState, Leases, Mode, Table, TenantEntry};
 use serde::Serialize;
 

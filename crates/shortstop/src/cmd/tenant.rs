@@ -1,7 +1,7 @@
 use std::{net::SocketAddr, process::ExitCode};
 
+use api::types::{NewSecret, OverRate, Policy, TenantChange, TenantSpec, TenantView};
 use clap::Subcommand;
-use control::api::types::{NewSecret, OverRate, Policy, TenantChange, TenantSpec, TenantView};
 
 use super::{
     api::Api,
@@ -298,7 +298,7 @@ fn show(t: &TenantView) -> String {
     }
     if !t.switches.is_empty() {
         let head = ["switch", "own", "borrowed", "leaving", "items", "cells"];
-        let row = |s: &control::api::types::TenantOnSwitch| {
+        let row = |s: &api::types::TenantOnSwitch| {
             vec![
                 s.switch.to_string(),
                 s.own_pages.to_string(),
@@ -315,7 +315,7 @@ fn show(t: &TenantView) -> String {
 }
 
 fn leases(t: &TenantView) -> String {
-    let one = |l: &control::api::types::LeaseView| {
+    let one = |l: &api::types::LeaseView| {
         format!(
             "{} pages for {} s, unless in use then",
             l.pages, l.ends_in_s

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use control::api::auth::{self, Role};
+use control::auth::{self, Role};
 
 /// Makes a token and the lines for the controller's token file, which has only the token's hash.
 #[derive(clap::Args)]

@@ -1,8 +1,8 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
+use api::types::{SwitchView, TopologyView};
 use clap::Subcommand;
-use control::api::types::{SwitchView, TopologyView};
 
 use super::{
     api::Api,
@@ -90,8 +90,8 @@ fn show(topology: &TopologyView) -> String {
         .iter()
         .map(|l| {
             vec![
-                end(l.a, &l.a_interface),
-                end(l.b, &l.b_interface),
+                l.a.to_string(),
+                l.b.to_string(),
                 l.cost.to_string(),
                 if l.up { "up" } else { "down" }.into(),
                 known_by(l.declared),
@@ -122,11 +122,4 @@ fn show(topology: &TopologyView) -> String {
 
 fn known_by(declared: bool) -> String {
     if declared { "declared" } else { "learned" }.into()
-}
-
-fn end(switch: u16, interface: &str) -> String {
-    match interface {
-        "" => switch.to_string(),
-        interface => format!("{switch} {interface}"),
-    }
 }

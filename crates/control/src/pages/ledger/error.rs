@@ -1,9 +1,9 @@
 //! Why the ledger refuses.
 
-use std::collections::BTreeMap;
+use api::types::PageId;
 
 use super::PAGES_MAX;
-use crate::{SwitchId, pages::PageId};
+use crate::SwitchId;
 
 /// Why pages were not changed. Says nothing of other tenants but that there are some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum LedgerError {
         /// Its pages.
         pages: u32,
     },
-    /// The switch never attached, or was removed.
+    /// The switch never attached.
     #[error("page {page}: there is no switch {}", page.switch)]
     UnknownSwitch {
         /// As it was named.
@@ -60,32 +60,4 @@ pub enum LedgerError {
         /// The page.
         page: PageId,
     },
-    /// More was asked for than there is.
-    #[error("tenant {tenant} asked for {asked} pages: {}", free_text(free))]
-    NotEnough {
-        /// Who asked.
-        tenant: u32,
-        /// Pages.
-        asked: u32,
-        /// What was free where.
-        free: BTreeMap<SwitchId, u32>,
-    },
-}
-
-/// Switches that a refusal names one by one.
-const NAMED_MAX: usize = 8;
-
-fn free_text(free: &BTreeMap<SwitchId, u32>) -> String {
-    let sum: u64 = free.values().map(|n| u64::from(*n)).sum();
-    let some: Vec<_> = free.iter().filter(|(_, n)| **n > 0).collect();
-    let named = some.iter().take(NAMED_MAX);
-    let named: Vec<String> = named.map(|(id, n)| format!("{n} on switch {id}")).collect();
-    match (sum, some.len().saturating_sub(NAMED_MAX)) {
-        (0, _) => "none are free".into(),
-        (_, 0) => format!("{sum} are free ({})", named.join(", ")),
-        (_, more) => format!(
-            "{sum} are free ({}, the rest on {more} more switches)",
-            named.join(", ")
-        ),
-    }
 }

@@ -10,7 +10,6 @@
 //!
 //! Cost: a change costs a logarithm of the switch's pages, finding free pages or those of a tenant one pass over them.
 
-mod compare;
 mod error;
 mod rows;
 #[cfg(test)]
@@ -22,11 +21,11 @@ use std::{
 };
 
 pub use self::{
-    compare::{DIFFERENCES_MAX, Difference},
     error::LedgerError,
     rows::{Changes, Hold, Kind, PageRow, SwitchRow},
 };
-use super::PageId;
+use api::types::PageId;
+
 use crate::SwitchId;
 
 /// Most pages of a switch.
@@ -55,9 +54,6 @@ struct Table {
 
 impl Table {
     fn free(&self) -> u32 {
-        if self.row.gone {
-            return 0;
-        }
         self.row.pages.saturating_sub(self.rows.len() as u32)
     }
 }
@@ -115,23 +111,6 @@ impl Ledger {
         }
     }
 
-    /// Changes could not be written: they belong to the next ones.
-    pub fn put_changes_back(&mut self, changes: &Changes) {
-        self.dirty_switches
-            .extend(changes.switches.iter().map(|(id, _)| *id));
-        self.dirty_pages
-            .extend(changes.pages.iter().map(|(id, _)| *id));
-    }
-
-    /// Whether there are changes of a switch that were not taken: its table must not be sent then.
-    pub fn is_dirty(&self, switch: SwitchId) -> bool {
-        let pages = PageId { switch, page: 0 }..=PageId {
-            switch,
-            page: u32::MAX,
-        };
-        self.dirty_switches.contains(&switch) || self.dirty_pages.range(pages).next().is_some()
-    }
-
     /// A switch is there with so many pages, for the first time or again. Hands back who lost which page because the
     /// switch has fewer now.
     ///
@@ -147,13 +126,12 @@ impl Ledger {
         }
         let known = self.tables.contains_key(&switch);
         let table = self.tables.entry(switch).or_default();
-        if known && table.row.pages == pages && !table.row.gone {
+        if known && table.row.pages == pages {
             return Ok(vec![]);
         }
         // That memory is gone with all that was in it, so those pages need not be confirmed.
         let cut = table.rows.split_off(&pages);
         table.row.pages = pages;
-        table.row.gone = false;
         let mut lost = Vec::new();
         for (page, row) in cut {
             let id = PageId { switch, page };
@@ -169,20 +147,9 @@ impl Ledger {
         Ok(lost)
     }
 
-    /// A switch is taken out of use. Hands back who lost which page. What it may still hold is cleared before its
-    /// pages are given to anyone, should it return.
-    pub fn forget_switch(&mut self, switch: SwitchId) -> Vec<(PageId, Hold)> {
-        let lost = self.take_where(switch, |_, _| true);
-        if let Some(table) = self.tables.get_mut(&switch) {
-            table.row.gone = true;
-            self.dirty_switches.insert(switch);
-        }
-        lost
-    }
-
-    /// Switches in use, with their pages.
+    /// The switches, with their pages.
     pub fn switches(&self) -> impl Iterator<Item = (SwitchId, u32)> {
-        self.in_use().map(|(id, table)| (id, table.row.pages))
+        self.tables.iter().map(|(id, t)| (*id, t.row.pages))
     }
 
     /// The table to send to a switch, with its version. Of an unknown switch: version 0, nobody's.
@@ -201,7 +168,7 @@ impl Ledger {
 
     /// Gives a tenant `n` free pages of a switch, or as many as there are; the lowest first.
     pub fn give(&mut self, switch: SwitchId, n: u32, hold: Hold) -> Vec<PageId> {
-        let Some(table) = self.tables.get_mut(&switch).filter(|t| !t.row.gone) else {
+        let Some(table) = self.tables.get_mut(&switch) else {
             return vec![];
         };
         let free = (0..table.row.pages).filter(|page| !table.rows.contains_key(page));
@@ -278,32 +245,6 @@ impl Ledger {
         chosen
     }
 
-    /// Sets until when a tenant has a page (seconds since 1970); none: without end.
-    ///
-    /// # Errors
-    /// If it does not hold the page.
-    pub fn set_end(
-        &mut self,
-        tenant: u32,
-        page: PageId,
-        ends_s: Option<u64>,
-    ) -> Result<(), LedgerError> {
-        self.check_held(tenant, page)?;
-        let table = self.tables.get_mut(&page.switch);
-        if let Some(PageRow::Held(hold)) = table.and_then(|t| t.rows.get_mut(&page.page)) {
-            hold.ends_s = ends_s;
-            self.dirty_pages.insert(page);
-        }
-        Ok(())
-    }
-
-    /// Pages whose lease ended at `now_s` (seconds since 1970) or before, with their holders.
-    pub fn ended(&self, now_s: u64) -> Vec<(PageId, Hold)> {
-        self.holds()
-            .filter(|(_, hold)| hold.ends_s.is_some_and(|end| end <= now_s))
-            .collect()
-    }
-
     /// The switch has a table of this version in force: what left in it or before is free. Of a version that was
     /// never made: nothing happens.
     pub fn confirmed(&mut self, switch: SwitchId, version: u64) -> Vec<PageId> {
@@ -339,28 +280,6 @@ impl Ledger {
         self.tables.get(&switch).map_or(0, Table::free)
     }
 
-    /// Pages that can be given away now, of each switch in use.
-    pub fn free_everywhere(&self) -> BTreeMap<SwitchId, u32> {
-        self.in_use().map(|(id, t)| (id, t.free())).collect()
-    }
-
-    /// Refuses a wish for more pages than are free, all switches together.
-    ///
-    /// # Errors
-    /// Says what was free where.
-    pub fn check_free(&self, tenant: u32, asked: u32) -> Result<(), LedgerError> {
-        let free = self.free_everywhere();
-        let sum: u64 = free.values().map(|n| u64::from(*n)).sum();
-        if u64::from(asked) <= sum {
-            return Ok(());
-        }
-        Err(LedgerError::NotEnough {
-            tenant,
-            asked,
-            free,
-        })
-    }
-
     /// The state of a page; none if it is free or does not exist.
     pub fn row(&self, page: PageId) -> Option<PageRow> {
         self.tables.get(&page.switch)?.rows.get(&page.page).copied()
@@ -388,9 +307,9 @@ impl Ledger {
         })
     }
 
-    /// All pages that are not free, of switches in use.
+    /// All pages that are not free.
     pub fn rows(&self) -> impl Iterator<Item = (PageId, PageRow)> {
-        self.in_use().flat_map(|(switch, table)| {
+        self.tables.iter().flat_map(|(&switch, table)| {
             let id = move |page| PageId { switch, page };
             table.rows.iter().map(move |(page, row)| (id(*page), *row))
         })
@@ -417,11 +336,6 @@ impl Ledger {
             }
         }
         counts
-    }
-
-    fn in_use(&self) -> impl Iterator<Item = (SwitchId, &Table)> {
-        let all = self.tables.iter().map(|(id, table)| (*id, table));
-        all.filter(|(_, table)| !table.row.gone)
     }
 
     /// Pages of a kind, the least worth of them.
@@ -485,7 +399,7 @@ impl Ledger {
     /// # Errors
     /// Names the page and what it is instead.
     pub fn check_held(&self, tenant: u32, page: PageId) -> Result<(), LedgerError> {
-        let Some(table) = self.tables.get(&page.switch).filter(|t| !t.row.gone) else {
+        let Some(table) = self.tables.get(&page.switch) else {
             return Err(LedgerError::UnknownSwitch { page });
         };
         if page.page >= table.row.pages {

@@ -1,8 +1,9 @@
 //! What the ledger writes down: one row per page that is not free, one per switch.
 
+use api::types::PageId;
 use serde::{Deserialize, Serialize};
 
-use crate::{SwitchId, pages::PageId};
+use crate::SwitchId;
 
 /// Why a tenant holds a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -23,9 +24,6 @@ pub struct Hold {
     pub kind: Kind,
     /// Since when.
     pub since_s: u64,
-    /// Until when, if the page has a lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends_s: Option<u64>,
 }
 
 /// The state of a page that is not free.
@@ -48,11 +46,8 @@ pub enum PageRow {
 pub struct SwitchRow {
     /// Pages of cache memory.
     pub pages: u32,
-    /// Version of its table; never goes back, also while the switch is gone.
+    /// Version of its table; never goes back.
     pub version: u64,
-    /// Taken out of use; kept so that versions go on rising if it returns.
-    #[serde(default)]
-    pub gone: bool,
 }
 
 /// What changed since the last call of [`Ledger::take_changes`](super::Ledger::take_changes). To be written as a

@@ -1,0 +1,168 @@
+//! The switch's agent: owns the data plane of one switch and does what the controller says. The `shortstop` binary runs it.
+//!
+//! Two halves with a queue between them: the table thread ([`tables`]) alone writes the shared tables and
+//! never waits for the network; the session ([`session`]) keeps the stream to the controller. In: setups and
+//! commands. Out: hot keys, counters, acknowledgements, and packets that fetch values and ask for leases.
+//! Beside them the network half ([`network`]) tells of interfaces and installs the controller's routes.
+//! When the agent dies the programs go on serving: tables, links and leases do not need it.
+
+mod epoch;
+mod fetch;
+mod hot;
+mod index;
+mod network;
+mod pages;
+mod session;
+mod tables;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc,
+    time::Duration,
+};
+
+use api::ControlEndpoint;
+use dataplane::{Attached, Dataplane, Discipline, Home, Mode, Sizes};
+use tokio::sync::mpsc as async_mpsc;
+
+/// What an agent is to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The switch's name: its pins and state are found under it.
+    pub name: String,
+    /// The switch's id, 1 to 65535, unique among the switches of a cluster.
+    pub id: u16,
+    /// Interfaces to attach to.
+    pub interfaces: Vec<String>,
+    /// Where in the kernel to run.
+    pub mode: Mode,
+    /// Pages of cache memory.
+    pub pages: u32,
+    /// The controllers; the one that leads is looked for among them.
+    pub control: ControlEndpoint,
+    /// Directory for what must outlive a reboot.
+    pub state_dir: PathBuf,
+    /// The disciplines' programs.
+    pub disciplines: Vec<Discipline>,
+}
+
+/// Why an agent could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The data plane refused.
+    #[error(transparent)]
+    Dataplane(#[from] dataplane::Error),
+    /// The state file cannot be used.
+    #[error("switch state {path}: {source}; give a directory that can be written with --state-dir")]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What came of it.
+        source: std::io::Error,
+    },
+    /// Another agent serves this switch.
+    #[error(
+        "switch {0} is served by another agent that still runs; stop it first, or choose another --name"
+    )]
+    Running(String),
+    /// The table thread ended.
+    #[error("the table thread ended: {0}")]
+    Tables(String),
+}
+
+/// Directory of locks: one per name of a switch, as there is one set of pins per name on a machine.
+const LOCKS: &str = "/run/shortstop";
+/// How long the table thread waits for commands before it looks at rings and clocks.
+const TICK: Duration = Duration::from_millis(20);
+/// Batches of commands and reports that may wait between the two halves.
+const QUEUE: usize = 256;
+
+/// A switch that is attached and ready to be served.
+pub struct Agent {
+    options: Options,
+    attached: Vec<Attached>,
+    dataplane: Dataplane,
+    _lock: epoch::Lock,
+    epochs: epoch::Reservation,
+}
+
+impl Agent {
+    /// Loads the programs and attaches them to every interface, taking over what an earlier agent left.
+    /// If one interface cannot be attached, those newly attached before it are left attached only if the
+    /// switch had been running already; otherwise everything is undone.
+    ///
+    /// # Errors
+    /// See [`AgentError`]; each says what to do.
+    pub fn start(options: Options) -> Result<Agent, AgentError> {
+        let home = Home::new(&options.name)?;
+        let directory = options.state_dir.join(format!("switch-{}", options.name));
+        let lock = epoch::Lock::take(Path::new(LOCKS), &options.name)?;
+        let epochs = epoch::Reservation::open(&directory)?;
+        let was_running = home.exists();
+        let dataplane = Dataplane::load(
+            home.clone(),
+            &options.disciplines,
+            Sizes {
+                pages: options.pages,
+            },
+        )?;
+        let attach = |name: &String| dataplane.attach(name, options.mode);
+        let attached = options
+            .interfaces
+            .iter()
+            .map(attach)
+            .collect::<Result<Vec<_>, _>>();
+        let attached = attached.inspect_err(|_| {
+            if !was_running {
+                let _ = dataplane::detach(&home);
+            }
+        })?;
+        Ok(Agent {
+            options,
+            attached,
+            dataplane,
+            _lock: lock,
+            epochs,
+        })
+    }
+
+    /// The interfaces, with the mode chosen for each and why.
+    pub fn attached(&self) -> &[Attached] {
+        &self.attached
+    }
+
+    /// Serves until `stop` resolves. The programs stay attached afterwards.
+    ///
+    /// # Errors
+    /// If the tables can no longer be served.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
+        let (to_tables, from_session) = mpsc::sync_channel(QUEUE);
+        let (to_session, from_tables) = async_mpsc::channel(QUEUE);
+        let home = self.dataplane.home().clone();
+        let numbers: Vec<(String, u32)> = self
+            .options
+            .disciplines
+            .iter()
+            .map(|d| (d.name.to_owned(), d.number))
+            .collect();
+        let (id, epochs) = (self.options.id, self.epochs);
+        let (ended_tx, ended) = tokio::sync::oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("tables".into())
+            .spawn(move || {
+                let result = tables::Tables::open(&home, id, numbers, epochs)
+                    .and_then(|tables| tables.serve(&from_session, &to_session));
+                let _ = ended_tx.send(result);
+            });
+        let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;
+        let session = session::run(&self.options, to_tables, from_tables);
+        tokio::select! {
+            () = stop => {}
+            () = session => {}
+            result = ended => return result.unwrap_or_else(|_| Err(AgentError::Tables("it panicked".into()))),
+        }
+        // The session's end of the queue is gone; the thread sees that and ends.
+        let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        Ok(())
+    }
+}

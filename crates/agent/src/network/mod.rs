@@ -1,0 +1,273 @@
+//! The switch's place in the network: tells the controller of its interfaces, installs the routes that it wants.
+//!
+//! In: the kernel's news of links, addresses and neighbours ([`interfaces`]); the controller's routes. Out:
+//! `Interfaces` and `RoutesApplied` for the stream. Only the last of each is kept, so nothing piles up while there
+//! is no stream, and a new stream begins with both. Routes ([`routes`]) are made sure of again whenever an
+//! interface changed, as the kernel forgets those of an interface that goes down, and every [`RECONCILE`].
+
+mod interfaces;
+mod netlink;
+mod routes;
+#[cfg(test)]
+mod testing;
+
+use std::{future::pending, time::Duration};
+
+use api::proto::{self, RoutesApplied, from_switch::Body};
+use tokio::{sync::watch, time::sleep};
+use tracing::{info, warn};
+
+use self::{
+    interfaces::Interface,
+    routes::{Applied, Route, Routes},
+};
+
+/// After this long routes are made sure of again, should somebody else have removed them.
+const RECONCILE: Duration = Duration::from_secs(10);
+
+/// The network half of an agent. Ends when it is dropped; routes stay.
+pub(super) struct Network {
+    interfaces: watch::Receiver<Vec<Interface>>,
+    wanted: watch::Sender<Option<proto::Routes>>,
+    applied: watch::Receiver<Option<RoutesApplied>>,
+}
+
+impl Network {
+    /// Begins to watch these interfaces of this network namespace. Needs a tokio runtime.
+    pub fn start(names: Vec<String>) -> Network {
+        let interfaces = interfaces::watch(names.clone());
+        let (wanted, to_apply) = watch::channel(None);
+        let (tell, applied) = watch::channel(None);
+        tokio::spawn(keep(names, interfaces.clone(), to_apply, tell));
+        Network {
+            interfaces,
+            wanted,
+            applied,
+        }
+    }
+
+    /// Takes the routes that the controller wants; [`Network::next`] tells what came of them. Those of a term
+    /// and version below the last are ignored.
+    pub fn apply(&self, routes: proto::Routes) {
+        self.wanted.send_if_modified(|last| {
+            let order = |routes: &proto::Routes| (routes.term, routes.version);
+            let is_old = last
+                .as_ref()
+                .is_some_and(|last| order(&routes) < order(last));
+            if !is_old {
+                *last = Some(routes);
+            }
+            !is_old
+        });
+    }
+
+    /// Tells everything once more: a new stream knows nothing.
+    pub fn repeat(&mut self) {
+        self.interfaces.mark_changed();
+        self.applied.mark_changed();
+    }
+
+    /// The next thing to tell the controller. May be dropped before it is ready; nothing is lost.
+    pub async fn next(&mut self) -> Body {
+        loop {
+            tokio::select! {
+                () = changed(&mut self.interfaces) => {
+                    let interfaces = self.interfaces.borrow_and_update();
+                    // Empty until they were read for the first time.
+                    if !interfaces.is_empty() {
+                        return Body::Interfaces(to_proto(&interfaces));
+                    }
+                }
+                () = changed(&mut self.applied) => {
+                    if let Some(applied) = &*self.applied.borrow_and_update() {
+                        return Body::Routes(applied.clone());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Never, once there is no sender any more.
+async fn changed<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        pending().await
+    }
+}
+
+/// Keeps the kernel's routes as they are wanted, from the first time on that any are.
+async fn keep(
+    names: Vec<String>,
+    mut interfaces: watch::Receiver<Vec<Interface>>,
+    mut wanted: watch::Receiver<Option<proto::Routes>>,
+    tell: watch::Sender<Option<RoutesApplied>>,
+) {
+    let mut routes = None;
+    loop {
+        let is_asked = tokio::select! {
+            asked = wanted.changed() => match asked {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+            () = changed(&mut interfaces) => false,
+            () = sleep(RECONCILE) => false,
+        };
+        let Some(asked) = wanted.borrow_and_update().clone() else {
+            continue;
+        };
+        let Applied {
+            installed,
+            removed,
+            failed,
+        } = apply(&mut routes, &names, &asked).await;
+        if installed + removed > 0 {
+            info!("routes: {installed} installed, {removed} removed");
+        }
+        let now = Some(RoutesApplied {
+            version: asked.version,
+            failed,
+        });
+        tell.send_if_modified(|last| {
+            let is_news = *last != now;
+            if is_news && let Some(now) = &now {
+                now.failed.iter().for_each(|line| warn!("route {line}"));
+            }
+            *last = now;
+            is_asked || is_news
+        });
+    }
+}
+
+async fn apply(routes: &mut Option<Routes>, names: &[String], asked: &proto::Routes) -> Applied {
+    if routes.is_none() {
+        match Routes::open(names.to_owned()) {
+            Ok(open) => *routes = Some(open),
+            Err(e) => {
+                let line = format!("routes: no netlink socket: {e}; trying again");
+                return Applied {
+                    failed: vec![line],
+                    ..Applied::default()
+                };
+            }
+        }
+    }
+    let wanted: Vec<Route> = asked
+        .routes
+        .iter()
+        .map(|route| Route {
+            prefix: route.prefix.clone(),
+            via: route.via.clone(),
+            interface: route.interface.clone(),
+        })
+        .collect();
+    match routes {
+        Some(routes) => routes.apply(&wanted).await,
+        None => Applied::default(),
+    }
+}
+
+fn to_proto(interfaces: &[Interface]) -> proto::Interfaces {
+    let interfaces = interfaces.iter().map(|interface| proto::Interface {
+        name: interface.name.clone(),
+        up: interface.up,
+        addresses: interface
+            .addresses
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        neighbours: interface
+            .neighbours
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+    });
+    proto::Interfaces {
+        interfaces: interfaces.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{testing::*, *};
+
+    async fn next(network: &mut Network) -> Body {
+        let next = tokio::time::timeout(PATIENCE, network.next());
+        next.await.expect("there is something to tell")
+    }
+
+    async fn applied(network: &mut Network) -> RoutesApplied {
+        loop {
+            if let Body::Routes(applied) = next(network).await {
+                return applied;
+            }
+        }
+    }
+
+    fn asked(term: u64, version: u64, via: &[&str]) -> proto::Routes {
+        let route = |via: &&str| proto::Route {
+            prefix: "10.0.3.0/24".into(),
+            via: (*via).into(),
+            interface: "left".into(),
+        };
+        proto::Routes {
+            term,
+            version,
+            routes: via.iter().map(route).collect(),
+        }
+    }
+
+    fn done(version: u64) -> RoutesApplied {
+        RoutesApplied {
+            version,
+            failed: vec![],
+        }
+    }
+
+    fn make_left() {
+        make("left");
+        ip("addr add 10.0.1.254/24 dev left");
+    }
+
+    #[test]
+    fn applies_what_is_newer_and_tells_a_new_stream_again() {
+        in_namespace(async {
+            make_left();
+            let mut network = Network::start(vec!["left".into()]);
+            let Body::Interfaces(first) = next(&mut network).await else {
+                panic!("interfaces are known before routes are");
+            };
+            assert!(first.interfaces[0].up);
+            assert_eq!(first.interfaces[0].addresses, ["10.0.1.254/24"]);
+            network.apply(asked(1, 5, &["10.0.1.1"]));
+            assert_eq!(applied(&mut network).await, done(5));
+            network.apply(asked(1, 4, &["10.0.1.4"]));
+            network.apply(asked(2, 1, &["10.0.1.2"]));
+            network.apply(asked(1, 9, &["10.0.1.9"]));
+            assert_eq!(applied(&mut network).await, done(1));
+            assert!(ip("route get 10.0.3.1").contains("via 10.0.1.2"));
+            network.repeat();
+            let told = [next(&mut network).await, next(&mut network).await];
+            assert!(told.iter().any(|body| matches!(body, Body::Interfaces(_))));
+            assert!(told.contains(&Body::Routes(done(1))));
+            network.apply(asked(2, 2, &[]));
+            assert_eq!(applied(&mut network).await, done(2));
+            assert_eq!(ip("route show proto 117"), "");
+        });
+    }
+
+    #[test]
+    fn routes_come_back_with_their_interface() {
+        in_namespace(async {
+            make_left();
+            let mut network = Network::start(vec!["left".into()]);
+            network.apply(asked(1, 1, &["10.0.1.1"]));
+            assert_eq!(applied(&mut network).await, done(1));
+            ip("link set left down");
+            let refused = applied(&mut network).await;
+            assert_eq!((refused.version, refused.failed.len()), (1, 1));
+            ip("link set left up");
+            assert_eq!(applied(&mut network).await, done(1));
+            assert!(ip("route show proto 117").contains("10.0.3.0/24 via 10.0.1.1"));
+        });
+    }
+}

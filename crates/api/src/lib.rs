@@ -1,0 +1,22 @@
+//! What is said to a controller, and how to say it.
+//!
+//! [`proto`] are the messages of agents, stores and the status (gRPC), [`types`] the documents of the admin API (JSON). The
+//! rest is the client of both: [`ControlEndpoint`] finds a controller that answers, [`follow`] watches the cluster for a store,
+//! [`status`] asks for the status. `control` serves all this; `agent` and the `shortstop` binary call it.
+
+mod connect;
+mod digest;
+mod follow;
+pub mod status;
+pub mod text;
+pub mod types;
+
+/// The generated gRPC messages, client and server of `proto/shortstop.proto`.
+#[allow(missing_docs, clippy::all)]
+pub mod proto {
+    tonic::include_proto!("shortstop.v1");
+}
+
+pub use connect::{Bearer, ControlEndpoint, Link, parse_urls};
+pub use digest::Digest;
+pub use follow::follow;

@@ -1,0 +1,121 @@
+//! Asks a running controller for its status.
+
+use std::fmt::Write;
+
+use crate::{
+    ControlEndpoint,
+    proto::{StatusReply, StatusRequest, control_client::ControlClient},
+};
+
+/// Asks the controller at `url` (`http://HOST:PORT`).
+///
+/// # Errors
+/// A sentence for people: which controller, what went wrong, what to do.
+pub async fn fetch(url: &str) -> Result<StatusReply, String> {
+    fetch_from(&ControlEndpoint::new(url)?).await
+}
+
+/// Asks the controller that leads.
+///
+/// # Errors
+/// As [`fetch`].
+pub async fn fetch_from(endpoint: &ControlEndpoint) -> Result<StatusReply, String> {
+    let mut last = String::new();
+    for turn in 0..endpoint.urls.len() {
+        let (link, which) = endpoint.connect(turn).await?;
+        match ControlClient::new(link).status(StatusRequest {}).await {
+            Ok(reply) => {
+                let reply = reply.into_inner();
+                if reply.leading || turn + 1 == endpoint.urls.len() {
+                    return Ok(reply);
+                }
+            }
+            Err(e) => last = format!("{}: {}", endpoint.urls[which], e.message()),
+        }
+    }
+    Err(last)
+}
+
+/// The status as a JSON document, names as in the protocol.
+pub fn to_json(status: &StatusReply) -> serde_json::Value {
+    let switches: Vec<_> = status
+        .switches
+        .iter()
+        .map(|s| {
+            serde_json::json!({
+                "switch_id": s.switch_id,
+                "name": s.name,
+                "attached": s.attached,
+                "pages": s.pages,
+                "items": s.items,
+                "commands_waiting": s.commands_waiting,
+                "commands_in_flight": s.commands_in_flight,
+                "hot_threshold": s.hot_threshold,
+                "updates_per_s": s.updates_per_s,
+                "reports_per_s": s.reports_per_s,
+                "counters": sorted(&s.counters),
+            })
+        })
+        .collect();
+    serde_json::json!({
+        "discipline": status.discipline,
+        "leading": status.leading,
+        "leader": status.leader,
+        "term": status.term,
+        "uptime_ms": status.uptime_ms,
+        "switches": switches,
+    })
+}
+
+/// The status as text for a terminal.
+pub fn to_text(status: &StatusReply) -> String {
+    let mut out = String::new();
+    let attached = status.switches.iter().filter(|s| s.attached).count();
+    if !status.leading {
+        let leader = match status.leader.as_str() {
+            "" => "nobody leads at the moment".into(),
+            url => format!("{url} leads"),
+        };
+        let _ = writeln!(out, "stands by; {leader}");
+        return out;
+    }
+    let (known, seconds) = (status.switches.len(), status.uptime_ms / 1000);
+    let _ = writeln!(
+        out,
+        "discipline {}, up {seconds} s, {attached} of {known} known switches attached",
+        status.discipline
+    );
+    for s in &status.switches {
+        let state = if s.attached { "attached" } else { "away" };
+        let _ = writeln!(out, "\nswitch {} {:?}: {state}", s.switch_id, s.name);
+        let _ = writeln!(out, "  items cached      {}", s.items);
+        let _ = writeln!(out, "  updates/s         {:.1}", s.updates_per_s);
+        let _ = writeln!(out, "  reports/s         {:.1}", s.reports_per_s);
+        let _ = writeln!(
+            out,
+            "  threshold         {} requests per window",
+            s.hot_threshold
+        );
+        let _ = writeln!(
+            out,
+            "  commands          {} waiting, {} in flight",
+            s.commands_waiting, s.commands_in_flight
+        );
+        for (name, count) in sorted(&s.counters)
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+        {
+            let _ = writeln!(out, "  {name:<25} {count}");
+        }
+    }
+    out
+}
+
+fn sorted(
+    counters: &std::collections::HashMap<String, u64>,
+) -> std::collections::BTreeMap<&str, u64> {
+    counters
+        .iter()
+        .map(|(name, count)| (name.as_str(), *count))
+        .collect()
+}

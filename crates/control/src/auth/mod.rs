@@ -1,0 +1,12 @@
+//! Who asks, and what they may: tokens, and the callers that they stand for. [`crate::http`] turns away who has no
+//! business there, and its handlers check the finer points with the caller's methods.
+
+mod access;
+mod caller;
+mod grpc;
+mod tokens;
+
+pub use access::Access;
+pub use caller::Caller;
+pub use grpc::Call;
+pub use tokens::{NewToken, Role, TokenError, Tokens, make};

@@ -1,0 +1,80 @@
+//! Stands before everything that a controller serves: finds out who asks, and turns away who has no business there.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use super::reply::{error, redirect};
+use crate::auth::{Access, Call, Caller};
+
+/// Path of the description, which everybody may read.
+const OPEN: &str = "/openapi.json";
+
+/// Finds out who asks and leaves it with the request, for handlers and gRPC services alike (`extensions().get::<Caller>()`).
+pub async fn layer(
+    State(access): State<Arc<Access>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let grpc = Call::of(request.uri().path());
+    let caller = match identify(&access, request.headers()) {
+        Ok(caller) => caller,
+        Err(_) if request.uri().path() == OPEN => return next.run(request).await,
+        Err((status, line)) if grpc.is_none() => return error(status, &line),
+        Err((_, line)) => return grpc_error(tonic::Status::unauthenticated(line)),
+    };
+    if let Some(call) = grpc
+        && let Err(line) = call.allowed(&caller)
+    {
+        return grpc_error(tonic::Status::permission_denied(line));
+    }
+    request.extensions_mut().insert(caller);
+    let asked = request.uri().clone();
+    redirect(next.run(request).await, &asked)
+}
+
+fn grpc_error(status: tonic::Status) -> Response {
+    status.into_http::<axum::body::Body>().into_response()
+}
+
+fn identify(access: &Access, headers: &HeaderMap) -> Result<Caller, (StatusCode, String)> {
+    if access.is_open() {
+        // Whoever reaches the port may do everything, so a page in a browser on this machine must not reach it.
+        if headers.contains_key(header::ORIGIN) {
+            let line = "requests of web pages are refused while there are no tokens";
+            return Err((StatusCode::FORBIDDEN, line.into()));
+        }
+        return Ok(Caller::anonymous());
+    }
+    let unauthorized = |line: &str| (StatusCode::UNAUTHORIZED, line.to_string());
+    let value = headers.get(header::AUTHORIZATION).ok_or_else(|| {
+        unauthorized(
+            "a token is needed: Authorization: Bearer TOKEN (`--token-file` or SHORTSTOP_TOKEN)",
+        )
+    })?;
+    let token = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim())
+        .ok_or_else(|| unauthorized("expected Authorization: Bearer TOKEN"))?;
+    access
+        .find(token)
+        .ok_or_else(|| unauthorized("this token is not known here"))
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Response> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        // A route that the layer does not cover serves nobody.
+        caller.ok_or_else(|| error(StatusCode::UNAUTHORIZED, "nobody is known to ask"))
+    }
+}

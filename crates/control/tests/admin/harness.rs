@@ -1,0 +1,199 @@
+//! A listener with a [`Fake`] behind it, and a client that does not follow redirects.
+
+use std::{net::SocketAddr, pin::Pin, sync::Arc};
+
+use api::proto::{
+    ClusterText, FromSwitch, StatusReply, StatusRequest, ToSwitch, WatchRequest,
+    control_server::{Control, ControlServer},
+};
+use control::{
+    auth::{Role, make},
+    http::app,
+    serve::{Listen, Serving},
+};
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::fake::Fake;
+
+/// Answers what it can, so that calls that are let through can be told from those that are not.
+pub struct Grpc;
+
+type Sent<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Control for Grpc {
+    type AttachStream = Sent<ToSwitch>;
+    type WatchStream = Sent<ClusterText>;
+
+    async fn attach(
+        &self,
+        _: Request<Streaming<FromSwitch>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        Ok(Response::new(Box::pin(tokio_stream::empty())))
+    }
+
+    async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        Ok(Response::new(Box::pin(tokio_stream::empty())))
+    }
+
+    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
+        Ok(Response::new(StatusReply::default()))
+    }
+}
+
+/// A listener that serves.
+pub struct Site {
+    pub serving: Serving,
+    pub fake: Arc<Fake>,
+}
+
+pub fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+impl Site {
+    pub async fn start(listen: &Listen) -> Site {
+        let fake = Arc::new(Fake::default());
+        let admin = fake.clone();
+        let serving = Serving::start(listen, move |access| {
+            let grpc = tonic::service::Routes::new(ControlServer::new(Grpc)).into_axum_router();
+            app(admin, access, grpc)
+        })
+        .await
+        .unwrap();
+        Site { serving, fake }
+    }
+
+    /// Sends a request in clear text.
+    pub async fn send(&self, request: Sending) -> Got {
+        let url = format!("http://{}", self.serving.address());
+        request.to(agent(None), url).await
+    }
+}
+
+/// A request to be sent.
+#[derive(Clone, Default)]
+pub struct Sending {
+    pub method: &'static str,
+    pub path: String,
+    pub kind: &'static str,
+    pub body: Option<String>,
+    pub token: Option<String>,
+    pub origin: bool,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Got {
+    pub status: u16,
+    pub text: String,
+    pub location: Option<String>,
+}
+
+impl Got {
+    /// The error's line, which must be one.
+    pub fn error(&self) -> String {
+        let json: serde_json::Value = serde_json::from_str(&self.text)
+            .unwrap_or_else(|e| panic!("{e}: {self:?} should be JSON"));
+        let line = json["error"].as_str().expect("an error").to_string();
+        assert!(!line.is_empty() && !line.contains('\n'), "{line:?}");
+        line
+    }
+}
+
+pub fn request(method: &'static str, path: &str, body: &str) -> Sending {
+    Sending {
+        method,
+        path: path.into(),
+        kind: "application/json",
+        body: (!body.is_empty()).then(|| body.into()),
+        ..Sending::default()
+    }
+}
+
+pub fn agent(tls: Option<ureq::tls::TlsConfig>) -> ureq::Agent {
+    let mut config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .timeout_global(Some(std::time::Duration::from_secs(20)));
+    if let Some(tls) = tls {
+        config = config.tls_config(tls);
+    }
+    config.build().into()
+}
+
+impl Sending {
+    pub async fn to(self, agent: ureq::Agent, url: String) -> Got {
+        self.try_to(agent, url).await.unwrap()
+    }
+
+    pub async fn try_to(self, agent: ureq::Agent, url: String) -> Result<Got, ureq::Error> {
+        let send = move || {
+            let mut request = ureq::http::Request::builder()
+                .method(self.method)
+                .uri(format!("{url}{}", self.path));
+            if let Some(token) = &self.token {
+                request = request.header("authorization", format!("Bearer {token}"));
+            }
+            if self.origin {
+                request = request.header("origin", "http://elsewhere.example");
+            }
+            let mut response = match self.body {
+                Some(body) => {
+                    let request = request.header("content-type", self.kind);
+                    agent.run(request.body(body).unwrap())?
+                }
+                None => agent.run(request.body(()).unwrap())?,
+            };
+            let header = response.headers().get("location");
+            Ok(Got {
+                location: header.map(|value| value.to_str().unwrap().into()),
+                status: response.status().as_u16(),
+                text: response.body_mut().read_to_string()?,
+            })
+        };
+        tokio::task::spawn_blocking(send).await.unwrap()
+    }
+}
+
+/// A token file with one token of each role, and the tokens by their names.
+pub struct TokenFile {
+    pub directory: tempfile::TempDir,
+    pub tokens: Vec<(&'static str, String)>,
+}
+
+impl TokenFile {
+    pub fn new() -> TokenFile {
+        use std::os::unix::fs::PermissionsExt;
+        let roles = [
+            ("admin", Role::Admin),
+            ("viewer", Role::Viewer),
+            ("tenant 7", Role::Tenant(7)),
+            ("tenant 9", Role::Tenant(9)),
+            ("switch", Role::Switch(None)),
+            ("store", Role::Store),
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        let (mut text, mut tokens) = (String::new(), vec![]);
+        for (name, role) in roles {
+            let made = make(name, role).unwrap();
+            text += &made.entry;
+            tokens.push((name, made.token));
+        }
+        let file = TokenFile { directory, tokens };
+        std::fs::write(file.path(), text).unwrap();
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
+        file
+    }
+
+    pub fn path(&self) -> std::path::PathBuf {
+        self.directory.path().join("tokens.toml")
+    }
+
+    pub fn of(&self, name: &str) -> String {
+        let found = self.tokens.iter().find(|(n, _)| *n == name);
+        found.expect("a token of this name").1.clone()
+    }
+}

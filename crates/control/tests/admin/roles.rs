@@ -1,0 +1,214 @@
+//! Who may what.
+
+use api::{
+    ControlEndpoint,
+    proto::{StatusRequest, WatchRequest, control_client::ControlClient},
+};
+use control::serve::{Listen, ServeError, Serving};
+use tonic::Code;
+
+use super::{
+    ROUTES,
+    harness::{Sending, Site, TokenFile, loopback, request},
+};
+
+/// Which routes of [`ROUTES`] a role may use besides an admin, who may use all: paths without their parameters.
+fn allowed(role: &str, method: &str, path: &str) -> bool {
+    let (bare, parameters) = path.split_once('?').unwrap_or((path, ""));
+    let secret = parameters.contains("secrets") || bare.ends_with("/credentials");
+    match role {
+        "admin" => true,
+        "viewer" => method == "GET" && !secret,
+        "tenant 7" => match bare {
+            "/v1/tenants" | "/v1/tenants/7" | "/v1/pages" | "/v1/tenants/7/credentials" => {
+                method == "GET"
+            }
+            "/v1/tenants/7/pages" => true,
+            _ => false,
+        },
+        // Its own list, which has nothing to do with tenant 7; the fake does not know it.
+        "tenant 9" => bare == "/v1/pages" && method == "GET",
+        _ => false,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_role_may_do_what_it_should_and_nothing_else() {
+    let file = TokenFile::new();
+    let listen = Listen {
+        tokens: Some(file.path()),
+        ..Listen::on(loopback())
+    };
+    let site = Site::start(&listen).await;
+    for (name, token) in &file.tokens {
+        for (method, path, body, status) in ROUTES {
+            if *name == "tenant 9"
+                && path.split('?').next() == Some("/v1/tenants")
+                && *method == "GET"
+            {
+                continue;
+            }
+            let sent = Sending {
+                token: Some(token.clone()),
+                ..request(method, path, body)
+            };
+            let got = site.send(sent).await;
+            let expected = if allowed(name, method, path) {
+                *status
+            } else {
+                403
+            };
+            assert_eq!(got.status, expected, "{name}: {method} {path}: {got:?}");
+            if expected == 403 {
+                assert!(
+                    got.error().contains(&format!("token {name:?} may not")),
+                    "{got:?}"
+                );
+            }
+        }
+    }
+    let last = site.fake.last.lock().unwrap().clone().unwrap();
+    assert_eq!(
+        last,
+        ("tenant 7".into(), "return".into()),
+        "the token's name is who did it"
+    );
+    // Another tenant's pages, asked for by parameter.
+    let sent = Sending {
+        token: Some(file.of("tenant 7")),
+        ..request("GET", "/v1/pages?tenant=9", "")
+    };
+    assert_eq!(site.send(sent).await.status, 403);
+    site.serving.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_known_token_there_is_only_the_description() {
+    let file = TokenFile::new();
+    let listen = Listen {
+        tokens: Some(file.path()),
+        ..Listen::on(loopback())
+    };
+    let site = Site::start(&listen).await;
+    assert_eq!(
+        site.send(request("GET", "/openapi.json", "")).await.status,
+        200
+    );
+    for token in [None, Some("guess".to_string()), Some(String::new())] {
+        for (method, path, body, _) in ROUTES.iter().chain(&[("GET", "/elsewhere", "", 0)]) {
+            let got = site
+                .send(Sending {
+                    token: token.clone(),
+                    ..request(method, path, body)
+                })
+                .await;
+            assert_eq!(got.status, 401, "{method} {path}: {got:?}");
+            got.error();
+        }
+    }
+    site.serving.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grpc_asks_for_the_right_token_too() {
+    let file = TokenFile::new();
+    let listen = Listen {
+        tokens: Some(file.path()),
+        ..Listen::on(loopback())
+    };
+    let site = Site::start(&listen).await;
+    let url = format!("http://{}", site.serving.address());
+    // (token, attach, watch, status)
+    let rows = [
+        (Some("admin"), Code::Ok, Code::Ok, Code::Ok),
+        (Some("switch"), Code::Ok, Code::PermissionDenied, Code::Ok),
+        (Some("store"), Code::PermissionDenied, Code::Ok, Code::Ok),
+        (
+            Some("viewer"),
+            Code::PermissionDenied,
+            Code::PermissionDenied,
+            Code::Ok,
+        ),
+        (
+            Some("tenant 7"),
+            Code::PermissionDenied,
+            Code::PermissionDenied,
+            Code::PermissionDenied,
+        ),
+        (
+            None,
+            Code::Unauthenticated,
+            Code::Unauthenticated,
+            Code::Unauthenticated,
+        ),
+    ];
+    for (name, attach, watch, status) in rows {
+        let endpoint = ControlEndpoint {
+            token: name.map(|name| file.of(name)),
+            // The first of them answers nobody.
+            ..ControlEndpoint::new(&format!("http://127.0.0.1:1,{url}")).unwrap()
+        };
+        let (link, which) = endpoint.connect(0).await.unwrap();
+        assert_eq!(which, 1);
+        let mut client = ControlClient::new(link);
+        let code =
+            |result: Result<(), tonic::Status>| result.map_or_else(|s| s.code(), |()| Code::Ok);
+        let got = client.attach(tokio_stream::empty()).await.map(drop);
+        assert_eq!(code(got), attach, "{name:?} attaches");
+        let got = client.watch(WatchRequest::default()).await.map(drop);
+        assert_eq!(code(got), watch, "{name:?} watches");
+        let got = client.status(StatusRequest {}).await.map(drop);
+        assert_eq!(code(got), status, "{name:?} asks for the status");
+    }
+    site.serving.stop().await;
+}
+
+#[tokio::test]
+async fn beyond_loopback_it_wants_tls_and_tokens() {
+    let file = TokenFile::new();
+    let app = |_| axum::Router::new();
+    let open = Listen::on("0.0.0.0:0".parse().unwrap());
+    let error = Serving::start(&open, app).await.err().unwrap();
+    assert!(matches!(error, ServeError::Unprotected { .. }));
+    assert!(
+        error
+            .to_string()
+            .contains("a certificate (--tls-cert, --tls-key) and tokens"),
+        "{error}"
+    );
+    let half = Listen {
+        tokens: Some(file.path()),
+        ..open.clone()
+    };
+    let error = Serving::start(&half, app).await.err().unwrap().to_string();
+    assert!(error.contains("needs a certificate"), "{error}");
+    let trusting = Listen {
+        insecure: true,
+        ..open
+    };
+    Serving::start(&trusting, app).await.unwrap().stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_answers_in_one_line() {
+    let endpoint = ControlEndpoint::new("http://127.0.0.1:1").unwrap();
+    let error = endpoint.connect(0).await.err().unwrap();
+    assert!(
+        error.contains("no controller answers at http://127.0.0.1:1"),
+        "{error}"
+    );
+    assert!(!error.contains('\n'));
+    for wrong in [
+        "",
+        "127.0.0.1:7118",
+        "http://",
+        "http://a,ftp://b",
+        "http://a/b",
+    ] {
+        let error = ControlEndpoint::new(wrong).unwrap_err();
+        assert!(
+            error.contains("expected http://HOST:PORT"),
+            "{wrong:?}: {error}"
+        );
+    }
+}

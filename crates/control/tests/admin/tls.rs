@@ -1,0 +1,185 @@
+//! TLS and mutual TLS, for HTTP and gRPC.
+
+use std::{fs, path::PathBuf};
+
+use api::{
+    ControlEndpoint,
+    proto::{StatusRequest, control_client::ControlClient},
+};
+use control::serve::{Listen, Serving, TlsFiles};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+
+use super::harness::{Sending, Site, TokenFile, agent, loopback, request};
+
+/// An authority with a server's and a client's certificate, as files.
+struct Authority {
+    directory: tempfile::TempDir,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let directory = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let write =
+            |name: &str, text: String| fs::write(directory.path().join(name), text).unwrap();
+        write("ca.pem", issuer.pem());
+        for name in ["server", "client"] {
+            let key = KeyPair::generate().unwrap();
+            let params =
+                CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
+            let certificate = params.signed_by(&key, &issuer).unwrap();
+            write(&format!("{name}.pem"), certificate.pem());
+            write(&format!("{name}.key"), key.serialize_pem());
+        }
+        Authority { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    fn files(&self, mutual: bool) -> TlsFiles {
+        TlsFiles {
+            cert: self.path("server.pem"),
+            key: self.path("server.key"),
+            client_ca: mutual.then(|| self.path("ca.pem")),
+        }
+    }
+
+    fn client(&self, with_certificate: bool) -> TlsConfig {
+        let ca = Certificate::from_pem(&self.bytes("ca.pem")).unwrap();
+        let own = with_certificate.then(|| {
+            let certificate = Certificate::from_pem(&self.bytes("client.pem")).unwrap();
+            let key = PrivateKey::from_pem(&self.bytes("client.key")).unwrap();
+            ClientCert::new_with_certs(&[certificate], key)
+        });
+        TlsConfig::builder()
+            .root_certs(RootCerts::new_with_certs(&[ca]))
+            .client_cert(own)
+            .build()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http_and_grpc_share_a_port_over_tls() {
+    let (authority, file) = (Authority::new(), TokenFile::new());
+    for mutual in [false, true] {
+        let listen = Listen {
+            tls: Some(authority.files(mutual)),
+            tokens: Some(file.path()),
+            ..Listen::on(loopback())
+        };
+        let site = Site::start(&listen).await;
+        let url = format!("https://{}", site.serving.address());
+        for certificate in [false, true] {
+            let welcome = certificate || !mutual;
+            let asked = Sending {
+                token: Some(file.of("viewer")),
+                ..request("GET", "/v1/cluster", "")
+            };
+            let got = asked
+                .try_to(agent(Some(authority.client(certificate))), url.clone())
+                .await;
+            assert_eq!(
+                got.is_ok_and(|g| g.status == 200),
+                welcome,
+                "HTTP, mutual {mutual}, certificate {certificate}"
+            );
+
+            let own = |name: &str| certificate.then(|| authority.path(name));
+            let endpoint = ControlEndpoint {
+                ca: Some(authority.path("ca.pem")),
+                cert: own("client.pem"),
+                key: own("client.key"),
+                token: Some(file.of("switch")),
+                ..ControlEndpoint::new(&url).unwrap()
+            };
+            // With TLS 1.3 a client learns only with its first answer that its certificate was not taken.
+            let answered = match endpoint.connect(0).await {
+                Ok((link, _)) => ControlClient::new(link)
+                    .status(StatusRequest {})
+                    .await
+                    .is_ok(),
+                Err(_) => false,
+            };
+            assert_eq!(
+                answered, welcome,
+                "gRPC, mutual {mutual}, certificate {certificate}"
+            );
+        }
+        let stranger = ControlEndpoint {
+            ca: Some(Authority::new().path("ca.pem")),
+            ..ControlEndpoint::new(&url).unwrap()
+        };
+        let Err(error) = stranger.connect(0).await else {
+            panic!("another authority is trusted");
+        };
+        assert!(!error.contains('\n'), "{error}");
+        site.serving.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_no_certificates_are_named() {
+    let authority = Authority::new();
+    let other = Authority::new();
+    let start = |tls| Listen {
+        tls: Some(tls),
+        ..Listen::on(loopback())
+    };
+    let good = authority.files(true);
+    // (files, what the error says)
+    let rows = [
+        (
+            TlsFiles {
+                cert: "/nonexistent.pem".into(),
+                ..good.clone()
+            },
+            "/nonexistent.pem: expected certificates in PEM form",
+        ),
+        (
+            TlsFiles {
+                cert: authority.path("server.key"),
+                ..good.clone()
+            },
+            "server.key: no certificate in it",
+        ),
+        (
+            TlsFiles {
+                key: authority.path("server.pem"),
+                ..good.clone()
+            },
+            "server.pem: expected a private key in PEM form",
+        ),
+        (
+            TlsFiles {
+                key: other.path("server.key"),
+                ..good.clone()
+            },
+            "server.pem: does not go with its key",
+        ),
+        (
+            TlsFiles {
+                client_ca: Some(authority.path("client.key")),
+                ..good
+            },
+            "client.key: no certificate in it",
+        ),
+    ];
+    for (files, says) in rows {
+        let error = Serving::start(&start(files), |_| axum::Router::new())
+            .await
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.contains(says), "{error:?} should say {says:?}");
+        assert!(!error.contains('\n'), "{error:?}");
+    }
+}
