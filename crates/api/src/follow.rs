@@ -7,7 +7,7 @@ use wire::Cluster;
 
 use crate::{
     ControlEndpoint,
-    proto::{WatchRequest, control_client::ControlClient},
+    proto::{FromStore, StoreHello, control_client::ControlClient, from_store, to_store},
 };
 
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -47,16 +47,24 @@ async fn watch(
     take: &mut impl AsyncFnMut(Cluster),
 ) -> Result<String, String> {
     let (link, which) = endpoint.connect(turn).await?;
-    let request = WatchRequest { name: name.into() };
+    let hello = StoreHello {
+        name: name.into(),
+        address: name.into(),
+    };
+    let body = Some(from_store::Body::Hello(hello));
+    let request = tokio_stream::once(FromStore { body });
     let mut client = ControlClient::new(link).max_decoding_message_size(64 << 20);
-    let stream = client.watch(request).await;
+    let stream = client.serve(request).await;
     let mut stream = stream.map_err(|e| e.message().to_owned())?.into_inner();
     info!("follows the controller at {}", endpoint.urls[which]);
     loop {
         match stream.message().await {
-            Ok(Some(text)) => match Cluster::parse(&text.cluster) {
-                Ok(cluster) => take(cluster).await,
-                Err(e) => warn!("the controller sent a cluster that cannot be used: {e}"),
+            Ok(Some(message)) => match message.body {
+                Some(to_store::Body::Cluster(message)) => match crate::convert::cluster(&message) {
+                    Ok(cluster) => take(cluster).await,
+                    Err(e) => warn!("the controller sent a cluster that cannot be used: {e}"),
+                },
+                Some(to_store::Body::Message(_)) | None => {}
             },
             Ok(None) => return Ok("it closed the stream".into()),
             Err(status) => return Ok(status.message().to_owned()),

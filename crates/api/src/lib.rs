@@ -5,6 +5,7 @@
 //! [`status`] asks for the status. `control` serves all this; `agent` and the `shortstop` binary call it.
 
 mod connect;
+pub mod convert;
 mod digest;
 mod follow;
 pub mod status;

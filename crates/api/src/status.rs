@@ -50,7 +50,6 @@ pub fn to_json(status: &StatusReply) -> serde_json::Value {
                 "items": s.items,
                 "commands_waiting": s.commands_waiting,
                 "commands_in_flight": s.commands_in_flight,
-                "hot_threshold": s.hot_threshold,
                 "updates_per_s": s.updates_per_s,
                 "reports_per_s": s.reports_per_s,
                 "counters": sorted(&s.counters),
@@ -88,14 +87,9 @@ pub fn to_text(status: &StatusReply) -> String {
     for s in &status.switches {
         let state = if s.attached { "attached" } else { "away" };
         let _ = writeln!(out, "\nswitch {} {:?}: {state}", s.switch_id, s.name);
-        let _ = writeln!(out, "  items cached      {}", s.items);
+        let _ = writeln!(out, "  items             {}", s.items);
         let _ = writeln!(out, "  updates/s         {:.1}", s.updates_per_s);
         let _ = writeln!(out, "  reports/s         {:.1}", s.reports_per_s);
-        let _ = writeln!(
-            out,
-            "  threshold         {} requests per window",
-            s.hot_threshold
-        );
         let _ = writeln!(
             out,
             "  commands          {} waiting, {} in flight",

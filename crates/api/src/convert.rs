@@ -1,0 +1,277 @@
+//! Between the messages of [`crate::proto`] and the types that everybody else works with: each pair once.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use decide::{Change, Configuration, Group, ItemKey, Outcome, Record, Row};
+use wire::{Cluster, OverRate, Store, Tenant};
+
+use crate::proto;
+
+impl From<&Cluster> for proto::Cluster {
+    /// Of a cluster that was checked.
+    fn from(cluster: &Cluster) -> proto::Cluster {
+        proto::Cluster {
+            partitions: cluster.partitions,
+            stores: cluster.stores.iter().map(store_to).collect(),
+            tenants: cluster.tenants.iter().map(tenant_to).collect(),
+            open_tenant: cluster.open_tenant,
+            system_secret: secret_to(cluster.system_secret.as_deref()),
+        }
+    }
+}
+
+/// The cluster of a message, checked as one from a file.
+///
+/// # Errors
+/// One line: the entry that is wrong, and what was expected.
+pub fn cluster(message: &proto::Cluster) -> Result<Cluster, String> {
+    let cluster = Cluster {
+        partitions: message.partitions,
+        stores: each(&message.stores, store)?,
+        tenants: each(&message.tenants, tenant)?,
+        open_tenant: message.open_tenant,
+        system_secret: secret(&message.system_secret),
+    };
+    cluster.check().map_err(|e| e.to_string())?;
+    Ok(cluster)
+}
+
+fn each<A, B>(all: &[A], one: impl Fn(&A) -> Result<B, String>) -> Result<Vec<B>, String> {
+    all.iter().map(one).collect()
+}
+
+fn address(text: &String) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("store {text:?}: expected an address with a port"))
+}
+
+fn store_to(store: &Store) -> proto::Store {
+    proto::Store {
+        address: store.address.to_string(),
+        first: store.first,
+        last: store.last,
+    }
+}
+
+fn store(store: &proto::Store) -> Result<Store, String> {
+    Ok(Store {
+        address: address(&store.address)?,
+        first: store.first,
+        last: store.last,
+    })
+}
+
+fn tenant_to(tenant: &Tenant) -> proto::Tenant {
+    proto::Tenant {
+        id: tenant.id,
+        secret: secret_to(Some(&tenant.secret)),
+        also_secret: secret_to(tenant.also_secret.as_deref()),
+        hash_secret: secret_to(tenant.hash_secret.as_deref()),
+        rate: tenant.rate,
+        drop_over_rate: tenant.over_rate == OverRate::Drop,
+        stores: tenant.stores.iter().map(SocketAddr::to_string).collect(),
+    }
+}
+
+fn tenant(tenant: &proto::Tenant) -> Result<Tenant, String> {
+    Ok(Tenant {
+        id: tenant.id,
+        secret: hex::encode(&tenant.secret),
+        also_secret: secret(&tenant.also_secret),
+        hash_secret: secret(&tenant.hash_secret),
+        rate: tenant.rate,
+        over_rate: if tenant.drop_over_rate {
+            OverRate::Drop
+        } else {
+            OverRate::Forward
+        },
+        stores: each(&tenant.stores, address)?,
+    })
+}
+
+/// 16 bytes of hex digits that were checked; nothing for none.
+fn secret_to(hex_digits: Option<&str>) -> Bytes {
+    let bytes = hex_digits.map(|text| hex::decode(text).expect("checked on parsing"));
+    bytes.unwrap_or_default().into()
+}
+
+fn secret(bytes: &Bytes) -> Option<String> {
+    (!bytes.is_empty()).then(|| hex::encode(bytes))
+}
+
+impl From<&ItemKey> for proto::Key {
+    fn from(key: &ItemKey) -> proto::Key {
+        proto::Key {
+            tenant: key.tenant,
+            key: key.key.clone(),
+        }
+    }
+}
+
+impl From<proto::Key> for ItemKey {
+    fn from(key: proto::Key) -> ItemKey {
+        ItemKey {
+            tenant: key.tenant,
+            key: key.key,
+        }
+    }
+}
+
+/// A numbered change of an item, as a switch is told.
+pub fn command(seq: u64, key: &ItemKey, change: &Change) -> proto::Command {
+    use proto::command::Body;
+    let body = match change {
+        Change::Put(record) => Body::Put(proto::Put {
+            key: Some(key.into()),
+            record: match record {
+                Record::Fetched => None,
+                Record::Given(bytes) => Some(bytes.clone()),
+            },
+        }),
+        Change::Remove => Body::Remove(key.into()),
+    };
+    proto::Command {
+        seq,
+        body: Some(body),
+    }
+}
+
+/// What a command says; `None` if it says nothing.
+pub fn change(command: proto::Command) -> Option<(ItemKey, Change)> {
+    use proto::command::Body;
+    Some(match command.body? {
+        Body::Put(put) => {
+            let record = put.record.map_or(Record::Fetched, Record::Given);
+            (put.key?.into(), Change::Put(record))
+        }
+        Body::Remove(key) => (key.into(), Change::Remove),
+    })
+}
+
+impl From<Outcome> for proto::Outcome {
+    /// [`Outcome::NotSent`] never comes from a switch; it would be a refusal.
+    fn from(outcome: Outcome) -> proto::Outcome {
+        match outcome {
+            Outcome::Done => proto::Outcome::Done,
+            Outcome::NoRoom => proto::Outcome::NoRoom,
+            Outcome::BucketFull => proto::Outcome::BucketFull,
+            Outcome::Refused | Outcome::NotSent => proto::Outcome::Refused,
+        }
+    }
+}
+
+impl From<proto::Outcome> for Outcome {
+    fn from(outcome: proto::Outcome) -> Outcome {
+        match outcome {
+            proto::Outcome::Done => Outcome::Done,
+            proto::Outcome::NoRoom => Outcome::NoRoom,
+            proto::Outcome::BucketFull => Outcome::BucketFull,
+            proto::Outcome::Refused => Outcome::Refused,
+        }
+    }
+}
+
+/// A tenant's configuration of that version, as a switch is told.
+pub fn configuration_to(
+    tenant: u32,
+    version: u64,
+    configuration: &Configuration,
+) -> proto::Configuration {
+    let row = |row: &Row| proto::Row {
+        map: row.map.clone(),
+        key: row.key.clone(),
+        value: row.value.clone(),
+    };
+    let group = |group: &Group| proto::Group {
+        map: group.map.clone(),
+        index: group.index,
+        ports: group.ports.clone(),
+    };
+    proto::Configuration {
+        tenant,
+        version,
+        parameters: configuration.parameters.to_vec(),
+        rows: configuration.rows.iter().map(row).collect(),
+        groups: configuration.groups.iter().map(group).collect(),
+    }
+}
+
+/// What a message says of a tenant's configuration. Parameter words that it leaves out are 0, those beyond ours are of a
+/// later version and left out.
+pub fn configuration(message: &proto::Configuration) -> Configuration {
+    let row = |row: &proto::Row| Row {
+        map: row.map.clone(),
+        key: row.key.clone(),
+        value: row.value.clone(),
+    };
+    let group = |group: &proto::Group| Group {
+        map: group.map.clone(),
+        index: group.index,
+        ports: group.ports.clone(),
+    };
+    let mut parameters = [0; decide::PARAMETERS];
+    for (word, said) in parameters.iter_mut().zip(&message.parameters) {
+        *word = *said;
+    }
+    Configuration {
+        parameters,
+        rows: message.rows.iter().map(row).collect(),
+        groups: message.groups.iter().map(group).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_survives_its_message() {
+        let text = "partitions = 4\nopen_tenant = false\nsystem_secret = \"000102030405060708090a0b0c0d0e0f\"\n\
+                    [[store]]\naddress = \"10.0.0.1:7117\"\nfirst = 0\nlast = 3\n\
+                    [[tenant]]\nid = 7\nsecret = \"100102030405060708090a0b0c0d0e0f\"\nrate = 5\nover_rate = \"drop\"\n\
+                    also_secret = \"200102030405060708090a0b0c0d0e0f\"\nstores = [\"10.0.0.1:7117\"]\n";
+        let before = Cluster::parse(text).unwrap();
+        assert_eq!(cluster(&proto::Cluster::from(&before)).unwrap(), before);
+    }
+
+    #[test]
+    fn what_is_no_cluster_is_a_line_that_says_so() {
+        let mut message = proto::Cluster::from(&Cluster::single(([10, 0, 0, 1], 7117).into(), 1));
+        message.stores[0].address = "nowhere".into();
+        assert!(cluster(&message).unwrap_err().contains("nowhere"));
+        message.stores.clear();
+        assert!(cluster(&message).unwrap_err().contains("has no owner"));
+    }
+
+    #[test]
+    fn changes_and_configurations_survive_theirs() {
+        let key = ItemKey {
+            tenant: 7,
+            key: Bytes::from_static(b"k"),
+        };
+        for before in [
+            Change::Remove,
+            Change::Put(Record::Fetched),
+            Change::Put(Record::Given(Bytes::new())),
+            Change::Put(Record::Given(Bytes::from_static(b"record"))),
+        ] {
+            let after = change(command(1, &key, &before));
+            assert_eq!(after, Some((key.clone(), before)));
+        }
+        let before = Configuration {
+            parameters: [1, 2],
+            rows: vec![Row {
+                map: "m".into(),
+                key: Bytes::from_static(b"k"),
+                value: Bytes::new(),
+            }],
+            groups: vec![Group {
+                map: "g".into(),
+                index: 3,
+                ports: vec!["eth0".into()],
+            }],
+        };
+        assert_eq!(configuration(&configuration_to(7, 1, &before)), before);
+    }
+}
