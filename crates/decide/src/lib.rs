@@ -33,6 +33,11 @@ pub use registration::{
 };
 pub use store::{OperationId, Request, StoreAction, StoreEvent, StoreHalf};
 
+/// Cells of a page in which an item may start; each holds at least one item.
+pub const PAGE_START_CELLS: usize = 384;
+/// Items of a 16-byte key and a 128-byte value that a page holds.
+pub const ITEMS_PER_PAGE_USUAL: usize = 128;
+
 /// A key of one tenant: 1 to [`wire::MAX_KEY`] bytes.
 pub type Key = Bytes;
 

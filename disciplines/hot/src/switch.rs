@@ -4,23 +4,24 @@
 //! of the window (half after 15 s), so that keys of less than a request per second gather evidence, and a
 //! *pace*: what its latest window alone proves, so that a key that became hot wins at once. A reported
 //! key is compared with the coldest of some cached items drawn at random; at each window's end the best
-//! candidates are compared with the coldest items of all, and only few may change.
+//! contenders are compared with the coldest items of all, and only few may change.
 //!
 //! Cost: a report is one look-up and, if the key is fast, [`SAMPLE`] reads; a window's end is a pass over
-//! items and candidates and a sort of them, some milliseconds for 10,000 items.
+//! items and contenders and a sort of them, some milliseconds for 10,000 items.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
-use control::{Action, Change, ItemKey, Limits, Outcome, Room, SwitchId};
+use decide::{Action, Change, Configuration, Key, Limits, Outcome, Record, Room, SwitchId};
 use rand::{Rng, RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
     capacity::Capacity,
-    demand::Demand,
     estimate::{lower, unreported, upper, usual_overlap},
+    permit::Permit,
+    shortage::Shortage,
     table::{Entry, Table},
     threshold::Threshold,
 };
@@ -31,17 +32,19 @@ const HALF_LIFE_WINDOWS: f64 = 15.0;
 const SAMPLE: usize = 32;
 /// Of this many items, one may change at a window's end.
 const CHANGE_ONE_IN: usize = 16;
-/// Candidates remembered per item that may be cached, and at least.
-const CANDIDATES_PER_ITEM: usize = 4;
-const CANDIDATES_MIN: usize = 4096;
+/// Contenders remembered per item that may be cached, and at least.
+const CONTENDERS_PER_ITEM: usize = 4;
+const CONTENDERS_MIN: usize = 4096;
 /// What an item that the switch held before we knew it is taken to have been requested.
 const HELD_MASS: f64 = 3.0;
 /// Less of the expected requests than this on the cached items, and history is discounted.
 const OVERLAP_MIN: f64 = 0.5;
 /// An item without a request for so many windows is cold, and a key without a report forgotten as a wish.
 const LATELY_WINDOWS: u64 = 8;
-/// An item that was reported elsewhere in so many windows since it was last hit is not reached by its requests.
-const PASSED_WINDOWS: u8 = 3;
+/// An item whose requests passed by another switch in so many windows since it was last hit is not reached by them.
+const BYPASSED_WINDOWS: u8 = 3;
+/// How an item comes.
+const INSERT: Change = Change::Put(Record::Fetched);
 /// Requests per window from which a key is worth room that nobody else uses: about two, as they are estimated.
 const WORTH_ROOM: f64 = 1.5;
 /// Evidence from which a key is worth room that nobody else uses: two requests, of which the first may be a
@@ -62,19 +65,8 @@ struct Counts {
     refused: u64,
     not_sent: u64,
     dropped: u64,
-    candidates_forgotten: u64,
+    contenders_forgotten: u64,
     history_discounted: u64,
-}
-
-/// Whether another cache has a key, so that this one should not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
-    /// No.
-    No,
-    /// Where it goes is being decided.
-    Undecided,
-    /// Yes, or it is on its way there or away.
-    Yes,
 }
 
 /// The cache of one tenant on one switch as the controller wants it, with what it knows of the keys.
@@ -86,16 +78,16 @@ pub struct SwitchCache {
     /// Cached, or being inserted.
     cached: Table,
     /// Seen, but not cached.
-    candidates: Table,
+    contenders: Table,
     /// Changes that were not answered yet; no other change of the key is asked for meanwhile.
-    asked: HashMap<ItemKey, Change>,
+    asked: HashMap<Key, Change>,
     /// How many of them are insertions.
     arriving: usize,
     /// Evictions that could not be sent, to be asked for again at the window's end.
-    owed: BTreeSet<ItemKey>,
+    owed: BTreeSet<Key>,
     threshold: Threshold,
     capacity: Capacity,
-    demand: Demand,
+    shortage: Shortage,
     /// Cached items without a request lately, as of the latest window's end.
     cold: usize,
     /// Windows that ended since the cache began; numbers of windows are the switch's and may jump.
@@ -117,7 +109,7 @@ pub struct SwitchCache {
 
 impl SwitchCache {
     /// Knows nothing yet but its pages and the last threshold, if any.
-    pub fn new(tenant: u32, room: Room, limits: Limits, now: Duration) -> SwitchCache {
+    pub fn new(tenant: u32, room: &Room, limits: Limits, now: Duration) -> SwitchCache {
         let capacity = Capacity::new(limits.max_items, room.pages);
         let seed = limits.seed ^ u64::from(room.switch) ^ (u64::from(tenant) << 16);
         SwitchCache {
@@ -126,14 +118,17 @@ impl SwitchCache {
             window_ms: limits.window_ms,
             max_items: limits.max_items,
             cached: Table::default(),
-            candidates: Table::default(),
+            contenders: Table::default(),
             asked: HashMap::new(),
             arriving: 0,
             owed: BTreeSet::new(),
-            threshold: Threshold::new(room.threshold, limits.reports_per_window),
+            threshold: Threshold::new(
+                room.parameters.map(|[threshold, _]| threshold),
+                limits.reports_per_window,
+            ),
             swaps_left: capacity.most(),
             capacity,
-            demand: Demand::default(),
+            shortage: Shortage::default(),
             cold: 0,
             ended: 0,
             windows: 0.0,
@@ -153,7 +148,7 @@ impl SwitchCache {
         let stay = self.capacity.resize(pages, self.cached.len());
         self.swaps_left = self.swaps_left.min(self.capacity.most());
         if self.capacity.most() > most {
-            let displaced = self.candidates.entries_mut().iter_mut();
+            let displaced = self.contenders.entries_mut().iter_mut();
             displaced
                 .filter(|e| e.displaced)
                 .for_each(|e| e.paused_until = Duration::ZERO);
@@ -166,7 +161,7 @@ impl SwitchCache {
         let settled = |e: &&Entry| !self.asked.contains_key(&e.key);
         let mut coldest: Vec<&Entry> = self.cached.entries().iter().filter(settled).collect();
         coldest.sort_by(|a, b| a.rate(windows).total_cmp(&b.rate(windows)));
-        let go: Vec<ItemKey> = coldest.iter().take(excess).map(|e| e.key.clone()).collect();
+        let go: Vec<Key> = coldest.iter().take(excess).map(|e| e.key.clone()).collect();
         for key in go {
             self.evict(&key, out);
             self.displaced(&key);
@@ -174,25 +169,26 @@ impl SwitchCache {
         self.cold = self.count_cold();
     }
 
-    /// The switch came (back): what it holds is cached, what it lost is inserted again.
-    pub fn attached(
+    /// The switch came (back): what it holds is cached, what it lost is inserted again where `permit` allows it.
+    pub fn holds(
         &mut self,
         now: Duration,
-        held: &[&ItemKey],
-        lost: &[&ItemKey],
+        held: &[Key],
+        lost: &[Key],
+        permit: impl Fn(&Key) -> Permit,
         out: &mut Vec<Action>,
     ) {
-        out.push(self.tell_threshold());
+        out.push(self.configure());
         self.began = now;
-        let holds: HashSet<&ItemKey> = held.iter().copied().collect();
-        for &key in held {
+        let holds: HashSet<&Key> = held.iter().collect();
+        for key in held {
             if let Some(entry) = self.cached.get_mut(key) {
                 entry.cached_in.get_or_insert(self.window);
             } else if self.asked.contains_key(key) {
                 // Its eviction is under way.
             } else if self.cached.len() < self.capacity.most() {
                 let mut entry = self
-                    .candidates
+                    .contenders
                     .take(key)
                     .unwrap_or_else(|| Entry::new(key.clone()));
                 entry.mass = entry.mass.max(HELD_MASS);
@@ -200,11 +196,11 @@ impl SwitchCache {
                 entry.cached_in = Some(self.window);
                 self.cached.put(entry);
             } else {
-                self.ask(Change::Evict, key.clone(), out);
+                self.ask(Change::Remove, key.clone(), out);
             }
         }
         let gone = |e: &&Entry| e.cached_in.is_some() && !holds.contains(&e.key);
-        let gone: Vec<ItemKey> = self
+        let gone: Vec<Key> = self
             .cached
             .entries()
             .iter()
@@ -213,17 +209,18 @@ impl SwitchCache {
             .collect();
         for key in &gone {
             let entry = self.cached.take(key).expect("just listed");
-            self.candidates.put(Entry {
+            self.contenders.put(Entry {
                 cached_in: None,
                 ..entry
             });
         }
-        for key in lost.iter().copied().chain(&gone) {
-            if self.cached.contains(key) || self.asked.contains_key(key) || !self.has_room() {
+        for key in lost.iter().chain(&gone) {
+            let is_there = self.cached.contains(key) || self.asked.contains_key(key);
+            if is_there || !self.has_room() || permit(key) != Permit::Yes {
                 continue;
             }
             let mut entry = self
-                .candidates
+                .contenders
                 .take(key)
                 .unwrap_or_else(|| Entry::new(key.clone()));
             entry.mass = entry.mass.max(HELD_MASS);
@@ -231,39 +228,24 @@ impl SwitchCache {
         }
     }
 
-    /// Missed keys with their requests in the window so far: what is worth it is cached.
+    /// Missed keys with their requests in the window so far: what is worth it and has a `permit` is cached.
     pub fn hot(
         &mut self,
         now: Duration,
         window: u64,
-        keys: &[&(ItemKey, u64)],
+        keys: &[(Key, u64)],
+        permit: impl Fn(&Key) -> Permit,
         out: &mut Vec<Action>,
     ) {
         self.count_reports(window, keys.len(), out);
         for (key, count) in keys {
-            if self.learn(now, key, *count) {
+            if self.learn(now, key, *count) && permit(key) == Permit::Yes {
                 self.offer(now, key, out);
             }
         }
-        self.bound_candidates(now);
-    }
-
-    /// Learns from reports as [`SwitchCache::hot`] does, and caches nothing yet. Returns the keys to [`SwitchCache::offer`].
-    pub fn hear<'a>(
-        &mut self,
-        now: Duration,
-        window: u64,
-        keys: &[&'a (ItemKey, u64)],
-        out: &mut Vec<Action>,
-    ) -> Vec<&'a ItemKey> {
-        self.count_reports(window, keys.len(), out);
-        let offered = keys
-            .iter()
-            .filter(|(key, count)| self.learn(now, key, *count))
-            .map(|(key, _)| key)
-            .collect();
-        self.bound_candidates(now);
-        offered
+        if self.contenders.len() > 2 * self.max_contenders() {
+            self.forget_contenders(now);
+        }
     }
 
     fn count_reports(&mut self, window: u64, count: usize, out: &mut Vec<Action>) {
@@ -271,34 +253,34 @@ impl SwitchCache {
         self.counts.reports += count as u64;
         self.reports_in_window += count;
         if self.threshold.reported(count) {
-            out.push(self.tell_threshold());
+            out.push(self.configure());
         }
     }
 
     /// Takes in a report; true if the key is not cached.
-    fn learn(&mut self, now: Duration, key: &ItemKey, count: u64) -> bool {
+    fn learn(&mut self, now: Duration, key: &Key, count: u64) -> bool {
         let length = f64::from(self.window_ms.max(1)) / 1000.0;
         let elapsed = (now.saturating_sub(self.began).as_secs_f64() / length).clamp(0.1, 1.0);
         let count = (count as f64 - self.noise).max(1.0);
         let cached = self.cached.get_mut(key);
         // A cached key was missed before it was cached, or while a write had it invalid.
-        let candidate = cached.is_none();
-        if candidate && !self.candidates.contains(key) {
-            self.candidates.put(Entry::new(key.clone()));
+        let contends = cached.is_none();
+        if contends && !self.contenders.contains(key) {
+            self.contenders.put(Entry::new(key.clone()));
         }
-        let entry = cached.or_else(|| self.candidates.get_mut(key));
+        let entry = cached.or_else(|| self.contenders.get_mut(key));
         if let Some(entry) = entry {
             entry.reported(self.window, count, elapsed);
             entry.seen = self.ended;
         }
-        candidate
+        contends
     }
 
     /// Caches a key that was reported, if it was requested twice and there is room, or it is hotter than some item; true if
     /// so.
-    pub fn offer(&mut self, now: Duration, key: &ItemKey, out: &mut Vec<Action>) -> bool {
+    pub fn offer(&mut self, now: Duration, key: &Key, out: &mut Vec<Action>) -> bool {
         let room = self.has_room();
-        let Some(entry) = self.candidates.get_mut(key) else {
+        let Some(entry) = self.contenders.get_mut(key) else {
             return false;
         };
         let pace = entry.pace;
@@ -309,7 +291,7 @@ impl SwitchCache {
             if entry.mass < TWICE {
                 return false;
             }
-            if let Some(entry) = self.candidates.take(key) {
+            if let Some(entry) = self.contenders.take(key) {
                 self.insert(entry, out);
             }
             return true;
@@ -330,39 +312,32 @@ impl SwitchCache {
         }
     }
 
-    fn bound_candidates(&mut self, now: Duration) {
-        if self.candidates.len() > 2 * self.max_candidates() {
-            self.forget_candidates(now);
-        }
-    }
-
-    /// A window ended; `items` are the cached items that had requests in it. `elsewhere` says where keys are
-    /// besides here.
+    /// A window ended; `items` are the cached items that had requests in it. Only keys with a `permit` are cached now.
     pub fn window_end(
         &mut self,
         now: Duration,
         window: u64,
-        items: &[&(ItemKey, u64)],
-        elsewhere: impl Fn(&ItemKey) -> Elsewhere,
+        items: &[(Key, u64)],
+        permit: impl Fn(&Key) -> Permit,
         out: &mut Vec<Action>,
     ) {
         let idle = items.is_empty() && self.reports_in_window == 0;
         if !idle {
             self.account(window, items);
             if self.windows >= 3.0 {
-                self.improve(now, window, &elsewhere, out);
+                self.improve(now, window, &permit, out);
             }
-            self.forget_candidates(now);
+            self.forget_contenders(now);
         }
         for key in std::mem::take(&mut self.owed) {
             if !self.cached.contains(&key) && !self.asked.contains_key(&key) {
-                self.ask(Change::Evict, key, out);
+                self.ask(Change::Remove, key, out);
             }
         }
         if self.threshold.window_end(self.has_ample_room()) {
-            out.push(self.tell_threshold());
+            out.push(self.configure());
         }
-        self.take_stock(elsewhere);
+        self.take_stock(permit);
         self.capacity.window_end();
         self.swaps_left = self.capacity.most();
         self.reports_last_window = std::mem::take(&mut self.reports_in_window);
@@ -374,21 +349,23 @@ impl SwitchCache {
     pub fn answered(
         &mut self,
         now: Duration,
-        change: Change,
-        key: &ItemKey,
+        change: &Change,
+        key: &Key,
         outcome: Outcome,
         out: &mut Vec<Action>,
     ) {
-        if self.asked.get(key) != Some(&change) {
+        if self.asked.get(key) != Some(change) {
             return;
         }
         self.asked.remove(key);
-        if change == Change::Insert {
+        if *change == INSERT {
             self.arriving = self.arriving.saturating_sub(1);
         }
         let (pause, counter) = match outcome {
             Outcome::Done => {
-                if let (Change::Insert, Some(entry)) = (change, self.cached.get_mut(key)) {
+                if *change == INSERT
+                    && let Some(entry) = self.cached.get_mut(key)
+                {
                     entry.cached_in = Some(self.window);
                 }
                 return;
@@ -399,7 +376,7 @@ impl SwitchCache {
             Outcome::NotSent => (Duration::from_secs(1), &mut self.counts.not_sent),
         };
         *counter += 1;
-        if change == Change::Evict {
+        if *change == Change::Remove {
             if outcome == Outcome::NotSent {
                 self.owed.insert(key.clone());
             }
@@ -422,8 +399,8 @@ impl SwitchCache {
     }
 
     /// The switch gave items up by itself.
-    pub fn dropped(&mut self, now: Duration, keys: &[&ItemKey]) {
-        for &key in keys {
+    pub fn dropped(&mut self, now: Duration, keys: &[Key]) {
+        for key in keys {
             self.counts.dropped += 1;
             if !self.asked.contains_key(key) {
                 self.give_up(now, key, Duration::from_millis(500));
@@ -433,21 +410,21 @@ impl SwitchCache {
     }
 
     /// A key that is not cached found no room.
-    fn unmet(&mut self, key: &ItemKey) {
-        if let Some(entry) = self.candidates.get_mut(key)
-            && entry.unmet_in != Some(self.ended)
+    fn unmet(&mut self, key: &Key) {
+        if let Some(entry) = self.contenders.get_mut(key)
+            && entry.unmet != Some(self.ended)
         {
-            entry.unmet_in = Some(self.ended);
+            entry.unmet = Some(self.ended);
             entry.counted = true;
-            self.demand.unmet();
+            self.shortage.unmet();
         }
     }
 
     /// A key had to go for lack of room: if it was requested lately, it is wanted as before.
-    fn displaced(&mut self, key: &ItemKey) {
+    fn displaced(&mut self, key: &Key) {
         let ended = self.ended;
         let warm = |e: &&mut Entry| ended - e.seen <= LATELY_WINDOWS;
-        if let Some(entry) = self.candidates.get_mut(key).filter(warm) {
+        if let Some(entry) = self.contenders.get_mut(key).filter(warm) {
             entry.displaced = true;
             self.unmet(key);
         }
@@ -461,43 +438,43 @@ impl SwitchCache {
     /// and finds no room.
     pub fn wanted(&self) -> usize {
         let warm = self.cached.len().saturating_sub(self.cold);
-        (warm + self.demand.keys()).min(self.max_items)
+        (warm + self.shortage.keys()).min(self.max_items)
     }
 
     /// Whether an item is there, comes or goes: it must not be put anywhere else meanwhile.
-    pub fn involves(&self, key: &ItemKey) -> bool {
+    pub fn involves(&self, key: &Key) -> bool {
         self.cached.contains(key) || self.asked.contains_key(key) || self.owed.contains(key)
     }
 
     /// Whether an item is there or comes.
-    pub fn holds(&self, key: &ItemKey) -> bool {
+    pub fn has(&self, key: &Key) -> bool {
         self.cached.contains(key)
     }
 
     /// Whether a key that is not cached here was requested here within this window or the one before.
-    pub fn sees(&self, key: &ItemKey) -> bool {
-        let entry = self.candidates.get(key);
+    pub fn sees(&self, key: &Key) -> bool {
+        let entry = self.contenders.get(key);
         entry.is_some_and(|e| e.seen + 1 >= self.ended && e.mass > 0.0)
     }
 
-    /// Another cache reported an item of this one. True if the item is settled and its requests do not come by here any
-    /// longer: it had none lately, while it was reported in window after window.
-    pub fn passed_by(&mut self, key: &ItemKey) -> bool {
+    /// The requests of an item of this cache were seen where they had missed it. True if the item is settled and they do not
+    /// come by here any longer: it had none lately, while they were seen in window after window.
+    pub fn bypassed(&mut self, key: &Key) -> bool {
         let ended = self.ended;
         let Some(entry) = self.cached.get_mut(key) else {
             return false;
         };
-        if entry.passed_in != ended {
-            entry.passed_in = ended;
-            entry.passed = entry.passed.saturating_add(1);
+        if entry.bypassed != ended {
+            entry.bypassed = ended;
+            entry.bypassed_windows = entry.bypassed_windows.saturating_add(1);
         }
-        entry.passed >= PASSED_WINDOWS
+        entry.bypassed_windows >= BYPASSED_WINDOWS
             && ended - entry.seen > LATELY_WINDOWS
             && !self.asked.contains_key(key)
     }
 
     /// Gives an item up, if no change of it is under way; true if it was there.
-    pub fn release(&mut self, key: &ItemKey, out: &mut Vec<Action>) -> bool {
+    pub fn release(&mut self, key: &Key, out: &mut Vec<Action>) -> bool {
         let settled = self.cached.contains(key) && !self.asked.contains_key(key);
         if settled {
             self.evict(key, out);
@@ -532,7 +509,7 @@ impl SwitchCache {
             ("answered_refused", c.refused),
             ("commands_not_sent", c.not_sent),
             ("items_dropped_by_switch", c.dropped),
-            ("candidates_forgotten", c.candidates_forgotten),
+            ("contenders_forgotten", c.contenders_forgotten),
             ("history_discounted", c.history_discounted),
         ]
     }
@@ -540,26 +517,26 @@ impl SwitchCache {
     /// Named sizes: they rise and fall.
     pub fn sizes(&self) -> [(&'static str, u64); 2] {
         [
-            ("candidates", self.candidates.len() as u64),
+            ("contenders", self.contenders.len() as u64),
             ("items_wanted", self.cached.len() as u64),
         ]
     }
 
     /// Counts cold items, and keys that are worth room.
-    fn take_stock(&mut self, elsewhere: impl Fn(&ItemKey) -> Elsewhere) {
+    fn take_stock(&mut self, permit: impl Fn(&Key) -> Permit) {
         let (ended, windows) = (self.ended, self.windows.max(1.0));
         let mut evident = 0;
-        for entry in self.candidates.entries_mut() {
+        for entry in self.contenders.entries_mut() {
             let asked_for =
                 entry.pace >= 2.0 || entry.slow_rate(windows) >= WORTH_ROOM || entry.displaced;
             let worth = asked_for
                 && ended - entry.seen < LATELY_WINDOWS
                 && !self.asked.contains_key(&entry.key)
-                && elsewhere(&entry.key) != Elsewhere::Yes;
+                && permit(&entry.key) != Permit::No;
             evident += usize::from(worth);
-            entry.counted = worth || entry.unmet_in == Some(ended);
+            entry.counted = worth || entry.unmet == Some(ended);
         }
-        self.demand.window_end(evident);
+        self.shortage.window_end(evident);
         self.ended += 1;
         self.cold = self.count_cold();
     }
@@ -573,19 +550,19 @@ impl SwitchCache {
         self.ended - entry.seen > LATELY_WINDOWS
     }
 
-    /// Moves a key from cached to candidates, paused longer each time in a row.
-    fn give_up(&mut self, now: Duration, key: &ItemKey, pause: Duration) {
+    /// Moves a key from cached to contenders, paused longer each time in a row.
+    fn give_up(&mut self, now: Duration, key: &Key, pause: Duration) {
         let Some(mut entry) = self.cached.take(key) else {
             return;
         };
         entry.cached_in = None;
         entry.paused_until = now + (pause * (1 << entry.strikes.min(10))).min(PAUSE_MAX);
         entry.strikes = entry.strikes.saturating_add(1);
-        self.candidates.put(entry);
+        self.contenders.put(entry);
     }
 
     /// Adds the window's counts to every mass.
-    fn account(&mut self, window: u64, items: &[&(ItemKey, u64)]) {
+    fn account(&mut self, window: u64, items: &[(Key, u64)]) {
         let mut hits = vec![0.0; self.cached.len()];
         for (key, count) in items {
             if let Some(at) = self.cached.position(key) {
@@ -600,7 +577,7 @@ impl SwitchCache {
         for (entry, hits) in self.cached.entries_mut().iter_mut().zip(hits) {
             if hits > 0.0 {
                 entry.seen = self.ended;
-                entry.passed = 0;
+                entry.bypassed_windows = 0;
                 useful += usize::from(entry.on_trial.take().is_some());
             } else if entry
                 .on_trial
@@ -627,10 +604,10 @@ impl SwitchCache {
             entry.pace = lower(count);
             entry.strikes = 0;
         }
-        self.demand.proved(useful, useless);
+        self.shortage.proved(useful, useless);
         self.learn_noise(overstated);
         let threshold = self.threshold.requests();
-        for entry in self.candidates.entries_mut() {
+        for entry in self.contenders.entries_mut() {
             let (past, reported) = entry.split(window);
             let rate = ((past - 1.0) / self.windows).max(0.0);
             let count = if reported > 0.0 {
@@ -676,21 +653,21 @@ impl SwitchCache {
         self.noise = (self.noise + if median > 0.0 { 1.0 } else { 0.25 } * median).max(0.0);
     }
 
-    /// At a window's end: the best candidates against the coldest items, a few at most.
+    /// At a window's end: the best contenders against the coldest items, a few at most.
     fn improve(
         &mut self,
         now: Duration,
         window: u64,
-        elsewhere: impl Fn(&ItemKey) -> Elsewhere,
+        permit: impl Fn(&Key) -> Permit,
         out: &mut Vec<Action>,
     ) {
         let windows = self.windows;
         let mut best: Vec<&Entry> = self
-            .candidates
+            .contenders
             .entries()
             .iter()
             .filter(|e| e.paused_until <= now && !self.asked.contains_key(&e.key))
-            .filter(|e| elsewhere(&e.key) == Elsewhere::No)
+            .filter(|e| permit(&e.key) == Permit::Yes)
             .collect();
         best.sort_by(|a, b| b.rate(windows).total_cmp(&a.rate(windows)));
         let mut coldest: Vec<&Entry> = self
@@ -703,7 +680,7 @@ impl SwitchCache {
             .collect();
         coldest.sort_by(|a, b| a.rate(windows).total_cmp(&b.rate(windows)));
         let most = self.capacity.most().div_ceil(CHANGE_ONE_IN);
-        let pairs: Vec<(ItemKey, ItemKey)> = coldest
+        let pairs: Vec<(Key, Key)> = coldest
             .iter()
             .zip(&best)
             .take(most)
@@ -718,10 +695,10 @@ impl SwitchCache {
         }
     }
 
-    /// Forgets the candidates with the least evidence, down to the limit.
-    fn forget_candidates(&mut self, now: Duration) {
-        let before = self.candidates.len();
-        let most = self.max_candidates();
+    /// Forgets the contenders with the least evidence, down to the limit.
+    fn forget_contenders(&mut self, now: Duration) {
+        let before = self.contenders.len();
+        let most = self.max_contenders();
         let worth = |e: &Entry| {
             if e.paused_until > now {
                 f64::MAX
@@ -731,22 +708,22 @@ impl SwitchCache {
         };
         let mut least: f64 = 0.5;
         if before > most {
-            let mut masses: Vec<f64> = self.candidates.entries().iter().map(worth).collect();
+            let mut masses: Vec<f64> = self.contenders.entries().iter().map(worth).collect();
             let (_, at, _) = masses.select_nth_unstable_by(before - most, f64::total_cmp);
             least = least.max(*at);
         }
         let mut kept = 0;
         let asked = &self.asked;
-        self.candidates.retain(|e| {
+        self.contenders.retain(|e| {
             let keep = asked.contains_key(&e.key) || (worth(e) >= least && kept < most);
             kept += usize::from(keep);
             keep
         });
-        self.counts.candidates_forgotten += (before - self.candidates.len()) as u64;
+        self.counts.contenders_forgotten += (before - self.contenders.len()) as u64;
     }
 
-    fn max_candidates(&self) -> usize {
-        (CANDIDATES_PER_ITEM * self.capacity.most()).max(CANDIDATES_MIN)
+    fn max_contenders(&self) -> usize {
+        (CONTENDERS_PER_ITEM * self.capacity.most()).max(CONTENDERS_MIN)
     }
 
     /// Whether one more item is believed to fit.
@@ -766,7 +743,7 @@ impl SwitchCache {
     }
 
     /// The coldest of some cached items drawn at random, with its rate.
-    fn coldest_of_sample(&mut self) -> Option<(ItemKey, f64)> {
+    fn coldest_of_sample(&mut self) -> Option<(Key, f64)> {
         let items = self.cached.entries();
         if items.is_empty() {
             return None;
@@ -780,60 +757,62 @@ impl SwitchCache {
             .map(|(e, rate)| (e.key.clone(), rate))
     }
 
-    fn swap(&mut self, old: &ItemKey, new: &ItemKey, out: &mut Vec<Action>) {
+    fn swap(&mut self, old: &Key, new: &Key, out: &mut Vec<Action>) {
         self.evict(old, out);
-        if let Some(entry) = self.candidates.take(new) {
+        if let Some(entry) = self.contenders.take(new) {
             self.insert(entry, out);
         }
     }
 
-    fn evict(&mut self, key: &ItemKey, out: &mut Vec<Action>) {
+    fn evict(&mut self, key: &Key, out: &mut Vec<Action>) {
         if let Some(entry) = self.cached.take(key) {
-            self.candidates.put(Entry {
+            self.contenders.put(Entry {
                 cached_in: None,
                 ..entry
             });
-            self.ask(Change::Evict, key.clone(), out);
+            self.ask(Change::Remove, key.clone(), out);
         }
     }
 
     fn insert(&mut self, entry: Entry, out: &mut Vec<Action>) {
         let key = entry.key.clone();
         if entry.counted {
-            self.demand.filled();
+            self.shortage.filled();
         }
         self.cached.put(Entry {
             cached_in: None,
             on_trial: entry.counted.then_some(self.ended),
             counted: false,
             displaced: false,
-            passed: 0,
+            bypassed_windows: 0,
             seen: entry.seen.max(self.ended.saturating_sub(1)),
             ..entry
         });
-        self.ask(Change::Insert, key, out);
+        self.ask(INSERT, key, out);
     }
 
-    fn ask(&mut self, change: Change, key: ItemKey, out: &mut Vec<Action>) {
-        match change {
-            Change::Insert => self.counts.inserts += 1,
-            Change::Evict => self.counts.evicts += 1,
+    fn ask(&mut self, change: Change, key: Key, out: &mut Vec<Action>) {
+        if change == INSERT {
+            self.counts.inserts += 1;
+            self.arriving += 1;
+        } else {
+            self.counts.evicts += 1;
         }
-        self.asked.insert(key.clone(), change);
-        self.arriving += usize::from(change == Change::Insert);
+        self.asked.insert(key.clone(), change.clone());
         out.push(Action::Change {
             switch: self.switch,
-            change,
+            tenant: self.tenant,
             key,
+            change,
         });
     }
 
-    /// The threshold in force, for the switch.
-    pub fn tell_threshold(&self) -> Action {
-        Action::Threshold {
+    /// Puts the threshold in force at the switch.
+    pub fn configure(&self) -> Action {
+        Action::Configure {
             switch: self.switch,
             tenant: self.tenant,
-            requests: self.threshold.requests(),
+            configuration: Configuration::of([self.threshold.requests(), 0]),
         }
     }
 }
@@ -843,7 +822,7 @@ fn outpaces(pace: f64, rate: f64) -> bool {
     pace > 1.5 * rate + 1.0
 }
 
-/// Whether a candidate has more evidence than an item, beyond what chance would make of equals.
+/// Whether a contender has more evidence than an item, beyond what chance would make of equals.
 fn deserves(new: &Entry, old: &Entry, windows: f64) -> bool {
     let beyond_chance = new.mass > old.mass + (new.mass + old.mass).sqrt();
     outpaces(new.pace, old.rate(windows))
