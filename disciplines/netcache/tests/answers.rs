@@ -105,10 +105,7 @@ fn without_room_the_coldest_goes_and_the_key_is_tried_again() {
     let mut rig = Rig::new(10);
     assert_eq!(rig.report(1, &[(1, 2), (2, 50)]).len(), 2);
     rig.answer(INSERT, 1, Outcome::Done);
-    assert_eq!(
-        rig.answer(INSERT, 2, Outcome::NoRoom),
-        [(EVICT, key(1))]
-    );
+    assert_eq!(rig.answer(INSERT, 2, Outcome::NoRoom), [(EVICT, key(1))]);
     assert_eq!(rig.report(1, &[(2, 100)]), [], "paused");
     rig.answer(EVICT, 1, Outcome::Done);
     rig.end(1, &[]);

@@ -118,7 +118,11 @@ impl Rig {
 
     fn of(&self, tenant: u32) -> Vec<u32> {
         let own = |k: &&ItemKey| k.tenant == tenant;
-        self.cached.iter().filter(own).map(|k| number(&k.key)).collect()
+        self.cached
+            .iter()
+            .filter(own)
+            .map(|k| number(&k.key))
+            .collect()
     }
 
     fn wanted(&self, tenant: u32) -> usize {
