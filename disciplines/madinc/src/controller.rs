@@ -36,7 +36,7 @@ impl Discipline for Controller {
         };
         caches.on(now, event, permit, out);
         match event {
-            Event::Room { tenant, rooms } if rooms.is_empty() => {
+            Event::Room { tenant, rooms: [] } => {
                 tenants.remove(&tenant);
             }
             Event::Room { tenant, rooms } => {

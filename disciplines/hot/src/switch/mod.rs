@@ -9,6 +9,8 @@
 //! Cost: a report is one look-up and, if the key is fast, [`SAMPLE`] reads; a window's end is a pass over
 //! items and contenders and a sort of them, some milliseconds for 10,000 items.
 
+mod window_end;
+
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
@@ -19,34 +21,22 @@ use rand::{Rng, RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
     capacity::Capacity,
-    estimate::{lower, unreported, upper, usual_overlap},
     permit::Permit,
     shortage::Shortage,
     table::{Entry, Table},
     threshold::Threshold,
 };
 
-/// Windows after which an observation counts half.
-const HALF_LIFE_WINDOWS: f64 = 15.0;
 /// Cached items that a hot key is compared with.
 const SAMPLE: usize = 32;
-/// Of this many items, one may change at a window's end.
-const CHANGE_ONE_IN: usize = 16;
-/// Contenders remembered per item that may be cached, and at least.
-const CONTENDERS_PER_ITEM: usize = 4;
-const CONTENDERS_MIN: usize = 4096;
 /// What an item that the switch held before we knew it is taken to have been requested.
 const HELD_MASS: f64 = 3.0;
-/// Less of the expected requests than this on the cached items, and history is discounted.
-const OVERLAP_MIN: f64 = 0.5;
-/// An item without a request for so many windows is cold, and a key without a report forgotten as a wish.
+/// An item without a request for so many windows is cold; a key that was not reported in them is not wanted any longer.
 const LATELY_WINDOWS: u64 = 8;
 /// An item whose requests passed by another switch in so many windows since it was last hit is not reached by them.
 const BYPASSED_WINDOWS: u8 = 3;
 /// How an item comes.
 const INSERT: Change = Change::Put(Record::Fetched);
-/// Requests per window from which a key is worth room that nobody else uses: about two, as they are estimated.
-const WORTH_ROOM: f64 = 1.5;
 /// Evidence from which a key is worth room that nobody else uses: two requests, of which the first may be a
 /// half-life old.
 const TWICE: f64 = 1.5;
@@ -109,7 +99,7 @@ pub struct SwitchCache {
 
 impl SwitchCache {
     /// Knows nothing yet but its pages and the last threshold, if any.
-    pub fn new(tenant: u32, room: &Room, limits: Limits, now: Duration) -> SwitchCache {
+    pub(crate) fn new(tenant: u32, room: &Room, limits: Limits, now: Duration) -> SwitchCache {
         let capacity = Capacity::new(limits.max_items, room.pages);
         let seed = limits.seed ^ u64::from(room.switch) ^ (u64::from(tenant) << 16);
         SwitchCache {
@@ -143,7 +133,7 @@ impl SwitchCache {
     }
 
     /// The tenant has another number of pages there: the coldest items that do not fit any longer go.
-    pub fn resize(&mut self, pages: u32, out: &mut Vec<Action>) {
+    pub(crate) fn resize(&mut self, pages: u32, out: &mut Vec<Action>) {
         let most = self.capacity.most();
         let stay = self.capacity.resize(pages, self.cached.len());
         self.swaps_left = self.swaps_left.min(self.capacity.most());
@@ -170,7 +160,7 @@ impl SwitchCache {
     }
 
     /// The switch came (back): what it holds is cached, what it lost is inserted again where `permit` allows it.
-    pub fn holds(
+    pub(crate) fn holds(
         &mut self,
         now: Duration,
         held: &[Key],
@@ -229,7 +219,7 @@ impl SwitchCache {
     }
 
     /// Missed keys with their requests in the window so far: what is worth it and has a `permit` is cached.
-    pub fn hot(
+    pub(crate) fn hot(
         &mut self,
         now: Duration,
         window: u64,
@@ -312,41 +302,8 @@ impl SwitchCache {
         }
     }
 
-    /// A window ended; `items` are the cached items that had requests in it. Only keys with a `permit` are cached now.
-    pub fn window_end(
-        &mut self,
-        now: Duration,
-        window: u64,
-        items: &[(Key, u64)],
-        permit: impl Fn(&Key) -> Permit,
-        out: &mut Vec<Action>,
-    ) {
-        let idle = items.is_empty() && self.reports_in_window == 0;
-        if !idle {
-            self.account(window, items);
-            if self.windows >= 3.0 {
-                self.improve(now, window, &permit, out);
-            }
-            self.forget_contenders(now);
-        }
-        for key in std::mem::take(&mut self.owed) {
-            if !self.cached.contains(&key) && !self.asked.contains_key(&key) {
-                self.ask(Change::Remove, key, out);
-            }
-        }
-        if self.threshold.window_end(self.has_ample_room()) {
-            out.push(self.configure());
-        }
-        self.take_stock(permit);
-        self.capacity.window_end();
-        self.swaps_left = self.capacity.most();
-        self.reports_last_window = std::mem::take(&mut self.reports_in_window);
-        self.window = window.wrapping_add(1);
-        self.began = now;
-    }
-
     /// A change was answered.
-    pub fn answered(
+    pub(crate) fn answered(
         &mut self,
         now: Duration,
         change: &Change,
@@ -399,7 +356,7 @@ impl SwitchCache {
     }
 
     /// The switch gave items up by itself.
-    pub fn dropped(&mut self, now: Duration, keys: &[Key]) {
+    pub(crate) fn dropped(&mut self, now: Duration, keys: &[Key]) {
         for key in keys {
             self.counts.dropped += 1;
             if !self.asked.contains_key(key) {
@@ -488,17 +445,17 @@ impl SwitchCache {
     }
 
     /// Reports in the latest window that ended.
-    pub fn reports_last_window(&self) -> u32 {
+    pub(crate) fn reports_last_window(&self) -> u32 {
         u32::try_from(self.reports_last_window).unwrap_or(u32::MAX)
     }
 
     /// How many reports are to be had per window from now on.
-    pub fn set_report_budget(&mut self, reports: u32) {
+    pub(crate) fn set_report_budget(&mut self, reports: u32) {
         self.threshold.set_budget(reports);
     }
 
     /// Named counters: they only rise.
-    pub fn counts(&self) -> [(&'static str, u64); 10] {
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 10] {
         let c = &self.counts;
         [
             ("reports", c.reports),
@@ -515,30 +472,11 @@ impl SwitchCache {
     }
 
     /// Named sizes: they rise and fall.
-    pub fn sizes(&self) -> [(&'static str, u64); 2] {
+    pub(crate) fn sizes(&self) -> [(&'static str, u64); 2] {
         [
             ("contenders", self.contenders.len() as u64),
             ("items_wanted", self.cached.len() as u64),
         ]
-    }
-
-    /// Counts cold items, and keys that are worth room.
-    fn take_stock(&mut self, permit: impl Fn(&Key) -> Permit) {
-        let (ended, windows) = (self.ended, self.windows.max(1.0));
-        let mut evident = 0;
-        for entry in self.contenders.entries_mut() {
-            let asked_for =
-                entry.pace >= 2.0 || entry.slow_rate(windows) >= WORTH_ROOM || entry.displaced;
-            let worth = asked_for
-                && ended - entry.seen < LATELY_WINDOWS
-                && !self.asked.contains_key(&entry.key)
-                && permit(&entry.key) != Permit::No;
-            evident += usize::from(worth);
-            entry.counted = worth || entry.unmet == Some(ended);
-        }
-        self.shortage.window_end(evident);
-        self.ended += 1;
-        self.cold = self.count_cold();
     }
 
     fn count_cold(&self) -> usize {
@@ -559,171 +497,6 @@ impl SwitchCache {
         entry.paused_until = now + (pause * (1 << entry.strikes.min(10))).min(PAUSE_MAX);
         entry.strikes = entry.strikes.saturating_add(1);
         self.contenders.put(entry);
-    }
-
-    /// Adds the window's counts to every mass.
-    fn account(&mut self, window: u64, items: &[(Key, u64)]) {
-        let mut hits = vec![0.0; self.cached.len()];
-        for (key, count) in items {
-            if let Some(at) = self.cached.position(key) {
-                hits[at] = *count as f64;
-            }
-        }
-        let whole = |e: &Entry| e.cached_in.is_some_and(|since| since != window);
-        let keep = self.discount(&hits, whole, window);
-        self.windows = self.windows * keep + 1.0;
-        let mut overstated = Vec::new();
-        let (mut useful, mut useless) = (0, 0);
-        for (entry, hits) in self.cached.entries_mut().iter_mut().zip(hits) {
-            if hits > 0.0 {
-                entry.seen = self.ended;
-                entry.bypassed_windows = 0;
-                useful += usize::from(entry.on_trial.take().is_some());
-            } else if entry
-                .on_trial
-                .is_some_and(|since| self.ended - since > LATELY_WINDOWS)
-            {
-                entry.on_trial = None;
-                useless += 1;
-            }
-            let (past, reported) = entry.split(window);
-            let count = reported + hits;
-            entry.mass = past * keep + count;
-            if !whole(entry) {
-                entry.pace = entry.pace.max(lower(count));
-                continue;
-            }
-            if entry
-                .cached_in
-                .is_some_and(|since| since == window.wrapping_sub(1))
-                && entry.pace > 2.0
-            {
-                overstated.push(entry.pace - count);
-            }
-            entry.mass = entry.mass.min(self.windows * upper(count));
-            entry.pace = lower(count);
-            entry.strikes = 0;
-        }
-        self.shortage.proved(useful, useless);
-        self.learn_noise(overstated);
-        let threshold = self.threshold.requests();
-        for entry in self.contenders.entries_mut() {
-            let (past, reported) = entry.split(window);
-            let rate = ((past - 1.0) / self.windows).max(0.0);
-            let count = if reported > 0.0 {
-                reported
-            } else {
-                unreported(rate, threshold)
-            };
-            entry.mass = past * keep + count;
-            entry.pace = lower(reported);
-        }
-    }
-
-    /// How much of the past stays: less when the cached items' requests do not look as expected.
-    fn discount(&mut self, hits: &[f64], whole: impl Fn(&Entry) -> bool, window: u64) -> f64 {
-        let keep = 0.5f64.powf(1.0 / HALF_LIFE_WINDOWS);
-        let (mut seen, mut usual) = (0.0, 0.0);
-        for (entry, &hits) in self
-            .cached
-            .entries()
-            .iter()
-            .zip(hits)
-            .filter(|(e, _)| whole(e))
-        {
-            let rate = entry.split(window).0 / self.windows.max(1.0);
-            seen += hits.min(rate);
-            usual += usual_overlap(rate);
-        }
-        if self.windows < 3.0 || usual < 50.0 || seen >= OVERLAP_MIN * usual {
-            return keep;
-        }
-        self.counts.history_discounted += 1;
-        keep * (seen / usual).max(0.05)
-    }
-
-    /// Adjusts the noise by how far new items stayed below what their reports had proved.
-    fn learn_noise(&mut self, mut overstated: Vec<f64>) {
-        if overstated.len() < 16 {
-            self.noise *= 0.98;
-            return;
-        }
-        overstated.sort_by(f64::total_cmp);
-        let median = overstated[overstated.len() / 2];
-        self.noise = (self.noise + if median > 0.0 { 1.0 } else { 0.25 } * median).max(0.0);
-    }
-
-    /// At a window's end: the best contenders against the coldest items, a few at most.
-    fn improve(
-        &mut self,
-        now: Duration,
-        window: u64,
-        permit: impl Fn(&Key) -> Permit,
-        out: &mut Vec<Action>,
-    ) {
-        let windows = self.windows;
-        let mut best: Vec<&Entry> = self
-            .contenders
-            .entries()
-            .iter()
-            .filter(|e| e.paused_until <= now && !self.asked.contains_key(&e.key))
-            .filter(|e| permit(&e.key) == Permit::Yes)
-            .collect();
-        best.sort_by(|a, b| b.rate(windows).total_cmp(&a.rate(windows)));
-        let mut coldest: Vec<&Entry> = self
-            .cached
-            .entries()
-            .iter()
-            .filter(|e| {
-                e.cached_in.is_some_and(|since| since != window) && !self.asked.contains_key(&e.key)
-            })
-            .collect();
-        coldest.sort_by(|a, b| a.rate(windows).total_cmp(&b.rate(windows)));
-        let most = self.capacity.most().div_ceil(CHANGE_ONE_IN);
-        let pairs: Vec<(Key, Key)> = coldest
-            .iter()
-            .zip(&best)
-            .take(most)
-            .take_while(|(old, new)| deserves(new, old, windows))
-            .map(|(old, new)| (old.key.clone(), new.key.clone()))
-            .collect();
-        for (old, new) in pairs {
-            if self.is_behind() {
-                break;
-            }
-            self.swap(&old, &new, out);
-        }
-    }
-
-    /// Forgets the contenders with the least evidence, down to the limit.
-    fn forget_contenders(&mut self, now: Duration) {
-        let before = self.contenders.len();
-        let most = self.max_contenders();
-        let worth = |e: &Entry| {
-            if e.paused_until > now {
-                f64::MAX
-            } else {
-                e.mass
-            }
-        };
-        let mut least: f64 = 0.5;
-        if before > most {
-            let mut masses: Vec<f64> = self.contenders.entries().iter().map(worth).collect();
-            let (_, at, _) = masses.select_nth_unstable_by(before - most, f64::total_cmp);
-            least = least.max(*at);
-        }
-        let mut kept = 0;
-        let asked = &self.asked;
-        self.contenders.retain(|e| {
-            let keep = asked.contains_key(&e.key) || (worth(e) >= least && kept < most);
-            kept += usize::from(keep);
-            keep
-        });
-        self.counts.contenders_forgotten += (before - self.contenders.len()) as u64;
-    }
-
-    fn max_contenders(&self) -> usize {
-        (CONTENDERS_PER_ITEM * self.capacity.most()).max(CONTENDERS_MIN)
     }
 
     /// Whether one more item is believed to fit.
@@ -808,7 +581,7 @@ impl SwitchCache {
     }
 
     /// Puts the threshold in force at the switch.
-    pub fn configure(&self) -> Action {
+    pub(crate) fn configure(&self) -> Action {
         Action::Configure {
             switch: self.switch,
             tenant: self.tenant,
@@ -820,11 +593,4 @@ impl SwitchCache {
 /// Whether a key's pace proves it hotter than an item of this rate, by far.
 fn outpaces(pace: f64, rate: f64) -> bool {
     pace > 1.5 * rate + 1.0
-}
-
-/// Whether a contender has more evidence than an item, beyond what chance would make of equals.
-fn deserves(new: &Entry, old: &Entry, windows: f64) -> bool {
-    let beyond_chance = new.mass > old.mass + (new.mass + old.mass).sqrt();
-    outpaces(new.pace, old.rate(windows))
-        || (beyond_chance && new.rate(windows) > 1.1 * old.rate(windows))
 }
