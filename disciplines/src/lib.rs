@@ -1,30 +1,13 @@
 //! The registry: every discipline that this build knows, one line each in [`all`].
 //!
-//! The `shortstop` binary hands entries of it to the controller, the switch agent and the lab; none of those
+//! The `shortstop` binary hands entries of it to the controller, the switch agent, the store and the lab; none of those
 //! knows a discipline by name.
 
-use control::{Discipline, Limits};
-
-/// A discipline with what each role needs of it.
-#[derive(Clone, Copy)]
-pub struct Registration {
-    /// Its name, as tenants' setups and options use it.
-    pub name: &'static str,
-    /// One line on what it does.
-    pub about: &'static str,
-    /// Makes its control half, for one controller.
-    pub controller: fn(Limits) -> Box<dyn Discipline>,
-    /// Its data-plane half: a BPF object. Disciplines may share one and differ in their control halves.
-    pub object: &'static [u8],
-    /// Name of its XDP program in `object`.
-    pub program: &'static str,
-    /// Its experiments: name and TOML text.
-    pub experiments: &'static [(&'static str, &'static str)],
-}
+use decide::Registration;
 
 /// Every discipline; the first is the default.
 pub fn all() -> &'static [Registration] {
-    &[NETCACHE, MADINC]
+    &[netcache::REGISTRATION, madinc::REGISTRATION]
 }
 
 /// The discipline of that name.
@@ -32,20 +15,82 @@ pub fn find(name: &str) -> Option<&'static Registration> {
     all().iter().find(|r| r.name == name)
 }
 
-const NETCACHE: Registration = Registration {
-    name: "netcache",
-    about: "caches the hottest items in the switch, learnt from the traffic",
-    controller: netcache::controller,
-    object: netcache::OBJECT,
-    program: netcache::PROGRAM,
-    experiments: include!(concat!(env!("OUT_DIR"), "/netcache_experiments.rs")),
-};
+/// The discipline of tenants that name none.
+pub fn default() -> &'static Registration {
+    &all()[0]
+}
 
-const MADINC: Registration = Registration {
-    name: "madinc",
-    about: "joins a tenant's memory on several switches to one cache, each item on one of them",
-    controller: madinc::controller,
-    object: madinc::OBJECT,
-    program: madinc::PROGRAM,
-    experiments: include!(concat!(env!("OUT_DIR"), "/madinc_experiments.rs")),
-};
+/// A discipline's experiments: name and TOML text.
+pub fn experiments(discipline: &str) -> &'static [(&'static str, &'static str)] {
+    match discipline {
+        "netcache" => include!(concat!(env!("OUT_DIR"), "/netcache_experiments.rs")),
+        "madinc" => include!(concat!(env!("OUT_DIR"), "/madinc_experiments.rs")),
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fmt::Debug};
+
+    use decide::{NO_DISCIPLINE, PROGRAMS_MAX, Role};
+
+    use super::*;
+
+    fn unique<T: Ord + Debug>(all: impl Iterator<Item = T>) {
+        let mut seen = BTreeSet::new();
+        for one in all {
+            assert!(!seen.contains(&one), "{one:?} twice");
+            seen.insert(one);
+        }
+    }
+
+    #[test]
+    fn numbers_and_names_are_one_disciplines_only() {
+        unique(all().iter().map(|r| r.number));
+        unique(all().iter().map(|r| r.name));
+        assert!(all().iter().all(|r| r.number < NO_DISCIPLINE));
+        assert!(all().iter().all(|r| r.name != decide::NONE.name));
+        assert!(
+            all()
+                .iter()
+                .all(|r| find(r.name).unwrap().number == r.number)
+        );
+    }
+
+    /// They are in the pinned tables of running switches.
+    #[test]
+    fn numbers_stay_as_they_are() {
+        let numbers: Vec<_> = all().iter().map(|r| (r.name, r.number)).collect();
+        assert_eq!(numbers, [("netcache", 0), ("madinc", 1)]);
+    }
+
+    #[test]
+    fn an_operation_reaches_one_store_half() {
+        let stores = all().iter().filter_map(|r| r.store);
+        unique(
+            stores
+                .flat_map(|store| store.operations)
+                .map(|op| *op as u8),
+        );
+    }
+
+    #[test]
+    fn programs_fit_and_names_are_unique() {
+        for registration in all() {
+            let of = |role| registration.programs.iter().filter(move |p| p.role == role);
+            assert!((1..=PROGRAMS_MAX).contains(&of(Role::Step).count()));
+            assert!(of(Role::Egress).count() <= 1);
+            unique(registration.programs.iter().map(|p| p.name));
+        }
+    }
+
+    #[test]
+    fn maps_are_named_after_their_discipline() {
+        for registration in all() {
+            let maps = registration.maps.iter();
+            maps.for_each(|map| assert!(map.name.starts_with(registration.name)));
+        }
+        unique(all().iter().flat_map(|r| r.maps).map(|map| map.name));
+    }
+}

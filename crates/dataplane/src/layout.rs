@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 pub(crate) const CELL_BYTES: usize = 64;
 /// Cells of a page in which an item may start.
 pub const PAGE_START_CELLS: usize = 384;
-const _: () = assert!(PAGE_START_CELLS == decide::CELLS_PER_PAGE);
+const _: () = assert!(PAGE_START_CELLS == decide::PAGE_START_CELLS);
 /// Longest run of cells of one item.
 pub(crate) const ITEM_MAX_CELLS: usize = 32;
 pub(crate) const PAGE_BYTES: usize = (PAGE_START_CELLS + ITEM_MAX_CELLS - 1) * CELL_BYTES;

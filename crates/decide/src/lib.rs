@@ -27,13 +27,14 @@ pub use wire::SwitchId;
 pub use action::{Action, Change, Record};
 pub use configuration::{Configuration, Group, PARAMETERS, Row};
 pub use event::{Event, Outcome, Room};
-pub use memory::{CELLS_PER_PAGE, USUAL_ITEMS_PER_PAGE};
+pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{
     Items, MapSize, NO_DISCIPLINE, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,
     StoreMaker,
 };
 pub use store::{OperationId, Request, StoreAction, StoreEvent, StoreHalf};
+
 
 /// A key of one tenant: 1 to [`wire::MAX_KEY`] bytes.
 pub type Key = Bytes;

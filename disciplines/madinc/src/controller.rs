@@ -1,101 +1,75 @@
-//! The controller of `madinc`: hands each event to the tenants that it is about.
+//! The controller of `madinc`: hands each event to the caches that it is about, and to the tenant that coordinates them.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use control::{Action, Discipline, Event, Limits, SwitchId};
-use netcache::{Caches, by_tenant};
+use decide::{Action, Discipline, Event, Limits, SwitchId};
+use hot::{Caches, Permit};
 
 use crate::tenant::Tenant;
 
 /// Makes a controller within these limits.
 pub fn controller(limits: Limits) -> Box<dyn Discipline> {
-    Box::new(Controller::new(limits))
+    Box::new(Controller {
+        caches: Caches::new(limits),
+        tenants: BTreeMap::new(),
+        elsewhere: BTreeMap::new(),
+    })
 }
 
 /// Decides for each tenant which of its switches caches a key.
-pub struct Controller {
+struct Controller {
     caches: Caches,
+    /// Those with memory.
     tenants: BTreeMap<u32, Tenant>,
     /// Reports of items that are cached on another switch.
     elsewhere: BTreeMap<SwitchId, u64>,
 }
 
-impl Controller {
-    /// Knows no tenant yet.
-    pub fn new(limits: Limits) -> Controller {
-        Controller {
-            caches: Caches::new(limits),
-            tenants: BTreeMap::new(),
-            elsewhere: BTreeMap::new(),
-        }
-    }
-}
-
 impl Discipline for Controller {
     fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
         let (caches, tenants) = (&mut self.caches, &mut self.tenants);
+        // Of reports the caches learn only. Where keys go is decided when other switches have reported them too.
+        let learn_only = matches!(event, Event::Hot { .. });
+        let permit = |others: &Caches, tenant, key: &_| match tenants.get(&tenant) {
+            Some(tenant) if !learn_only => tenant.permit(others, key),
+            _ => Permit::NotYet,
+        };
+        caches.on(now, event, permit, out);
         match event {
+            Event::Room { tenant, rooms: [] } => {
+                tenants.remove(&tenant);
+            }
             Event::Room { tenant, rooms } => {
-                caches.room(now, tenant, rooms, out);
-                if rooms.is_empty() {
-                    tenants.remove(&tenant);
-                } else {
-                    let tenant = tenants.entry(tenant).or_insert_with(|| Tenant::new(tenant));
-                    tenant.room(rooms);
+                let tenant = tenants.entry(tenant).or_insert_with(|| Tenant::new(tenant));
+                tenant.room(rooms);
+            }
+            Event::Holds {
+                switch,
+                tenant,
+                held,
+                ..
+            } => {
+                if let Some(tenant) = tenants.get(&tenant) {
+                    tenant.end_doubles(caches, switch, held, out);
                 }
             }
-            Event::Attached { switch, held, lost } => {
-                caches.attach(switch);
-                let mut held = by_tenant(held, |key| key.tenant);
-                let mut lost = by_tenant(lost, |key| key.tenant);
-                for (id, tenant) in tenants {
-                    let held = held.remove(id).unwrap_or_default();
-                    let lost = lost.remove(id).unwrap_or_default();
-                    tenant.attached(now, caches, switch, &held, &lost, out);
-                }
-            }
-            Event::Detached { switch } => caches.detach(switch),
             Event::Hot {
                 switch,
-                window,
+                tenant,
                 keys,
+                ..
             } => {
-                for (id, keys) in by_tenant(keys, |(key, _)| key.tenant) {
-                    let cache = caches.get_mut(switch, id);
-                    let (Some(cache), Some(tenant)) = (cache, tenants.get_mut(&id)) else {
-                        continue;
-                    };
-                    let keys = cache.hear(now, window, &keys, out);
-                    let elsewhere = tenant.reported(now, caches, &keys, out);
+                if let Some(tenant) = tenants.get_mut(&tenant) {
+                    let elsewhere = tenant.reported(now, caches, switch, keys, out);
                     *self.elsewhere.entry(switch).or_default() += elsewhere;
                 }
             }
-            Event::WindowEnd {
-                switch,
-                window,
-                items,
-            } => {
-                let mut items = by_tenant(items, |(key, _)| key.tenant);
-                for id in caches.tenants(switch) {
-                    let items = items.remove(&id).unwrap_or_default();
-                    if let Some(tenant) = tenants.get_mut(&id) {
-                        tenant.window_end(now, caches, switch, (window, &items), out);
-                    }
-                }
-                caches.share_reports(switch);
-            }
-            Event::Answered {
-                switch,
-                change,
-                key,
-                outcome,
-            } => caches.answered(now, switch, (change, key, outcome), out),
-            Event::Dropped { switch, keys } => caches.dropped(now, switch, keys),
             Event::Tick => {
                 for tenant in tenants.values_mut() {
                     tenant.tick(now, caches, out);
                 }
             }
+            _ => {}
         }
     }
 

@@ -1,11 +1,27 @@
 //! The discipline `madinc`: a tenant's memory on several switches is one cache; each item is on one of them.
 //!
 //! Control half: [`controller`] takes in what switches report and decides which of them caches a key. What
-//! each switch knows of its keys, and the data plane, are those of `netcache`.
+//! each switch knows of its keys is `hot`; the data plane is that of `netcache`.
 
 mod controller;
 mod ring;
 mod tenant;
 
-pub use controller::{Controller, controller};
+use decide::{Items, Registration, Runs};
+
+pub use controller::controller;
 pub use netcache::{OBJECT, PROGRAM};
+
+/// How it registers.
+pub const REGISTRATION: Registration = Registration {
+    name: "madinc",
+    about: "joins a tenant's memory on several switches to one cache, each item on one of them",
+    number: 1,
+    items: Items::Copies,
+    runs: Runs::WherePages,
+    control: controller,
+    object: OBJECT,
+    programs: netcache::PROGRAMS,
+    maps: &[],
+    store: None,
+};

@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use control::{Action, ItemKey, Room, SwitchId};
-use netcache::{Caches, Elsewhere, SwitchCache};
+use decide::{Action, Key, Room, SwitchId};
+use hot::{Caches, Permit, SwitchCache};
 
 use crate::ring::Ring;
 
@@ -35,11 +35,11 @@ pub struct Tenant {
     in_ring: usize,
     ring: Ring,
     /// Keys that were reported and are cached nowhere, in the order of their first reports.
-    waiting: VecDeque<(Duration, ItemKey)>,
+    waiting: VecDeque<(Duration, Key)>,
     /// Of these, those that wait for [`HOLD_FOR_OWN`], likewise.
-    for_own: VecDeque<(Duration, ItemKey)>,
+    for_own: VecDeque<(Duration, Key)>,
     /// All keys that wait.
-    waits: HashSet<ItemKey>,
+    waits: HashSet<Key>,
 }
 
 impl Tenant {
@@ -73,43 +73,50 @@ impl Tenant {
         (self.switches, self.in_ring) = (switches, in_ring);
     }
 
-    /// Where a key is cached, comes or goes, other than on `except`.
-    fn place(&self, caches: &Caches, key: &ItemKey, except: Option<SwitchId>) -> Option<SwitchId> {
+    /// Where a key is cached, comes or goes.
+    fn place(&self, caches: &Caches, key: &Key) -> Option<SwitchId> {
         let involves = |at: &SwitchId| {
             let cache = caches.get(*at, self.id);
-            Some(*at) != except && cache.is_some_and(|cache| cache.involves(key))
+            cache.is_some_and(|cache| cache.involves(key))
         };
         self.switches.iter().copied().find(involves)
     }
 
-    fn elsewhere(&self, caches: &Caches, switch: SwitchId, key: &ItemKey) -> Elsewhere {
+    /// Whether a switch may cache a key that it does not cache; `others` are the caches of the other ones.
+    pub fn permit(&self, others: &Caches, key: &Key) -> Permit {
         if self.waits.contains(key) {
-            Elsewhere::Undecided
-        } else if self.place(caches, key, Some(switch)).is_some() {
-            Elsewhere::Yes
+            Permit::NotYet
+        } else if self.place(others, key).is_some() {
+            Permit::No
         } else {
-            Elsewhere::No
+            Permit::Yes
         }
     }
 
-    /// Keys were reported that the reporting switch does not cache. Returns how many are on another one.
+    /// A switch reported keys. Returns how many of them are on another one.
     pub fn reported(
         &mut self,
         now: Duration,
         caches: &mut Caches,
-        keys: &[&ItemKey],
+        switch: SwitchId,
+        keys: &[(Key, u64)],
         out: &mut Vec<Action>,
     ) -> u64 {
+        let Some(cache) = caches.get(switch, self.id) else {
+            return 0;
+        };
+        let keys = keys.iter().map(|(key, _)| key);
+        let missing: Vec<&Key> = keys.filter(|key| !cache.has(key)).collect();
         let mut elsewhere = 0;
-        for &key in keys {
+        for key in missing {
             if self.waits.contains(key) {
                 continue;
             }
-            if let Some(switch) = self.place(caches, key, None) {
+            if let Some(switch) = self.place(caches, key) {
                 elsewhere += 1;
                 // Requested, but not there: the key's requests take another path by now.
                 if let Some(cache) = caches.get_mut(switch, self.id)
-                    && cache.passed_by(key)
+                    && cache.bypassed(key)
                 {
                     cache.release(key, out);
                 }
@@ -160,21 +167,15 @@ impl Tenant {
         }
     }
 
-    fn settle_one(
-        &mut self,
-        now: Duration,
-        caches: &mut Caches,
-        key: &ItemKey,
-        out: &mut Vec<Action>,
-    ) {
+    fn settle_one(&mut self, now: Duration, caches: &mut Caches, key: &Key, out: &mut Vec<Action>) {
         self.waits.remove(key);
-        if self.place(caches, key, None).is_none() {
+        if self.place(caches, key).is_none() {
             self.settle(now, caches, key, out);
         }
     }
 
     /// Whether only borrowed memory outside of the ring sees a key so far, while the ring has room for it.
-    fn own_may_see(&self, caches: &Caches, key: &ItemKey) -> bool {
+    fn own_may_see(&self, caches: &Caches, key: &Key) -> bool {
         if self.in_ring == self.switches.len() {
             return false;
         }
@@ -188,7 +189,7 @@ impl Tenant {
 
     /// Places a key that is cached nowhere on a switch that sees it: where there is room, by the ring; else in borrowed
     /// memory outside of it; else on the first, from the client on, that has something colder. What that gives up may find its place further on when it is missed.
-    fn settle(&mut self, now: Duration, caches: &mut Caches, key: &ItemKey, out: &mut Vec<Action>) {
+    fn settle(&mut self, now: Duration, caches: &mut Caches, key: &Key, out: &mut Vec<Action>) {
         let len = self.switches.len();
         let has_room = |caches: &Caches, at: usize| {
             let cache = caches.get(self.switches[at], self.id);
@@ -218,56 +219,28 @@ impl Tenant {
         }
     }
 
-    /// A switch attached. Takes its items in, unless they are on another switch: of two, the later one gives it up. What it
-    /// lost is inserted again, unless it found another place.
-    pub fn attached(
-        &mut self,
-        now: Duration,
+    /// A switch attached with these items. Of two doubles, the one on the later switch goes.
+    pub fn end_doubles(
+        &self,
         caches: &mut Caches,
         switch: SwitchId,
-        held: &[&ItemKey],
-        lost: &[&ItemKey],
+        held: &[Key],
         out: &mut Vec<Action>,
     ) {
-        let Some(mut cache) = caches.take(switch, self.id) else {
-            return;
-        };
         let own = self.switches.iter().position(|at| *at == switch);
-        let lost: Vec<&ItemKey> = lost
-            .iter()
-            .copied()
-            .filter(|key| self.elsewhere(caches, switch, key) == Elsewhere::No)
-            .collect();
-        cache.attached(now, held, &lost, out);
         for key in held {
             for (position, at) in self.switches.iter().enumerate() {
                 let other = (*at != switch).then(|| caches.get_mut(*at, self.id));
-                let Some(other) = other.flatten().filter(|other| other.holds(key)) else {
+                let Some(other) = other.flatten().filter(|other| other.has(key)) else {
                     continue;
                 };
                 let later = own.is_some_and(|own| position > own);
-                if !(later && other.release(key, out)) {
+                if !(later && other.release(key, out))
+                    && let Some(cache) = caches.get_mut(switch, self.id)
+                {
                     cache.release(key, out);
                 }
             }
         }
-        caches.put_back(switch, self.id, cache);
-    }
-
-    /// A window ended on a switch.
-    pub fn window_end(
-        &mut self,
-        now: Duration,
-        caches: &mut Caches,
-        switch: SwitchId,
-        (window, items): (u64, &[&(ItemKey, u64)]),
-        out: &mut Vec<Action>,
-    ) {
-        let Some(mut cache) = caches.take(switch, self.id) else {
-            return;
-        };
-        let elsewhere = |key: &ItemKey| self.elsewhere(caches, switch, key);
-        cache.window_end(now, window, items, elsewhere, out);
-        caches.put_back(switch, self.id, cache);
     }
 }

@@ -3,18 +3,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use control::{Action, Change, Event, ItemKey, Limits, Outcome, Room, SwitchId};
+use decide::{Action, Change, Event, Key, Limits, Outcome, Room, SwitchId};
+use hot::testing::{key, number};
 use proptest::prelude::*;
 
 const TENANT: u32 = 0;
 const SWITCHES: [SwitchId; 3] = [9, 2, 5];
-
-fn key(n: u32) -> ItemKey {
-    ItemKey {
-        tenant: TENANT,
-        key: n.to_be_bytes().to_vec().into(),
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -60,13 +54,14 @@ proptest! {
         let mut open: Vec<(usize, Change, u32)> = Vec::new();
         let mut now = Duration::from_secs(1);
         let rooms = |switches: &[Switch]| -> Vec<Room> {
-            let room = |(at, s): (usize, &Switch)| Room { switch: SWITCHES[at], pages: s.pages, lent: s.lent, threshold: None };
+            let room = |(at, s): (usize, &Switch)| Room { switch: SWITCHES[at], pages: s.pages, lent: s.lent, parameters: None };
             switches.iter().enumerate().map(room).collect()
         };
         let mut out = Vec::new();
         controller.on(now, Event::Room { tenant: TENANT, rooms: &rooms(&switches) }, &mut out);
         for switch in SWITCHES {
-            controller.on(now, Event::Attached { switch, held: &[], lost: &[] }, &mut out);
+            controller.on(now, Event::Attached { switch }, &mut out);
+            controller.on(now, Event::Holds { switch, tenant: TENANT, held: &[], lost: &[] }, &mut out);
         }
         for step in steps {
             out.clear();
@@ -75,13 +70,13 @@ proptest! {
                 Step::Hot(at, keys) => {
                     let keys: Vec<_> = keys.into_iter().map(|(n, count)| (key(n), count)).collect();
                     let window = switches[at].window;
-                    controller.on(now, Event::Hot { switch: SWITCHES[at], window, keys: &keys }, &mut out);
+                    controller.on(now, Event::Hot { switch: SWITCHES[at], tenant: TENANT, window, keys: &keys }, &mut out);
                 }
                 Step::End(at, items) => {
                     let items: Vec<_> = items.into_iter().map(|(n, count)| (key(n), count)).collect();
                     let window = switches[at].window;
                     switches[at].window += 1;
-                    controller.on(now, Event::WindowEnd { switch: SWITCHES[at], window, items: &items }, &mut out);
+                    controller.on(now, Event::WindowEnd { switch: SWITCHES[at], tenant: TENANT, window, items: &items }, &mut out);
                 }
                 Step::Tick => controller.on(now, Event::Tick, &mut out),
                 Step::Answer(n, outcome) => {
@@ -89,35 +84,36 @@ proptest! {
                         continue;
                     }
                     let (at, change, n) = open.remove(n % open.len());
-                    let outcome = match (outcome, change) {
-                        (0, Change::Insert) => Outcome::NoRoom,
-                        (1, Change::Insert) => Outcome::BucketFull,
-                        (2, Change::Insert) => Outcome::Refused,
+                    let outcome = match (outcome, &change) {
+                        (0, Change::Put(_)) => Outcome::NoRoom,
+                        (1, Change::Put(_)) => Outcome::BucketFull,
+                        (2, Change::Put(_)) => Outcome::Refused,
                         (3, _) => Outcome::NotSent,
                         _ => Outcome::Done,
                     };
-                    match (change, outcome) {
-                        (Change::Insert, Outcome::Done) => { switches[at].has.insert(n, true); }
-                        (Change::Evict, Outcome::NotSent) => {}
+                    match (&change, outcome) {
+                        (Change::Put(_), Outcome::Done) => { switches[at].has.insert(n, true); }
+                        (Change::Remove, Outcome::NotSent) => {}
                         _ => { switches[at].has.remove(&n); }
                     }
-                    controller.on(now, Event::Answered { switch: SWITCHES[at], change, key: &key(n), outcome }, &mut out);
+                    controller.on(now, Event::Answered { switch: SWITCHES[at], tenant: TENANT, key: &key(n), change: &change, outcome }, &mut out);
                 }
                 Step::Drop(at, n) => {
                     let is_open = open.iter().any(|(s, _, k)| (*s, *k) == (at, n));
                     if is_open || switches[at].has.remove(&n).is_none() {
                         continue;
                     }
-                    controller.on(now, Event::Dropped { switch: SWITCHES[at], keys: &[key(n)] }, &mut out);
+                    controller.on(now, Event::Dropped { switch: SWITCHES[at], tenant: TENANT, keys: &[key(n)] }, &mut out);
                 }
                 Step::Detach(at) => controller.on(now, Event::Detached { switch: SWITCHES[at] }, &mut out),
                 Step::Attach(at, empty) => {
                     if open.iter().any(|(s, ..)| *s == at) {
                         continue;
                     }
-                    let has: Vec<ItemKey> = switches[at].has.keys().map(|n| key(*n)).collect();
+                    let has: Vec<Key> = switches[at].has.keys().map(|n| key(*n)).collect();
                     let (held, lost) = if empty { (&[][..], &has[..]) } else { (&has[..], &[][..]) };
-                    controller.on(now, Event::Attached { switch: SWITCHES[at], held, lost }, &mut out);
+                    controller.on(now, Event::Attached { switch: SWITCHES[at] }, &mut out);
+                    controller.on(now, Event::Holds { switch: SWITCHES[at], tenant: TENANT, held, lost }, &mut out);
                     if empty {
                         switches[at].has.clear();
                     }
@@ -128,12 +124,12 @@ proptest! {
                 }
             }
             for action in &out {
-                let Action::Change { switch, change, key } = action else { continue };
+                let Action::Change { switch, key, change, .. } = action else { continue };
                 let at = SWITCHES.iter().position(|s| s == switch).unwrap();
-                let n = u32::from_be_bytes(key.key[..].try_into().unwrap());
+                let n = number(key);
                 prop_assert!(!open.iter().any(|(s, _, k)| (*s, *k) == (at, n)), "two open changes of {n}");
-                open.push((at, *change, n));
-                if *change == Change::Insert {
+                open.push((at, change.clone(), n));
+                if matches!(change, Change::Put(_)) {
                     for (other, has) in switches.iter().enumerate() {
                         prop_assert!(other == at || !has.has.contains_key(&n), "{n} is on {other} and goes to {at}");
                     }

@@ -1,23 +1,36 @@
 //! The discipline `netcache`: the switch answers the hottest keys itself.
 //!
-//! Control half: [`controller`] takes in what switches report and decides which items each of them caches. Disciplines that
-//! serve from the same data plane and decide otherwise build on [`SwitchCache`] and [`Caches`].
+//! What each switch learns of its keys, and which of them it caches, is `hot`. Of its own, the discipline has the data
+//! plane, which others may serve from as well: [`OBJECT`], [`PROGRAMS`].
 
-mod caches;
-mod capacity;
 mod controller;
-mod demand;
-mod estimate;
-mod switch;
-mod table;
-mod threshold;
 
-pub use caches::{Caches, by_tenant};
-pub use controller::{Controller, controller};
-pub use switch::{Elsewhere, SwitchCache};
+use decide::{Items, Program, Registration, Role, Runs};
+
+pub use controller::controller;
+
+/// How it registers.
+pub const REGISTRATION: Registration = Registration {
+    name: "netcache",
+    about: "caches the hottest items in the switch, learnt from the traffic",
+    number: 0,
+    items: Items::Copies,
+    runs: Runs::WherePages,
+    control: controller,
+    object: OBJECT,
+    programs: PROGRAMS,
+    maps: &[],
+    store: None,
+};
+
+/// The programs in [`OBJECT`].
+pub const PROGRAMS: &[Program] = &[Program {
+    name: PROGRAM,
+    role: Role::Step,
+}];
 
 /// Name of the XDP program in [`OBJECT`].
 pub const PROGRAM: &str = "netcache";
 
-/// The data-plane half: a BPF object with the XDP program [`PROGRAM`].
+/// The data-plane half: a BPF object with [`PROGRAMS`].
 pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netcache.bpf.o"));

@@ -2,17 +2,14 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use control::{Action, Change, Discipline, Event, ItemKey, Limits, Outcome, Room};
+use decide::{Action, Change, Discipline, Event, Key, Limits, Outcome, Record, Room};
+use hot::testing::{key, number};
 use proptest::prelude::*;
 
 const SWITCH: u16 = 3;
-
-fn key(n: u32) -> ItemKey {
-    ItemKey {
-        tenant: 0,
-        key: n.to_be_bytes().to_vec().into(),
-    }
-}
+const TENANT: u32 = 0;
+const INSERT: Change = Change::Put(Record::Fetched);
+const EVICT: Change = Change::Remove;
 
 struct Rig {
     controller: Box<dyn Discipline>,
@@ -29,65 +26,75 @@ impl Rig {
             controller,
             now: Duration::from_secs(1),
         };
-        rig.room(0, 64);
-        rig.tell(Event::Attached {
-            switch: SWITCH,
-            held: &[],
-            lost: &[],
-        });
+        rig.room(64);
+        rig.tell(Event::Attached { switch: SWITCH });
+        rig.holds(&[], &[]);
         rig
     }
 
     /// The changes that a number of pages causes.
-    fn room(&mut self, tenant: u32, pages: u32) -> Vec<(Change, ItemKey)> {
+    fn room(&mut self, pages: u32) -> Vec<(Change, Key)> {
         let room = Room {
             switch: SWITCH,
             pages,
             lent: 0,
-            threshold: None,
+            parameters: None,
         };
         self.tell(Event::Room {
-            tenant,
+            tenant: TENANT,
             rooms: &[room],
         })
     }
 
+    /// The changes that what the switch has causes.
+    fn holds(&mut self, held: &[Key], lost: &[Key]) -> Vec<(Change, Key)> {
+        self.tell(Event::Holds {
+            switch: SWITCH,
+            tenant: TENANT,
+            held,
+            lost,
+        })
+    }
+
     /// The changes that an event causes.
-    fn tell(&mut self, event: Event<'_>) -> Vec<(Change, ItemKey)> {
+    fn tell(&mut self, event: Event<'_>) -> Vec<(Change, Key)> {
         let mut out = Vec::new();
         self.controller.on(self.now, event, &mut out);
         out.into_iter()
             .filter_map(|action| match action {
                 Action::Change { change, key, .. } => Some((change, key)),
-                Action::Threshold { .. } => None,
+                _ => None,
             })
             .collect()
     }
 
-    fn report(&mut self, window: u64, keys: &[(u32, u64)]) -> Vec<(Change, ItemKey)> {
+    fn report(&mut self, window: u64, keys: &[(u32, u64)]) -> Vec<(Change, Key)> {
         let keys: Vec<_> = keys.iter().map(|&(n, count)| (key(n), count)).collect();
         self.tell(Event::Hot {
             switch: SWITCH,
+            tenant: TENANT,
             window,
             keys: &keys,
         })
     }
 
-    fn end(&mut self, window: u64, items: &[(u32, u64)]) -> Vec<(Change, ItemKey)> {
+    fn end(&mut self, window: u64, items: &[(u32, u64)]) -> Vec<(Change, Key)> {
         let items: Vec<_> = items.iter().map(|&(n, count)| (key(n), count)).collect();
         self.now += Duration::from_secs(1);
         self.tell(Event::WindowEnd {
             switch: SWITCH,
+            tenant: TENANT,
             window,
             items: &items,
         })
     }
 
-    fn answer(&mut self, change: Change, n: u32, outcome: Outcome) -> Vec<(Change, ItemKey)> {
+    fn answer(&mut self, change: Change, n: u32, outcome: Outcome) -> Vec<(Change, Key)> {
         self.tell(Event::Answered {
             switch: SWITCH,
-            change,
+            tenant: TENANT,
             key: &key(n),
+            change: &change,
             outcome,
         })
     }
@@ -97,28 +104,25 @@ impl Rig {
 fn without_room_the_coldest_goes_and_the_key_is_tried_again() {
     let mut rig = Rig::new(10);
     assert_eq!(rig.report(1, &[(1, 2), (2, 50)]).len(), 2);
-    rig.answer(Change::Insert, 1, Outcome::Done);
-    assert_eq!(
-        rig.answer(Change::Insert, 2, Outcome::NoRoom),
-        [(Change::Evict, key(1))]
-    );
+    rig.answer(INSERT, 1, Outcome::Done);
+    assert_eq!(rig.answer(INSERT, 2, Outcome::NoRoom), [(EVICT, key(1))]);
     assert_eq!(rig.report(1, &[(2, 100)]), [], "paused");
-    rig.answer(Change::Evict, 1, Outcome::Done);
+    rig.answer(EVICT, 1, Outcome::Done);
     rig.end(1, &[]);
-    assert_eq!(rig.report(2, &[(2, 90)]), [(Change::Insert, key(2))]);
+    assert_eq!(rig.report(2, &[(2, 90)]), [(INSERT, key(2))]);
 }
 
 #[test]
 fn a_key_whose_bucket_is_full_is_left_alone_for_a_while() {
     let mut rig = Rig::new(10);
     rig.report(1, &[(1, 9)]);
-    assert_eq!(rig.answer(Change::Insert, 1, Outcome::BucketFull), []);
+    assert_eq!(rig.answer(INSERT, 1, Outcome::BucketFull), []);
     let mut tries = Vec::new();
     for window in 1..60 {
         rig.end(window, &[]);
         if !rig.report(window + 1, &[(1, 9)]).is_empty() {
             tries.push(window);
-            rig.answer(Change::Insert, 1, Outcome::BucketFull);
+            rig.answer(INSERT, 1, Outcome::BucketFull);
         }
     }
     assert_eq!(tries, [10, 30], "after 10 s, then 20 s, then 40 s");
@@ -129,55 +133,47 @@ fn a_key_whose_bucket_is_full_is_left_alone_for_a_while() {
 fn a_dropped_item_recurs_in_the_next_window() {
     let mut rig = Rig::new(10);
     rig.report(1, &[(1, 9)]);
-    rig.answer(Change::Insert, 1, Outcome::Done);
+    rig.answer(INSERT, 1, Outcome::Done);
     assert_eq!(
         rig.tell(Event::Dropped {
             switch: SWITCH,
+            tenant: TENANT,
             keys: &[key(1)]
         }),
         []
     );
     rig.end(1, &[]);
-    assert_eq!(rig.report(2, &[(1, 9)]), [(Change::Insert, key(1))]);
+    assert_eq!(rig.report(2, &[(1, 9)]), [(INSERT, key(1))]);
 }
 
 #[test]
 fn a_command_that_was_not_sent_is_asked_for_again() {
     let mut rig = Rig::new(10);
     rig.report(1, &[(1, 9)]);
-    rig.answer(Change::Insert, 1, Outcome::NotSent);
+    rig.answer(INSERT, 1, Outcome::NotSent);
     rig.end(1, &[]);
-    assert_eq!(rig.report(2, &[(1, 2)]), [(Change::Insert, key(1))]);
+    assert_eq!(rig.report(2, &[(1, 2)]), [(INSERT, key(1))]);
 }
 
 #[test]
 fn a_switch_that_lost_its_memory_is_filled_again() {
     let mut rig = Rig::new(10);
     rig.report(1, &[(1, 9), (2, 9)]);
-    rig.answer(Change::Insert, 1, Outcome::Done);
-    rig.answer(Change::Insert, 2, Outcome::Done);
+    rig.answer(INSERT, 1, Outcome::Done);
+    rig.answer(INSERT, 2, Outcome::Done);
     rig.tell(Event::Detached { switch: SWITCH });
-    let lost = [key(1)];
-    let event = Event::Attached {
-        switch: SWITCH,
-        held: &[key(2)],
-        lost: &lost,
-    };
-    assert_eq!(rig.tell(event), [(Change::Insert, key(1))]);
+    rig.tell(Event::Attached { switch: SWITCH });
+    assert_eq!(rig.holds(&[key(2)], &[key(1)]), [(INSERT, key(1))]);
 }
 
 #[test]
 fn a_switch_that_holds_too_much_is_told_to_evict() {
     let mut rig = Rig::new(2);
     let held: Vec<_> = (0..5).map(key).collect();
-    let event = Event::Attached {
-        switch: SWITCH,
-        held: &held,
-        lost: &[],
-    };
-    let changes = rig.tell(event);
+    rig.tell(Event::Attached { switch: SWITCH });
+    let changes = rig.holds(&held, &[]);
     assert_eq!(changes.len(), 3);
-    assert!(changes.iter().all(|(change, _)| *change == Change::Evict));
+    assert!(changes.iter().all(|(change, _)| *change == EVICT));
 }
 
 #[test]
@@ -186,25 +182,26 @@ fn a_very_hot_key_wins_at_once_and_stays() {
     let items: Vec<(u32, u64)> = (0..100).map(|n| (n, 5)).collect();
     rig.report(1, &items);
     for (n, _) in &items {
-        rig.answer(Change::Insert, *n, Outcome::Done);
+        rig.answer(INSERT, *n, Outcome::Done);
     }
     for window in 1..6 {
         rig.end(window, &items);
     }
     let changes = rig.report(6, &[(1000, 60)]);
     assert!(
-        matches!(changes[..], [(Change::Evict, _), (Change::Insert, _)]),
+        matches!(changes[..], [(EVICT, _), (INSERT, _)]),
         "{changes:?}"
     );
     let (_, evicted) = &changes[0];
     rig.tell(Event::Answered {
         switch: SWITCH,
-        change: Change::Evict,
+        tenant: TENANT,
         key: evicted,
+        change: &EVICT,
         outcome: Outcome::Done,
     });
-    rig.answer(Change::Insert, 1000, Outcome::Done);
-    let back = (u32::from_be_bytes(evicted.key[..].try_into().unwrap()), 5);
+    rig.answer(INSERT, 1000, Outcome::Done);
+    let back = (number(evicted), 5);
     assert_eq!(rig.report(6, &[back]), [], "equals do not take turns");
 }
 
@@ -235,7 +232,7 @@ proptest! {
     #[test]
     fn keeps_within_its_limits(steps in prop::collection::vec(step(), 0..120)) {
         let mut rig = Rig::new(16);
-        let mut open: Vec<(Change, ItemKey)> = Vec::new();
+        let mut open: Vec<(Change, Key)> = Vec::new();
         let mut window = 1;
         for step in steps {
             let changes = match step {
@@ -256,24 +253,25 @@ proptest! {
                         3 => Outcome::NotSent,
                         _ => Outcome::Done,
                     };
-                    rig.tell(Event::Answered { switch: SWITCH, change, key: &key, outcome })
+                    rig.tell(Event::Answered { switch: SWITCH, tenant: TENANT, key: &key, change: &change, outcome })
                 }
-                Step::Drop(n) => rig.tell(Event::Dropped { switch: SWITCH, keys: &[key(n)] }),
+                Step::Drop(n) => rig.tell(Event::Dropped { switch: SWITCH, tenant: TENANT, keys: &[key(n)] }),
                 Step::Reattach(held, lost) => {
                     let held: Vec<_> = held.into_iter().map(key).collect();
                     let lost: Vec<_> = lost.into_iter().map(key).filter(|k| !held.contains(k)).collect();
-                    rig.tell(Event::Attached { switch: SWITCH, held: &held, lost: &lost })
+                    rig.tell(Event::Attached { switch: SWITCH });
+                    rig.holds(&held, &lost)
                 }
             };
             open.extend(changes);
-            let mut per_key: HashMap<&ItemKey, usize> = HashMap::new();
+            let mut per_key: HashMap<&Key, usize> = HashMap::new();
             for (_, key) in &open {
                 *per_key.entry(key).or_default() += 1;
             }
             prop_assert!(per_key.values().all(|n| *n == 1), "two open changes of one key: {open:?}");
             let counters = rig.controller.counters(SWITCH);
             prop_assert!(counters["items_wanted"] <= 16, "{counters:?}");
-            prop_assert!(counters["candidates"] <= 8192);
+            prop_assert!(counters["contenders"] <= 8192);
         }
     }
 }

@@ -1,15 +1,19 @@
 //! Several tenants on one switch, with pages that come and go, and what each would have.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use control::{Action, Change, Discipline, Event, ItemKey, Limits, Outcome, Room};
+use decide::{Action, Change, Discipline, Event, ItemKey, Key, Limits, Outcome, Room};
+use hot::testing::number;
 
 const SWITCH: u16 = 3;
 
 fn key(tenant: u32, n: u32) -> ItemKey {
     ItemKey {
         tenant,
-        key: n.to_be_bytes().to_vec().into(),
+        key: hot::testing::key(n),
     }
 }
 
@@ -20,6 +24,8 @@ struct Rig {
     window: u64,
     cached: BTreeSet<ItemKey>,
     thresholds: Vec<(u32, u32)>,
+    /// Those that had pages.
+    tenants: BTreeSet<u32>,
 }
 
 impl Rig {
@@ -30,12 +36,9 @@ impl Rig {
             window: 1,
             cached: BTreeSet::new(),
             thresholds: Vec::new(),
+            tenants: BTreeSet::new(),
         };
-        rig.tell(Event::Attached {
-            switch: SWITCH,
-            held: &[],
-            lost: &[],
-        });
+        rig.tell(Event::Attached { switch: SWITCH });
         rig
     }
 
@@ -44,21 +47,34 @@ impl Rig {
         self.controller.on(self.now, event, &mut out);
         for action in out {
             match action {
-                Action::Threshold {
-                    tenant, requests, ..
-                } => self.thresholds.push((tenant, requests)),
-                Action::Change { change, key, .. } => {
+                Action::Configure {
+                    tenant,
+                    configuration,
+                    ..
+                } => self.thresholds.push((tenant, configuration.parameters[0])),
+                Action::Change {
+                    tenant,
+                    key,
+                    change,
+                    ..
+                } => {
+                    let item = ItemKey {
+                        tenant,
+                        key: key.clone(),
+                    };
                     match change {
-                        Change::Insert => self.cached.insert(key.clone()),
-                        Change::Evict => self.cached.remove(&key),
+                        Change::Put(_) => self.cached.insert(item),
+                        Change::Remove => self.cached.remove(&item),
                     };
                     self.tell(Event::Answered {
                         switch: SWITCH,
-                        change,
+                        tenant,
                         key: &key,
+                        change: &change,
                         outcome: Outcome::Done,
                     });
                 }
+                Action::Tell { .. } => panic!("nothing is told to stores"),
             }
         }
     }
@@ -68,39 +84,59 @@ impl Rig {
             switch: SWITCH,
             pages,
             lent: 0,
-            threshold: None,
+            parameters: None,
         }];
+        self.tenants.insert(tenant);
         let rooms = if pages == 0 { &rooms[..0] } else { &rooms[..] };
         self.tell(Event::Room { tenant, rooms });
     }
 
     fn report(&mut self, keys: &[(ItemKey, u64)]) {
-        self.tell(Event::Hot {
-            switch: SWITCH,
-            window: self.window,
-            keys,
-        });
+        for (tenant, keys) in by_tenant(keys) {
+            self.tell(Event::Hot {
+                switch: SWITCH,
+                tenant,
+                window: self.window,
+                keys: &keys,
+            });
+        }
     }
 
     fn end(&mut self, items: &[(ItemKey, u64)]) {
         self.now += Duration::from_secs(1);
-        self.tell(Event::WindowEnd {
-            switch: SWITCH,
-            window: self.window,
-            items,
-        });
+        let mut items = by_tenant(items);
+        for tenant in self.tenants.clone() {
+            self.tell(Event::WindowEnd {
+                switch: SWITCH,
+                tenant,
+                window: self.window,
+                items: &items.remove(&tenant).unwrap_or_default(),
+            });
+        }
         self.window += 1;
     }
 
     fn of(&self, tenant: u32) -> Vec<u32> {
-        let number = |k: &ItemKey| u32::from_be_bytes(k.key[..].try_into().unwrap());
         let own = |k: &&ItemKey| k.tenant == tenant;
-        self.cached.iter().filter(own).map(number).collect()
+        self.cached
+            .iter()
+            .filter(own)
+            .map(|k| number(&k.key))
+            .collect()
     }
 
     fn wanted(&self, tenant: u32) -> usize {
         self.controller.wanted(SWITCH, tenant)
     }
+}
+
+fn by_tenant(keys: &[(ItemKey, u64)]) -> BTreeMap<u32, Vec<(Key, u64)>> {
+    let mut split: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (key, count) in keys {
+        let of = split.entry(key.tenant).or_default();
+        of.push((key.key.clone(), *count));
+    }
+    split
 }
 
 fn keys(tenant: u32, numbers: std::ops::Range<u32>, count: u64) -> Vec<(ItemKey, u64)> {
@@ -187,9 +223,10 @@ fn what_is_in_use_is_wanted_also_when_its_pages_are_gone() {
     rig.room(1, 1);
     assert_eq!(rig.wanted(1), 400);
     // And what the switch dropped with a page.
-    let gone: Vec<ItemKey> = rig.cached.iter().take(50).cloned().collect();
+    let gone: Vec<Key> = rig.cached.iter().take(50).map(|k| k.key.clone()).collect();
     rig.tell(Event::Dropped {
         switch: SWITCH,
+        tenant: 1,
         keys: &gone,
     });
     assert_eq!(rig.wanted(1), 400);
@@ -230,16 +267,17 @@ fn a_burst_beyond_the_room_leaves_the_room_full() {
     rig.room(1, 1);
     // 384 insertions are under way when it turns out that 128 fit.
     let mut out = Vec::new();
-    let keys = keys(1, 0..500, 3);
+    let keys = by_tenant(&keys(1, 0..500, 3));
     let hot = Event::Hot {
         switch: SWITCH,
+        tenant: 1,
         window: 1,
-        keys: &keys,
+        keys: &keys[&1],
     };
     rig.controller.on(rig.now, hot, &mut out);
     let mut evicted = 0;
     for (n, action) in out.into_iter().enumerate() {
-        let Action::Change { change, key, .. } = action else {
+        let Action::Change { key, change, .. } = action else {
             continue;
         };
         let outcome = if n < 128 {
@@ -250,8 +288,9 @@ fn a_burst_beyond_the_room_leaves_the_room_full() {
         let mut more = Vec::new();
         let answer = Event::Answered {
             switch: SWITCH,
-            change,
+            tenant: 1,
             key: &key,
+            change: &change,
             outcome,
         };
         rig.controller.on(rig.now, answer, &mut more);

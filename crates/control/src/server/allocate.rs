@@ -13,7 +13,7 @@ use api::{
     proto::{Hello, PageTable, PagesApplied, Setup, TenantPages, TenantSetup},
     types::PageId,
 };
-use decide::{CELLS_PER_PAGE, USUAL_ITEMS_PER_PAGE};
+use decide::{PAGE_START_CELLS, ITEMS_PER_PAGE_USUAL};
 
 use super::{core::Core, tenants::Tenant};
 use crate::{
@@ -371,7 +371,7 @@ impl Core {
             let count = counts.get(&tenant.id).copied().unwrap_or_default();
             let items = self.applications.wanted(id, tenant.id);
             let here = items_per_page.get(&tenant.id).copied();
-            let wanted = items.div_ceil(here.unwrap_or(USUAL_ITEMS_PER_PAGE)) as u32;
+            let wanted = items.div_ceil(here.unwrap_or(ITEMS_PER_PAGE_USUAL)) as u32;
             let at = (id, tenant.id);
             let mut claim = self.allocation.claims.get(&at).copied().unwrap_or_default();
             let claimed = claim.update(self.now, hold, wanted, count.own);
@@ -406,7 +406,7 @@ impl Core {
             .map(|(switch, _)| self.applications.wanted(*switch, tenant))
             .sum();
         let pages: u32 = placed.iter().map(|(_, pages)| *pages).sum();
-        wanted < pages as usize * USUAL_ITEMS_PER_PAGE / 4 * 3
+        wanted < pages as usize * ITEMS_PER_PAGE_USUAL / 4 * 3
     }
 
     /// Items that a page of a switch holds, for each tenant that has enough there to say so.
@@ -422,7 +422,7 @@ impl Core {
                 *cells += u64::from(seen.cells);
             }
         }
-        let start_cells = CELLS_PER_PAGE as u64;
+        let start_cells = PAGE_START_CELLS as u64;
         let per_page = |(tenant, (items, cells)): (u32, (u64, u64))| {
             let per_page = (items * start_cells / cells.max(1)).max(1) as usize;
             (items >= ITEMS_TO_JUDGE_BY).then_some((tenant, per_page))

@@ -1,65 +1,19 @@
 //! Switches in a line: a request passes them in order until one has its key. Each counts what it misses, exactly.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::{collections::HashSet, time::Duration};
 
-use control::{Action, Change, Discipline, Event, ItemKey, Limits, Outcome, Room};
+use decide::{Action, Discipline, Event, ITEMS_PER_PAGE_USUAL, Key, Limits, Room};
+use hot::testing::{Seen, Switch, Zipf, key, number};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 const TENANT: u32 = 5;
-const ITEMS_PER_PAGE: usize = 128;
-
-/// Which keys are asked for how often.
-pub struct Traffic {
-    up_to: Vec<f64>,
-}
-
-impl Traffic {
-    pub fn uniform(keys: u32) -> Traffic {
-        Traffic::zipf(keys, 0.0)
-    }
-
-    pub fn zipf(keys: u32, theta: f64) -> Traffic {
-        let mut sum = 0.0;
-        let mut up_to: Vec<f64> = (1..=keys)
-            .map(|rank| {
-                sum += f64::from(rank).powf(-theta);
-                sum
-            })
-            .collect();
-        up_to.iter_mut().for_each(|p| *p /= sum);
-        Traffic { up_to }
-    }
-
-    fn sample(&self, random: &mut SmallRng) -> u32 {
-        let at: f64 = random.random();
-        self.up_to.partition_point(|&p| p <= at) as u32
-    }
-
-    /// The share of the requests that the first `keys` take.
-    fn best(&self, keys: usize) -> f64 {
-        self.up_to[keys.min(self.up_to.len()) - 1]
-    }
-}
-
-#[derive(Default)]
-struct Switch {
-    pages: u32,
-    lent: u32,
-    threshold: u32,
-    cached: HashSet<u32>,
-    misses: HashMap<u32, u32>,
-    told: HashMap<u32, u32>,
-    hits: HashMap<u32, u64>,
-    waiting: Vec<(Change, u32)>,
-}
 
 pub struct Line {
-    traffic: Traffic,
+    traffic: Zipf,
     controller: Box<dyn Discipline>,
     switches: Vec<Switch>,
+    /// Pages on each switch, and how many of them are borrowed.
+    rooms: Vec<(u32, u32)>,
     random: SmallRng,
     /// The share of reports that never arrive.
     lost: f64,
@@ -72,17 +26,6 @@ pub struct Line {
     pub store_reads_in_second: usize,
 }
 
-fn item(key: u32) -> ItemKey {
-    ItemKey {
-        tenant: TENANT,
-        key: key.to_be_bytes().to_vec().into(),
-    }
-}
-
-fn number(item: &ItemKey) -> u32 {
-    u32::from_be_bytes(item.key[..].try_into().unwrap())
-}
-
 /// Ids are in no order along the line.
 fn id(at: usize) -> u16 {
     40 - 7 * at as u16
@@ -93,11 +36,12 @@ fn at(id: u16) -> usize {
 }
 
 impl Line {
-    pub fn new(pages: &[u32], traffic: Traffic, lost: f64) -> Line {
+    pub fn new(pages: &[u32], traffic: Zipf, lost: f64) -> Line {
         let mut line = Line {
             traffic,
             controller: madinc::controller(Limits::default()),
-            switches: pages.iter().map(|_| Switch::default()).collect(),
+            switches: pages.iter().map(|_| Switch::new(0)).collect(),
+            rooms: vec![(0, 0); pages.len()],
             random: SmallRng::seed_from_u64(11),
             lost,
             now: Duration::from_secs(1),
@@ -116,10 +60,11 @@ impl Line {
 
     /// The tenant's pages change; a switch whose pages all go is cleared.
     pub fn pages(&mut self, pages: &[u32]) {
-        for (switch, pages) in self.switches.iter_mut().zip(pages) {
-            switch.pages = *pages;
+        for (at, pages) in pages.iter().enumerate() {
+            self.rooms[at].0 = *pages;
+            self.switches[at].room = *pages as usize * ITEMS_PER_PAGE_USUAL;
             if *pages == 0 {
-                switch.cached.clear();
+                self.switches[at].cached.clear();
             }
         }
         self.tell_rooms();
@@ -127,23 +72,21 @@ impl Line {
 
     /// How many of the pages are borrowed.
     pub fn lend(&mut self, lent: &[u32]) {
-        for (switch, lent) in self.switches.iter_mut().zip(lent) {
-            switch.lent = *lent;
+        for (room, lent) in self.rooms.iter_mut().zip(lent) {
+            room.1 = *lent;
         }
         self.tell_rooms();
     }
 
     fn tell_rooms(&mut self) {
-        let rooms: Vec<Room> = self
-            .switches
-            .iter()
-            .enumerate()
-            .filter(|(_, switch)| switch.pages > 0)
-            .map(|(at, switch)| Room {
+        let rooms = self.rooms.iter().enumerate();
+        let rooms: Vec<Room> = rooms
+            .filter(|(_, (pages, _))| *pages > 0)
+            .map(|(at, &(pages, lent))| Room {
                 switch: id(at),
-                pages: switch.pages,
-                lent: switch.lent,
-                threshold: None,
+                pages,
+                lent,
+                parameters: None,
             })
             .collect();
         self.event(Event::Room {
@@ -152,15 +95,14 @@ impl Line {
         });
     }
 
-    fn attach(&mut self, switch: usize, lost: &[ItemKey]) {
-        let mut held: Vec<ItemKey> = self.switches[switch]
-            .cached
-            .iter()
-            .map(|k| item(*k))
-            .collect();
+    fn attach(&mut self, switch: usize, lost: &[Key]) {
+        let cached = self.switches[switch].cached.iter();
+        let mut held: Vec<Key> = cached.map(|n| key(*n)).collect();
         held.sort();
-        self.event(Event::Attached {
+        self.event(Event::Attached { switch: id(switch) });
+        self.event(Event::Holds {
             switch: id(switch),
+            tenant: TENANT,
             held: &held,
             lost,
         });
@@ -172,11 +114,7 @@ impl Line {
         self.seconds(2, 10_000);
         let mut lost = Vec::new();
         if empty {
-            lost = self.switches[switch]
-                .cached
-                .drain()
-                .map(item)
-                .collect::<Vec<_>>();
+            lost.extend(self.switches[switch].cached.drain().map(key));
             lost.sort();
         }
         self.attach(switch, &lost);
@@ -187,7 +125,7 @@ impl Line {
         self.controller = madinc::controller(Limits::default());
         self.tell_rooms();
         for switch in &mut self.switches {
-            switch.waiting.clear();
+            switch.waiting(usize::MAX);
         }
     }
 
@@ -231,63 +169,40 @@ impl Line {
 
     /// The requests that the cached keys take, of what the best choice would.
     pub fn learned(&self) -> f64 {
-        let share = |key: u32| {
-            let before = key.checked_sub(1);
-            self.traffic.up_to[key as usize]
-                - before.map_or(0.0, |key| self.traffic.up_to[key as usize])
-        };
-        let keys: HashSet<u32> = self
-            .switches
-            .iter()
-            .flat_map(|s| s.cached.iter().copied())
-            .collect();
-        let room: usize = self
-            .switches
-            .iter()
-            .map(|s| s.pages as usize * ITEMS_PER_PAGE)
-            .sum();
-        keys.into_iter().map(share).sum::<f64>() / self.traffic.best(room)
+        let cached = self.switches.iter().flat_map(|s| s.cached.iter().copied());
+        let cached: HashSet<u32> = cached.collect();
+        let room: usize = self.switches.iter().map(|s| s.room).sum();
+        let share = |n: u32| self.traffic.share(n as usize);
+        cached.into_iter().map(share).sum::<f64>() / self.traffic.best(room)
     }
 
     /// A tenth of a window.
     fn batch(&mut self, requests: usize) {
-        let mut crossed: Vec<Vec<u32>> = self.switches.iter().map(|_| Vec::new()).collect();
         for _ in 0..requests {
-            let key = self.traffic.sample(&mut self.random);
-            let hit = self.switches.iter().position(|s| s.cached.contains(&key));
-            if let Some(hit) = hit {
-                *self.switches[hit].hits.entry(key).or_default() += 1;
-            } else {
-                self.store_reads_in_second += 1;
-            }
-            let missed = hit.unwrap_or(self.switches.len());
-            for (switch, crossed) in self.switches[..missed].iter_mut().zip(&mut crossed) {
-                if switch.pages == 0 {
-                    continue;
-                }
-                let count = switch.misses.entry(key).or_default();
-                *count += 1;
-                let told = switch.told.get(&key).copied().unwrap_or(0);
-                if *count >= switch.threshold && *count >= 2 * told {
-                    switch.told.insert(key, *count);
-                    if self.random.random::<f64>() >= self.lost {
-                        crossed.push(key);
+            let key = self.traffic.sample(&mut self.random) as u32;
+            let mut hit = false;
+            for switch in &mut self.switches {
+                match switch.request(key) {
+                    Seen::Hit => hit = true,
+                    Seen::Missed => {}
+                    Seen::Crossed => {
+                        if self.random.random::<f64>() >= self.lost {
+                            switch.report(key);
+                        }
                     }
                 }
+                if hit {
+                    break;
+                }
             }
+            self.store_reads_in_second += usize::from(!hit);
         }
         self.now += Duration::from_millis(100);
-        for (switch, mut keys) in crossed.into_iter().enumerate() {
-            keys.sort_unstable();
-            keys.dedup();
-            let told = &self.switches[switch].told;
-            let keys: Vec<(ItemKey, u64)> = keys
-                .into_iter()
-                .map(|k| (item(k), u64::from(told[&k])))
-                .collect();
-            for keys in keys.chunks(512) {
+        for at in 0..self.switches.len() {
+            for keys in self.switches[at].reports().chunks(512) {
                 self.event(Event::Hot {
-                    switch: id(switch),
+                    switch: id(at),
+                    tenant: TENANT,
                     window: self.window,
                     keys,
                 });
@@ -304,13 +219,10 @@ impl Line {
 
     fn end_window(&mut self) {
         for at in 0..self.switches.len() {
-            let switch = &mut self.switches[at];
-            switch.misses.clear();
-            switch.told.clear();
-            let mut items: Vec<_> = switch.hits.drain().map(|(k, n)| (item(k), n)).collect();
-            items.sort();
+            let items = self.switches[at].window_end();
             self.event(Event::WindowEnd {
                 switch: id(at),
+                tenant: TENANT,
                 window: self.window,
                 items: &items,
             });
@@ -321,32 +233,21 @@ impl Line {
     /// The switches do what they were told in the last batch, one after the other in no good order.
     fn apply(&mut self) {
         for at in (0..self.switches.len()).rev() {
-            for (change, key) in std::mem::take(&mut self.switches[at].waiting) {
-                let switch = &mut self.switches[at];
+            for (change, key) in self.switches[at].waiting(usize::MAX) {
                 self.changes += 1;
-                let full = switch.cached.len() >= switch.pages as usize * ITEMS_PER_PAGE;
-                let outcome = match change {
-                    Change::Insert if full => Outcome::NoRoom,
-                    Change::Insert => {
-                        switch.cached.insert(key);
-                        Outcome::Done
-                    }
-                    Change::Evict => {
-                        switch.cached.remove(&key);
-                        switch.hits.remove(&key);
-                        Outcome::Done
-                    }
-                };
-                let on = |s: &&Switch| s.cached.contains(&key);
+                let outcome = self.switches[at].apply(&change, &key);
+                let n = number(&key);
+                let on = |s: &&Switch| s.cached.contains(&n);
                 let on = self.switches.iter().filter(on).count();
                 assert!(
-                    on <= 1 || self.doubled.contains(&key),
-                    "key {key} is on {on} switches"
+                    on <= 1 || self.doubled.contains(&n),
+                    "key {n} is on {on} switches"
                 );
                 self.event(Event::Answered {
                     switch: id(at),
-                    change,
-                    key: &item(key),
+                    tenant: TENANT,
+                    key: &key,
+                    change: &change,
                     outcome,
                 });
             }
@@ -357,24 +258,13 @@ impl Line {
         let mut out = Vec::new();
         self.controller.on(self.now, event, &mut out);
         for action in out {
-            match action {
-                Action::Change {
-                    switch,
-                    change,
-                    key,
-                } => {
-                    let switch = &mut self.switches[at(switch)];
-                    switch.waiting.push((change, number(&key)));
-                }
-                Action::Threshold {
-                    switch,
-                    tenant,
-                    requests,
-                } => {
-                    assert_eq!(tenant, TENANT);
-                    self.switches[at(switch)].threshold = requests;
-                }
-            }
+            let (Action::Change { switch, tenant, .. } | Action::Configure { switch, tenant, .. }) =
+                &action
+            else {
+                panic!("nothing is told to stores");
+            };
+            assert_eq!(*tenant, TENANT);
+            self.switches[at(*switch)].take(action);
         }
     }
 }

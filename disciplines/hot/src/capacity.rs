@@ -3,10 +3,7 @@
 //! That depends on the lengths of keys and values, which only the switch knows: the most that could fit is tried, what
 //! the switch has no room for lowers it, and time raises it again.
 
-/// The smallest items that a page holds: one cell each.
-const ITEMS_PER_PAGE_MOST: usize = 384;
-/// Items of a 16-byte key and a 128-byte value that a page holds.
-const ITEMS_PER_PAGE_USUAL: usize = 128;
+use decide::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS};
 
 /// Room for items, as far as it is known.
 #[derive(Debug)]
@@ -37,10 +34,10 @@ impl Capacity {
         self.items
     }
 
-    /// More than this are never wanted.
+    /// More than this are never wanted: with the smallest items, each takes one cell.
     pub fn most(&self) -> usize {
         self.max_items
-            .min(self.pages.saturating_mul(ITEMS_PER_PAGE_MOST))
+            .min(self.pages.saturating_mul(PAGE_START_CELLS))
     }
 
     /// Items that a page is believed to hold.

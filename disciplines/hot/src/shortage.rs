@@ -15,9 +15,9 @@ const MANY: f64 = 64.0;
 /// How much of its distrust is forgotten in a window in which no key proved anything: it is tried again.
 const FORGIVEN: f64 = 0.01;
 
-/// The keys of a tenant that one switch would cache besides those that it caches.
+/// The keys of a tenant that one switch has no room for, and would cache if it had.
 #[derive(Debug)]
-pub struct Demand {
+pub struct Shortage {
     /// Keys with enough evidence, at the latest window's end.
     evident: usize,
     /// Keys that found no room in this window, and in the one before.
@@ -29,9 +29,9 @@ pub struct Demand {
     filled: usize,
 }
 
-impl Default for Demand {
-    fn default() -> Demand {
-        Demand {
+impl Default for Shortage {
+    fn default() -> Shortage {
+        Shortage {
             evident: 0,
             unmet: 0,
             unmet_before: 0,
@@ -41,7 +41,7 @@ impl Default for Demand {
     }
 }
 
-impl Demand {
+impl Shortage {
     /// A key found no room, for the first time in this window.
     pub fn unmet(&mut self) {
         self.unmet += 1;
@@ -81,51 +81,59 @@ impl Demand {
 mod tests {
     use super::*;
 
-    fn window(demand: &mut Demand, unmet: usize, evident: usize) {
-        (0..unmet).for_each(|_| demand.unmet());
-        demand.window_end(evident);
+    fn window(shortage: &mut Shortage, unmet: usize, evident: usize) {
+        (0..unmet).for_each(|_| shortage.unmet());
+        shortage.window_end(evident);
     }
 
     #[test]
     fn a_tenant_that_wakes_up_counts_at_once_and_falls_when_it_is_served() {
-        let mut demand = Demand::default();
-        (0..300).for_each(|_| demand.unmet());
-        assert_eq!(demand.keys(), 300);
-        demand.window_end(280);
-        assert!((280..=300).contains(&demand.keys()));
-        (0..280).for_each(|_| demand.filled());
-        assert!(demand.keys() <= 20);
-        demand.window_end(0);
-        window(&mut demand, 0, 0);
-        assert_eq!(demand.keys(), 0);
+        let mut shortage = Shortage::default();
+        (0..300).for_each(|_| shortage.unmet());
+        assert_eq!(shortage.keys(), 300);
+        shortage.window_end(280);
+        assert!((280..=300).contains(&shortage.keys()));
+        (0..280).for_each(|_| shortage.filled());
+        assert!(shortage.keys() <= 20);
+        shortage.window_end(0);
+        window(&mut shortage, 0, 0);
+        assert_eq!(shortage.keys(), 0);
     }
 
     #[test]
-    fn a_tail_that_does_not_come_back_is_no_demand_until_it_does() {
-        let mut demand = Demand::default();
+    fn a_tail_that_does_not_come_back_is_no_shortage_until_it_does() {
+        let mut shortage = Shortage::default();
         for _ in 0..30 {
-            demand.proved(0, 100);
-            window(&mut demand, 1000, 50);
+            shortage.proved(0, 100);
+            window(&mut shortage, 1000, 50);
         }
-        assert_eq!(demand.keys(), 50);
+        assert_eq!(shortage.keys(), 50);
         // A few keys do not tell much.
-        demand.proved(1, 0);
-        assert_eq!(demand.keys(), 50);
+        shortage.proved(1, 0);
+        assert_eq!(shortage.keys(), 50);
         for _ in 0..30 {
-            demand.proved(90, 10);
-            window(&mut demand, 1000, 50);
+            shortage.proved(90, 10);
+            window(&mut shortage, 1000, 50);
         }
-        assert!((850..=900).contains(&demand.keys()), "{}", demand.keys());
+        assert!(
+            (850..=900).contains(&shortage.keys()),
+            "{}",
+            shortage.keys()
+        );
     }
 
     #[test]
     fn it_is_tried_again() {
-        let mut demand = Demand::default();
-        (0..30).for_each(|_| demand.proved(0, 100));
+        let mut shortage = Shortage::default();
+        (0..30).for_each(|_| shortage.proved(0, 100));
         for _ in 0..100 {
-            demand.proved(0, 0);
-            window(&mut demand, 1000, 0);
+            shortage.proved(0, 0);
+            window(&mut shortage, 1000, 0);
         }
-        assert!((500..=700).contains(&demand.keys()), "{}", demand.keys());
+        assert!(
+            (500..=700).contains(&shortage.keys()),
+            "{}",
+            shortage.keys()
+        );
     }
 }

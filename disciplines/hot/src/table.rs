@@ -3,48 +3,51 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use control::ItemKey;
+use decide::Key;
 
 use crate::estimate::lower;
 
 /// What is known of one key at one switch.
+///
+/// Windows are told in two ways. `window` and `cached_in` are the switch's numbers, which may jump. A *time* is the number of
+/// windows that had ended since the cache began; the difference of two times is a number of windows.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Which.
-    pub key: ItemKey,
+    pub key: Key,
     /// Requests so far, those of earlier windows discounted.
     pub mass: f64,
     /// A rate (requests per window) that the key has at least, by its latest window alone.
     pub pace: f64,
-    /// Window of `count`.
+    /// The latest window in which it was reported as missed.
     pub window: u64,
-    /// Requests that were reported as misses in that window, so far.
+    /// Its misses in that window, as far as they were reported.
     pub count: f64,
-    /// The window in which it came to be cached; `None` while that is under way.
+    /// The window in which the switch began to have it; `None` while it does not.
     pub cached_in: Option<u64>,
-    /// Not to be inserted before this time.
+    /// Not to be inserted before this moment of the controller's clock.
     pub paused_until: Duration,
     /// How often in a row inserting it failed.
     pub strikes: u8,
-    /// When it was last requested, as far as is known: how many windows had ended by then.
+    /// Time of its latest request that we know of.
     pub seen: u64,
-    /// In how many windows since it was last hit it was reported by another cache, and in which of them last, likewise.
-    pub passed: u8,
-    /// See `passed`.
-    pub passed_in: u64,
-    /// When it last found no room, likewise.
-    pub unmet_in: Option<u64>,
-    /// Whether it is one of those that [`crate::demand::Demand`] counts.
+    /// Windows since its latest hit in which its requests passed by another switch.
+    pub bypassed_windows: u8,
+    /// Time of the latest of them.
+    pub bypassed: u64,
+    /// Time at which it last found no room.
+    pub unmet: Option<u64>,
+    /// Whether it is among the keys that [`crate::shortage::Shortage`] counts.
     pub counted: bool,
-    /// Since when it is to prove that caching it was of use, if it is: how many windows had ended by then.
+    /// It was counted there, and then inserted at this time. It is on trial until it is hit, or was not for long.
     pub on_trial: Option<u64>,
-    /// Whether it was cached, or should have been, and had to go for lack of room only.
+    /// It was cached, or should have been, and had to go for lack of room only.
     pub displaced: bool,
 }
 
 impl Entry {
     /// A key of which nothing is known yet.
-    pub fn new(key: ItemKey) -> Entry {
+    pub fn new(key: Key) -> Entry {
         Entry {
             key,
             mass: 0.0,
@@ -55,9 +58,9 @@ impl Entry {
             paused_until: Duration::ZERO,
             strikes: 0,
             seen: 0,
-            passed: 0,
-            passed_in: 0,
-            unmet_in: None,
+            bypassed_windows: 0,
+            bypassed: 0,
+            unmet: None,
             counted: false,
             on_trial: None,
             displaced: false,
@@ -103,7 +106,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub struct Table {
     entries: Vec<Entry>,
-    index: HashMap<ItemKey, usize>,
+    index: HashMap<Key, usize>,
 }
 
 impl Table {
@@ -123,22 +126,22 @@ impl Table {
     }
 
     /// The entry of a key.
-    pub fn get(&self, key: &ItemKey) -> Option<&Entry> {
+    pub fn get(&self, key: &Key) -> Option<&Entry> {
         self.index.get(key).map(|&at| &self.entries[at])
     }
 
     /// The entry of a key, to update.
-    pub fn get_mut(&mut self, key: &ItemKey) -> Option<&mut Entry> {
+    pub fn get_mut(&mut self, key: &Key) -> Option<&mut Entry> {
         self.index.get(key).map(|&at| &mut self.entries[at])
     }
 
     /// Where in [`Table::entries`] the key is.
-    pub fn position(&self, key: &ItemKey) -> Option<usize> {
+    pub fn position(&self, key: &Key) -> Option<usize> {
         self.index.get(key).copied()
     }
 
     /// Whether the key is there.
-    pub fn contains(&self, key: &ItemKey) -> bool {
+    pub fn contains(&self, key: &Key) -> bool {
         self.index.contains_key(key)
     }
 
@@ -153,7 +156,7 @@ impl Table {
     }
 
     /// Takes an entry out.
-    pub fn take(&mut self, key: &ItemKey) -> Option<Entry> {
+    pub fn take(&mut self, key: &Key) -> Option<Entry> {
         let at = self.index.remove(key)?;
         let entry = self.entries.swap_remove(at);
         if let Some(moved) = self.entries.get(at) {
@@ -188,7 +191,7 @@ mod tests {
             let mut table = Table::default();
             let mut model = std::collections::BTreeSet::new();
             for (add, n) in steps {
-                let key = ItemKey { tenant: 0, key: vec![n].into() };
+                let key = Key::from(vec![n]);
                 if add {
                     table.put(Entry::new(key.clone()));
                     model.insert(n);
@@ -198,7 +201,7 @@ mod tests {
                 prop_assert_eq!(table.contains(&key), model.contains(&n));
                 prop_assert_eq!(table.len(), model.len());
                 for n in &model {
-                    let key = ItemKey { tenant: 0, key: vec![*n].into() };
+                    let key = Key::from(vec![*n]);
                     prop_assert_eq!(&table.get_mut(&key).unwrap().key, &key);
                 }
             }

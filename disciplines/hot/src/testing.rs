@@ -1,0 +1,197 @@
+//! A switch as the controller sees it, modelled exactly and without a kernel: a count-min sketch of 4 rows of
+//! 65,536 counters, reset each window; reports in batches; counters of items. For the tests of disciplines.
+
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
+
+use decide::{Action, Change, Configuration, Key, Outcome};
+use rand::{RngExt, rngs::SmallRng};
+
+const ROWS: usize = 4;
+const WIDTH: usize = 1 << 16;
+
+/// How often keys are asked for: by their ranks, with cumulative probabilities.
+pub struct Zipf {
+    up_to: Vec<f64>,
+}
+
+impl Zipf {
+    /// `keys` ranks, the rank r (from 1 on) in proportion to r^-theta; 0 is uniform.
+    pub fn new(keys: usize, theta: f64) -> Zipf {
+        let mut sum = 0.0;
+        let mut up_to: Vec<f64> = (1..=keys)
+            .map(|rank| {
+                sum += (rank as f64).powf(-theta);
+                sum
+            })
+            .collect();
+        up_to.iter_mut().for_each(|p| *p /= sum);
+        Zipf { up_to }
+    }
+
+    /// How many ranks.
+    pub fn keys(&self) -> usize {
+        self.up_to.len()
+    }
+
+    /// The share of the requests that the rank (from 0 on) takes.
+    pub fn share(&self, rank: usize) -> f64 {
+        self.up_to[rank] - if rank == 0 { 0.0 } else { self.up_to[rank - 1] }
+    }
+
+    /// The share that the first `keys` ranks take, at least one.
+    pub fn best(&self, keys: usize) -> f64 {
+        self.up_to[keys.min(self.up_to.len()) - 1]
+    }
+
+    /// The rank of the next request.
+    pub fn sample(&self, random: &mut SmallRng) -> usize {
+        let at: f64 = random.random();
+        let rank = self.up_to.partition_point(|&p| p <= at);
+        rank.min(self.up_to.len() - 1)
+    }
+}
+
+/// The key with this number.
+pub fn key(number: u32) -> Key {
+    Key::from(number.to_be_bytes().to_vec())
+}
+
+/// The number of a key that [`key`] made.
+pub fn number(key: &Key) -> u32 {
+    u32::from_be_bytes(key[..].try_into().expect("a key of four bytes"))
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// The switch answered.
+    Hit,
+    /// It did not; nothing to tell.
+    Missed,
+    /// It did not, and has the key to report: [`Switch::report`].
+    Crossed,
+}
+
+/// One tenant on one switch.
+pub struct Switch {
+    /// Items that there is room for. Without any, the tenant's requests are not seen.
+    pub room: usize,
+    /// What it has.
+    pub cached: HashSet<u32>,
+    /// From how many requests in a window on it reports a key.
+    pub threshold: u32,
+    sketch: Vec<[u32; WIDTH]>,
+    /// What each key was last reported with in this window.
+    told: HashMap<u32, u32>,
+    crossed: Vec<u32>,
+    hits: HashMap<u32, u64>,
+    waiting: Vec<(Change, Key)>,
+}
+
+impl Switch {
+    /// Without items, and without a threshold until it is told one.
+    pub fn new(room: usize) -> Switch {
+        Switch {
+            room,
+            cached: HashSet::new(),
+            threshold: u32::MAX,
+            sketch: vec![[0; WIDTH]; ROWS],
+            told: HashMap::new(),
+            crossed: Vec::new(),
+            hits: HashMap::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// A request comes by.
+    pub fn request(&mut self, key: u32) -> Seen {
+        if self.cached.contains(&key) {
+            *self.hits.entry(key).or_default() += 1;
+            return Seen::Hit;
+        }
+        if self.room == 0 {
+            return Seen::Missed;
+        }
+        let estimate = self.count(key);
+        let told = self.told.get(&key).copied().unwrap_or(0);
+        if estimate < self.threshold || estimate < 2 * told {
+            return Seen::Missed;
+        }
+        self.told.insert(key, estimate);
+        Seen::Crossed
+    }
+
+    /// A key that crossed the threshold will be in the next batch of reports.
+    pub fn report(&mut self, key: u32) {
+        self.crossed.push(key);
+    }
+
+    /// The next batch of reports, in the order of the keys.
+    pub fn reports(&mut self) -> Vec<(Key, u64)> {
+        let mut crossed = mem::take(&mut self.crossed);
+        crossed.sort_unstable();
+        crossed.dedup();
+        let report = |n: u32| (key(n), u64::from(self.told[&n]));
+        crossed.into_iter().map(report).collect()
+    }
+
+    /// The window ends. Returns the items with their requests, in the order of the keys.
+    pub fn window_end(&mut self) -> Vec<(Key, u64)> {
+        self.told.clear();
+        self.sketch.iter_mut().for_each(|row| row.fill(0));
+        let hits = self.hits.drain().filter(|(n, _)| self.cached.contains(n));
+        let mut items: Vec<_> = hits.map(|(n, hits)| (key(n), hits)).collect();
+        items.sort();
+        items
+    }
+
+    /// What the controller decided for this switch.
+    pub fn take(&mut self, action: Action) {
+        match action {
+            Action::Change { key, change, .. } => self.waiting.push((change, key)),
+            Action::Configure { configuration, .. } => {
+                let [threshold, rest] = configuration.parameters;
+                assert_eq!(configuration, Configuration::of([threshold, rest]));
+                self.threshold = threshold;
+            }
+            Action::Tell { .. } => panic!("nothing is told to stores"),
+        }
+    }
+
+    /// The first changes that wait, `most` of them, to be applied in order.
+    pub fn waiting(&mut self, most: usize) -> Vec<(Change, Key)> {
+        let rest = self.waiting.split_off(self.waiting.len().min(most));
+        mem::replace(&mut self.waiting, rest)
+    }
+
+    /// Applies a change.
+    pub fn apply(&mut self, change: &Change, key: &Key) -> Outcome {
+        match change {
+            Change::Put(_) if self.cached.len() >= self.room => return Outcome::NoRoom,
+            Change::Put(_) => {
+                self.cached.insert(number(key));
+            }
+            Change::Remove => {
+                self.cached.remove(&number(key));
+                self.hits.remove(&number(key));
+            }
+        }
+        Outcome::Done
+    }
+
+    fn count(&mut self, key: u32) -> u32 {
+        let mut least = u32::MAX;
+        for (row, counters) in self.sketch.iter_mut().enumerate() {
+            let mixed =
+                (u64::from(key) + 1 + ((row as u64 + 1) << 40)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+            let counter = &mut counters[(mixed >> 40) as usize % WIDTH];
+            *counter += 1;
+            least = least.min(*counter);
+        }
+        least
+    }
+}
