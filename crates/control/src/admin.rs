@@ -213,7 +213,7 @@ pub trait Admin: Send + Sync + 'static {
     /// [`RefusalKind::Unavailable`].
     async fn cluster(&self) -> Result<ClusterView, Refusal>;
 
-    /// Counters by name, for monitoring: the controller's own and the sums over switches. Answered by every controller.
+    /// Counters by name, for monitoring: the controller's own and the sums over switches.
     ///
     /// # Errors
     /// [`RefusalKind::Unavailable`].
