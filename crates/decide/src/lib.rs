@@ -35,7 +35,6 @@ pub use registration::{
 };
 pub use store::{OperationId, Request, StoreAction, StoreEvent, StoreHalf};
 
-
 /// A key of one tenant: 1 to [`wire::MAX_KEY`] bytes.
 pub type Key = Bytes;
 

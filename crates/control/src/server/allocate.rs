@@ -13,7 +13,7 @@ use api::{
     proto::{Hello, PageTable, PagesApplied, Setup, TenantPages, TenantSetup},
     types::PageId,
 };
-use decide::{PAGE_START_CELLS, ITEMS_PER_PAGE_USUAL};
+use decide::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS};
 
 use super::{core::Core, tenants::Tenant};
 use crate::{
