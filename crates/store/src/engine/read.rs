@@ -58,10 +58,13 @@ impl Engine {
             }
             Completion::Outside(event) => self.happened_outside(event, now_ns, out),
             Completion::Get(ticket, found) => {
-                let Some(Waiting::Read(read)) = self.waiting.remove(&ticket) else {
-                    return;
+                let (origin, key) = match self.waiting.remove(&ticket) {
+                    Some(Waiting::Read(read)) => *read,
+                    Some(Waiting::Half(request, _)) => {
+                        return self.read_for_half(request, found, now_ns, out);
+                    }
+                    _ => return,
                 };
-                let (origin, key) = *read;
                 let answer = match &found {
                     Found::Item(Item {
                         value,

@@ -157,7 +157,10 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     assert_eq!(store.write(KEYED, 1, 3, b"k"), None, "and this for that");
     assert_eq!(store.engine.pending_writes, 2);
-    store.engine.update(without, LATER_NS).unwrap();
+    store
+        .engine
+        .update(without, LATER_NS, &mut store.out)
+        .unwrap();
     assert_eq!(store.engine.pending_writes, 0);
     assert_eq!(store.engine.directory.copies(), 0);
     store.out.clear();
@@ -169,7 +172,7 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
     assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
     assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
     assert!(store.engine.leases.holds(1, 1_700_000_003, LATER_NS));
-    store.engine.update(with, LATER_NS).unwrap();
+    store.engine.update(with, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.write(KEYED, 1, 5, b"k"), Some(Status::Ok));
 }
 
@@ -193,7 +196,10 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     config.cluster = cluster.clone();
     store.engine.partitions = crate::partition::Partitions::new(2, |at| at == partition, None, 0);
     cluster.tenants[0].stores = vec![other];
-    store.engine.update(cluster, LATER_NS).unwrap();
+    store
+        .engine
+        .update(cluster, LATER_NS, &mut store.out)
+        .unwrap();
     store.out.clear();
     store.engine.tick(LATER_NS, &mut store.out);
     let sent = std::iter::from_fn(|| store.out.pop());
@@ -216,7 +222,10 @@ fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
         hash_secret: Some("09".repeat(16)),
         ..wire::Tenant::new(KEYED, "08".repeat(16))
     };
-    store.engine.update(cluster, LATER_NS).unwrap();
+    store
+        .engine
+        .update(cluster, LATER_NS, &mut store.out)
+        .unwrap();
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     store.out.clear();
     // Repeated: the first left with the write.
