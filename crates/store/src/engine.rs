@@ -22,7 +22,7 @@ use crate::{
     clients::Clients,
     coherence::{Invalidate, Leases, Nanos, Outside},
     counters::Counters,
-    directory::{Directory, KeyId},
+    directory::{Directory, KeyId, Place},
     net::{Outbox, Peer},
     partition::Partitions,
 };
@@ -103,7 +103,7 @@ pub struct Engine {
     waiting: HashMap<Ticket, Waiting>,
     /// Writes taken and not yet over.
     pending_writes: usize,
-    timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
+    timers: BinaryHeap<Reverse<(Nanos, Place)>>,
     next_offer_ns: Nanos,
     ticket: Ticket,
     /// Empty between uses; kept for its memory.

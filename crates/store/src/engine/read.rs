@@ -51,9 +51,11 @@ impl Engine {
     pub fn complete(&mut self, completion: Completion, now_ns: u64, out: &mut Outbox) {
         match completion {
             Completion::Change(ticket, change) => {
-                if let Some(Waiting::Write(id)) = self.waiting.remove(&ticket) {
-                    self.applied(id, change, now_ns, out);
-                    self.drive(id, now_ns, out);
+                if let Some(Waiting::Write(id)) = self.waiting.remove(&ticket)
+                    && let Some(at) = self.directory.find(&id)
+                {
+                    self.applied(at, change, now_ns, out);
+                    self.drive(at, now_ns, out);
                 }
             }
             Completion::Outside(event) => self.happened_outside(event, now_ns, out),

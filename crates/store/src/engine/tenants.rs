@@ -193,15 +193,10 @@ impl Engine {
         gone.iter().for_each(|id| self.clients.forget_tenant(*id));
         self.waiting
             .retain(|_, waiting| !gone.contains(&waiting.tenant()));
-        for (id, entry) in self.directory.remove_tenants(gone) {
+        for entry in self.directory.remove_tenants(gone) {
             self.pending_writes -= entry.state.writes();
-            self.outside.closed(&id);
-            let key = crate::backend::Key {
-                tenant: id.0,
-                hash: id.1,
-                bytes: &entry.key,
-            };
-            self.backend.pin(key, false);
+            self.outside.closed(&entry.id);
+            self.backend.pin(entry.named(), false);
         }
     }
 
