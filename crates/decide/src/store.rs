@@ -51,6 +51,11 @@ pub enum StoreEvent<'a> {
         /// The message.
         message: &'a [u8],
     },
+    /// A tenant is gone, and its open requests with it. Its number may be another's from now on: nothing of it may be kept.
+    Left {
+        /// Which.
+        tenant: u32,
+    },
     /// Time passed; comes some ten times a second.
     Tick,
 }
@@ -65,10 +70,12 @@ pub enum StoreAction {
         request: Request,
         /// Op, status, flags, version and expiry of the answer.
         header: Header,
-        /// Its value; with a tenant that has no secret only as much as the request was long.
+        /// Its value. A tenant that has no secret gets none that makes the answer longer than the request: the status is
+        /// [`wire::Status::NeedPadding`] then, and the expiry the value's length.
         value: Bytes,
     },
-    /// Read the value of a request's key from the backend, as it is at the moment: [`StoreEvent::Value`] brings it.
+    /// Read the value of a request's key from the backend, as it is at the moment: [`StoreEvent::Value`] brings it. If the backend
+    /// fails, the store answers that, and the request is over.
     Read {
         /// For which request.
         request: Request,

@@ -15,24 +15,31 @@ const MAX_LENGTH_LINE: usize = 32;
 
 /// Why the bytes are no commands. The connection ends after it, as Redis does it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ProtocolError {
+pub enum ProtocolError {
+    /// A line that does not end within the limit.
     #[error("Protocol error: too big inline request")]
     InlineTooBig,
+    /// A line with quotes that do not end, or go on without a space.
     #[error("Protocol error: unbalanced quotes in request")]
     Quotes,
+    /// A number of words that is none, or too large.
     #[error("Protocol error: invalid multibulk length")]
     MultibulkLength,
+    /// A word's length that is none, or too large.
     #[error("Protocol error: invalid bulk length")]
     BulkLength,
+    /// Something else than a word in a command; its first byte.
     #[error("Protocol error: expected '$', got '{}'", .0.escape_ascii())]
     ExpectedBulk(u8),
+    /// Not what its lengths said.
     #[error("Protocol error: invalid frame")]
     Frame,
 }
 
 /// A command as it came: its words, at least one.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Words {
+pub struct Words {
+    /// The command's name and its arguments.
     pub words: Vec<Bytes>,
     /// Bytes that it took on the wire.
     pub wire_len: usize,
@@ -40,7 +47,7 @@ pub(crate) struct Words {
 
 /// How far the command at the front of the buffer has been looked at.
 #[derive(Default)]
-pub(crate) struct Framer {
+pub struct Framer {
     /// Bytes that are known to be well-formed.
     seen: usize,
     /// Words that are still to come; `None` before the array's length is known.
@@ -49,6 +56,9 @@ pub(crate) struct Framer {
 
 impl Framer {
     /// Takes the next command off the buffer; `None` if it is not complete.
+    ///
+    /// # Errors
+    /// [`ProtocolError`]: the bytes can never be one.
     pub fn next(
         &mut self,
         buffer: &mut BytesMut,

@@ -4,12 +4,12 @@ use std::{net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
 
-use crate::{
+use super::{
     info,
     reply::{Protocol, Reply},
-    server::Shared,
     table::{self, Spec},
 };
+use crate::server::Shared;
 
 /// Longest name that a client may give itself, in bytes.
 const MAX_NAME: usize = 256;

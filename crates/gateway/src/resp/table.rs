@@ -1,6 +1,6 @@
 //! The commands that there are: what COMMAND tells, what arity is checked against, which words are keys.
 
-use crate::reply::Reply;
+use super::reply::Reply;
 
 /// One command.
 pub(crate) struct Spec {

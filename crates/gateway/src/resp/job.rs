@@ -5,10 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesOrdered};
 
-use crate::{
-    data::{About, Data, Done, Life, OnlyIf, Put, Refused},
-    reply::Reply,
-};
+use super::{reply::Reply, session::wrong_arity};
+use crate::data::{About, Data, Done, Life, OnlyIf, Put, Refused};
 
 /// Keys of one command that are asked for at the same time.
 const WIDTH: usize = 64;
@@ -264,7 +262,7 @@ fn set_for(words: &[Bytes], name: &str, unit_ms: u64) -> Result<Job, String> {
 
 fn set_many(words: &[Bytes]) -> Result<Job, String> {
     if words.len().is_multiple_of(2) {
-        return Err(crate::session::wrong_arity("mset"));
+        return Err(wrong_arity("mset"));
     }
     let mut pairs: Vec<(Bytes, Bytes)> = Vec::with_capacity(words.len() / 2);
     let mut places: hashbrown::HashMap<&Bytes, usize> = hashbrown::HashMap::new();

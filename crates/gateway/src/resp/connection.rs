@@ -21,16 +21,14 @@ use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
 use hashbrown::HashMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::{
-    data::Data,
+use super::{
     frame::{Framer, Words},
     job::Job,
-    memory::Reserved,
     reply::{Protocol, Reply},
-    server::Shared,
     session::{Session, unknown_command, wrong_arity},
     table::{self, Spec},
 };
+use crate::{data::Data, memory::Reserved, server::Shared};
 
 /// Room for one read.
 const READ_BYTES: usize = 16 << 10;
