@@ -6,17 +6,16 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use experiments::{
+    Backend, Experiment, Options, Report, coherence, controller_failover, demo, outside_writes,
+    tenant_isolation, work_conserving,
+};
 use lab::{
-    Backend, Experiment, Options, Report,
-    experiment::{
-        coherence, controller_failover, demo, outside_writes, tenant_isolation, work_conserving,
-    },
-    history, interrupt, link,
-    load::{self, LoadConfig},
-    process, rack,
+    interrupt, link, process, rack,
     state::State,
     topology::{Fault, Topology},
 };
+use load::LoadConfig;
 use serde_json::json;
 
 /// Racks of network namespaces on this machine: try things out, measure, reproduce.
