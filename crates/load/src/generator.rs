@@ -1,4 +1,4 @@
-use std::{collections::HashMap, rc::Rc, time::Instant};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use rand::RngExt;
@@ -13,9 +13,7 @@ use super::{
     versions::POPULATED,
     window::{Sent, Window},
 };
-use crate::workload::{
-    AliasTable, Check, KEY_LEN, Key, Popularity, Stamp, check_value, write_value,
-};
+use crate::workload::{Check, KEY_LEN, Key, Ranks, Stamp, check_value, write_value};
 use lab::random::{LabRng, rng};
 
 /// Requests that can be on their way at once.
@@ -29,7 +27,6 @@ const SPIN_NS: u64 = 15_000;
 pub struct Generator {
     pub(super) config: LoadConfig,
     pub(super) tenants: Vec<Tenant>,
-    tables: HashMap<String, Rc<AliasTable>>,
     pub(super) lanes: Vec<Lane>,
     pub(super) client: u32,
     pub(super) window: Window,
@@ -45,8 +42,8 @@ pub(super) struct Run<'a> {
     pub phase: &'a Phase,
     /// Tenants that take part, from the first.
     pub active: usize,
-    reads: Rc<AliasTable>,
-    writes: Rc<AliasTable>,
+    reads: Ranks,
+    writes: Ranks,
     measured_from_ns: u64,
     end_ns: u64,
     pub result: PhaseResult,
@@ -100,7 +97,6 @@ impl Generator {
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         Ok(Generator {
             tenants,
-            tables: HashMap::new(),
             lanes: lanes?,
             client: rand::random(),
             window: Window::new(WINDOW),
@@ -110,15 +106,6 @@ impl Generator {
             start: Instant::now(),
             config,
         })
-    }
-
-    /// Draws among the hottest `n` keys.
-    fn table(&mut self, popularity: Popularity, n: usize) -> Rc<AliasTable> {
-        let name = format!("{popularity:?} {n}");
-        self.tables
-            .entry(name)
-            .or_insert_with(|| Rc::new(AliasTable::new(&popularity.probabilities(n))))
-            .clone()
     }
 
     pub(super) fn now_ns(&self) -> u64 {
@@ -154,8 +141,8 @@ impl Generator {
         let all_or = |asked, all| if asked == 0 { all } else { asked };
         let active = all_or(phase.tenants, self.tenants.len());
         let keys = all_or(phase.keys, self.config.keys);
-        let reads = self.table(phase.reads, keys);
-        let writes = self.table(phase.writes.unwrap_or(phase.reads), keys);
+        let reads = Ranks::new(phase.reads, keys)?;
+        let writes = Ranks::new(phase.writes.unwrap_or(phase.reads), keys)?;
         let begin_ns = self.now_ns();
         let measured_from_ns = begin_ns + (phase.warmup_s * 1e9) as u64;
         let end_ns = measured_from_ns + (phase.seconds * 1e9) as u64;
@@ -268,13 +255,13 @@ impl Generator {
     fn queue_one(&mut self, run: &mut Run, now: u64) -> anyhow::Result<()> {
         let ratio = run.phase.write_ratio;
         let is_write = ratio > 0.0 && self.rng.random::<f64>() < ratio;
-        let table = if is_write { &run.writes } else { &run.reads };
+        let ranks = if is_write { &run.writes } else { &run.reads };
         let index = match run.active {
             1 => 0,
             several => self.rng.random_range(0..several),
         };
         let tenant = &self.tenants[index];
-        let key_index = tenant.permutation.key(table.sample(&mut self.rng));
+        let key_index = tenant.permutation.key(ranks.draw(&mut self.rng));
         let key = tenant.keys.get(key_index);
         let interval = if now < run.measured_from_ns {
             Sent::UNCOUNTED

@@ -5,7 +5,7 @@
 //! and the loop between. It runs as a process of its own inside a client's namespace; experiments steer
 //! it phase by phase over its standard input, one JSON document per line each way.
 //!
-//! Cost aimed at per request on one core: one alias-table draw (two cold cache lines), one copy of
+//! Cost aimed at per request on one core: one draw of a rank (a few powers), one copy of
 //! some 200 bytes, 1/32 of a `sendmmsg`, 1/64 of a `recvmmsg`: below 6 us, so 150,000 requests a second.
 
 mod batch;

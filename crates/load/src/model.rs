@@ -20,16 +20,6 @@ pub fn server_shares(
     shares
 }
 
-/// The part of an offered load that is lost: each server with share p of the load L drops what
-/// exceeds its rate r, so the loss is `sum(max(0, L*p - r)) / L`.
-pub fn loss_at(load: f64, shares: &[f64], rate: f64) -> f64 {
-    shares
-        .iter()
-        .map(|p| (load * p - rate).max(0.0))
-        .sum::<f64>()
-        / load
-}
-
 /// The highest load of which at most `loss` (a part of one) is lost. Infinite where servers see so
 /// little that they cannot lose that much.
 pub fn saturation(shares: &[f64], rate: f64, loss: f64) -> f64 {
@@ -66,6 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::search::tests::lost;
 
     #[test]
     fn equal_servers_by_hand() {
@@ -79,7 +70,7 @@ mod tests {
         // Only the half-share server overloads: 0.5 L - 100 = 0.02 L.
         let load = saturation(&[0.5, 0.25, 0.25], 100.0, 0.02);
         assert!((load - 100.0 / 0.48).abs() < 1e-9);
-        assert!((loss_at(load, &[0.5, 0.25, 0.25], 100.0) - 0.02).abs() < 1e-12);
+        assert!((lost(load, &[0.5, 0.25, 0.25], 100.0) - 0.02).abs() < 1e-12);
     }
 
     #[test]
@@ -112,7 +103,7 @@ mod tests {
             let shares: Vec<f64> = weights.iter().map(|w| w / sum).collect();
             let load = saturation(&shares, 250.0, loss);
             prop_assert!(load.is_finite());
-            prop_assert!((loss_at(load, &shares, 250.0) - loss).abs() < 1e-9);
+            prop_assert!((lost(load, &shares, 250.0) - loss).abs() < 1e-9);
         }
     }
 }

@@ -109,11 +109,17 @@ pub fn saturation<T>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::loss_at;
+
+    /// The part of an offered load that is lost where each server with share p of the load L drops what exceeds its rate r:
+    /// `sum(max(0, L*p - r)) / L`.
+    pub(crate) fn lost(load: f64, shares: &[f64], rate: f64) -> f64 {
+        let over = shares.iter().map(|p| (load * p - rate).max(0.0));
+        over.sum::<f64>() / load
+    }
 
     fn limits() -> Limits {
         Limits {
@@ -152,7 +158,7 @@ mod tests {
             let shares = [hot, (1.0 - hot) / 2.0, (1.0 - hot) / 2.0];
             let truth = crate::model::saturation(&shares, 100.0, 0.02);
             let (rate, _, _) =
-                saturation(truth * start, &limits(), |l| Ok((loss_at(l, &shares, 100.0), ()))).unwrap();
+                saturation(truth * start, &limits(), |l| Ok((lost(l, &shares, 100.0), ()))).unwrap();
             prop_assert!(rate <= truth * 1.0001 && rate >= truth * 0.97, "{rate} of {truth}");
         }
     }

@@ -2,14 +2,12 @@
 //!
 //! Everything here is a function of its inputs and a seed; no clocks, no sockets.
 
-mod alias;
 mod churn;
 mod keys;
 mod mix;
 mod popularity;
 
-pub use alias::AliasTable;
 pub use churn::{Churn, ChurnKind, Permutation};
 pub use keys::{KEY_LEN, Key, KeySpace};
 pub use mix::{Check, Stamp, ValueMix, check_value, populated_value, write_value};
-pub use popularity::{Popularity, zipf_weights};
+pub use popularity::{Popularity, Ranks};
