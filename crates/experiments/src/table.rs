@@ -4,38 +4,38 @@
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
+    ruled: bool,
 }
 
 impl Table {
-    /// A table with these column titles.
+    /// A table with these column titles over a line.
     pub fn new(titles: &[&str]) -> Table {
         Table {
+            ruled: true,
+            ..Table::plain(titles)
+        }
+    }
+
+    /// A table with these column titles and no line under them.
+    pub fn plain(titles: &[&str]) -> Table {
+        Table {
             rows: vec![titles.iter().map(|t| t.to_string()).collect()],
+            ruled: false,
         }
     }
 
     /// Adds a row.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
     }
 
     /// The table as text, ending in a line feed.
     pub fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |c: usize| {
-            self.rows
-                .iter()
-                .filter_map(|r| r.get(c))
-                .map(|t| t.chars().count())
-                .max()
-                .unwrap_or(0)
-        };
+        let cells = |c: usize| self.rows.iter().filter_map(move |row| row.get(c));
+        let width = |c: usize| cells(c).map(|t| t.chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        let numeric = |c: usize| {
-            let mut cells = self.rows.iter().skip(1).filter_map(|r| r.get(c)).peekable();
-            cells.peek().is_some()
-                && cells.all(|t| t == "-" || t.starts_with(|ch: char| ch.is_ascii_digit()))
-        };
+        let numeric = |c: usize| self.rows.len() > 1 && cells(c).skip(1).all(|t| is_number(t));
         let right: Vec<bool> = (0..columns).map(numeric).collect();
         let mut text = String::new();
         for (i, row) in self.rows.iter().enumerate() {
@@ -45,7 +45,7 @@ impl Table {
             });
             text += cells.collect::<Vec<_>>().join("  ").trim_end();
             text.push('\n');
-            if i == 0 {
+            if i == 0 && self.ruled {
                 let rules = widths.iter().map(|w| "─".repeat(*w));
                 text += &rules.collect::<Vec<_>>().join("  ");
                 text.push('\n');
@@ -53,6 +53,13 @@ impl Table {
         }
         text
     }
+}
+
+/// A number, with its unit behind it or none; or `-`, where there is none.
+fn is_number(cell: &str) -> bool {
+    let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
+    let is_finite = |digits: String| digits.parse().is_ok_and(f64::is_finite);
+    cell == "-" || (is_finite(number.replace(',', "")) && !unit.contains(' '))
 }
 
 /// A number with thousands separated: `12,345`.
@@ -126,6 +133,19 @@ mod tests {
             table.render(),
             "name   rate\n────  ─────\na         5\nlong  1,000\n"
         );
+    }
+
+    #[test]
+    fn numbers_are_told_from_words_that_begin_with_a_digit() {
+        for number in ["5", "1,000", "-", "0.98", "96.1 %", "1.5 ms"] {
+            assert!(is_number(number), "{number}");
+        }
+        for word in ["10.0.1.0/24", "2026-01-31 10:00", "5 of 10", "infinity", ""] {
+            assert!(!is_number(word), "{word}");
+        }
+        let mut table = Table::plain(&["to", "cost"]);
+        table.row(["10.0.1.0/24".into(), "5".into()]);
+        assert_eq!(table.render(), "to           cost\n10.0.1.0/24     5\n");
     }
 
     #[test]
