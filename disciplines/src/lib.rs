@@ -3,7 +3,11 @@
 //! The `shortstop` binary hands entries of it to the controller, the switch agent and the lab; none of those
 //! knows a discipline by name.
 
+mod experiments;
+
 use control::{Discipline, Limits};
+
+pub use self::experiments::experiments;
 
 /// A discipline with what each role needs of it.
 #[derive(Clone, Copy)]
@@ -18,8 +22,6 @@ pub struct Registration {
     pub object: &'static [u8],
     /// Name of its XDP program in `object`.
     pub program: &'static str,
-    /// Its experiments: name and TOML text.
-    pub experiments: &'static [(&'static str, &'static str)],
 }
 
 /// Every discipline; the first is the default.
@@ -38,7 +40,6 @@ const NETCACHE: Registration = Registration {
     controller: netcache::controller,
     object: netcache::OBJECT,
     program: netcache::PROGRAM,
-    experiments: include!(concat!(env!("OUT_DIR"), "/netcache_experiments.rs")),
 };
 
 const MADINC: Registration = Registration {
@@ -47,5 +48,4 @@ const MADINC: Registration = Registration {
     controller: madinc::controller,
     object: madinc::OBJECT,
     program: madinc::PROGRAM,
-    experiments: include!(concat!(env!("OUT_DIR"), "/madinc_experiments.rs")),
 };

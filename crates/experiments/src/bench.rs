@@ -1,66 +1,165 @@
-use std::{io::Read, net::SocketAddr, os::unix::net::UnixStream, time::Duration};
+//! A rack of servers behind one switch, with a cache that is on or off: what it can carry, beside what an ideal cache of
+//! the same size would let it carry for the same map of keys to servers.
+
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use serde::{Deserialize, Serialize};
-use wire::{Cluster, PORT, Secret};
-
-use super::{Experiment, Options, Params, fill};
 use lab::{
-    interrupt,
     progress::Progress,
-    rack::{Lab, unique_name},
-    topology::{Link, Node, ProcessSpec, Topology},
+    roles::{CONTROL_PORT, Control, MEMCACHED_PORT, Role, Store, Switch},
+    steered::Seat,
+    topology::Link,
 };
 use load::{
-    LoadConfig, LoadDriver, Phase, PhaseResult, model,
+    LoadDriver, Phase, PhaseResult, model,
     search::{self, Limits, Point},
     workload::{KeySpace, Permutation, Popularity},
 };
+use serde::{Deserialize, Serialize};
+use wire::{Cluster, PORT, Secret};
 
-/// What holds the data behind the stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backend {
-    /// The store itself; one process stands for all servers.
-    Embedded,
-    /// One Redis per server.
-    Redis,
-    /// One memcached per server.
-    Memcached,
+use crate::{
+    Backend, Run, fill,
+    params::{keys, part, positive, value_len},
+    rig::{CLIENT_CPU, Generating, LEASE_MS, OTHER_CPU, Plan, Rig, Seated, Site},
+    table::thousands,
+};
+
+const CLIENT: &str = "client";
+const SWITCH: &str = "switch";
+
+/// The servers and the cache in front of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rack {
+    /// Number of keys, 16 bytes each.
+    pub keys: usize,
+    /// Length of values in bytes.
+    pub value_len: usize,
+    /// Number of servers, each one partition.
+    pub servers: u32,
+    /// Requests per second that each server takes.
+    pub server_rate: f64,
+    /// Requests that wait at a server before it drops more.
+    pub queue_limit: u32,
+    /// Most items in the cache.
+    pub items: usize,
+    /// Part of the requests that may be lost at saturation.
+    pub loss: f64,
+    /// Longest time to let the cache learn in seconds.
+    pub learn_s: f64,
+    /// Rates above this are not offered: two CPUs carry no more.
+    pub max_rate: f64,
+    /// Options added to the controller's command line.
+    pub control_args: Vec<String>,
+    /// Options added to the switch's command line.
+    pub switch_args: Vec<String>,
 }
 
-impl Backend {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Backend::Embedded => "embedded",
-            Backend::Redis => "redis",
-            Backend::Memcached => "memcached",
+impl Default for Rack {
+    fn default() -> Rack {
+        Rack {
+            keys: 1_000_000,
+            value_len: 128,
+            servers: 128,
+            server_rate: 250.0,
+            queue_limit: 32,
+            items: 10_000,
+            loss: 0.02,
+            learn_s: 30.0,
+            max_rate: 150_000.0,
+            control_args: vec![],
+            switch_args: vec![],
         }
     }
 }
 
-const CLIENT: &str = "client";
-const SWITCH: &str = "switch";
-/// CPU of the load generator, and of the stores.
-const CLIENT_CPU: usize = 0;
-const STORE_CPU: usize = 1;
-/// Length of the leases in milliseconds.
-pub const LEASE_MS: u64 = 1000;
-
-/// A rack under measurement: client, switch, servers; the cache on or off.
-pub struct Bench {
-    lab: Lab,
-    load: Option<LoadDriver>,
-    params: Params,
-    seed: u64,
-    cluster: Cluster,
-    hosts: Vec<String>,
-    keys_by_rank: Permutation,
-    partition_of_key: Vec<u32>,
+impl Rack {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The parameter, what it is, what it may be.
+    pub fn check(&self) -> anyhow::Result<()> {
+        keys(self.keys)?;
+        value_len(self.value_len)?;
+        let Rack {
+            keys,
+            servers,
+            items,
+            ..
+        } = self;
+        ensure!(
+            (1..=4096).contains(servers),
+            "servers = {servers}: 1 to 4096 are possible"
+        );
+        ensure!(
+            items <= keys,
+            "items = {items}: more than there are keys ({keys})"
+        );
+        positive([
+            ("server_rate", self.server_rate),
+            ("learn_s", self.learn_s),
+            ("max_rate", self.max_rate),
+        ])?;
+        part([("loss", self.loss)])
+    }
 }
 
-/// One saturation point.
+/// How a point of saturation is searched for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Search {
+    /// Longest search for one point in seconds.
+    pub search_s: f64,
+    /// One step in seconds, measured part.
+    pub step_s: f64,
+    /// Requests that a step must at least contain; it takes longer (up to three times) if needed.
+    pub step_requests: f64,
+    /// Load before each measured part in seconds.
+    pub warmup_s: f64,
+    /// Width of the answer, a part of one.
+    pub precision: f64,
+    /// Most steps.
+    pub steps: usize,
+}
+
+impl Default for Search {
+    fn default() -> Search {
+        Search {
+            search_s: 25.0,
+            step_s: 1.0,
+            step_requests: 10_000.0,
+            warmup_s: 0.3,
+            precision: 0.02,
+            steps: 12,
+        }
+    }
+}
+
+impl Search {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The parameter, what it is, what it may be.
+    pub fn check(&self) -> anyhow::Result<()> {
+        positive([("step_s", self.step_s), ("search_s", self.search_s)])
+    }
+}
+
+/// A rack under measurement: client, switch, servers; the cache on or off.
+pub struct Bench<'a> {
+    // The generator first, so that it does not report the loss of everything else.
+    load: Option<LoadDriver>,
+    rig: Rig,
+    params: Rack,
+    seed: u64,
+    cluster: Cluster,
+    keys_by_rank: Permutation,
+    partition_of_key: Vec<u32>,
+    progress: &'a Progress,
+}
+
+/// One point of saturation.
 pub struct Saturation {
     /// Highest offered rate that passed, in requests per second.
     pub rate: f64,
@@ -72,112 +171,50 @@ pub struct Saturation {
     pub points: Vec<Point>,
 }
 
-#[derive(Deserialize)]
-struct StoreStatus {
-    ready: bool,
-    takes_writes: bool,
-    partitions: Vec<PartitionStatus>,
-}
-
-#[derive(Deserialize)]
-struct PartitionStatus {
-    #[serde(default)]
-    partition: Option<u32>,
-    served: u64,
-}
-
-impl Bench {
+impl<'a> Bench<'a> {
     /// Builds the rack and starts the stores and the switch, without a cache.
     ///
     /// # Errors
-    /// The lab cannot be built, or a process does not start.
-    pub fn new(
-        experiment: &Experiment,
-        params: &Params,
-        options: &Options,
-        progress: &Progress,
-    ) -> anyhow::Result<Bench> {
-        progress.say("building the rack");
-        let stores = if options.backend == Backend::Embedded {
-            1
-        } else {
-            params.servers
-        };
-        let hosts: Vec<String> = match stores {
-            1 => vec!["server".into()],
-            n => (1..=n).map(|i| format!("server{i}")).collect(),
-        };
-        let mut topology = layout(&hosts);
-        let cluster = cluster(&topology, &hosts, params.servers)?;
-        topology
-            .files
-            .insert("cluster.toml".into(), cluster.to_toml());
-        for (i, host) in hosts.iter().enumerate() {
-            let node = topology.hosts.iter_mut().find(|node| node.name == *host);
-            let node = node.context("a server that was just made")?;
-            node.processes = server_processes(host, params, options.backend, &cluster, i)?;
-        }
-        let switch = topology.switches.first_mut().context("the switch")?;
-        switch.processes = switch_processes(experiment, params);
-        let name = options.name.clone().unwrap_or_else(unique_name);
-        let mut lab = Lab::create(&name, topology, false)?;
-        progress.say(format!("starting {} servers", params.servers));
-        lab.start_all(false)?;
+    /// It cannot be built, or a process does not start.
+    pub fn new(run: &Run<'a>, params: &Rack, backend: Backend) -> anyhow::Result<Bench<'a>> {
+        let plan = plan(params, backend, run.discipline);
+        let rig = Rig::build(plan, run.options.name.clone(), run.progress)?;
         let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
-        let mut bench = Bench {
-            lab,
+        let bench = Bench {
             load: None,
+            cluster: rig.cluster(&[])?,
+            rig,
             partition_of_key: keys.partitions(params.servers),
-            keys_by_rank: Permutation::new(params.keys, options.seed),
+            keys_by_rank: Permutation::new(params.keys, run.options.seed),
             params: params.clone(),
-            seed: options.seed,
-            cluster,
-            hosts,
+            seed: run.options.seed,
+            progress: run.progress,
         };
-        bench.fill(&keys, options.backend, progress)?;
-        bench.wait_for_stores()?;
+        bench.fill(&keys, backend)?;
         Ok(bench)
     }
 
     /// Gives real servers their share of the keys; the embedded table has them already.
-    fn fill(&self, keys: &KeySpace, backend: Backend, progress: &Progress) -> anyhow::Result<()> {
-        for (host, store) in self.hosts.iter().zip(&self.cluster.stores) {
+    fn fill(&self, keys: &KeySpace, backend: Backend) -> anyhow::Result<()> {
+        for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
             let owned = (0..keys.len() as u32).filter(|key| {
                 (store.first..=store.last).contains(&self.partition_of_key[*key as usize])
             });
             let owned = owned.map(|key| &keys.get(key).bytes);
             let value_len = self.params.value_len;
-            progress.say(format!("filling {host}"));
+            self.progress.say(format!("filling {host}"));
             match backend {
                 Backend::Embedded => {}
-                Backend::Redis => {
-                    let socket = self.lab.dir().join(format!("{host}-data"));
-                    fill::redis(&socket, owned, value_len)?;
-                }
-                Backend::Memcached => fill::memcached(&self.lab.namespace(host), owned, value_len)?,
+                Backend::Redis => fill::redis(&self.data_of(host), owned, value_len)?,
+                Backend::Memcached => fill::memcached(&self.rig.namespace(host), owned, value_len)?,
             }
         }
         Ok(())
     }
 
-    fn wait_for_stores(&mut self) -> anyhow::Result<()> {
-        for host in self.hosts.clone() {
-            let name = format!("{host}-store");
-            interrupt::wait_for(&format!("{name} ready"), Duration::from_secs(60), || {
-                ensure!(self.lab.is_running(&name), "{name} ended");
-                let status = self.store_status(&host).ok();
-                Ok(status.filter(|s| s.ready && s.takes_writes).map(|_| ()))
-            })?;
-        }
-        Ok(())
-    }
-
-    fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {
-        let mut stream = UnixStream::connect(self.lab.dir().join(format!("{host}.sock")))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        serde_json::from_str(&text).context("a store's status")
+    /// The socket of the Redis of a server.
+    pub fn data_of(&self, host: &str) -> std::path::PathBuf {
+        self.rig.file(&format!("{host}-data"))
     }
 
     /// Requests that each server has taken since it started.
@@ -186,8 +223,9 @@ impl Bench {
     /// A store that does not say.
     pub fn served(&self) -> anyhow::Result<Vec<f64>> {
         let mut served = vec![0.0; self.params.servers as usize];
-        for (host, store) in self.hosts.iter().zip(&self.cluster.stores) {
-            for (i, partition) in self.store_status(host)?.partitions.iter().enumerate() {
+        for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
+            let status = self.rig.store_status(host)?;
+            for (i, partition) in status.partitions.iter().enumerate() {
                 let number = partition.partition.unwrap_or(store.first + i as u32);
                 if let Some(slot) = served.get_mut(number as usize) {
                     *slot += partition.served as f64;
@@ -202,8 +240,7 @@ impl Bench {
     /// # Errors
     /// It does not start.
     pub fn cache_on(&mut self) -> anyhow::Result<()> {
-        let spec = self.lab.spec(SWITCH, "control")?;
-        self.lab.start(SWITCH, &spec, false)
+        self.rig.start(SWITCH, "control")
     }
 
     /// Stops the controller and empties the switch.
@@ -211,14 +248,12 @@ impl Bench {
     /// # Errors
     /// The switch does not start again.
     pub fn cache_off(&mut self) -> anyhow::Result<()> {
-        self.lab.stop(SWITCH, "control", libc::SIGTERM)?;
-        self.lab.stop(SWITCH, "agent", libc::SIGTERM)?;
-        self.lab.forget_switch(SWITCH);
-        for left in ["control", "agent"] {
-            let _ = std::fs::remove_dir_all(self.lab.dir().join(left));
-        }
-        let spec = self.lab.spec(SWITCH, "agent")?;
-        self.lab.start(SWITCH, &spec, false)
+        self.rig.stop(SWITCH, "control", libc::SIGTERM)?;
+        self.rig.stop(SWITCH, "agent", libc::SIGTERM)?;
+        self.rig.forget_tables(SWITCH);
+        self.rig.forget(CONTROL_STATE);
+        self.rig.forget(AGENT_STATE);
+        self.rig.start(SWITCH, "agent")
     }
 
     /// Runs one phase of load.
@@ -227,18 +262,19 @@ impl Bench {
     /// The generator died, or an interruption.
     pub fn phase(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
         if self.load.is_none() {
-            let config = LoadConfig {
-                cluster: self.cluster.clone(),
-                tenants: vec![],
+            self.load = Some(self.rig.load(&Generating {
+                seat: Seat {
+                    host: CLIENT,
+                    name: "load",
+                    cpu: Some(CLIENT_CPU),
+                    nice: 0,
+                },
+                tenants: &[],
                 keys: self.params.keys,
                 value_len: self.params.value_len,
                 seed: self.seed,
-                timeout_ms: 200,
                 interval_ms: 50,
-                cpu: Some(CLIENT_CPU),
-                phases: vec![],
-            };
-            self.load = Some(LoadDriver::start(&mut self.lab, CLIENT, &config)?);
+            })?);
         }
         self.load
             .as_mut()
@@ -285,16 +321,11 @@ impl Bench {
     ///
     /// # Errors
     /// As [`Bench::phase`].
-    pub fn learn(
-        &mut self,
-        popularity: Popularity,
-        rate: f64,
-        progress: &Progress,
-    ) -> anyhow::Result<PhaseResult> {
+    pub fn learn(&mut self, popularity: Popularity, rate: f64) -> anyhow::Result<PhaseResult> {
         let rate = rate.min(self.params.max_rate);
         let probabilities = popularity.probabilities(self.params.keys);
         let optimum: f64 = probabilities.iter().take(self.params.items).sum();
-        let rounds = (self.params.learn_s / 1.0).ceil().max(1.0) as usize;
+        let rounds = self.params.learn_s.ceil().max(1.0) as usize;
         let mut best = 0.0;
         let mut stalled = 0;
         let mut last = PhaseResult::default();
@@ -303,7 +334,8 @@ impl Bench {
             // Of requests, not of answers: overload drops misses only.
             let hits = last.cached as f64 / (last.sent as f64).max(1.0);
             let title = popularity.title();
-            progress.say(format!("{title}: learning, {:.1} % hits", hits * 100.0));
+            self.progress
+                .say(format!("{title}: learning, {:.1} % hits", hits * 100.0));
             stalled = if hits < best + 0.003 { stalled + 1 } else { 0 };
             best = best.max(hits);
             let good = hits >= 0.985 * optimum;
@@ -322,31 +354,28 @@ impl Bench {
         &mut self,
         expected: f64,
         what: &str,
-        progress: &Progress,
+        search: &Search,
         phase: impl Fn(f64, f64, f64) -> Phase,
     ) -> anyhow::Result<Saturation> {
-        let params = self.params.clone();
+        let (progress, max_rate) = (self.progress, self.params.max_rate);
         let limits = Limits {
-            loss: params.loss,
-            precision: params.precision,
-            steps: params.steps,
-            time: Duration::from_secs_f64(params.search_s),
-            max_rate: params.max_rate,
+            loss: self.params.loss,
+            precision: search.precision,
+            steps: search.steps,
+            time: Duration::from_secs_f64(search.search_s),
+            max_rate,
         };
         let start = if expected.is_finite() {
             expected * 0.97
         } else {
-            params.max_rate / 2.0
+            max_rate / 2.0
         };
         let (rate, (result, server_load), points) = search::saturation(start, &limits, |rate| {
-            progress.say(format!(
-                "{what}: trying {}/s",
-                crate::table::thousands(rate)
-            ));
-            let needed = params.step_requests / rate;
-            let seconds = needed.clamp(params.step_s, 3.0 * params.step_s);
+            progress.say(format!("{what}: trying {}/s", thousands(rate)));
+            let needed = search.step_requests / rate;
+            let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
             let before = self.served()?;
-            let result = self.phase(&phase(rate, params.warmup_s, seconds))?;
+            let result = self.phase(&phase(rate, search.warmup_s, seconds))?;
             let after = self.served()?;
             let load = after.iter().zip(&before).map(|(a, b)| a - b).collect();
             tracing::info!(
@@ -372,192 +401,137 @@ impl Bench {
         })
     }
 
-    /// The rack.
-    pub fn lab(&self) -> &Lab {
-        &self.lab
+    /// The rig.
+    pub fn rig(&self) -> &Rig {
+        &self.rig
     }
 
     /// Where the first store listens.
-    pub fn first_store(&self) -> SocketAddr {
+    pub fn first_store(&self) -> std::net::SocketAddr {
         self.cluster.stores[0].address
     }
 
     /// The namespace that load comes from.
     pub fn client_namespace(&self) -> String {
-        self.lab.namespace(CLIENT)
-    }
-
-    /// The parameters.
-    pub fn params(&self) -> &Params {
-        &self.params
+        self.rig.namespace(CLIENT)
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        // The generator first, so that it does not report the loss of everything else.
-        self.load = None;
-    }
-}
+/// Where controller and agent keep their state.
+const CONTROL_STATE: &str = "{dir}/control";
+const AGENT_STATE: &str = "{dir}/agent";
 
-fn layout(hosts: &[String]) -> Topology {
-    let node = |name: &str| Node {
-        name: name.into(),
-        processes: vec![],
+/// client - switch - servers, with the controller on the switch.
+fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
+    let servers: Vec<String> = match (backend, params.servers) {
+        (Backend::Embedded, _) | (_, 1) => vec!["server".into()],
+        (_, n) => (1..=n).map(|i| format!("server{i}")).collect(),
     };
-    let link = |a: &str, b: &str| Link {
-        ends: [a.into(), b.into()],
-        addresses: None,
-        fault: None,
-        mtu: 1500,
-    };
-    let mut topology = Topology {
-        hosts: vec![node(CLIENT)],
-        switches: vec![node(SWITCH)],
-        links: vec![link(CLIENT, SWITCH)],
-        ..Topology::default()
-    };
-    for host in hosts {
-        topology.hosts.push(node(host));
-        topology.links.push(link(SWITCH, host));
+    let mut hosts = vec![Site::new(CLIENT, vec![])];
+    let mut links = vec![Link::between([CLIENT.into(), SWITCH.into()])];
+    for server in &servers {
+        hosts.push(Site::new(server, server_roles(server, params, backend)));
+        links.push(Link::between([SWITCH.into(), server.clone()]));
     }
-    topology
-}
-
-fn cluster(topology: &Topology, hosts: &[String], partitions: u32) -> anyhow::Result<Cluster> {
-    let count = hosts.len() as u32;
-    let mut stores = vec![];
-    for (i, host) in (0..).zip(hosts) {
-        let address = topology
-            .address_of(host)
-            .context("a server without an address")?;
-        stores.push(wire::Store {
-            address: SocketAddr::new(address.into(), PORT),
-            first: i * partitions / count,
-            last: (i + 1) * partitions / count - 1,
-        });
+    Plan {
+        hosts,
+        switches: vec![Site::new(SWITCH, switch_roles(params, discipline))],
+        links,
+        partitions: params.servers,
+        is_open: true,
     }
-    let (tenants, open_tenant, system_secret) = (vec![], true, None);
-    Ok(Cluster {
-        partitions,
-        stores,
-        tenants,
-        open_tenant,
-        system_secret,
-    })
 }
 
-fn words(text: &[&str]) -> Vec<String> {
-    text.iter().map(|word| word.to_string()).collect()
-}
-
-fn server_processes(
-    host: &str,
-    params: &Params,
-    backend: Backend,
-    cluster: &Cluster,
-    index: usize,
-) -> anyhow::Result<Vec<ProcessSpec>> {
-    let address = cluster.stores[index].address.to_string();
-    let populate = format!("{}:{}", params.keys, params.value_len);
-    let (rate, queue) = (
-        params.server_rate.to_string(),
-        params.queue_limit.to_string(),
-    );
-    let socket = format!("{{dir}}/{host}.sock");
-    let lease = LEASE_MS.to_string();
-    let mut command = words(&["shortstop", "store", "--listen", &address]);
-    command.extend(words(&[
-        "--cluster",
-        "{dir}/cluster.toml",
-        "--rate-limit",
-        &rate,
-    ]));
-    command.extend(words(&["--queue-limit", &queue]));
-    command.extend(words(&["--status-socket", &socket, "--lease-ms", &lease]));
-    let process = |name: &str, command, ready: Option<String>| ProcessSpec {
-        name: name.into(),
-        command,
-        cpu: Some(STORE_CPU),
-        nice: 0,
-        ready,
-        settled: None,
-        autostart: true,
-    };
-    // Appears once the server listens: Redis's socket, or the file with memcached's process id.
+fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
     let data = format!("{{dir}}/{host}-data");
-    let data_process = match backend {
+    let url = match backend {
         Backend::Embedded => None,
-        Backend::Redis => Some(words(&[
-            "redis-server",
-            "--port",
-            "0",
-            "--unixsocket",
-            &data,
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-            "{dir}",
-        ])),
-        Backend::Memcached => Some(words(&[
-            "memcached",
-            "-u",
-            "root",
-            "-l",
-            "127.0.0.1",
-            "-p",
-            "11211",
-            "-U",
-            "0",
-            "-P",
-            &data,
-        ])),
+        Backend::Redis => Some(format!("redis+unix://{data}")),
+        Backend::Memcached => Some(format!("memcached://127.0.0.1:{MEMCACHED_PORT}")),
     };
-    match backend {
-        Backend::Embedded => command.extend(words(&["--populate", &populate])),
-        Backend::Redis => command.extend(["--backend".into(), format!("redis+unix://{data}")]),
-        Backend::Memcached => command.extend(words(&["--backend", "memcached://127.0.0.1:11211"])),
-    }
-    let data_process = data_process.map(|command| process(backend.name(), command, Some(data)));
-    let store = process("store", command, Some(socket));
-    Ok(data_process.into_iter().chain([store]).collect())
+    let store = Role::Store(Store {
+        listen: format!("{{address:{host}}}:{PORT}"),
+        populate: (backend == Backend::Embedded).then_some((params.keys, params.value_len)),
+        backend: url,
+        rate_limit: Some(params.server_rate),
+        queue_limit: Some(params.queue_limit),
+        lease_ms: Some(LEASE_MS),
+        socket: format!("{{dir}}/{host}.sock"),
+        ..Store::default()
+    });
+    let behind = match backend {
+        Backend::Embedded => None,
+        Backend::Redis => Some(Role::Redis(data)),
+        Backend::Memcached => Some(Role::Memcached(data)),
+    };
+    let roles = behind.into_iter().chain([store]);
+    roles.map(|role| Seated::new(role).on(OTHER_CPU)).collect()
 }
 
-fn switch_processes(experiment: &Experiment, params: &Params) -> Vec<ProcessSpec> {
-    let mut agent = words(&["shortstop", "switch", "--id", "1", "{interfaces}"]);
-    agent.extend(words(&[
-        "--mode",
-        "generic",
-        "--control",
-        "http://127.0.0.1:7118",
-    ]));
-    agent.extend(words(&[
-        "--name",
-        "{lab}-switch",
-        "--state-dir",
-        "{dir}/agent",
-    ]));
-    agent.extend(params.switch_args.iter().cloned());
-    let items = params.items.to_string();
-    let mut control = words(&["shortstop", "control", "--cluster", "{dir}/cluster.toml"]);
-    control.extend(words(&["--state", "{dir}/control", "--max-items", &items]));
-    control.extend(words(&["--discipline", &experiment.discipline]));
-    control.extend(params.control_args.iter().cloned());
-    let process = |name: &str, command, ready: Option<&str>| ProcessSpec {
-        name: name.into(),
-        command,
-        cpu: None,
-        nice: 5,
-        ready: ready.map(String::from),
-        // The agent forwards from the start; the cache learns once there is a controller.
-        settled: None,
-        autostart: ready.is_some(),
-    };
-    let pinned = "/sys/fs/bpf/shortstop/{lab}-switch";
+/// The agent forwards from the start; the cache learns once there is a controller.
+fn switch_roles(params: &Rack, discipline: &str) -> Vec<Seated> {
+    let agent = Role::Switch(Switch {
+        id: 1,
+        node: SWITCH.into(),
+        control: format!("http://127.0.0.1:{CONTROL_PORT}"),
+        state: AGENT_STATE.into(),
+        options: params.switch_args.clone(),
+        ..Switch::default()
+    });
+    let control = Role::Control(Control {
+        state: CONTROL_STATE.into(),
+        max_items: Some(params.items),
+        discipline: Some(discipline.into()),
+        options: params.control_args.clone(),
+        ..Control::default()
+    });
     vec![
-        process("agent", agent, Some(pinned)),
-        process("control", control, None),
+        Seated::new(agent).nice(5),
+        Seated::new(control).nice(5).later(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_of_a_real_backend_has_its_share_of_the_partitions() {
+        let params = Rack {
+            servers: 3,
+            ..Rack::default()
+        };
+        let plan = plan(&params, Backend::Redis, "some");
+        let topology = plan.topology().unwrap();
+        let cluster = Cluster::parse(&topology.files["cluster.toml"]).unwrap();
+        let shares: Vec<(u32, u32)> = cluster.stores.iter().map(|s| (s.first, s.last)).collect();
+        assert_eq!(shares, [(0, 0), (1, 1), (2, 2)]);
+        let started: Vec<&str> = topology.hosts[1]
+            .processes
+            .iter()
+            .map(|process| process.name.as_str())
+            .collect();
+        assert_eq!(started, ["redis", "store"]);
+        assert!(!topology.switches[0].processes[1].autostart);
+    }
+
+    #[test]
+    fn errors_name_the_parameter() {
+        let rack = |text: &str| -> anyhow::Result<()> {
+            let rack: Rack = toml::from_str(text)?;
+            rack.check()
+        };
+        for (line, expected) in [
+            ("kees = 5", "kees"),
+            ("keys = 0", "keys = 0"),
+            ("keys = 10\nitems = 20", "items = 20"),
+            ("loss = 1.0", "loss = 1"),
+        ] {
+            let error = format!("{:#}", rack(line).unwrap_err());
+            assert!(
+                error.contains(expected),
+                "{error:?} should name {expected:?}"
+            );
+        }
+    }
 }

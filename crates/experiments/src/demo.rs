@@ -1,83 +1,112 @@
+use load::{Phase, model::imbalance, workload::Popularity};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Backend, Bench, Experiment, Options, Params, Report, bench::Saturation};
 use crate::{
+    Backend, Measure, Report, Run,
+    bench::{Bench, Rack, Saturation, Search},
+    params::exponent,
     plot,
     table::{Table, bars, micros, percent, thousands},
 };
-use lab::progress::Progress;
-use load::{Phase, model::imbalance, workload::Popularity};
 
 /// Real servers of the demonstration with another backend, and what each may take: two CPUs carry no more.
 const REAL_SERVERS: u32 = 4;
 const REAL_RATE: f64 = 4000.0;
 
-/// The same load on the same rack, without and with the cache, and what that means.
-pub fn run(
-    experiment: &Experiment,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Report> {
-    let mut params = params.clone();
-    if options.backend != Backend::Embedded {
-        params.servers = REAL_SERVERS;
-        params.server_rate = REAL_RATE;
-        params.queue_limit = 256;
+/// Parameters of the same load on the same rack, without and with the cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Demo {
+    rack: Rack,
+    search: Search,
+    /// Zipf's exponent.
+    theta: f64,
+}
+
+impl Default for Demo {
+    fn default() -> Demo {
+        Demo {
+            rack: Rack::default(),
+            search: Search::default(),
+            theta: 0.99,
+        }
     }
-    let params = &params;
-    let mut report = Report::new(&experiment.name, options, params)?;
-    let mut bench = Bench::new(experiment, params, options, progress)?;
-    let popularity = Popularity::Zipf(params.thetas.last().copied().unwrap_or(0.99));
-    let phase = |rate, warmup, seconds| Phase::reads(popularity, rate, warmup, seconds);
-    let expected = bench.bound(&bench.shares(popularity, 0.0, popularity, 0));
-    let none = bench.saturate(expected, "without the cache", progress, phase)?;
-    bench.cache_on()?;
-    let bound = bench.bound(&bench.shares(popularity, 0.0, popularity, params.items));
-    bench.learn(popularity, bound * 1.05, progress)?;
-    let cached = bench.saturate(bound, "with the cache", progress, phase)?;
-    report.text = tell(params, options.backend, &none, &cached);
-    for (name, point) in [("none", &none), (experiment.discipline.as_str(), &cached)] {
-        report.rows.push(json!({
-            "discipline": name,
-            "rate": point.rate,
-            "throughput": point.result.throughput(),
-            "hit_ratio": point.result.hit_ratio(),
-            "p50_us": point.result.all.p50_us,
-            "p99_us": point.result.all.p99_us,
-            "imbalance": imbalance(&point.server_load),
-            "server_load": point.server_load,
-            "wrong_values": point.result.wrong_values,
-        }));
+}
+
+impl Measure for Demo {
+    fn check(&self) -> anyhow::Result<()> {
+        self.rack.check()?;
+        self.search.check()?;
+        exponent(self.theta)
     }
-    report.summarize("speedup", cached.rate / none.rate);
-    report.summarize("of_bound", cached.rate / bound);
-    report.summarize("hit_ratio", cached.result.hit_ratio());
-    report.summarize(
-        "wrong_values",
-        (none.result.wrong() + cached.result.wrong()) as f64,
-    );
-    let servers: Vec<String> = (1..=params.servers).map(|i| i.to_string()).collect();
-    let panels = [
-        (
-            format!("without the cache: {}/s", thousands(none.rate)),
-            per_second(&none),
-        ),
-        (
-            format!("with the cache: {}/s", thousands(cached.rate)),
-            per_second(&cached),
-        ),
-    ];
-    let title = format!(
-        "Load per server, {} requests, {} backend",
-        popularity.title(),
-        options.backend.name()
-    );
-    let svg = plot::server_load(&title, &servers, &panels, params.server_rate);
-    report
-        .plots
-        .push((format!("demo-{}.svg", options.backend.name()), svg));
-    Ok(report)
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        let backend = run.options.backend;
+        let mut this = self.clone();
+        if backend != Backend::Embedded {
+            this.rack.servers = REAL_SERVERS;
+            this.rack.server_rate = REAL_RATE;
+            this.rack.queue_limit = 256;
+            report.params = serde_json::to_value(&this)?;
+        }
+        this.compare(run, backend, report)
+    }
+}
+
+impl Demo {
+    fn compare(&self, run: &Run<'_>, backend: Backend, report: &mut Report) -> anyhow::Result<()> {
+        let Demo { rack, search, .. } = self;
+        let mut bench = Bench::new(run, rack, backend)?;
+        let popularity = Popularity::Zipf(self.theta);
+        let phase = |rate, warmup, seconds| Phase::reads(popularity, rate, warmup, seconds);
+        let expected = bench.bound(&bench.shares(popularity, 0.0, popularity, 0));
+        let none = bench.saturate(expected, "without the cache", search, phase)?;
+        bench.cache_on()?;
+        let bound = bench.bound(&bench.shares(popularity, 0.0, popularity, rack.items));
+        bench.learn(popularity, bound * 1.05)?;
+        let cached = bench.saturate(bound, "with the cache", search, phase)?;
+        report.text = tell(rack, backend, &none, &cached);
+        for (name, point) in [("none", &none), (run.discipline, &cached)] {
+            report.rows.push(json!({
+                "discipline": name,
+                "rate": point.rate,
+                "throughput": point.result.throughput(),
+                "hit_ratio": point.result.hit_ratio(),
+                "p50_us": point.result.all.p50_us,
+                "p99_us": point.result.all.p99_us,
+                "imbalance": imbalance(&point.server_load),
+                "server_load": point.server_load,
+                "wrong_values": point.result.wrong_values,
+            }));
+        }
+        report.summarize("speedup", cached.rate / none.rate);
+        report.summarize("of_bound", cached.rate / bound);
+        report.summarize("hit_ratio", cached.result.hit_ratio());
+        report.summarize(
+            "wrong_values",
+            (none.result.wrong() + cached.result.wrong()) as f64,
+        );
+        let servers: Vec<String> = (1..=rack.servers).map(|i| i.to_string()).collect();
+        let panels = [
+            (
+                format!("without the cache: {}/s", thousands(none.rate)),
+                per_second(&none),
+            ),
+            (
+                format!("with the cache: {}/s", thousands(cached.rate)),
+                per_second(&cached),
+            ),
+        ];
+        let title = format!(
+            "Load per server, {} requests, {} backend",
+            popularity.title(),
+            backend.name()
+        );
+        let svg = plot::server_load(&title, &servers, &panels, rack.server_rate);
+        report.plot(format!("demo-{}", backend.name()), svg);
+        Ok(())
+    }
 }
 
 fn per_second(point: &Saturation) -> Vec<f64> {
@@ -91,7 +120,7 @@ fn per_second(point: &Saturation) -> Vec<f64> {
         .collect()
 }
 
-fn tell(params: &Params, backend: Backend, none: &Saturation, cached: &Saturation) -> String {
+fn tell(params: &Rack, backend: Backend, none: &Saturation, cached: &Saturation) -> String {
     let mut table = Table::new(&["", "requests/s", "hit ratio", "p50", "p99", "imbalance"]);
     for (name, point) in [("without the cache", none), ("with the cache", cached)] {
         let result = &point.result;

@@ -16,12 +16,18 @@ use std::{
 
 use anyhow::{Context, ensure};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use wire::{Flags, Header, Op, Packet, Secret, Status};
 
-use super::{Backend, Bench, Experiment, Options, Params, Report, bench::LEASE_MS};
-use crate::table::{Table, percent, thousands};
-use lab::{interrupt, namespace, progress::Progress};
+use crate::{
+    Backend, Measure, Report, Run,
+    bench::{Bench, Rack},
+    params::positive,
+    rig::LEASE_MS,
+    table::{Table, percent, thousands},
+};
+use lab::{interrupt, namespace};
 use load::workload::KeySpace;
 
 /// Keys that are read and written; all of them fit the cache.
@@ -66,25 +72,45 @@ struct Reads {
     wrong_values: u64,
 }
 
-/// Runs it: all is well, then each fault.
-pub fn run(
-    experiment: &Experiment,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Report> {
-    let options = &Options {
-        backend: Backend::Redis,
-        ..options.clone()
-    };
-    let mut report = Report::new(&experiment.name, options, params)?;
-    let mut bench = Bench::new(experiment, params, options, progress)?;
+/// Parameters of outside writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OutsideWrites {
+    rack: Rack,
+    /// Length of each phase in seconds.
+    step_s: f64,
+}
+
+impl Default for OutsideWrites {
+    fn default() -> OutsideWrites {
+        OutsideWrites {
+            rack: Rack::default(),
+            step_s: 20.0,
+        }
+    }
+}
+
+impl Measure for OutsideWrites {
+    fn check(&self) -> anyhow::Result<()> {
+        self.rack.check()?;
+        positive([("step_s", self.step_s)])
+    }
+
+    /// All is well, then each fault.
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        measure(self, run, report)
+    }
+}
+
+fn measure(params: &OutsideWrites, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let (rack, seed) = (&params.rack, run.options.seed);
+    let mut bench = Bench::new(run, rack, Backend::Redis)?;
     bench.cache_on()?;
-    let mut writer = Writer::connect(&bench.lab().dir().join("server-data"), params)?;
+    let mut writer = Writer::connect(&bench.data_of("server"), rack.value_len)?;
     for key in 0..HOT {
         writer.write(key)?;
     }
-    learn(&bench, params, options, progress)?;
+    learn(&bench, rack, run)?;
     let mut table = Table::new(&["", "reads", "hit ratio", "stale reads", "p50", "p99", "max"]);
     let (mut all, mut reads, mut wrong, mut healthy_hits) = (vec![], 0, 0, 0.0);
     let faults = [
@@ -93,8 +119,8 @@ pub fn run(
         ("store stands still", Fault::StoreStopped),
     ];
     for (name, fault) in faults {
-        progress.say(name);
-        let answers = phase(&bench, &mut writer, fault, params, options)?;
+        run.progress.say(name);
+        let answers = phase(&bench, &mut writer, fault, params, seed)?;
         let staleness = staleness_ms(&answers.seen, &writer.written);
         let hits = answers.cached as f64 / answers.seen.len().max(1) as f64;
         let (p50, p99, max) = spread(staleness.clone());
@@ -157,36 +183,32 @@ pub fn run(
          Percentiles are over the stale reads. The bound is one lease, {bound_ms} ms, whatever breaks.\n",
         table.render()
     );
-    Ok(report)
+    Ok(())
 }
 
 /// Reads until the hot keys are answered in the switch.
-fn learn(
-    bench: &Bench,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<()> {
+fn learn(bench: &Bench, rack: &Rack, run: &Run<'_>) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
         let stop = AtomicBool::new(false);
         let place = Place::of(bench);
         let reads = std::thread::scope(|scope| {
-            let reader = scope.spawn(|| read(&place, params, options.seed, &stop));
+            let reader = scope.spawn(|| read(&place, rack.value_len, run.options.seed, &stop));
             std::thread::sleep(Duration::from_millis(500));
             stop.store(true, Ordering::Relaxed);
             reader.join().expect("the reader does not panic")
         })?;
         let hits = reads.cached as f64 / reads.seen.len().max(1) as f64;
-        progress.say(format!("learning, {:.1} % hits", hits * 100.0));
+        run.progress
+            .say(format!("learning, {:.1} % hits", hits * 100.0));
         if hits > 0.95 {
             return Ok(());
         }
         ensure!(
-            start.elapsed().as_secs_f64() < params.learn_s,
+            start.elapsed().as_secs_f64() < rack.learn_s,
             "only {} of the reads of {HOT} hot keys are answered in the switch after {} s",
             percent(hits),
-            params.learn_s
+            rack.learn_s
         );
     }
 }
@@ -196,24 +218,24 @@ fn phase(
     bench: &Bench,
     writer: &mut Writer,
     fault: Fault,
-    params: &Params,
-    options: &Options,
+    params: &OutsideWrites,
+    seed: u64,
 ) -> anyhow::Result<Reads> {
     let stop = AtomicBool::new(false);
     let length = Duration::from_secs_f64(params.step_s);
-    let store = bench.lab().process("server-store").context("the store")?;
+    let store = |signal| bench.rig().signal("server", "store", signal);
     let place = Place::of(bench);
     let reads = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read(&place, params, options.seed, &stop));
+        let reader = scope.spawn(|| read(&place, params.rack.value_len, seed, &stop));
         let writing = writer.write_for(length, fault == Fault::ConnectionKilled, |since| {
             if fault == Fault::StoreStopped {
                 // Every other time, beginning well.
                 let stands = (since.as_millis() / STAND_STILL.as_millis()) % 2 == 1;
-                store.signal(if stands { libc::SIGSTOP } else { libc::SIGCONT });
+                store(if stands { libc::SIGSTOP } else { libc::SIGCONT });
             }
         });
         if fault == Fault::StoreStopped {
-            store.signal(libc::SIGCONT);
+            store(libc::SIGCONT);
         }
         stop.store(true, Ordering::Relaxed);
         let reads = reader.join().expect("the reader does not panic");
@@ -232,13 +254,13 @@ struct Writer {
 }
 
 impl Writer {
-    fn connect(socket: &Path, params: &Params) -> anyhow::Result<Writer> {
+    fn connect(socket: &Path, value_len: usize) -> anyhow::Result<Writer> {
         let stream = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         Ok(Writer {
             stream,
             keys: KeySpace::new(HOT, wire::TENANT_OPEN, &Secret::NONE),
-            value_len: params.value_len,
+            value_len,
             rng: StdRng::seed_from_u64(1),
             written: vec![vec![]; HOT],
         })
@@ -319,9 +341,9 @@ impl Place {
 }
 
 /// Reads hot keys through the switch until `stop`.
-fn read(place: &Place, params: &Params, seed: u64, stop: &AtomicBool) -> anyhow::Result<Reads> {
+fn read(place: &Place, value_len: usize, seed: u64, stop: &AtomicBool) -> anyhow::Result<Reads> {
     namespace::within(&place.namespace, || {
-        let mut reader = Reader::connect(place.store, params, seed)?;
+        let mut reader = Reader::connect(place.store, value_len, seed)?;
         while !stop.load(Ordering::Relaxed) {
             reader.send()?;
             reader.receive()?;
@@ -342,13 +364,13 @@ struct Reader {
 }
 
 impl Reader {
-    fn connect(store: SocketAddr, params: &Params, seed: u64) -> anyhow::Result<Reader> {
+    fn connect(store: SocketAddr, value_len: usize, seed: u64) -> anyhow::Result<Reader> {
         let socket = UdpSocket::bind(("0.0.0.0", 0))?;
         socket.connect(store)?;
         Ok(Reader {
             socket,
             keys: KeySpace::new(HOT, wire::TENANT_OPEN, &Secret::NONE),
-            value_len: params.value_len,
+            value_len,
             rng: StdRng::seed_from_u64(seed),
             request: 0,
             open: HashMap::new(),

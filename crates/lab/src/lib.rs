@@ -1,7 +1,7 @@
 //! The lab: racks of network namespaces on one machine, with the roles of this program as real processes in them.
 //!
 //! A [`topology::Topology`] goes in; [`rack::Lab`] makes its namespaces, links (also faulty ones, [`link`])
-//! and processes, and removes them whatever happens ([`state`]). Everything random comes from one seed ([`random`]).
+//! and processes ([`roles`] has their command lines), and removes them whatever happens ([`state`]). Everything random comes from one seed ([`random`]).
 //!
 //! Called by the binary's `lab` subcommand, by experiments, measurements and tests. It knows none of the other crates.
 
@@ -12,5 +12,7 @@ pub mod process;
 pub mod progress;
 pub mod rack;
 pub mod random;
+pub mod roles;
 pub mod state;
+pub mod steered;
 pub mod topology;

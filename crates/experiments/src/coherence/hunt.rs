@@ -2,30 +2,23 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    io::{ErrorKind, Read},
+    io::ErrorKind,
     net::{Ipv4Addr, SocketAddr, TcpStream},
-    os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use history::{ClientsConfig, Recorded};
+use lab::{interrupt, namespace, process::command_in};
 use serde_json::Value;
 
 use super::{
-    CLIENTS, Faults, LEASE_MS, PROCESSES, TENANTS,
-    layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVER, SWITCHES, layout},
+    CLIENTS, Coherence, Faults, PROCESSES, TENANTS,
+    layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVER, SWITCHES, controller, plan},
 };
 use crate::{
-    Experiment, Options, Params,
-    fabric::{Console, PageRow, Policy, TenantSpec},
-    ownership::Ownership,
-    recorders::Recorders,
-};
-use history::{ClientsConfig, Recorded};
-use lab::{
-    interrupt, namespace,
-    process::command_in,
-    rack::{Lab, unique_name},
+    Run,
+    rig::{Clients, LEASE_MS, Ownership, PageRow, Policy, Rig, TenantSpec},
 };
 
 /// What page moves go through: quota and policy.
@@ -46,8 +39,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// The lab while it is hunted.
 pub(super) struct Hunt {
-    pub recorders: Recorders,
-    lab: Lab,
+    // The clients first, so that they do not report the loss of everything else.
+    pub clients: Clients,
+    rig: Rig,
+    discipline: String,
     pub faults: Faults,
     /// Faults so far.
     pub round: u32,
@@ -74,21 +69,12 @@ impl Hunt {
     ///
     /// # Errors
     /// The lab cannot be built, a process does not start, or a tenant is refused.
-    pub fn new(
-        experiment: &Experiment,
-        params: &Params,
-        options: &Options,
-    ) -> anyhow::Result<Hunt> {
-        let (topology, mut cluster) = layout(experiment, params.items, options.seed)?;
-        let name = options.name.clone().unwrap_or_else(unique_name);
-        let mut lab = Lab::create(&name, topology, false)?;
-        lab.start_all(false)?;
-        interrupt::wait_for("the store to take writes", Duration::from_secs(30), || {
-            Ok(takes_writes(&lab).filter(|takes| *takes).map(drop))
-        })?;
+    pub fn new(params: &Coherence, run: &Run<'_>) -> anyhow::Result<Hunt> {
+        let plan = plan(run.discipline, params.items, run.options.seed);
         let mut hunt = Hunt {
-            recorders: Recorders::default(),
-            lab,
+            clients: Clients::default(),
+            rig: Rig::build(plan, run.options.name.clone(), run.progress)?,
+            discipline: run.discipline.into(),
             faults: Faults::default(),
             round: 0,
             items: params.items,
@@ -97,26 +83,27 @@ impl Hunt {
             looked: Instant::now(),
             rerouted: vec![],
         };
-        hunt.console().ask(&["route", "on"])?;
+        hunt.rig.console().ask(&["route", "on"])?;
         // The first keeps the discipline of the open tenant, the second has the other one.
-        let other = match params.tenancy.other_discipline.as_str() {
-            "" => experiment.discipline.as_str(),
+        let other = match params.other_discipline.as_str() {
+            "" => run.discipline,
             name => name,
         };
-        let disciplines = [experiment.discipline.as_str(), other];
-        let named = TENANTS.iter().filter(|id| **id != wire::TENANT_OPEN);
-        for (id, discipline) in named.zip(disciplines) {
-            let tenant = TenantSpec::new(*id, PLACES[0].0, discipline);
-            let hosts = CLIENT_HOSTS.map(String::from);
-            let entry = hunt.console().create_tenant(&tenant, &hosts)?;
-            cluster.tenants.push(entry);
-        }
+        let named: Vec<u32> = (TENANTS.iter().copied())
+            .filter(|id| *id != wire::TENANT_OPEN)
+            .collect();
+        let tenants: Vec<TenantSpec> = (named.iter().zip([run.discipline, other]))
+            .map(|(id, discipline)| TenantSpec::new(*id, PLACES[0].0, discipline))
+            .collect();
+        let hosts = CLIENT_HOSTS.map(String::from);
+        hunt.rig.create_tenants(&tenants, &hosts)?;
+        let cluster = hunt.rig.cluster(&named)?;
         for (i, host) in CLIENT_HOSTS.iter().enumerate() {
             for process in 0..PROCESSES {
                 let first = (i as u32 * PROCESSES + process) * CLIENTS;
                 let config = ClientsConfig {
                     cluster: cluster.clone(),
-                    seed: options.seed,
+                    seed: run.options.seed,
                     first,
                     clients: CLIENTS,
                     keys: params.keys as u32,
@@ -124,14 +111,10 @@ impl Hunt {
                     lease_ms: LEASE_MS,
                 };
                 let name = format!("clients{process}");
-                hunt.recorders.start(&mut hunt.lab, host, &name, &config)?;
+                hunt.rig.clients(&mut hunt.clients, host, &name, &config)?;
             }
         }
         Ok(hunt)
-    }
-
-    fn console(&self) -> Console<'_> {
-        Console::new(&self.lab, vec![CONTROL.into()])
     }
 
     /// Moves pages, and does the next of: kill the store, a switch's agent, the controller, the other switch with all of its
@@ -147,12 +130,12 @@ impl Hunt {
         self.move_pages(round);
         match round % 5 {
             0 => {
-                self.lab.restart(SERVER, "store", libc::SIGKILL)?;
+                self.rig.restart(SERVER, "store")?;
                 self.faults.killed_store += 1;
             }
             1 => {
                 let switch = if is_odd { SECOND } else { FIRST };
-                self.lab.restart(switch, "agent", libc::SIGKILL)?;
+                self.rig.restart(switch, "agent")?;
                 self.faults.killed_switch += 1;
             }
             2 => self.kill_controller(is_odd)?,
@@ -164,31 +147,20 @@ impl Hunt {
 
     fn kill_controller(&mut self, with_fewer_items: bool) -> anyhow::Result<()> {
         self.faults.evictions += self.evictions();
-        self.lab.stop(CONTROL, "control", libc::SIGKILL)?;
-        let mut spec = self.lab.spec(CONTROL, "control")?;
+        self.rig.stop(CONTROL, "control", libc::SIGKILL)?;
         let items = if with_fewer_items {
             self.items.div_ceil(2)
         } else {
             self.items
         };
-        // The command ends with the limit.
-        if let Some(limit) = spec.command.last_mut() {
-            *limit = items.to_string();
-        }
-        self.lab.start(CONTROL, &spec, false)?;
+        let control = controller(&self.discipline, items);
+        self.rig.start_as(CONTROL, &control)?;
         self.faults.killed_controller += 1;
         Ok(())
     }
 
     fn reboot(&mut self, switch: &str) -> anyhow::Result<()> {
-        self.lab.stop(switch, "agent", libc::SIGKILL)?;
-        self.lab.forget_switch(switch);
-        let spec = self.lab.spec(switch, "agent")?;
-        // The kernel lets go of an unpinned program a little later; until then the agent refuses to start.
-        let begun = Instant::now();
-        while let Err(error) = self.lab.start(switch, &spec, false) {
-            ensure!(begun.elapsed() < Duration::from_secs(5), error);
-        }
+        self.rig.reboot(switch)?;
         self.faults.killed_switch += 1;
         self.faults.rebooted_switch += 1;
         Ok(())
@@ -199,7 +171,7 @@ impl Hunt {
         let named = TENANTS.iter().filter(|id| **id != wire::TENANT_OPEN);
         for (i, id) in named.enumerate() {
             let (quota, policy) = PLACES[(round as usize + i) % PLACES.len()];
-            if let Err(error) = self.console().change_tenant(*id, quota, policy) {
+            if let Err(error) = self.rig.console().change_tenant(*id, quota, policy) {
                 tracing::info!("a page move was not possible: {error:#}");
             }
         }
@@ -208,7 +180,7 @@ impl Hunt {
 
     /// Notes which pages have changed hands since the last look.
     pub fn look_at_pages(&mut self) {
-        let Ok(pages) = self.console().pages() else {
+        let Ok(pages) = self.rig.console().pages() else {
             return;
         };
         if !self.pages.is_empty() {
@@ -223,18 +195,17 @@ impl Hunt {
             return;
         }
         let switches = SWITCHES.map(|(id, name)| (id, name.to_owned()));
-        let console = Console::new(&self.lab, vec![CONTROL.into()]);
-        self.ownership.look(&console, &switches);
+        self.ownership.look(&self.rig.console(), &switches);
         self.looked = Instant::now();
     }
 
     /// Cuts the link between the two switches of the line, lets the network find another way, and mends it.
     fn cut_link(&mut self) -> anyhow::Result<()> {
-        let server = self.lab.topology().address_of(SERVER);
+        let server = self.rig.topology().address_of(SERVER);
         let server = server.context("a server without an address")?;
         let usual = self.next_hop(server);
         let cut = Instant::now();
-        self.set_link("down")?;
+        self.rig.set_link(CUT, false)?;
         let installed = self.wait_for_hop(server, cut, |now| now != usual.as_deref())?;
         let rerouted = match installed {
             Some(installed) => self
@@ -244,17 +215,9 @@ impl Hunt {
         };
         self.rerouted.push(rerouted);
         let mended = Instant::now();
-        self.set_link("up")?;
+        self.rig.set_link(CUT, true)?;
         let back = self.wait_for_hop(server, mended, |now| now == usual.as_deref())?;
         self.faults.reroutes += u64::from(installed.is_some()) + u64::from(back.is_some());
-        Ok(())
-    }
-
-    fn set_link(&self, state: &str) -> anyhow::Result<()> {
-        for end in &self.lab.topology().interfaces()[CUT] {
-            let space = self.lab.namespace(&end.node);
-            namespace::ip(&["-n", &space, "link", "set", "dev", &end.name, state])?;
-        }
         Ok(())
     }
 
@@ -284,7 +247,7 @@ impl Hunt {
         since: Instant,
     ) -> anyhow::Result<Option<Duration>> {
         let to = SocketAddr::new(address.into(), NOBODY);
-        namespace::within(&self.lab.namespace(CLIENT_HOSTS[0]), || {
+        namespace::within(&self.rig.namespace(CLIENT_HOSTS[0]), || {
             while since.elapsed() < REROUTE {
                 interrupt::check()?;
                 let tried = TcpStream::connect_timeout(&to, REACH);
@@ -300,7 +263,7 @@ impl Hunt {
     /// Where the first switch sends what is for this address.
     fn next_hop(&self, address: Ipv4Addr) -> Option<String> {
         let words = ["ip", "route", "get", &address.to_string()].map(String::from);
-        let output = command_in(&self.lab.namespace(FIRST), &words)
+        let output = command_in(&self.rig.namespace(FIRST), &words)
             .ok()?
             .output()
             .ok()?;
@@ -309,7 +272,7 @@ impl Hunt {
 
     /// Evictions that the running controller has asked for; 0 if it does not say.
     fn evictions(&self) -> u64 {
-        let status = self.console().status();
+        let status = self.rig.console().status();
         let status = status.unwrap_or_default();
         let switches = status["switches"].as_array().cloned().unwrap_or_default();
         switches
@@ -324,10 +287,9 @@ impl Hunt {
     /// A record that cannot be read.
     pub fn finish(&mut self) -> anyhow::Result<Recorded> {
         self.faults.evictions += self.evictions();
-        let all = self.recorders.finish()?;
-        for link in 1..=self.lab.topology().links.len() {
-            self.lab.stop("fault", &link.to_string(), libc::SIGTERM)?;
-            let log = std::fs::read_to_string(self.lab.dir().join(format!("fault-{link}.log")))?;
+        let all = self.clients.finish()?;
+        for link in 0..self.rig.topology().links.len() {
+            let log = std::fs::read_to_string(self.rig.end_link(link)?)?;
             let counts: Value = log
                 .lines()
                 .last()
@@ -342,15 +304,6 @@ impl Hunt {
         }
         Ok(all)
     }
-}
-
-fn takes_writes(lab: &Lab) -> Option<bool> {
-    let mut stream = UnixStream::connect(lab.dir().join("store.sock")).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    let status: Value = serde_json::from_str(&text).ok()?;
-    status["takes_writes"].as_bool()
 }
 
 /// The address after `via`, or the interface of a neighbour.

@@ -1,11 +1,10 @@
-use std::net::SocketAddr;
+use lab::{
+    roles::{CONTROL_PORT, Control, Role, Store, Switch},
+    topology::{Fault, Link, Topology},
+};
+use wire::PORT;
 
-use anyhow::Context;
-use wire::{Cluster, PORT};
-
-use super::LEASE_MS;
-use crate::{Experiment, fabric::CONTROL_PORT};
-use lab::topology::{Fault, Link, Node, ProcessSpec, Topology};
+use crate::rig::{LEASE_MS, Plan, Seated, Site};
 
 /// The switch that one client host goes around, and the one on every path.
 pub(super) const FIRST: &str = "switch1";
@@ -17,6 +16,8 @@ pub(super) const SWITCHES: [(u16, &str); 3] = [(1, FIRST), (2, SECOND), (3, THIR
 pub(super) const SERVER: &str = "server";
 pub(super) const CONTROL: &str = "control";
 pub(super) const CLIENT_HOSTS: [&str; 2] = ["client1", "client2"];
+/// The Redis of the server.
+const DATA: &str = "{dir}/data";
 /// Index of the link that is cut: between the two switches of the line.
 pub(super) const CUT: usize = 0;
 
@@ -34,53 +35,42 @@ const LINKS: [(&str, &str); 9] = [
     (CONTROL, THIRD),
 ];
 
-/// The topology with all of its processes, and the cluster without tenants.
-///
-/// # Errors
-/// A node without an address.
-pub(super) fn layout(
-    experiment: &Experiment,
-    items: usize,
-    seed: u64,
-) -> anyhow::Result<(Topology, Cluster)> {
-    let mut topology = links(seed);
-    let address = topology.address_of(SERVER);
-    let address = address.context("a server without an address")?;
-    let cluster = Cluster::single(SocketAddr::new(address.into(), PORT), 4);
-    topology
-        .files
-        .insert("cluster.toml".into(), cluster.to_toml());
-    let bare = topology.clone();
-    for node in topology.hosts.iter_mut().chain(&mut topology.switches) {
-        node.processes = processes(&node.name, &bare, experiment, items);
+/// The plan, with all of its roles.
+pub(super) fn plan(discipline: &str, items: usize, seed: u64) -> Plan {
+    let bare = |names: &[&str]| names.iter().map(|name| Site::new(*name, vec![])).collect();
+    let mut plan = Plan {
+        hosts: bare(&[CONTROL, SERVER, "client1", "client2"]),
+        switches: bare(&[SECOND, FIRST, THIRD]),
+        links: (0..)
+            .zip(LINKS)
+            .map(|(i, ends)| link(i, ends, seed))
+            .collect(),
+        partitions: 4,
+        is_open: true,
+    };
+    let ends = Topology {
+        hosts: plan.hosts.iter().map(Site::node).collect(),
+        switches: plan.switches.iter().map(Site::node).collect(),
+        links: plan.links.clone(),
+        ..Topology::default()
+    };
+    for site in plan.hosts.iter_mut().chain(&mut plan.switches) {
+        site.roles = roles(&site.name, &ends, discipline, items);
     }
-    Ok((topology, cluster))
+    plan
 }
 
-fn links(seed: u64) -> Topology {
-    let node = |name: &&str| Node {
-        name: name.to_string(),
-        processes: vec![],
-    };
-    let link = |(i, (a, b)): (usize, &(&str, &str))| Link {
-        ends: [a.to_string(), b.to_string()],
-        addresses: None,
+fn link(number: u64, (a, b): (&str, &str), seed: u64) -> Link {
+    Link {
         fault: Some(Fault {
             loss: 0.05,
             duplicate: 0.02,
             reorder: 0.05,
             reorder_ms: 3.0,
             delay_ms: 0.0,
-            seed: seed.wrapping_mul(31).wrapping_add(i as u64),
+            seed: seed.wrapping_mul(31).wrapping_add(number),
         }),
-        mtu: 1500,
-    };
-    let hosts = [CONTROL, SERVER, "client1", "client2"];
-    Topology {
-        hosts: hosts.iter().map(node).collect(),
-        switches: [SECOND, FIRST, THIRD].iter().map(node).collect(),
-        links: LINKS.iter().enumerate().map(link).collect(),
-        ..Topology::default()
+        ..Link::between([a.into(), b.into()])
     }
 }
 
@@ -94,79 +84,52 @@ fn control_from(switch: &str, topology: &Topology) -> String {
     format!("http://{address}:{CONTROL_PORT}")
 }
 
-fn words(text: &[&str]) -> Vec<String> {
-    text.iter().map(|word| word.to_string()).collect()
-}
-
-fn process(name: &str, command: Vec<String>, ready: Option<&str>) -> ProcessSpec {
-    ProcessSpec {
-        name: name.into(),
-        command,
-        cpu: None,
-        nice: 0,
-        ready: ready.map(String::from),
-        settled: None,
-        autostart: true,
-    }
-}
-
-fn processes(
-    node: &str,
-    topology: &Topology,
-    experiment: &Experiment,
-    items: usize,
-) -> Vec<ProcessSpec> {
+fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec<Seated> {
     match node {
-        SERVER => vec![redis(), store(topology)],
-        CONTROL => vec![controller(experiment, items)],
+        // Data must outlive the store: a real server behind it.
+        SERVER => vec![Seated::new(Role::Redis(DATA.into())), store(topology)],
+        CONTROL => vec![controller(discipline, items)],
         _ => {
             let id = SWITCHES.iter().find(|(_, name)| *name == node);
-            id.map(|(id, _)| agent(&id.to_string(), node, topology))
+            id.map(|(id, _)| agent(*id, node, topology))
                 .into_iter()
                 .collect()
         }
     }
 }
 
-fn agent(id: &str, node: &str, topology: &Topology) -> ProcessSpec {
-    let mut command = words(&["shortstop", "switch", "--id", id, "{interfaces}"]);
-    let control = control_from(node, topology);
-    command.extend(words(&["--mode", "generic", "--control", &control]));
-    let (name, state) = (format!("{{lab}}-{node}"), format!("{{dir}}/{node}"));
-    command.extend(words(&["--name", &name, "--state-dir", &state]));
-    let pinned = format!("/sys/fs/bpf/shortstop/{name}");
-    process("agent", command, Some(&pinned))
+fn agent(id: u16, node: &str, topology: &Topology) -> Seated {
+    Seated::new(Role::Switch(Switch {
+        id,
+        node: node.into(),
+        control: control_from(node, topology),
+        state: format!("{{dir}}/{node}"),
+        ..Switch::default()
+    }))
 }
 
-/// Data must outlive the store: a real server behind it.
-fn redis() -> ProcessSpec {
-    let command =
-        "redis-server --port 0 --unixsocket {dir}/data --save  --appendonly no --dir {dir}";
-    let command = command.split(' ').map(String::from).collect();
-    process("redis", command, Some("{dir}/data"))
+fn store(topology: &Topology) -> Seated {
+    Seated::new(Role::Store(Store {
+        listen: format!("{{address:{SERVER}}}:{PORT}"),
+        // The switch beside the store leads to the controller.
+        control: Some(control_from(SECOND, topology)),
+        backend: Some(format!("redis+unix://{DATA}")),
+        lease_ms: Some(LEASE_MS),
+        socket: format!("{{dir}}/{SERVER}.sock"),
+        ..Store::default()
+    }))
 }
 
-fn store(topology: &Topology) -> ProcessSpec {
-    let mut command = words(&["shortstop", "store", "--listen"]);
-    command.push(format!("{{address:{SERVER}}}:{PORT}"));
-    command.extend(words(&["--cluster", "{dir}/cluster.toml"]));
-    // The switch beside the store leads to the controller.
-    command.extend(words(&["--control", &control_from(SECOND, topology)]));
-    command.extend(words(&["--backend", "redis+unix://{dir}/data"]));
-    command.extend(words(&["--lease-ms", &LEASE_MS.to_string()]));
-    command.extend(words(&["--status-socket", "{dir}/store.sock"]));
-    process("store", command, Some("{dir}/store.sock"))
-}
-
-/// The limit of items comes last: it is changed when the controller is killed.
-fn controller(experiment: &Experiment, items: usize) -> ProcessSpec {
-    let mut command = words(&["shortstop", "control", "--cluster", "{dir}/cluster.toml"]);
-    let listen = format!("0.0.0.0:{CONTROL_PORT}");
-    command.extend(words(&["--state", "{dir}/control", "--listen", &listen]));
-    command.extend(words(&["--insecure", "--window-ms", "200"]));
-    command.extend(words(&["--discipline", &experiment.discipline]));
-    command.extend(words(&["--max-items", &items.to_string()]));
-    process("control", command, None)
+/// The controller with this limit of items, which changes when it is killed.
+pub(super) fn controller(discipline: &str, items: usize) -> Seated {
+    Seated::new(Role::Control(Control {
+        state: "{dir}/control".into(),
+        listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
+        window_ms: Some(200),
+        discipline: Some(discipline.into()),
+        max_items: Some(items),
+        ..Control::default()
+    }))
 }
 
 #[cfg(test)]
@@ -175,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_switch_has_its_own_way_to_the_controller() {
-        let (topology, _) = layout(&crate::coherence("some", "other"), 4, 1).unwrap();
+        let topology = plan("some", 4, 1).topology().unwrap();
         let parsed = Topology::parse(&toml::to_string(&topology).unwrap()).unwrap();
         let urls: Vec<&String> = parsed
             .switches

@@ -7,14 +7,14 @@ mod layout;
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Experiment, Options, Params, Report, verdict::judge};
+use anyhow::ensure;
+use lab::interrupt;
+
+use crate::{Measure, Report, Run, params::keys, verdict::judge};
 use hunt::{Hunt, Rerouted};
-use lab::{interrupt, progress::Progress};
 
-/// The shortest lease that a store gives: the sooner it takes writes after a restart.
-const LEASE_MS: u64 = 1000;
 /// Client processes on each of the two client hosts, and clients in each.
 const PROCESSES: u32 = 2;
 const CLIENTS: u32 = 4;
@@ -46,27 +46,59 @@ struct Faults {
     reroutes: u64,
 }
 
-/// Runs the experiment.
-pub fn run(
-    experiment: &Experiment,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Report> {
-    let quick = usize::from(options.quick);
-    let mut report = Report::new(&experiment.name, options, params)?;
-    progress.say("building three switches and the ways around them");
-    let mut hunt = Hunt::new(experiment, params, options)?;
+/// Parameters of the hunt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Coherence {
+    /// Keys of each tenant.
+    keys: usize,
+    /// Most items of a switch.
+    items: usize,
+    /// The discipline of every other tenant; empty: the experiment's.
+    other_discipline: String,
+}
+
+impl Default for Coherence {
+    fn default() -> Coherence {
+        Coherence {
+            keys: 12,
+            items: 4,
+            other_discipline: String::new(),
+        }
+    }
+}
+
+impl Measure for Coherence {
+    fn check(&self) -> anyhow::Result<()> {
+        let Coherence {
+            keys: of, items, ..
+        } = self;
+        keys(*of)?;
+        ensure!(
+            items <= of,
+            "items = {items}: more than there are keys ({of})"
+        );
+        Ok(())
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        hunt(self, run, report)
+    }
+}
+
+fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let quick = usize::from(run.options.quick);
+    let mut hunt = Hunt::new(params, run)?;
     let (wanted, patience) = (OPERATIONS[quick], Duration::from_secs(PATIENCE_S[quick]));
     let begun = Instant::now();
     let mut next_fault = Instant::now() + FAULT_EVERY;
     loop {
         interrupt::check()?;
-        let operations = hunt.recorders.operations()?;
+        let operations = hunt.clients.operations()?;
         if hunt.round >= ROUNDS[quick] && operations >= wanted || begun.elapsed() > patience {
             break;
         }
-        progress.say(format!(
+        run.progress.say(format!(
             "{operations} of {wanted} operations, {} faults",
             hunt.round
         ));
@@ -80,9 +112,10 @@ pub fn run(
     }
     let seconds = begun.elapsed().as_secs_f64();
     let recorded = hunt.finish()?;
-    progress.say(format!("checking {} operations", recorded.operations.len()));
+    run.progress
+        .say(format!("checking {} operations", recorded.operations.len()));
     let checked = Instant::now();
-    judge(&mut report, &recorded, TENANTS.len() * params.keys)?;
+    judge(report, &recorded, TENANTS.len() * params.keys)?;
     let faults = &hunt.faults;
     let open = recorded
         .operations
@@ -91,35 +124,27 @@ pub fn run(
         .count();
     report
         .summary
-        .insert("operations".into(), recorded.operations.len().into());
-    report
-        .summary
         .insert("faults".into(), serde_json::to_value(faults)?);
-    report.summary.insert("outcome_unknown".into(), open.into());
-    report
-        .summary
-        .insert("reads_from_switches".into(), recorded.cached.into());
-    report
-        .summary
-        .insert("torn_values".into(), recorded.torn.into());
-    report
-        .summary
-        .insert("reads_unanswered".into(), recorded.unanswered.into());
     for (name, count) in [
+        ("operations", recorded.operations.len() as u64),
+        ("outcome_unknown", open as u64),
+        ("reads_from_switches", recorded.cached),
+        ("torn_values", recorded.torn),
+        ("reads_unanswered", recorded.unanswered),
         ("double_owned_pages", hunt.ownership.double_owned),
         ("foreign_items", hunt.ownership.foreign_items),
         ("looks", hunt.ownership.looks),
     ] {
-        report.summary.insert(name.into(), count.into());
+        report.count(name, count);
     }
     if let Some(text) = hunt.ownership.complaint() {
         report.fails(text);
     }
-    reroutes(&mut report, &hunt.rerouted);
+    reroutes(report, &hunt.rerouted);
     report.summarize("seconds", seconds);
     report.summarize("check_seconds", checked.elapsed().as_secs_f64());
     report.text += &tell(faults);
-    Ok(report)
+    Ok(())
 }
 
 /// How long it took until another way was there, and until it was of use.

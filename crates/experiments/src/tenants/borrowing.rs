@@ -4,17 +4,19 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use lab::interrupt;
+use load::{LoadDriver, Phase, PhaseResult, workload::Popularity};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::measure::{median, settle};
+use super::{Stage, median};
 use crate::{
-    Experiment, Options, Params, Report,
-    fabric::{CLIENT_CPU, Fabric, Generating, OTHER_CPU, PageRow, Plan, TenantSpec, client, fill},
+    Measure, Report, Run,
+    params::{Tenancy, exponent, positive},
     plot,
+    rig::{CLIENT_CPU, OTHER_CPU, PageRow, TenantSpec, switch},
     table::{Table, percent, thousands},
 };
-use lab::{interrupt, progress::Progress};
-use load::{LoadDriver, Phase, PhaseResult, workload::Popularity};
 
 /// The owner, a tenant that may use its own pages only, and one that borrows.
 const OWNER: u32 = 1;
@@ -27,44 +29,85 @@ const OWNER_LOAD: f64 = 0.25;
 /// Between two looks at the page table.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Runs it: owned pages only, then borrowing, then the owner's return, again and again.
-pub fn run(
-    experiment: &Experiment,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Report> {
-    let mut report = Report::new(&experiment.name, options, params)?;
-    let tenancy = &params.tenancy;
-    let plan = Plan {
-        window_ms: tenancy.window_ms,
-        control_args: params.control_args.clone(),
-        switch_args: params.switch_args.clone(),
-        ..Plan::line(1, tenancy.pages, &experiment.discipline)
-    };
-    let fabric = Fabric::start(plan, options.name.clone(), progress)?;
-    let mut stage = Stage {
-        fabric,
+/// Parameters of borrowing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Borrowing {
+    tenancy: Tenancy,
+    /// Zipf's exponent.
+    theta: f64,
+    /// Guaranteed pages of the tenant beside the owner.
+    own_quota: u32,
+    /// Requests per second offered in all.
+    rate: f64,
+    /// Deadline in seconds for everything of the owner to be cached, and the time that a cache has to settle.
+    settle_s: f64,
+    /// Returns of the owner.
+    rounds: usize,
+    /// Length of one measurement, and of one return, in seconds.
+    round_s: f64,
+}
+
+impl Default for Borrowing {
+    fn default() -> Borrowing {
+        Borrowing {
+            tenancy: Tenancy::default(),
+            theta: 0.9,
+            own_quota: 8,
+            rate: 30_000.0,
+            settle_s: 30.0,
+            rounds: 9,
+            round_s: 1.5,
+        }
+    }
+}
+
+impl Measure for Borrowing {
+    fn check(&self) -> anyhow::Result<()> {
+        self.tenancy.check()?;
+        exponent(self.theta)?;
+        ensure!(self.rounds > 0, "rounds = 0: at least one is needed");
+        positive([
+            ("rate", self.rate),
+            ("settle_s", self.settle_s),
+            ("round_s", self.round_s),
+        ])
+    }
+
+    /// Owned pages only, then borrowing, then the owner's return, again and again.
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        measure(self, run, report)
+    }
+}
+
+fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let line = Stage::line(run, &params.tenancy, 1);
+    let name = run.options.name.clone();
+    let mut rack = Shared {
+        stage: Stage::start(run, &params.tenancy, &line, name)?,
         params,
-        options,
-        progress,
+        run,
     };
     let owner = TenantSpec {
         borrows: false,
-        ..stage.fabric.tenant(OWNER, tenancy.quota)
+        ..rack.stage.tenant(OWNER)
     };
-    stage.fabric.create_tenants(std::slice::from_ref(&owner))?;
-    let mut owning = stage.generator(&owner, OTHER_CPU)?;
-    let needed = stage.pages_needed(&owner, &mut owning)?;
+    rack.stage.create(std::slice::from_ref(&owner))?;
+    let mut owning = rack.generator(&owner, OTHER_CPU)?;
+    let needed = rack.pages_needed(&owner, &mut owning)?;
 
     let own_only = TenantSpec {
         borrows: false,
-        ..stage.fabric.tenant(OWN_ONLY, tenancy.many_quota)
+        quota: params.own_quota,
+        ..rack.stage.tenant(OWN_ONLY)
     };
-    let (owned, _) = stage.beside(&own_only, &mut owning, "its own pages only")?;
-    stage.fabric.remove_tenants(&[own_only])?;
-    let borrower = stage.fabric.tenant(BORROWER, tenancy.many_quota);
-    let (borrowing, mut load) = stage.beside(&borrower, &mut owning, "borrowing")?;
+    let (owned, _) = rack.beside(&own_only, &mut owning, "its own pages only")?;
+    rack.stage.rig.remove_tenants(&[own_only])?;
+    let borrower = TenantSpec {
+        quota: params.own_quota,
+        ..rack.stage.tenant(BORROWER)
+    };
+    let (borrowing, mut load) = rack.beside(&borrower, &mut owning, "borrowing")?;
     let mut table = Table::new(&["", "own", "lent", "hits", "req/s", "wrong"]);
     for (what, seen) in [("own pages only", &owned), ("borrowing", &borrowing)] {
         table.row([
@@ -91,14 +134,14 @@ pub fn run(
     let mut wrong = owned.result.wrong() + borrowing.result.wrong();
     let (mut times, mut never) = (vec![], 0);
     let mut first = None;
-    for round in 0..tenancy.rounds {
-        progress.say(format!(
+    for round in 0..params.rounds {
+        run.progress.say(format!(
             "the owner returns, {} of {}",
             round + 1,
-            tenancy.rounds
+            params.rounds
         ));
-        let lent = stage.let_borrow(&mut owning, &mut load)?;
-        let back = stage.owner_returns(&mut owning, &mut load, needed)?;
+        let lent = rack.let_borrow(&mut owning, &mut load)?;
+        let back = rack.owner_returns(&mut owning, &mut load, needed)?;
         wrong += back.wrong;
         report.rows.push(json!({
             "phase": "the owner returns",
@@ -116,7 +159,7 @@ pub fn run(
         first.get_or_insert(back.series);
     }
     let worst = times.iter().copied().fold(0.0, f64::max);
-    let longest = tenancy.round_s * 1000.0;
+    let longest = params.round_s * 1000.0;
     let worst = if never > 0 { longest } else { worst };
     report.summarize("reclaim_ms_max", worst);
     report.summarize("reclaim_ms_p50", median(&times));
@@ -125,7 +168,7 @@ pub fn run(
     if never > 0 {
         report.failure = Some(format!(
             "{never} of {} times the owner did not have its {needed} pages back within {longest} ms",
-            tenancy.rounds
+            params.rounds
         ));
     } else if wrong > 0 {
         report.failure = Some(format!("{wrong} wrong values"));
@@ -150,8 +193,8 @@ pub fn run(
             ("lent to the other".into(), points(|l| l.lent)),
         ],
     );
-    report.plots.push((format!("{}.svg", experiment.name), svg));
-    Ok(report)
+    report.plot(run.name, svg);
+    Ok(())
 }
 
 /// What the page table said at one time.
@@ -191,41 +234,29 @@ struct Return {
     wrong: u64,
 }
 
-struct Stage<'a> {
-    fabric: Fabric,
-    params: &'a Params,
-    options: &'a Options,
-    progress: &'a Progress,
+struct Shared<'a> {
+    stage: Stage<'a>,
+    params: &'a Borrowing,
+    run: &'a Run<'a>,
 }
 
-impl Stage<'_> {
+impl Shared<'_> {
     fn generator(&mut self, tenant: &TenantSpec, cpu: usize) -> anyhow::Result<LoadDriver> {
-        let mut load = self.fabric.generator(&Generating {
-            host: &client(1),
-            name: &format!("load{}", tenant.id),
-            tenants: std::slice::from_ref(tenant),
-            keys: self.params.keys,
-            value_len: self.params.value_len,
-            seed: self.options.seed,
-            cpu,
-            nice: 0,
-        })?;
-        fill(&mut load)?;
-        Ok(load)
+        let name = format!("load{}", tenant.id);
+        self.stage.load_on(cpu, &name, std::slice::from_ref(tenant))
     }
 
     fn popularity(&self) -> Popularity {
-        let theta = self.params.thetas.last();
-        theta.map_or(Popularity::Uniform, |theta| Popularity::Zipf(*theta))
+        Popularity::Zipf(self.params.theta)
     }
 
     /// The owner's requests while it is idle on most of its pages.
     fn idle(&self, seconds: f64) -> Phase {
         Phase {
-            keys: self.params.keys / IDLE,
+            keys: self.params.tenancy.keys / IDLE,
             ..Phase::reads(
                 Popularity::Uniform,
-                self.params.tenancy.rate * OWNER_LOAD,
+                self.params.rate * OWNER_LOAD,
                 0.0,
                 seconds,
             )
@@ -234,17 +265,14 @@ impl Stage<'_> {
 
     /// Pages that the owner fills when all of its keys are cached.
     fn pages_needed(&mut self, owner: &TenantSpec, load: &mut LoadDriver) -> anyhow::Result<usize> {
-        let all = Phase::reads(Popularity::Uniform, self.params.tenancy.rate, 0.0, 1.0);
-        let settled = settle(
-            &self.fabric,
+        let all = Phase::reads(Popularity::Uniform, self.params.rate, 0.0, 1.0);
+        let settled = self.stage.settle(
             load,
             std::slice::from_ref(owner),
-            self.params.keys,
             &all,
-            self.params.tenancy.settle_s,
-            self.progress,
+            self.params.settle_s,
         )?;
-        let pages = self.fabric.console().switch_pages("switch1")?;
+        let pages = self.stage.rig.console().switch_pages(&switch(1))?;
         let used = pages
             .iter()
             .filter(|page| page.tenant == Some(OWNER) && page.items > 0)
@@ -252,7 +280,7 @@ impl Stage<'_> {
         ensure!(
             used > 0,
             "the owner has nothing cached after {} s ({:.1} % of its keys)",
-            self.params.tenancy.settle_s,
+            self.params.settle_s,
             settled.share() * 100.0
         );
         Ok(used)
@@ -265,22 +293,19 @@ impl Stage<'_> {
         owning: &mut LoadDriver,
         what: &str,
     ) -> anyhow::Result<(Beside, LoadDriver)> {
-        let tenancy = &self.params.tenancy;
-        self.fabric.create_tenants(std::slice::from_ref(tenant))?;
+        let params = self.params;
+        self.stage.create(std::slice::from_ref(tenant))?;
         let mut load = self.generator(tenant, CLIENT_CPU)?;
-        let rate = tenancy.rate * (1.0 - OWNER_LOAD);
+        let rate = params.rate * (1.0 - OWNER_LOAD);
         let busy = |seconds| Phase::reads(self.popularity(), rate, 0.0, seconds);
         let mut measured = None;
-        for (step, seconds) in [
-            ("learning", tenancy.settle_s),
-            ("measuring", tenancy.round_s),
-        ] {
-            self.progress.say(format!("{what}: {step}"));
+        for (step, seconds) in [("learning", params.settle_s), ("measuring", params.round_s)] {
+            self.run.progress.say(format!("{what}: {step}"));
             owning.begin(&self.idle(seconds))?;
             measured = Some(load.run(&busy(seconds))?);
             owning.finish()?;
         }
-        let pages = self.fabric.console().pages()?;
+        let pages = self.stage.rig.console().pages()?;
         let beside = Beside {
             result: measured.context("two steps were measured")?,
             own: count(&pages, tenant.id, "own"),
@@ -295,25 +320,25 @@ impl Stage<'_> {
         owning: &mut LoadDriver,
         load: &mut LoadDriver,
     ) -> anyhow::Result<usize> {
-        let tenancy = &self.params.tenancy;
+        let params = self.params;
         let begun = Instant::now();
         loop {
             owning.begin(&self.idle(1.0))?;
             load.run(&Phase::reads(
                 self.popularity(),
-                tenancy.rate * (1.0 - OWNER_LOAD),
+                params.rate * (1.0 - OWNER_LOAD),
                 0.0,
                 1.0,
             ))?;
             owning.finish()?;
-            let lent = count(&self.fabric.console().pages()?, BORROWER, "lent");
-            if lent > 0 && begun.elapsed().as_secs_f64() > tenancy.settle_s / 3.0 {
+            let lent = count(&self.stage.rig.console().pages()?, BORROWER, "lent");
+            if lent > 0 && begun.elapsed().as_secs_f64() > params.settle_s / 3.0 {
                 return Ok(lent);
             }
             ensure!(
-                begun.elapsed().as_secs_f64() < 3.0 * tenancy.settle_s,
+                begun.elapsed().as_secs_f64() < 3.0 * params.settle_s,
                 "nothing of the idle owner's memory was lent within {} s",
-                3.0 * tenancy.settle_s
+                3.0 * params.settle_s
             );
         }
     }
@@ -325,10 +350,10 @@ impl Stage<'_> {
         load: &mut LoadDriver,
         needed: usize,
     ) -> anyhow::Result<Return> {
-        let tenancy = &self.params.tenancy;
-        let rate = tenancy.rate * (1.0 - OWNER_LOAD);
-        load.begin(&Phase::reads(self.popularity(), rate, 0.0, tenancy.round_s))?;
-        let burst = Phase::reads(Popularity::Uniform, tenancy.rate, 0.0, tenancy.round_s);
+        let params = self.params;
+        let rate = params.rate * (1.0 - OWNER_LOAD);
+        load.begin(&Phase::reads(self.popularity(), rate, 0.0, params.round_s))?;
+        let burst = Phase::reads(Popularity::Uniform, params.rate, 0.0, params.round_s);
         // The generator sends its first request a little after this: what is measured includes that.
         let begun = Instant::now();
         owning.begin(&burst)?;
@@ -336,7 +361,7 @@ impl Stage<'_> {
         let result = loop {
             interrupt::check()?;
             let ms = begun.elapsed().as_secs_f64() * 1000.0;
-            let pages = self.fabric.console().pages()?;
+            let pages = self.stage.rig.console().pages()?;
             series.push(Look {
                 // The answer is at most as old as the question.
                 ms,

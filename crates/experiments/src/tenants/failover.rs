@@ -7,26 +7,26 @@ use std::{
 };
 
 use anyhow::Context;
+use history::ClientsConfig;
+use lab::{interrupt, progress::Progress, steered::Seat};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    measure::median,
+    Stage, median,
     probe::{Decision, Probe, unavailable_ms},
 };
 use crate::{
-    Experiment, Options, Params, Report,
-    fabric::{
-        CLIENT_CPU, CONTROL_PORT, Fabric, Generating, LEASE_MS, Plan, TenantSpec, client, control,
-        fill, switch,
-    },
-    ownership::Ownership,
+    Measure, Report, Run,
+    params::{Tenancy, positive},
     plot,
-    recorders::Recorders,
+    rig::{
+        CLIENT_CPU, Clients, LEASE_MS, Line, Ownership, Rig, TenantSpec, client, control, fill,
+        switch,
+    },
     table::{Table, thousands},
     verdict::judge,
 };
-use history::ClientsConfig;
-use lab::{interrupt, progress::Progress};
 
 /// Tenants of the clients that read and write, and of the probe.
 const CLIENTS: [u32; 2] = [1, 2];
@@ -41,112 +41,129 @@ const DEAD_FOR: Duration = Duration::from_millis(1500);
 /// Between two looks at who owns what.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Runs it.
-pub fn run(
-    experiment: &Experiment,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Report> {
-    let mut report = Report::new(&experiment.name, options, params)?;
-    let tenancy = &params.tenancy;
-    let plan = Plan {
+/// Parameters of fail-over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Failover {
+    tenancy: Tenancy,
+    /// How often the leader is killed.
+    kills: u32,
+    /// From one kill to the next, in seconds.
+    round_s: f64,
+}
+
+impl Default for Failover {
+    fn default() -> Failover {
+        Failover {
+            tenancy: Tenancy::default(),
+            kills: 8,
+            round_s: 8.0,
+        }
+    }
+}
+
+impl Measure for Failover {
+    fn check(&self) -> anyhow::Result<()> {
+        self.tenancy.check()?;
+        positive([("round_s", self.round_s)])
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        measure(self, run, report)
+    }
+}
+
+fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let Failover { tenancy, .. } = params;
+    let line = Line {
         clients: 2,
         controllers: CONTROLLERS,
-        window_ms: tenancy.window_ms,
-        control_args: params.control_args.clone(),
-        switch_args: params.switch_args.clone(),
-        ..Plan::line(SWITCHES, tenancy.pages, &experiment.discipline)
+        ..Stage::line(run, tenancy, SWITCHES)
     };
-    let mut fabric = Fabric::start(plan, options.name.clone(), progress)?;
-    let tenants: Vec<TenantSpec> = CLIENTS
-        .iter()
-        .chain([&PROBE])
-        .map(|id| fabric.tenant(*id, tenancy.quota))
-        .collect();
-    fabric.create_tenants(&tenants)?;
-    let cluster = fabric.cluster(&tenants)?;
-    let seconds = f64::from(tenancy.kills + 2) * tenancy.round_s;
+    let mut stage = Stage::start(run, tenancy, &line, run.options.name.clone())?;
+    let ids: Vec<u32> = CLIENTS.iter().copied().chain([PROBE]).collect();
+    let tenants: Vec<TenantSpec> = ids.iter().map(|id| stage.tenant(*id)).collect();
+    stage.create(&tenants)?;
+    let cluster = stage.rig.cluster(&ids)?;
+    let seconds = f64::from(params.kills + 2) * params.round_s;
     let probe = Probe {
-        namespace: fabric.lab().namespace(&client(2)),
+        namespace: stage.rig.namespace(&client(2)),
         cluster: cluster.clone(),
         tenant: PROBE,
         keys: (seconds * FRESH_PER_S) as usize + MARGIN,
-        value_len: params.value_len,
+        value_len: tenancy.value_len,
     };
-    progress.say("writing the probe's keys");
-    let mut filling = fabric.generator(&Generating {
+    run.progress.say("writing the probe's keys");
+    let seat = Seat {
         host: &client(2),
         name: "fill",
-        tenants: &tenants[2..],
-        keys: probe.keys,
-        value_len: params.value_len,
-        seed: options.seed,
-        cpu: CLIENT_CPU,
+        cpu: Some(CLIENT_CPU),
         nice: 0,
-    })?;
+    };
+    let mut filling = stage.generator(seat, &tenants[2..], probe.keys)?;
     fill(&mut filling)?;
     drop(filling);
-    let mut recorders = Recorders::default();
+    let mut clients = Clients::default();
     for (number, host) in [(0, client(1)), (1, client(2))] {
         let config = ClientsConfig {
             cluster: cluster.clone(),
-            seed: options.seed,
+            seed: run.options.seed,
             first: number * 4,
             clients: 4,
-            keys: params.keys as u32,
+            keys: tenancy.keys as u32,
             tenants: CLIENTS.to_vec(),
             lease_ms: LEASE_MS,
         };
-        recorders.start(fabric.lab_mut(), &host, "clients", &config)?;
+        stage.rig.clients(&mut clients, &host, "clients", &config)?;
     }
     let stop = AtomicBool::new(false);
     let mut kills = Kills::default();
     let decisions = std::thread::scope(|scope| {
         let probing = scope.spawn(|| probe.run(&stop));
-        let killed = kills.run(&mut fabric, &mut recorders, params, progress);
+        let killed = kills.run(&mut stage.rig, &mut clients, params, run.progress);
         stop.store(true, Ordering::Relaxed);
         let decisions = probing.join().expect("the probe does not panic");
         killed.and(decisions)
     })?;
-    progress.say("checking what the clients saw");
-    let recorded = recorders.finish()?;
-    judge(&mut report, &recorded, CLIENTS.len() * params.keys)?;
+    run.progress.say("checking what the clients saw");
+    let recorded = clients.finish()?;
+    judge(report, &recorded, CLIENTS.len() * tenancy.keys)?;
     let unknown = recorded
         .operations
         .iter()
         .filter(|operation| operation.return_ns.is_none())
         .count() as u64;
-    tell(&mut report, experiment, params, &kills, &decisions);
+    tell(report, run, params, &kills, &decisions);
     let failed = recorded.unanswered + unknown;
-    let insert = |report: &mut Report, name: &str, value: u64| {
-        report.summary.insert(name.into(), value.into());
-    };
-    insert(&mut report, "failed_requests", failed);
-    insert(&mut report, "operations", recorded.operations.len() as u64);
-    insert(&mut report, "reads_from_switches", recorded.cached);
-    insert(&mut report, "torn_values", recorded.torn);
     let ownership = &kills.ownership;
-    insert(&mut report, "double_owned_pages", ownership.double_owned);
-    insert(&mut report, "foreign_items", ownership.foreign_items);
-    insert(&mut report, "looks", ownership.looks);
+    for (name, count) in [
+        ("failed_requests", failed),
+        ("operations", recorded.operations.len() as u64),
+        ("reads_from_switches", recorded.cached),
+        ("torn_values", recorded.torn),
+        ("double_owned_pages", ownership.double_owned),
+        ("foreign_items", ownership.foreign_items),
+        ("looks", ownership.looks),
+    ] {
+        report.count(name, count);
+    }
     let failures = (failed > 0).then(|| format!("{failed} requests of clients failed"));
     failures
         .into_iter()
         .chain(ownership.complaint())
         .for_each(|text| report.fails(text));
-    Ok(report)
+    Ok(())
 }
 
 fn tell(
     report: &mut Report,
-    experiment: &Experiment,
-    params: &Params,
+    run: &Run<'_>,
+    params: &Failover,
     kills: &Kills,
     decisions: &[Decision],
 ) {
     let mut table = Table::new(&["kill", "controller", "no decisions for", "leads next"]);
-    let longest = params.tenancy.round_s * 1000.0;
+    let longest = params.round_s * 1000.0;
     let (mut times, mut never) = (vec![], 0);
     for (number, kill) in kills.all.iter().enumerate() {
         let ms = unavailable_ms(kill.at, decisions).filter(|ms| *ms < longest);
@@ -197,7 +214,7 @@ fn tell(
             ("the leader is killed".into(), marks),
         ],
     );
-    report.plots.push((format!("{}.svg", experiment.name), svg));
+    report.plot(run.name, svg);
 }
 
 /// One kill.
@@ -219,35 +236,33 @@ struct Kills {
 impl Kills {
     fn run(
         &mut self,
-        fabric: &mut Fabric,
-        recorders: &mut Recorders,
-        params: &Params,
+        rig: &mut Rig,
+        clients: &mut Clients,
+        params: &Failover,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        let round = Duration::from_secs_f64(params.tenancy.round_s);
+        let round = Duration::from_secs_f64(params.round_s);
         self.begun = Some(Instant::now());
-        self.watch(fabric, recorders, round, progress)?;
-        for number in 0..params.tenancy.kills {
-            let leader = leader(fabric).with_context(|| {
+        self.watch(rig, clients, round, progress)?;
+        for number in 0..params.kills {
+            let leader = leader(rig).with_context(|| {
                 format!("kill {}: no controller says that it leads", number + 1)
             })?;
             let host = control(leader);
             progress.say(format!("killing {host}"));
-            let spec = fabric.lab().spec(&host, "control")?;
             let at = Instant::now();
-            fabric.lab_mut().stop(&host, "control", libc::SIGKILL)?;
+            rig.stop(&host, "control", libc::SIGKILL)?;
             self.all.push(Kill {
                 at,
                 controller: leader,
                 next: None,
             });
-            self.watch(fabric, recorders, DEAD_FOR, progress)?;
-            fabric.lab_mut().start(&host, &spec, false)?;
-            fabric.wait_for_port(&host, "control", CONTROL_PORT)?;
+            self.watch(rig, clients, DEAD_FOR, progress)?;
+            rig.start(&host, "control")?;
             let left = round.saturating_sub(at.elapsed());
-            self.watch(fabric, recorders, left, progress)?;
+            self.watch(rig, clients, left, progress)?;
             if let Some(kill) = self.all.last_mut() {
-                kill.next = self::leader(fabric);
+                kill.next = self::leader(rig);
             }
         }
         Ok(())
@@ -256,8 +271,8 @@ impl Kills {
     /// Looks again and again who owns what, for a while.
     fn watch(
         &mut self,
-        fabric: &Fabric,
-        recorders: &mut Recorders,
+        rig: &Rig,
+        clients: &mut Clients,
         time: Duration,
         progress: &Progress,
     ) -> anyhow::Result<()> {
@@ -265,13 +280,13 @@ impl Kills {
         let switches: Vec<_> = (1..=SWITCHES).map(|n| (n as u16, switch(n))).collect();
         while begun.elapsed() < time {
             interrupt::check()?;
-            let operations = recorders.operations()?;
+            let operations = clients.operations()?;
             progress.say(format!(
                 "{} kills, {operations} operations, {} looks at the pages",
                 self.all.len(),
                 self.ownership.looks
             ));
-            self.ownership.look(&fabric.console(), &switches);
+            self.ownership.look(&rig.console(), &switches);
             std::thread::sleep(LOOK_EVERY.min(time.saturating_sub(begun.elapsed())));
         }
         Ok(())
@@ -279,13 +294,13 @@ impl Kills {
 }
 
 /// The controller that says that it leads.
-fn leader(fabric: &Fabric) -> Option<usize> {
+fn leader(rig: &Rig) -> Option<usize> {
     let begun = Instant::now();
     // After an election the new one may need a moment.
     while begun.elapsed() < Duration::from_secs(5) {
         let mut controllers = 1..=CONTROLLERS;
         let found = controllers.find(|number| {
-            let status = fabric
+            let status = rig
                 .console()
                 .ask_at(&control(*number), &["control", "status"]);
             status.is_ok_and(|status| leads(&status))

@@ -16,19 +16,22 @@
 //! stricter of both, over all rounds together: arrivals are random, and a short round's number of them is not even. Each is
 //! that of the disturber for which it is worst.
 
-use serde_json::json;
-
-use super::measure::{median, settle};
-use crate::{
-    Experiment, Options, Params, Report,
-    fabric::{CLIENT_CPU, Fabric, Generating, OTHER_CPU, Plan, TenantSpec, client, fill},
-    plot,
-    table::{Table, micros, percent, thousands},
-};
-use lab::progress::Progress;
+use anyhow::ensure;
+use lab::steered::Seat;
 use load::{
     Arrivals, ChurnSchedule, LoadDriver, Phase, PhaseKind, PhaseResult,
     workload::{Churn, ChurnKind, Popularity},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Stage, median};
+use crate::{
+    Measure, Report, Run,
+    params::{Tenancy, exponent, positive},
+    plot,
+    rig::{CLIENT_CPU, Line, OTHER_CPU, TenantSpec, client},
+    table::{Table, micros, percent, thousands},
 };
 
 const VICTIM: u32 = 1;
@@ -67,42 +70,89 @@ fn order(round: usize) -> [Situation; 3] {
     order
 }
 
+/// Parameters of isolation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Isolation {
+    tenancy: Tenancy,
+    /// Zipf's exponent.
+    theta: f64,
+    /// Requests per second of the well-behaved tenant.
+    rate: f64,
+    /// Deadline in seconds for all of its keys to be cached.
+    settle_s: f64,
+    /// Rounds for each disturber.
+    rounds: usize,
+    /// Length of one measurement in seconds.
+    round_s: f64,
+    /// Requests per second that the greedy tenant may send; it sends `excess` times as many.
+    limit: u64,
+    /// How many times its limit the greedy tenant sends.
+    excess: f64,
+    /// Requests per second of the other disturbers.
+    disturb_rate: f64,
+}
+
+impl Default for Isolation {
+    fn default() -> Isolation {
+        Isolation {
+            tenancy: Tenancy::default(),
+            theta: 0.99,
+            rate: 30_000.0,
+            settle_s: 30.0,
+            rounds: 9,
+            round_s: 1.5,
+            limit: 1_000,
+            excess: 10.0,
+            disturb_rate: 5_000.0,
+        }
+    }
+}
+
+impl Measure for Isolation {
+    fn check(&self) -> anyhow::Result<()> {
+        self.tenancy.check()?;
+        exponent(self.theta)?;
+        ensure!(self.rounds > 0, "rounds = 0: at least one is needed");
+        positive([
+            ("rate", self.rate),
+            ("settle_s", self.settle_s),
+            ("round_s", self.round_s),
+            ("excess", self.excess),
+            ("disturb_rate", self.disturb_rate),
+        ])
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        measure(self, run, report)
+    }
+}
+
 /// A rack whose victim's keys are stored; its generator, and the disturbers' with what each does.
-struct Side {
-    fabric: Fabric,
+struct Side<'a> {
+    stage: Stage<'a>,
     victim: TenantSpec,
     load: LoadDriver,
     disturbers: Vec<(&'static str, LoadDriver, Phase)>,
 }
 
-impl Side {
+impl<'a> Side<'a> {
     fn start(
-        plan: Plan,
+        params: &'a Isolation,
+        run: &Run<'a>,
+        line: &Line,
         name: Option<String>,
-        params: &Params,
-        options: &Options,
-        progress: &Progress,
-    ) -> anyhow::Result<Side> {
-        let mut fabric = Fabric::start(plan, name, progress)?;
+    ) -> anyhow::Result<Side<'a>> {
+        let mut stage = Stage::start(run, &params.tenancy, line, name)?;
         let victim = TenantSpec {
             borrows: false,
-            ..fabric.tenant(VICTIM, params.tenancy.quota)
+            ..stage.tenant(VICTIM)
         };
-        fabric.create_tenants(std::slice::from_ref(&victim))?;
-        let mut load = fabric.generator(&Generating {
-            host: &client(1),
-            name: "victim",
-            tenants: std::slice::from_ref(&victim),
-            keys: params.keys,
-            value_len: params.value_len,
-            seed: options.seed,
-            cpu: CLIENT_CPU,
-            nice: 0,
-        })?;
-        fill(&mut load)?;
-        let disturbers = disturbers(&mut fabric, &victim, popularity(params), params, options)?;
+        stage.create(std::slice::from_ref(&victim))?;
+        let load = stage.load_on(CLIENT_CPU, "victim", std::slice::from_ref(&victim))?;
+        let disturbers = disturbers(&mut stage, &victim, params)?;
         Ok(Side {
-            fabric,
+            stage,
             victim,
             load,
             disturbers,
@@ -110,38 +160,22 @@ impl Side {
     }
 }
 
-fn popularity(params: &Params) -> Popularity {
-    Popularity::Zipf(params.thetas.last().copied().unwrap_or(0.99))
-}
-
-/// Runs it: each disturber in turn, in each situation in turn.
-pub fn run(
-    experiment: &Experiment,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Report> {
-    let mut report = Report::new(&experiment.name, options, params)?;
-    let tenancy = &params.tenancy;
-    let plan = Plan {
+/// Each disturber in turn, in each situation in turn.
+fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let line = Line {
         clients: 2,
-        window_ms: tenancy.window_ms,
-        control_args: params.control_args.clone(),
-        switch_args: params.switch_args.clone(),
-        ..Plan::line(1, tenancy.pages, &experiment.discipline)
+        ..Stage::line(run, &params.tenancy, 1)
     };
-    let other = Side::start(plan.clone(), None, params, options, progress)?;
-    let here = Side::start(plan, options.name.clone(), params, options, progress)?;
+    let other = Side::start(params, run, &line, None)?;
+    let here = Side::start(params, run, &line, run.options.name.clone())?;
     let mut load = here.load;
-    let reads = |seconds| Phase::reads(popularity(params), tenancy.rate, WARMUP_S, seconds);
-    settle(
-        &here.fabric,
+    let popularity = Popularity::Zipf(params.theta);
+    let reads = |seconds| Phase::reads(popularity, params.rate, WARMUP_S, seconds);
+    here.stage.settle(
         &mut load,
         std::slice::from_ref(&here.victim),
-        params.keys,
-        &Phase::reads(Popularity::Uniform, tenancy.rate, 0.0, 1.0),
-        tenancy.settle_s,
-        progress,
+        &Phase::reads(Popularity::Uniform, params.rate, 0.0, 1.0),
+        params.settle_s,
     )?;
     let mut table = Table::new(&[
         "disturber",
@@ -169,13 +203,13 @@ pub fn run(
     });
     for mut disturber in all {
         let mut seen: [Seen; 3] = Default::default();
-        for round in 0..tenancy.rounds {
+        for round in 0..params.rounds {
             for situation in order(round) {
-                progress.say(format!(
+                run.progress.say(format!(
                     "{}, round {} of {}: {situation:?}",
                     disturber.name,
                     round + 1,
-                    tenancy.rounds
+                    params.rounds
                 ));
                 let seen = &mut seen[situation as usize];
                 let theirs = match situation {
@@ -184,11 +218,11 @@ pub fn run(
                     Situation::Beside => Some(&mut disturber.here),
                 };
                 let Some(theirs) = theirs else {
-                    seen.victim.push(load.run(&reads(tenancy.round_s))?);
+                    seen.victim.push(load.run(&reads(params.round_s))?);
                     continue;
                 };
                 theirs.begin(&disturber.phase)?;
-                seen.victim.push(load.run(&reads(tenancy.round_s))?);
+                seen.victim.push(load.run(&reads(params.round_s))?);
                 seen.disturber.push(theirs.finish()?);
             }
         }
@@ -204,7 +238,7 @@ pub fn run(
         share = share.min(told.share);
         ratio = ratio.max(told.p99_ratio);
         machine = machine.max(told.p99_ratio_idle);
-        told.tell(disturber.name, &mut report, &mut table);
+        told.tell(disturber.name, report, &mut table);
         names.push(disturber.name.to_string());
         bars[0].push(told.p99_idle_us);
         bars[1].push(told.p99_elsewhere_us);
@@ -234,37 +268,32 @@ pub fn run(
         ],
         marks: None,
     };
-    report.plots.push((
-        format!("{}.svg", experiment.name),
-        plot::grouped_bars(&figure),
-    ));
-    Ok(report)
+    report.plot(run.name, plot::grouped_bars(&figure));
+    Ok(())
 }
 
 /// Starts the disturbers' generators. Each disturbs only while it is told to.
 fn disturbers(
-    fabric: &mut Fabric,
+    stage: &mut Stage,
     victim: &TenantSpec,
-    popularity: Popularity,
-    params: &Params,
-    options: &Options,
+    params: &Isolation,
 ) -> anyhow::Result<Vec<(&'static str, LoadDriver, Phase)>> {
-    let tenancy = &params.tenancy;
+    let popularity = Popularity::Zipf(params.theta);
     let greedy = TenantSpec {
-        rate: tenancy.limit,
-        ..fabric.tenant(GREEDY, tenancy.quota)
+        rate: params.limit,
+        ..stage.tenant(GREEDY)
     };
-    let restless = fabric.tenant(RESTLESS, tenancy.quota);
-    fabric.create_tenants(&[greedy.clone(), restless.clone()])?;
+    let restless = stage.tenant(RESTLESS);
+    stage.create(&[greedy.clone(), restless.clone()])?;
     // Longer than what it disturbs at both ends.
-    let seconds = tenancy.round_s + WARMUP_S + 0.2;
+    let seconds = params.round_s + WARMUP_S + 0.2;
     let phase = |rate| Phase::reads(popularity, rate, 0.0, seconds);
-    let too_much = phase(tenancy.limit as f64 * tenancy.excess);
+    let too_much = phase(params.limit as f64 * params.excess);
     let guess = Phase {
         kind: PhaseKind::Forge,
         // What a guesser could overwrite would show as a wrong value.
         write_ratio: 0.5,
-        ..phase(tenancy.disturb_rate)
+        ..phase(params.disturb_rate)
     };
     let churn = Phase {
         churn: Some(ChurnSchedule {
@@ -275,25 +304,23 @@ fn disturbers(
             },
             every_s: 0.1,
         }),
-        ..phase(tenancy.disturb_rate)
+        ..phase(params.disturb_rate)
     };
+    let keys = params.tenancy.keys;
     let mut all = vec![];
     for (name, tenant, keys, phase) in [
-        ("greedy", &greedy, params.keys, too_much),
+        ("greedy", &greedy, keys, too_much),
         // It knows the victim's number and keys, and only lacks the secret.
-        ("guessing", victim, params.keys, guess),
+        ("guessing", victim, keys, guess),
         ("restless", &restless, RESTLESS_KEYS, churn),
     ] {
-        let mut load = fabric.generator(&Generating {
+        let seat = Seat {
             host: &client(2),
             name,
-            tenants: std::slice::from_ref(tenant),
-            keys,
-            value_len: params.value_len,
-            seed: options.seed,
-            cpu: OTHER_CPU,
+            cpu: Some(OTHER_CPU),
             nice: NICE,
-        })?;
+        };
+        let mut load = stage.generator(seat, std::slice::from_ref(tenant), keys)?;
         if name != "guessing" {
             // Over its rate, a tenant's writes are dropped like everything else: that is what rates are for.
             let pace = if name == "greedy" { 4 } else { 64 };

@@ -1,16 +1,17 @@
-//! What the experiments of this folder measure in the same way.
+//! What experiments about tenants measure in the same way.
 
 use std::time::Instant;
 
-use crate::fabric::{Fabric, TenantSpec};
 use lab::progress::Progress;
 use load::{Interval, LoadDriver, Phase, PhaseResult, workload::Popularity};
+
+use crate::rig::{Rig, TenantSpec};
 
 /// Length of one look at the cache while it fills, in seconds.
 const LOOK_S: f64 = 1.0;
 
 /// How a cache filled.
-pub(super) struct Settled {
+pub struct Settled {
     /// Seconds until everything was cached, if it was.
     pub after_s: Option<f64>,
     /// Per tenant, the part of its keys that is cached at last.
@@ -30,12 +31,9 @@ impl Settled {
     }
 }
 
-/// Offers load until every key of the active tenants is cached, as the switches' memory has it, or the deadline is over.
-///
-/// # Errors
-/// The generator died, or a switch does not say.
+/// As [`super::Stage::settle`].
 pub(super) fn settle(
-    fabric: &Fabric,
+    rig: &Rig,
     load: &mut LoadDriver,
     tenants: &[TenantSpec],
     keys: usize,
@@ -61,7 +59,7 @@ pub(super) fn settle(
         settled.interval_ms = result.interval_ms;
         settled.intervals.extend(&result.intervals);
         let seconds = begun.elapsed().as_secs_f64();
-        let items = fabric.items()?;
+        let items = rig.items()?;
         settled.shares = tenants
             .iter()
             .map(|t| *items.get(&t.id).unwrap_or(&0) as f64 / keys as f64)
@@ -85,7 +83,7 @@ pub(super) fn settle(
 }
 
 /// The middle of the values; of an even number, the mean of the two in the middle. NaN of none.
-pub(super) fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -97,7 +95,7 @@ pub(super) fn median(values: &[f64]) -> f64 {
 }
 
 /// Answers per second over time, in steps of half a second: (second, rate).
-pub(super) fn rates(intervals: &[Interval], interval_ms: u64) -> Vec<(f64, f64)> {
+pub fn rates(intervals: &[Interval], interval_ms: u64) -> Vec<(f64, f64)> {
     let per_step = (500 / interval_ms.max(1)).max(1) as usize;
     let step_s = per_step as f64 * interval_ms as f64 / 1000.0;
     let steps = intervals.chunks_exact(per_step).zip(1..);
@@ -110,7 +108,7 @@ pub(super) fn rates(intervals: &[Interval], interval_ms: u64) -> Vec<(f64, f64)>
 }
 
 /// The distribution of rates: (rate, part of the time in which it was not higher).
-pub(super) fn distribution(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
+pub fn distribution(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> = rates.iter().map(|(_, rate)| *rate).collect();
     sorted.sort_unstable_by(f64::total_cmp);
     let count = sorted.len() as f64;
@@ -121,7 +119,7 @@ pub(super) fn distribution(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// The name of a distribution in the summary.
-pub(super) fn named(what: &str, popularity: Popularity) -> String {
+pub fn named(what: &str, popularity: Popularity) -> String {
     format!("{what}_{}", popularity.name())
 }
 

@@ -1,91 +1,151 @@
-//! Experiments about tenants: how they share switches, and what each notices of the others.
+//! Tenants that share switches in a line: the set-up of experiments about them, and what each notices of the others.
 
-pub(super) mod borrowing;
-pub(super) mod failover;
-pub(super) mod hops;
-pub(super) mod isolation;
+mod borrowing;
+mod failover;
+mod isolation;
 mod measure;
-pub(super) mod policies;
 mod probe;
-pub(super) mod users;
 
-use super::{Experiment, Kind};
+pub use borrowing::Borrowing;
+pub use failover::Failover;
+pub use isolation::Isolation;
+pub use measure::{Settled, distribution, median, named, rates};
 
-fn built_in(
-    name: &str,
-    kind: Kind,
-    title: &str,
-    discipline: &str,
-    params: &str,
-    quick: &str,
-) -> Experiment {
-    let table = |text: &str| text.parse::<toml::Table>().expect("a constant table");
-    Experiment {
-        name: name.into(),
-        kind,
-        title: title.into(),
-        discipline: discipline.into(),
-        params: table(params),
-        quick: table(quick),
-    }
+use lab::{progress::Progress, steered::Seat};
+use load::{LoadDriver, Phase};
+
+use crate::{
+    Run,
+    params::Tenancy,
+    rig::{CLIENT_CPU, Generating, Line, Rig, TenantSpec, client, fill},
+};
+
+/// A line of switches, and tenants as the parameters have them.
+pub struct Stage<'a> {
+    /// The rig.
+    pub rig: Rig,
+    tenancy: &'a Tenancy,
+    discipline: &'a str,
+    clients: usize,
+    seed: u64,
+    progress: &'a Progress,
 }
 
-/// A well-behaved tenant beside others that are not, compared with the same others on a rack of their own: about every
-/// discipline, so it has no file.
-pub fn tenant_isolation(discipline: &str) -> Experiment {
-    built_in(
-        "tenant-isolation",
-        Kind::Isolation,
-        "What a well-behaved tenant notices of greedy, guessing and restless ones",
-        discipline,
-        "keys = 1000\nthetas = [0.99]\n\
-         [tenancy]\nquota = 10\npages = 40\nrate = 5000.0\nrounds = 21\nround_s = 0.8\nlimit = 500",
-        "[tenancy]\nrounds = 5\nround_s = 0.4",
-    )
-}
-
-/// Idle memory that works for others until its owner needs it; about every discipline, so it has no file.
-pub fn work_conserving(discipline: &str) -> Experiment {
-    built_in(
-        "work-conserving",
-        Kind::Borrowing,
-        "Idle memory lent to another tenant, and how soon its owner has it back",
-        discipline,
-        "keys = 2500\nthetas = [0.9]\n\
-         [tenancy]\nquota = 20\nmany_quota = 5\npages = 25\nrate = 12000.0\nsettle_s = 15.0\nrounds = 6\n\
-         round_s = 3.0\nwindow_ms = 200",
-        "[tenancy]\nsettle_s = 6.0\nrounds = 2\nround_s = 2.0",
-    )
-}
-
-/// The leader among several controllers killed again and again; about every discipline, so it has no file.
-pub fn controller_failover(discipline: &str) -> Experiment {
-    built_in(
-        "controller-failover",
-        Kind::Failover,
-        "Cache decisions and clients while the leading controller is killed again and again",
-        discipline,
-        "keys = 12\n[tenancy]\nquota = 16\npages = 40\nkills = 8\nround_s = 8.0\nwindow_ms = 200",
-        "[tenancy]\nkills = 2\nround_s = 6.0",
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn built_in_experiments_have_parameters_that_exist() {
-        for experiment in [
-            tenant_isolation("some"),
-            work_conserving("some"),
-            controller_failover("some"),
-        ] {
-            for quick in [false, true] {
-                let params = experiment.params(quick).unwrap();
-                let tenancy = &params.tenancy;
-                assert!(tenancy.quota <= tenancy.pages, "{}", experiment.name);
-            }
+impl<'a> Stage<'a> {
+    /// A line of switches as the parameters have them, to be changed where an experiment needs it otherwise.
+    pub fn line(run: &Run<'_>, tenancy: &Tenancy, switches: usize) -> Line {
+        Line {
+            window_ms: tenancy.window_ms,
+            control_args: tenancy.control_args.clone(),
+            switch_args: tenancy.switch_args.clone(),
+            ..Line::of(switches, tenancy.pages, run.discipline)
         }
+    }
+
+    /// Builds and starts a line, under this name.
+    ///
+    /// # Errors
+    /// As [`Rig::build`].
+    pub fn start(
+        run: &Run<'a>,
+        tenancy: &'a Tenancy,
+        line: &Line,
+        name: Option<String>,
+    ) -> anyhow::Result<Stage<'a>> {
+        Ok(Stage {
+            rig: Rig::build(line.plan(), name, run.progress)?,
+            tenancy,
+            discipline: run.discipline,
+            clients: line.clients,
+            seed: run.options.seed,
+            progress: run.progress,
+        })
+    }
+
+    /// A tenant with the usual quota.
+    pub fn tenant(&self, id: u32) -> TenantSpec {
+        TenantSpec::new(id, self.tenancy.quota, self.discipline)
+    }
+
+    /// Creates tenants, with all client hosts as their clients.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    pub fn create(&mut self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
+        let clients: Vec<String> = (1..=self.clients).map(client).collect();
+        self.rig.create_tenants(tenants, &clients)
+    }
+
+    /// Starts a generator for tenants with so many keys each.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn generator(
+        &mut self,
+        seat: Seat,
+        tenants: &[TenantSpec],
+        keys: usize,
+    ) -> anyhow::Result<LoadDriver> {
+        self.rig.load(&Generating {
+            seat,
+            tenants,
+            keys,
+            value_len: self.tenancy.value_len,
+            seed: self.seed,
+            interval_ms: 100,
+        })
+    }
+
+    /// Starts a generator of this name on the first client, alone on this CPU, and writes all keys.
+    ///
+    /// # Errors
+    /// It does not start, or the writes are not acknowledged within a minute.
+    pub fn load_on(
+        &mut self,
+        cpu: usize,
+        name: &str,
+        tenants: &[TenantSpec],
+    ) -> anyhow::Result<LoadDriver> {
+        let seat = Seat {
+            host: &client(1),
+            name,
+            cpu: Some(cpu),
+            nice: 0,
+        };
+        let mut load = self.generator(seat, tenants, self.tenancy.keys)?;
+        fill(&mut load)?;
+        Ok(load)
+    }
+
+    /// Creates tenants, starts a generator for them, and writes all of their keys.
+    ///
+    /// # Errors
+    /// The controller refuses, or as [`Stage::load_on`].
+    pub fn newcomers(&mut self, tenants: &[TenantSpec]) -> anyhow::Result<LoadDriver> {
+        self.create(tenants)?;
+        self.load_on(CLIENT_CPU, "load", tenants)
+    }
+
+    /// Offers load until every key of the tenants is cached, as the switches' memory has it, or the deadline is over.
+    ///
+    /// # Errors
+    /// The generator died, or a switch does not say.
+    pub fn settle(
+        &self,
+        load: &mut LoadDriver,
+        tenants: &[TenantSpec],
+        phase: &Phase,
+        deadline_s: f64,
+    ) -> anyhow::Result<Settled> {
+        let keys = self.tenancy.keys;
+        measure::settle(
+            &self.rig,
+            load,
+            tenants,
+            keys,
+            phase,
+            deadline_s,
+            self.progress,
+        )
     }
 }

@@ -1,29 +1,112 @@
 //! Several users of one switch (the multi-tenancy thesis, section 5.2 and figure 5.1): how much of each one's keys ends up in the cache, also
 //! over links that lose, and what it costs a switch to serve many users instead of one.
 
-use serde_json::{Value, json};
-
-use super::measure::{Settled, median, named, rates, settle};
-use crate::{
-    Experiment, Options, Params, Report,
-    fabric::{CLIENT_CPU, Fabric, Generating, Plan, TenantSpec, client, fill, sweep},
+use anyhow::ensure;
+use experiments::{
+    Measure, Report, Run,
+    params::{Distributions, Tenancy, part, positive},
     plot,
+    rig::{Line, TenantSpec, sweep},
     table::{Table, percent, thousands},
+    tenants::{Settled, Stage, median, named, rates},
 };
-use lab::{progress::Progress, topology::Fault};
+use lab::topology::Fault;
 use load::{Arrivals, LoadDriver, Phase, PhaseResult, workload::Popularity};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// Requests under way in a closed loop.
 const OUTSTANDING: usize = 64;
 
-/// Runs it: distributions and numbers of users, then lossy links, then many users against one.
-pub fn run(
-    experiment: &Experiment,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Report> {
-    let mut report = Report::new(&experiment.name, options, params)?;
+/// Distributions and numbers of users, then lossy links, then many users against one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Users {
+    tenancy: Tenancy,
+    distributions: Distributions,
+    /// Requests per second that the store takes.
+    server_rate: f64,
+    /// Numbers of users that are compared.
+    users: Vec<usize>,
+    /// Requests per second offered in all.
+    rate: f64,
+    /// Deadline in seconds for everything to be cached, from an empty cache on.
+    settle_s: f64,
+    /// Seconds of the steady state.
+    step_s: f64,
+    /// Part of the frames that a lossy link loses.
+    loss: f64,
+    /// Requests per second offered over lossy links.
+    lossy_rate: f64,
+    /// Deadline in seconds for everything to be cached over lossy links.
+    lossy_settle_s: f64,
+    /// As many users as shall be compared with one in the end; 0: that is left out.
+    many: usize,
+    /// Guaranteed pages of each of the many.
+    many_quota: u32,
+    /// Repetitions of that comparison, in turn.
+    rounds: usize,
+    /// Length of one repetition in seconds.
+    round_s: f64,
+    /// Offered load of that comparison, as a part of what a closed loop of one user gets.
+    load: f64,
+    /// Rates above this are not offered: two CPUs carry no more.
+    max_rate: f64,
+}
+
+impl Default for Users {
+    fn default() -> Users {
+        Users {
+            tenancy: Tenancy::default(),
+            distributions: Distributions::default(),
+            server_rate: 15_000.0,
+            users: vec![1, 2, 3],
+            rate: 30_000.0,
+            settle_s: 30.0,
+            step_s: 1.0,
+            loss: 0.05,
+            lossy_rate: 6_000.0,
+            lossy_settle_s: 45.0,
+            many: 64,
+            many_quota: 8,
+            rounds: 9,
+            round_s: 1.5,
+            load: 0.8,
+            max_rate: 150_000.0,
+        }
+    }
+}
+
+impl Measure for Users {
+    fn check(&self) -> anyhow::Result<()> {
+        self.tenancy.check()?;
+        self.distributions.check()?;
+        let Users { users, many, .. } = self;
+        ensure!(
+            !users.is_empty() && users.iter().all(|n| (1..=64).contains(n)),
+            "users = {users:?}: numbers from 1 to 64 are possible"
+        );
+        ensure!(*many <= 256, "many = {many}: at most 256");
+        ensure!(self.rounds > 0, "rounds = 0: at least one is needed");
+        part([("loss", self.loss), ("load", self.load)])?;
+        positive([
+            ("server_rate", self.server_rate),
+            ("rate", self.rate),
+            ("settle_s", self.settle_s),
+            ("step_s", self.step_s),
+            ("lossy_rate", self.lossy_rate),
+            ("lossy_settle_s", self.lossy_settle_s),
+            ("round_s", self.round_s),
+            ("max_rate", self.max_rate),
+        ])
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        measure(self, run, report)
+    }
+}
+
+fn measure(params: &Users, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     let mut table = Table::new(&[
         "popularity",
         "users",
@@ -34,57 +117,46 @@ pub fn run(
         "p50",
         "wrong",
     ]);
-    let plan = Plan {
+    let line = Line {
         server_rate: Some(params.server_rate),
-        window_ms: params.tenancy.window_ms,
-        control_args: params.control_args.clone(),
-        switch_args: params.switch_args.clone(),
-        ..Plan::line(1, params.tenancy.pages, &experiment.discipline)
+        ..Stage::line(run, &params.tenancy, 1)
     };
-    let mut stage = Stage {
-        fabric: Fabric::start(plan.clone(), options.name.clone(), progress)?,
-        params,
-        options,
-        progress,
-        next_id: 1,
-    };
+    let mut switch = Switch::start(params, run, &line)?;
     let (mut wrong, mut foreign) = (0, 0);
-    let mut shares = Shares::new(&params.tenancy.users);
-    for popularity in params.distributions() {
+    let mut shares = Shares::new(&params.users);
+    for popularity in params.distributions.all() {
         let mut share: f64 = 1.0;
         let mut lines = vec![];
-        for users in &params.tenancy.users {
-            let run = stage.fill_cache(*users, popularity, "")?;
-            share = share.min(run.share());
-            shares.add(*users, run.share());
-            wrong += run.wrong();
-            foreign += run.foreign();
-            lines.push((plural(*users), run.series()));
-            run.tell(&mut report, &mut table);
+        for users in &params.users {
+            let seen = switch.fill_cache(*users, popularity, "")?;
+            share = share.min(seen.share());
+            shares.add(*users, seen.share());
+            wrong += seen.wrong();
+            foreign += seen.foreign();
+            lines.push((plural(*users), seen.series()));
+            seen.tell(report, &mut table);
         }
         report.summarize(named("cached_share", popularity), share);
         shares.group(popularity.title());
         let title = format!("Total throughput, {}", popularity.title());
         let svg = plot::lines(&title, "seconds", "answers per second", &lines);
-        let file = format!("{}-{}.svg", experiment.name, popularity.name());
-        report.plots.push((file, svg));
+        report.plot(format!("{}-{}", run.name, popularity.name()), svg);
     }
-    if params.tenancy.many > 0 {
-        let seen = stage.compare(&mut report)?;
+    if params.many > 0 {
+        let seen = switch.compare(report)?;
         wrong += seen.iter().map(PhaseResult::wrong).sum::<u64>();
         foreign += seen.iter().map(|r| r.foreign_values).sum::<u64>();
     }
     // The lab's name is free again once it is gone.
-    drop(stage);
-    let lossy = lossy(&plan, params, options, progress)?;
+    drop(switch);
+    let lossy = lossy(&line, params, run)?;
     wrong += lossy.wrong();
     foreign += lossy.foreign();
     report.summarize("cached_share_uniform_lossy", lossy.share());
-    lossy.tell(&mut report, &mut table);
+    lossy.tell(report, &mut table);
     shares.add(lossy.users, lossy.share());
-    shares.group(format!("uniform, {} lost", percent(params.tenancy.loss)));
-    let file = format!("{}.svg", experiment.name);
-    report.plots.push((file, shares.draw()));
+    shares.group(format!("uniform, {} lost", percent(params.loss)));
+    report.plot(run.name, shares.draw());
     report.summarize("wrong_values", wrong as f64);
     report.summarize("foreign_values", foreign as f64);
     if wrong > 0 {
@@ -92,7 +164,7 @@ pub fn run(
     }
     let notes = std::mem::take(&mut report.text);
     report.text = format!("{}\n{notes}", table.render());
-    Ok(report)
+    Ok(())
 }
 
 /// The part of the keys that ended up cached, to be drawn: by distribution and number of users.
@@ -150,42 +222,27 @@ fn plural(users: usize) -> String {
 }
 
 /// The uniform distribution over links that lose frames, where the thesis lost reports and inserts.
-fn lossy(
-    plan: &Plan,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Run> {
-    let tenancy = &params.tenancy;
-    let plan = Plan {
+fn lossy(line: &Line, params: &Users, run: &Run<'_>) -> anyhow::Result<Seen> {
+    let line = Line {
         fault: Some(Fault {
-            loss: tenancy.loss,
-            seed: options.seed,
+            loss: params.loss,
+            seed: run.options.seed,
             ..Fault::default()
         }),
-        ..plan.clone()
+        ..line.clone()
     };
-    let calm = Params {
-        tenancy: crate::Tenancy {
-            rate: tenancy.lossy_rate,
-            settle_s: tenancy.lossy_settle_s,
-            ..tenancy.clone()
-        },
+    let calm = Users {
+        rate: params.lossy_rate,
+        settle_s: params.lossy_settle_s,
         ..params.clone()
     };
-    let mut stage = Stage {
-        fabric: Fabric::start(plan, options.name.clone(), progress)?,
-        params: &calm,
-        options,
-        progress,
-        next_id: 1,
-    };
-    let what = format!(", {} lost on every link", percent(tenancy.loss));
-    stage.fill_cache(1, Popularity::Uniform, &what)
+    let what = format!(", {} lost on every link", percent(params.loss));
+    let mut switch = Switch::start(&calm, run, &line)?;
+    switch.fill_cache(1, Popularity::Uniform, &what)
 }
 
 /// One filling of the cache and what came after.
-struct Run {
+struct Seen {
     popularity: Popularity,
     what: String,
     users: usize,
@@ -196,7 +253,7 @@ struct Run {
     sweep: PhaseResult,
 }
 
-impl Run {
+impl Seen {
     fn phases(&self) -> impl Iterator<Item = &PhaseResult> {
         let last = [&self.steady, &self.sweep];
         self.settled.phases.iter().chain(last)
@@ -252,40 +309,40 @@ impl Run {
     }
 }
 
-/// The lab and what is measured on it.
-struct Stage<'a> {
-    fabric: Fabric,
-    params: &'a Params,
-    options: &'a Options,
-    progress: &'a Progress,
+/// The switch that they share, and what is measured on it.
+struct Switch<'a> {
+    stage: Stage<'a>,
+    params: &'a Users,
+    run: &'a Run<'a>,
     next_id: u32,
 }
 
-impl Stage<'_> {
-    /// So many new tenants with nothing cached.
-    fn newcomers(&mut self, count: usize, quota: u32) -> anyhow::Result<Vec<TenantSpec>> {
-        let first = self.next_id;
-        self.next_id += count as u32;
-        let tenants: Vec<TenantSpec> = (first..self.next_id)
-            .map(|id| self.fabric.tenant(id, quota))
-            .collect();
-        self.fabric.create_tenants(&tenants)?;
-        Ok(tenants)
+impl<'a> Switch<'a> {
+    fn start(params: &'a Users, run: &'a Run<'a>, line: &Line) -> anyhow::Result<Switch<'a>> {
+        let name = run.options.name.clone();
+        Ok(Switch {
+            stage: Stage::start(run, &params.tenancy, line, name)?,
+            params,
+            run,
+            next_id: 1,
+        })
     }
 
-    fn generator(&mut self, tenants: &[TenantSpec]) -> anyhow::Result<LoadDriver> {
-        let mut load = self.fabric.generator(&Generating {
-            host: &client(1),
-            name: "load",
-            tenants,
-            keys: self.params.keys,
-            value_len: self.params.value_len,
-            seed: self.options.seed,
-            cpu: CLIENT_CPU,
-            nice: 0,
-        })?;
-        fill(&mut load)?;
-        Ok(load)
+    /// So many new tenants with nothing cached, and a generator with all of their keys written.
+    fn newcomers(
+        &mut self,
+        count: usize,
+        quota: u32,
+    ) -> anyhow::Result<(Vec<TenantSpec>, LoadDriver)> {
+        let first = self.next_id;
+        self.next_id += count as u32;
+        let tenant = |id| TenantSpec {
+            quota,
+            ..self.stage.tenant(id)
+        };
+        let tenants: Vec<TenantSpec> = (first..self.next_id).map(tenant).collect();
+        let load = self.stage.newcomers(&tenants)?;
+        Ok((tenants, load))
     }
 
     /// From an empty cache until every key is in it, then a while longer.
@@ -294,28 +351,21 @@ impl Stage<'_> {
         users: usize,
         popularity: Popularity,
         what: &str,
-    ) -> anyhow::Result<Run> {
-        let tenancy = &self.params.tenancy;
-        let tenants = self.newcomers(users, tenancy.quota)?;
-        let mut load = self.generator(&tenants)?;
-        let phase = Phase::reads(popularity, tenancy.rate, 0.0, tenancy.round_s);
-        let settled = settle(
-            &self.fabric,
-            &mut load,
-            &tenants,
-            self.params.keys,
-            &phase,
-            tenancy.settle_s,
-            self.progress,
-        )?;
+    ) -> anyhow::Result<Seen> {
+        let params = self.params;
+        let (tenants, mut load) = self.newcomers(users, params.tenancy.quota)?;
+        let phase = Phase::reads(popularity, params.rate, 0.0, params.round_s);
+        let settled = self
+            .stage
+            .settle(&mut load, &tenants, &phase, params.settle_s)?;
         let steady = load.run(&Phase {
-            seconds: self.params.step_s,
+            seconds: params.step_s,
             ..phase
         })?;
         let (answered, sweep) = sweep(&mut load)?;
         drop(load);
-        self.fabric.remove_tenants(&tenants)?;
-        Ok(Run {
+        self.stage.rig.remove_tenants(&tenants)?;
+        Ok(Seen {
             popularity,
             what: what.into(),
             users,
@@ -328,46 +378,36 @@ impl Stage<'_> {
 
     /// Many users against few against one, in turn, with everything of everybody cached. Returns what was seen.
     fn compare(&mut self, report: &mut Report) -> anyhow::Result<Vec<PhaseResult>> {
-        let tenancy = &self.params.tenancy;
-        let all = self.newcomers(tenancy.many, tenancy.many_quota)?;
-        self.progress
-            .say(format!("writing the keys of {} users", tenancy.many));
-        let mut load = self.generator(&all)?;
-        let learn = Phase::reads(Popularity::Uniform, tenancy.rate, 0.0, tenancy.round_s);
-        let settled = settle(
-            &self.fabric,
-            &mut load,
-            &all,
-            self.params.keys,
-            &learn,
-            2.0 * tenancy.settle_s,
-            self.progress,
-        )?;
-        let popularity = *self
-            .params
-            .distributions()
-            .last()
-            .unwrap_or(&Popularity::Uniform);
-        let few = tenancy.users.iter().copied().max().unwrap_or(1);
+        let params = self.params;
+        let progress = self.run.progress;
+        progress.say(format!("writing the keys of {} users", params.many));
+        let (all, mut load) = self.newcomers(params.many, params.many_quota)?;
+        let learn = Phase::reads(Popularity::Uniform, params.rate, 0.0, params.round_s);
+        let settled = self
+            .stage
+            .settle(&mut load, &all, &learn, 2.0 * params.settle_s)?;
+        let popularity = params.distributions.all().pop();
+        let popularity = popularity.unwrap_or(Popularity::Uniform);
+        let few = params.users.iter().copied().max().unwrap_or(1);
         let counts = [1, few.min(all.len()), all.len()];
         let phase = |users, arrivals| Phase {
             arrivals,
             tenants: users,
-            ..Phase::reads(popularity, 1.0, 0.2, tenancy.round_s)
+            ..Phase::reads(popularity, 1.0, 0.2, params.round_s)
         };
         let mut seen = settled.phases.clone();
         // What one user gets from a closed loop is what this CPU can do: generator and switch together.
         let closed = Arrivals::Closed(OUTSTANDING);
         let capacity = load.run(&phase(1, closed))?.throughput();
-        let rate = (capacity * tenancy.load).min(self.params.max_rate);
+        let rate = (capacity * params.load).min(params.max_rate);
         let mut served = [(); 3].map(|()| vec![]);
         let mut closed_loop = [(); 3].map(|()| vec![]);
-        for round in 0..tenancy.rounds {
-            self.progress.say(format!(
+        for round in 0..params.rounds {
+            progress.say(format!(
                 "one user against {}, round {} of {}",
-                tenancy.many,
+                params.many,
                 round + 1,
-                tenancy.rounds
+                params.rounds
             ));
             for (i, users) in counts.iter().enumerate() {
                 for (arrivals, into) in [
@@ -381,7 +421,7 @@ impl Stage<'_> {
             }
         }
         drop(load);
-        self.fabric.remove_tenants(&all)?;
+        self.stage.rig.remove_tenants(&all)?;
         let over_one = |rates: &[Vec<f64>; 3], i: usize| {
             let pairs = rates[i].iter().zip(&rates[0]);
             median(&pairs.map(|(some, one)| some / one).collect::<Vec<_>>())
@@ -404,11 +444,11 @@ impl Stage<'_> {
         report.text = format!(
             "{} users against one, {}: {} requests a second offered, {:.0} % of what one user gets from a closed loop;\n\
              answered by the switch, median of {}: {}\n",
-            tenancy.many,
+            params.many,
             popularity.title(),
             thousands(rate),
             100.0 * rate / capacity,
-            tenancy.rounds,
+            params.rounds,
             counts
                 .iter()
                 .zip(&served)

@@ -1,11 +1,10 @@
-//! What the command line says, as this lab's experiments ask it.
+//! What the command line says, as experiments ask it.
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::CONTROL_PORT;
-use lab::{process::command_in, rack::Lab};
+use lab::{process::command_in, rack::Lab, roles};
 
 /// One page as the controller has it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -48,7 +47,7 @@ pub struct SwitchPage {
     pub foreign_items: u64,
 }
 
-/// The command line on the hosts of a lab's controllers.
+/// The command line on the hosts of a rig's controllers.
 pub struct Console<'a> {
     lab: &'a Lab,
     hosts: Vec<String>,
@@ -56,7 +55,7 @@ pub struct Console<'a> {
 
 impl<'a> Console<'a> {
     /// On hosts whose controller listens on its usual port.
-    pub fn new(lab: &'a Lab, hosts: Vec<String>) -> Console<'a> {
+    pub(super) fn new(lab: &'a Lab, hosts: Vec<String>) -> Console<'a> {
         Console { lab, hosts }
     }
 
@@ -81,13 +80,7 @@ impl<'a> Console<'a> {
     /// # Errors
     /// What it had to say.
     pub fn ask_at(&self, host: &str, arguments: &[&str]) -> anyhow::Result<Value> {
-        let url = format!("http://127.0.0.1:{CONTROL_PORT}");
-        let mut words: Vec<String> = ["shortstop"]
-            .iter()
-            .chain(arguments)
-            .map(|word| word.to_string())
-            .collect();
-        words.extend(["--control", &url, "--json"].map(String::from));
+        let words = roles::ask(arguments);
         self.run(host, &words)
             .with_context(|| format!("{host}: `{}`", words.join(" ")))
     }
@@ -122,8 +115,7 @@ impl<'a> Console<'a> {
     /// The switch does not say.
     pub fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>> {
         let name = format!("{}-{switch}", self.lab.name());
-        let words = ["shortstop", "switch", "status", "--name", &name, "--json"];
-        let status = self.run(switch, &words.map(String::from))?;
+        let status = self.run(switch, &roles::switch_status(&name))?;
         parse(status[0]["page_items"].clone()).with_context(|| format!("{switch}: switch status"))
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::fabric::{Console, PageRow, SwitchPage};
+use super::{Console, PageRow, SwitchPage};
 
 /// What was seen of the pages' owners, from one look to the next.
 #[derive(Debug, Default)]
-pub(super) struct Ownership {
+pub struct Ownership {
     /// Looks that told something.
     pub looks: u64,
     /// Pages with two owners, over all looks.

@@ -1,89 +1,98 @@
 //! One user of three switches (the multi-tenancy thesis, section 5.4, figures 5.4 and 5.5): which switch answers, and how long that takes.
 //! Every link has the same fixed delay, so that hops show as steps.
 
-use serde_json::{Value, json};
-
-use super::measure::median;
-use crate::{
-    Experiment, Options, Params, Report,
-    fabric::{CLIENT_CPU, Fabric, Generating, Plan, Policy, TenantSpec, client, fill},
+use anyhow::ensure;
+use experiments::{
+    Measure, Report, Run,
+    params::{Distributions, Tenancy, positive},
     plot,
+    rig::{Line, Policy, TenantSpec},
     table::{Table, percent},
+    tenants::{Stage, median},
 };
-use lab::{progress::Progress, topology::Fault};
+use lab::topology::Fault;
 use load::{Phase, PhaseResult, workload::Popularity};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 const SWITCHES: u16 = 3;
 
-/// Runs it: each distribution from an empty cache.
-pub fn run(
-    experiment: &Experiment,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Report> {
-    let mut report = Report::new(&experiment.name, options, params)?;
-    let tenancy = &params.tenancy;
-    let plan = Plan {
-        fault: Some(Fault {
-            delay_ms: tenancy.delay_ms,
-            seed: options.seed,
-            ..Fault::default()
-        }),
-        server_rate: Some(params.server_rate),
-        window_ms: tenancy.window_ms,
-        control_args: params.control_args.clone(),
-        switch_args: params.switch_args.clone(),
-        ..Plan::line(usize::from(SWITCHES), tenancy.pages, &experiment.discipline)
-    };
-    let mut fabric = Fabric::start(plan, options.name.clone(), progress)?;
-    let mut seen = vec![];
-    for (popularity, id) in params.distributions().into_iter().zip(1..) {
-        progress.say(popularity.title());
-        let tenant = TenantSpec {
-            policy: Policy::EvenSplit,
-            ..fabric.tenant(id, tenancy.quota)
-        };
-        let result = measure(&mut fabric, tenant, popularity, params, options)?;
-        seen.push((popularity, result));
+/// Each distribution from an empty cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hops {
+    tenancy: Tenancy,
+    distributions: Distributions,
+    /// Requests per second that the store takes.
+    server_rate: f64,
+    /// Requests per second offered.
+    rate: f64,
+    /// Seconds from the empty cache on.
+    settle_s: f64,
+    /// Delay of each link in milliseconds.
+    delay_ms: f64,
+}
+
+impl Default for Hops {
+    fn default() -> Hops {
+        Hops {
+            tenancy: Tenancy::default(),
+            distributions: Distributions::default(),
+            server_rate: 15_000.0,
+            rate: 5_000.0,
+            settle_s: 30.0,
+            delay_ms: 1.0,
+        }
     }
-    tell(&mut report, experiment, &seen);
-    Ok(report)
 }
 
-fn measure(
-    fabric: &mut Fabric,
-    tenant: TenantSpec,
-    popularity: Popularity,
-    params: &Params,
-    options: &Options,
-) -> anyhow::Result<PhaseResult> {
-    let tenants = [tenant];
-    fabric.create_tenants(&tenants)?;
-    let mut load = fabric.generator(&Generating {
-        host: &client(1),
-        name: "load",
-        tenants: &tenants,
-        keys: params.keys,
-        value_len: params.value_len,
-        seed: options.seed,
-        cpu: CLIENT_CPU,
-        nice: 0,
-    })?;
-    fill(&mut load)?;
-    let tenancy = &params.tenancy;
-    let result = load.run(&Phase::reads(
-        popularity,
-        tenancy.rate,
-        0.0,
-        tenancy.settle_s,
-    ))?;
-    drop(load);
-    fabric.remove_tenants(&tenants)?;
-    Ok(result)
+impl Measure for Hops {
+    fn check(&self) -> anyhow::Result<()> {
+        self.tenancy.check()?;
+        self.distributions.check()?;
+        ensure!(
+            (0.0..=1000.0).contains(&self.delay_ms),
+            "delay_ms = {}: 0 to 1000",
+            self.delay_ms
+        );
+        positive([
+            ("server_rate", self.server_rate),
+            ("rate", self.rate),
+            ("settle_s", self.settle_s),
+        ])
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        let line = Line {
+            fault: Some(Fault {
+                delay_ms: self.delay_ms,
+                seed: run.options.seed,
+                ..Fault::default()
+            }),
+            server_rate: Some(self.server_rate),
+            ..Stage::line(run, &self.tenancy, usize::from(SWITCHES))
+        };
+        let name = run.options.name.clone();
+        let mut stage = Stage::start(run, &self.tenancy, &line, name)?;
+        let mut seen = vec![];
+        for (popularity, id) in self.distributions.all().into_iter().zip(1..) {
+            run.progress.say(popularity.title());
+            let tenants = [TenantSpec {
+                policy: Policy::EvenSplit,
+                ..stage.tenant(id)
+            }];
+            let mut load = stage.newcomers(&tenants)?;
+            let reads = Phase::reads(popularity, self.rate, 0.0, self.settle_s);
+            seen.push((popularity, load.run(&reads)?));
+            drop(load);
+            stage.rig.remove_tenants(&tenants)?;
+        }
+        tell(report, run, &seen);
+        Ok(())
+    }
 }
 
-fn tell(report: &mut Report, experiment: &Experiment, seen: &[(Popularity, PhaseResult)]) {
+fn tell(report: &mut Report, run: &Run<'_>, seen: &[(Popularity, PhaseResult)]) {
     let mut table = Table::new(&[
         "popularity",
         "switch 1",
@@ -143,7 +152,7 @@ fn tell(report: &mut Report, experiment: &Experiment, seen: &[(Popularity, Phase
         report.failure = Some(format!("{wrong} wrong values"));
     }
     report.text = table.render();
-    draw(report, experiment, seen);
+    draw(report, run, seen);
 }
 
 /// For each number of hops whose switch answered anything, the median over the distributions of its median round trip in
@@ -161,7 +170,7 @@ fn steps(seen: &[(Popularity, PhaseResult)]) -> Vec<(u16, f64)> {
         .collect()
 }
 
-fn draw(report: &mut Report, experiment: &Experiment, seen: &[(Popularity, PhaseResult)]) {
+fn draw(report: &mut Report, run: &Run<'_>, seen: &[(Popularity, PhaseResult)]) {
     let hops: Vec<String> = (1..=SWITCHES)
         .map(|n| format!("switch {n}"))
         .chain(["store".into()])
@@ -188,10 +197,7 @@ fn draw(report: &mut Report, experiment: &Experiment, seen: &[(Popularity, Phase
         series: &series,
         marks: None,
     };
-    let name = &experiment.name;
-    report
-        .plots
-        .push((format!("{name}.svg"), plot::grouped_bars(&bars)));
+    report.plot(run.name, plot::grouped_bars(&bars));
     let cdfs: Vec<(String, Vec<(f64, f64)>)> = titles
         .iter()
         .zip(seen)
@@ -210,7 +216,7 @@ fn draw(report: &mut Report, experiment: &Experiment, seen: &[(Popularity, Phase
         "part of the reads",
         &cdfs,
     );
-    report.plots.push((format!("{name}-rtt.svg"), svg));
+    report.plot(format!("{}-rtt", run.name), svg);
 }
 
 #[cfg(test)]

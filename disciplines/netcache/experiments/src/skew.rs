@@ -1,57 +1,69 @@
-use serde_json::json;
-
-use super::{Bench, Experiment, Options, Params, Report, bench::Saturation};
-use crate::{
+use experiments::{
+    Measure, Report, Run,
+    bench::{Bench, Rack, Saturation, Search},
+    params::Distributions,
     plot,
     table::{Table, micros, percent, thousands},
 };
-use lab::progress::Progress;
 use load::{Phase, model::imbalance, workload::Popularity};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// Saturation throughput per distribution, without and with the cache, beside what an ideal cache
 /// of the same size would reach for the same map of keys to servers.
-pub fn run(
-    experiment: &Experiment,
-    params: &Params,
-    options: &Options,
-    progress: &Progress,
-) -> anyhow::Result<Report> {
-    let mut report = Report::new(&experiment.name, options, params)?;
-    let mut bench = Bench::new(experiment, params, options, progress)?;
-    let distributions = params.distributions();
-    let mut measured: Vec<(Popularity, Saturation, Saturation, f64, f64)> = vec![];
-    let mut without = vec![];
-    for popularity in &distributions {
-        let shares = bench.shares(*popularity, 0.0, *popularity, 0);
-        let bound = bench.bound(&shares);
-        let what = format!("{}, none", popularity.title());
-        let point = bench.saturate(bound, &what, progress, |rate, warmup, seconds| {
-            Phase::reads(*popularity, rate, warmup, seconds)
-        })?;
-        without.push((point, bound));
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Skew {
+    rack: Rack,
+    search: Search,
+    distributions: Distributions,
+}
+
+impl Measure for Skew {
+    fn check(&self) -> anyhow::Result<()> {
+        self.rack.check()?;
+        self.search.check()?;
+        self.distributions.check()
     }
-    for (i, (popularity, (none, bound_none))) in distributions.into_iter().zip(without).enumerate()
-    {
-        if i > 0 {
-            bench.cache_off()?;
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        let Skew { rack, search, .. } = self;
+        let mut bench = Bench::new(run, rack, run.options.backend)?;
+        let distributions = self.distributions.all();
+        let mut measured: Vec<(Popularity, Saturation, Saturation, f64, f64)> = vec![];
+        let mut without = vec![];
+        for popularity in &distributions {
+            let shares = bench.shares(*popularity, 0.0, *popularity, 0);
+            let bound = bench.bound(&shares);
+            let what = format!("{}, none", popularity.title());
+            let point = bench.saturate(bound, &what, search, |rate, warmup, seconds| {
+                Phase::reads(*popularity, rate, warmup, seconds)
+            })?;
+            without.push((point, bound));
         }
-        bench.cache_on()?;
-        let shares = bench.shares(popularity, 0.0, popularity, params.items);
-        let bound = bench.bound(&shares);
-        bench.learn(popularity, bound * 1.1, progress)?;
-        let what = format!("{}, {}", popularity.title(), experiment.discipline);
-        let cached = bench.saturate(bound, &what, progress, |rate, warmup, seconds| {
-            Phase::reads(popularity, rate, warmup, seconds)
-        })?;
-        measured.push((popularity, none, cached, bound_none, bound));
+        let all = distributions.into_iter().zip(without);
+        for (i, (popularity, (none, bound_none))) in all.enumerate() {
+            if i > 0 {
+                bench.cache_off()?;
+            }
+            bench.cache_on()?;
+            let shares = bench.shares(popularity, 0.0, popularity, rack.items);
+            let bound = bench.bound(&shares);
+            bench.learn(popularity, bound * 1.1)?;
+            let what = format!("{}, {}", popularity.title(), run.discipline);
+            let cached = bench.saturate(bound, &what, search, |rate, warmup, seconds| {
+                Phase::reads(popularity, rate, warmup, seconds)
+            })?;
+            measured.push((popularity, none, cached, bound_none, bound));
+        }
+        tell(report, run, &measured);
+        Ok(())
     }
-    tell(&mut report, experiment, &measured);
-    Ok(report)
 }
 
 fn tell(
     report: &mut Report,
-    experiment: &Experiment,
+    run: &Run<'_>,
     measured: &[(Popularity, Saturation, Saturation, f64, f64)],
 ) {
     let mut table = Table::new(&[
@@ -66,10 +78,7 @@ fn tell(
         "imbalance",
     ]);
     for (popularity, none, cached, bound_none, bound) in measured {
-        let both = [
-            ("none", none, bound_none),
-            (experiment.discipline.as_str(), cached, bound),
-        ];
+        let both = [("none", none, bound_none), (run.discipline, cached, bound)];
         for (discipline, point, bound) in both {
             let result = &point.result;
             let uneven = imbalance(&point.server_load);
@@ -130,18 +139,12 @@ fn tell(
         groups: &groups,
         series: &[
             ("none", measured.iter().map(|m| m.1.rate).collect()),
-            (
-                &experiment.discipline,
-                measured.iter().map(|m| m.2.rate).collect(),
-            ),
+            (run.discipline, measured.iter().map(|m| m.2.rate).collect()),
         ],
         marks: Some((
             "bound with the hottest keys cached",
             measured.iter().map(|m| m.4).collect(),
         )),
     };
-    report.plots.push((
-        format!("{}.svg", experiment.name),
-        plot::grouped_bars(&bars),
-    ));
+    report.plot(run.name, plot::grouped_bars(&bars));
 }
