@@ -11,6 +11,7 @@ use anyhow::{Context, bail, ensure};
 use crate::{
     interrupt, namespace,
     process::{Launch, ProcessId, command_in, launch},
+    roles,
     state::State,
     topology::{Fault, Interface, ProcessSpec, Settled, Topology, check_name},
 };
@@ -164,20 +165,7 @@ impl Lab {
         }
         let Some(fault) = fault else { return Ok(()) };
         let name = format!("fault-{}", index + 1);
-        let settings = serde_json::to_string(&fault)?;
-        let command: Vec<String> = [
-            "shortstop",
-            "lab",
-            "link",
-            "--a",
-            "a",
-            "--b",
-            "b",
-            "--fault",
-            &settings,
-        ]
-        .map(String::from)
-        .to_vec();
+        let command = roles::faulty_link(&serde_json::to_string(&fault)?);
         let log = self.dir().join(format!("{name}.log"));
         let child = launch(&Launch {
             namespace: &middle,

@@ -6,17 +6,14 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use disciplines::experiments;
+use experiments::{Backend, Options, Report};
 use lab::{
-    Backend, Experiment, Options, Report,
-    experiment::{
-        coherence, controller_failover, demo, outside_writes, tenant_isolation, work_conserving,
-    },
-    history, interrupt, link,
-    load::{self, LoadConfig},
-    process, rack,
+    interrupt, link, process, rack,
     state::State,
     topology::{Fault, Topology},
 };
+use load::LoadConfig;
 use serde_json::json;
 
 /// Racks of network namespaces on this machine: try things out, measure, reproduce.
@@ -188,28 +185,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         LabCommand::Clients(args) => be_clients(&args),
         LabCommand::Link(args) => be_faulty_link(&args),
     }
-}
-
-fn experiments() -> anyhow::Result<Vec<Experiment>> {
-    let registered = disciplines::all();
-    let default = registered.first().context("this build has no discipline")?;
-    // Disciplines are registered in the order in which they came to be: the last one knows most about tenants.
-    let latest = registered.last().unwrap_or(default);
-    let mut all = vec![
-        demo(default.name),
-        outside_writes(default.name),
-        coherence(default.name, latest.name),
-        tenant_isolation(latest.name),
-        work_conserving(latest.name),
-        controller_failover(latest.name),
-    ];
-    for (_, text) in registered
-        .iter()
-        .flat_map(|discipline| discipline.experiments)
-    {
-        all.push(Experiment::parse(text)?);
-    }
-    Ok(all)
 }
 
 fn list(args: &List) -> anyhow::Result<ExitCode> {
