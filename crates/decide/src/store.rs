@@ -9,6 +9,9 @@ pub type OperationId = Op;
 /// Names a request until it is answered; of one store, since its start.
 pub type Request = u64;
 
+/// Longest message between a control half and a store half, either way, in bytes.
+pub const MESSAGE_MAX: usize = 64 << 10;
+
 /// The half of a discipline in a store: what it does with its own operations. As decisions are elsewhere: what happened
 /// goes in, what is to be done comes out, and the store does it.
 ///
@@ -96,7 +99,7 @@ pub enum StoreAction {
     Report {
         /// About which tenant.
         tenant: u32,
-        /// What [`crate::Event::Reported`] brings; at most 64 KiB.
+        /// What [`crate::Event::Reported`] brings; at most [`MESSAGE_MAX`] bytes.
         report: Bytes,
     },
 }

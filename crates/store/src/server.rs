@@ -81,7 +81,7 @@ impl Handle {
         done.unwrap_or(Err(UpdateError::Ended))
     }
 
-    /// Gives the half of a discipline in the store a message about a tenant, at most 64 KiB. It has it once this returns.
+    /// Gives the half of a discipline in the store a message about a tenant, at most [`decide::MESSAGE_MAX`] bytes. It has it once this returns.
     ///
     /// # Errors
     /// [`TellError`]; the half knows nothing of it then.

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use decide::{Request, StoreAction, StoreEvent, StoreHalf};
+use decide::{MESSAGE_MAX, Request, StoreAction, StoreEvent, StoreHalf};
 use hashbrown::HashSet;
 use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 
@@ -23,8 +23,6 @@ pub(super) const MAX_OPEN: usize = 16_384;
 const PATIENCE_NS: Nanos = 1_000_000_000;
 /// From one tick to the next.
 const TICK_NS: Nanos = 100_000_000;
-/// Longest report in bytes.
-const MAX_REPORT: usize = 65_536;
 
 /// Why a half cannot be told something.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -244,7 +242,8 @@ impl Engine {
                         self.send_for(peer, header, &key, &value, out)
                     }
                     StoreAction::Report { tenant, report } => {
-                        let done = report.len() <= MAX_REPORT && self.tenants.get(tenant).is_some();
+                        let done =
+                            report.len() <= MESSAGE_MAX && self.tenants.get(tenant).is_some();
                         if done {
                             self.counters.discipline_reports += 1;
                             let name = self.halves.registered[half].name;
