@@ -4,6 +4,7 @@ use std::{
     path::PathBuf,
 };
 
+use decide::{Registration, Role};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object as Loaded, ObjectBuilder, OpenMapMut, OpenObject, Program,
     ProgramMut,
@@ -41,6 +42,29 @@ pub struct Object {
     pub egress: Option<&'static str>,
     /// Entries of maps of its own; the others have the size that the C says.
     pub maps: Vec<(&'static str, u32)>,
+}
+
+impl Object {
+    /// What a discipline registered, for a switch of this size.
+    pub fn of(registration: &Registration, sizes: Sizes) -> Object {
+        let with_role = |role| {
+            let programs = registration.programs.iter();
+            programs.filter(move |p| p.role == role).map(|p| p.name)
+        };
+        let sizes = decide::Sizes {
+            pages: sizes.pages,
+            cpus: cpus(),
+        };
+        let maps = registration.maps.iter();
+        Object {
+            name: registration.name,
+            number: registration.number,
+            elf: registration.object,
+            steps: with_role(Role::Step).collect(),
+            egress: with_role(Role::Egress).next(),
+            maps: maps.map(|map| (map.name, (map.entries)(sizes))).collect(),
+        }
+    }
 }
 
 /// How large a switch's tables are. Fixed from the first load until the switch is detached.
