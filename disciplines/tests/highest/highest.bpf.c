@@ -16,17 +16,19 @@ struct {
 
 #define RAISE_TRIES 16
 
-/* The higher one of `number` and what the word was; 0 if too many others raise it at once. */
-INLINE __u64 raise(__u64 *word, __u64 number)
+/* Makes word and number the higher one of both; false if too many others raise the word at once. */
+INLINE bool raise(__u64 *word, __u64 *number)
 {
 	for (int i = 0; i < RAISE_TRIES; i++) {
 		__u64 before = READ_ONCE(*word);
-		if (bpf_be64_to_cpu(before) >= number)
-			return bpf_be64_to_cpu(before);
-		if (compare_and_swap(word, before, bpf_cpu_to_be64(number)) == before)
-			return number;
+		if (bpf_be64_to_cpu(before) >= *number) {
+			*number = bpf_be64_to_cpu(before);
+			return true;
+		}
+		if (compare_and_swap(word, before, bpf_cpu_to_be64(*number)) == before)
+			return true;
 	}
-	return 0;
+	return false;
 }
 
 STEP int highest(struct xdp_md *ctx)
@@ -51,10 +53,7 @@ STEP int highest_raise(struct xdp_md *ctx)
 	struct found found;
 	if (!ceiling || !find_given(work, &found))
 		return forward(ctx, work);
-	if (number > *ceiling)
-		return ends(COUNT_drop_refused, XDP_DROP);
-	number = raise((__u64 *)record_of(&found, work), number);
-	if (!number)
+	if (number > *ceiling || !raise((__u64 *)record_of(&found, work), &number))
 		return ends(COUNT_drop_refused, XDP_DROP);
 	work->header.op = OP_DISCIPLINE_REPLY;
 	work->header.version = bpf_cpu_to_be64(number);
