@@ -48,7 +48,7 @@
  * it leaves, and returns XDP_PASS, or XDP_DROP to end this copy. It runs later, when other packets have had `work`:
  * all that it needs is in the copy, in `ctx->egress_ifindex` and in maps (`port_name(ctx->egress_ifindex)` is what
  * the control half calls the port). Ethernet addresses are its to write as well: where no route was asked for
- * nobody else does. In generic mode all copies share their bytes: see docs/operations.md before you rewrite there.
+ * nobody else does. Checksums too: a UDP checksum covers the addresses.
  *
  * RECIRCULATION. `RECIRCULATES` once in the C asks for a recirculation port; `return recirculate(ctx, work, most)`
  * sends the packet out by it. It comes back to step 1, with `work` parsed anew from its bytes, but neither its tag
