@@ -37,7 +37,7 @@ pub use layout::{
 };
 pub use lease::{LeaseState, Leases};
 pub use load::{Dataplane, Object, RECIRCULATION, Sizes, cpus};
-pub use rows::Rows;
+pub use rows::{KeyValue, Rows};
 pub use sketch::Sketches;
 pub use table::{Busy, Held, InsertError, Table};
 pub use tenant::TenantEntry;

@@ -419,7 +419,6 @@ fn sends_round(mode: Mode) {
                 .recirculate(&attached)
                 .expect("the same port")
         );
-        let name = switch.dataplane.home().name().to_owned();
         let port = switch
             .dataplane
             .port(dataplane::RECIRCULATION)
@@ -449,15 +448,22 @@ fn sends_round(mode: Mode) {
         assert_eq!(count("recirculate"), 3 + u64::from(ROUNDS));
         assert_eq!(note(&notes, b'r').1[2], ROUNDS);
 
+        // A copy goes round as well.
+        switch
+            .dataplane
+            .set_group("trial_groups", GROUP, &[port])
+            .expect("a group");
+        notes.write(&note_key(b'f'), &EMPTY_NOTE).expect("room");
+        socket
+            .send(&Message::write(SIGNED, b"for all", &[2]).payload())
+            .expect("sent");
+        until("the copy leaves", || count("forward") == 2);
+        assert_eq!((count("fan_out"), note(&notes, b'f').1[2]), (1, 2));
+
         // The link leaves with the switch.
         drop(switch);
-        let links = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
-        assert!(
-            !dataplane::interfaces()
-                .iter()
-                .any(|link| link.contains("-rec")),
-            "{name} {port} {links}"
-        );
+        let mut links = dataplane::interfaces().into_iter();
+        assert_eq!(links.find(|link| link.contains("-rec")), None);
     });
 }
 
