@@ -2,12 +2,6 @@
 
 use experiments::{Experiment, Registered};
 
-/// The papers' own: one line joins a discipline to them.
-const OF_PAPERS: &[(&str, &[Registered])] = &[
-    ("netcache", netcache_experiments::EXPERIMENTS),
-    ("madinc", madinc_experiments::EXPERIMENTS),
-];
-
 /// Those of no paper, each with the discipline that it is run with unless told otherwise.
 const OF_NO_PAPER: &[(Registered, &str)] = &[
     (experiments::DEMO, "netcache"),
@@ -27,7 +21,9 @@ const OTHERS: &[(&str, &str, &str)] = &[("coherence", "other_discipline", "madin
 /// One whose file is wrong.
 pub fn experiments() -> anyhow::Result<Vec<Experiment>> {
     let of_no_paper = OF_NO_PAPER.iter().map(|(one, about)| (one, *about));
-    let of_papers = (OF_PAPERS.iter()).flat_map(|(about, all)| all.iter().map(|one| (one, *about)));
+    let of_papers = crate::ALL
+        .iter()
+        .flat_map(|(registration, own)| own.iter().map(|one| (one, registration.name)));
     let mut all = vec![];
     for (registered, about) in of_no_paper.chain(of_papers) {
         let mut experiment = Experiment::of(registered, about)?;

@@ -1,27 +1,34 @@
-//! The registry: every discipline that this build knows, one line each in [`all`].
+//! The registry: every discipline that this build knows, one line each in `ALL`.
 //!
 //! The `shortstop` binary hands entries of it to the controller, the switch agent, the store and the lab; none of those
 //! knows a discipline by name.
 
 mod experiments;
 
+use ::experiments::Registered;
 use decide::Registration;
 
 pub use self::experiments::experiments;
 
+const ALL: &[(Registration, &[Registered])] = &[
+    // One line each: how it registers, and its own experiments. The first is for tenants that name none.
+    (netcache::REGISTRATION, netcache_experiments::EXPERIMENTS),
+    (madinc::REGISTRATION, madinc_experiments::EXPERIMENTS),
+];
+
 /// Every discipline; the first is the default.
-pub fn all() -> &'static [Registration] {
-    &[netcache::REGISTRATION, madinc::REGISTRATION]
+pub fn all() -> impl Iterator<Item = &'static Registration> {
+    ALL.iter().map(|(registration, _)| registration)
 }
 
 /// The discipline of that name.
 pub fn find(name: &str) -> Option<&'static Registration> {
-    all().iter().find(|r| r.name == name)
+    all().find(|r| r.name == name)
 }
 
 /// The discipline of tenants that name none.
 pub fn default() -> &'static Registration {
-    &all()[0]
+    &ALL[0].0
 }
 
 #[cfg(test)]
@@ -42,15 +49,11 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_one_disciplines_only() {
-        unique(all().iter().map(|r| r.number));
-        unique(all().iter().map(|r| r.name));
-        assert!(all().iter().all(|r| r.number < NO_DISCIPLINE));
-        assert!(all().iter().all(|r| r.name != decide::NONE.name));
-        assert!(
-            all()
-                .iter()
-                .all(|r| find(r.name).unwrap().number == r.number)
-        );
+        unique(all().map(|r| r.number));
+        unique(all().map(|r| r.name));
+        assert!(all().all(|r| r.number < NO_DISCIPLINE));
+        assert!(all().all(|r| r.name != decide::NONE.name));
+        assert!(all().all(|r| find(r.name).unwrap().number == r.number));
     }
 
     /// They are in the pinned tables of running switches.
@@ -62,7 +65,7 @@ mod tests {
 
     #[test]
     fn an_operation_reaches_one_store_half() {
-        let stores = all().iter().filter_map(|r| r.store);
+        let stores = all().filter_map(|r| r.store);
         unique(
             stores
                 .flat_map(|store| store.operations)
@@ -86,6 +89,6 @@ mod tests {
             let maps = registration.maps.iter();
             maps.for_each(|map| assert!(map.name.starts_with(registration.name)));
         }
-        unique(all().iter().flat_map(|r| r.maps).map(|map| map.name));
+        unique(all().flat_map(|r| r.maps).map(|map| map.name));
     }
 }

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use crate::{
     Backend, Measure, Report, Run,
-    bench::{Bench, Rack, Saturation, Search},
     params::exponent,
     plot,
+    servers::{Rack, Saturation, Search, Servers},
     table::{Table, bars, micros, percent, thousands},
 };
 
@@ -15,23 +15,13 @@ const REAL_SERVERS: u32 = 4;
 const REAL_RATE: f64 = 4000.0;
 
 /// Parameters of the same load on the same rack, without and with the cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Demo {
     rack: Rack,
     search: Search,
     /// Zipf's exponent.
     theta: f64,
-}
-
-impl Default for Demo {
-    fn default() -> Demo {
-        Demo {
-            rack: Rack::default(),
-            search: Search::default(),
-            theta: 0.99,
-        }
-    }
 }
 
 impl Measure for Demo {
@@ -57,15 +47,15 @@ impl Measure for Demo {
 impl Demo {
     fn compare(&self, run: &Run<'_>, backend: Backend, report: &mut Report) -> anyhow::Result<()> {
         let Demo { rack, search, .. } = self;
-        let mut bench = Bench::new(run, rack, backend)?;
+        let mut servers = Servers::new(run, rack, backend)?;
         let popularity = Popularity::Zipf(self.theta);
         let phase = |rate, warmup, seconds| Phase::reads(popularity, rate, warmup, seconds);
-        let expected = bench.bound(&bench.shares(popularity, 0.0, popularity, 0));
-        let none = bench.saturate(expected, "without the cache", search, phase)?;
-        bench.cache_on()?;
-        let bound = bench.bound(&bench.shares(popularity, 0.0, popularity, rack.items));
-        bench.learn(popularity, bound * 1.05)?;
-        let cached = bench.saturate(bound, "with the cache", search, phase)?;
+        let expected = servers.bound(&servers.shares(popularity, 0.0, popularity, 0));
+        let none = servers.saturate(expected, "without the cache", search, phase)?;
+        servers.cache_on()?;
+        let bound = servers.bound(&servers.shares(popularity, 0.0, popularity, rack.items));
+        servers.learn(popularity, bound * 1.05)?;
+        let cached = servers.saturate(bound, "with the cache", search, phase)?;
         report.text = tell(rack, backend, &none, &cached);
         for (name, point) in [("none", &none), (run.discipline, &cached)] {
             report.rows.push(json!({

@@ -298,11 +298,7 @@ mod tests {
                 "{error:?} should name {expected:?}"
             );
         }
-        let error = parse("")
-            .unwrap()
-            .with("kees", "5")
-            .map(|_| ())
-            .unwrap_err();
+        let error = parse("").unwrap().set("kees", "5").map(|_| ()).unwrap_err();
         assert!(format!("{error:#}").contains("kees"));
     }
 

@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-
 use lab::{interrupt, namespace};
 use load::workload::{KEY_LEN, populated_value};
 

@@ -14,11 +14,10 @@
 //! keys = 100000
 //! ```
 //!
-//! Two shapes of racks come ready-made: [`bench`], servers behind one switch, with a cache on or off; and [`tenants`],
+//! Two shapes of racks come ready-made: [`servers`], servers behind one switch, with a cache on or off; and [`tenants`],
 //! switches in a line that tenants share. A paper's own experiments are built on these in its discipline's folder;
 //! nothing here names a discipline. Called by those and by the binary's `lab run`.
 
-pub mod bench;
 mod coherence;
 mod demo;
 mod experiment;
@@ -28,6 +27,7 @@ pub mod params;
 pub mod plot;
 mod report;
 pub mod rig;
+pub mod servers;
 pub mod table;
 pub mod tenants;
 mod verdict;

@@ -15,6 +15,8 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use lab::{interrupt, namespace};
+use load::workload::KeySpace;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -22,13 +24,11 @@ use wire::{Flags, Header, Op, Packet, Secret, Status};
 
 use crate::{
     Backend, Measure, Report, Run,
-    bench::{Bench, Rack},
     params::positive,
     rig::LEASE_MS,
+    servers::{Rack, Servers},
     table::{Table, percent, thousands},
 };
-use lab::{interrupt, namespace};
-use load::workload::KeySpace;
 
 /// Keys that are read and written; all of them fit the cache.
 const HOT: usize = 32;
@@ -73,21 +73,12 @@ struct Reads {
 }
 
 /// Parameters of outside writes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OutsideWrites {
     rack: Rack,
     /// Length of each phase in seconds.
     step_s: f64,
-}
-
-impl Default for OutsideWrites {
-    fn default() -> OutsideWrites {
-        OutsideWrites {
-            rack: Rack::default(),
-            step_s: 20.0,
-        }
-    }
 }
 
 impl Measure for OutsideWrites {
@@ -104,13 +95,13 @@ impl Measure for OutsideWrites {
 
 fn measure(params: &OutsideWrites, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     let (rack, seed) = (&params.rack, run.options.seed);
-    let mut bench = Bench::new(run, rack, Backend::Redis)?;
-    bench.cache_on()?;
-    let mut writer = Writer::connect(&bench.data_of("server"), rack.value_len)?;
+    let mut servers = Servers::new(run, rack, Backend::Redis)?;
+    servers.cache_on()?;
+    let mut writer = Writer::connect(&servers.data_of("server"), rack.value_len)?;
     for key in 0..HOT {
         writer.write(key)?;
     }
-    learn(&bench, rack, run)?;
+    learn(&servers, rack, run)?;
     let mut table = Table::new(&["", "reads", "hit ratio", "stale reads", "p50", "p99", "max"]);
     let (mut all, mut reads, mut wrong, mut healthy_hits) = (vec![], 0, 0, 0.0);
     let faults = [
@@ -120,7 +111,7 @@ fn measure(params: &OutsideWrites, run: &Run<'_>, report: &mut Report) -> anyhow
     ];
     for (name, fault) in faults {
         run.progress.say(name);
-        let answers = phase(&bench, &mut writer, fault, params, seed)?;
+        let answers = phase(&servers, &mut writer, fault, params, seed)?;
         let staleness = staleness_ms(&answers.seen, &writer.written);
         let hits = answers.cached as f64 / answers.seen.len().max(1) as f64;
         let (p50, p99, max) = spread(staleness.clone());
@@ -187,11 +178,11 @@ fn measure(params: &OutsideWrites, run: &Run<'_>, report: &mut Report) -> anyhow
 }
 
 /// Reads until the hot keys are answered in the switch.
-fn learn(bench: &Bench, rack: &Rack, run: &Run<'_>) -> anyhow::Result<()> {
+fn learn(servers: &Servers, rack: &Rack, run: &Run<'_>) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
         let stop = AtomicBool::new(false);
-        let place = Place::of(bench);
+        let place = Place::of(servers);
         let reads = std::thread::scope(|scope| {
             let reader = scope.spawn(|| read(&place, rack.value_len, run.options.seed, &stop));
             std::thread::sleep(Duration::from_millis(500));
@@ -215,7 +206,7 @@ fn learn(bench: &Bench, rack: &Rack, run: &Run<'_>) -> anyhow::Result<()> {
 
 /// Reads and writes for a while, under a fault.
 fn phase(
-    bench: &Bench,
+    servers: &Servers,
     writer: &mut Writer,
     fault: Fault,
     params: &OutsideWrites,
@@ -223,8 +214,8 @@ fn phase(
 ) -> anyhow::Result<Reads> {
     let stop = AtomicBool::new(false);
     let length = Duration::from_secs_f64(params.step_s);
-    let store = |signal| bench.rig().signal("server", "store", signal);
-    let place = Place::of(bench);
+    let store = |signal| servers.rig().signal("server", "store", signal);
+    let place = Place::of(servers);
     let reads = std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&place, params.rack.value_len, seed, &stop));
         let writing = writer.write_for(length, fault == Fault::ConnectionKilled, |since| {
@@ -332,10 +323,10 @@ struct Place {
 }
 
 impl Place {
-    fn of(bench: &Bench) -> Place {
+    fn of(servers: &Servers) -> Place {
         Place {
-            namespace: bench.client_namespace(),
-            store: bench.first_store(),
+            namespace: servers.client_namespace(),
+            store: servers.first_store(),
         }
     }
 }

@@ -1,12 +1,11 @@
 //! SVG plots of the experiments, in one style.
 
+use load::PhaseResult;
 use plotters::{
     coord::Shift,
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
-
-use load::PhaseResult;
 
 const SIZE: (u32, u32) = (900, 520);
 const FONT: &str = "sans-serif";

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
+use history::{CHECKER, Operation, Recorded, Verdict, check, shrink};
 use serde_json::{Value, json};
 
 use super::Report;
 use crate::table::{Table, thousands};
-use history::{CHECKER, Operation, Recorded, Verdict, check, shrink};
 
 /// Checks each of at most `keys` keys; a violation makes the report a failure, with the smallest history that shows it beside.
 /// Adds a row per key and a table.

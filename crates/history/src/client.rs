@@ -12,12 +12,12 @@ use std::{
 
 use anyhow::Context;
 use client::{Client, Condition, Error, Options};
+use lab::random::rng;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
 use super::{Effect, Need, Operation};
-use lab::random::rng;
 
 /// How long the hottest key stays the hottest.
 const HOT_FOR_NS: u64 = 2_000_000_000;

@@ -451,16 +451,6 @@ impl Lab {
         self.state.save()
     }
 
-    /// Kills a process and starts it again.
-    ///
-    /// # Errors
-    /// As [`Lab::stop`] and [`Lab::start`].
-    pub fn restart(&mut self, node: &str, process: &str, signal: i32) -> anyhow::Result<()> {
-        let spec = self.spec(node, process)?;
-        self.stop(node, process, signal)?;
-        self.start(node, &spec, false)
-    }
-
     /// Takes a switch's program and tables away, as after a reboot.
     pub fn forget_switch(&self, switch: &str) {
         let only = State {

@@ -1,10 +1,10 @@
 //! Requests that nobody is entitled to send: what a guesser of numbers and tags would try.
 
+use lab::random::LabRng;
 use rand::RngExt;
 use wire::{Packet, Status, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::{PhaseResult, window::Sent};
-use lab::random::LabRng;
 
 /// Where the tenant's number and the tag stand in a request.
 const TENANT: std::ops::Range<usize> = 8..12;

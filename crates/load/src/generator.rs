@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use lab::random::{LabRng, rng};
 use rand::RngExt;
 use wire::{Flags, HEADER_LEN, Header, Op, Packet, Secret, Status, TENANT_OPEN};
 
@@ -14,7 +15,6 @@ use super::{
     window::{Sent, Window},
 };
 use crate::workload::{Check, KEY_LEN, Key, Ranks, Stamp, check_value, write_value};
-use lab::random::{LabRng, rng};
 
 /// Requests that can be on their way at once.
 const WINDOW: usize = 1 << 17;

@@ -7,10 +7,9 @@ mod layout;
 
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use anyhow::ensure;
 use lab::interrupt;
+use serde::{Deserialize, Serialize};
 
 use crate::{Measure, Report, Run, params::keys, verdict::judge};
 use hunt::{Hunt, Rerouted};
@@ -47,8 +46,8 @@ struct Faults {
 }
 
 /// Parameters of the hunt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Coherence {
     /// Keys of each tenant.
     keys: usize,
@@ -56,16 +55,6 @@ pub struct Coherence {
     items: usize,
     /// The discipline of every other tenant; empty: the experiment's.
     other_discipline: String,
-}
-
-impl Default for Coherence {
-    fn default() -> Coherence {
-        Coherence {
-            keys: 12,
-            items: 4,
-            other_discipline: String::new(),
-        }
-    }
 }
 
 impl Measure for Coherence {

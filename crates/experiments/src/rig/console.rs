@@ -1,10 +1,9 @@
 //! What the command line says, as experiments ask it.
 
 use anyhow::{Context, bail};
+use lab::{process::command_in, rack::Lab, roles};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-
-use lab::{process::command_in, rack::Lab, roles};
 
 /// One page as the controller has it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use lab::interrupt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wire::{OverRate, Tenant};
 
 use super::Console;
-use lab::interrupt;
 
 /// Where a tenant's guaranteed pages go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -30,8 +30,8 @@ const OWNER_LOAD: f64 = 0.25;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Parameters of borrowing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Borrowing {
     tenancy: Tenancy,
     /// Zipf's exponent.
@@ -46,20 +46,6 @@ pub struct Borrowing {
     rounds: usize,
     /// Length of one measurement, and of one return, in seconds.
     round_s: f64,
-}
-
-impl Default for Borrowing {
-    fn default() -> Borrowing {
-        Borrowing {
-            tenancy: Tenancy::default(),
-            theta: 0.9,
-            own_quota: 8,
-            rate: 30_000.0,
-            settle_s: 30.0,
-            rounds: 9,
-            round_s: 1.5,
-        }
-    }
 }
 
 impl Measure for Borrowing {

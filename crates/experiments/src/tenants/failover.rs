@@ -42,24 +42,14 @@ const DEAD_FOR: Duration = Duration::from_millis(1500);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Parameters of fail-over.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Failover {
     tenancy: Tenancy,
     /// How often the leader is killed.
     kills: u32,
     /// From one kill to the next, in seconds.
     round_s: f64,
-}
-
-impl Default for Failover {
-    fn default() -> Failover {
-        Failover {
-            tenancy: Tenancy::default(),
-            kills: 8,
-            round_s: 8.0,
-        }
-    }
 }
 
 impl Measure for Failover {

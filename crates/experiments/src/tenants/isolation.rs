@@ -71,8 +71,8 @@ fn order(round: usize) -> [Situation; 3] {
 }
 
 /// Parameters of isolation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Isolation {
     tenancy: Tenancy,
     /// Zipf's exponent.
@@ -91,22 +91,6 @@ pub struct Isolation {
     excess: f64,
     /// Requests per second of the other disturbers.
     disturb_rate: f64,
-}
-
-impl Default for Isolation {
-    fn default() -> Isolation {
-        Isolation {
-            tenancy: Tenancy::default(),
-            theta: 0.99,
-            rate: 30_000.0,
-            settle_s: 30.0,
-            rounds: 9,
-            round_s: 1.5,
-            limit: 1_000,
-            excess: 10.0,
-            disturb_rate: 5_000.0,
-        }
-    }
 }
 
 impl Measure for Isolation {

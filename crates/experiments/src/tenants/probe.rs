@@ -8,10 +8,9 @@ use std::{
 };
 
 use anyhow::Context;
-use wire::{Cluster, Flags, Header, Op, Packet, Secrets, Status};
-
 use lab::namespace;
 use load::workload::KeySpace;
+use wire::{Cluster, Flags, Header, Op, Packet, Secrets, Status};
 
 /// A fresh key begins to be asked for so often.
 const FRESH_EVERY: Duration = Duration::from_millis(100);

@@ -1,9 +1,8 @@
+use lab::random::{LabRng, rng};
 use rand::{RngExt, seq::SliceRandom};
 use serde::{Deserialize, Serialize};
 
-use lab::random::{LabRng, rng};
-
-/// How popularity changes (NetCache, section 7.4).
+/// How popularity changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChurnKind {

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 const SWITCHES: u16 = 3;
 
 /// Each distribution from an empty cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Hops {
     tenancy: Tenancy,
     distributions: Distributions,
@@ -31,19 +31,6 @@ pub struct Hops {
     settle_s: f64,
     /// Delay of each link in milliseconds.
     delay_ms: f64,
-}
-
-impl Default for Hops {
-    fn default() -> Hops {
-        Hops {
-            tenancy: Tenancy::default(),
-            distributions: Distributions::default(),
-            server_rate: 15_000.0,
-            rate: 5_000.0,
-            settle_s: 30.0,
-            delay_ms: 1.0,
-        }
-    }
 }
 
 impl Measure for Hops {

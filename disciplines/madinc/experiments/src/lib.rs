@@ -37,24 +37,23 @@ mod tests {
 
     #[test]
     fn a_parameter_of_another_kind_is_refused_by_name() {
-        for (kind, line, expected) in [
-            (0, "users = [1]", "users"),
-            (0, "[params.tenancy]\nqota = 1", "qota"),
-            (1, "delay_ms = 1.0", "delay_ms"),
-            (2, "rounds = 0", "rounds = 0"),
-            (2, "users = [0]", "users = [0]"),
+        for (number, from, to, expected) in [
+            (0, "[params]", "[params]\nusers = [1]", "users"),
+            (0, "quota =", "qota =", "qota"),
+            (1, "[params]", "[params]\ndelay_ms = 1.0", "delay_ms"),
+            (2, "rounds = 7", "rounds = 0", "rounds = 0"),
+            (2, "users = [1, 2, 3]", "users = [0]", "users = [0]"),
+            (2, "rounds = 7\n", "", "rounds"),
         ] {
-            let names = ["hops", "policies", "users"];
-            let text = format!(
-                "name = \"x\"\nkind = {:?}\ntitle = \"t\"\n[params]\n{line}",
-                names[kind]
+            let Registered { toml, kind } = EXPERIMENTS[number];
+            assert!(toml.contains(from), "{from}");
+            let toml = toml.replacen(from, to, 1).leak();
+            let error = Experiment::of(&Registered { toml, kind }, "some");
+            let error = format!("{:#}", error.map(|_| ()).unwrap_err());
+            assert!(
+                error.contains(expected),
+                "{error:?} should name {expected:?}"
             );
-            let registered = Registered {
-                toml: text.leak(),
-                kind: EXPERIMENTS[kind].kind,
-            };
-            let error = Experiment::of(&registered, "some").map(|_| ()).unwrap_err();
-            assert!(format!("{error:#}").contains(expected), "{error:#}");
         }
     }
 }

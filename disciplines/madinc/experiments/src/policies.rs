@@ -22,8 +22,8 @@ const POLICIES: [Policy; 4] = [
 ];
 
 /// Each distribution under each policy, from an empty cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Policies {
     tenancy: Tenancy,
     distributions: Distributions,
@@ -35,19 +35,6 @@ pub struct Policies {
     settle_s: f64,
     /// Seconds of the steady state.
     step_s: f64,
-}
-
-impl Default for Policies {
-    fn default() -> Policies {
-        Policies {
-            tenancy: Tenancy::default(),
-            distributions: Distributions::default(),
-            server_rate: 15_000.0,
-            rate: 30_000.0,
-            settle_s: 30.0,
-            step_s: 1.0,
-        }
-    }
 }
 
 impl Measure for Policies {

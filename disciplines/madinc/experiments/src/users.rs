@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 const OUTSTANDING: usize = 64;
 
 /// Distributions and numbers of users, then lossy links, then many users against one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Users {
     tenancy: Tenancy,
     distributions: Distributions,
@@ -52,29 +52,6 @@ pub struct Users {
     load: f64,
     /// Rates above this are not offered: two CPUs carry no more.
     max_rate: f64,
-}
-
-impl Default for Users {
-    fn default() -> Users {
-        Users {
-            tenancy: Tenancy::default(),
-            distributions: Distributions::default(),
-            server_rate: 15_000.0,
-            users: vec![1, 2, 3],
-            rate: 30_000.0,
-            settle_s: 30.0,
-            step_s: 1.0,
-            loss: 0.05,
-            lossy_rate: 6_000.0,
-            lossy_settle_s: 45.0,
-            many: 64,
-            many_quota: 8,
-            rounds: 9,
-            round_s: 1.5,
-            load: 0.8,
-            max_rate: 150_000.0,
-        }
-    }
 }
 
 impl Measure for Users {

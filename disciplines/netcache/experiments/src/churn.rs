@@ -1,9 +1,9 @@
 use anyhow::ensure;
 use experiments::{
     Measure, Report, Run,
-    bench::{Bench, Rack},
     params::{exponent, positive},
     plot,
+    servers::{Rack, Servers},
     table::{Table, percent, thousands},
 };
 use load::{
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Throughput over time while popularity changes every few seconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Churning {
     rack: Rack,
     /// Zipf's exponent.
@@ -38,23 +38,6 @@ pub struct Churning {
     churn_write_ratio: f64,
 }
 
-impl Default for Churning {
-    fn default() -> Churning {
-        Churning {
-            rack: Rack::default(),
-            theta: 0.99,
-            warmup_s: 0.3,
-            churn: vec![ChurnKind::HotIn, ChurnKind::Random, ChurnKind::HotOut],
-            churn_count: 200,
-            churn_among: 10_000,
-            churn_every_s: 5.0,
-            churn_changes: 10,
-            churn_load: 0.8,
-            churn_write_ratio: 0.01,
-        }
-    }
-}
-
 impl Measure for Churning {
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
@@ -71,12 +54,12 @@ impl Measure for Churning {
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
-        let mut bench = Bench::new(run, &self.rack, run.options.backend)?;
+        let mut servers = Servers::new(run, &self.rack, run.options.backend)?;
         let popularity = Popularity::Zipf(self.theta);
-        let shares = bench.shares(popularity, 0.0, popularity, self.rack.items);
-        let rate = (bench.bound(&shares) * self.churn_load).min(self.rack.max_rate);
-        bench.cache_on()?;
-        bench.learn(popularity, rate)?;
+        let shares = servers.shares(popularity, 0.0, popularity, self.rack.items);
+        let rate = (servers.bound(&shares) * self.churn_load).min(self.rack.max_rate);
+        servers.cache_on()?;
+        servers.learn(popularity, rate)?;
         let mut table = Table::new(&[
             "change",
             "changes",
@@ -109,7 +92,7 @@ impl Measure for Churning {
                     every_s * (self.churn_changes as f64 + 0.98),
                 )
             };
-            let result = bench.phase(&phase)?;
+            let result = servers.phase(&phase)?;
             wrong += result.wrong();
             let recoveries = recoveries(&result, every_s * 1000.0);
             let steady =

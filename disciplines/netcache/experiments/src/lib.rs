@@ -37,24 +37,25 @@ mod tests {
 
     #[test]
     fn a_parameter_of_another_kind_is_refused_by_name() {
-        for (kind, line, expected) in [
-            (0, "write_ratios = [0.5]", "write_ratios"),
-            (1, "write_ratios = [0.5]", "write_ratios"),
-            (1, "[params.rack]\nkees = 5", "kees"),
-            (2, "write_ratios = [2.0]", "write_ratios"),
-            (2, "[params.rack]\nkeys = 10\nitems = 20", "items = 20"),
+        let ratios = "write_ratios = [0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0]";
+        let theta = "[params]\ntheta = 0.99";
+        for (number, from, to, expected) in [
+            (0, theta, "[params]\nwrite_ratios = [0.5]", "write_ratios"),
+            (1, "[params.rack]", "[params.rack]\nkees = 5", "kees"),
+            (1, "keys = 1000000", "keys = 20", "items = 10000"),
+            (2, theta, "[params]\nchurn_load = 0.5", "churn_load"),
+            (2, ratios, "write_ratios = [2.0]", "write_ratios"),
+            (2, ratios, "", "write_ratios"),
         ] {
-            let names = ["churn", "skew", "writes"];
-            let text = format!(
-                "name = \"x\"\nkind = {:?}\ntitle = \"t\"\n[params]\n{line}",
-                names[kind]
+            let Registered { toml, kind } = EXPERIMENTS[number];
+            assert!(toml.contains(from), "{from}");
+            let toml = toml.replacen(from, to, 1).leak();
+            let error = Experiment::of(&Registered { toml, kind }, "some");
+            let error = format!("{:#}", error.map(|_| ()).unwrap_err());
+            assert!(
+                error.contains(expected),
+                "{error:?} should name {expected:?}"
             );
-            let registered = Registered {
-                toml: text.leak(),
-                kind: EXPERIMENTS[kind].kind,
-            };
-            let error = Experiment::of(&registered, "some").map(|_| ()).unwrap_err();
-            assert!(format!("{error:#}").contains(expected), "{error:#}");
         }
     }
 }

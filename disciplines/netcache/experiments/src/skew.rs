@@ -1,8 +1,8 @@
 use experiments::{
     Measure, Report, Run,
-    bench::{Bench, Rack, Saturation, Search},
     params::Distributions,
     plot,
+    servers::{Rack, Saturation, Search, Servers},
     table::{Table, micros, percent, thousands},
 };
 use load::{Phase, model::imbalance, workload::Popularity};
@@ -11,10 +11,11 @@ use serde_json::json;
 
 /// Saturation throughput per distribution, without and with the cache, beside what an ideal cache
 /// of the same size would reach for the same map of keys to servers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Skew {
     rack: Rack,
+    #[serde(default)]
     search: Search,
     distributions: Distributions,
 }
@@ -28,15 +29,15 @@ impl Measure for Skew {
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         let Skew { rack, search, .. } = self;
-        let mut bench = Bench::new(run, rack, run.options.backend)?;
+        let mut servers = Servers::new(run, rack, run.options.backend)?;
         let distributions = self.distributions.all();
         let mut measured: Vec<(Popularity, Saturation, Saturation, f64, f64)> = vec![];
         let mut without = vec![];
         for popularity in &distributions {
-            let shares = bench.shares(*popularity, 0.0, *popularity, 0);
-            let bound = bench.bound(&shares);
+            let shares = servers.shares(*popularity, 0.0, *popularity, 0);
+            let bound = servers.bound(&shares);
             let what = format!("{}, none", popularity.title());
-            let point = bench.saturate(bound, &what, search, |rate, warmup, seconds| {
+            let point = servers.saturate(bound, &what, search, |rate, warmup, seconds| {
                 Phase::reads(*popularity, rate, warmup, seconds)
             })?;
             without.push((point, bound));
@@ -44,14 +45,14 @@ impl Measure for Skew {
         let all = distributions.into_iter().zip(without);
         for (i, (popularity, (none, bound_none))) in all.enumerate() {
             if i > 0 {
-                bench.cache_off()?;
+                servers.cache_off()?;
             }
-            bench.cache_on()?;
-            let shares = bench.shares(popularity, 0.0, popularity, rack.items);
-            let bound = bench.bound(&shares);
-            bench.learn(popularity, bound * 1.1)?;
+            servers.cache_on()?;
+            let shares = servers.shares(popularity, 0.0, popularity, rack.items);
+            let bound = servers.bound(&shares);
+            servers.learn(popularity, bound * 1.1)?;
             let what = format!("{}, {}", popularity.title(), run.discipline);
-            let cached = bench.saturate(bound, &what, search, |rate, warmup, seconds| {
+            let cached = servers.saturate(bound, &what, search, |rate, warmup, seconds| {
                 Phase::reads(popularity, rate, warmup, seconds)
             })?;
             measured.push((popularity, none, cached, bound_none, bound));

@@ -1,9 +1,9 @@
 use anyhow::ensure;
 use experiments::{
     Measure, Report, Run,
-    bench::{Bench, Rack, Saturation, Search},
     params::exponent,
     plot,
+    servers::{Rack, Saturation, Search, Servers},
     table::{Table, percent, thousands},
 };
 use load::{Phase, workload::Popularity};
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Saturation throughput over write ratios, uniform and skewed writes, without and with the cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Writes {
     rack: Rack,
     search: Search,
@@ -20,17 +20,6 @@ pub struct Writes {
     theta: f64,
     /// Write ratios measured.
     write_ratios: Vec<f64>,
-}
-
-impl Default for Writes {
-    fn default() -> Writes {
-        Writes {
-            rack: Rack::default(),
-            search: Search::default(),
-            theta: 0.99,
-            write_ratios: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
-        }
-    }
 }
 
 impl Measure for Writes {
@@ -48,13 +37,13 @@ impl Measure for Writes {
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
-        let mut bench = Bench::new(run, &self.rack, run.options.backend)?;
+        let mut servers = Servers::new(run, &self.rack, run.options.backend)?;
         let reads = Popularity::Zipf(self.theta);
         let mut cells: Vec<Cell> = vec![];
         for writes in [Popularity::Uniform, reads] {
             for ratio in &self.write_ratios {
-                let expected = bench.bound(&bench.shares(reads, *ratio, writes, 0));
-                let none = self.point(&mut bench, "none", *ratio, writes, expected)?;
+                let expected = servers.bound(&servers.shares(reads, *ratio, writes, 0));
+                let none = self.point(&mut servers, "none", *ratio, writes, expected)?;
                 cells.push(Cell {
                     ratio: *ratio,
                     writes,
@@ -63,19 +52,20 @@ impl Measure for Writes {
                 });
             }
         }
-        bench.cache_on()?;
+        servers.cache_on()?;
         let items = self.rack.items;
-        let bound = bench.bound(&bench.shares(reads, 0.0, reads, items));
-        bench.learn(reads, bound * 1.1)?;
+        let bound = servers.bound(&servers.shares(reads, 0.0, reads, items));
+        servers.learn(reads, bound * 1.1)?;
         for cell in &mut cells {
             let (ratio, writes) = (cell.ratio, cell.writes);
             // With skewed writes the cache helps little: expect the lesser of the two.
             let expected = match writes {
-                Popularity::Uniform => bench.bound(&bench.shares(reads, ratio, writes, items)),
+                Popularity::Uniform => servers.bound(&servers.shares(reads, ratio, writes, items)),
                 Popularity::Zipf(_) if ratio == 0.0 => bound,
                 Popularity::Zipf(_) => cell.none.rate * 1.05,
             };
-            cell.cached = Some(self.point(&mut bench, run.discipline, ratio, writes, expected)?);
+            cell.cached =
+                Some(self.point(&mut servers, run.discipline, ratio, writes, expected)?);
         }
         tell(report, run, &cells);
         Ok(())
@@ -85,7 +75,7 @@ impl Measure for Writes {
 impl Writes {
     fn point(
         &self,
-        bench: &mut Bench,
+        servers: &mut Servers,
         discipline: &str,
         ratio: f64,
         writes: Popularity,
@@ -98,7 +88,7 @@ impl Writes {
             writes: Some(writes),
             ..Phase::reads(reads, rate, warmup, seconds)
         };
-        bench.saturate(expected, &what, &self.search, phase)
+        servers.saturate(expected, &what, &self.search, phase)
     }
 }
 

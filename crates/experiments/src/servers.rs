@@ -147,7 +147,7 @@ impl Search {
 }
 
 /// A rack under measurement: client, switch, servers; the cache on or off.
-pub struct Bench<'a> {
+pub struct Servers<'a> {
     // The generator first, so that it does not report the loss of everything else.
     load: Option<LoadDriver>,
     rig: Rig,
@@ -171,16 +171,16 @@ pub struct Saturation {
     pub points: Vec<Point>,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Servers<'a> {
     /// Builds the rack and starts the stores and the switch, without a cache.
     ///
     /// # Errors
     /// It cannot be built, or a process does not start.
-    pub fn new(run: &Run<'a>, params: &Rack, backend: Backend) -> anyhow::Result<Bench<'a>> {
+    pub fn new(run: &Run<'a>, params: &Rack, backend: Backend) -> anyhow::Result<Servers<'a>> {
         let plan = plan(params, backend, run.discipline);
         let rig = Rig::build(plan, run.options.name.clone(), run.progress)?;
         let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
-        let bench = Bench {
+        let servers = Servers {
             load: None,
             cluster: rig.cluster(&[])?,
             rig,
@@ -190,8 +190,8 @@ impl<'a> Bench<'a> {
             seed: run.options.seed,
             progress: run.progress,
         };
-        bench.fill(&keys, backend)?;
-        Ok(bench)
+        servers.fill(&keys, backend)?;
+        Ok(servers)
     }
 
     /// Gives real servers their share of the keys; the embedded table has them already.
@@ -320,7 +320,7 @@ impl<'a> Bench<'a> {
     /// Offers load until the hit ratio rises no more, or time is up; returns the last second.
     ///
     /// # Errors
-    /// As [`Bench::phase`].
+    /// As [`Servers::phase`].
     pub fn learn(&mut self, popularity: Popularity, rate: f64) -> anyhow::Result<PhaseResult> {
         let rate = rate.min(self.params.max_rate);
         let probabilities = popularity.probabilities(self.params.keys);
@@ -349,7 +349,7 @@ impl<'a> Bench<'a> {
     /// Finds the saturation point, from an expectation on.
     ///
     /// # Errors
-    /// As [`Bench::phase`].
+    /// As [`Servers::phase`].
     pub fn saturate(
         &mut self,
         expected: f64,
