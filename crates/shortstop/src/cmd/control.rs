@@ -33,15 +33,8 @@ enum Command {
 
 #[derive(clap::Args)]
 struct StatusArgs {
-    /// The controllers, separated by commas.
-    #[arg(
-        long,
-        value_name = "URL[,URL]",
-        default_value = "http://127.0.0.1:7118"
-    )]
-    control: String,
     #[command(flatten)]
-    credentials: super::reach::Credentials,
+    reach: super::reach::Reach,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -118,7 +111,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
-    let endpoint = args.credentials.endpoint(&args.control)?;
+    let endpoint = args.reach.endpoint()?;
     let reply = status::fetch_from(&endpoint)
         .await
         .map_err(anyhow::Error::msg)?;

@@ -330,6 +330,7 @@ fn up(args: &Up) -> anyhow::Result<ExitCode> {
         .collect();
     let dir = lab.dir();
     lab.leave()?;
+    super::end_when_unread();
     let name = &args.name;
     let option = if name == "lab" {
         String::new()

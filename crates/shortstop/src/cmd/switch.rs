@@ -46,15 +46,8 @@ struct Serve {
     /// interface.
     #[arg(long, value_enum, default_value = "auto")]
     mode: ModeArg,
-    /// The controllers, separated by commas; the one that leads is found among them.
-    #[arg(
-        long,
-        value_name = "URL[,URL]",
-        default_value = "http://127.0.0.1:7118"
-    )]
-    control: String,
     #[command(flatten)]
-    credentials: super::reach::Credentials,
+    reach: super::reach::Reach,
     /// Pages of cache memory, of 26.6 kB each; a page holds at least 128 items of a 16-byte key and a
     /// 128-byte value.
     #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=32_768))]
@@ -134,7 +127,7 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         interfaces: args.interface,
         mode,
         pages: args.pages,
-        control: args.credentials.endpoint(&args.control)?,
+        control: args.reach.endpoint()?,
         state_dir: args.state_dir,
         disciplines: programs(),
     };
