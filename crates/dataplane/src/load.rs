@@ -433,7 +433,13 @@ impl Dataplane {
     }
 
     fn name_port(&self, ifindex: u32, name: &str) -> Result<(), Error> {
-        self.map("port_names")
+        let names = self.map("port_names");
+        while let Some(before) = self.port(name).filter(|before| *before != ifindex) {
+            // An interface of this name that has gone.
+            let removed = names.delete(&before.to_ne_bytes());
+            removed.map_err(Error::bpf("naming a port"))?;
+        }
+        names
             .update(&ifindex.to_ne_bytes(), &port_name(name), MapFlags::ANY)
             .map_err(Error::bpf("naming a port"))
     }

@@ -86,6 +86,14 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
         assert!(consumes(&switch.runner));
         newer.attach("a0", Mode::Generic).expect("taken over");
         newer.attach("b0", Mode::Generic).expect("taken over");
+        ip("link del b0");
+        ip("link add b0 type veth peer name b1");
+        newer.attach("b0", Mode::Generic).expect("attached");
+        assert_eq!(
+            newer.port("b0"),
+            Some(ifindex("b0")),
+            "not the one that has gone"
+        );
         assert_eq!(aside(&switch), Vec::<String>::new());
         for old in ["works", "disciplines"] {
             assert!(!pins(&switch).join(old).exists(), "{old} is gone");
