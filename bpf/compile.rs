@@ -1,20 +1,31 @@
-// Included by the build scripts of the crates that carry a data-plane program.
+//! For the build scripts of crates that carry a data-plane program: compiles C against the headers in this folder.
+//!
+//! `build.rs` is `fn main() { bpf::compile("NAME.bpf.c") }`, with this crate among the build dependencies; the crate
+//! then has the object: `include_bytes!(concat!(env!("OUT_DIR"), "/NAME.bpf.o"))`.
 
 use std::{env, path::Path};
 
 use libbpf_cargo::SkeletonBuilder;
 
-/// Compiles `source` against the headers in `headers` into `OUT_DIR/NAME.bpf.o`, where the crate includes it
-/// from. `CLANG` names another compiler than clang-19.
-fn compile(source: &Path, headers: &Path) {
+/// Compiles `source`, a path from the root of the crate that is being built, into `OUT_DIR/NAME.bpf.o`. `CLANG` names
+/// another compiler than clang-19.
+///
+/// # Panics
+/// Outside of a build script, and if clang refuses: it says why.
+pub fn compile(source: &str) {
+    let variable = |name| env::var(name).expect("set by cargo for build scripts");
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = Path::new(&variable("CARGO_MANIFEST_DIR")).join(source);
     let name = source.file_stem().expect("a file").to_string_lossy();
-    let object = Path::new(&env::var("OUT_DIR").expect("set by cargo")).join(format!("{name}.o"));
-    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("set by cargo");
+    let object = Path::new(&variable("OUT_DIR")).join(format!("{name}.o"));
+    let arch = variable("CARGO_CFG_TARGET_ARCH");
     let args = ["-O2", "-g", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"].map(String::from);
-    let includes =
-        [format!("-I{}", headers.display()), format!("-I/usr/include/{arch}-linux-gnu")];
+    let includes = [
+        format!("-I{}", headers.display()),
+        format!("-I/usr/include/{arch}-linux-gnu"),
+    ];
     SkeletonBuilder::new()
-        .source(source)
+        .source(&source)
         .obj(&object)
         .clang(env::var("CLANG").unwrap_or_else(|_| "clang-19".into()))
         .clang_args(args.into_iter().chain(includes))

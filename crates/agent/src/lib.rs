@@ -22,7 +22,7 @@ use std::{
 };
 
 use api::ControlEndpoint;
-use dataplane::{Attached, Dataplane, Discipline, Home, Mode, Sizes};
+use dataplane::{Attached, Dataplane, Home, Mode, Object, Sizes};
 use tokio::sync::mpsc as async_mpsc;
 
 /// What an agent is to run.
@@ -43,7 +43,7 @@ pub struct Options {
     /// Directory for what must outlive a reboot.
     pub state_dir: PathBuf,
     /// The disciplines' programs.
-    pub disciplines: Vec<Discipline>,
+    pub disciplines: Vec<Object>,
 }
 
 /// Why an agent could not start or go on.
@@ -112,7 +112,11 @@ impl Agent {
             .iter()
             .map(attach)
             .collect::<Result<Vec<_>, _>>();
-        let attached = attached.inspect_err(|_| {
+        let opened = attached.and_then(|attached| {
+            dataplane.recirculate(&attached)?;
+            Ok(attached)
+        });
+        let attached = opened.inspect_err(|_| {
             if !was_running {
                 let _ = dataplane::detach(&home);
             }

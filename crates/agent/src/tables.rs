@@ -15,7 +15,8 @@ use api::{
     },
 };
 use dataplane::{
-    Cells, Event, Events, Home, Leases, Place, Sketches, Table, TenantEntry, Traffic, cells_needed,
+    Cells, Event, Events, Home, Leases, NO_DISCIPLINE, Place, Sketches, Table, TenantEntry,
+    Traffic, cells_needed,
 };
 use decide::ItemKey;
 use tokio::sync::mpsc::Sender;
@@ -45,8 +46,6 @@ const FETCH_FIRST_PAUSE: Duration = Duration::from_millis(40);
 const FETCHES_PER_TICK: usize = 1_000;
 /// Keys in one message to the controller.
 const KEYS_PER_MESSAGE: usize = 4_000;
-/// A discipline's number for tenants that only get forwarded.
-const NO_DISCIPLINE: u32 = 15;
 
 /// What a setup says about one tenant.
 pub(super) struct TenantHere {
@@ -259,12 +258,12 @@ impl Tables {
     }
 
     fn tune(&mut self, tuning: &Tuning) -> Result<(), AgentError> {
-        let thresholds: Vec<(u32, u32)> = tuning
+        let thresholds: Vec<(u32, [u32; 2])> = tuning
             .thresholds
             .iter()
-            .map(|t| (t.tenant, t.hot_threshold))
+            .map(|t| (t.tenant, [t.hot_threshold.max(1), 0]))
             .collect();
-        Ok(TenantEntry::set_thresholds(&self.home, &thresholds)?)
+        Ok(TenantEntry::set_parameters(&self.home, &thresholds)?)
     }
 
     fn set_up(&mut self, setup: &Setup, out: &Sender<FromSwitch>) -> Result<(), AgentError> {
@@ -356,7 +355,7 @@ impl Tables {
                 rate: listed.map_or(0, |t| t.rate),
                 drop_over_rate: listed.is_some_and(|t| t.over_rate == OverRate::Drop),
                 discipline: number(&tenant.discipline),
-                hot_threshold: tenant.hot_threshold.max(1),
+                parameters: [tenant.hot_threshold.max(1), 0],
                 measured: tenant.measured,
             });
         }
@@ -367,7 +366,7 @@ impl Tables {
             rate: 0,
             drop_over_rate: false,
             measured: false,
-            hot_threshold: 1,
+            parameters: [1, 0],
             discipline: NO_DISCIPLINE,
         });
         debug_assert!(cluster.open_tenant || entries.iter().all(|e| e.id != TENANT_OPEN));

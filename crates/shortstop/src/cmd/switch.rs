@@ -102,14 +102,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The number by which tenants refer to a discipline is its place in the registry.
-fn programs() -> Vec<dataplane::Discipline> {
+fn programs() -> Vec<dataplane::Object> {
     let numbered = disciplines::all().iter().zip(0..);
     numbered
-        .map(|(known, number)| dataplane::Discipline {
+        .map(|(known, number)| dataplane::Object {
             name: known.name,
-            program: known.program,
             number,
-            object: known.object,
+            elf: known.object,
+            steps: vec![known.program],
+            egress: None,
+            maps: vec![],
         })
         .collect()
 }
@@ -252,7 +254,10 @@ fn report(name: &str) -> anyhow::Result<Report> {
         pages_used: page_items.len(),
         page_items,
         memory_bytes: table.memory(),
-        hot_thresholds: TenantEntry::thresholds(&home)?.into_iter().collect(),
+        hot_thresholds: TenantEntry::parameters(&home)?
+            .into_iter()
+            .map(|(tenant, [threshold, _])| (tenant, threshold))
+            .collect(),
         invalidation_epoch: table.epoch(),
         reads,
         hits,

@@ -3,11 +3,8 @@
 use wire::{Epoch, Flags, Header, Op, Packet};
 
 use crate::{
-    harness::{
-        Message, Seen, Switch, Verdict,
-        frame::{MAC_HERE, MAC_THERE},
-    },
-    world::World,
+    Message, Seen, Switch, Verdict, World,
+    frame::{MAC_HERE, MAC_THERE},
 };
 
 /// One packet and what becomes of it.
@@ -218,8 +215,8 @@ impl Then {
 }
 
 impl Case {
-    fn run(&self) -> Verified {
-        let mut world = World::new();
+    fn run(&self, world: fn() -> World) -> Verified {
+        let mut world = world();
         (self.given)(&mut world);
         let asked = (self.packet)(&world);
         let epoch_before = world.switch.table.epoch();
@@ -234,11 +231,11 @@ impl Case {
     }
 }
 
-/// Runs every row, and fails with all that are wrong.
-pub fn check(cases: &[Case]) {
+/// Runs every row in a world of its own, and fails with all that are wrong.
+pub fn check(world: fn() -> World, cases: &[Case]) {
     let wrong: Vec<String> = cases
         .iter()
-        .filter_map(|case| Some(format!("{}\n    {}", case.name, case.run().err()?)))
+        .filter_map(|case| Some(format!("{}\n    {}", case.name, case.run(world).err()?)))
         .collect();
     assert!(
         wrong.is_empty(),

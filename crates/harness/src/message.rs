@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status};
 
-use super::frame::Frame;
+use crate::frame::Frame;
 
 /// Tenant 0 has no secret, every other one this kind of secret.
 pub fn secret_of(tenant: u32) -> Secret {

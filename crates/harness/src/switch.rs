@@ -9,13 +9,12 @@ use std::{
 };
 
 use dataplane::{
-    Counters, Dataplane, Discipline, Events, Home, Leases, Sizes, Sketches, Table, TenantEntry,
-    Traffic,
+    Counters, Dataplane, Events, Home, Leases, Object, Sizes, Sketches, Table, TenantEntry, Traffic,
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
 use wire::Secret;
 
-use super::message::secret_of;
+use crate::message::secret_of;
 
 /// What becomes of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,13 +109,13 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 impl Switch {
     pub const ID: u16 = 258;
 
-    pub fn load(disciplines: &[Discipline], tenants: &[TenantEntry]) -> Switch {
+    pub fn load(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
         pin_to_cpu(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let home = Home::new(&format!("test-{}-{number}", process::id())).expect("a fine name");
         let detach_if_it_fails = Detach(home.clone());
         let sizes = Sizes { pages: 4 };
-        let dataplane = Dataplane::load(home.clone(), disciplines, sizes).expect("loading");
+        let dataplane = Dataplane::load(home.clone(), objects, sizes).expect("loading");
         TenantEntry::install(&home, tenants).expect("tenants");
         let table = Table::open(&home).expect("tables");
         table.set_identity(Switch::ID, 1_000);
@@ -241,7 +240,7 @@ pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
         drop_over_rate: false,
         also_secret: Secret::NONE,
         measured: false,
-        hot_threshold: u32::MAX >> 8,
+        parameters: [u32::MAX >> 8, 0],
         discipline,
     }
 }
@@ -251,8 +250,9 @@ pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
 pub fn ending(counter: &str) -> Option<Verdict> {
     match counter {
         "forward" => Some(Verdict::Redirect),
-        "hit" | "invalidate" | "lease_offer" => Some(Verdict::Tx),
-        "fetch_reply" | "lease_renewed" | "lease_stale" | "invalidate_contended" => {
+        "recirculate" | "fan_out" => Some(Verdict::Redirect),
+        "hit" | "answer" | "invalidate" | "lease_offer" => Some(Verdict::Tx),
+        "consume" | "fetch_reply" | "lease_renewed" | "lease_stale" | "invalidate_contended" => {
             Some(Verdict::Drop)
         }
         _ if counter.starts_with("pass_") => Some(Verdict::Pass),

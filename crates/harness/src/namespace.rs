@@ -1,8 +1,17 @@
 //! A network namespace for one thread, with two links: packets come in by one and leave by the other.
 
-use std::{process::Command, thread};
+use std::{
+    net::UdpSocket,
+    os::fd::AsRawFd,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
-use nix::sched::{CloneFlags, unshare};
+use nix::{
+    libc,
+    sched::{CloneFlags, unshare},
+};
 
 /// Runs `test` in a thread of its own with a network namespace of its own; its panic is this thread's.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
@@ -36,4 +45,30 @@ pub fn sysctl(path: &str, value: &str) {
 
 pub fn ifindex(name: &str) -> u32 {
     nix::net::if_::if_nametoindex(name).expect("an interface")
+}
+
+/// Keeps the kernel from leaving checksums to a device: what XDP redirects in the driver would arrive with half of one.
+pub fn without_checksums(socket: &UdpSocket) {
+    let on: libc::c_int = 1;
+    // SAFETY: a valid descriptor; the option is an int.
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NO_CHECK,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    } != 0;
+    assert!(!failed, "SO_NO_CHECK");
+}
+
+/// Waits for what other threads or the kernel are about to do.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        thread::yield_now();
+    }
 }
