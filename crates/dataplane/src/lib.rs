@@ -34,7 +34,7 @@ pub use error::Error;
 pub use events::{Event, Events};
 pub use layout::{NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, VALUE_MAX_BYTES};
 pub use lease::{LeaseState, Leases};
-pub use load::{Dataplane, Object, RECIRCULATION, Sizes};
+pub use load::{Dataplane, Object, RECIRCULATION, Sizes, cpus};
 pub use rows::Rows;
 pub use sketch::Sketches;
 pub use table::{Busy, Held, InsertError, Table};
