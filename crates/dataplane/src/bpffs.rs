@@ -63,6 +63,16 @@ impl Home {
         self.path.join(map)
     }
 
+    /// The names of the maps that a discipline of that name has of its own.
+    pub(crate) fn maps_of(&self, discipline: &str) -> Result<Vec<String>, Error> {
+        let prefix = format!("{discipline}_");
+        let pins = fs::read_dir(&self.path).map_err(Error::file("reading", &self.path))?;
+        let names = pins
+            .flatten()
+            .filter_map(|pin| pin.file_name().into_string().ok());
+        Ok(names.filter(|name| name.starts_with(&prefix)).collect())
+    }
+
     pub(crate) fn links(&self) -> PathBuf {
         self.path.join("links")
     }

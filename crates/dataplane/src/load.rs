@@ -6,8 +6,8 @@ use std::{
 
 use decide::{Registration, Role};
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, Object as Loaded, ObjectBuilder, OpenMapMut, OpenObject, Program,
-    ProgramMut,
+    MapCore, MapFlags, MapHandle, MapType, Object as Loaded, ObjectBuilder, OpenMapMut, OpenObject,
+    Program, ProgramMut,
 };
 
 use crate::{
@@ -430,6 +430,17 @@ impl Dataplane {
         let (groups, egress) =
             found.ok_or_else(|| Error::row(map, "no discipline here has such a map"))?;
         crate::group::set(&groups, map, index, ports, egress)
+    }
+
+    /// The maps of groups that the objects have, with how many each can hold.
+    pub fn groups(&self) -> Vec<(String, u32)> {
+        let maps = self.objects.iter().flat_map(|(object, _)| object.maps());
+        let groups = maps.filter(|map| map.map_type() == MapType::ArrayOfMaps);
+        let name = |map: libbpf_rs::Map<'_>| {
+            let name = map.name().to_string_lossy().into_owned();
+            (name, map.max_entries())
+        };
+        groups.map(name).collect()
     }
 
     fn name_port(&self, ifindex: u32, name: &str) -> Result<(), Error> {

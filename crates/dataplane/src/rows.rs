@@ -52,6 +52,27 @@ impl Rows {
         })
     }
 
+    /// The hash maps of `discipline` at `home`.
+    ///
+    /// # Errors
+    /// If they cannot be listed or opened.
+    pub fn hash_maps(home: &Home, discipline: &str) -> Result<Vec<Rows>, Error> {
+        let mut maps = vec![];
+        for name in home.maps_of(discipline)? {
+            let map = MapHandle::from_pinned_path(home.map(&name));
+            let map = map.map_err(Error::bpf(format!("opening map {name}")))?;
+            if map.map_type() == MapType::Hash {
+                maps.push(Rows { name, map });
+            }
+        }
+        Ok(maps)
+    }
+
+    /// The map's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Writes a row, in the place of the one with this key.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use dataplane::{Cells, Held, Place, Table};
+use dataplane::{Cells, Held, NO_LEASE, Place, Table};
 use decide::ItemKey;
 
 /// An entry of the lookup table as the agent knows it.
@@ -10,10 +10,17 @@ use decide::ItemKey;
 pub(super) struct Entry {
     pub slot: u32,
     pub place: Place,
-    /// Slot of its store's lease.
+    /// Slot of its store's lease, or `NO_LEASE`.
     pub lease: u16,
     /// Requests at the last window's end.
     pub requests: u32,
+}
+
+impl Entry {
+    /// Whether its record was given, and is no store's.
+    pub fn is_given(&self) -> bool {
+        self.lease == NO_LEASE
+    }
 }
 
 #[derive(Default)]
@@ -26,35 +33,36 @@ impl Index {
     /// Finds again what an earlier agent left, and marks its cells as used.
     pub fn recover(table: &Table, cells: &mut Cells) -> Index {
         let mut index = Index::default();
-        for Held {
-            slot,
-            tenant,
-            key,
-            place,
-            lease,
-            ..
-        } in table.scan()
-        {
-            // A page has one owner: the first that is found.
-            if *cells.owner(place.page).get_or_insert(tenant) != tenant {
+        let mut found = table.scan();
+        // A page has one owner: the first that is found, those first whose items must stay.
+        found.sort_by_key(|held| held.lease != NO_LEASE);
+        for held in found {
+            let Held {
+                slot,
+                tenant,
+                key,
+                place,
+                lease,
+                ..
+            } = held;
+            let owner = *cells.owner(place.page).get_or_insert(tenant);
+            if owner != tenant && lease != NO_LEASE {
                 table.evict(slot);
                 continue;
             }
-            cells.set_owner(place.page, Some(tenant));
+            cells.set_owner(place.page, Some(owner));
             cells.mark_used(place);
-            let requests = table.requests(slot);
-            index.add(
-                ItemKey {
-                    tenant,
-                    key: key.into(),
-                },
-                Entry {
-                    slot,
-                    place,
-                    lease,
-                    requests,
-                },
-            );
+            let key = ItemKey {
+                tenant,
+                key: key.into(),
+            };
+            let entry = Entry {
+                slot,
+                place,
+                lease,
+                requests: table.requests(slot),
+            };
+            index.add(key, entry);
         }
         index
     }
@@ -76,10 +84,6 @@ impl Index {
 
     pub fn key_in(&self, slot: u32) -> Option<&ItemKey> {
         self.by_slot.get(&slot)
-    }
-
-    pub fn keys(&self) -> impl Iterator<Item = &ItemKey> {
-        self.by_key.keys()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&ItemKey, &Entry)> {
