@@ -77,6 +77,11 @@ impl Configurations {
         self.dataplane.home()
     }
 
+    #[cfg(test)]
+    pub fn dataplane(&self) -> &Dataplane {
+        &self.dataplane
+    }
+
     /// Takes configurations in. One that is in force is told again, not carried out again: programs may have changed
     /// rows since.
     pub fn take(

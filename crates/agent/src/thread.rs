@@ -1,6 +1,9 @@
 //! The table thread: the one writer of a switch's tables. Takes messages in turn, and carries values between the parts:
 //! what [`Memory`] did is news to [`Filling`] and [`Reporting`], which never write an item.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},

@@ -8,8 +8,6 @@ mod index;
 mod items;
 mod pages;
 mod room;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options};
 use clap::Subcommand;
-use dataplane::{Counters, Home, LeaseState, Leases, Mode, Table, TenantEntry};
+use dataplane::{Counters, Home, LeaseState, Leases, Mode, PARAMETERS, Table, TenantEntry};
 use serde::Serialize;
 
 use super::common::stopped;
@@ -94,21 +94,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The number by which tenants refer to a discipline is its place in the registry.
-fn programs() -> Vec<dataplane::Object> {
-    let numbered = disciplines::all().iter().zip(0..);
-    numbered
-        .map(|(known, number)| dataplane::Object {
-            name: known.name,
-            number,
-            elf: known.object,
-            steps: vec![known.program],
-            egress: None,
-            maps: vec![],
-        })
-        .collect()
-}
-
 fn serve(args: Serve) -> anyhow::Result<()> {
     if args.interface.is_empty() {
         anyhow::bail!(
@@ -129,7 +114,7 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         pages: args.pages,
         control: args.reach.endpoint()?,
         state_dir: args.state_dir,
-        disciplines: programs(),
+        disciplines: disciplines::all(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -171,8 +156,8 @@ struct Report {
     /// What lies on each page that holds items.
     page_items: Vec<PageItems>,
     memory_bytes: usize,
-    /// Per tenant: reads per window from which a key is reported.
-    hot_thresholds: BTreeMap<u32, u32>,
+    /// Per tenant: the words that its discipline gave it.
+    parameters: BTreeMap<u32, [u32; PARAMETERS]>,
     invalidation_epoch: u64,
     reads: u64,
     hits: u64,
@@ -247,10 +232,7 @@ fn report(name: &str) -> anyhow::Result<Report> {
         pages_used: page_items.len(),
         page_items,
         memory_bytes: table.memory(),
-        hot_thresholds: TenantEntry::parameters(&home)?
-            .into_iter()
-            .map(|(tenant, [threshold, _])| (tenant, threshold))
-            .collect(),
+        parameters: TenantEntry::parameters(&home)?.into_iter().collect(),
         invalidation_epoch: table.epoch(),
         reads,
         hits,
@@ -309,9 +291,10 @@ fn print(report: &Report) {
         report.hits,
         report.hit_ratio * 100.0
     );
-    for (tenant, threshold) in &report.hot_thresholds {
+    for (tenant, words) in &report.parameters {
         if *tenant != wire::TENANT_SYSTEM {
-            println!("  tenant     {tenant}: hot from {threshold} reads per window");
+            let words = words.map(|word| word.to_string()).join(" ");
+            println!("  tenant     {tenant}: parameters {words}");
         }
     }
     for lease in &report.leases {
