@@ -47,16 +47,16 @@
  * but the one that it came in by. The object's program of the section `EGRESS`, if it has one, runs on each copy as
  * it leaves, and returns XDP_PASS, or XDP_DROP to end this copy. It runs later, when other packets have had `work`:
  * all that it needs is in the copy, in `ctx->egress_ifindex` and in maps (`port_name(ctx->egress_ifindex)` is what
- * the control half calls the port). Ethernet addresses are its to write as well: where no route was asked for
- * nobody else does. In generic mode all copies share their bytes: see docs/operations.md before you rewrite there.
+ * the control half calls the port). Ethernet addresses are its to write: where no route was asked for nobody else
+ * does. Checksums too: a UDP checksum covers the addresses.
  *
  * RECIRCULATION. `RECIRCULATES` once in the C asks for a recirculation port; `return recirculate(ctx, work, most)`
  * sends the packet out by it. It comes back to step 1, with `work` parsed anew from its bytes, but neither its tag
  * nor its tenant's rate are looked at again; `work->round` says how often it went round. From the round after
  * `most` on it is dropped: COUNT_drop_rounds. The number is in the Ethernet header, which belongs to the port
  * meanwhile; whatever else a packet must remember stands in fields of its own. XDP_TX has no meaning there: a reply
- * that `send_back` made leaves by `forward`. A copy of a fan-out goes round if the port is one of the group and the
- * egress program calls `write_round`.
+ * that `send_back` made leaves by `forward`. A copy of a fan-out goes round, and counts its rounds, where the port is
+ * one of the group and the egress program leaves the Ethernet header alone.
  */
 #pragma once
 
@@ -101,7 +101,7 @@ INLINE int next_step(struct xdp_md *ctx, struct work *work, __u32 step)
 		__u32 index_ = (index);                                                            \
 		void *group_ = bpf_map_lookup_elem((groups), &index_);                             \
 		int verdict_;                                                                      \
-		if (group_) {                                                                      \
+		if (group_ && write_round((ctx), (work)->round + 1)) {                             \
 			verdict_ = bpf_redirect_map(group_, 0,                                     \
 						    BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);      \
 			count(COUNT_fan_out);                                                      \

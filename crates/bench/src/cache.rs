@@ -9,8 +9,8 @@ use std::{
 
 use anyhow::{Context, ensure};
 use dataplane::{
-    Cells, Counters, Dataplane, Home, Leases, NO_DISCIPLINE, Object, Sizes, Table, TenantEntry,
-    cells_needed,
+    Cells, Counters, Dataplane, Home, Leases, NO_DISCIPLINE, Object, PROGRAMS_PER_DISCIPLINE,
+    Sizes, Table, TenantEntry, cells_needed,
 };
 use wire::{Flags, Header, KeyHash, Op, Secret};
 
@@ -22,8 +22,6 @@ const LEASE_MS: u32 = 3_600_000;
 const TERM: u32 = 1;
 /// The discipline's number in these switches.
 pub const DISCIPLINE: u32 = 1;
-/// Places of a discipline in the table of programs (`PROGRAMS_PER_DISCIPLINE`).
-const STEPS: u32 = 8;
 /// Reads per window from which a key is reported.
 const HOT_THRESHOLD: u32 = 128;
 
@@ -225,7 +223,10 @@ impl Cache {
         let name = self.dataplane.home().name();
         let map = MapHandle::from_pinned_path(format!("/sys/fs/bpf/shortstop/{name}/programs"))?;
         let id = map
-            .lookup(&(number * STEPS).to_ne_bytes(), MapFlags::ANY)?
+            .lookup(
+                &(number * PROGRAMS_PER_DISCIPLINE as u32).to_ne_bytes(),
+                MapFlags::ANY,
+            )?
             .context("no such discipline")?;
         let id = u32::from_ne_bytes(id[..4].try_into()?);
         // SAFETY: asks for a descriptor by id; checked before it is owned.

@@ -20,8 +20,8 @@ pub(crate) const SKETCH_COLUMNS: usize = 65536;
 pub(crate) const BLOOM_CELLS: usize = 65536;
 pub(crate) const MAX_LEASES: usize = 1024;
 pub(crate) const EPOCH_MASK: u64 = (1 << 48) - 1;
-/// Steps that a discipline may have.
-pub(crate) const PROGRAMS_PER_DISCIPLINE: usize = 8;
+/// Steps that a discipline may have, and its places in the table of programs.
+pub const PROGRAMS_PER_DISCIPLINE: usize = 8;
 /// The number of tenants whose packets are only forwarded; disciplines have lower ones.
 pub const NO_DISCIPLINE: u32 = 15;
 /// Words that a discipline has of each tenant.

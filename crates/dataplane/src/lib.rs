@@ -32,10 +32,12 @@ pub use cells::{Cells, PageUsage, Place, cells_needed};
 pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use events::{Event, Events};
-pub use layout::{NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, VALUE_MAX_BYTES};
+pub use layout::{
+    NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE, VALUE_MAX_BYTES,
+};
 pub use lease::{LeaseState, Leases};
-pub use load::{Dataplane, Object, RECIRCULATION, Sizes};
-pub use rows::Rows;
+pub use load::{Dataplane, Object, RECIRCULATION, Sizes, cpus};
+pub use rows::{KeyValue, Rows};
 pub use sketch::Sketches;
 pub use table::{Busy, Held, InsertError, Table};
 pub use tenant::TenantEntry;

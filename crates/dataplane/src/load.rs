@@ -103,7 +103,7 @@ pub struct Dataplane {
 }
 
 /// CPUs that may run the programs.
-pub(crate) fn cpus() -> u32 {
+pub fn cpus() -> u32 {
     libbpf_rs::num_possible_cpus().unwrap_or(1) as u32
 }
 

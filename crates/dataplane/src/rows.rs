@@ -2,6 +2,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::{Error, Home};
 
+/// A row: the key's bytes and the value's.
+pub type KeyValue = (Vec<u8>, Vec<u8>);
+
 /// The rows of a map that a discipline's C defines. What they mean is the discipline's affair; the kernel is asked for
 /// the lengths of keys and values.
 pub struct Rows {
@@ -93,7 +96,7 @@ impl Rows {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn list(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    pub fn list(&self) -> Result<Vec<KeyValue>, Error> {
         let keys: Vec<Vec<u8>> = self.map.keys().collect();
         let row = |key: Vec<u8>| self.get(&key).map(|value| value.map(|value| (key, value)));
         keys.into_iter()

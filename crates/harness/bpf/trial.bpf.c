@@ -139,14 +139,18 @@ STEP int trial_counter(struct xdp_md *ctx)
 	return send_back(ctx, work, KV_HEADER_LEN + work->key_len + sizeof(pair), 0);
 }
 
-/* Gives each copy the addresses of the host behind its port; IPv4 without a UDP checksum only. */
+/*
+ * Gives each copy the addresses of the host behind its port, where there is one; IPv4 without a UDP checksum only.
+ */
 EGRESS int trial_egress(struct xdp_md *ctx)
 {
 	const struct port_name *name = port_name(ctx->egress_ifindex);
 	struct host *host = name ? bpf_map_lookup_elem(&trial_hosts, name) : NULL;
 	struct ethhdr *eth = eth_of(ctx);
 	struct iphdr *ip = header_at(ctx, sizeof(*eth), struct iphdr);
-	if (!host || !eth || !ip)
+	if (!host)
+		return XDP_PASS;
+	if (!eth || !ip)
 		return XDP_DROP;
 	__builtin_memcpy(eth->h_dest, host->mac, ETH_ALEN);
 	ip->daddr = host->address;

@@ -1,6 +1,6 @@
 //! Disciplines that differ in their control half only share a program in the kernel. Needs root.
 
-use dataplane::Object;
+use dataplane::{Object, PROGRAMS_PER_DISCIPLINE};
 use harness::Switch;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -22,8 +22,11 @@ fn one_program_serves_both_numbers() {
     let map = format!("/sys/fs/bpf/shortstop/{name}/programs");
     let map = MapHandle::from_pinned_path(map).unwrap();
     let first_step = |number: u32| {
-        map.lookup(&(number * 8).to_ne_bytes(), MapFlags::ANY)
-            .unwrap()
+        map.lookup(
+            &(number * PROGRAMS_PER_DISCIPLINE as u32).to_ne_bytes(),
+            MapFlags::ANY,
+        )
+        .unwrap()
     };
     assert!(first_step(0).is_some());
     assert_eq!(first_step(0), first_step(1));
