@@ -175,9 +175,21 @@ fn is_invalid(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
+/// What a call's status says, on one line.
+pub fn said(status: &tonic::Status) -> String {
+    let line = match status.message() {
+        "" => status.code().description(),
+        message => message,
+    };
+    with_causes(line.into(), status)
+}
+
 /// An error with what caused it, on one line.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
+    with_causes(error.to_string(), error)
+}
+
+fn with_causes(mut line: String, error: &dyn std::error::Error) -> String {
     let mut next = error.source();
     while let Some(cause) = next {
         let text = cause.to_string();

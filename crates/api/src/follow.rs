@@ -10,6 +10,7 @@ use wire::Cluster;
 
 use crate::{
     ControlEndpoint,
+    connect::said,
     proto::{
         FromStore, StoreAck, StoreHello, StoreMessage, StoreReport, ToStore,
         control_client::ControlClient, from_store::Body, to_store,
@@ -52,14 +53,14 @@ pub async fn follow(
         let (mut up, upstream) = Up::new(hello);
         let mut client = ControlClient::new(link).max_decoding_message_size(MESSAGE_MAX);
         let down = client.serve(upstream).await;
-        let mut down = down.map_err(|e| e.message().to_owned())?.into_inner();
+        let mut down = down.map_err(|e| said(&e))?.into_inner();
         info!("follows the controller at {url}");
         let reason = loop {
             tokio::select! {
                 message = down.message() => match message {
                     Ok(Some(message)) => up.take_in(message, &mut take).await,
                     Ok(None) => break "it closed the stream".into(),
-                    Err(status) => break status.message().to_owned(),
+                    Err(status) => break said(&status),
                 },
                 // Before there is room, newer reports may still replace these where they wait.
                 more = reports(), if up.waiting.is_empty() => up.waiting.extend(more.into_iter().map(Body::Report)),

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     ControlEndpoint, Heard,
+    connect::said,
     proto::{StatusReply, StatusRequest, control_client::ControlClient},
 };
 
@@ -28,7 +29,7 @@ pub async fn fetch_from(endpoint: &ControlEndpoint) -> Result<StatusReply, Strin
             standby = Some(reply.into_inner());
             Heard::Later(format!("{url} does not lead"))
         }
-        Err(e) => Heard::Later(format!("{url}: {}", e.message())),
+        Err(e) => Heard::Later(format!("{url}: {}", said(&e))),
     };
     match (endpoint.leader(0, ask).await, standby) {
         (Ok((reply, _)), _) | (Err(_), Some(reply)) => Ok(reply),

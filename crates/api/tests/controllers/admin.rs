@@ -84,7 +84,7 @@ async fn the_one_that_leads_is_found() {
         &[&*leader][..],
         &[&pointing],
         &[away, &pointing],
-        &[&lost, &waiting, &away, &leader],
+        &[&lost, &waiting, away, &leader],
     ] {
         let before = asked.load(Relaxed);
         assert_eq!(post(&endpoint(urls)).await.unwrap(), "done", "{urls:?}");

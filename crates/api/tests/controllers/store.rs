@@ -22,7 +22,7 @@ use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 use wire::Cluster;
 
-use super::fake::{endpoint, serve_grpc};
+use super::fake::{endpoint, serve_grpc, serve_json};
 
 type Sent<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -200,6 +200,12 @@ async fn the_status_is_the_leaders_if_there_is_one() {
     assert!(status::fetch_from(&both).await.unwrap().leading);
     leads.store(false, Relaxed);
     assert!(!status::fetch_from(&both).await.unwrap().leading);
+    let strange = serve_json(axum::Router::new(), None).await;
+    let line = status::fetch(&strange).await.unwrap_err();
+    assert!(
+        line.starts_with(&strange) && line.len() > strange.len() + 2,
+        "{line}"
+    );
     let line = status::fetch("http://127.0.0.1:1").await.unwrap_err();
     assert!(
         line.contains("no controller answers at http://127.0.0.1:1"),

@@ -36,6 +36,8 @@ impl Reach {
 
 /// What is shown to the controllers.
 #[derive(clap::Args)]
+// A subcommand has the name of the group that clap would make.
+#[group(skip)]
 pub struct Credentials {
     /// File with the token that the controllers ask for, as `shortstop token` printed it; or else the variable
     /// SHORTSTOP_TOKEN has it.

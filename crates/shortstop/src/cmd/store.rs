@@ -156,13 +156,10 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
 
 /// The halves of the registered disciplines that have one in a store.
 fn registered_halves() -> Vec<store::Half> {
-    let half = |known: &decide::Registration| {
-        known.store.map(|maker| store::Half {
-            name: known.name,
-            maker,
-        })
-    };
-    disciplines::all().iter().filter_map(half).collect()
+    let half = |name, maker| store::Half { name, maker };
+    disciplines::all()
+        .filter_map(|known| Some(half(known.name, known.store?)))
+        .collect()
 }
 
 /// Gives the store what the controllers say, and them what it reports.
