@@ -37,7 +37,9 @@
  * MAPS. Besides the shared tables a discipline may define its own, with names that begin with its own name and an
  * underscore, and `__uint(pinning, LIBBPF_PIN_BY_NAME)`: they outlive the agent. Sizes may be given by the
  * registration. A map's layout never changes under the same name: programs of the build before run on it too. Key
- * and value have no padding; tenants share a map, so keys begin with the tenant. Global variables are constants.
+ * and value have no padding; tenants share a map, so keys begin with the tenant. Rows of a hash map are the
+ * configuration's: others are removed by an agent that starts. What programs add belongs in an LRU hash or an array.
+ * Global variables are constants.
  *
  * ITEMS. `find` leads to the packet's item. With a value that a store granted: coherence.h. With a record that the
  * control half gave: given.h, `find_given`, `read_record`, `lock_item`.

@@ -12,6 +12,7 @@ use dataplane::{
     Cells, Counters, Dataplane, Home, Leases, NO_DISCIPLINE, Object, PROGRAMS_PER_DISCIPLINE,
     Sizes, Table, TenantEntry, cells_needed,
 };
+use decide::Registration;
 use wire::{Flags, Header, KeyHash, Op, Secret};
 
 use crate::{packet, runs::Program};
@@ -257,9 +258,12 @@ pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
     }
 }
 
-/// The data plane loaded for measuring: a program in `object` as the discipline under test.
-pub fn discipline(program: &'static str, elf: &'static [u8]) -> Object {
-    one_step(program, DISCIPLINE, elf)
+/// A discipline's programs, on a switch of so many pages, under the number of the one that is measured.
+pub fn discipline(registration: &Registration, pages: u32) -> Object {
+    Object {
+        number: DISCIPLINE,
+        ..Object::of(registration, Sizes { pages })
+    }
 }
 
 /// An object under the name of its only step.

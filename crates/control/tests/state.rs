@@ -307,11 +307,11 @@ async fn etcd_with_tls() {
 async fn a_later_format_is_refused() {
     let etcd = etcd::Server::start().await;
     let mut client = etcd.client().await;
-    client.put("/test/format", "3", None).await.unwrap();
+    client.put("/test/format", "4", None).await.unwrap();
     let state = open("a", &[etcd.address()]).await;
     let error = state.campaign().await.err().unwrap().to_string();
     assert!(
-        error.contains("/test") && error.contains("format 3"),
+        error.contains("/test") && error.contains("format 4"),
         "{error}"
     );
 }

@@ -22,7 +22,7 @@ impl<'a> Call<'a> {
         let role = caller.role();
         let (may, whose) = match self.method {
             "Attach" => (matches!(role, Role::Switch(_)), "a switch's"),
-            "Watch" => (role == Role::Store, "a store's"),
+            "Serve" => (role == Role::Store, "a store's"),
             "Status" => (!matches!(role, Role::Tenant(_)), "a viewer's"),
             _ => (false, "an admin's"),
         };

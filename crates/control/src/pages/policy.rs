@@ -22,11 +22,9 @@ use std::{
 };
 
 use api::types::Policy;
+use decide::SwitchId;
 
-use crate::{
-    SwitchId,
-    topology::{NodeId, Topology},
-};
+use crate::topology::{NodeId, Topology};
 
 /// Pairs of client and store, or flows, that are considered; of more flows, those with the highest rates.
 pub const FLOWS_MAX: usize = 4096;

@@ -70,7 +70,7 @@ pub struct Portion {
     pub lent: u32,
 }
 
-/// Shares `total` pages of a switch out. Together the portions are at most `total`. See the module for the rules.
+/// Shares `total` pages of a switch out. Together the portions are at most `total`.
 pub fn share(total: u32, demands: &BTreeMap<u32, Demand>) -> BTreeMap<u32, Portion> {
     let tenants: Vec<&Demand> = demands.values().collect();
     let mut own: Vec<u32> = tenants.iter().map(|t| t.keep()).collect();

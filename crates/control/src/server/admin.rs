@@ -8,9 +8,10 @@ use api::types::{
 };
 
 use super::{
-    changes::Asked,
-    core::Core,
+    changes::{self, Asked, Change},
+    core::{Core, Made},
     shared::{Shared, clock_ms},
+    views::View,
 };
 use crate::admin::{Admin, PageFilter, Refusal};
 
@@ -25,37 +26,50 @@ impl OnCore {
         OnCore { shared }
     }
 
-    fn read<R>(&self, look: impl FnOnce(&Core) -> Result<R, Refusal>) -> Result<R, Refusal> {
-        self.shared.leading(|core| look(core))?
+    fn read<R>(&self, look: impl FnOnce(&View<'_>) -> Result<R, Refusal>) -> Result<R, Refusal> {
+        self.shared.leading(|core| look(&core.view()))?
     }
 
-    /// Makes a change, gives pages out anew, and returns when all of it is durable.
-    async fn change<R>(
+    /// Makes a change and returns when all of it is durable.
+    async fn make<R>(
         &self,
         who: &str,
         make: impl FnOnce(&mut Core, Asked<'_>) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
-        let now = self.shared.now();
         let (result, position) = self.shared.leading(|core| {
             let at_ms = clock_ms();
             let result = make(core, Asked { who, at_ms })?;
-            core.allocate(now);
-            Ok::<_, Refusal>((result, core.journal.position()))
+            Ok::<_, Refusal>((result, core.position()))
         })??;
         self.shared.until_durable(position).await?;
         Ok(result)
     }
 
-    fn view(&self, id: u32, secrets: bool) -> Result<TenantView, Refusal> {
-        self.read(|core| Ok(core.tenant_view(core.known_tenant(id)?, secrets)))
+    /// Makes a change of a tenant.
+    async fn change(
+        &self,
+        who: &str,
+        plan: impl FnOnce(&View<'_>) -> Result<Change, Refusal>,
+    ) -> Result<Made, Refusal> {
+        self.make(who, |core, asked| core.change(asked, plan)).await
     }
 
-    fn views(&self, pages: &[PageId]) -> Result<Vec<PageView>, Refusal> {
-        self.read(|core| {
-            let view = |id: &PageId| core.page_view(*id, core.ledger.row(*id).as_ref());
-            Ok(pages.iter().map(view).collect())
+    fn grant(&self, id: u32, pages: &[PageId]) -> Result<PageGrant, Refusal> {
+        self.read(|view| {
+            Ok(PageGrant {
+                pages: pages.iter().map(|page| view.page(*page)).collect(),
+                quota: view.tenant(id, false)?.quota,
+            })
         })
     }
+}
+
+/// The secrets of a tenant that was changed.
+fn secrets(made: &Made) -> Result<NewSecret, Refusal> {
+    let tenant = made.tenant.as_ref();
+    tenant
+        .map(changes::new_secret)
+        .ok_or_else(|| Refusal::no_tenant(made.id))
 }
 
 #[tonic::async_trait]
@@ -66,25 +80,16 @@ impl Admin for OnCore {
         limit: usize,
         secrets: bool,
     ) -> Result<Vec<TenantView>, Refusal> {
-        self.read(|core| {
-            let listed = core
-                .tenants
-                .iter()
-                .filter(|t| after.is_none_or(|a| t.id > a));
-            let views = listed.take(limit).map(|t| core.tenant_view(t, secrets));
-            Ok(views.collect())
-        })
+        self.read(|view| Ok(view.tenants(after, limit, secrets)))
     }
 
     async fn tenant(&self, id: u32, secrets: bool) -> Result<TenantView, Refusal> {
-        self.view(id, secrets)
+        self.read(|view| view.tenant(id, secrets))
     }
 
     async fn create_tenant(&self, who: &str, spec: TenantSpec) -> Result<TenantView, Refusal> {
-        let id = self
-            .change(who, |core, asked| core.create_tenant(asked, spec))
-            .await?;
-        self.view(id, true)
+        let made = self.change(who, |view| changes::create(view, spec)).await?;
+        self.tenant(made.id, true).await
     }
 
     async fn change_tenant(
@@ -93,43 +98,32 @@ impl Admin for OnCore {
         id: u32,
         change: TenantChange,
     ) -> Result<TenantView, Refusal> {
-        self.change(who, |core, asked| core.change_tenant(asked, id, change))
+        self.change(who, |view| changes::change(view, id, change))
             .await?;
-        self.view(id, false)
+        self.tenant(id, false).await
     }
 
     async fn remove_tenant(&self, who: &str, id: u32) -> Result<(), Refusal> {
-        self.change(who, |core, asked| core.remove_tenant(asked, id))
-            .await
+        let removed = self.change(who, |view| changes::remove(view, id)).await;
+        removed.map(drop)
     }
 
     async fn rotate_secret(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        self.change(who, |core, asked| core.rotate_secret(asked, id))
-            .await
+        let made = self.change(who, |view| changes::rotate_secret(view, id));
+        secrets(&made.await?)
     }
 
     async fn finish_rotation(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        self.change(who, |core, asked| core.finish_rotation(asked, id))
-            .await
+        let made = self.change(who, |view| changes::finish_rotation(view, id));
+        secrets(&made.await?)
     }
 
     async fn credentials(&self, id: u32) -> Result<String, Refusal> {
-        self.read(|core| {
-            core.known_tenant(id)?;
-            let mut cluster = core.tenants.cluster(&core.plan.cluster, |t| t.id == id);
-            cluster.system_secret = None;
-            cluster.open_tenant = id == wire::TENANT_OPEN;
-            // A client signs with the newest secret and needs no other.
-            cluster
-                .tenants
-                .iter_mut()
-                .for_each(|t| t.also_secret = None);
-            Ok(cluster.to_toml())
-        })
+        self.read(|view| view.credentials(id))
     }
 
     async fn pages(&self, filter: PageFilter) -> Result<Vec<PageView>, Refusal> {
-        self.read(|core| core.page_views(filter))
+        self.read(|view| view.pages(filter))
     }
 
     async fn ask_pages(
@@ -138,13 +132,10 @@ impl Admin for OnCore {
         id: u32,
         request: PageRequest,
     ) -> Result<PageGrant, Refusal> {
-        let granted = self
-            .change(who, |core, asked| core.ask_pages(asked, id, request))
-            .await?;
-        Ok(PageGrant {
-            pages: self.views(&granted)?,
-            quota: self.view(id, false)?.quota,
-        })
+        let clock_s = clock_ms() / 1000;
+        let plan = |view: &View<'_>| changes::ask(view, id, request, clock_s);
+        let made = self.change(who, plan).await?;
+        self.grant(id, &made.given)
     }
 
     async fn return_pages(
@@ -153,17 +144,13 @@ impl Admin for OnCore {
         id: u32,
         pages: ReturnPages,
     ) -> Result<PageGrant, Refusal> {
-        let returned = self
-            .change(who, |core, asked| core.return_pages(asked, id, &pages))
-            .await?;
-        Ok(PageGrant {
-            pages: self.views(&returned)?,
-            quota: self.view(id, false)?.quota,
-        })
+        let plan = |view: &View<'_>| changes::give_back(view, id, &pages);
+        let made = self.change(who, plan).await?;
+        self.grant(id, &made.left)
     }
 
     async fn topology(&self) -> Result<TopologyView, Refusal> {
-        self.read(|core| Ok(core.topology_view()))
+        self.read(|view| Ok(view.topology()))
     }
 
     async fn declare_topology(
@@ -171,17 +158,17 @@ impl Admin for OnCore {
         who: &str,
         topology: TopologySpec,
     ) -> Result<TopologyView, Refusal> {
-        self.change(who, |core, asked| core.declare_topology(asked, topology))
+        self.make(who, |core, asked| core.declare_topology(asked, topology))
             .await?;
         self.topology().await
     }
 
     async fn routes(&self) -> Result<RouteTable, Refusal> {
-        self.read(|core| Ok(core.route_table()))
+        self.read(|view| Ok(view.routes()))
     }
 
     async fn set_routes(&self, who: &str, settings: RouteSettings) -> Result<RouteTable, Refusal> {
-        self.change(who, |core, asked| {
+        self.make(who, |core, asked| {
             core.manage_routes(asked, settings.managed);
             Ok(())
         })
@@ -190,24 +177,13 @@ impl Admin for OnCore {
     }
 
     async fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditEntry>, Refusal> {
-        self.read(|core| {
-            let entry = |(seq, entry): (u64, &super::audit::Entry)| AuditEntry {
-                seq,
-                at_ms: entry.at_ms,
-                who: entry.who.clone(),
-                what: entry.what.clone(),
-                detail: entry.detail.clone(),
-            };
-            Ok(core.audit.after(after).take(limit).map(entry).collect())
-        })
+        self.read(|view| Ok(view.audit(after, limit)))
     }
 
     async fn cluster(&self) -> Result<ClusterView, Refusal> {
         let leader = self.shared.state.leader();
         let term = *self.shared.term.borrow();
-        let switches = self
-            .read(|core| Ok(core.switch_views()))
-            .unwrap_or_default();
+        let switches = self.read(|view| Ok(view.switches())).unwrap_or_default();
         Ok(ClusterView {
             term: leader.as_ref().map_or(term, |l| l.term),
             leader: leader.map(|l| l.url),
@@ -219,14 +195,6 @@ impl Admin for OnCore {
 
     async fn counters(&self) -> Result<BTreeMap<String, u64>, Refusal> {
         let now = self.shared.now();
-        self.read(|core| {
-            let mut sums = BTreeMap::new();
-            for switch in core.status(now, now).switches {
-                for (name, count) in switch.counters {
-                    *sums.entry(name).or_default() += count;
-                }
-            }
-            Ok(sums)
-        })
+        self.read(|view| Ok(view.counters(now)))
     }
 }

@@ -7,16 +7,14 @@ use std::{
 };
 
 use api::{
-    proto::{PageTable, Setup},
+    proto::{PageTable, Setup, StoreHello, to_store},
     types::{PageRequest, ReturnPages, TenantChange, TenantSpec},
 };
 
+use decide::{Discipline, Limits, Registration};
+
 use super::*;
-use crate::{
-    Discipline,
-    admin::{Refusal, RefusalKind},
-    server::changes::Asked,
-};
+use crate::{admin::RefusalKind, server::changes};
 
 const ASKED: Asked<'static> = Asked {
     who: "test",
@@ -49,26 +47,31 @@ impl Discipline for Wanting {
     }
 }
 
+const TEST: Registration = Registration {
+    name: "test",
+    ..decide::NONE
+};
+
 /// A controller with one switch of so many pages.
 struct Stage {
     core: Core,
-    link: Link,
+    stream: StreamId,
     now: Duration,
     wanting: Wanting,
     /// What the switch was told last.
     table: PageTable,
     setup: Setup,
     /// The state store, as rows.
-    memory: Memory,
+    loaded: Loaded,
 }
 
 impl Stage {
     fn new(pages: u32) -> Stage {
-        Stage::from(pages, Memory::default(), Wanting::default(), 1)
+        Stage::from(pages, Loaded::default(), Wanting::default(), 1)
     }
 
-    fn from(pages: u32, memory: Memory, wanting: Wanting, term: u64) -> Stage {
-        let mut cluster = Cluster::single("10.0.0.1:7117".parse().unwrap(), 4);
+    fn from(pages: u32, loaded: Loaded, wanting: Wanting, term: u64) -> Stage {
+        let mut cluster = wire::Cluster::single("10.0.0.1:7117".parse().unwrap(), 4);
         cluster.open_tenant = false;
         let plan = Plan {
             cluster,
@@ -78,23 +81,23 @@ impl Stage {
             term,
         };
         let discipline: Box<dyn Discipline> = Box::new(wanting.clone());
-        let applications = Applications::new(vec![("test".into(), discipline)]);
-        let rows = memory.rows.clone();
-        let core = Core::new(plan, applications, memory, 1).unwrap();
-        let link = Link {
+        let disciplines = Disciplines::new(vec![(&TEST, discipline)], "test");
+        let rows = loaded.rows.clone();
+        let core = Core::new(plan, disciplines, loaded, 1).unwrap();
+        let stream = StreamId {
             switch: 1,
             generation: 0,
         };
         let mut stage = Stage {
             core,
-            link,
+            stream,
             now: Duration::ZERO,
             wanting,
             table: PageTable::default(),
             setup: Setup::default(),
-            memory: Memory {
+            loaded: Loaded {
                 rows,
-                ..Memory::default()
+                ..Loaded::default()
             },
         };
         let hello = Hello {
@@ -103,7 +106,7 @@ impl Stage {
             pages,
             ..Hello::default()
         };
-        stage.link = stage.core.attach(stage.now, &hello).unwrap();
+        stage.stream = stage.core.attach(stage.now, &hello).unwrap();
         stage.holds_nothing();
         stage
     }
@@ -115,7 +118,7 @@ impl Stage {
         };
         let body = Some(from_switch::Body::Held(held));
         let message = FromSwitch { body };
-        self.core.message(self.now, self.link, message).unwrap();
+        self.core.message(self.now, self.stream, message).unwrap();
     }
 
     fn wants(&self, tenant: u32, items: usize) {
@@ -129,9 +132,28 @@ impl Stage {
             quota,
             ..TenantSpec::default()
         };
-        let created = self.core.create_tenant(ASKED, spec);
-        self.core.allocate(self.now);
-        created
+        self.create_as(spec)
+    }
+
+    fn create_as(&mut self, spec: TenantSpec) -> Result<u32, Refusal> {
+        let created = self.core.change(ASKED, |view| changes::create(view, spec));
+        created.map(|made| made.id)
+    }
+
+    fn change(&mut self, id: u32, change: TenantChange) -> Result<Made, Refusal> {
+        self.core
+            .change(ASKED, |view| changes::change(view, id, change))
+    }
+
+    fn ask(&mut self, id: u32, request: PageRequest) -> Result<Vec<PageId>, Refusal> {
+        let clock_s = ASKED.at_ms / 1000;
+        let plan = |view: &View<'_>| changes::ask(view, id, request, clock_s);
+        self.core.change(ASKED, plan).map(|made| made.given)
+    }
+
+    fn give_back(&mut self, id: u32, pages: &ReturnPages) -> Result<Vec<PageId>, Refusal> {
+        let plan = |view: &View<'_>| changes::give_back(view, id, pages);
+        self.core.change(ASKED, plan).map(|made| made.left)
     }
 
     /// Everything noted becomes durable.
@@ -139,8 +161,8 @@ impl Stage {
         let (batch, position) = self.core.journal.take();
         for (key, value) in batch.rows() {
             match value {
-                Some(value) => self.memory.rows.insert(key.clone(), value.clone()),
-                None => self.memory.rows.remove(key),
+                Some(value) => self.loaded.rows.insert(key.clone(), value.clone()),
+                None => self.loaded.rows.remove(key),
             };
         }
         self.core.journal.written(position);
@@ -149,7 +171,7 @@ impl Stage {
     /// Takes what there is for the switch; tells whether there was a page table.
     fn receive(&mut self) -> bool {
         let mut table = false;
-        while let Some(message) = self.core.next_message(self.now, self.link) {
+        while let Some(message) = self.core.next_message(self.now, self.stream) {
             match message.body.unwrap() {
                 to_switch::Body::Pages(pages) => {
                     self.table = pages;
@@ -162,12 +184,23 @@ impl Stage {
         table
     }
 
+    /// What a store that follows is told when everything is written.
+    fn cluster_of_stores(&mut self) -> wire::Cluster {
+        self.write();
+        let store = self.core.store_came(&StoreHello::default());
+        let message = self.core.next_for_store(store).unwrap();
+        match message.body.unwrap() {
+            to_store::Body::Cluster(cluster) => api::convert::cluster(&cluster).unwrap(),
+            other => panic!("expected the cluster: {other:?}"),
+        }
+    }
+
     fn confirm(&mut self) {
         let PageTable { term, version, .. } = self.table;
         let applied = api::proto::PagesApplied { term, version };
         let body = Some(from_switch::Body::Pages(applied));
         let message = FromSwitch { body };
-        self.core.message(self.now, self.link, message).unwrap();
+        self.core.message(self.now, self.stream, message).unwrap();
     }
 
     /// Time passes until nothing changes any longer, with a switch and a store that do their part.
@@ -201,18 +234,12 @@ fn a_quota_above_what_there_is_is_refused_and_what_is_free_is_said() {
         switch,
         lease_s: None,
     };
-    let refused = stage
-        .core
-        .ask_pages(ASKED, 1, request(4, None))
-        .unwrap_err();
+    let refused = stage.ask(1, request(4, None)).unwrap_err();
     assert!(refused.message.contains("3 on switch 1"), "{refused}");
-    let refused = stage
-        .core
-        .ask_pages(ASKED, 1, request(1, Some(9)))
-        .unwrap_err();
+    let refused = stage.ask(1, request(1, Some(9))).unwrap_err();
     assert_eq!(refused.kind, RefusalKind::NotFound);
     stage.settle();
-    let granted = stage.core.ask_pages(ASKED, 1, request(3, Some(1))).unwrap();
+    let granted = stage.ask(1, request(3, Some(1))).unwrap();
     assert_eq!(granted.len(), 3);
     stage.settle();
     assert_eq!(stage.pages()[&1], 10);
@@ -243,7 +270,7 @@ fn a_page_goes_on_when_its_switch_says_that_it_is_clear() {
         borrow: Some(false),
         ..TenantChange::default()
     };
-    stage.core.change_tenant(ASKED, 1, change).unwrap();
+    stage.change(1, change).unwrap();
     stage.create(2, 4).unwrap();
     for _ in 0..5 {
         stage.now += TICK;
@@ -291,8 +318,8 @@ fn a_new_controller_goes_on_with_the_same_owners_and_a_higher_term() {
             .collect::<BTreeMap<_, _>>()
     };
     let (before, version) = (owners(&stage), stage.table.version);
-    let memory = std::mem::take(&mut stage.memory);
-    let mut next = Stage::from(8, memory, stage.wanting.clone(), 2);
+    let loaded = std::mem::take(&mut stage.loaded);
+    let mut next = Stage::from(8, loaded, stage.wanting.clone(), 2);
     next.settle();
     assert_eq!(owners(&next), before);
     assert_eq!(next.table.term, 2);
@@ -311,22 +338,22 @@ fn a_page_returned_twice_is_refused() {
     let mut stage = Stage::new(8);
     stage.create(1, 4).unwrap();
     stage.settle();
-    let page = stage.core.ledger.held(1).next().unwrap().0;
+    let page = stage.core.memory.ledger().held(1).next().unwrap().0;
     let this = ReturnPages {
         pages: vec![page],
         count: None,
     };
-    stage.core.return_pages(ASKED, 1, &this).unwrap();
-    let again = stage.core.return_pages(ASKED, 1, &this).unwrap_err();
+    stage.give_back(1, &this).unwrap();
+    let again = stage.give_back(1, &this).unwrap_err();
     assert!(again.message.contains("returned twice"), "{again}");
     assert_eq!(stage.core.tenants.get(1).unwrap().quota, 3);
     let two = ReturnPages {
         pages: vec![],
         count: Some(2),
     };
-    let gone = stage.core.return_pages(ASKED, 1, &two).unwrap();
+    let gone = stage.give_back(1, &two).unwrap();
     assert_eq!(gone.len(), 2);
-    let too_many = stage.core.return_pages(ASKED, 1, &two).unwrap_err();
+    let too_many = stage.give_back(1, &two).unwrap_err();
     assert!(too_many.message.contains("its quota is 1"), "{too_many}");
 }
 
@@ -335,16 +362,19 @@ fn a_rotation_keeps_the_seed_of_hashes() {
     let mut stage = Stage::new(8);
     stage.create(1, 1).unwrap();
     let first = stage.core.tenants.get(1).unwrap().clone();
-    let rotated = stage.core.rotate_secret(ASKED, 1).unwrap();
+    let rotate = |view: &View<'_>| changes::rotate_secret(view, 1);
+    let finish = |view: &View<'_>| changes::finish_rotation(view, 1);
+    let rotated = stage.core.change(ASKED, rotate).unwrap().tenant.unwrap();
     assert_eq!(rotated.also_secret.as_deref(), Some(first.secret.as_str()));
-    assert!(stage.core.rotate_secret(ASKED, 1).is_err(), "one at a time");
-    let cluster = Cluster::parse(&stage.core.cluster_text()).unwrap();
+    let again = stage.core.change(ASKED, rotate);
+    assert!(again.is_err(), "one at a time");
+    let cluster = stage.cluster_of_stores();
     let secrets = cluster.secrets_of(1).unwrap();
     assert_eq!(secrets.hash, wire::Secret(hex_of(&first.secret)));
     assert_eq!(secrets.also, secrets.hash);
-    stage.core.finish_rotation(ASKED, 1).unwrap();
-    assert!(stage.core.finish_rotation(ASKED, 1).is_err());
-    let cluster = Cluster::parse(&stage.core.cluster_text()).unwrap();
+    stage.core.change(ASKED, finish).unwrap();
+    assert!(stage.core.change(ASKED, finish).is_err());
+    let cluster = stage.cluster_of_stores();
     let after = cluster.secrets_of(1).unwrap();
     assert_eq!((after.hash, after.also), (secrets.hash, wire::Secret::NONE));
 }
@@ -364,11 +394,11 @@ fn pages_asked_for_with_a_lease_go_back_unless_they_are_used() {
         switch: None,
         lease_s: Some(60),
     };
-    stage.core.ask_pages(ASKED, 1, request).unwrap();
+    stage.ask(1, request).unwrap();
     assert_eq!(stage.core.tenants.get(1).unwrap().quota, 4);
-    stage.core.end_leases(60);
+    stage.core.lapse(60);
     assert_eq!(stage.core.tenants.get(1).unwrap().quota, 4, "not over yet");
-    stage.core.end_leases(61);
+    stage.core.lapse(61);
     assert_eq!(stage.core.tenants.get(1).unwrap().quota, 1);
 }
 
@@ -376,21 +406,22 @@ fn pages_asked_for_with_a_lease_go_back_unless_they_are_used() {
 fn the_number_of_a_removed_tenant_is_not_given_away_by_accident() {
     let mut stage = Stage::new(8);
     stage.create(1, 1).unwrap();
-    stage.core.remove_tenant(ASKED, 1).unwrap();
+    let removed = stage.core.change(ASKED, |view| changes::remove(view, 1));
+    removed.unwrap();
     stage.settle();
     assert!(stage.setup.tenants.is_empty());
     let refused = stage.create(1, 1).unwrap_err();
     assert!(refused.message.contains("was removed"), "{refused}");
-    let any = stage.core.create_tenant(ASKED, TenantSpec::default());
+    let any = stage.create_as(TenantSpec::default());
     assert_eq!(any, Ok(2));
     stage.settle();
-    let memory = std::mem::take(&mut stage.memory);
-    let mut next = Stage::from(8, memory, stage.wanting.clone(), 2);
+    let loaded = std::mem::take(&mut stage.loaded);
+    let mut next = Stage::from(8, loaded, stage.wanting.clone(), 2);
     assert!(next.create(1, 1).is_err(), "also after a restart");
     let again = TenantSpec {
         id: Some(1),
         reuse: true,
         ..TenantSpec::default()
     };
-    assert_eq!(next.core.create_tenant(ASKED, again), Ok(1));
+    assert_eq!(next.create_as(again), Ok(1));
 }

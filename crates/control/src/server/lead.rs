@@ -2,17 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use decide::Registration;
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{
-    applications::{Applications, DisciplineMaker},
-    core::{Core, Plan},
+    core::Core,
+    disciplines::Disciplines,
+    plan::Plan,
     shared::{Shared, clock_ms},
 };
-use crate::{
-    Limits,
-    state::{Batch, Lead, StateError},
-};
+use crate::state::{Lead, StateError};
 
 const PUMP_EVERY: Duration = Duration::from_millis(10);
 const TICK_EVERY: Duration = Duration::from_millis(100);
@@ -24,18 +23,10 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 pub struct Beginning {
     /// What switches are told; its term is filled in.
     pub plan: Plan,
-    /// Makes each discipline; the first is the default.
-    pub disciplines: Vec<(String, DisciplineMaker)>,
-}
-
-impl Beginning {
-    fn applications(&self, limits: Limits) -> Applications {
-        let made = self
-            .disciplines
-            .iter()
-            .map(|(name, make)| (name.clone(), make(limits)));
-        Applications::new(made.collect())
-    }
+    /// What tenants may choose.
+    pub disciplines: &'static [Registration],
+    /// The name of the discipline of those that choose none.
+    pub default_discipline: String,
 }
 
 /// Leads whenever it may, until it is stopped.
@@ -81,14 +72,15 @@ async fn lead_once(
     lead: &Lead,
     stopped: &mut watch::Receiver<bool>,
 ) -> Result<Over, StateError> {
-    let memory = lead.load().await?;
+    let loaded = lead.load().await?;
     let plan = Plan {
         term: lead.term(),
         ..beginning.plan.clone()
     };
-    let applications = beginning.applications(plan.limits);
+    let default = &beginning.default_discipline;
+    let disciplines = Disciplines::start(beginning.disciplines, default, plan.limits);
     // Microseconds since 1970: above every number of an earlier lead, which used at most one per microsecond.
-    let core = Core::new(plan, applications, memory, clock_ms() * 1000)?;
+    let core = Core::new(plan, disciplines, loaded, clock_ms() * 1000)?;
     tracing::info!(term = lead.term(), "leads");
     shared.begin(core, lead.term());
     let over = tokio::select! {
@@ -123,11 +115,7 @@ async fn keep_time(shared: &Shared, lead: &Lead) {
         }
         let mut inner = shared.lock();
         inner.pump(shared.now());
-        if inner
-            .core
-            .as_ref()
-            .is_some_and(|core| core.journal.is_pending())
-        {
+        if inner.core.as_ref().is_some_and(|core| core.is_pending()) {
             shared.poke.notify_one();
         }
     }
@@ -161,11 +149,7 @@ async fn write_once(shared: &Shared, lead: &Lead, with_items: bool) -> Result<()
         let Some(core) = &mut inner.core else {
             return Ok(());
         };
-        let (mut batch, position) = core.journal.take();
-        if with_items {
-            batch.items = core.take_items();
-        }
-        (batch, position)
+        core.take_batch(with_items)
     };
     let (batch, position) = taken;
     if !batch.is_empty() {
@@ -176,20 +160,11 @@ async fn write_once(shared: &Shared, lead: &Lead, with_items: bool) -> Result<()
             return Ok(());
         };
         if let Err(e) = written {
-            let mut batch: Batch = Arc::unwrap_or_clone(batch);
-            core.put_items_back(std::mem::take(&mut batch.items));
-            core.journal.put_back(batch);
+            core.put_back(Arc::unwrap_or_clone(batch));
             return Err(e);
         }
-        core.journal.written(position);
+        core.written(position);
         shared.durable.send_replace(position);
-    }
-    let mut inner = shared.lock();
-    if let Some(core) = &mut inner.core
-        && !core.journal.is_pending()
-        && std::mem::take(&mut core.cluster_changed)
-    {
-        shared.cluster.send_replace(core.cluster_text().into());
     }
     Ok(())
 }

@@ -1,29 +1,34 @@
 //! The controller as a process: gRPC and HTTP in front, disciplines behind, its memory in a store.
 //!
-//! [`core`] decides (no I/O, time as argument): it takes in what switches say, [`applications`] decide on items,
-//! [`allocate`] on pages, [`network`] on placement and routes, [`changes`] are what people want; [`journal`] collects what is to be
-//! remembered. Around it, [`lead`] is the life of a controller that leads or stands by, [`service`] speaks gRPC and [`admin`] answers
-//! the admin API.
+//! [`core`] sequences (no I/O, time as argument): what comes in goes to the value that it concerns, and what that returns is carried
+//! on. [`memory`] says whose each page is, [`network`] which way packets go, [`tenants`] who there is; [`switch`] keeps what one
+//! switch is to have and holds; [`disciplines`] decide on items, [`configurations`] and [`stores`] carry what else they ask for.
+//! [`changes`] are what people want, checked; [`views`] what they see; [`journal`] collects what is to be remembered. Around it,
+//! [`lead`] is the life of a controller that leads or stands by, [`service`] speaks gRPC, [`streams`] with switches and stores, and
+//! [`admin`] answers the admin API.
 
 mod admin;
-mod allocate;
-mod applications;
+mod around;
 mod audit;
 mod changes;
-mod convert;
+mod configurations;
 mod core;
-mod held;
+mod disciplines;
+mod incoming;
 mod journal;
 mod lead;
+mod memory;
 mod network;
-mod outbox;
-mod rate;
+mod plan;
 mod remember;
 mod service;
+mod setup;
 mod shared;
+mod stores;
+mod streams;
 mod switch;
+mod switches;
 mod tenants;
 mod views;
 
-pub use applications::DisciplineMaker;
 pub use service::{Options, Server, ServerError};

@@ -5,6 +5,7 @@
 //! | `tenant/ID` | a [`Tenant`] |
 //! | `retired/ID` | the number of a tenant that was removed |
 //! | `switch/ID` | a [`Known`] |
+//! | `configuration/SWITCH/TENANT` | the last configuration that the tenant's discipline asked for there |
 //! | `table/ID` | the version of a switch's page table |
 //! | `page/SWITCH/PAGE` | who holds it; a free page has no row |
 //! | `topology` | what was declared of it |
@@ -14,13 +15,18 @@
 use std::{fmt::Display, str::FromStr};
 
 use api::types::{PageId, TopologySpec};
+use decide::SwitchId;
 use serde::de::DeserializeOwned;
 
-use super::{audit, switch::Known, tenants::Tenant};
+use super::{
+    audit,
+    configurations::{ConfigurationRow, Place},
+    switch::Known,
+    tenants::Tenant,
+};
 use crate::{
-    SwitchId,
     pages::ledger::{PageRow, SwitchRow},
-    state::{Memory, StateError},
+    state::{Loaded, StateError},
 };
 
 /// Everything that is remembered but the items.
@@ -29,6 +35,7 @@ pub struct Remembered {
     pub tenants: Vec<(u32, Tenant)>,
     pub retired: Vec<(u32, bool)>,
     pub switches: Vec<(SwitchId, Known)>,
+    pub configurations: Vec<(Place, ConfigurationRow)>,
     pub tables: Vec<(SwitchId, SwitchRow)>,
     pub pages: Vec<(PageId, PageRow)>,
     pub topology: TopologySpec,
@@ -41,22 +48,23 @@ impl Remembered {
     ///
     /// # Errors
     /// The first row that cannot be read: to go on without it could give a page two owners.
-    pub fn read(memory: &Memory) -> Result<Remembered, StateError> {
+    pub fn read(loaded: &Loaded) -> Result<Remembered, StateError> {
         Ok(Remembered {
-            tenants: all(memory, "tenant/")?,
-            retired: all(memory, "retired/")?,
-            switches: all(memory, "switch/")?,
-            tables: all(memory, "table/")?,
-            pages: all(memory, "page/")?,
-            topology: memory.row("topology")?.unwrap_or_default(),
-            routes_managed: memory.row("routing")?,
-            audit: all(memory, "audit/")?,
+            tenants: all(loaded, "tenant/")?,
+            retired: all(loaded, "retired/")?,
+            switches: all(loaded, "switch/")?,
+            configurations: all(loaded, "configuration/")?,
+            tables: all(loaded, "table/")?,
+            pages: all(loaded, "page/")?,
+            topology: loaded.row("topology")?.unwrap_or_default(),
+            routes_managed: loaded.row("routing")?,
+            audit: all(loaded, "audit/")?,
         })
     }
 }
 
 fn all<K: FromStr<Err: Display>, T: DeserializeOwned>(
-    memory: &Memory,
+    loaded: &Loaded,
     prefix: &str,
 ) -> Result<Vec<(K, T)>, StateError> {
     let parsed = |(rest, value): (&str, T)| {
@@ -66,7 +74,7 @@ fn all<K: FromStr<Err: Display>, T: DeserializeOwned>(
         })?;
         Ok((key, value))
     };
-    memory.rows_under(prefix)?.into_iter().map(parsed).collect()
+    loaded.rows_under(prefix)?.into_iter().map(parsed).collect()
 }
 
 #[cfg(test)]
@@ -75,20 +83,20 @@ mod tests {
 
     #[test]
     fn a_row_that_cannot_be_read_is_named() {
-        let memory = |key: &str, value: &str| Memory {
+        let loaded = |key: &str, value: &str| Loaded {
             rows: [(key.into(), value.into())].into(),
-            ..Memory::default()
+            ..Loaded::default()
         };
-        let good = memory("switch/3", r#"{"name":"tor","pages":4}"#);
+        let good = loaded("switch/3", r#"{"name":"tor","pages":4}"#);
         let good = Remembered::read(&good).unwrap();
         assert_eq!((good.switches[0].0, good.switches[0].1.pages), (3, 4));
-        assert!(Remembered::read(&memory("later/1", "x")).is_ok());
+        assert!(Remembered::read(&loaded("later/1", "x")).is_ok());
         for (key, value) in [
             ("switch/x", "{\"name\":\"\",\"pages\":1}"),
             ("switch/3", "{"),
             ("page/3-1", "{}"),
         ] {
-            let error = Remembered::read(&memory(key, value)).unwrap_err();
+            let error = Remembered::read(&loaded(key, value)).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");
         }
     }

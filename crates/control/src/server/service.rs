@@ -1,42 +1,36 @@
 //! gRPC around the core: streams of switches, stores that watch, status.
 
-use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::Pin, sync::Arc};
 
 use api::proto::{
-    ClusterText, FromSwitch, StatusReply, StatusRequest, ToSwitch, WatchRequest,
+    FromStore, FromSwitch, StatusReply, StatusRequest, ToStore, ToSwitch,
     control_server::{Control, ControlServer},
-    from_switch,
 };
+use decide::{Limits, Registration};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
 };
-use tokio_stream::{
-    Stream, StreamExt,
-    wrappers::{ReceiverStream, WatchStream},
-};
+use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    applications::DisciplineMaker,
-    core::{Plan, Refusal},
+    disciplines::choice,
     lead::{Beginning, live},
+    plan::Plan,
     shared::Shared,
+    streams::{serve_store, serve_switch, standing_by},
 };
 use crate::{
-    Limits,
     auth::Caller,
     serve::{Listen, ServeError, Serving},
     state::{Candidate, Location, State, StateError},
 };
 
-/// Messages that wait for a switch's connection; beyond them, commands stay in the outbox.
+/// Messages that wait for a peer's connection; beyond them, commands stay in the outbox.
 const MESSAGES_WAITING: usize = 4;
-/// Longest message from a switch in bytes.
+/// Longest message from a switch or store in bytes.
 const MESSAGE_MAX: usize = 8 << 20;
-/// How long a switch may take until its hello.
-const HELLO_WITHIN: Duration = Duration::from_secs(10);
-
 /// How a controller is to run.
 #[derive(Clone)]
 pub struct Options {
@@ -50,8 +44,10 @@ pub struct Options {
     pub state: Location,
     /// The cluster file's text (TOML).
     pub cluster: String,
-    /// Disciplines that tenants may choose; the first is the default.
-    pub disciplines: Vec<(String, DisciplineMaker)>,
+    /// Disciplines that tenants may choose, beside `none`.
+    pub disciplines: &'static [Registration],
+    /// The name of the discipline of tenants that choose none.
+    pub default_discipline: String,
     /// What disciplines keep to.
     pub limits: Limits,
     /// Cache updates per second and switch.
@@ -69,6 +65,14 @@ pub enum ServerError {
     /// The cluster file is wrong.
     #[error(transparent)]
     Cluster(#[from] wire::ClusterError),
+    /// The default discipline is not one that tenants may choose.
+    #[error("discipline {name:?} is not known; expected one of {known}")]
+    Discipline {
+        /// Its name.
+        name: String,
+        /// Those that may be chosen.
+        known: String,
+    },
     /// The state cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
@@ -91,6 +95,13 @@ impl Server {
     /// [`ServerError`] says what of the options cannot be used.
     pub async fn start(options: Options) -> Result<Server, ServerError> {
         let cluster = wire::Cluster::parse(&options.cluster)?;
+        let known: Vec<&str> = choice(options.disciplines).map(|r| r.name).collect();
+        if !known.contains(&options.default_discipline.as_str()) {
+            return Err(ServerError::Discipline {
+                name: options.default_discipline,
+                known: known.join(", "),
+            });
+        }
         let scheme = if options.listen.tls.is_some() {
             "https"
         } else {
@@ -115,6 +126,7 @@ impl Server {
         let beginning = Beginning {
             plan,
             disciplines: options.disciplines,
+            default_discipline: options.default_discipline,
         };
         let shared = Arc::new(Shared::new(state));
         let (stop, stopped) = watch::channel(false);
@@ -190,68 +202,43 @@ struct Service {
 
 type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
+impl Service {
+    /// The term that this controller leads in.
+    fn leads(&self) -> Result<u64, Status> {
+        let term = *self.shared.term.borrow();
+        (term > 0)
+            .then_some(term)
+            .ok_or_else(|| standing_by(&self.shared))
+    }
+}
+
 #[tonic::async_trait]
 impl Control for Service {
     type AttachStream = Streamed<ToSwitch>;
-    type WatchStream = Streamed<ClusterText>;
+    type ServeStream = Streamed<ToStore>;
 
     async fn attach(
         &self,
         request: Request<Streaming<FromSwitch>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
-        let term = *self.shared.term.borrow();
-        if term == 0 {
-            return Err(standing_by(&self.shared));
-        }
+        let term = self.leads()?;
         let caller = request.extensions().get::<Caller>().cloned();
         let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
         let stop = until(self.stopped.clone());
-        let shared = self.shared.clone();
-        tokio::spawn(serve_stream(
-            shared,
-            term,
-            caller,
-            request.into_inner(),
-            sender,
-            stop,
-        ));
+        let (shared, incoming) = (self.shared.clone(), request.into_inner());
+        tokio::spawn(serve_switch(shared, term, caller, incoming, sender, stop));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
-    async fn watch(
+    async fn serve(
         &self,
-        request: Request<WatchRequest>,
-    ) -> Result<Response<Self::WatchStream>, Status> {
-        let term = *self.shared.term.borrow();
-        if term == 0 {
-            return Err(standing_by(&self.shared));
-        }
-        tracing::info!(name = request.into_inner().name, "a store watches");
-        let cluster = WatchStream::new(self.shared.cluster.subscribe());
-        let texts = cluster.filter(|text| !text.is_empty()).map(|text| {
-            Ok(ClusterText {
-                cluster: text.to_string(),
-            })
-        });
-        let mut leading = self.shared.term.subscribe();
+        request: Request<Streaming<FromStore>>,
+    ) -> Result<Response<Self::ServeStream>, Status> {
+        let term = self.leads()?;
+        let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
         let stop = until(self.stopped.clone());
-        let (sender, receiver) = mpsc::channel(1);
-        tokio::spawn(async move {
-            let pass_on = async {
-                tokio::pin!(texts);
-                while let Some(text) = texts.next().await {
-                    if sender.send(text).await.is_err() {
-                        break;
-                    }
-                }
-            };
-            tokio::select! {
-                () = pass_on => {}
-                () = sender.closed() => {}
-                () = stop => {}
-                _ = leading.wait_for(|now| *now != term) => {}
-            }
-        });
+        let (shared, incoming) = (self.shared.clone(), request.into_inner());
+        tokio::spawn(serve_store(shared, term, incoming, sender, stop));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
@@ -260,7 +247,7 @@ impl Control for Service {
         let leader = self.shared.state.leader();
         let mut status = self
             .shared
-            .leading(|core| core.status(now, now))
+            .leading(|core| core.view().status(now))
             .unwrap_or_else(|_| StatusReply {
                 uptime_ms: now.as_millis() as u64,
                 term: leader.as_ref().map_or(0, |leader| leader.term),
@@ -268,97 +255,5 @@ impl Control for Service {
             });
         status.leader = leader.map(|leader| leader.url).unwrap_or_default();
         Ok(Response::new(status))
-    }
-}
-
-fn standing_by(shared: &Shared) -> Status {
-    Status::unavailable(shared.not_leader().message)
-}
-
-/// One switch's stream, from hello to its end.
-async fn serve_stream(
-    shared: Arc<Shared>,
-    term: u64,
-    caller: Option<Caller>,
-    mut incoming: Streaming<FromSwitch>,
-    sender: super::shared::Outgoing,
-    stop: impl Future<Output = ()>,
-) {
-    let first = tokio::time::timeout(HELLO_WITHIN, incoming.next()).await;
-    let Ok(Some(Ok(FromSwitch {
-        body: Some(from_switch::Body::Hello(hello)),
-    }))) = first
-    else {
-        let status = Status::invalid_argument("the first message must be a hello");
-        let _ = sender.send(Err(status)).await;
-        return;
-    };
-    let id = u16::try_from(hello.switch_id).unwrap_or(0);
-    if let Some(Err(refusal)) = caller.map(|caller| caller.is_switch(id)) {
-        let _ = sender
-            .send(Err(Status::permission_denied(refusal.message)))
-            .await;
-        return;
-    }
-    let attached = shared.leading(|core| core.attach(shared.now(), &hello));
-    let link = match attached {
-        Ok(Ok(link)) => link,
-        Ok(Err(refusal)) => {
-            let (switch, name) = (hello.switch_id, &hello.name);
-            tracing::warn!(switch, name, "refused: {refusal}");
-            let _ = sender.send(Err(status_of(&refusal))).await;
-            return;
-        }
-        Err(refusal) => {
-            let _ = sender.send(Err(Status::unavailable(refusal.message))).await;
-            return;
-        }
-    };
-    let (switch, name) = (link.switch, &hello.name);
-    tracing::info!(switch, name, "switch attached");
-    {
-        let mut inner = shared.lock();
-        inner.links.retain(|other, _| other.switch != link.switch);
-        inner.links.insert(link, sender.clone());
-        inner.pump(shared.now());
-    }
-    let mut leading = shared.term.subscribe();
-    tokio::pin!(stop);
-    let end = loop {
-        let message = tokio::select! {
-            message = incoming.next() => message,
-            () = sender.closed() => break None,
-            _ = leading.wait_for(|now| *now != term) => break Some(standing_by(&shared)),
-            () = &mut stop => break Some(Status::unavailable("the controller stops")),
-        };
-        let Some(Ok(message)) = message else {
-            break None;
-        };
-        match shared.leading(|core| core.message(shared.now(), link, message)) {
-            Ok(Ok(())) => {}
-            Ok(Err(refusal)) => break Some(status_of(&refusal)),
-            Err(refusal) => break Some(Status::unavailable(refusal.message)),
-        }
-    };
-    {
-        let mut inner = shared.lock();
-        inner.links.remove(&link);
-        if let Some(core) = &mut inner.core {
-            core.detach(shared.now(), link);
-        }
-    }
-    tracing::info!(switch, "switch detached");
-    if let Some(status) = end {
-        // Not waited for: a peer that takes nothing must not hold the end of its stream up.
-        let _ = sender.try_send(Err(status));
-    }
-}
-
-fn status_of(refusal: &Refusal) -> Status {
-    let text = refusal.to_string();
-    match refusal {
-        Refusal::Protocol(_) | Refusal::Invalid(_) => Status::invalid_argument(text),
-        Refusal::Taken { .. } => Status::already_exists(text),
-        Refusal::Replaced => Status::aborted(text),
     }
 }

@@ -2,22 +2,22 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use api::proto::ToSwitch;
+use api::proto::{ToStore, ToSwitch};
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::Status;
 
-use super::{core::Core, switch::Link};
+use super::{core::Core, stores::StoreStreamId, switch::StreamId};
 use crate::{
     admin::{Refusal, RefusalKind},
     state::State,
 };
 
-/// Sends messages to one switch.
-pub type Outgoing = mpsc::Sender<Result<ToSwitch, Status>>;
+/// Sends messages to one switch or store.
+pub type Outgoing<M> = mpsc::Sender<Result<M, Status>>;
 
 /// One lock holds it: a message costs microseconds, a window's end some milliseconds, and nothing waits while the lock is
 /// held.
@@ -26,25 +26,55 @@ pub struct Inner {
     /// There while this controller leads.
     pub core: Option<Box<Core>>,
     /// Where each switch's current stream takes its messages from.
-    pub links: HashMap<Link, Outgoing>,
+    switches: HashMap<StreamId, Outgoing<ToSwitch>>,
+    /// Where each store's stream takes its messages from.
+    pub stores: HashMap<StoreStreamId, Outgoing<ToStore>>,
 }
 
 impl Inner {
-    /// Hands every switch what there is for it, as far as its stream takes it.
+    /// A switch's stream began; those before it are void.
+    pub fn switch_came(&mut self, stream: StreamId, sender: Outgoing<ToSwitch>) {
+        self.switches
+            .retain(|other, _| other.switch != stream.switch);
+        self.switches.insert(stream, sender);
+    }
+
+    /// A switch's stream ended.
+    pub fn switch_went(&mut self, now: Duration, stream: StreamId) {
+        self.switches.remove(&stream);
+        if let Some(core) = &mut self.core {
+            core.detach(now, stream);
+        }
+    }
+
+    /// A store's stream ended.
+    pub fn store_went(&mut self, stream: StoreStreamId) {
+        self.stores.remove(&stream);
+        if let Some(core) = &mut self.core {
+            core.store_went(stream);
+        }
+    }
+
+    /// Hands every switch and store what there is for it, as far as its stream takes it.
     pub fn pump(&mut self, now: Duration) {
         let Some(core) = &mut self.core else { return };
-        for (link, sender) in &self.links {
-            while let Ok(permit) = sender.try_reserve() {
-                let Some(message) = core.next_message(now, *link) else {
-                    break;
-                };
-                permit.send(Ok(message));
-            }
+        for (stream, sender) in &self.switches {
+            hand(sender, || core.next_message(now, *stream));
+        }
+        for (stream, sender) in &self.stores {
+            hand(sender, || core.next_for_store(*stream));
         }
     }
 }
 
-/// See the module.
+fn hand<M>(sender: &Outgoing<M>, mut next: impl FnMut() -> Option<M>) {
+    while let Ok(permit) = sender.try_reserve() {
+        let Some(message) = next() else { break };
+        permit.send(Ok(message));
+    }
+}
+
+/// The core, where it is to be found, and what its tasks wait for.
 pub struct Shared {
     inner: Mutex<Inner>,
     began: Instant,
@@ -56,8 +86,6 @@ pub struct Shared {
     pub term: watch::Sender<u64>,
     /// Up to which position of the journal everything is durable.
     pub durable: watch::Sender<u64>,
-    /// The cluster as stores are to have it; empty: not known.
-    pub cluster: watch::Sender<Arc<str>>,
 }
 
 /// Milliseconds since 1970.
@@ -76,7 +104,6 @@ impl Shared {
             poke: Notify::new(),
             term: watch::Sender::new(0),
             durable: watch::Sender::new(0),
-            cluster: watch::Sender::new("".into()),
         }
     }
 
@@ -95,7 +122,7 @@ impl Shared {
     /// This controller leads from now on.
     pub fn begin(&self, core: Core, term: u64) {
         let mut inner = self.lock();
-        self.durable.send_replace(core.journal.durable());
+        self.durable.send_replace(core.durable());
         inner.core = Some(Box::new(core));
         self.term.send_replace(term);
     }
@@ -104,9 +131,9 @@ impl Shared {
     pub fn end(&self) {
         let mut inner = self.lock();
         inner.core = None;
-        inner.links.clear();
+        inner.switches.clear();
+        inner.stores.clear();
         self.term.send_replace(0);
-        self.cluster.send_replace("".into());
     }
 
     /// Does something with the core, if this controller leads.

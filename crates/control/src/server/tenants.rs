@@ -13,14 +13,14 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use wire::{Cluster, OverRate, TENANT_OPEN, TENANT_SYSTEM};
 
-use crate::SwitchId;
+use decide::SwitchId;
 
 /// Most tenants of a controller: as many as a switch's table holds.
 pub const TENANTS_MAX: usize = 4000;
 
-/// Guaranteed pages that go back when their time is over.
+/// A part of a quota that goes back when its time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct QuotaLease {
+pub struct TimedQuota {
     /// How many.
     pub pages: u32,
     /// Seconds since 1970.
@@ -34,7 +34,7 @@ pub struct QuotaLease {
 pub struct Tenant {
     /// Number.
     pub id: u32,
-    /// For people.
+    /// As people call it; empty, or no other tenant's.
     pub name: String,
     /// 32 hex digits; empty for the open tenant.
     pub secret: String,
@@ -46,7 +46,7 @@ pub struct Tenant {
     pub quota: u32,
     /// Parts of the quota that end.
     #[serde(default)]
-    pub leases: Vec<QuotaLease>,
+    pub timed: Vec<TimedQuota>,
     /// Where the guaranteed pages are.
     pub policy: Policy,
     /// Guaranteed pages that were asked for on a certain switch, whatever the policy says.
@@ -82,7 +82,7 @@ impl Tenant {
             also_secret: None,
             hash_secret: None,
             quota: 0,
-            leases: vec![],
+            timed: vec![],
             policy: Policy::default(),
             pinned: BTreeMap::new(),
             rate: 0,
@@ -119,32 +119,36 @@ impl Tenant {
     }
 }
 
-/// All tenants of a controller. Changes are noted for the state store.
+/// A tenant came, changed or went: to be remembered, and to be told to stores and switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "changes of tenants are remembered and told"]
+pub struct TenantChanged(pub u32);
+
+/// All tenants of a controller.
 #[derive(Debug, Default)]
 pub struct Tenants {
     by_id: BTreeMap<u32, Tenant>,
     /// Numbers of tenants that were removed: what they left in the stores is under these.
     retired: BTreeSet<u32>,
-    changed: Vec<u32>,
 }
 
 impl Tenants {
-    /// Those that were remembered, brought in line with the cluster file.
+    /// Those that were remembered, brought in line with the cluster file; with what was changed for that.
     pub fn new(
         remembered: impl IntoIterator<Item = (u32, Tenant)>,
         retired: impl IntoIterator<Item = u32>,
         file: &Cluster,
-    ) -> Tenants {
+    ) -> (Tenants, Vec<TenantChanged>) {
         let mut tenants = Tenants {
             by_id: remembered.into_iter().collect(),
             retired: retired.into_iter().collect(),
-            changed: vec![],
         };
+        let mut changed = vec![];
         if file.open_tenant && !tenants.by_id.contains_key(&TENANT_OPEN) {
-            tenants.put(Tenant::new(TENANT_OPEN));
+            changed.push(tenants.put(Tenant::new(TENANT_OPEN)));
         }
         if !file.open_tenant {
-            tenants.remove(TENANT_OPEN);
+            changed.extend(tenants.remove(TENANT_OPEN));
         }
         for entry in &file.tenants {
             let known = tenants.by_id.get(&entry.id);
@@ -153,7 +157,7 @@ impl Tenants {
             }
             let mut tenant = known.cloned().unwrap_or_else(|| Tenant::new(entry.id));
             tenant.take_over(entry);
-            tenants.put(tenant);
+            changed.push(tenants.put(tenant));
         }
         let no_longer_declared: Vec<u32> = tenants
             .by_id
@@ -161,10 +165,9 @@ impl Tenants {
             .filter(|t| t.declared.is_some() && file.tenant(t.id).is_none())
             .map(|t| t.id)
             .collect();
-        for id in no_longer_declared {
-            tenants.remove(id);
-        }
-        tenants
+        let gone = no_longer_declared.into_iter();
+        changed.extend(gone.filter_map(|id| tenants.remove(id)));
+        (tenants, changed)
     }
 
     /// One of them.
@@ -188,18 +191,18 @@ impl Tenants {
     }
 
     /// Adds or replaces one.
-    pub fn put(&mut self, tenant: Tenant) {
-        self.changed.push(tenant.id);
-        self.retired.remove(&tenant.id);
-        self.by_id.insert(tenant.id, tenant);
+    pub fn put(&mut self, tenant: Tenant) -> TenantChanged {
+        let id = tenant.id;
+        self.retired.remove(&id);
+        self.by_id.insert(id, tenant);
+        TenantChanged(id)
     }
 
-    /// Removes one.
-    pub fn remove(&mut self, id: u32) -> Option<Tenant> {
-        let gone = self.by_id.remove(&id)?;
-        self.changed.push(id);
+    /// Removes one, if it is there.
+    pub fn remove(&mut self, id: u32) -> Option<TenantChanged> {
+        self.by_id.remove(&id)?;
         self.retired.insert(id);
-        Some(gone)
+        Some(TenantChanged(id))
     }
 
     /// The lowest number from 1 that nobody has or had.
@@ -207,14 +210,6 @@ impl Tenants {
         (1..TENANT_SYSTEM)
             .find(|id| !self.by_id.contains_key(id) && !self.retired.contains(id))
             .expect("there are fewer tenants than numbers")
-    }
-
-    /// Numbers of those that were added, changed or removed since the last call.
-    pub fn take_changed(&mut self) -> Vec<u32> {
-        let mut changed = std::mem::take(&mut self.changed);
-        changed.sort_unstable();
-        changed.dedup();
-        changed
     }
 
     /// The cluster with those tenants of ours that `wanted` says yes to.
@@ -243,25 +238,25 @@ mod tests {
 
     #[test]
     fn what_the_file_says_is_taken_over_when_it_changes_and_only_then() {
-        let mut first = Tenants::new([], [], &file(SEVEN));
+        let (mut first, changed) = Tenants::new([], [], &file(SEVEN));
         assert_eq!(first.iter().map(|t| t.id).collect::<Vec<_>>(), [0, 7]);
-        assert_eq!(first.take_changed(), [0, 7]);
+        assert_eq!(changed, [0, 7].map(TenantChanged));
         let mut seven = first.get(7).unwrap().clone();
         seven.rate = 99;
-        first.put(seven);
+        let _ = first.put(seven);
 
-        let same = Tenants::new(first.by_id.clone(), [], &file(SEVEN));
+        let (same, _) = Tenants::new(first.by_id.clone(), [], &file(SEVEN));
         assert_eq!(
             same.get(7).unwrap().rate,
             99,
             "changed at run time, and kept"
         );
         let edited = format!("{SEVEN}rate = 5\n");
-        let edited = Tenants::new(first.by_id.clone(), [], &file(&edited));
+        let (edited, _) = Tenants::new(first.by_id.clone(), [], &file(&edited));
         assert_eq!(edited.get(7).unwrap().rate, 5);
-        let mut gone = Tenants::new(first.by_id.clone(), [], &file(""));
+        let (gone, changed) = Tenants::new(first.by_id.clone(), [], &file(""));
         assert!(gone.get(7).is_none());
-        assert_eq!(gone.take_changed(), [7]);
+        assert_eq!(changed, [TenantChanged(7)]);
         assert!(
             gone.is_retired(7),
             "what it left in the stores is under its number"
@@ -270,9 +265,9 @@ mod tests {
 
     #[test]
     fn a_tenant_that_the_file_never_had_stays() {
-        let mut tenants = Tenants::new([], [], &file(""));
-        tenants.put(Tenant::new(9));
-        let again = Tenants::new(tenants.by_id, [], &file(""));
+        let (mut tenants, _) = Tenants::new([], [], &file(""));
+        let _ = tenants.put(Tenant::new(9));
+        let (again, _) = Tenants::new(tenants.by_id, [], &file(""));
         assert!(again.get(9).is_some());
         assert_eq!(again.free_id(), 1);
     }

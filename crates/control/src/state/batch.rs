@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::StateError;
-use crate::{ItemKey, SwitchId};
+use decide::{ItemKey, SwitchId};
 
 /// Rows of one unit that are surely written together: etcd takes 128 operations per transaction by default.
 pub const ROWS_TOGETHER: usize = 100;

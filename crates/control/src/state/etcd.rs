@@ -22,7 +22,7 @@ use etcd_client::{
 use tonic::Code;
 
 use super::{
-    Batch, Memory, StateError,
+    Batch, Loaded, StateError,
     batch::Transaction,
     tenure::{Fence, Tenure, Writes},
     url::{Servers, TlsFiles},
@@ -196,9 +196,9 @@ impl Etcd {
     }
 
     /// Reads all rows.
-    pub(super) async fn load(&self, tenure: &Tenure) -> Result<Memory, StateError> {
+    pub(super) async fn load(&self, tenure: &Tenure) -> Result<Loaded, StateError> {
         let rows = self.key("rows/");
-        let mut memory = Memory::default();
+        let mut memory = Loaded::default();
         // The byte after the slash ends the range of all that begin with the prefix.
         let end = self.key("rows0");
         let mut from = rows.clone().into_bytes();

@@ -32,7 +32,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// A controller that wants to lead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// For people.
+    /// As people call it.
     pub name: String,
     /// Where its API is, for those who ask a standby.
     pub url: String,
@@ -41,7 +41,7 @@ pub struct Candidate {
 /// A controller that leads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Leader {
-    /// For people.
+    /// As people call it.
     pub name: String,
     /// Where its API is.
     pub url: String,

@@ -35,21 +35,21 @@ pub use self::{
     url::{Location, LocationError},
 };
 use self::{etcd::Etcd, redb::File, tenure::Tenure};
-use crate::{ItemKey, SwitchId};
+use decide::{ItemKey, SwitchId};
 
 /// Version of what is stored and how; it is stored with it.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 
 /// Everything that is remembered.
 #[derive(Debug, Default, PartialEq)]
-pub struct Memory {
+pub struct Loaded {
     /// The rows by their keys.
     pub rows: BTreeMap<String, Vec<u8>>,
     /// What each switch was last known to hold; empty with etcd, where switches tell it themselves.
     pub items: BTreeMap<SwitchId, HashSet<ItemKey>>,
 }
 
-impl Memory {
+impl Loaded {
     /// The row under this key, from its JSON.
     ///
     /// # Errors
@@ -235,7 +235,7 @@ impl Lead {
     ///
     /// # Errors
     /// [`StateError::Deposed`] if the lead was lost while etcd could not be read; or the file cannot be read.
-    pub async fn load(&self) -> Result<Memory, StateError> {
+    pub async fn load(&self) -> Result<Loaded, StateError> {
         match &self.backend {
             Backend::File(file) => {
                 let file = file.clone();

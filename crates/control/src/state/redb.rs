@@ -10,8 +10,8 @@ use std::{
 use ::redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use bytes::Bytes;
 
-use super::{Batch, FORMAT, Memory, StateError};
-use crate::{ItemKey, SwitchId};
+use super::{Batch, FORMAT, Loaded, StateError};
+use decide::{ItemKey, SwitchId};
 
 /// `format` and `term`.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -114,13 +114,13 @@ impl File {
     }
 
     /// Reads everything. Items that make no sense are left out.
-    pub(super) fn load(&self) -> Result<Memory, StateError> {
+    pub(super) fn load(&self) -> Result<Loaded, StateError> {
         self.read().map_err(|e| self.io(&e))
     }
 
-    fn read(&self) -> Result<Memory, ::redb::Error> {
+    fn read(&self) -> Result<Loaded, ::redb::Error> {
         let read = self.database.begin_read()?;
-        let mut memory = Memory::default();
+        let mut memory = Loaded::default();
         for row in read.open_table(ROWS)?.iter()? {
             let (key, value) = row?;
             memory
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn another_format_is_refused() {
-        for format in [1, 3] {
+        for format in [1, 2, 4] {
             let directory = tempfile::tempdir().unwrap();
             let database = Database::create(directory.path().join("control.redb")).unwrap();
             let write = database.begin_write().unwrap();
@@ -299,7 +299,7 @@ mod tests {
             drop(database);
             let error = File::open(directory.path()).err().unwrap().to_string();
             assert!(
-                error.contains(&format!("format {format}")) && error.contains("reads format 2"),
+                error.contains(&format!("format {format}")) && error.contains("reads format 3"),
                 "{error}"
             );
         }

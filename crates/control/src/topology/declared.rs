@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use ipnet::IpNet;
 
-use crate::SwitchId;
+use decide::SwitchId;
 
 /// A network as somebody declared it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::{
 
 use ipnet::IpNet;
 
-use crate::SwitchId;
+use decide::SwitchId;
 
 /// Interfaces of one switch that are considered, and addresses and neighbours of each.
 pub const INTERFACES_MAX: usize = 1024;

@@ -39,7 +39,7 @@ pub use self::{
     routes::Route,
     view::{LinkView, Source, SwitchView, TopologyView},
 };
-use crate::SwitchId;
+use decide::SwitchId;
 
 /// A switch or a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,7 +111,7 @@ struct Link {
 
 type Pair = (NodeId, NodeId);
 
-/// See the module.
+/// What is declared and what was learned, and the graph of both.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     declared: Declared,
@@ -194,7 +194,14 @@ impl Topology {
         self.switch_at(address).map(NodeId::Switch)
     }
 
-    /// All of it, for people.
+    /// Links between two switches that carry packets, each with the lower number first.
+    pub fn links_up(&self) -> BTreeSet<(SwitchId, SwitchId)> {
+        let up = self.links.iter().filter(|(_, link)| link.up);
+        up.filter_map(|((a, b), _)| Some((a.switch()?, b.switch()?)))
+            .collect()
+    }
+
+    /// All of it, as the admin API shows it.
     pub fn view(&self) -> TopologyView {
         let declared: BTreeSet<SwitchId> = self.declared.switches.iter().map(|s| s.id).collect();
         let ids: BTreeSet<SwitchId> = self

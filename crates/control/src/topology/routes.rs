@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use petgraph::{algo::dijkstra, graph::UnGraph};
 
 use super::{Length, NodeId, Topology, learned, pair};
-use crate::SwitchId;
+use decide::SwitchId;
 
 /// A route of a switch's kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 
-use crate::SwitchId;
+use decide::SwitchId;
 
 /// Where a part of the topology is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

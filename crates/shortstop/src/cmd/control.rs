@@ -1,13 +1,14 @@
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
 use api::status;
 use clap::Subcommand;
 use control::{
-    DisciplineMaker, Limits, NoDiscipline, Options, Server, ServerError,
+    Options, Server, ServerError,
     serve::{Listen, TlsFiles},
     state::Location,
 };
+use decide::Limits;
 
 /// Decides what the switches cache: takes in what is hot, tells each switch what to insert and evict.
 #[derive(clap::Args)]
@@ -136,8 +137,9 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         window_ms: args.window_ms,
         seed: args.seed,
     };
-    let disciplines = disciplines(args.discipline.as_deref())?;
-    let default = disciplines[0].0.clone();
+    let default = args
+        .discipline
+        .unwrap_or_else(|| disciplines::default().name.into());
     let tls = args.tls_cert.zip(args.tls_key).map(|(cert, key)| TlsFiles {
         cert,
         key,
@@ -161,7 +163,8 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         url: args.url,
         state: args.state,
         cluster,
-        disciplines,
+        disciplines: disciplines::all(),
+        default_discipline: default.clone(),
         limits,
         updates_per_s: args.updates_per_s,
         sample_shift: args.sample_shift,
@@ -169,6 +172,9 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
     let mut server = match Server::start(options).await {
         Err(error @ ServerError::Cluster(_)) => {
             return Err(error).with_context(|| path.display().to_string());
+        }
+        Err(ServerError::Discipline { name, known }) => {
+            bail!("--discipline {name}: expected one of {known}");
         }
         other => other?,
     };
@@ -182,27 +188,4 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
     }
     server.stop().await?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// All that this build knows, and `none`; the default first.
-fn disciplines(default: Option<&str>) -> anyhow::Result<Vec<(String, DisciplineMaker)>> {
-    let mut all: Vec<(String, DisciplineMaker)> = disciplines::all()
-        .iter()
-        .map(|known| {
-            (
-                known.name.to_owned(),
-                Arc::new(known.controller) as DisciplineMaker,
-            )
-        })
-        .collect();
-    all.push(("none".into(), Arc::new(|_| Box::new(NoDiscipline))));
-    if let Some(name) = default {
-        let at = all.iter().position(|(known, _)| known == name);
-        let at = at.with_context(|| {
-            let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-            format!("--discipline {name}: expected one of {}", names.join(", "))
-        })?;
-        all.swap(0, at);
-    }
-    Ok(all)
 }

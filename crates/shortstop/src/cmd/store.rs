@@ -158,6 +158,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
 fn registered_halves() -> Vec<store::Half> {
     let half = |name, maker| store::Half { name, maker };
     disciplines::all()
+        .iter()
         .filter_map(|known| Some(half(known.name, known.store?)))
         .collect()
 }

@@ -3,7 +3,7 @@
 use api::types::PageId;
 
 use super::PAGES_MAX;
-use crate::SwitchId;
+use decide::SwitchId;
 
 /// Why pages were not changed. Says nothing of other tenants but that there are some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -26,7 +26,7 @@ pub use self::{
 };
 use api::types::PageId;
 
-use crate::SwitchId;
+use decide::SwitchId;
 
 /// Most pages of a switch.
 pub const PAGES_MAX: u32 = 1 << 20;
@@ -58,7 +58,7 @@ impl Table {
     }
 }
 
-/// See the module.
+/// The page tables of all switches, and what of them is not written down yet.
 #[derive(Debug, Default)]
 pub struct Ledger {
     tables: BTreeMap<SwitchId, Table>,
@@ -152,6 +152,11 @@ impl Ledger {
         self.tables.iter().map(|(id, t)| (*id, t.row.pages))
     }
 
+    /// The version of a switch's table; of an unknown switch 0.
+    pub fn version(&self, switch: SwitchId) -> u64 {
+        self.tables.get(&switch).map_or(0, |t| t.row.version)
+    }
+
     /// The table to send to a switch, with its version. Of an unknown switch: version 0, nobody's.
     pub fn owners(&self, switch: SwitchId) -> (u64, Owners) {
         let mut owners = Owners::new();
@@ -192,13 +197,7 @@ impl Ledger {
     /// # Errors
     /// Names the page and what it is instead.
     pub fn take(&mut self, tenant: u32, pages: &[PageId]) -> Result<(), LedgerError> {
-        let mut seen = BTreeSet::new();
-        for &page in pages {
-            if !seen.insert(page) {
-                return Err(LedgerError::NamedTwice { page });
-            }
-            self.check_held(tenant, page)?;
-        }
+        let seen = self.check_taken(tenant, pages)?;
         let switches: BTreeSet<SwitchId> = pages.iter().map(|p| p.switch).collect();
         for switch in switches {
             self.take_where(switch, |page, _| seen.contains(&PageId { switch, page }));
@@ -394,11 +393,30 @@ impl Ledger {
         taken
     }
 
+    /// Whether a tenant holds all of these pages, each named once; then as a set.
+    ///
+    /// # Errors
+    /// Names the page and what it is instead.
+    pub fn check_taken(
+        &self,
+        tenant: u32,
+        pages: &[PageId],
+    ) -> Result<BTreeSet<PageId>, LedgerError> {
+        let mut seen = BTreeSet::new();
+        for &page in pages {
+            if !seen.insert(page) {
+                return Err(LedgerError::NamedTwice { page });
+            }
+            self.check_held(tenant, page)?;
+        }
+        Ok(seen)
+    }
+
     /// Whether a tenant holds a page.
     ///
     /// # Errors
     /// Names the page and what it is instead.
-    pub fn check_held(&self, tenant: u32, page: PageId) -> Result<(), LedgerError> {
+    fn check_held(&self, tenant: u32, page: PageId) -> Result<(), LedgerError> {
         let Some(table) = self.tables.get(&page.switch) else {
             return Err(LedgerError::UnknownSwitch { page });
         };

@@ -3,7 +3,7 @@
 use api::types::PageId;
 use serde::{Deserialize, Serialize};
 
-use crate::SwitchId;
+use decide::SwitchId;
 
 /// Why a tenant holds a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

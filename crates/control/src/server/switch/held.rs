@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use api::Digest;
-
-use crate::ItemKey;
+use decide::ItemKey;
 
 /// What a switch holds, as the controller believes.
 #[derive(Debug, Default)]

@@ -1,0 +1,52 @@
+//! What decisions about memory, setups and changes go by, as it is at the moment.
+
+use std::{net::SocketAddr, time::Duration};
+
+use api::types::Policy;
+use decide::SwitchId;
+
+use super::{
+    disciplines::Disciplines,
+    network::Network,
+    plan::Plan,
+    switches::Switches,
+    tenants::{Tenant, Tenants},
+};
+
+/// Everything but memory itself.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// What the controller was started with.
+    pub plan: &'a Plan,
+    /// Who there is.
+    pub tenants: &'a Tenants,
+    /// What decides for them.
+    pub disciplines: &'a Disciplines,
+    /// Links, traffic and routes.
+    pub network: &'a Network,
+    /// The switches.
+    pub switches: &'a Switches,
+    /// Time since any start.
+    pub now: Duration,
+    /// Seconds since 1970.
+    pub clock_s: u64,
+}
+
+impl Around<'_> {
+    /// Addresses of the cluster's stores, in the file's order.
+    pub fn stores(&self) -> impl Iterator<Item = SocketAddr> {
+        self.plan.cluster.stores.iter().map(|store| store.address)
+    }
+
+    /// Switches that are attached and said what they hold.
+    pub fn ready(&self) -> impl Iterator<Item = SwitchId> {
+        let ready = self.switches.iter().filter(|(_, switch)| switch.is_ready());
+        ready.map(|(id, _)| id)
+    }
+
+    /// Whether switches count a tenant's requests by client and store: where its pages are placed by that.
+    pub fn is_measured(&self, tenant: &Tenant) -> bool {
+        let by_traffic = tenant.policy == Policy::Measured || tenant.clients.is_empty();
+        tenant.quota > 0 && by_traffic && self.switches.len() > 1
+    }
+}

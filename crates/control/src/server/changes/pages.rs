@@ -1,0 +1,159 @@
+//! Guaranteed pages are asked for and given back, or go back when their time is over.
+
+use api::types::{PageId, PageRequest, ReturnPages};
+
+use super::{Change, Leaving, check_occupied, conflict, invalid, known, shorten, unpin};
+use crate::{
+    admin::{Refusal, RefusalKind},
+    pages::ledger::{Kind, PageRow},
+    server::{tenants::TimedQuota, views::View},
+};
+
+/// Guarantees more pages; see [`crate::admin::Admin::ask_pages`].
+///
+/// # Errors
+/// As there.
+pub fn ask(
+    view: &View<'_>,
+    id: u32,
+    request: PageRequest,
+    clock_s: u64,
+) -> Result<Change, Refusal> {
+    let mut tenant = known(view, id)?.clone();
+    let pages = request.pages;
+    if pages == 0 {
+        return Err(invalid("pages = 0: at least 1 is expected".into()));
+    }
+    let quota = tenant.quota.checked_add(pages);
+    tenant.quota =
+        quota.ok_or_else(|| invalid(format!("pages = {pages}: that is more than there can be")))?;
+    if let Some(switch) = request.switch {
+        if view.around.switches.get(switch).is_none() {
+            return Err(Refusal::new(
+                RefusalKind::NotFound,
+                format!("there is no switch {switch}"),
+            ));
+        }
+        *tenant.pinned.entry(switch).or_default() += pages;
+    }
+    let guaranteed = view.memory.try_to_place(&tenant, &view.around)?;
+    if let Some(seconds) = request.lease_s {
+        tenant.timed.push(TimedQuota {
+            pages,
+            ends: clock_s.saturating_add(seconds),
+            every_s: seconds,
+        });
+    }
+    let detail = format!("tenant {id}: {pages} more, quota {}", tenant.quota);
+    Ok(Change {
+        guaranteed: Some(guaranteed),
+        ..Change::of(tenant, "pages.ask", detail)
+    })
+}
+
+/// Takes guaranteed pages back; see [`crate::admin::Admin::return_pages`].
+///
+/// # Errors
+/// As there.
+pub fn give_back(view: &View<'_>, id: u32, returned: &ReturnPages) -> Result<Change, Refusal> {
+    let mut tenant = known(view, id)?.clone();
+    let count = match (returned.count, returned.pages.len()) {
+        (Some(count), 0) if count > 0 => count,
+        (None, pages) if pages > 0 => pages as u32,
+        _ => {
+            return Err(invalid(
+                "either `pages`, a list of SWITCH/PAGE, or `count`, at least 1, is expected".into(),
+            ));
+        }
+    };
+    check_named(view, id, &returned.pages)?;
+    if count > tenant.quota {
+        return Err(invalid(format!(
+            "tenant {id}: {count} pages cannot be returned, its quota is {}",
+            tenant.quota
+        )));
+    }
+    tenant.quota -= count;
+    check_occupied(view, id, tenant.quota)?;
+    shorten(&mut tenant);
+    for page in &returned.pages {
+        if let Some(pinned) = tenant.pinned.get_mut(&page.switch) {
+            *pinned = pinned.saturating_sub(1);
+        }
+    }
+    tenant.pinned.retain(|_, pages| *pages > 0);
+    let guaranteed = view
+        .memory
+        .place_fewer(&tenant, &returned.pages, &view.around);
+    let detail = format!("tenant {id}: {count} fewer, quota {}", tenant.quota);
+    Ok(Change {
+        guaranteed: Some(guaranteed),
+        leaving: match returned.count {
+            Some(_) => Leaving::Excess,
+            None => Leaving::These(returned.pages.clone()),
+        },
+        ..Change::of(tenant, "pages.return", detail)
+    })
+}
+
+/// Whether a tenant may give these pages back.
+fn check_named(view: &View<'_>, id: u32, pages: &[PageId]) -> Result<(), Refusal> {
+    let ledger = view.memory.ledger();
+    let has_truth = view.around.disciplines.has_truth(id);
+    let occupied = has_truth.then(|| view.memory.occupied(id, &view.around));
+    ledger
+        .check_taken(id, pages)
+        .map_err(|e| conflict(e.to_string()))?;
+    for page in pages {
+        if let Some(PageRow::Held(hold)) = ledger.row(*page)
+            && (hold.tenant, hold.kind) == (id, Kind::Lent)
+        {
+            return Err(conflict(format!(
+                "page {page} is not one of tenant {id}'s own: it is lent to it, and goes back by itself"
+            )));
+        }
+        if occupied.as_ref().is_some_and(|all| all.contains(page)) {
+            return Err(conflict(format!(
+                "page {page} may hold items of tenant {id} that are nowhere else: remove them first"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Parts of quotas that end: those of their pages that are unused go back.
+pub fn lapse(view: &View<'_>, clock_s: u64) -> Vec<Change> {
+    let mut changes = vec![];
+    for before in view.around.tenants.iter() {
+        if before.timed.iter().all(|part| part.ends > clock_s) {
+            continue;
+        }
+        let mut tenant = before.clone();
+        let in_use = view.memory.in_use(tenant.id, &view.around);
+        let mut unused = tenant.quota.saturating_sub(in_use);
+        for part in tenant.timed.iter_mut().filter(|part| part.ends <= clock_s) {
+            let back = part.pages.min(unused);
+            unused -= back;
+            part.pages -= back;
+            tenant.quota -= back;
+            part.ends = clock_s + part.every_s.max(1);
+        }
+        tenant.timed.retain(|part| part.pages > 0);
+        unpin(&mut tenant);
+        let gone = before.quota - tenant.quota;
+        let guaranteed = view.memory.place_fewer(&tenant, &[], &view.around);
+        let detail = format!("tenant {}: {gone} unused, their time is over", tenant.id);
+        let change = Change::of(tenant, "pages.ended", detail);
+        changes.push(match gone {
+            0 => Change {
+                entry: None,
+                ..change
+            },
+            _ => Change {
+                guaranteed: Some(guaranteed),
+                ..change
+            },
+        });
+    }
+    changes
+}

@@ -1,0 +1,269 @@
+//! Tenants come, change and go; their secrets are rotated.
+
+use std::net::SocketAddr;
+
+use api::types::{NAME_MAX, NewSecret, TenantChange, TenantSpec};
+use wire::{TENANT_OPEN, TENANT_SYSTEM};
+
+use super::{Change, Leaving, check_occupied, conflict, invalid, known, shorten};
+use crate::{
+    admin::Refusal,
+    server::{
+        tenants::{TENANTS_MAX, Tenant},
+        views::View,
+    },
+};
+
+/// Stores that a refusal names at most.
+const STORES_NAMED: usize = 8;
+
+fn random_secret() -> String {
+    hex::encode(rand::random::<[u8; 16]>())
+}
+
+fn check_secret(secret: &str) -> Result<(), Refusal> {
+    let mut bytes = [0; 16];
+    let good = hex::decode_to_slice(secret, &mut bytes).is_ok() && bytes != [0; 16];
+    good.then_some(())
+        .ok_or_else(|| invalid("secret: 32 hex digits, not all zero, are expected".into()))
+}
+
+/// Creates a tenant; see [`crate::admin::Admin::create_tenant`].
+///
+/// # Errors
+/// As there.
+pub fn create(view: &View<'_>, spec: TenantSpec) -> Result<Change, Refusal> {
+    let tenants = view.around.tenants;
+    let id = spec.id.unwrap_or_else(|| tenants.free_id());
+    if id == TENANT_OPEN || id == TENANT_SYSTEM {
+        return Err(invalid(format!(
+            "tenant {id}: this number is reserved; 1 to {} are possible",
+            TENANT_SYSTEM - 1
+        )));
+    }
+    if tenants.get(id).is_some() {
+        return Err(conflict(format!("tenant {id} is there already")));
+    }
+    if tenants.is_retired(id) && !spec.reuse {
+        return Err(conflict(format!(
+            "tenant {id} was removed, and the stores may still have its values: choose another number, or say that it \
+             is to be reused"
+        )));
+    }
+    if tenants.len() >= TENANTS_MAX {
+        return Err(conflict(format!(
+            "there are {TENANTS_MAX} tenants already, which is the most"
+        )));
+    }
+    let secret = spec.secret.unwrap_or_else(random_secret);
+    check_secret(&secret)?;
+    let tenant = Tenant {
+        name: spec.name,
+        hash_secret: Some(secret.clone()),
+        secret,
+        quota: spec.quota,
+        policy: spec.policy,
+        rate: spec.rate,
+        over_rate: spec.over_rate.into(),
+        discipline: spec.discipline,
+        stores: spec.stores,
+        clients: spec.clients,
+        borrow: spec.borrow,
+        ..Tenant::new(id)
+    };
+    check(view, &tenant)?;
+    let guaranteed = view.memory.try_to_place(&tenant, &view.around)?;
+    let detail = format!(
+        "tenant {id} {:?}, quota {}, policy {}, rate {}",
+        tenant.name,
+        tenant.quota,
+        tenant.policy.name(),
+        tenant.rate
+    );
+    Ok(Change {
+        guaranteed: Some(guaranteed),
+        ..Change::of(tenant, "tenant.create", detail)
+    })
+}
+
+/// Changes a tenant; see [`crate::admin::Admin::change_tenant`].
+///
+/// # Errors
+/// As there.
+pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, Refusal> {
+    let before = known(view, id)?;
+    let detail = serde_json::to_string(&change).unwrap_or_default();
+    let after = changed(before, change);
+    if id == TENANT_OPEN && !after.stores.is_empty() {
+        return Err(invalid(
+            "tenant 0 is open to everybody: it cannot be limited to some stores".into(),
+        ));
+    }
+    check(view, &after)?;
+    let new_discipline = after.discipline != before.discipline;
+    if new_discipline {
+        check_may_leave(view, id)?;
+    }
+    let mut after = after;
+    if after.quota < before.quota {
+        check_occupied(view, id, after.quota)?;
+        shorten(&mut after);
+    }
+    // Only what was changed may be refused for want of room.
+    let moves = (after.quota, after.policy, &after.clients, &after.stores)
+        != (before.quota, before.policy, &before.clients, &before.stores);
+    let guaranteed = moves.then(|| view.memory.try_to_place(&after, &view.around));
+    // The discipline before forgets all, and the next one learns anew. Items that are nowhere else are no store's.
+    let moved_stores = after.stores != before.stores && !view.around.disciplines.has_truth(id);
+    Ok(Change {
+        guaranteed: guaranteed.transpose()?,
+        leaving: match new_discipline || moved_stores {
+            true => Leaving::All,
+            false => Leaving::Nothing,
+        },
+        forgotten: new_discipline,
+        ..Change::of(after, "tenant.change", format!("tenant {id}: {detail}"))
+    })
+}
+
+fn changed(before: &Tenant, change: TenantChange) -> Tenant {
+    let mut tenant = before.clone();
+    tenant.name = change.name.unwrap_or(tenant.name);
+    tenant.quota = change.quota.unwrap_or(tenant.quota);
+    tenant.policy = change.policy.unwrap_or(tenant.policy);
+    tenant.rate = change.rate.unwrap_or(tenant.rate);
+    tenant.over_rate = change.over_rate.map_or(tenant.over_rate, Into::into);
+    tenant.discipline = change.discipline.or(tenant.discipline);
+    tenant.stores = change.stores.unwrap_or(tenant.stores);
+    tenant.clients = change.clients.unwrap_or(tenant.clients);
+    tenant.borrow = change.borrow.unwrap_or(tenant.borrow);
+    tenant
+}
+
+/// Refuses to take everything from a tenant whose items are nowhere else.
+fn check_may_leave(view: &View<'_>, id: u32) -> Result<(), Refusal> {
+    let has_truth = view.around.disciplines.has_truth(id);
+    let occupied = || view.memory.occupied(id, &view.around).len();
+    if !has_truth || occupied() == 0 {
+        return Ok(());
+    }
+    Err(conflict(format!(
+        "tenant {id}: {} pages may hold items that are nowhere else, and another discipline would lose them: remove its \
+         items first, or the tenant",
+        occupied()
+    )))
+}
+
+/// Removes a tenant; see [`crate::admin::Admin::remove_tenant`].
+///
+/// # Errors
+/// As there.
+pub fn remove(view: &View<'_>, id: u32) -> Result<Change, Refusal> {
+    let tenant = known(view, id)?;
+    if tenant.declared.is_some() {
+        return Err(conflict(format!(
+            "tenant {id} is in the cluster file: take it out there and restart the controller"
+        )));
+    }
+    if id == TENANT_OPEN {
+        return Err(conflict(
+            "tenant 0 is switched off with open_tenant = false in the cluster file".into(),
+        ));
+    }
+    Ok(Change {
+        id,
+        tenant: None,
+        guaranteed: None,
+        leaving: Leaving::All,
+        forgotten: true,
+        entry: Some(("tenant.remove", format!("tenant {id}"))),
+    })
+}
+
+/// Begins a rotation; see [`crate::admin::Admin::rotate_secret`].
+///
+/// # Errors
+/// As there.
+pub fn rotate_secret(view: &View<'_>, id: u32) -> Result<Change, Refusal> {
+    let mut tenant = with_secret(view, id)?.clone();
+    if tenant.also_secret.is_some() {
+        return Err(conflict(format!(
+            "tenant {id}: a rotation goes on; finish it first, then begin the next"
+        )));
+    }
+    let old = std::mem::replace(&mut tenant.secret, random_secret());
+    tenant.hash_secret.get_or_insert_with(|| old.clone());
+    tenant.also_secret = Some(old);
+    let detail = format!("tenant {id}: two secrets are valid");
+    Ok(Change::of(tenant, "tenant.rotate", detail))
+}
+
+/// Ends a rotation; see [`crate::admin::Admin::finish_rotation`].
+///
+/// # Errors
+/// As there.
+pub fn finish_rotation(view: &View<'_>, id: u32) -> Result<Change, Refusal> {
+    let mut tenant = with_secret(view, id)?.clone();
+    if tenant.also_secret.take().is_none() {
+        return Err(conflict(format!("tenant {id}: no rotation goes on")));
+    }
+    let detail = format!("tenant {id}: one secret is valid");
+    Ok(Change::of(tenant, "tenant.rotated", detail))
+}
+
+/// A tenant's secrets after a change of them.
+pub fn new_secret(tenant: &Tenant) -> NewSecret {
+    NewSecret {
+        tenant: tenant.id,
+        secret: tenant.secret.clone(),
+        also_secret: tenant.also_secret.clone(),
+    }
+}
+
+fn with_secret<'a>(view: &View<'a>, id: u32) -> Result<&'a Tenant, Refusal> {
+    let tenant = known(view, id)?;
+    if id == TENANT_OPEN {
+        return Err(conflict(
+            "tenant 0 is open to everybody: it has no secret".into(),
+        ));
+    }
+    Ok(tenant)
+}
+
+/// Whether a tenant fits this cluster, but for its pages.
+fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
+    let of = format!("tenant {}", tenant.id);
+    if tenant.name.len() > NAME_MAX {
+        return Err(invalid(format!(
+            "{of}: the name is longer than {NAME_MAX} bytes"
+        )));
+    }
+    let same_name = |other: &&Tenant| other.id != tenant.id && other.name == tenant.name;
+    if !tenant.name.is_empty()
+        && let Some(other) = view.around.tenants.iter().find(same_name)
+    {
+        return Err(conflict(format!(
+            "{of}: the name {:?} is taken by tenant {}",
+            tenant.name, other.id
+        )));
+    }
+    let names = view.around.disciplines.names();
+    if let Some(name) = &tenant.discipline
+        && !names.contains(&name.as_str())
+    {
+        return Err(invalid(format!(
+            "{of}: discipline {name:?} is not known; expected one of {}",
+            names.join(", ")
+        )));
+    }
+    let is_known = |store: &SocketAddr| view.around.stores().any(|known| known == *store);
+    if let Some(store) = tenant.stores.iter().find(|store| !is_known(store)) {
+        let named = view.around.stores().take(STORES_NAMED);
+        let named: Vec<String> = named.map(|store| store.to_string()).collect();
+        return Err(invalid(format!(
+            "{of}: {store} is not one of the cluster's stores: {}",
+            named.join(", ")
+        )));
+    }
+    Ok(())
+}

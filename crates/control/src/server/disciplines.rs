@@ -1,0 +1,138 @@
+//! The disciplines that run on the controller, and which tenant chose which.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use decide::{Action, Discipline, Event, Items, Limits, Registration, Runs, SwitchId};
+
+static NONE: Registration = decide::NONE;
+
+/// Those that tenants may choose: the registered ones, and `none`.
+pub fn choice(registered: &'static [Registration]) -> impl Iterator<Item = &'static Registration> {
+    let has_none = registered.iter().any(|r| r.name == NONE.name);
+    registered.iter().chain((!has_none).then_some(&NONE))
+}
+
+/// One instance of each discipline, for all switches.
+pub struct Disciplines {
+    all: Vec<(&'static Registration, Box<dyn Discipline>)>,
+    default: usize,
+    /// By tenant. One that chose a discipline that is not there any longer is not in it.
+    chosen: BTreeMap<u32, usize>,
+}
+
+impl Disciplines {
+    /// Starts all that tenants may choose; `default` is for tenants that choose none.
+    ///
+    /// # Panics
+    /// If the default is not one of them.
+    pub fn start(
+        registered: &'static [Registration],
+        default: &str,
+        limits: Limits,
+    ) -> Disciplines {
+        let all = choice(registered).map(|r| (r, (r.control)(limits)));
+        Disciplines::new(all.collect(), default)
+    }
+
+    /// These.
+    ///
+    /// # Panics
+    /// If the default is not one of them.
+    pub fn new(
+        all: Vec<(&'static Registration, Box<dyn Discipline>)>,
+        default: &str,
+    ) -> Disciplines {
+        let default = all.iter().position(|(r, _)| r.name == default);
+        Disciplines {
+            default: default.expect("the default was checked to be registered"),
+            all,
+            chosen: BTreeMap::new(),
+        }
+    }
+
+    /// Their names, in order.
+    pub fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = self.all.iter().map(|(r, _)| r.name).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The default's name.
+    pub fn default_name(&self) -> &'static str {
+        self.all[self.default].0.name
+    }
+
+    /// Notes what a tenant chose. One that is not there any longer leaves the tenant without a discipline.
+    pub fn choose(&mut self, tenant: u32, name: Option<&str>) {
+        let by_name = |name| self.all.iter().position(|(r, _)| r.name == name);
+        match name.map_or(Some(self.default), by_name) {
+            Some(which) => self.chosen.insert(tenant, which),
+            None => self.chosen.remove(&tenant),
+        };
+    }
+
+    /// A tenant's discipline, if it is known here.
+    pub fn of(&self, tenant: u32) -> Option<&'static Registration> {
+        self.chosen.get(&tenant).map(|which| self.all[*which].0)
+    }
+
+    /// The name of a tenant's discipline; empty if it is unknown here.
+    pub fn name_of(&self, tenant: u32) -> &'static str {
+        self.of(tenant).map_or("", |r| r.name)
+    }
+
+    /// Whether a tenant's items are nowhere else than in the switches. With an unknown discipline they may be.
+    pub fn has_truth(&self, tenant: u32) -> bool {
+        self.of(tenant).is_none_or(|r| r.items == Items::Truth)
+    }
+
+    /// Whether a tenant's packets reach its discipline on every switch, with pages there or without.
+    pub fn runs_everywhere(&self, tenant: u32) -> bool {
+        self.of(tenant).is_some_and(|r| r.runs == Runs::Everywhere)
+    }
+
+    /// Items of a tenant that its discipline would have on a switch.
+    pub fn wanted(&self, switch: SwitchId, tenant: u32) -> usize {
+        let chosen = self.chosen.get(&tenant);
+        chosen.map_or(0, |which| self.all[*which].1.wanted(switch, tenant))
+    }
+
+    /// Named counters of a switch, over all disciplines.
+    pub fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
+        let mut sums = BTreeMap::new();
+        for (_, discipline) in &self.all {
+            for (name, count) in discipline.counters(switch) {
+                *sums.entry(name).or_default() += count;
+            }
+        }
+        sums
+    }
+
+    /// Passes an event on to its tenant's discipline; one about a switch as such to all of them.
+    pub fn tell(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
+        let Some(tenant) = tenant_of(&event) else {
+            for (_, discipline) in &mut self.all {
+                discipline.on(now, event, out);
+            }
+            return;
+        };
+        if let Some(which) = self.chosen.get(&tenant) {
+            self.all[*which].1.on(now, event, out);
+        }
+    }
+}
+
+fn tenant_of(event: &Event<'_>) -> Option<u32> {
+    match *event {
+        Event::Attached { .. } | Event::Detached { .. } | Event::Link { .. } | Event::Tick => None,
+        Event::Holds { tenant, .. }
+        | Event::Room { tenant, .. }
+        | Event::Hot { tenant, .. }
+        | Event::WindowEnd { tenant, .. }
+        | Event::Answered { tenant, .. }
+        | Event::Dropped { tenant, .. }
+        | Event::Configured { tenant, .. }
+        | Event::Told { tenant, .. }
+        | Event::Reported { tenant, .. } => Some(tenant),
+    }
+}

@@ -1,0 +1,260 @@
+//! How many pages of which switch each tenant is guaranteed. Changes with tenants, topology and traffic.
+//!
+//! What a tenant asked for on certain switches comes first, the rest goes by its policy. Pages with items that are nowhere else
+//! (`decide::Items::Truth`) stay where they are before all that.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use api::types::PageId;
+use decide::SwitchId;
+
+use crate::{
+    admin::{Refusal, RefusalKind},
+    pages::{
+        ledger::Ledger,
+        policy::{Placement, Wish, place},
+    },
+    server::{around::Around, tenants::Tenant},
+};
+
+/// Most switches that a refusal tells the free pages of.
+const SWITCHES_NAMED: usize = 8;
+
+/// Guaranteed pages of one tenant, in the order in which its switches are filled.
+pub type Guaranteed = Vec<(SwitchId, u32)>;
+
+/// Those of all tenants.
+#[derive(Debug, Default)]
+pub struct Placements {
+    of: BTreeMap<u32, Guaranteed>,
+    /// The switches that each tenant may use, in the order in which its policy fills them.
+    order: BTreeMap<u32, Vec<SwitchId>>,
+}
+
+/// Pages of a tenant whose items are nowhere else: all of them, and those that (may) hold items.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Guaranteed pages that it has.
+    pub held: BTreeSet<PageId>,
+    /// Pages that it has and that may hold items.
+    pub occupied: BTreeSet<PageId>,
+}
+
+impl Kept {
+    /// How many pages of each switch stay, of a quota: those that hold items in any case.
+    fn within(&self, quota: u32) -> BTreeMap<SwitchId, u32> {
+        let mut stay: BTreeMap<SwitchId, u32> = BTreeMap::new();
+        let left = (quota as usize).saturating_sub(self.occupied.len());
+        let empty = self.held.difference(&self.occupied).take(left);
+        for page in self.occupied.iter().chain(empty) {
+            *stay.entry(page.switch).or_default() += 1;
+        }
+        stay
+    }
+}
+
+impl Placements {
+    /// A tenant's.
+    pub fn of(&self, tenant: u32) -> &[(SwitchId, u32)] {
+        self.of.get(&tenant).map_or(&[], Vec::as_slice)
+    }
+
+    /// A tenant's on a switch.
+    pub fn on(&self, tenant: u32, switch: SwitchId) -> u32 {
+        let here = |(id, _): &&(SwitchId, u32)| *id == switch;
+        self.of(tenant).iter().find(here).map_or(0, |(_, n)| *n)
+    }
+
+    /// Sets a tenant's.
+    pub fn set(&mut self, tenant: u32, rooms: Guaranteed) {
+        match rooms.is_empty() {
+            true => self.of.remove(&tenant),
+            false => self.of.insert(tenant, rooms),
+        };
+    }
+
+    /// Looks at all tenants anew. `kept` says what stays of one.
+    pub fn place_all(
+        &mut self,
+        ledger: &Ledger,
+        around: &Around<'_>,
+        kept: impl Fn(u32) -> Option<Kept>,
+    ) {
+        self.order.retain(|id, _| around.tenants.get(*id).is_some());
+        for tenant in around.tenants.iter() {
+            if around.switches.len() > 1 {
+                let order = self.policy_order(tenant, around);
+                self.order.insert(tenant.id, order);
+            }
+            let placement = self.find(tenant, ledger, around, kept(tenant.id));
+            if placement.unplaced > 0 {
+                tracing::debug!(
+                    tenant = tenant.id,
+                    unplaced = placement.unplaced,
+                    "not all of the quota has a place"
+                );
+            }
+            self.set(tenant.id, placement.rooms);
+        }
+    }
+
+    /// Where a tenant's quota goes: what stays, then what it asked for on certain switches, the rest by its policy.
+    pub fn find(
+        &self,
+        tenant: &Tenant,
+        ledger: &Ledger,
+        around: &Around<'_>,
+        kept: Option<Kept>,
+    ) -> Placement {
+        let mut capacity = self.capacity(tenant.id, ledger);
+        let mut bound = kept.map_or_else(BTreeMap::new, |kept| kept.within(tenant.quota));
+        for (switch, pages) in &bound {
+            let room = capacity.entry(*switch).or_default();
+            *room = room.saturating_sub(*pages);
+        }
+        let mut left = tenant.quota.saturating_sub(bound.values().sum());
+        for (switch, pages) in &tenant.pinned {
+            let stay = bound.get(switch).copied().unwrap_or(0);
+            let here = pages
+                .saturating_sub(stay)
+                .min(left)
+                .min(capacity.get(switch).copied().unwrap_or(0));
+            if here > 0 {
+                *bound.entry(*switch).or_default() += here;
+                left -= here;
+                *capacity.entry(*switch).or_default() -= here;
+            }
+        }
+        let mut placement = self.by_policy(tenant, left, &capacity, around);
+        for (switch, pages) in bound {
+            match placement.rooms.iter_mut().find(|(id, _)| *id == switch) {
+                Some((_, n)) => *n += pages,
+                None => placement.rooms.push((switch, pages)),
+            }
+        }
+        placement
+    }
+
+    /// As [`Placements::find`], refused unless all of the quota finds its place.
+    pub fn try_to_find(
+        &self,
+        tenant: &Tenant,
+        ledger: &Ledger,
+        around: &Around<'_>,
+        kept: Option<Kept>,
+    ) -> Result<Guaranteed, Refusal> {
+        let placement = self.find(tenant, ledger, around, kept);
+        let on = |switch| {
+            let room = placement.rooms.iter().find(|(id, _)| id == switch);
+            room.map_or(0, |(_, pages)| *pages)
+        };
+        let all_there = tenant.pinned.iter().all(|(switch, n)| on(switch) >= *n);
+        if placement.unplaced == 0 && all_there {
+            return Ok(placement.rooms);
+        }
+        Err(self.no_room(tenant, ledger))
+    }
+
+    /// The switches on which a tenant has pages, in the order in which they are filled: as placed, then the others.
+    pub fn fill_order(
+        &self,
+        tenant: u32,
+        here: impl Iterator<Item = SwitchId> + Clone,
+    ) -> Vec<SwitchId> {
+        let all: BTreeSet<SwitchId> = here.clone().collect();
+        let placed = self.of(tenant).iter().map(|(id, _)| *id);
+        let by_policy = self.order.get(&tenant).into_iter().flatten().copied();
+        let mut order = vec![];
+        for id in placed.chain(by_policy).chain(here) {
+            if all.contains(&id) && !order.contains(&id) {
+                order.push(id);
+            }
+        }
+        order
+    }
+
+    /// Pages of each switch that can be guaranteed beyond what others than `tenant` are.
+    fn capacity(&self, tenant: u32, ledger: &Ledger) -> BTreeMap<SwitchId, u32> {
+        let mut capacity: BTreeMap<SwitchId, u32> = ledger.switches().collect();
+        for (other, rooms) in &self.of {
+            for (switch, pages) in rooms.iter().filter(|_| *other != tenant) {
+                if let Some(left) = capacity.get_mut(switch) {
+                    *left = left.saturating_sub(*pages);
+                }
+            }
+        }
+        capacity
+    }
+
+    /// Where a number of a tenant's pages go by its policy.
+    fn by_policy(
+        &self,
+        tenant: &Tenant,
+        quota: u32,
+        capacity: &BTreeMap<SwitchId, u32>,
+        around: &Around<'_>,
+    ) -> Placement {
+        let clients: Vec<IpAddr> = tenant.clients.iter().map(ipnet::IpNet::addr).collect();
+        let stores: Vec<IpAddr> = match tenant.stores.is_empty() {
+            true => around.stores().map(|store| store.ip()).collect(),
+            false => tenant.stores.iter().map(|store| store.ip()).collect(),
+        };
+        let wish = Wish {
+            policy: tenant.policy,
+            quota,
+            clients: &clients,
+            stores: &stores,
+            traffic: &around.network.flows_of(tenant.id),
+            now: &self.of(tenant.id).iter().copied().collect(),
+        };
+        place(&wish, around.network.topology(), capacity)
+    }
+
+    /// The switches that a tenant may use, in the order in which its policy fills them.
+    fn policy_order(&self, tenant: &Tenant, around: &Around<'_>) -> Vec<SwitchId> {
+        let each = around.switches.ids().map(|id| (id, 1)).collect();
+        let all = around.switches.len() as u32;
+        let placement = self.by_policy(tenant, all, &each, around);
+        placement.rooms.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Says what is free: beyond what this tenant is guaranteed already, switch by switch.
+    fn no_room(&self, tenant: &Tenant, ledger: &Ledger) -> Refusal {
+        let now: u32 = self.of(tenant.id).iter().map(|r| r.1).sum();
+        let free: Vec<(SwitchId, u32)> = self
+            .capacity(tenant.id, ledger)
+            .into_iter()
+            .map(|(id, n)| (id, n.saturating_sub(self.on(tenant.id, id))))
+            .collect();
+        let sum: u32 = free.iter().map(|(_, pages)| *pages).sum();
+        let mut named: Vec<String> = free
+            .iter()
+            .take(SWITCHES_NAMED)
+            .map(|(id, n)| format!("{n} on switch {id}"))
+            .collect();
+        if free.len() > SWITCHES_NAMED {
+            named.push("...".into());
+        }
+        let known = match named.is_empty() {
+            true => "no switch has attached yet".into(),
+            false => named.join(", "),
+        };
+        let bound: Vec<String> = tenant
+            .pinned
+            .iter()
+            .map(|(id, n)| format!("{n} of them on switch {id}"))
+            .collect();
+        let bound = match bound.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", bound.join(", ")),
+        };
+        let line = format!(
+            "tenant {}: a quota of {} pages{bound} cannot be guaranteed: it has {now}, and free are {sum}: {known}",
+            tenant.id, tenant.quota
+        );
+        Refusal::new(RefusalKind::NoRoom, line)
+    }
+}

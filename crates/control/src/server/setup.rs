@@ -1,0 +1,38 @@
+//! What a switch is told of tenants.
+
+use api::proto::{Setup, TenantSetup};
+use decide::SwitchId;
+
+use super::{around::Around, memory::Memory, tenants::Tenant};
+
+/// Whether a tenant's packets reach its discipline on a switch: where it has pages, or everywhere.
+fn decides(tenant: &Tenant, id: SwitchId, around: &Around<'_>, memory: &Memory) -> bool {
+    memory.rooms().has(tenant.id, id) || around.disciplines.runs_everywhere(tenant.id)
+}
+
+/// Whether a tenant belongs to a switch's setup: where its discipline runs, and where its traffic is to be measured.
+pub fn is_here(tenant: &Tenant, id: SwitchId, around: &Around<'_>, memory: &Memory) -> bool {
+    decides(tenant, id, around, memory) || around.is_measured(tenant)
+}
+
+/// A switch's setup.
+pub fn of(id: SwitchId, around: &Around<'_>, memory: &Memory) -> Setup {
+    let plan = around.plan;
+    let is_here = |tenant: &Tenant| is_here(tenant, id, around, memory);
+    let setup = |tenant: &Tenant| TenantSetup {
+        tenant: tenant.id,
+        discipline: match decides(tenant, id, around, memory) {
+            true => around.disciplines.name_of(tenant.id).into(),
+            false => String::new(),
+        },
+        measured: around.is_measured(tenant),
+    };
+    let here = around.tenants.iter().filter(|tenant| is_here(tenant));
+    Setup {
+        tenants: here.map(setup).collect(),
+        cluster: Some((&around.tenants.cluster(&plan.cluster, is_here)).into()),
+        window_ms: plan.limits.window_ms,
+        sample_shift: plan.sample_shift,
+        term: plan.term,
+    }
+}

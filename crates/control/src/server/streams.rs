@@ -1,0 +1,148 @@
+//! Streams of switches and stores, from their hellos to their ends.
+
+use std::{sync::Arc, time::Duration};
+
+use api::proto::{FromStore, FromSwitch, from_store, from_switch};
+use tokio_stream::StreamExt;
+use tonic::{Status, Streaming};
+
+use super::{
+    shared::{Outgoing, Shared},
+    switch::Closed,
+};
+use crate::auth::Caller;
+
+/// How long a peer may take until its hello.
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why a controller that stands by serves no stream.
+pub fn standing_by(shared: &Shared) -> Status {
+    Status::unavailable(shared.not_leader().message)
+}
+
+async fn first<T>(incoming: &mut Streaming<T>) -> Option<T> {
+    let first = tokio::time::timeout(HELLO_WITHIN, incoming.next()).await;
+    first.ok()??.ok()
+}
+
+/// Takes messages in until the stream or the lead ends; then why the stream is closed, if not by the peer.
+async fn take_in<T, M>(
+    shared: &Shared,
+    term: u64,
+    incoming: &mut Streaming<T>,
+    sender: &Outgoing<M>,
+    stop: impl Future<Output = ()>,
+    mut take: impl FnMut(T) -> Result<(), Status>,
+) -> Option<Status> {
+    let mut leading = shared.term.subscribe();
+    tokio::pin!(stop);
+    loop {
+        let message = tokio::select! {
+            message = incoming.next() => message,
+            () = sender.closed() => return None,
+            _ = leading.wait_for(|now| *now != term) => return Some(standing_by(shared)),
+            () = &mut stop => return Some(Status::unavailable("the controller stops")),
+        };
+        let Some(Ok(message)) = message else {
+            return None;
+        };
+        if let Err(status) = take(message) {
+            return Some(status);
+        }
+    }
+}
+
+/// One switch's stream.
+pub async fn serve_switch(
+    shared: Arc<Shared>,
+    term: u64,
+    caller: Option<Caller>,
+    mut incoming: Streaming<FromSwitch>,
+    sender: Outgoing<api::proto::ToSwitch>,
+    stop: impl Future<Output = ()>,
+) {
+    let hello = first(&mut incoming).await.and_then(|message| message.body);
+    let Some(from_switch::Body::Hello(hello)) = hello else {
+        let status = Status::invalid_argument("the first message must be a hello");
+        let _ = sender.send(Err(status)).await;
+        return;
+    };
+    let id = u16::try_from(hello.switch_id).unwrap_or(0);
+    if let Some(Err(refusal)) = caller.map(|caller| caller.is_switch(id)) {
+        let status = Status::permission_denied(refusal.message);
+        let _ = sender.send(Err(status)).await;
+        return;
+    }
+    let attached = shared.leading(|core| core.attach(shared.now(), &hello));
+    let stream = match attached {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(closed)) => {
+            let (switch, name) = (hello.switch_id, &hello.name);
+            tracing::warn!(switch, name, "refused: {closed}");
+            let _ = sender.send(Err(status_of(&closed))).await;
+            return;
+        }
+        Err(refusal) => {
+            let _ = sender.send(Err(Status::unavailable(refusal.message))).await;
+            return;
+        }
+    };
+    let (switch, name) = (stream.switch, &hello.name);
+    tracing::info!(switch, name, "switch attached");
+    shared.lock().switch_came(stream, sender.clone());
+    let take = |message| match shared.leading(|core| core.message(shared.now(), stream, message)) {
+        Ok(taken) => taken.map_err(|closed| status_of(&closed)),
+        Err(refusal) => Err(Status::unavailable(refusal.message)),
+    };
+    let end = take_in(&shared, term, &mut incoming, &sender, stop, take).await;
+    shared.lock().switch_went(shared.now(), stream);
+    tracing::info!(switch, "switch detached");
+    if let Some(status) = end {
+        // Not waited for: a peer that takes nothing must not hold the end of its stream up.
+        let _ = sender.try_send(Err(status));
+    }
+}
+
+/// One store's stream.
+pub async fn serve_store(
+    shared: Arc<Shared>,
+    term: u64,
+    mut incoming: Streaming<FromStore>,
+    sender: Outgoing<api::proto::ToStore>,
+    stop: impl Future<Output = ()>,
+) {
+    let hello = first(&mut incoming).await.and_then(|message| message.body);
+    let Some(from_store::Body::Hello(hello)) = hello else {
+        let status = Status::invalid_argument("the first message must be a hello");
+        let _ = sender.send(Err(status)).await;
+        return;
+    };
+    let (name, address) = (&hello.name, &hello.address);
+    tracing::info!(name, address, "a store follows");
+    let stream = match shared.leading(|core| core.store_came(&hello)) {
+        Ok(stream) => stream,
+        Err(refusal) => {
+            let _ = sender.send(Err(Status::unavailable(refusal.message))).await;
+            return;
+        }
+    };
+    shared.lock().stores.insert(stream, sender.clone());
+    let take = |message| {
+        let taken = shared.leading(|core| core.store_said(shared.now(), stream, message));
+        taken.map_err(|refusal| Status::unavailable(refusal.message))
+    };
+    let end = take_in(&shared, term, &mut incoming, &sender, stop, take).await;
+    shared.lock().store_went(stream);
+    if let Some(status) = end {
+        let _ = sender.try_send(Err(status));
+    }
+}
+
+fn status_of(closed: &Closed) -> Status {
+    let text = closed.to_string();
+    match closed {
+        Closed::Protocol(_) | Closed::Invalid(_) => Status::invalid_argument(text),
+        Closed::Taken { .. } => Status::already_exists(text),
+        Closed::Replaced => Status::aborted(text),
+    }
+}

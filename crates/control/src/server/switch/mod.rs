@@ -1,0 +1,299 @@
+//! What the controller keeps of one switch: its stream, what it is to have, what it is believed to hold, and its commands.
+
+mod held;
+mod next;
+mod outbox;
+mod rate;
+mod stream;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use api::proto::{Counters, Routes, RoutesApplied, Setup, SwitchStatus};
+use decide::{Change, ItemKey, Outcome, SwitchId};
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    held::Held,
+    outbox::{Asked, IN_FLIGHT_MAX},
+    stream::{Closed, StreamId},
+};
+use self::{
+    outbox::Outbox,
+    rate::{Bucket, Rate},
+    stream::Stream,
+};
+use super::plan::Plan;
+
+/// Keys that a switch may say it holds: bounds what it can make us remember.
+const HELD_MAX: usize = 1 << 20;
+
+/// What is remembered of a switch beside its items, pages and configurations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// As the switch called itself.
+    pub name: String,
+    /// Pages of cache memory.
+    pub pages: u32,
+}
+
+/// What a switch said of all its items, both sorted.
+#[derive(Debug, PartialEq)]
+pub struct Told {
+    /// It is the first time on this stream.
+    pub greeting: bool,
+    /// What it has.
+    pub held: Vec<ItemKey>,
+    /// What it was believed to have beside.
+    pub lost: Vec<ItemKey>,
+}
+
+/// A setup, and the journal's position after which it is safe to send.
+#[derive(Debug)]
+struct WantedSetup {
+    setup: Setup,
+    safe_after: u64,
+}
+
+/// One switch.
+pub struct Switch {
+    known: Known,
+    stream: Option<Stream>,
+    held: Held,
+    outbox: Outbox,
+    /// Tenants whose items changed since it counted them last.
+    changed: BTreeSet<u32>,
+    bucket: Bucket,
+    updates: Rate,
+    reports: Rate,
+    malformed: u64,
+    reconciled: u64,
+    setup: Option<WantedSetup>,
+    /// The journal's position after which its page table is safe to send.
+    table_safe_after: u64,
+    /// The routes it is to have, those that it said it has, and why it has not all of them.
+    routes: Routes,
+    routes_applied: Option<u64>,
+    routes_failed: Vec<String>,
+}
+
+impl Switch {
+    /// One that is away.
+    pub fn new(known: Known, held: Held, plan: &Plan, now: Duration) -> Switch {
+        Switch {
+            known,
+            stream: None,
+            held,
+            outbox: Outbox::new(4 * plan.limits.max_items.max(IN_FLIGHT_MAX)),
+            changed: BTreeSet::new(),
+            bucket: Bucket::new(plan.updates_per_s, now),
+            updates: Rate::default(),
+            reports: Rate::default(),
+            malformed: 0,
+            reconciled: 0,
+            setup: None,
+            table_safe_after: 0,
+            routes: Routes::default(),
+            routes_applied: None,
+            routes_failed: vec![],
+        }
+    }
+
+    /// Its name and pages.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Takes a name and pages over; says whether they are others than before.
+    pub fn learn(&mut self, known: Known) -> bool {
+        let is_new = self.known != known;
+        self.known = known;
+        is_new
+    }
+
+    /// Whether it is attached and said what it holds.
+    pub fn is_ready(&self) -> bool {
+        self.stream.as_ref().is_some_and(|s| s.greeted)
+    }
+
+    /// How many items it is believed to hold.
+    pub fn items(&self) -> u64 {
+        self.held.len() as u64
+    }
+
+    /// How many of a tenant.
+    pub fn items_of(&self, tenant: u32) -> u64 {
+        self.held.of(tenant) as u64
+    }
+
+    /// Whether items of a tenant are about to change, or did since they were counted.
+    pub fn is_busy(&self, tenant: u32) -> bool {
+        self.outbox.is_busy(tenant) || self.changed.contains(&tenant)
+    }
+
+    /// Time passed.
+    pub fn tick(&mut self, now: Duration) {
+        self.updates.tick(now);
+        self.reports.tick(now);
+    }
+
+    /// Takes a command; false if too many wait.
+    pub fn command(&mut self, change: Change, key: ItemKey) -> bool {
+        self.outbox.push(change, key)
+    }
+
+    /// A command was answered: what it was, unless it had been answered before.
+    pub fn acknowledged(&mut self, seq: u64, outcome: Outcome) -> Option<(ItemKey, Asked)> {
+        let (key, asked) = self.outbox.answered(seq)?;
+        self.changed.insert(key.tenant);
+        match (&asked.change, outcome) {
+            (Change::Put(_), Outcome::Done) => self.held.insert(key.clone()),
+            _ => self.held.remove(&key),
+        }
+        if outcome == Outcome::Done {
+            self.updates.add(1);
+        }
+        Some((key, asked))
+    }
+
+    /// Counts keys that it reported, and those that were no keys of tenants.
+    pub fn reported(&mut self, keys: u64, malformed: u64) {
+        self.reports.add(keys);
+        self.malformed += malformed;
+    }
+
+    /// It gave these items up.
+    pub fn dropped(&mut self, items: &[ItemKey]) {
+        items.iter().for_each(|key| self.held.remove(key));
+    }
+
+    /// Compares what it holds with what is believed. If that differs, it is asked for a list; says so.
+    pub fn compare(&mut self, counters: &Counters) -> bool {
+        self.changed.clear();
+        let ours = self.held.digest();
+        let theirs = counters.held.map(|theirs| (theirs.count, theirs.sum));
+        let differs = theirs.is_some_and(|theirs| theirs != (ours.count, ours.sum));
+        let asked = differs && self.stream.as_mut().is_some_and(Stream::want_list);
+        self.reconciled += u64::from(asked);
+        asked
+    }
+
+    /// It tells what it holds, in parts; with the last of them what was believed is put right.
+    ///
+    /// # Errors
+    /// Nobody asked, or there are too many.
+    pub fn tells(&mut self, keys: Vec<ItemKey>, last: bool) -> Result<Option<Told>, Closed> {
+        let stream = self.stream.as_mut().ok_or(Closed::Replaced)?;
+        let Some(all) = stream.take_told(keys, last)? else {
+            return Ok(None);
+        };
+        let greeting = !std::mem::replace(&mut stream.greeted, true);
+        if greeting {
+            self.outbox.reconnected();
+        }
+        let (held, lost) = self.held.replace(all);
+        Ok(Some(Told {
+            greeting,
+            held,
+            lost,
+        }))
+    }
+
+    /// Sets the setup that it is to have, with the journal's position after which it is safe to send.
+    pub fn want_setup(&mut self, setup: Setup, safe_after: u64) {
+        if self.setup.as_ref().is_none_or(|now| now.setup != setup) {
+            self.setup = Some(WantedSetup { setup, safe_after });
+        }
+    }
+
+    /// Whether a tenant is in the setup that it is to have.
+    pub fn lists(&self, tenant: u32) -> bool {
+        let tenants = self.setup.iter().flat_map(|wanted| &wanted.setup.tenants);
+        tenants.into_iter().any(|t| t.tenant == tenant)
+    }
+
+    /// The tenants that may use it: whose packets reach a discipline there, by number.
+    pub fn users(&self) -> Vec<u32> {
+        let tenants = self.setup.iter().flat_map(|wanted| &wanted.setup.tenants);
+        let users = tenants.filter(|t| !t.discipline.is_empty());
+        users.map(|t| t.tenant).collect()
+    }
+
+    /// Its page table changed; from that position of the journal on it is safe to send.
+    pub fn table_changed(&mut self, safe_after: u64) {
+        self.table_safe_after = safe_after;
+    }
+
+    /// It has a page table in force.
+    pub fn table_applied(&mut self, version: u64) {
+        if let Some(stream) = &mut self.stream {
+            stream.table_applied = stream.table_applied.max(Some(version));
+        }
+    }
+
+    /// Sets the routes that it is to have.
+    pub fn want_routes(&mut self, term: u64, routes: Vec<api::proto::Route>) {
+        if self.routes.version == 0 || self.routes.routes != routes {
+            self.routes = Routes {
+                term,
+                version: self.routes.version + 1,
+                routes,
+            };
+        }
+    }
+
+    /// It has installed its routes, as far as it could.
+    pub fn routes_applied(&mut self, id: SwitchId, applied: RoutesApplied) {
+        for line in applied.failed.iter().take(16) {
+            tracing::warn!(switch = id, "route not installed: {line}");
+        }
+        self.routes_applied = Some(applied.version);
+        self.routes_failed = applied.failed;
+    }
+
+    /// Whether the routes that it is to have are in force, but for those that failed.
+    pub fn has_its_routes(&self) -> bool {
+        self.routes_applied == Some(self.routes.version)
+    }
+
+    /// Why a route was not installed when it was tried last.
+    pub fn route_failure(&self, prefix: &str) -> Option<&String> {
+        let mut failed = self.routes_failed.iter();
+        failed.find(|line| line.starts_with(prefix))
+    }
+
+    /// As the status shows it, with a discipline's counters.
+    pub fn status<'a>(
+        &self,
+        id: SwitchId,
+        now: Duration,
+        counters: impl IntoIterator<Item = (&'a str, u64)>,
+    ) -> SwitchStatus {
+        let own = [
+            ("malformed_keys", self.malformed),
+            ("reconciliations", self.reconciled),
+        ];
+        let all = counters.into_iter().chain(own);
+        SwitchStatus {
+            switch_id: u32::from(id),
+            name: self.known.name.clone(),
+            attached: self.is_ready(),
+            pages: self.known.pages,
+            items: self.items(),
+            commands_waiting: self.outbox.waiting() as u64,
+            commands_in_flight: self.outbox.in_flight() as u64,
+            updates_per_s: self.updates.per_s(now),
+            reports_per_s: self.reports.per_s(now),
+            counters: all.map(|(name, n)| (name.to_string(), n)).collect(),
+        }
+    }
+
+    /// Items that came or went since the last call.
+    pub fn take_changed(&mut self) -> Vec<(ItemKey, bool)> {
+        self.held.take_changed()
+    }
+
+    /// A change could not be written; it belongs to the next.
+    pub fn put_back(&mut self, key: ItemKey) {
+        self.held.put_back(key);
+    }
+}

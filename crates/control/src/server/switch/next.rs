@@ -1,0 +1,94 @@
+//! What a switch is told next. Each part is told when it is safe, and those that are confirmed again until they are.
+
+use std::time::Duration;
+
+use api::proto::{Commands, ListHeld, to_switch::Body};
+
+use super::{Switch, stream::Stream};
+
+/// Commands in one message.
+const COMMANDS_PER_MESSAGE: usize = 512;
+/// What was not confirmed is sent again after this time.
+pub const SEND_AGAIN: Duration = Duration::from_secs(2);
+
+impl Switch {
+    /// A question for what it holds.
+    pub fn next_list(&mut self) -> Option<Body> {
+        let wanted = self.stream.as_mut()?.take_list_wanted();
+        wanted.then_some(Body::ListHeld(ListHeld {}))
+    }
+
+    /// Its setup, if it is another than was sent and everything up to `durable` is. Then with the tenants that were not in it
+    /// before.
+    pub fn next_setup(&mut self, durable: u64) -> Option<(Body, Vec<u32>)> {
+        let stream = self.stream.as_mut()?;
+        let wanted = self.setup.as_ref()?;
+        // Secrets in it must be as safe as what is told of them.
+        if durable < wanted.safe_after || stream.setup_sent.as_ref() == Some(&wanted.setup) {
+            return None;
+        }
+        let before = stream.setup_sent.replace(wanted.setup.clone());
+        let before = before.map_or(vec![], |setup| setup.tenants);
+        let known = |tenant| {
+            let same = |t: &&api::proto::TenantSetup| t.tenant == tenant;
+            before.iter().find(same).map(|t| &t.discipline)
+        };
+        let tenants = wanted.setup.tenants.iter();
+        let new = tenants.filter(|t| known(t.tenant) != Some(&t.discipline));
+        let new = new.map(|t| t.tenant).collect();
+        Some((Body::Setup(wanted.setup.clone()), new))
+    }
+
+    /// The tenants in the setup that was sent.
+    pub fn told_of(&self, tenant: u32) -> bool {
+        let sent = self.stream.as_ref().and_then(|s| s.setup_sent.as_ref());
+        sent.is_some_and(|setup| setup.tenants.iter().any(|t| t.tenant == tenant))
+    }
+
+    /// Whether its page table of this version is to be sent now; it is taken to be.
+    pub fn next_table(&mut self, now: Duration, durable: u64, version: u64) -> bool {
+        let is_safe = durable >= self.table_safe_after;
+        let Some(stream) = &mut self.stream else {
+            return false;
+        };
+        let confirmed = stream.table_applied == Some(version);
+        let is_new = |(sent, at)| sent != version || (!confirmed && at + SEND_AGAIN <= now);
+        let send = is_safe && stream.table_sent.is_none_or(is_new);
+        if send {
+            stream.table_sent = Some((version, now));
+        }
+        send
+    }
+
+    /// Its routes, until it said that it has them.
+    pub fn next_routes(&mut self, now: Duration) -> Option<Body> {
+        let stream = self.stream.as_mut()?;
+        let version = self.routes.version;
+        let is_late = |(sent, at)| sent != version || at + SEND_AGAIN <= now;
+        if version == 0
+            || self.routes_applied == Some(version)
+            || !stream.routes_sent.is_none_or(is_late)
+        {
+            return None;
+        }
+        stream.routes_sent = Some((version, now));
+        Some(Body::Routes(self.routes.clone()))
+    }
+
+    /// Commands come after the table that gives them room.
+    pub fn next_commands(
+        &mut self,
+        now: Duration,
+        table: u64,
+        next_number: &mut u64,
+    ) -> Option<Body> {
+        let sent = |stream: &Stream| stream.table_sent.is_some_and(|(sent, _)| sent == table);
+        if !self.stream.as_ref().is_some_and(sent) {
+            return None;
+        }
+        let most = self.bucket.available(now).min(COMMANDS_PER_MESSAGE);
+        let commands = self.outbox.take(now, most, next_number);
+        self.bucket.take(commands.len());
+        (!commands.is_empty()).then_some(Body::Commands(Commands { commands }))
+    }
+}

@@ -1,0 +1,141 @@
+//! The switches that ever attached, and their streams.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::proto::Hello;
+use decide::{ItemKey, SwitchId};
+
+use super::{
+    plan::Plan,
+    switch::{Closed, Held, Known, StreamId, Switch},
+};
+
+/// Switches that are remembered.
+const SWITCHES_MAX: usize = 4096;
+/// Longest name, in characters.
+const NAME_MAX: usize = 256;
+
+/// All switches of a controller.
+#[derive(Default)]
+pub struct Switches {
+    by_id: BTreeMap<SwitchId, Switch>,
+    generation: u64,
+}
+
+/// A switch that attached.
+#[must_use]
+pub struct Attached {
+    /// Its stream from now on.
+    pub stream: StreamId,
+    /// It was never here before.
+    pub is_new: bool,
+    /// What is to be remembered of it, if that changed.
+    pub known: Option<Known>,
+}
+
+impl Switches {
+    /// One that is remembered.
+    pub fn restore(&mut self, id: SwitchId, known: Known, held: Held, plan: &Plan) {
+        let switch = Switch::new(known, held, plan, Duration::ZERO);
+        self.by_id.insert(id, switch);
+    }
+
+    /// A stream began with this hello.
+    ///
+    /// # Errors
+    /// If the switch cannot be taken.
+    pub fn attach(
+        &mut self,
+        now: Duration,
+        hello: &Hello,
+        plan: &Plan,
+    ) -> Result<Attached, Closed> {
+        let id = SwitchId::try_from(hello.switch_id).ok();
+        let id = id.filter(|id| *id != 0).ok_or_else(|| {
+            Closed::Invalid(format!(
+                "switch id {}: expected 1 to 65535",
+                hello.switch_id
+            ))
+        })?;
+        let is_new = !self.by_id.contains_key(&id);
+        if is_new && self.by_id.len() >= SWITCHES_MAX {
+            return Err(Closed::Invalid(format!(
+                "more than {SWITCHES_MAX} switches"
+            )));
+        }
+        let switch = self
+            .by_id
+            .entry(id)
+            .or_insert_with(|| Switch::new(Known::default(), Held::default(), plan, now));
+        switch.check_free(id, &hello.name, now)?;
+        let known = Known {
+            name: hello.name.chars().take(NAME_MAX).collect(),
+            pages: hello.pages,
+        };
+        let changed = switch.learn(known.clone());
+        self.generation += 1;
+        switch.begin(self.generation, now);
+        Ok(Attached {
+            stream: StreamId {
+                switch: id,
+                generation: self.generation,
+            },
+            is_new,
+            known: changed.then_some(known),
+        })
+    }
+
+    /// The switch of this stream, unless a newer one made it void.
+    pub fn on(&mut self, stream: StreamId) -> Option<&mut Switch> {
+        let switch = self.by_id.get_mut(&stream.switch)?;
+        switch.is_on(stream.generation).then_some(switch)
+    }
+
+    /// One of them.
+    pub fn get(&self, id: SwitchId) -> Option<&Switch> {
+        self.by_id.get(&id)
+    }
+
+    /// One of them.
+    pub fn get_mut(&mut self, id: SwitchId) -> Option<&mut Switch> {
+        self.by_id.get_mut(&id)
+    }
+
+    /// All, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (SwitchId, &Switch)> {
+        self.by_id.iter().map(|(id, switch)| (*id, switch))
+    }
+
+    /// All, by number.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (SwitchId, &mut Switch)> {
+        self.by_id.iter_mut().map(|(id, switch)| (*id, switch))
+    }
+
+    /// Their numbers.
+    pub fn ids(&self) -> impl Iterator<Item = SwitchId> {
+        self.by_id.keys().copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Items that came or went since the last call.
+    pub fn take_items(&mut self) -> Vec<(SwitchId, ItemKey, bool)> {
+        let of = |(id, switch): (SwitchId, &mut Switch)| {
+            let changed = switch.take_changed();
+            changed.into_iter().map(move |(key, held)| (id, key, held))
+        };
+        self.iter_mut().flat_map(of).collect()
+    }
+
+    /// Items could not be written: they belong to the next ones.
+    pub fn put_items_back(&mut self, items: Vec<(SwitchId, ItemKey, bool)>) {
+        for (id, key, _) in items {
+            if let Some(switch) = self.get_mut(id) {
+                switch.put_back(key);
+            }
+        }
+    }
+}

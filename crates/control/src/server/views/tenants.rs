@@ -1,0 +1,135 @@
+//! Tenants as people are shown them.
+
+use api::types::{LeaseView, TenantOnSwitch, TenantView};
+use decide::SwitchId;
+use wire::TENANT_OPEN;
+
+use super::View;
+use crate::{
+    admin::Refusal,
+    pages::ledger::Count,
+    server::tenants::{Tenant, TimedQuota},
+};
+
+impl View<'_> {
+    /// At most `limit` tenants with numbers above `after`, with their secrets if they are asked for.
+    pub fn tenants(&self, after: Option<u32>, limit: usize, secrets: bool) -> Vec<TenantView> {
+        let tenants = self.around.tenants.iter();
+        let listed = tenants.filter(|t| after.is_none_or(|after| t.id > after));
+        let views = listed.take(limit).map(|t| self.view(t, secrets));
+        views.collect()
+    }
+
+    /// One tenant.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn tenant(&self, id: u32, secrets: bool) -> Result<TenantView, Refusal> {
+        Ok(self.view(self.known(id)?, secrets))
+    }
+
+    /// What a tenant's clients need: a cluster file (TOML) with the stores, this tenant alone and no system secret.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn credentials(&self, id: u32) -> Result<String, Refusal> {
+        self.known(id)?;
+        let (tenants, plan) = (self.around.tenants, self.around.plan);
+        let mut cluster = tenants.cluster(&plan.cluster, |t| t.id == id);
+        cluster.system_secret = None;
+        cluster.open_tenant = id == TENANT_OPEN;
+        // A client signs with the newest secret and needs no other.
+        cluster
+            .tenants
+            .iter_mut()
+            .for_each(|t| t.also_secret = None);
+        Ok(cluster.to_toml())
+    }
+
+    pub(super) fn known(&self, id: u32) -> Result<&Tenant, Refusal> {
+        let tenant = self.around.tenants.get(id);
+        tenant.ok_or_else(|| Refusal::no_tenant(id))
+    }
+
+    fn view(&self, tenant: &Tenant, secrets: bool) -> TenantView {
+        let switches: Vec<TenantOnSwitch> = self
+            .around
+            .switches
+            .ids()
+            .filter_map(|id| self.on_switch(tenant.id, id))
+            .collect();
+        let worst = switches.iter().map(|s| s.fragmentation).fold(0.0, f64::max);
+        let shown = |secret: Option<&String>| {
+            let secret = secret.filter(|s| secrets && !s.is_empty());
+            secret.cloned()
+        };
+        TenantView {
+            id: tenant.id,
+            name: tenant.name.clone(),
+            secret: shown(Some(&tenant.secret)),
+            also_secret: shown(tenant.also_secret.as_ref()),
+            hash_secret: shown(tenant.hash_secret.as_ref()),
+            rotating: tenant.also_secret.is_some(),
+            quota: tenant.quota,
+            policy: tenant.policy,
+            rate: tenant.rate,
+            over_rate: tenant.over_rate.into(),
+            discipline: self.around.disciplines.name_of(tenant.id).into(),
+            stores: tenant.stores.clone(),
+            clients: tenant.clients.clone(),
+            borrow: tenant.borrow,
+            declared: tenant.declared.is_some() || tenant.id == TENANT_OPEN,
+            own_pages: switches.iter().map(|s| s.own_pages).sum(),
+            borrowed_pages: switches.iter().map(|s| s.borrowed_pages).sum(),
+            lent_out_pages: self.lent_out(tenant.id),
+            leaving_pages: switches.iter().map(|s| s.leaving_pages).sum(),
+            leases: self.leases(tenant),
+            items: switches.iter().map(|s| s.items).sum(),
+            cells: switches.iter().map(|s| s.cells).sum(),
+            fragmentation: worst,
+            switches,
+        }
+    }
+
+    /// Guaranteed pages of a tenant that others use: of each switch those that it lacks, as far as somebody borrows there.
+    fn lent_out(&self, tenant: u32) -> u32 {
+        let on = |(switch, guaranteed): &(SwitchId, u32)| {
+            let counts = self.memory.ledger().counts(*switch);
+            let has = counts.get(&tenant).map_or(0, |c| c.own);
+            let others = counts.iter().filter(|(id, _)| **id != tenant);
+            let lent: u32 = others.map(|(_, c)| c.lent).sum();
+            guaranteed.saturating_sub(has).min(lent)
+        };
+        self.memory.placements().of(tenant).iter().map(on).sum()
+    }
+
+    fn leases(&self, tenant: &Tenant) -> Vec<LeaseView> {
+        let view = |part: &TimedQuota| LeaseView {
+            pages: part.pages,
+            ends_in_s: part.ends.saturating_sub(self.around.clock_s),
+        };
+        let mut leases: Vec<LeaseView> = tenant.timed.iter().map(view).collect();
+        leases.sort_by_key(|lease| lease.ends_in_s);
+        leases
+    }
+
+    fn on_switch(&self, tenant: u32, id: SwitchId) -> Option<TenantOnSwitch> {
+        let switch = self.around.switches.get(id)?;
+        let ledger = self.memory.ledger();
+        let Count { own, lent, leaving } = *ledger.counts(id).get(&tenant)?;
+        let usage = self.memory.usage(id);
+        let its = ledger
+            .holds_on(id)
+            .filter(|(_, hold)| hold.tenant == tenant);
+        let seen = its.filter_map(|(page, _)| usage?.page(page));
+        Some(TenantOnSwitch {
+            switch: id,
+            own_pages: own,
+            borrowed_pages: lent,
+            leaving_pages: leaving,
+            items: switch.items_of(tenant),
+            cells: seen.map(|seen| u64::from(seen.cells)).sum(),
+            fragmentation: usage.map_or(0.0, |usage| usage.fragmentation(tenant)),
+        })
+    }
+}
