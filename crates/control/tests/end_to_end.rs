@@ -1,19 +1,23 @@
 //! A controller and a pretended switch over loopback: setup, commands, lost acknowledgements, broken streams,
 //! restarts. Nothing here sleeps for a result: every wait is for a message, and bounded.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use api::{
+    convert,
     proto::{
-        Ack, Acks, Command, Counters, Digest, Dropped, FromSwitch, Held, Hello, HotKey, HotReports,
-        Key, PageTable, PagesApplied, Setup, ToSwitch, command, control_client::ControlClient,
-        from_switch, to_switch,
+        Ack, Acks, Command, Configured, Counters, Digest, Dropped, FromStore, FromSwitch, Held,
+        Hello, HotReports, Key, KeyCount, PageTable, PagesApplied, Put, Setup, StoreAck,
+        StoreHello, StoreMessage, StoreReport, TenantCounts, TenantKeys, TenantVersion, ToStore,
+        ToSwitch, command, control_client::ControlClient, from_store, from_switch, to_store,
+        to_switch,
     },
     status,
 };
-use control::{
-    Action, Change, Discipline, Event, ItemKey, Limits, Options, Server, serve::Listen,
-    state::Location,
+use bytes::Bytes;
+use control::{Options, Server, serve::Listen, state::Location};
+use decide::{
+    Action, Change, Configuration, Discipline, Event, Limits, Record, Registration, SwitchId,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -31,49 +35,95 @@ id = 7
 secret = "000102030405060708090a0b0c0d0e0f"
 "#;
 
-/// Thresholds are those of the last window's number; inserts what is reported, evicts what is reported with a count of 0, inserts again what was lost.
+/// Parameters are the last window's number; puts what is reported, removes what is reported with a count of 0, puts again
+/// what was lost. Tells the store when a configuration is in force, and puts a record when a store reports it.
 #[derive(Default)]
 struct Obedient;
 
 impl Discipline for Obedient {
     fn on(&mut self, _now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        let change = |switch, change, key: &ItemKey| Action::Change {
+        let change = |switch, tenant, change, key: &Bytes| Action::Change {
             switch,
+            tenant,
             change,
             key: key.clone(),
         };
+        let configure = |switch, tenant, parameter| Action::Configure {
+            switch,
+            tenant,
+            configuration: Configuration::of([parameter, 0]),
+        };
+        let tell = |store, tenant, message: String| Action::Tell {
+            store,
+            tenant,
+            message: message.into(),
+        };
         match event {
             Event::Room { tenant, rooms } => {
-                out.extend(rooms.iter().map(|room| Action::Threshold {
-                    switch: room.switch,
-                    tenant,
-                    requests: room.threshold.unwrap_or(5),
+                out.extend(rooms.iter().map(|room| {
+                    let [before, _] = room.parameters.unwrap_or([5, 0]);
+                    configure(room.switch, tenant, before)
                 }));
             }
-            Event::Attached { switch, lost, .. } => {
-                out.extend(lost.iter().map(|key| change(switch, Change::Insert, key)));
+            Event::Holds {
+                switch,
+                tenant,
+                lost,
+                ..
+            } => {
+                out.extend(lost.iter().map(|key| change(switch, tenant, PUT, key)));
             }
-            Event::Hot { switch, keys, .. } => {
+            Event::Hot {
+                switch,
+                tenant,
+                keys,
+                ..
+            } => {
                 for (key, count) in keys {
-                    let what = if *count == 0 {
-                        Change::Evict
-                    } else {
-                        Change::Insert
-                    };
-                    out.push(change(switch, what, key));
+                    let what = if *count == 0 { Change::Remove } else { PUT };
+                    out.push(change(switch, tenant, what, key));
                 }
             }
-            Event::WindowEnd { switch, window, .. } => {
-                out.push(Action::Threshold {
-                    switch,
-                    tenant: 7,
-                    requests: window as u32,
-                });
+            Event::WindowEnd {
+                switch,
+                tenant: 7,
+                window,
+                ..
+            } => out.push(configure(switch, 7, window as u32)),
+            Event::Configured { switch, tenant: 7 } => {
+                out.push(tell(
+                    STORE.parse().unwrap(),
+                    7,
+                    format!("in force on {switch}"),
+                ));
+            }
+            Event::Told { store, tenant } => out.push(change(
+                RACK,
+                tenant,
+                PUT,
+                &Bytes::from(format!("told {store}")),
+            )),
+            Event::Reported { tenant, report, .. } => {
+                let record = Record::Given(Bytes::copy_from_slice(report));
+                let key = Bytes::from_static(b"reported");
+                out.push(change(RACK, tenant, Change::Put(record), &key));
             }
             _ => {}
         }
     }
 }
+
+const PUT: Change = Change::Put(Record::Fetched);
+const STORE: &str = "10.0.2.1:7117";
+/// The switch of these tests.
+const RACK: SwitchId = 1;
+
+static DISCIPLINES: [Registration; 1] = [Registration {
+    name: "test",
+    number: 0,
+    control: |_| Box::new(Obedient),
+    ..decide::NONE
+}];
 
 fn options(state: &Path) -> Options {
     Options {
@@ -82,7 +132,8 @@ fn options(state: &Path) -> Options {
         url: None,
         state: Location::Directory(state.into()),
         cluster: CLUSTER.into(),
-        disciplines: vec![("test".into(), Arc::new(|_| Box::new(Obedient)))],
+        disciplines: &DISCIPLINES,
+        default_discipline: "test".into(),
         limits: Limits::default(),
         updates_per_s: 20_000,
         sample_shift: 0,
@@ -99,6 +150,8 @@ struct Switch {
     /// The last of each.
     setup: Option<Setup>,
     table: Option<PageTable>,
+    /// Of each tenant the last that was told.
+    configured: BTreeMap<u32, u32>,
 }
 
 impl Switch {
@@ -122,13 +175,20 @@ impl Switch {
             from,
             setup: None,
             table: None,
+            configured: BTreeMap::new(),
         }
     }
 
     async fn attach(server: &Server, held: &[&str]) -> (Switch, Setup) {
         let mut switch = Switch::connect(server, hello(1, "rack")).await;
         switch.holds(held, true).await;
-        while switch.setup.is_none() || switch.table.is_none() {
+        let is_told = |switch: &Switch| {
+            let setup = switch.setup.iter().flat_map(|setup| &setup.tenants);
+            let mut tenants = setup.map(|t| t.tenant);
+            let all = tenants.all(|tenant| switch.configured.contains_key(&tenant));
+            switch.setup.is_some() && switch.table.is_some() && all
+        };
+        while !is_told(&switch) {
             let message = switch.message().await.unwrap().expect("the stream goes on");
             assert!(
                 switch.obey(message.body.as_ref().unwrap()).await,
@@ -139,10 +199,23 @@ impl Switch {
         (switch, setup)
     }
 
-    /// Takes setups and page tables in, as an agent would; false for anything else.
+    /// Takes setups, configurations and page tables in, as an agent would; false for anything else.
     async fn obey(&mut self, body: &to_switch::Body) -> bool {
         match body {
             to_switch::Body::Setup(setup) => self.setup = Some(setup.clone()),
+            to_switch::Body::Configurations(configurations) => {
+                let tenants = configurations.tenants.iter().map(|told| {
+                    self.configured.insert(told.tenant, told.parameters[0]);
+                    TenantVersion {
+                        tenant: told.tenant,
+                        version: told.version,
+                        trouble: String::new(),
+                    }
+                });
+                let tenants = tenants.collect();
+                self.say(from_switch::Body::Configured(Configured { tenants }))
+                    .await;
+            }
             to_switch::Body::Pages(table) => {
                 let PageTable { term, version, .. } = *table;
                 self.table = Some(table.clone());
@@ -160,7 +233,15 @@ impl Switch {
             .expect("a message in time")
     }
 
-    /// The next message that is neither a setup nor a page table.
+    /// Obeys until a tenant has this parameter.
+    async fn until_configured(&mut self, tenant: u32, parameter: u32) {
+        while self.configured.get(&tenant) != Some(&parameter) {
+            let message = self.message().await.unwrap().expect("the stream goes on");
+            self.obey(message.body.as_ref().unwrap()).await;
+        }
+    }
+
+    /// The next message that is neither a setup, a configuration nor a page table.
     async fn next(&mut self) -> to_switch::Body {
         loop {
             let message = self.message().await.unwrap().expect("the stream goes on");
@@ -194,15 +275,15 @@ impl Switch {
     }
 
     async fn holds(&self, names: &[&str], last: bool) {
-        let keys = names.iter().map(|name| key(name)).collect();
+        let keys = vec![tenant_keys(names)];
         self.say(from_switch::Body::Held(Held { keys, last })).await;
     }
 
     async fn report(&self, name: &str, count: u64) {
-        let keys = vec![HotKey {
+        let key = Bytes::copy_from_slice(name.as_bytes());
+        let keys = vec![TenantCounts {
             tenant: 7,
-            key: name.as_bytes().to_vec().into(),
-            count,
+            keys: vec![KeyCount { key, count }],
         }];
         self.say(from_switch::Body::Hot(HotReports { window: 1, keys }))
             .await;
@@ -224,17 +305,29 @@ fn key(name: &str) -> Key {
     }
 }
 
+fn tenant_keys(names: &[&str]) -> TenantKeys {
+    let key = |name: &&str| Bytes::copy_from_slice(name.as_bytes());
+    TenantKeys {
+        tenant: 7,
+        keys: names.iter().map(key).collect(),
+    }
+}
+
 fn hello(switch_id: u32, name: &str) -> Hello {
     Hello {
         switch_id,
         name: name.into(),
         version: "test".into(),
         pages: 5,
+        disciplines: vec!["test".into()],
     }
 }
 
 fn insert(name: &str) -> Option<command::Body> {
-    Some(command::Body::Insert(key(name)))
+    Some(command::Body::Put(Put {
+        key: Some(key(name)),
+        record: None,
+    }))
 }
 
 /// Waits until the controller believes that switch 1 holds so many items.
@@ -255,15 +348,13 @@ async fn sets_a_switch_up_and_tells_it_what_to_cache() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path()).await;
     let (mut switch, setup) = Switch::attach(&server, &[]).await;
-    let cluster = wire::Cluster::parse(&setup.cluster).unwrap();
+    let cluster = convert::cluster(setup.cluster.as_ref().unwrap()).unwrap();
     assert_eq!(cluster, wire::Cluster::parse(CLUSTER).unwrap());
     assert_eq!(setup.window_ms, 1000);
-    let thresholds: BTreeMap<_, _> = setup
-        .tenants
-        .iter()
-        .map(|t| (t.tenant, t.hot_threshold))
-        .collect();
-    assert_eq!(thresholds, [(0, 5), (7, 5)].into());
+    let tenants: Vec<_> = setup.tenants.iter().map(|t| t.tenant).collect();
+    assert_eq!(tenants, [0, 7]);
+    assert!(setup.tenants.iter().all(|t| t.discipline == "test"));
+    assert_eq!(switch.configured, [(0, 5), (7, 5)].into());
     // Nobody is guaranteed a page or wants many: each borrows one, to be noticed at all.
     let owners = &switch.table.as_ref().unwrap().owners;
     let pages: Vec<_> = owners.iter().map(|o| (o.tenant, o.pages.len())).collect();
@@ -281,13 +372,11 @@ async fn sets_a_switch_up_and_tells_it_what_to_cache() {
         ..Counters::default()
     };
     switch.say(from_switch::Body::Counters(counters)).await;
-    assert!(
-        matches!(switch.next().await, to_switch::Body::Tuning(t) if t.thresholds[0].hot_threshold == 40)
-    );
+    switch.until_configured(7, 40).await;
 
     switch
         .say(from_switch::Body::Dropped(Dropped {
-            keys: vec![key("a")],
+            keys: vec![tenant_keys(&["a"])],
         }))
         .await;
     wait_for_items(&server, 0).await;
@@ -307,7 +396,7 @@ async fn repeats_a_command_until_it_is_acknowledged() {
     assert_eq!(first, again);
     switch.ack(&again[0]).await;
     let evict = switch.commands_after(again[0].seq).await;
-    assert_eq!(evict[0].body, Some(command::Body::Evict(key("a"))));
+    assert_eq!(evict[0].body, Some(command::Body::Remove(key("a"))));
     assert!(evict[0].seq > first[0].seq);
     server.stop().await.unwrap();
 }
@@ -346,7 +435,7 @@ async fn goes_on_after_a_restart() {
         ..Counters::default()
     };
     switch.say(from_switch::Body::Counters(counters)).await;
-    assert!(matches!(switch.next().await, to_switch::Body::Tuning(_)));
+    switch.until_configured(7, 33).await;
     server.stop().await.unwrap();
     assert!(
         switch.message().await.is_err(),
@@ -356,9 +445,8 @@ async fn goes_on_after_a_restart() {
     // It comes back; the switch lost "b" and "c" and holds "d", which the controller does not know.
     let server = start(directory.path()).await;
     wait_for_items(&server, 3).await;
-    let (mut switch, setup) = Switch::attach(&server, &["a", "d"]).await;
-    let seven = setup.tenants.iter().find(|t| t.tenant == 7).unwrap();
-    assert_eq!(seven.hot_threshold, 33);
+    let (mut switch, _) = Switch::attach(&server, &["a", "d"]).await;
+    assert_eq!(switch.configured[&7], 33);
     let commands = switch.commands().await;
     let bodies: Vec<_> = commands.iter().map(|c| c.body.clone()).collect();
     assert_eq!(bodies, [insert("b"), insert("c")]);
@@ -446,10 +534,12 @@ async fn malformed_keys_are_counted_and_left_out() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path()).await;
     let (mut switch, _) = Switch::attach(&server, &[]).await;
-    let hot = |tenant, length| HotKey {
+    let hot = |tenant, length| TenantCounts {
         tenant,
-        key: vec![b'x'; length].into(),
-        count: 9,
+        keys: vec![KeyCount {
+            key: vec![b'x'; length].into(),
+            count: 9,
+        }],
     };
     let keys = vec![hot(7, 0), hot(7, 251), hot(99, 5), hot(7, 250)];
     switch
@@ -495,4 +585,102 @@ async fn asks_for_a_list_when_the_switch_holds_something_else() {
         "what was lost is inserted again"
     );
     server.stop().await.unwrap();
+}
+
+/// A store that follows the controller.
+struct Store {
+    to: mpsc::Sender<FromStore>,
+    from: Streaming<ToStore>,
+}
+
+impl Store {
+    async fn follow(server: &Server) -> Store {
+        let url = format!("http://{}", server.address());
+        let mut client = ControlClient::connect(url).await.unwrap();
+        let (to, receiver) = mpsc::channel(16);
+        let hello = StoreHello {
+            name: "store".into(),
+            address: STORE.into(),
+        };
+        let body = Some(from_store::Body::Hello(hello));
+        to.send(FromStore { body }).await.unwrap();
+        let from = client.serve(ReceiverStream::new(receiver)).await;
+        let from = from.unwrap().into_inner();
+        Store { to, from }
+    }
+
+    async fn next(&mut self) -> to_store::Body {
+        let message = tokio::time::timeout(PATIENCE, self.from.message()).await;
+        let message = message.expect("a message in time").unwrap();
+        message.expect("the stream goes on").body.unwrap()
+    }
+
+    async fn told(&mut self) -> StoreMessage {
+        match self.next().await {
+            to_store::Body::Message(message) => message,
+            other => panic!("expected a message: {other:?}"),
+        }
+    }
+
+    async fn say(&self, body: from_store::Body) {
+        self.to.send(FromStore { body: Some(body) }).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_store_has_the_cluster_and_messages_until_it_takes_them_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path()).await;
+    let mut store = Store::follow(&server).await;
+    match store.next().await {
+        to_store::Body::Cluster(cluster) => assert_eq!(
+            convert::cluster(&cluster).unwrap(),
+            wire::Cluster::parse(CLUSTER).unwrap()
+        ),
+        other => panic!("expected the cluster: {other:?}"),
+    }
+    let (mut switch, _) = Switch::attach(&server, &[]).await;
+    let first = store.told().await;
+    let message = (&first.discipline[..], first.tenant, &first.message[..]);
+    assert_eq!(message, ("test", 7, &b"in force on 1"[..]));
+
+    // It did not say that it has it: a new stream brings it again, after the cluster.
+    drop(store);
+    let mut store = Store::follow(&server).await;
+    assert!(matches!(store.next().await, to_store::Body::Cluster(_)));
+    assert_eq!(store.told().await, first);
+    store
+        .say(from_store::Body::Ack(StoreAck { seq: first.seq }))
+        .await;
+    let told = switch.commands().await;
+    assert_eq!(told[0].body, insert(&format!("told {STORE}")));
+    switch.ack(&told[0]).await;
+
+    let report = |discipline: &str, report: &'static [u8]| {
+        from_store::Body::Report(StoreReport {
+            discipline: discipline.into(),
+            tenant: 7,
+            report: Bytes::from_static(report),
+        })
+    };
+    store.say(report("another", b"not its")).await;
+    store.say(report("test", b"load 9")).await;
+    let put = switch.commands_after(told[0].seq).await;
+    let expected = command::Body::Put(Put {
+        key: Some(key("reported")),
+        record: Some(Bytes::from_static(b"load 9")),
+    });
+    assert_eq!(put[0].body, Some(expected));
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_default_that_is_not_registered_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let unknown = Options {
+        default_discipline: "other".into(),
+        ..options(directory.path())
+    };
+    let error = Server::start(unknown).await.err().unwrap().to_string();
+    assert!(error.contains("expected one of test, none"), "{error}");
 }

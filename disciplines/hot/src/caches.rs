@@ -119,12 +119,14 @@ impl Caches {
         self.get(switch, tenant).map_or(0, SwitchCache::wanted)
     }
 
-    /// Counters of a switch, summed over its tenants.
+    /// Counters of a switch, summed over its tenants; of their thresholds the highest.
     pub fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
         let mut sum = self.gone.get(&switch).cloned().unwrap_or_default();
         for (_, cache) in self.caches.range((switch, 0)..=(switch, u32::MAX)) {
             add(&mut sum, cache.counts());
             add(&mut sum, cache.sizes());
+            let highest = sum.entry("hot_threshold").or_default();
+            *highest = cache.threshold().max(*highest);
         }
         sum
     }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, pin::Pin, sync::Arc};
 
 use api::proto::{
-    ClusterText, FromSwitch, StatusReply, StatusRequest, ToSwitch, WatchRequest,
+    FromStore, FromSwitch, StatusReply, StatusRequest, ToStore, ToSwitch,
     control_server::{Control, ControlServer},
 };
 use control::{
@@ -24,7 +24,7 @@ type Sent<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[tonic::async_trait]
 impl Control for Grpc {
     type AttachStream = Sent<ToSwitch>;
-    type WatchStream = Sent<ClusterText>;
+    type ServeStream = Sent<ToStore>;
 
     async fn attach(
         &self,
@@ -33,7 +33,10 @@ impl Control for Grpc {
         Ok(Response::new(Box::pin(tokio_stream::empty())))
     }
 
-    async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn serve(
+        &self,
+        _: Request<Streaming<FromStore>>,
+    ) -> Result<Response<Self::ServeStream>, Status> {
         Ok(Response::new(Box::pin(tokio_stream::empty())))
     }
 

@@ -2,7 +2,7 @@
 
 use api::{
     ControlEndpoint,
-    proto::{StatusRequest, WatchRequest, control_client::ControlClient},
+    proto::{StatusRequest, control_client::ControlClient},
 };
 use control::serve::{Listen, ServeError, Serving};
 use tonic::Code;
@@ -118,7 +118,7 @@ async fn grpc_asks_for_the_right_token_too() {
     };
     let site = Site::start(&listen).await;
     let url = format!("http://{}", site.serving.address());
-    // (token, attach, watch, status)
+    // (token, attach, serve, status)
     let rows = [
         (Some("admin"), Code::Ok, Code::Ok, Code::Ok),
         (Some("switch"), Code::Ok, Code::PermissionDenied, Code::Ok),
@@ -142,7 +142,7 @@ async fn grpc_asks_for_the_right_token_too() {
             Code::Unauthenticated,
         ),
     ];
-    for (name, attach, watch, status) in rows {
+    for (name, attach, serve, status) in rows {
         let endpoint = ControlEndpoint {
             token: name.map(|name| file.of(name)),
             // The first of them answers nobody.
@@ -155,8 +155,8 @@ async fn grpc_asks_for_the_right_token_too() {
             |result: Result<(), tonic::Status>| result.map_or_else(|s| s.code(), |()| Code::Ok);
         let got = client.attach(tokio_stream::empty()).await.map(drop);
         assert_eq!(code(got), attach, "{name:?} attaches");
-        let got = client.watch(WatchRequest::default()).await.map(drop);
-        assert_eq!(code(got), watch, "{name:?} watches");
+        let got = client.serve(tokio_stream::empty()).await.map(drop);
+        assert_eq!(code(got), serve, "{name:?} follows as a store");
         let got = client.status(StatusRequest {}).await.map(drop);
         assert_eq!(code(got), status, "{name:?} asks for the status");
     }

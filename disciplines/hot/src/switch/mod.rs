@@ -471,6 +471,11 @@ impl SwitchCache {
         ]
     }
 
+    /// Requests per window from which a key is reported.
+    pub(crate) fn threshold(&self) -> u64 {
+        u64::from(self.threshold.requests())
+    }
+
     /// Named sizes: they rise and fall.
     pub(crate) fn sizes(&self) -> [(&'static str, u64); 2] {
         [
