@@ -1,13 +1,20 @@
 //! The stream to the controller: kept up, spoken first on, and passed on in both directions.
 
-use std::{sync::mpsc::SyncSender, time::Duration};
+use std::{
+    ops::ControlFlow::{self, Break, Continue},
+    sync::mpsc::SyncSender,
+};
 
-use api::proto::{
-    FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body, to_switch,
+use api::{
+    Link,
+    proto::{
+        FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body, to_switch,
+    },
+    said,
 };
 use tokio::sync::mpsc::Receiver;
 use tokio_stream::wrappers::ReceiverStream;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{Options, network::Network, registry};
 
@@ -19,82 +26,58 @@ pub(super) enum ToTables {
     Message(ToSwitch),
 }
 
-const RETRY_FIRST: Duration = Duration::from_millis(100);
-const RETRY_MOST: Duration = Duration::from_secs(1);
-
 /// Runs for as long as the table thread does.
 pub(super) async fn run(
     options: &Options,
     to_tables: SyncSender<ToTables>,
     mut from_tables: Receiver<FromSwitch>,
 ) {
-    let mut pause = RETRY_FIRST;
-    let mut complained = false;
     let mut network = Network::start(options.interfaces.clone());
-    // Controllers are tried in turn: the next one may lead.
-    let mut turn = 0;
-    loop {
-        let stream = attach(
+    let stream = async |link, url: &str| {
+        attach(
             options,
-            turn,
+            link,
+            url,
             &to_tables,
             &mut from_tables,
             &mut network,
-            &mut pause,
-        );
-        let attached = stream.await;
-        turn = turn.wrapping_add(1);
-        match attached {
-            Ok(End::TablesGone) => return,
-            Ok(End::Stream(reason)) => {
-                warn!("controller: {reason}; the cache goes on as it is");
-                complained = true;
-            }
-            Err(reason) if !complained => {
-                complained = true;
-                warn!("controller: {reason}; trying again, the cache goes on as it is");
-            }
-            Err(_) => {}
-        }
-        // Reports of the meantime are worthless to the next stream.
-        while from_tables.try_recv().is_ok() {}
-        if turn % options.control.urls.len().max(1) == 0 {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(RETRY_MOST);
-        }
-    }
+        )
+        .await
+    };
+    options
+        .control
+        .keep("the cache goes on as it is", stream)
+        .await;
 }
 
-enum End {
-    /// The stream ended, for this reason.
-    Stream(String),
-    TablesGone,
-}
+/// The table thread is there no longer.
+struct TablesGone;
 
+/// One stream to its end; an error if it did not begin.
 async fn attach(
     options: &Options,
-    turn: usize,
+    link: Link,
+    url: &str,
     to_tables: &SyncSender<ToTables>,
     from_tables: &mut Receiver<FromSwitch>,
     network: &mut Network,
-    pause: &mut Duration,
-) -> Result<End, String> {
-    let (channel, which) = options.control.connect(turn).await?;
+) -> Result<ControlFlow<TablesGone, String>, String> {
+    let ended = |reason: &str| Ok(Continue(reason.to_owned()));
     let (up, upstream) = tokio::sync::mpsc::channel(64);
     if up.send(hello(options)).await.is_err() {
-        return Ok(End::Stream("stream closed".into()));
+        return ended("stream closed");
     }
-    let mut client = ControlClient::new(channel).max_decoding_message_size(64 << 20);
+    let mut client = ControlClient::new(link).max_decoding_message_size(64 << 20);
     let response = client
         .attach(ReceiverStream::new(upstream))
         .await
-        .map_err(|e| e.message().to_owned())?;
+        .map_err(|e| said(&e))?;
     let mut down = response.into_inner();
-    info!("attached to controller {}", options.control.urls[which]);
-    *pause = RETRY_FIRST;
+    info!("attached to controller {url}");
+    // What the table thread reported in the meantime is worthless to this stream.
     while from_tables.try_recv().is_ok() {}
     if pass_on(to_tables, ToTables::Attached).await.is_err() {
-        return Ok(End::TablesGone);
+        return Ok(Break(TablesGone));
     }
     network.repeat();
     let mut greeted = false;
@@ -103,24 +86,24 @@ async fn attach(
             message = down.message() => match message {
                 Ok(Some(ToSwitch { body: Some(to_switch::Body::Routes(routes)) })) => network.apply(routes),
                 Ok(Some(message)) => if pass_on(to_tables, ToTables::Message(message)).await.is_err() {
-                    return Ok(End::TablesGone);
+                    return Ok(Break(TablesGone));
                 },
-                Ok(None) => return Ok(End::Stream("it closed the stream".into())),
-                Err(status) => return Ok(End::Stream(status.message().to_owned())),
+                Ok(None) => return ended("it closed the stream"),
+                Err(status) => return ended(&said(&status)),
             },
             message = from_tables.recv() => match message {
                 Some(message) => {
                     // What was said before the table thread knew of this stream is none of its business.
                     greeted |= matches!(message.body, Some(Body::Held(_)));
                     if greeted && up.send(message).await.is_err() {
-                        return Ok(End::Stream("stream closed".into()));
+                        return ended("stream closed");
                     }
                 }
-                None => return Ok(End::TablesGone),
+                None => return Ok(Break(TablesGone)),
             },
             // The greeting comes first here too; the network keeps what it has to say until then.
             body = network.next(), if greeted => if up.send(FromSwitch { body: Some(body) }).await.is_err() {
-                return Ok(End::Stream("stream closed".into()));
+                return ended("stream closed");
             },
         }
     }
@@ -162,7 +145,7 @@ mod tests {
     use crate::testing::Controller;
     use api::proto::{Counters, Held, to_switch};
 
-    fn said(body: Body) -> FromSwitch {
+    fn message(body: Body) -> FromSwitch {
         FromSwitch { body: Some(body) }
     }
 
@@ -185,9 +168,9 @@ mod tests {
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
         let tables = tokio::task::spawn_blocking(move || {
             assert!(matches!(heard.recv(), Ok(ToTables::Attached)));
-            say.blocking_send(said(Body::Counters(Counters::default())))
+            say.blocking_send(message(Body::Counters(Counters::default())))
                 .unwrap();
-            say.blocking_send(said(Body::Held(Held {
+            say.blocking_send(message(Body::Held(Held {
                 keys: vec![],
                 last: true,
             })))
@@ -195,14 +178,14 @@ mod tests {
             // The queues live on, or the session would end with them.
             (heard.recv(), heard, say)
         });
-        let mut pause = RETRY_FIRST;
+        let (link, _) = options.control.connect(0).await.unwrap();
         // There is news of the network from the first moment on.
         let mut network = Network::start(vec!["lo".into()]);
         let Body::Interfaces(_) = network.next().await else {
             panic!("no interfaces");
         };
         tokio::select! {
-            _ = attach(&options, 0, &to_tables, &mut from_tables, &mut network, &mut pause) => panic!("the stream ended"),
+            _ = attach(&options, link, "", &to_tables, &mut from_tables, &mut network) => panic!("the stream ended"),
             answer = tables => {
                 let Ok((Ok(ToTables::Message(message)), ..)) = answer else { panic!("no answer") };
                 assert!(matches!(message.body, Some(to_switch::Body::Setup(_))));
