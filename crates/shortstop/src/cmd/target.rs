@@ -11,6 +11,8 @@ use anyhow::{Context, bail};
 use client::{Client, Options, Seal};
 use wire::{Cluster, PORT, TENANT_OPEN};
 
+use super::common::time;
+
 /// Where the keys are, and in whose name to ask.
 #[derive(clap::Args)]
 pub struct Target {
@@ -33,7 +35,7 @@ pub struct Target {
     #[arg(long, value_name = "ID", default_value_t = TENANT_OPEN)]
     tenant: u32,
     /// How long to try. A write is given up after 1.5 s at the latest.
-    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = time)]
     timeout: Duration,
     /// Seal values and hide keys with the key in this file: 64 hex digits, readable by its owner only
     /// (`openssl rand -hex 32`). What was written with a seal key is found with that key only.
