@@ -7,8 +7,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use api::{
     proto::{
-        Cluster, FromStore, FromSwitch, Hello, Interfaces, PagesApplied, StoreHello, ToStore,
-        ToSwitch, from_switch::Body,
+        FromStore, FromSwitch, Hello, Interfaces, PagesApplied, StoreHello, ToStore, ToSwitch,
+        from_switch::Body,
     },
     types::{PageId, TopologySpec},
 };
@@ -26,6 +26,7 @@ use super::{
     memory::{Memory, Moved},
     network::{Network, Rewired},
     plan::Plan,
+    published::Published,
     remember::Remembered,
     setup,
     stores::{StoreStreamId, Stores},
@@ -39,14 +40,6 @@ use crate::{
     pages::ledger::Kind,
     state::{Batch, Loaded, StateError},
 };
-
-/// The cluster as stores are to have it, from when everything before `safe_after` is durable.
-#[derive(Default)]
-struct Published {
-    version: u64,
-    cluster: Cluster,
-    safe_after: u64,
-}
 
 /// What became of a change that somebody asked for.
 #[derive(Debug)]
@@ -252,8 +245,7 @@ impl Core {
 
     /// The next message for a store's stream, if there is one now.
     pub fn next_for_store(&mut self, stream: StoreStreamId) -> Option<ToStore> {
-        let is_safe = self.journal.durable() >= self.cluster.safe_after;
-        let cluster = is_safe.then_some((self.cluster.version, &self.cluster.cluster));
+        let cluster = self.cluster.safe(self.journal.durable());
         self.exchange.next_for_store(stream, cluster)
     }
 
@@ -474,50 +466,26 @@ impl Core {
         self.make_setups(here);
     }
 
-    fn note_tenant(&mut self, TenantChanged(id): TenantChanged) {
-        match self.tenants.get(id) {
-            Some(tenant) => self.journal.put(format!("tenant/{id}"), tenant),
-            None => {
-                self.journal.delete(format!("tenant/{id}"));
-                self.exchange.forget(id, &mut self.journal);
-                self.memory.guarantee(id, vec![]);
-                let moved = self.memory.release(id);
-                self.moved(moved);
-            }
-        }
-        match self.tenants.is_retired(id) {
-            true => self.journal.put(format!("retired/{id}"), &true),
-            false => self.journal.delete(format!("retired/{id}")),
+    fn note_tenant(&mut self, changed: TenantChanged) {
+        let TenantChanged(id) = changed;
+        self.tenants.note(changed, &mut self.journal);
+        if self.tenants.get(id).is_none() {
+            self.exchange.forget(id, &mut self.journal);
+            self.memory.guarantee(id, vec![]);
+            let moved = self.memory.release(id);
+            self.moved(moved);
         }
     }
 
     /// Stores are to have the cluster as it is now.
     fn publish(&mut self) {
-        let cluster = (&self.tenants.cluster(&self.plan.cluster, |_| true)).into();
-        if self.cluster.cluster != cluster {
-            self.cluster = Published {
-                version: self.cluster.version + 1,
-                cluster,
-                safe_after: self.journal.position(),
-            };
-        }
+        let cluster = self.tenants.cluster(&self.plan.cluster, |_| true);
+        self.cluster.set(&cluster, self.journal.position());
     }
 
     /// Pages moved: that is remembered, and then switches and disciplines learn it.
     fn moved(&mut self, moved: Moved) {
-        let mut touched = BTreeSet::new();
-        for (id, row) in &moved.rows.switches {
-            self.journal.put(format!("table/{id}"), row);
-            touched.insert(*id);
-        }
-        for (page, row) in &moved.rows.pages {
-            match row {
-                Some(row) => self.journal.put(format!("page/{page}"), row),
-                None => self.journal.delete(format!("page/{page}")),
-            }
-            touched.insert(page.switch);
-        }
-        for id in touched {
+        for id in moved.note(&mut self.journal) {
             self.exchange.table_changed(id, self.journal.position());
         }
         self.make_setups(moved.setups);

@@ -13,7 +13,6 @@ use api::{
     },
     types::{PageRequest, ReturnPages, TenantChange, TenantSpec},
 };
-
 use decide::{Action, Discipline, Items, Limits, Registration, Runs};
 
 use super::*;

@@ -21,6 +21,7 @@ mod lead;
 mod memory;
 mod network;
 mod plan;
+mod published;
 mod remember;
 mod service;
 mod setup;

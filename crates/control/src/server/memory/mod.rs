@@ -28,7 +28,7 @@ pub use self::{
     rooms::{Rooms, TenantRooms},
     usage::Usage,
 };
-use super::{around::Around, tenants::Tenant};
+use super::{around::Around, journal::Journal, tenants::Tenant};
 use crate::{
     admin::Refusal,
     pages::{
@@ -62,6 +62,24 @@ pub struct Moved {
     pub rooms: Vec<(u32, TenantRooms)>,
     /// Switches that a tenant came to or left.
     pub setups: BTreeSet<SwitchId>,
+}
+
+impl Moved {
+    /// Notes what is to be remembered of it; then the switches whose tables are others.
+    pub fn note(&self, journal: &mut Journal) -> BTreeSet<SwitchId> {
+        for (id, row) in &self.rows.switches {
+            journal.put(format!("table/{id}"), row);
+        }
+        for (page, row) in &self.rows.pages {
+            match row {
+                Some(row) => journal.put(format!("page/{page}"), row),
+                None => journal.delete(format!("page/{page}")),
+            }
+        }
+        let switches = self.rows.switches.iter().map(|(id, _)| *id);
+        let of_pages = self.rows.pages.iter().map(|(page, _)| page.switch);
+        switches.chain(of_pages).collect()
+    }
 }
 
 impl Memory {
