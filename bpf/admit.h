@@ -2,7 +2,7 @@
 /* Who may touch a cache: the tenant must be known, the tag right, the rate kept. */
 #pragma once
 
-#include "forward.h"
+#include "recirculate.h"
 #include "siphash.h"
 #include "traffic.h"
 
@@ -48,23 +48,48 @@ INLINE int over_rate(struct xdp_md *ctx, struct work *work, __u32 flags)
 }
 
 /*
- * CONTINUE and the discipline's number if the packet may use the tables. Otherwise it is forwarded as it
- * is: what a store thinks of it is the store's affair, and no cache is touched on its behalf.
+ * What the packet's tenant says, into `work`; NULL if nobody knows the tenant. A packet that comes back on the
+ * recirculation port was checked when it came in: then the tag is only looked at to see which of two secrets it is
+ * signed with.
  */
-INLINE int admit(struct xdp_md *ctx, struct work *work, __u32 *discipline)
+INLINE struct tenant *take_tenant(struct work *work, bool comes_back, bool *right, __u32 *flags)
 {
 	__u32 id = bpf_ntohl(work->header.tenant);
 	struct tenant *tenant = bpf_map_lookup_elem(&tenants, &id);
-	if (!tenant) {
-		count(COUNT_bypass_unknown_tenant);
-		return forward(ctx, work);
+	if (!tenant)
+		return NULL;
+	if (!comes_back || (tenant->also_secret[0] | tenant->also_secret[1])) {
+		*right = tag_is_right(work, tenant);
+	} else {
+		work->secret[0] = tenant->secret[0];
+		work->secret[1] = tenant->secret[1];
 	}
-	bool right = tag_is_right(work, tenant);
-	__u32 flags = tenant->flags;
-	*discipline = tenant->discipline;
-	work->hot_threshold = tenant->hot_threshold;
+	*flags = tenant->flags;
+	work->base = tenant->discipline * PROGRAMS_PER_DISCIPLINE;
+	work->parameter[0] = tenant->parameter_0;
+	work->parameter[1] = tenant->parameter_1;
 	barrier();
-	if (READ_ONCE(tenant->id) != id) { /* changed by the agent just now: nothing of it counts */
+	/* Changed by the agent just now: nothing of it counts. */
+	return READ_ONCE(tenant->id) == id ? tenant : NULL;
+}
+
+INLINE void take_hash(struct work *work)
+{
+	work->hash[0] = bpf_be64_to_cpu(work->header.key_hash[0]);
+	work->hash[1] = bpf_be64_to_cpu(work->header.key_hash[1]) ^
+			hash_salt(bpf_ntohl(work->header.tenant));
+}
+
+/*
+ * CONTINUE if the packet may use the tables. Otherwise it is forwarded as it is: what a store thinks of it is the
+ * store's affair, and no cache is touched on its behalf.
+ */
+INLINE int admit(struct xdp_md *ctx, struct work *work)
+{
+	bool right = false;
+	__u32 flags = 0;
+	struct tenant *tenant = take_tenant(work, false, &right, &flags);
+	if (!tenant) {
 		count(COUNT_bypass_unknown_tenant);
 		return forward(ctx, work);
 	}
@@ -72,6 +97,7 @@ INLINE int admit(struct xdp_md *ctx, struct work *work, __u32 *discipline)
 		count(COUNT_bypass_bad_tag);
 		return forward(ctx, work);
 	}
+	work->round = 0;
 	work->now_ns = bpf_ktime_get_coarse_ns();
 	if (op_is_client_request(work->op)) {
 		if (!within_rate(tenant, work->now_ns))
@@ -79,7 +105,21 @@ INLINE int admit(struct xdp_md *ctx, struct work *work, __u32 *discipline)
 		if ((flags & TENANT_MEASURED) && is_sampled(work))
 			count_traffic(ctx, work);
 	}
-	work->hash[0] = bpf_be64_to_cpu(work->header.key_hash[0]);
-	work->hash[1] = bpf_be64_to_cpu(work->header.key_hash[1]) ^ hash_salt(id);
+	take_hash(work);
+	return CONTINUE;
+}
+
+/* Likewise for a packet that comes back: neither its tag nor its tenant's rate decide. */
+INLINE int admit_again(struct xdp_md *ctx, struct work *work)
+{
+	bool right = false;
+	__u32 flags = 0;
+	if (!take_tenant(work, true, &right, &flags)) {
+		count(COUNT_bypass_unknown_tenant);
+		return forward(ctx, work);
+	}
+	work->round = round_of(ctx);
+	work->now_ns = bpf_ktime_get_coarse_ns();
+	take_hash(work);
 	return CONTINUE;
 }

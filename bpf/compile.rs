@@ -1,26 +1,91 @@
-// Included by the build scripts of the crates that carry a data-plane program.
+//! For build scripts of crates that carry a data-plane program: compiles C against the headers in this folder.
+//!
+//! `build.rs` is `fn main() { bpf::compile("NAME.bpf.c") }`, with this crate among the build dependencies; the crate
+//! then has the object: `include_bytes!(concat!(env!("OUT_DIR"), "/NAME.bpf.o"))`. It needs clang and libbpf only: libbpf-cargo
+//! does the same, and takes as long to build as a tenth of everything else.
 
-use std::{env, path::Path};
+use std::{
+    env,
+    ffi::CString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use libbpf_cargo::SkeletonBuilder;
-
-/// Compiles `source` against the headers in `headers` into `OUT_DIR/NAME.bpf.o`, where the crate includes it
-/// from. `CLANG` names another compiler than clang-19.
-fn compile(source: &Path, headers: &Path) {
+/// Compiles `source`, a path from the root of the crate that is being built, into `OUT_DIR/NAME.bpf.o`. `CLANG` names
+/// another compiler than clang-19.
+///
+/// # Panics
+/// Outside of a build script, and if clang refuses: it says why.
+pub fn compile(source: &str) {
+    let variable = |name| env::var(name).expect("set by cargo for build scripts");
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = Path::new(&variable("CARGO_MANIFEST_DIR")).join(source);
+    let out = PathBuf::from(variable("OUT_DIR"));
     let name = source.file_stem().expect("a file").to_string_lossy();
-    let object = Path::new(&env::var("OUT_DIR").expect("set by cargo")).join(format!("{name}.o"));
-    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("set by cargo");
-    let args = ["-O2", "-g", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"].map(String::from);
-    let includes =
-        [format!("-I{}", headers.display()), format!("-I/usr/include/{arch}-linux-gnu")];
-    SkeletonBuilder::new()
-        .source(source)
-        .obj(&object)
-        .clang(env::var("CLANG").unwrap_or_else(|_| "clang-19".into()))
-        .clang_args(args.into_iter().chain(includes))
-        .build()
-        .unwrap_or_else(|e| panic!("clang (set CLANG to name another than clang-19): {e:?}"));
+    let compiled = out.join(format!("{name}.debug.o"));
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang-19".into());
+    let arch = variable("CARGO_CFG_TARGET_ARCH");
+    let status = Command::new(&clang)
+        .args([
+            "-target",
+            "bpf",
+            "-O2",
+            "-g",
+            "-mcpu=v3",
+            "-fno-stack-protector",
+        ])
+        .args(["-Wall", "-Wextra", "-Werror"])
+        .arg(format!("-D__TARGET_ARCH_{}", name_in_headers(&arch)))
+        .arg(format!("-I{}", headers.display()))
+        .arg(format!("-I/usr/include/{arch}-linux-gnu"))
+        .arg(format!("-I{}", libbpf_headers(&out).display()))
+        .arg("-c")
+        .arg(&source)
+        .arg("-o")
+        .arg(&compiled)
+        .status()
+        .unwrap_or_else(|e| panic!("{clang} (set CLANG to name another than clang-19): {e}"));
+    assert!(status.success(), "{clang}: {}: {status}", source.display());
+    link(&compiled, &out.join(format!("{name}.o")));
     println!("cargo:rerun-if-changed={}", source.display());
     println!("cargo:rerun-if-changed={}", headers.display());
     println!("cargo:rerun-if-env-changed=CLANG");
+}
+
+/// What the headers call the machine that the programs will run on.
+fn name_in_headers(arch: &str) -> &str {
+    match arch {
+        "x86_64" => "x86",
+        "aarch64" => "arm64",
+        "riscv64" => "riscv",
+        other => other,
+    }
+}
+
+/// Writes the headers of the libbpf that loads the programs, to be included as `<bpf/NAME.h>`.
+fn libbpf_headers(out: &Path) -> PathBuf {
+    let include = out.join("libbpf");
+    fs::create_dir_all(include.join("bpf")).expect("OUT_DIR can be written");
+    for (name, text) in libbpf_sys::API_HEADERS {
+        fs::write(include.join("bpf").join(name), text).expect("OUT_DIR can be written");
+    }
+    include
+}
+
+/// Links one object, which leaves its debug information out, and with it the paths of this machine; types (BTF) stay.
+fn link(compiled: &Path, object: &Path) {
+    let text = |path: &Path| CString::new(path.to_str().expect("UTF-8")).expect("no NUL");
+    let (from, to) = (text(compiled), text(object));
+    // SAFETY: the strings outlive the calls, and the linker is used between its making and its freeing only; null is
+    // "no options".
+    let linked = unsafe {
+        let linker = libbpf_sys::bpf_linker__new(to.as_ptr(), std::ptr::null_mut());
+        assert!(!linker.is_null(), "{}: cannot be written", object.display());
+        let added = libbpf_sys::bpf_linker__add_file(linker, from.as_ptr(), std::ptr::null());
+        let finalized = libbpf_sys::bpf_linker__finalize(linker);
+        libbpf_sys::bpf_linker__free(linker);
+        added == 0 && finalized == 0
+    };
+    assert!(linked, "{}: libbpf cannot link it", compiled.display());
 }

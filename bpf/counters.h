@@ -33,6 +33,15 @@
 	X(bypass_correction, "correction request, forwarded past the cache")                           \
 	X(bypass_no_room, "hit, but the reply fits neither the packet nor its padding: forwarded")     \
 	X(bypass_torn, "hit, but the item changed while it was copied: forwarded")                     \
+	X(drop_rounds, "went round as often as its discipline allows")                                 \
+	X(drop_refused, "refused by its discipline")                                                   \
+	X(bypass_no_recirculation, "to be sent round, but there is no recirculation port: forwarded")  \
+	X(bypass_no_group, "to be copied to ports, but there is no such group: forwarded")             \
+	X(bypass_no_step, "next step of its discipline not there, forwarded")                          \
+	X(recirculate, "sent round, to come back to its discipline")                                   \
+	X(fan_out, "copied to the ports of a group")                                                   \
+	X(answer, "answered from what only the switch has")                                            \
+	X(consume, "taken in by its discipline; nothing is sent on")                                   \
 	X(forward, "sent on to the next hop by the data plane")                                        \
 	X(hit, "answered from the cache")                                                              \
 	X(miss, "read of a key that has no entry")                                                     \

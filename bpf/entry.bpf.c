@@ -4,7 +4,7 @@
  * that is not ours passes to the kernel as it came.
  */
 #include "admit.h"
-#include "coherence.h"
+#include "discipline.h"
 
 /* Leases belong to no tenant and no discipline: stores and switches agree on them here. */
 INLINE int lease_message(struct xdp_md *ctx, struct work *work)
@@ -27,21 +27,36 @@ SEC("xdp.frags")
 int entry(struct xdp_md *ctx)
 {
 	struct work *work = get_work();
-	__u32 discipline = 0;
 	if (!work)
 		return XDP_PASS;
 	int verdict = parse(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
-	verdict = admit(ctx, work, &discipline);
+	verdict = admit(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
 	verdict = lease_message(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
-	bpf_tail_call(ctx, &disciplines, discipline);
+	bpf_tail_call(ctx, &programs, work->base);
 	count(COUNT_bypass_no_discipline);
 	return forward(ctx, work);
+}
+
+/* The program at the far end of the recirculation port. */
+SEC("xdp.frags")
+int comes_back(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	if (!work)
+		return XDP_PASS;
+	int verdict = parse(ctx, work);
+	if (verdict != CONTINUE)
+		return verdict;
+	verdict = admit_again(ctx, work);
+	if (verdict != CONTINUE)
+		return verdict;
+	return next_step(ctx, work, RECIRCULATED_STEP);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

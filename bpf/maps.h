@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Every table of the data plane. All are pinned by name, so that the programs of several objects share
- * them and a new agent finds them again. Sizes that depend on the switch are set when loading.
+ * Every table that programs of all disciplines share. All are pinned by name, so that the programs of several
+ * objects share them and a new agent finds them again. Sizes that depend on the switch are set when loading.
+ *
+ * Programs of an earlier build run beside those of this one while an agent is replaced, on the same tables: a layout
+ * changes under a new name only. `work_area` and `programs` belong to one loading, and are made anew by each.
  */
 #pragma once
 
@@ -19,6 +22,12 @@
 
 #define BUCKET_SLOTS 8
 #define MAX_DISCIPLINES 16
+#define PROGRAMS_PER_DISCIPLINE 8
+/* The number of tenants whose packets are only forwarded. No discipline has it. */
+#define NO_DISCIPLINE 15
+_Static_assert(NO_DISCIPLINE < MAX_DISCIPLINES, "it has a place of its own in `programs`");
+/* Words that a discipline has of each tenant. */
+#define PARAMETERS 2
 #define MAX_LEASES 1024
 #define SKETCH_ROWS 4
 #define SKETCH_COLUMNS 65536
@@ -63,16 +72,18 @@ struct tenant {
 	__u64 ns_per_request; /* 0: no limit */
 	__u64 next_ns; /* when the next request would conform; written by the programs */
 	__u32 burst_ns; /* how far ahead of its rate a tenant may run */
-	__u32 hot_threshold; /* reads per window from which a key is reported */
-	__u32 discipline; /* index into `disciplines` */
-	__u32 unused;
+	__u32 parameter_0; /* this and parameter_1: what they mean is the discipline's affair */
+	__u32 discipline; /* its number */
+	__u32 parameter_1;
 };
 _Static_assert(sizeof(struct tenant) == 72, "crates/dataplane writes the same struct");
+
+#define HASH_SALT 0x9e3779b97f4a7c15ULL
 
 /* Mixed into the key hash before the table is searched: keeps equal hashes of different tenants apart. */
 INLINE __u64 hash_salt(__u32 tenant)
 {
-	return tenant * 0x9e3779b97f4a7c15ULL;
+	return tenant * HASH_SALT;
 }
 
 /* key: tenant id. Written by the agent. */
@@ -106,14 +117,14 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } traffic SEC(".maps");
 
-/* key: discipline's number. Written when loading. */
+/* key: discipline's number * PROGRAMS_PER_DISCIPLINE + step. Written when loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, MAX_DISCIPLINES);
+	__uint(max_entries, MAX_DISCIPLINES *PROGRAMS_PER_DISCIPLINE);
 	__type(key, __u32);
 	__type(value, __u32);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} disciplines SEC(".maps");
+} programs SEC(".maps");
 
 /* key: interface index, of this switch's interfaces. Written when attaching. */
 struct {
@@ -123,6 +134,20 @@ struct {
 	__type(value, struct bpf_devmap_val);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } ports SEC(".maps");
+
+/* An interface as people name it, filled up with zeros. */
+struct port_name {
+	char name[16];
+};
+
+/* key: interface index, of the same interfaces. Written when attaching. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct port_name);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} port_names SEC(".maps");
 
 /* key: enum counter. Per CPU; summed by whoever asks. */
 struct {
@@ -165,8 +190,8 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } pages SEC(".maps");
 
-/* Set when loading: slots are found by masking. */
-const volatile __u32 bucket_mask = 4095;
+/* Set when loading: slots are found by masking. In a section of its own, beside a discipline's constants. */
+const volatile __u32 bucket_mask SEC(".rodata.switch") = 4095;
 
 /* Requests of each slot. key: cpu * slots + slot. Written by the programs, never reset. */
 struct {
@@ -218,50 +243,28 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } sketches SEC(".maps");
 
-#define EVENT_HOT 1
-#define EVENT_TOO_LARGE 2
-
-/* What the programs tell the agent; `key_len` bytes of key follow. */
-struct event {
-	__u8 kind;
-	__u8 key_len;
-	__u16 value_len; /* EVENT_TOO_LARGE: what the value needs */
-	__u32 tenant;
-	__u32 count; /* EVENT_HOT: this CPU's estimate in this window */
-	__u32 window;
-	__u8 key[256];
-};
-#define EVENT_HEADER_BYTES 16
-_Static_assert(offsetof(struct event, key) == EVENT_HEADER_BYTES,
-	       "crates/dataplane reads the same struct");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} events SEC(".maps");
-
 /* What one packet's way through the programs remembers; a tail call keeps nothing else. */
 struct work {
-	__u16 l3; /* offsets from the packet's start in bytes */
-	__u16 l4;
-	__u16 kv;
+	__u8 l3; /* offsets from the packet's start in bytes */
+	__u8 l4;
+	__u8 kv;
 	__u8 is_ipv6;
 	__u8 is_vlan;
-	__u32 payload_len; /* of the UDP payload in bytes */
-	__u16 value_len;
+	__u8 base; /* of the discipline's steps in `programs` */
 	__u8 key_len;
 	__u8 op;
+	__u16 value_len;
+	__u16 payload_len; /* of the UDP payload in bytes */
+	__u32 round; /* how often the packet was sent round; 0: it came in from outside */
 	__u64 hash[2]; /* host order, salted with the tenant */
 	__u64 now_ns; /* coarse CLOCK_MONOTONIC */
 	__u64 secret[2]; /* the one that the packet is signed with */
-	__u32 hot_threshold; /* of the tenant */
-	__u32 unused;
+	__u32 parameter[PARAMETERS]; /* of the tenant */
 	struct kv_header header; /* as it came in */
 	__u8 key[256 + 16]; /* padded with zeros to whole words */
-	__u8 front[512]; /* where a packet's front waits while it is moved */
-	struct event event;
+	__u8 scratch[512]; /* for whoever needs it within one step */
 };
+_Static_assert(offsetof(struct work, header) == 64, "what every step reads is one cache line");
 
 /* key: 0. */
 struct {
@@ -270,7 +273,7 @@ struct {
 	__type(key, __u32);
 	__type(value, struct work);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} works SEC(".maps");
+} work_area SEC(".maps");
 
 INLINE void count(enum counter which)
 {
@@ -296,5 +299,5 @@ INLINE struct config *get_config(void)
 INLINE struct work *get_work(void)
 {
 	__u32 zero = 0;
-	return bpf_map_lookup_elem(&works, &zero);
+	return bpf_map_lookup_elem(&work_area, &zero);
 }

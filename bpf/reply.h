@@ -14,11 +14,11 @@ INLINE bool grow_at_head(struct xdp_md *ctx, struct work *work, __u32 by)
 {
 	__u32 front = work->kv + KV_HEADER_LEN + work->key_len;
 	front = ((front - 1) & 0x1ff) + 1;
-	if (bpf_xdp_load_bytes(ctx, 0, work->front, front) < 0)
+	if (bpf_xdp_load_bytes(ctx, 0, work->scratch, front) < 0)
 		return false;
 	if (bpf_xdp_adjust_head(ctx, -(int)by) < 0)
 		return false;
-	return bpf_xdp_store_bytes(ctx, 0, work->front, front) == 0;
+	return bpf_xdp_store_bytes(ctx, 0, work->scratch, front) == 0;
 }
 
 /*
@@ -48,11 +48,11 @@ OUTLINE int restore_padding(struct xdp_md *ctx, struct work *work, __u32 len)
 	if (!work)
 		return 0;
 	__u32 at = work->kv + KV_HEADER_LEN + work->key_len;
-	__builtin_memset(work->front, 0, sizeof(work->front));
+	__builtin_memset(work->scratch, 0, sizeof(work->scratch));
 	for (int i = 0; i < 3 && len; i++) {
-		__u32 part = len < sizeof(work->front) ? len : sizeof(work->front);
+		__u32 part = len < sizeof(work->scratch) ? len : sizeof(work->scratch);
 		part = ((part - 1) & 0x1ff) + 1; /* 1..512, as the verifier sees it */
-		bpf_xdp_store_bytes(ctx, at, work->front, part);
+		bpf_xdp_store_bytes(ctx, at, work->scratch, part);
 		at += part;
 		len -= part;
 	}

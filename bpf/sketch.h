@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "maps.h"
+#include "events.h"
 
 #define BLOOM_PROBES 3
 
@@ -50,25 +50,10 @@ INLINE void bloom_add(struct sketch *sketch, __u64 mixed, __u32 window)
 }
 
 /*
- * Tells the agent, which looks into the ring by itself: no wake-up per event. False if the ring is full.
+ * A read that missed; reported from `threshold` reads in a window on. A report that finds no room is not marked, so
+ * the key's next read tries again.
  */
-INLINE bool send_event(struct work *work, __u8 kind, __u32 amount, __u16 value_len, __u32 window)
-{
-	struct event *event = &work->event;
-	__u32 key_len = work->key_len;
-	event->kind = kind;
-	event->key_len = key_len;
-	event->value_len = value_len;
-	event->tenant = bpf_ntohl(work->header.tenant);
-	event->count = amount;
-	event->window = window;
-	__builtin_memcpy(event->key, work->key, sizeof(event->key));
-	return bpf_ringbuf_output(&events, event, EVENT_HEADER_BYTES + (key_len & 0xff),
-				  BPF_RB_NO_WAKEUP) == 0;
-}
-
-/* A read that missed. A report that finds no room is not marked, so the key's next read tries again. */
-INLINE void count_miss(struct work *work, const struct config *config)
+INLINE void count_miss(struct work *work, const struct config *config, __u32 threshold)
 {
 	if (config->sample_mask && (bpf_get_prandom_u32() & config->sample_mask))
 		return;
@@ -78,7 +63,7 @@ INLINE void count_miss(struct work *work, const struct config *config)
 		return;
 	__u64 mixed = mix(work->hash[0], work->hash[1]);
 	__u32 estimate = sketch_add(sketch, mixed, window);
-	if (estimate < work->hot_threshold)
+	if (estimate < threshold)
 		return;
 	__u64 probes = mix(mixed, work->hash[0]);
 	if (bloom_has(sketch, probes, window))

@@ -13,7 +13,8 @@ struct host_script {
 	bool ring_is_full;
 	__u32 events; /* that went into the ring */
 	void (*interrupt)(void); /* called in helpers, at barriers, before swaps */
-	int (*program)(struct xdp_md *ctx); /* of the discipline; NULL: none is there */
+	int (*const *steps)(struct xdp_md *ctx); /* of the discipline; NULL: none is there */
+	__u32 step_count;
 };
 static struct host_script host;
 
@@ -39,16 +40,12 @@ static long host_update(struct host_table table, const void *key, const void *va
 /* A tail call that succeeds does not come back. */
 #define bpf_tail_call(ctx, map, index)                                                             \
 	do {                                                                                       \
-		if (host_has_program(index))                                                       \
-			return host.program(ctx);                                                  \
+		__u32 step_ = (index) - HOST_DISCIPLINE * PROGRAMS_PER_DISCIPLINE;                 \
+		if (step_ < host.step_count)                                                       \
+			return host.steps[step_](ctx);                                             \
 	} while (0)
 
 #define HOST_DISCIPLINE 3
-
-static bool host_has_program(__u32 index)
-{
-	return index == HOST_DISCIPLINE && host.program;
-}
 
 static __u64 bpf_ktime_get_coarse_ns(void)
 {

@@ -56,6 +56,7 @@ static void host_interrupt(void);
 /* As libbpf spells tables: sizes and types are kept in the types of members. */
 #define __uint(name, val) int(*name)[val]
 #define __type(name, val) typeof(val) *name
+#define __array(name, val) typeof(val) *name[]
 #define LIBBPF_PIN_BY_NAME 1
 
 #include "tables.h"

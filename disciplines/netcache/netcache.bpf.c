@@ -3,7 +3,10 @@
  * NetCache: the switch answers reads of hot keys, counts the others, and keeps its copies coherent with the
  * stores that it forwards the rest to. Tail-called by the entry program with an admitted packet.
  */
-#include "coherence.h"
+#include "discipline.h"
+
+/* The parameter word with the reads per window from which a key is reported. */
+#define HOT_THRESHOLD 0
 
 /* Answers from the item. The copy is checked after it was made, before the packet becomes the reply. */
 INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *config,
@@ -56,7 +59,7 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	struct found found;
 	if (!find(work, &found)) {
 		count(COUNT_miss);
-		count_miss(work, config);
+		count_miss(work, config, work->parameter[HOT_THRESHOLD]);
 		disown(ctx, work, config);
 		return forward(ctx, work);
 	}
@@ -123,8 +126,7 @@ INLINE int fetch_reply(struct xdp_md *ctx, struct work *work, struct config *con
 	return ends(COUNT_fetch_reply, XDP_DROP);
 }
 
-SEC("xdp.frags")
-int netcache(struct xdp_md *ctx)
+STEP int netcache(struct xdp_md *ctx)
 {
 	struct work *work = get_work();
 	struct config *config = get_config();

@@ -2,11 +2,12 @@
 /*
  * The data plane as an ordinary program: bytes in are a script of packets, clock steps and the agent's work
  * (script.h); after each packet an oracle (oracle.h) that knows the rules but not the code says whether what
- * came out may be. libFuzzer calls it, or replay.c.
+ * came out may be. libFuzzer calls it, or replay.c. fuzz/build names the discipline's file (DISCIPLINE) and its
+ * programs in the order of the steps (STEPS).
  */
 #include "entry.bpf.c"
 #define LICENSE license_of_the_discipline
-#include "../../disciplines/netcache/netcache.bpf.c"
+#include DISCIPLINE
 #undef LICENSE
 
 #include "view.h"
@@ -14,12 +15,15 @@
 #include "oracle.h"
 #include "script.h"
 
+static int (*const steps[])(struct xdp_md *ctx) = {STEPS};
+
 int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len);
 void report_coverage(FILE *to);
 
 int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len)
 {
-	host.program = netcache;
+	host.steps = steps;
+	host.step_count = sizeof(steps) / sizeof(steps[0]);
 	run_script(bytes, len);
 	host_tables_clear();
 	return 0;

@@ -213,7 +213,7 @@ static void script_helpers(void)
 	host.fib_ifindex = how & 2 ? PORT_IFINDEX + 1 : PORT_IFINDEX;
 	host.ring_is_full = how & 4;
 	/* What a work area holds from the packet before must not matter. */
-	memset(host_put(&works, 0), how & 8 ? 0xff : 0x5a, sizeof(struct work));
+	memset(host_put(&work_area, 0), how & 8 ? 0xff : 0x5a, sizeof(struct work));
 }
 
 static void run_packet(bool is_nested)

@@ -49,10 +49,10 @@ static void make_tenants(bool system_has_secret, bool rotating, __u32 threshold)
 		bool is_system = id == TENANT_SYSTEM;
 		*tenant_of(id) = (struct tenant){
 			.id = id,
-			.hot_threshold = threshold,
+			.parameter_0 = threshold,
 			.burst_ns = 50 * NS_PER_MS,
 			.ns_per_request = id == 9 || id == 10 ? 100 * NS_PER_MS : 0,
-			.discipline = is_system ? 15 : HOST_DISCIPLINE,
+			.discipline = is_system ? NO_DISCIPLINE : HOST_DISCIPLINE,
 			.flags = TENANT_MEASURED | (id == 10 ? TENANT_DROP_OVER_RATE : 0),
 		};
 		if (id && (!is_system || system_has_secret))

@@ -1,17 +1,11 @@
 //! Any bytes, in pieces of any size, are commands or an error, within the gateway's limits.
 #![no_main]
 
-// The gateway's own files: its parser is nobody else's business, so the crate does not offer it.
-#[path = "../../crates/gateway/src/frame.rs"]
-#[allow(dead_code)]
-mod frame;
-#[path = "../../crates/gateway/src/limits.rs"]
-#[allow(dead_code)]
-mod limits;
-pub(crate) use limits::Limits;
-
 use bytes::BytesMut;
-use frame::{Framer, Words};
+use gateway::{
+    Limits,
+    resp::frame::{Framer, Words},
+};
 
 const LIMITS: Limits = Limits {
     connections: 1,

@@ -1,19 +1,30 @@
 //! The switch's agent: owns the data plane of one switch and does what the controller says. The `shortstop` binary runs it.
 //!
-//! Two halves with a queue between them: the table thread ([`tables`]) alone writes the shared tables and
-//! never waits for the network; the session ([`session`]) keeps the stream to the controller. In: setups and
-//! commands. Out: hot keys, counters, acknowledgements, and packets that fetch values and ask for leases.
-//! Beside them the network half ([`network`]) tells of interfaces and installs the controller's routes.
+//! Two halves with a queue between them: the table thread ([`thread`]) alone writes the shared tables and
+//! never waits for the network; the session ([`session`]) keeps the stream to the controller. In: setups, commands and
+//! configurations. Out: hot keys, counters, acknowledgements, and packets that fetch values and ask for leases.
+//! The table thread's work has parts that hand values to one another: [`memory`] has the items, [`filling`] fetches the
+//! values of those that are copies, [`reporting`] tells what was seen, [`configurations`] keeps what disciplines have
+//! besides. Items that are the data themselves need the memory only.
+//! Beside the two halves the network half ([`network`]) tells of interfaces and installs the controller's routes.
 //! When the agent dies the programs go on serving: tables, links and leases do not need it.
 
+mod configurations;
+mod courier;
 mod epoch;
-mod fetch;
+mod fetches;
+mod filling;
 mod hot;
-mod index;
+mod memory;
 mod network;
-mod pages;
+mod registry;
+mod reporting;
+mod served;
 mod session;
-mod tables;
+mod tell;
+#[cfg(test)]
+mod testing;
+mod thread;
 
 use std::{
     path::{Path, PathBuf},
@@ -22,8 +33,11 @@ use std::{
 };
 
 use api::ControlEndpoint;
-use dataplane::{Attached, Dataplane, Discipline, Home, Mode, Sizes};
+use dataplane::{Attached, Dataplane, Home, Mode, Sizes};
+use decide::Registration;
 use tokio::sync::mpsc as async_mpsc;
+
+use self::thread::Thread;
 
 /// What an agent is to run.
 #[derive(Clone, Debug)]
@@ -42,8 +56,8 @@ pub struct Options {
     pub control: ControlEndpoint,
     /// Directory for what must outlive a reboot.
     pub state_dir: PathBuf,
-    /// The disciplines' programs.
-    pub disciplines: Vec<Discipline>,
+    /// The disciplines that tenants may choose.
+    pub disciplines: &'static [Registration],
 }
 
 /// Why an agent could not start or go on.
@@ -99,20 +113,22 @@ impl Agent {
         let lock = epoch::Lock::take(Path::new(LOCKS), &options.name)?;
         let epochs = epoch::Reservation::open(&directory)?;
         let was_running = home.exists();
-        let dataplane = Dataplane::load(
-            home.clone(),
-            &options.disciplines,
-            Sizes {
-                pages: options.pages,
-            },
-        )?;
+        let sizes = Sizes {
+            pages: options.pages,
+        };
+        let objects = registry::objects(options.disciplines, sizes);
+        let dataplane = Dataplane::load(home.clone(), &objects, sizes)?;
         let attach = |name: &String| dataplane.attach(name, options.mode);
         let attached = options
             .interfaces
             .iter()
             .map(attach)
             .collect::<Result<Vec<_>, _>>();
-        let attached = attached.inspect_err(|_| {
+        let opened = attached.and_then(|attached| {
+            dataplane.recirculate(&attached)?;
+            Ok(attached)
+        });
+        let attached = opened.inspect_err(|_| {
             if !was_running {
                 let _ = dataplane::detach(&home);
             }
@@ -138,20 +154,14 @@ impl Agent {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
         let (to_tables, from_session) = mpsc::sync_channel(QUEUE);
         let (to_session, from_tables) = async_mpsc::channel(QUEUE);
-        let home = self.dataplane.home().clone();
-        let numbers: Vec<(String, u32)> = self
-            .options
-            .disciplines
-            .iter()
-            .map(|d| (d.name.to_owned(), d.number))
-            .collect();
-        let (id, epochs) = (self.options.id, self.epochs);
+        let (id, disciplines) = (self.options.id, self.options.disciplines);
+        let (dataplane, epochs) = (self.dataplane, self.epochs);
         let (ended_tx, ended) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("tables".into())
             .spawn(move || {
-                let result = tables::Tables::open(&home, id, numbers, epochs)
-                    .and_then(|tables| tables.serve(&from_session, &to_session));
+                let result = Thread::open(dataplane, id, disciplines, epochs, to_session)
+                    .and_then(|thread| thread.serve(&from_session));
                 let _ = ended_tx.send(result);
             });
         let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio_stream::wrappers::ReceiverStream;
 use tracing::{info, warn};
 
-use super::{Options, network::Network};
+use super::{Options, network::Network, registry};
 
 /// What the session tells the table thread.
 pub(super) enum ToTables {
@@ -147,6 +147,7 @@ fn hello(options: &Options) -> FromSwitch {
         name: options.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
         pages: options.pages,
+        disciplines: registry::names(options.disciplines),
     };
     FromSwitch {
         body: Some(Body::Hello(hello)),
@@ -158,6 +159,7 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use super::*;
+    use crate::testing::Controller;
     use api::proto::{Counters, Held, to_switch};
 
     fn said(body: Body) -> FromSwitch {
@@ -168,30 +170,16 @@ mod tests {
     #[tokio::test]
     async fn what_was_said_before_the_greeting_does_not_end_the_stream() {
         let state = tempfile::tempdir().unwrap();
-        let plan = control::Options {
-            listen: control::serve::Listen::on("127.0.0.1:0".parse().unwrap()),
-            name: "test".into(),
-            url: None,
-            state: control::state::Location::Directory(state.path().into()),
-            cluster: wire::Cluster::single("10.0.2.1:7117".parse().unwrap(), 1).to_toml(),
-            disciplines: vec![(
-                "none".into(),
-                std::sync::Arc::new(|_| Box::new(control::NoDiscipline)),
-            )],
-            limits: control::Limits::default(),
-            updates_per_s: 100,
-            sample_shift: 0,
-        };
-        let server = control::Server::start(plan).await.unwrap();
+        let controller = Controller::start().await;
         let options = Options {
             name: "tor".into(),
             id: 1,
             interfaces: vec![],
             mode: dataplane::Mode::Auto,
             pages: 1,
-            control: api::ControlEndpoint::new(&format!("http://{}", server.address())).unwrap(),
+            control: controller.endpoint(),
             state_dir: state.path().into(),
-            disciplines: vec![],
+            disciplines: &[],
         };
         let (to_tables, heard) = sync_channel(16);
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
@@ -220,6 +208,5 @@ mod tests {
                 assert!(matches!(message.body, Some(to_switch::Body::Setup(_))));
             }
         }
-        server.stop().await.unwrap();
     }
 }

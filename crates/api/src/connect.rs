@@ -1,6 +1,10 @@
-//! The other end: connecting to one of several controllers.
+//! Connecting to a controller: one TLS set-up, one token, for gRPC and JSON alike.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use tonic::{
     metadata::{Ascii, MetadataValue},
@@ -17,8 +21,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(5);
 pub struct ControlEndpoint {
     /// `http://HOST:PORT` or `https://HOST:PORT`; tried in turn.
     pub urls: Vec<String>,
-    /// Authority of the controllers' certificates, PEM; none: those that the system trusts are not known here, so
-    /// `https` needs it.
+    /// Authority of the controllers' certificates, PEM; none: those that browsers trust.
     pub ca: Option<PathBuf>,
     /// Our certificate, PEM, where controllers ask for one.
     pub cert: Option<PathBuf>,
@@ -28,10 +31,10 @@ pub struct ControlEndpoint {
     pub token: Option<String>,
 }
 
-/// A connection that sends the token along.
+/// A connection that sends the token along, with gRPC calls and requests of the admin API alike.
 pub type Link = InterceptedService<Channel, Bearer>;
 
-/// Adds the token to gRPC requests.
+/// Adds the token to requests.
 #[derive(Clone)]
 pub struct Bearer(Option<MetadataValue<Ascii>>);
 
@@ -86,27 +89,10 @@ impl ControlEndpoint {
         })
     }
 
-    /// Connects to the first that answers, beginning at `first` (counted around), and says which it was. To move on
-    /// from a controller that does not lead, begin at the next.
-    ///
-    /// # Errors
-    /// One line: a file that cannot be read, or that none answers, and why the last one did not.
-    pub async fn connect(&self, first: usize) -> Result<(Link, usize), String> {
-        let mut last = "no address of a controller is given".to_string();
-        for turn in 0..self.urls.len() {
-            let which = first.wrapping_add(turn) % self.urls.len();
-            match self.connect_to(&self.urls[which]).await {
-                Ok(link) => return Ok((link, which)),
-                Err(line) => last = line,
-            }
-        }
-        Err(last)
-    }
-
     /// Connects to the controller at `url`, for example where one said that the leader is.
     ///
     /// # Errors
-    /// As [`ControlEndpoint::connect`].
+    /// One line: a file that cannot be read, or that nobody answers there, why, and what to look at.
     pub async fn connect_to(&self, url: &str) -> Result<Link, String> {
         let endpoint = Endpoint::from_shared(url.to_string())
             .map_err(|_| format!("{url:?} is no address of a controller"))?
@@ -121,10 +107,11 @@ impl ControlEndpoint {
             false => endpoint,
         };
         let channel = endpoint.connect().await.map_err(|e| {
-            format!(
-                "no controller answers at {url} ({}): is `shortstop control` running?",
-                causes(&e)
-            )
+            let why = match is_invalid(&e) {
+                true => "is it http:// or https://, and is the certificate of --ca?",
+                false => "is `shortstop control` running?",
+            };
+            no_answer(url, &e, why)
         })?;
         Ok(InterceptedService::new(channel, self.bearer()?))
     }
@@ -143,16 +130,16 @@ impl ControlEndpoint {
     }
 
     fn tls(&self) -> Result<ClientTlsConfig, String> {
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
-        };
+        let certificates = |path| read_pem(path, "-BEGIN CERTIFICATE-", "certificates");
+        let private_key = |path| read_pem(path, " PRIVATE KEY-", "a private key");
         let mut tls = ClientTlsConfig::new();
-        if let Some(path) = &self.ca {
-            tls = tls.ca_certificate(Certificate::from_pem(read(path)?));
-        }
+        tls = match &self.ca {
+            Some(path) => tls.ca_certificate(Certificate::from_pem(certificates(path)?)),
+            None => tls.with_webpki_roots(),
+        };
         match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
-                tls = tls.identity(Identity::from_pem(read(cert)?, read(key)?));
+                tls = tls.identity(Identity::from_pem(certificates(cert)?, private_key(key)?));
             }
             (None, None) => {}
             _ => return Err("a certificate and its key go together (--cert, --key)".into()),
@@ -161,9 +148,48 @@ impl ControlEndpoint {
     }
 }
 
+/// A file that has a part with this mark. What is wrong within the part is found when it is used.
+fn read_pem(path: &Path, mark: &str, expected: &str) -> Result<Vec<u8>, String> {
+    let name = path.display();
+    let bytes = std::fs::read(path).map_err(|e| format!("cannot read {name}: {e}"))?;
+    match bytes.windows(mark.len()).any(|at| at == mark.as_bytes()) {
+        true => Ok(bytes),
+        false => Err(format!("{name}: expected {expected} in PEM form")),
+    }
+}
+
+/// The line about a controller that cannot be asked, with what to look at.
+pub(crate) fn no_answer(url: &str, error: &dyn std::error::Error, why: &str) -> String {
+    format!("no controller answers at {url} ({}): {why}", causes(error))
+}
+
+/// Whether what arrived was not understood: TLS did not come about.
+fn is_invalid(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return io.kind() == io::ErrorKind::InvalidData;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// What a call's status says, on one line.
+pub fn said(status: &tonic::Status) -> String {
+    let line = match status.message() {
+        "" => status.code().description(),
+        message => message,
+    };
+    with_causes(line.into(), status)
+}
+
 /// An error with what caused it, on one line.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    with_causes(error.to_string(), error)
+}
+
+fn with_causes(mut line: String, error: &dyn std::error::Error) -> String {
     let mut next = error.source();
     while let Some(cause) = next {
         let text = cause.to_string();

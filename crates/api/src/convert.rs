@@ -1,4 +1,5 @@
-//! Between the messages of [`crate::proto`] and the types that everybody else works with: each pair once.
+//! Between what crosses a boundary and what everybody else works with, each pair once: the messages of [`crate::proto`], the
+//! documents of [`crate::types`].
 
 use std::net::SocketAddr;
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 use decide::{Change, Configuration, Group, ItemKey, Outcome, Record, Row};
 use wire::{Cluster, OverRate, Store, Tenant};
 
-use crate::proto;
+use crate::{proto, types};
 
 impl From<&Cluster> for proto::Cluster {
     /// Of a cluster that was checked.
@@ -98,6 +99,43 @@ fn secret_to(hex_digits: Option<&str>) -> Bytes {
 
 fn secret(bytes: &Bytes) -> Option<String> {
     (!bytes.is_empty()).then(|| hex::encode(bytes))
+}
+
+impl From<types::OverRate> for OverRate {
+    fn from(over: types::OverRate) -> OverRate {
+        match over {
+            types::OverRate::Forward => OverRate::Forward,
+            types::OverRate::Drop => OverRate::Drop,
+        }
+    }
+}
+
+impl From<OverRate> for types::OverRate {
+    fn from(over: OverRate) -> types::OverRate {
+        match over {
+            OverRate::Forward => types::OverRate::Forward,
+            OverRate::Drop => types::OverRate::Drop,
+        }
+    }
+}
+
+impl From<types::TenantChange> for types::TenantSpec {
+    /// A new tenant with these terms, and the usual ones where nothing is said.
+    fn from(given: types::TenantChange) -> types::TenantSpec {
+        let usual = types::TenantSpec::default();
+        types::TenantSpec {
+            name: given.name.unwrap_or(usual.name),
+            quota: given.quota.unwrap_or(usual.quota),
+            policy: given.policy.unwrap_or(usual.policy),
+            rate: given.rate.unwrap_or(usual.rate),
+            over_rate: given.over_rate.unwrap_or(usual.over_rate),
+            discipline: given.discipline,
+            stores: given.stores.unwrap_or(usual.stores),
+            clients: given.clients.unwrap_or(usual.clients),
+            borrow: given.borrow.unwrap_or(usual.borrow),
+            ..usual
+        }
+    }
 }
 
 impl From<&ItemKey> for proto::Key {

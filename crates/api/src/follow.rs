@@ -1,73 +1,126 @@
-//! For stores: follows the cluster as the controllers have it.
+//! For stores: follows the cluster as the controllers have it, and carries what disciplines' halves say to one another.
 
-use std::time::Duration;
+use std::{collections::VecDeque, convert::Infallible, ops::ControlFlow};
 
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tracing::{info, warn};
 use wire::Cluster;
 
 use crate::{
     ControlEndpoint,
-    proto::{FromStore, StoreHello, control_client::ControlClient, from_store, to_store},
+    connect::said,
+    proto::{
+        FromStore, StoreAck, StoreHello, StoreMessage, StoreReport, ToStore,
+        control_client::ControlClient, from_store::Body, to_store,
+    },
 };
 
-const RETRY_FIRST: Duration = Duration::from_millis(100);
-const RETRY_MOST: Duration = Duration::from_secs(1);
+/// Longest message from a controller in bytes.
+const MESSAGE_MAX: usize = 64 << 20;
+/// Messages on their way to the connection.
+const SENDING: usize = 4;
 
-/// Watches the controller that leads, and hands over each cluster that it sends: the one in force first. Goes on for as long
-/// as it is polled; while no controller answers, the last cluster stays.
-pub async fn follow(endpoint: &ControlEndpoint, name: &str, mut take: impl AsyncFnMut(Cluster)) {
-    let (mut pause, mut turn, mut complained) = (RETRY_FIRST, 0, false);
-    loop {
-        let ended = watch(endpoint, turn, name, &mut take).await;
-        turn = turn.wrapping_add(1);
-        match ended {
-            Ok(reason) => {
-                warn!("controller: {reason}; tenants stay as they are");
-                (pause, complained) = (RETRY_FIRST, true);
-            }
-            Err(reason) if !complained => {
-                warn!("controller: {reason}; trying again, tenants stay as they are");
-                complained = true;
-            }
-            Err(_) => {}
-        }
-        // All of them are asked in turn before any of them is asked again.
-        if turn % endpoint.urls.len().max(1) == 0 {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(RETRY_MOST);
-        }
-    }
+/// What a store is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// The cluster as it is from now on.
+    Cluster(Cluster),
+    /// Something for the half of a discipline. May come twice.
+    Message {
+        /// The discipline's name.
+        discipline: String,
+        /// About which tenant.
+        tenant: u32,
+        /// What its control half says, at most 64 KiB.
+        message: Bytes,
+    },
 }
 
-/// One stream, to its end; an error if it did not even begin.
-async fn watch(
+/// Follows the controller that leads, for as long as this is polled; while no controller answers, the last cluster stays.
+///
+/// `take` is given each cluster, the one in force first, and each message; a message is acknowledged once `take` returns,
+/// whatever became of it. `reports` waits until there is something to report; what it returned may be lost with a stream that
+/// ends, and nothing may be lost if it is given up while it waits.
+pub async fn follow(
     endpoint: &ControlEndpoint,
-    turn: usize,
-    name: &str,
-    take: &mut impl AsyncFnMut(Cluster),
-) -> Result<String, String> {
-    let (link, which) = endpoint.connect(turn).await?;
-    let hello = StoreHello {
-        name: name.into(),
-        address: name.into(),
-    };
-    let body = Some(from_store::Body::Hello(hello));
-    let request = tokio_stream::once(FromStore { body });
-    let mut client = ControlClient::new(link).max_decoding_message_size(64 << 20);
-    let stream = client.serve(request).await;
-    let mut stream = stream.map_err(|e| e.message().to_owned())?.into_inner();
-    info!("follows the controller at {}", endpoint.urls[which]);
-    loop {
-        match stream.message().await {
-            Ok(Some(message)) => match message.body {
-                Some(to_store::Body::Cluster(message)) => match crate::convert::cluster(&message) {
-                    Ok(cluster) => take(cluster).await,
-                    Err(e) => warn!("the controller sent a cluster that cannot be used: {e}"),
+    hello: &StoreHello,
+    mut take: impl AsyncFnMut(Told),
+    mut reports: impl AsyncFnMut() -> Vec<StoreReport>,
+) {
+    let stream = async |link, url: &str| {
+        let (mut up, upstream) = Up::new(hello);
+        let mut client = ControlClient::new(link).max_decoding_message_size(MESSAGE_MAX);
+        let down = client.serve(upstream).await;
+        let mut down = down.map_err(|e| said(&e))?.into_inner();
+        info!("follows the controller at {url}");
+        let reason = loop {
+            tokio::select! {
+                message = down.message() => match message {
+                    Ok(Some(message)) => up.take_in(message, &mut take).await,
+                    Ok(None) => break "it closed the stream".into(),
+                    Err(status) => break said(&status),
                 },
-                Some(to_store::Body::Message(_)) | None => {}
+                // Before there is room, newer reports may still replace these where they wait.
+                more = reports(), if up.waiting.is_empty() => up.waiting.extend(more.into_iter().map(Body::Report)),
+                () = up.send(), if !up.waiting.is_empty() => {}
+            }
+        };
+        Ok(ControlFlow::<Infallible, _>::Continue(reason))
+    };
+    match endpoint.keep("tenants stay as they are", stream).await {}
+}
+
+/// What goes up one stream. It never holds up what comes down.
+struct Up {
+    waiting: VecDeque<Body>,
+    sender: mpsc::Sender<FromStore>,
+}
+
+impl Up {
+    fn new(hello: &StoreHello) -> (Up, ReceiverStream<FromStore>) {
+        let (sender, receiver) = mpsc::channel(SENDING);
+        let hello = Body::Hello(hello.clone());
+        let _ = sender.try_send(FromStore { body: Some(hello) });
+        let waiting = VecDeque::new();
+        (Up { waiting, sender }, ReceiverStream::new(receiver))
+    }
+
+    async fn take_in(&mut self, message: ToStore, take: &mut impl AsyncFnMut(Told)) {
+        match message.body {
+            Some(to_store::Body::Cluster(message)) => match crate::convert::cluster(&message) {
+                Ok(cluster) => take(Told::Cluster(cluster)).await,
+                Err(e) => warn!("the controller sent a cluster that cannot be used: {e}"),
             },
-            Ok(None) => return Ok("it closed the stream".into()),
-            Err(status) => return Ok(status.message().to_owned()),
+            Some(to_store::Body::Message(StoreMessage {
+                seq,
+                discipline,
+                tenant,
+                message,
+            })) => {
+                let told = Told::Message {
+                    discipline,
+                    tenant,
+                    message,
+                };
+                take(told).await;
+                // It says all that an earlier one said.
+                self.waiting.retain(|body| !matches!(body, Body::Ack(_)));
+                self.waiting.push_back(Body::Ack(StoreAck { seq }));
+            }
+            None => {}
         }
+    }
+
+    /// Sends the first that waits once there is room for it; pending for ever when the stream has ended, which is noticed
+    /// at its other end.
+    async fn send(&mut self) {
+        let Ok(room) = self.sender.reserve().await else {
+            return std::future::pending().await;
+        };
+        room.send(FromStore {
+            body: self.waiting.pop_front(),
+        });
     }
 }

@@ -1,13 +1,16 @@
 //! What is said to a controller, and how to say it.
 //!
 //! [`proto`] are the messages of agents, stores and the status (gRPC), [`types`] the documents of the admin API (JSON). The
-//! rest is the client of both: [`ControlEndpoint`] finds a controller that answers, [`follow`] watches the cluster for a store,
-//! [`status`] asks for the status. `control` serves all this; `agent` and the `shortstop` binary call it.
+//! rest is the client of both, over one kind of connection: [`ControlEndpoint`] connects, finds the controller that leads, keeps a
+//! stream to it and asks its admin API; [`follow`] is a store's stream, [`status`] asks for the status. `control` serves all
+//! this; `agent` and the `shortstop` binary call it.
 
 mod connect;
 pub mod convert;
 mod digest;
 mod follow;
+mod json;
+mod leader;
 pub mod status;
 pub mod text;
 pub mod types;
@@ -18,6 +21,8 @@ pub mod proto {
     tonic::include_proto!("shortstop.v1");
 }
 
-pub use connect::{Bearer, ControlEndpoint, Link, parse_urls};
+pub use connect::{Bearer, ControlEndpoint, Link, parse_urls, said};
 pub use digest::Digest;
-pub use follow::follow;
+pub use follow::{Told, follow};
+pub use json::{Asking, JSON};
+pub use leader::Heard;

@@ -3,37 +3,38 @@
 use std::fmt::Write;
 
 use crate::{
-    ControlEndpoint,
+    ControlEndpoint, Heard,
+    connect::said,
     proto::{StatusReply, StatusRequest, control_client::ControlClient},
 };
 
 /// Asks the controller at `url` (`http://HOST:PORT`).
 ///
 /// # Errors
-/// A sentence for people: which controller, what went wrong, what to do.
+/// One line: which controller, what went wrong, what to do.
 pub async fn fetch(url: &str) -> Result<StatusReply, String> {
     fetch_from(&ControlEndpoint::new(url)?).await
 }
 
-/// Asks the controller that leads.
+/// Asks the controller that leads; if none does, what one that stands by knows.
 ///
 /// # Errors
 /// As [`fetch`].
 pub async fn fetch_from(endpoint: &ControlEndpoint) -> Result<StatusReply, String> {
-    let mut last = String::new();
-    for turn in 0..endpoint.urls.len() {
-        let (link, which) = endpoint.connect(turn).await?;
-        match ControlClient::new(link).status(StatusRequest {}).await {
-            Ok(reply) => {
-                let reply = reply.into_inner();
-                if reply.leading || turn + 1 == endpoint.urls.len() {
-                    return Ok(reply);
-                }
-            }
-            Err(e) => last = format!("{}: {}", endpoint.urls[which], e.message()),
+    let mut standby = None;
+    let ask = async |link, url: &str| match ControlClient::new(link).status(StatusRequest {}).await
+    {
+        Ok(reply) if reply.get_ref().leading => Heard::Done(reply.into_inner()),
+        Ok(reply) => {
+            standby = Some(reply.into_inner());
+            Heard::Later(format!("{url} does not lead"))
         }
+        Err(e) => Heard::Later(format!("{url}: {}", said(&e))),
+    };
+    match (endpoint.leader(0, ask).await, standby) {
+        (Ok((reply, _)), _) | (Err(_), Some(reply)) => Ok(reply),
+        (Err(line), None) => Err(line),
     }
-    Err(last)
 }
 
 /// The status as a JSON document, names as in the protocol.

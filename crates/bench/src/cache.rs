@@ -9,8 +9,10 @@ use std::{
 
 use anyhow::{Context, ensure};
 use dataplane::{
-    Cells, Counters, Dataplane, Discipline, Home, Leases, Sizes, Table, TenantEntry, cells_needed,
+    Cells, Counters, Dataplane, Home, Leases, NO_DISCIPLINE, Object, PROGRAMS_PER_DISCIPLINE,
+    Sizes, Table, TenantEntry, cells_needed,
 };
+use decide::Registration;
 use wire::{Flags, Header, KeyHash, Op, Secret};
 
 use crate::{packet, runs::Program};
@@ -57,23 +59,23 @@ pub fn pages_for(items: usize, key_len: usize, value_len: usize) -> anyhow::Resu
 }
 
 impl Cache {
-    /// Loads the entry program and `disciplines`, with one tenant and a lease of `store`.
+    /// Loads the entry program and `objects`, with one tenant and a lease of `store`.
     ///
     /// # Errors
     /// No privilege, or the kernel refuses.
     pub fn load(
         name: &str,
-        disciplines: &[Discipline],
+        objects: &[Object],
         tenant: TenantEntry,
         pages: u32,
         store: IpAddr,
     ) -> anyhow::Result<Cache> {
         let home = Home::new(&format!("bench-{}-{name}", process::id()))?;
         let detach_if_it_fails = Detach(home.clone());
-        let dataplane = Dataplane::load(home.clone(), disciplines, Sizes { pages })?;
+        let dataplane = Dataplane::load(home.clone(), objects, Sizes { pages })?;
         let system = TenantEntry {
             id: wire::TENANT_SYSTEM,
-            discipline: 15,
+            discipline: NO_DISCIPLINE,
             ..tenant
         };
         TenantEntry::install(
@@ -212,7 +214,7 @@ impl Cache {
             .ifindex)
     }
 
-    /// The discipline's program of that number, as loaded.
+    /// The first step of the discipline of that number, as loaded.
     ///
     /// # Errors
     /// There is none.
@@ -220,9 +222,12 @@ impl Cache {
         use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
         use std::os::fd::{FromRawFd, OwnedFd};
         let name = self.dataplane.home().name();
-        let map = MapHandle::from_pinned_path(format!("/sys/fs/bpf/shortstop/{name}/disciplines"))?;
+        let map = MapHandle::from_pinned_path(format!("/sys/fs/bpf/shortstop/{name}/programs"))?;
         let id = map
-            .lookup(&number.to_ne_bytes(), MapFlags::ANY)?
+            .lookup(
+                &(number * PROGRAMS_PER_DISCIPLINE as u32).to_ne_bytes(),
+                MapFlags::ANY,
+            )?
             .context("no such discipline")?;
         let id = u32::from_ne_bytes(id[..4].try_into()?);
         // SAFETY: asks for a descriptor by id; checked before it is owned.
@@ -248,17 +253,27 @@ pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
         drop_over_rate: false,
         also_secret: Secret::NONE,
         measured: false,
-        hot_threshold: HOT_THRESHOLD,
+        parameters: [HOT_THRESHOLD, 0],
         discipline: DISCIPLINE,
     }
 }
 
-/// The data plane loaded for measuring: a program in `object` as the discipline under test.
-pub fn discipline(program: &'static str, object: &'static [u8]) -> Discipline {
-    Discipline {
-        name: program,
-        program,
+/// A discipline's programs, on a switch of so many pages, under the number of the one that is measured.
+pub fn discipline(registration: &Registration, pages: u32) -> Object {
+    Object {
         number: DISCIPLINE,
-        object,
+        ..Object::of(registration, Sizes { pages })
+    }
+}
+
+/// An object under the name of its only step.
+pub fn one_step(program: &'static str, number: u32, elf: &'static [u8]) -> Object {
+    Object {
+        name: program,
+        number,
+        elf,
+        steps: vec![program],
+        egress: None,
+        maps: vec![],
     }
 }

@@ -87,7 +87,7 @@ fn full(
     value_len: usize,
 ) -> anyhow::Result<(Cache, u64)> {
     let pages = pages_for(ITEMS as usize, KEY_LEN, value_len)?;
-    let mut disciplines = vec![cache::discipline(options.discipline, options.object)];
+    let mut disciplines = vec![cache::discipline(options.discipline, pages)];
     disciplines.extend(steps::disciplines());
     let salt = salt_that_fits(dataplane::Sizes { pages }.buckets())?;
     let mut cache = Cache::load(name, &disciplines, tenant, pages, packet::STORE.into())?;

@@ -24,10 +24,8 @@ pub use stats::Spread;
 /// What is measured, and how long.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Name of the program in `object` whose hits and misses are measured: that of a discipline.
-    pub discipline: &'static str,
-    /// Its data-plane object, with an XDP program of that name.
-    pub object: &'static [u8],
+    /// The discipline whose hits and misses are measured.
+    pub discipline: &'static decide::Registration,
     /// Batches per row; each is one ratio.
     pub batches: usize,
     /// Only rows whose key contains this.

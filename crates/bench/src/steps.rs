@@ -1,10 +1,10 @@
 //! Where a hit's time goes: the data plane's own code, cut short after each step (`bpf/steps.bpf.c`).
 
-use dataplane::{Discipline, TenantEntry};
+use dataplane::{Object, TenantEntry};
 
 use crate::{
     Options, Spread,
-    cache::Cache,
+    cache::{Cache, one_step},
     drive::{Aim, Drive},
     kernel,
     report::{Figure, Report},
@@ -33,19 +33,9 @@ const STEPS: [(u32, &str, &str); 4] = [
 ];
 
 /// They load like disciplines, so that they share the tables.
-pub fn disciplines() -> Vec<Discipline> {
-    let parsed = Discipline {
-        name: "step_parsed",
-        program: "step_parsed",
-        number: PARSED,
-        object: OBJECT,
-    };
-    let rest = STEPS.map(|(number, name, _)| Discipline {
-        name,
-        program: name,
-        number,
-        object: OBJECT,
-    });
+pub fn disciplines() -> Vec<Object> {
+    let parsed = one_step("step_parsed", PARSED, OBJECT);
+    let rest = STEPS.map(|(number, name, _)| one_step(name, number, OBJECT));
     std::iter::once(parsed).chain(rest).collect()
 }
 

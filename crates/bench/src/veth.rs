@@ -331,10 +331,10 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
     let (done, when_done) = std::sync::mpsc::channel::<()>();
     let switch = lab.namespace(SWITCH);
     std::thread::scope(|scope| {
-        let discipline = cache::discipline(options.discipline, options.object);
         let switch_thread = scope.spawn(move || {
             namespace::within(&switch, move || {
                 let pages = pages_for(CACHED + gateway::KEYS, 16, VALUE_LEN)?;
+                let discipline = cache::discipline(options.discipline, pages);
                 let tenant = cache::tenant(wire::TENANT_OPEN, Secret::NONE);
                 let mut cache =
                     Cache::load("veth", &[discipline], tenant, pages, IpAddr::V4(store))?;

@@ -238,6 +238,30 @@ impl Client {
         }
     }
 
+    /// Asks for an operation that the tenant's discipline defines ([`Op::DisciplineRequest`]), and returns its answer's
+    /// number and value. What they mean is the discipline's affair, and so is that a request does no harm twice: it is
+    /// sent again until an answer comes. Neither value is sealed.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if nothing answered, or nothing but "try again"; a refusal as for `get`.
+    pub async fn ask(
+        &self,
+        key: impl AsRef<[u8]>,
+        number: u64,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(u64, Bytes), Error> {
+        let request = Request {
+            version: number,
+            value: value.as_ref(),
+            ..Request::new(Op::DisciplineRequest, key.as_ref())
+        };
+        let answer = self.inner.call(request).await?;
+        match answer.header.status {
+            Status::Ok => Ok((answer.header.version, answer.value)),
+            status => Err(self.inner.refusal(status, answer.store, &request)),
+        }
+    }
+
     /// What this client and its clones have done so far.
     pub fn counts(&self) -> Counts {
         self.inner.counters.read()
@@ -331,7 +355,7 @@ impl Inner {
         // Once for all its datagrams: under one id a store must see one write.
         let value = match request.op {
             Op::WriteRequest => self.envelope.close(&name, request.value),
-            _ => Cow::default(),
+            _ => Cow::Borrowed(request.value),
         };
         let mut request = Request {
             value: &value,
@@ -405,7 +429,7 @@ impl Inner {
                     _ => {
                         self.saw_value(value.len());
                         let value = match header.status {
-                            Status::Ok if !write => {
+                            Status::Ok if header.op == Op::ReadReply => {
                                 self.envelope.open(&name, value, store, header.flags)?
                             }
                             _ => value,

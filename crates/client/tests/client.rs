@@ -167,6 +167,22 @@ async fn a_wrong_key_is_corrected_past_the_caches() {
 }
 
 #[tokio::test]
+async fn a_disciplines_operation_is_asked_for_until_it_is_answered() {
+    let store = FakeStore::start(Faults {
+        lose: 30,
+        seed: 5,
+        ..Faults::default()
+    })
+    .await;
+    let client = connect(&store).await;
+    let (number, value) = client.ask("k", 42, "echo").await.unwrap();
+    assert_eq!((number, &value[..]), (42, &b"echo"[..]));
+    store.twist(|_, reply| reply.header.status = wire::Status::Denied);
+    let denied = client.ask("k", 42, "echo").await;
+    assert!(matches!(denied, Err(Error::Denied { .. })), "{denied:?}");
+}
+
+#[tokio::test]
 async fn answers_that_are_not_for_the_request_are_ignored() {
     let store = FakeStore::start_at("127.0.0.1:0", 9, Faults::default()).await;
     let client = impatient(&store, 9).await;

@@ -2,13 +2,13 @@ use std::{
     fs, io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use libbpf_rs::{Program, ProgramMut, libbpf_sys};
+use libbpf_rs::{Program, libbpf_sys};
 use serde::Serialize;
 
-use crate::{Error, bpffs::Home};
+use crate::{Error, bpffs::Home, recirculation};
 
 /// A packet of ours with the longest key and value, over IPv4.
 const LEAST_MTU: u32 = 1500;
@@ -58,7 +58,7 @@ fn last_error() -> io::Error {
     io::Error::last_os_error()
 }
 
-fn ifindex_of(interface: &str) -> Result<u32, Error> {
+pub(crate) fn ifindex_of(interface: &str) -> Result<u32, Error> {
     nix::net::if_::if_nametoindex(interface).map_err(|_| Error::NoInterface(interface.into()))
 }
 
@@ -114,6 +114,25 @@ fn mtu_of(interface: &str) -> Option<u32> {
     u32::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
 }
 
+/// Brings an interface up.
+pub(crate) fn set_up(interface: &str) -> io::Result<()> {
+    let done = interface_ioctl(interface, libc::SIOCSIFFLAGS, |request| {
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    });
+    done.map(drop).ok_or_else(last_error)
+}
+
+/// Turns generic receive offload on, which makes a veth poll for packets in the driver's format.
+pub(crate) fn set_gro(interface: &str) -> io::Result<()> {
+    const ETHTOOL_SGRO: u32 = 0x2c;
+    let mut value = [ETHTOOL_SGRO, 1]; // struct ethtool_value
+    let data = value.as_mut_ptr().cast();
+    let done = interface_ioctl(interface, libc::SIOCETHTOOL, |request| {
+        request.ifr_ifru.ifru_data = data;
+    });
+    done.map(drop).ok_or_else(last_error)
+}
+
 fn check_mtu(interface: &str) -> Result<(), Error> {
     let mtu = mtu_of(interface).unwrap_or(LEAST_MTU);
     if mtu < LEAST_MTU {
@@ -130,7 +149,7 @@ fn link_path(home: &Home, interface: &str, ifindex: u32) -> PathBuf {
     home.links().join(format!("{interface}-{ifindex}"))
 }
 
-fn open_pinned(path: &std::path::Path) -> Option<OwnedFd> {
+pub(crate) fn open_pinned(path: &Path) -> Option<OwnedFd> {
     let text = std::ffi::CString::new(path.to_str()?).ok()?;
     // SAFETY: a valid C string.
     let fd = unsafe { libbpf_sys::bpf_obj_get(text.as_ptr()) };
@@ -139,7 +158,13 @@ fn open_pinned(path: &std::path::Path) -> Option<OwnedFd> {
 }
 
 /// The interface that a link is still attached to; `None` when the interface has gone.
-fn link_ifindex(link: &OwnedFd) -> Option<u32> {
+pub(crate) fn link_ifindex(link: &OwnedFd) -> Option<u32> {
+    let (ifindex, _) = link_info(link)?;
+    (ifindex != 0).then_some(ifindex)
+}
+
+/// A link's interface, 0 when it has gone, and the id of its program.
+fn link_info(link: &OwnedFd) -> Option<(u32, u32)> {
     // SAFETY: an all-zero bpf_link_info is what the kernel expects to fill.
     let mut info: libbpf_sys::bpf_link_info = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&info) as u32;
@@ -152,7 +177,7 @@ fn link_ifindex(link: &OwnedFd) -> Option<u32> {
     }
     // SAFETY: XDP links are the only ones that are pinned here.
     let ifindex = unsafe { info.__bindgen_anon_1.xdp.ifindex };
-    (ifindex != 0).then_some(ifindex)
+    Some((ifindex, info.prog_id))
 }
 
 fn create_link(program: &Program<'_>, ifindex: u32, generic: bool) -> io::Result<OwnedFd> {
@@ -183,7 +208,7 @@ fn create_link(program: &Program<'_>, ifindex: u32, generic: bool) -> io::Result
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn pin(link: &OwnedFd, path: &std::path::Path) -> Result<(), Error> {
+fn pin(link: &OwnedFd, path: &Path) -> Result<(), Error> {
     let text = std::ffi::CString::new(path.to_string_lossy().as_bytes()).expect("no NUL in a path");
     // SAFETY: a valid descriptor and C string.
     if unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), text.as_ptr()) } != 0 {
@@ -193,7 +218,7 @@ fn pin(link: &OwnedFd, path: &std::path::Path) -> Result<(), Error> {
 }
 
 /// Puts `program` into the place of an earlier agent's on the same link. No packet sees a gap.
-fn take_over(path: &std::path::Path, program: &Program<'_>, ifindex: u32) -> Result<bool, Error> {
+pub(crate) fn take_over(path: &Path, program: &Program<'_>, ifindex: u32) -> Result<bool, Error> {
     let Some(link) = open_pinned(path) else {
         return Ok(false);
     };
@@ -241,13 +266,28 @@ fn choose(interface: &str, mode: Mode) -> (bool, String) {
 /// No such interface, MTU too small, occupied, no native mode: see [`Error`].
 pub fn attach(
     home: &Home,
-    program: &ProgramMut<'_>,
+    program: &Program<'_>,
     interface: &str,
     mode: Mode,
 ) -> Result<Attached, Error> {
     let ifindex = ifindex_of(interface)?;
     check_mtu(interface)?;
-    let path = link_path(home, interface, ifindex);
+    attach_at(
+        &link_path(home, interface, ifindex),
+        program,
+        interface,
+        mode,
+    )
+}
+
+/// Likewise, with the link pinned at `path`.
+pub(crate) fn attach_at(
+    path: &Path,
+    program: &Program<'_>,
+    interface: &str,
+    mode: Mode,
+) -> Result<Attached, Error> {
+    let ifindex = ifindex_of(interface)?;
     let (mut generic, mut reason) = choose(interface, mode);
     let done = |generic, reason, taken_over| Attached {
         interface: interface.into(),
@@ -256,7 +296,7 @@ pub fn attach(
         reason,
         taken_over,
     };
-    if take_over(&path, program, ifindex)? {
+    if take_over(path, program, ifindex)? {
         return Ok(done(generic, reason, true));
     }
     let mut link = create_link(program, ifindex, generic);
@@ -279,7 +319,7 @@ pub fn attach(
             source: error,
         },
     })?;
-    pin(&link, &path)?;
+    pin(&link, path)?;
     Ok(done(generic, reason, false))
 }
 
@@ -293,6 +333,14 @@ fn live_links(home: &Home) -> Vec<(String, u32, OwnedFd)> {
         Some((name.rsplit_once('-')?.0.to_owned(), ifindex, link))
     };
     entries.filter_map(live).collect()
+}
+
+/// Whether each of a switch's links that is still attached runs one of these programs.
+pub(crate) fn all_run(home: &Home, programs: &[u32]) -> bool {
+    let links = fs::read_dir(home.links()).into_iter().flatten().flatten();
+    let paths = links.map(|link| link.path()).chain([home.recirculation()]);
+    let mut infos = paths.filter_map(|path| link_info(&open_pinned(&path)?));
+    infos.all(|(ifindex, program)| ifindex == 0 || programs.contains(&program))
 }
 
 /// The interfaces that a switch is attached to now, as (name when attached, index).
@@ -319,6 +367,7 @@ pub fn detach(home: &Home) -> Result<Vec<(String, u32)>, Error> {
         // SAFETY: a valid descriptor.
         let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
     }
+    recirculation::close(home)?;
     home.remove()?;
     Ok(interfaces)
 }

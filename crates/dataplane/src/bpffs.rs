@@ -11,6 +11,8 @@ use nix::{
 use crate::Error;
 
 const ROOT: &str = "/sys/fs/bpf";
+/// Directories of what programs of earlier loadings still use.
+const ASIDE: &str = "aside-";
 
 /// Where a switch's maps and links are pinned: `/sys/fs/bpf/shortstop/NAME`.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,8 +63,50 @@ impl Home {
         self.path.join(map)
     }
 
+    /// The names of the maps that a discipline of that name has of its own.
+    pub(crate) fn maps_of(&self, discipline: &str) -> Result<Vec<String>, Error> {
+        let prefix = format!("{discipline}_");
+        let pins = fs::read_dir(&self.path).map_err(Error::file("reading", &self.path))?;
+        let names = pins
+            .flatten()
+            .filter_map(|pin| pin.file_name().into_string().ok());
+        Ok(names.filter(|name| name.starts_with(&prefix)).collect())
+    }
+
     pub(crate) fn links(&self) -> PathBuf {
         self.path.join("links")
+    }
+
+    /// Where the link at the far end of the recirculation port is pinned.
+    pub(crate) fn recirculation(&self) -> PathBuf {
+        self.path.join("recirculation_link")
+    }
+
+    /// Takes pins out of the way of new ones, without letting go of what they hold.
+    pub(crate) fn put_aside(&self, maps: &[&str]) -> Result<(), Error> {
+        let there: Vec<_> = maps.iter().filter(|map| self.map(map).exists()).collect();
+        if there.is_empty() {
+            return Ok(());
+        }
+        let mut free = (0..).map(|n| self.path.join(format!("{ASIDE}{n}")));
+        let aside = free.find(|path| !path.exists()).expect("endless");
+        fs::create_dir(&aside).map_err(Error::file("creating", &aside))?;
+        for map in there {
+            let path = self.map(map);
+            fs::rename(&path, aside.join(map)).map_err(Error::file("moving", path))?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of everything that was put aside.
+    pub(crate) fn remove_aside(&self) -> Result<(), Error> {
+        let pins = fs::read_dir(&self.path).map_err(Error::file("reading", &self.path))?;
+        for pin in pins.flatten() {
+            if pin.file_name().to_string_lossy().starts_with(ASIDE) {
+                fs::remove_dir_all(pin.path()).map_err(Error::file("removing", pin.path()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Mounts bpffs if it is not, and makes the directories.

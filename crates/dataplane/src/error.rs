@@ -58,6 +58,22 @@ pub enum Error {
     /// A name that cannot be a directory.
     #[error("switch name {0:?}: use 1 to 64 letters, digits, '-', '_' or '.'")]
     BadName(String),
+    /// A discipline's object is not what it was registered as.
+    #[error("discipline {name}: {reason}")]
+    Object {
+        /// Discipline.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Something that a discipline's own map cannot have.
+    #[error("map {map}: {reason}")]
+    Row {
+        /// The map.
+        map: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// A file operation.
     #[error("{what} {}: {source}", path.display())]
     File {
@@ -90,6 +106,13 @@ impl Error {
     pub(crate) fn bpf(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> Error {
         let what = what.into();
         move |source| Error::Bpf { what, source }
+    }
+
+    pub(crate) fn row(map: &str, reason: impl Into<String>) -> Error {
+        Error::Row {
+            map: map.into(),
+            reason: reason.into(),
+        }
     }
 
     pub(crate) fn file(

@@ -2,7 +2,10 @@ use std::sync::mpsc;
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
-use crate::{Error, Home};
+use crate::{
+    Error, Home,
+    layout::{EVENT_HEADER as HEADER, EVENT_HOT, EVENT_TOO_LARGE},
+};
 
 /// What the programs tell the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +32,11 @@ pub enum Event {
     },
 }
 
-const HEADER: usize = 16;
 /// Events taken at a time; the ring holds some twenty thousand.
 const MOST_AT_ONCE: usize = 8_192;
 
 impl Event {
-    /// `struct event` of `bpf/maps.h`; `None` for bytes that are not one.
+    /// `struct event` of `bpf/events.h`; `None` for bytes that are not one.
     fn parse(bytes: &[u8]) -> Option<Event> {
         let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let (kind, key_len) = (*bytes.first()?, usize::from(*bytes.get(1)?));
@@ -42,13 +44,13 @@ impl Event {
         let key = bytes.get(HEADER..HEADER + key_len)?.to_vec();
         let tenant = word(4)?;
         match kind {
-            1 => Some(Event::Hot {
+            EVENT_HOT => Some(Event::Hot {
                 tenant,
                 key,
                 count: word(8)?,
                 window: word(12)?,
             }),
-            2 => Some(Event::TooLarge {
+            EVENT_TOO_LARGE => Some(Event::TooLarge {
                 tenant,
                 key,
                 value_len,

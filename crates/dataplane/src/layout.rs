@@ -1,4 +1,5 @@
-//! The structs of `bpf/maps.h` and `bpf/table.h`, field by field. Both sides assert the same sizes.
+//! The structs of `bpf/maps.h` and `bpf/table.h`, field by field. Both sides assert the same sizes; the numbers are
+//! compared with the C below.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -19,6 +20,22 @@ pub(crate) const SKETCH_COLUMNS: usize = 65536;
 pub(crate) const BLOOM_CELLS: usize = 65536;
 pub(crate) const MAX_LEASES: usize = 1024;
 pub(crate) const EPOCH_MASK: u64 = (1 << 48) - 1;
+/// Steps that a discipline may have, and its places in the table of programs.
+pub const PROGRAMS_PER_DISCIPLINE: usize = 8;
+/// The number of tenants whose packets are only forwarded; disciplines have lower ones.
+pub const NO_DISCIPLINE: u32 = 15;
+/// Words that a discipline has of each tenant.
+pub const PARAMETERS: usize = 2;
+pub(crate) const GROUP_PORTS: usize = 64;
+/// In the place of a lease's slot in an item whose record was given.
+pub const NO_LEASE: u16 = 0xffff;
+/// Mixed into key hashes, times the tenant.
+pub(crate) const HASH_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const EVENT_HOT: u8 = 1;
+pub(crate) const EVENT_TOO_LARGE: u8 = 2;
+pub(crate) const EVENT_HEADER: usize = 16;
+pub(crate) const DROP_OVER_RATE: u32 = 1;
+pub(crate) const MEASURED: u32 = 2;
 
 #[repr(C)]
 pub(crate) struct Config {
@@ -85,9 +102,9 @@ pub(crate) struct Tenant {
     pub ns_per_request: u64,
     pub next_ns: u64,
     pub burst_ns: u32,
-    pub hot_threshold: u32,
+    pub parameter_0: u32,
     pub discipline: u32,
-    pub unused: u32,
+    pub parameter_1: u32,
 }
 
 /// A key of the `traffic` map, as bytes: tenant (native order), client, store.
@@ -101,3 +118,72 @@ const _: () = assert!(size_of::<Page>() == PAGE_BYTES && PAGE_BYTES == 26_560);
 const _: () = assert!(size_of::<Item>() == 48);
 const _: () = assert!(size_of::<Lease>() == 64);
 const _: () = assert!(size_of::<Tenant>() == 72);
+const _: () = assert!(std::mem::offset_of!(Tenant, parameter_0) == 60);
+const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADERS: [&str; 5] = [
+        include_str!("../../../bpf/maps.h"),
+        include_str!("../../../bpf/table.h"),
+        include_str!("../../../bpf/given.h"),
+        include_str!("../../../bpf/events.h"),
+        include_str!("../../../bpf/discipline.h"),
+    ];
+
+    /// The number that `#define NAME` gives a name in the C.
+    fn in_c(name: &str) -> u64 {
+        let define = format!("#define {name} ");
+        let mut found = HEADERS
+            .iter()
+            .flat_map(|header| header.split(&define).skip(1));
+        let text = found
+            .next()
+            .unwrap_or_else(|| panic!("{name}: not defined"));
+        assert!(found.next().is_none(), "{name}: defined twice");
+        let word = text.split_whitespace().next().expect("a number");
+        let word = word.trim_end_matches("ULL");
+        match word.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).expect(name),
+            None => word.parse().expect(name),
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_c() {
+        let numbers = [
+            ("CELL_BYTES", CELL_BYTES as u64),
+            ("PAGE_START_CELLS", PAGE_START_CELLS as u64),
+            ("ITEM_MAX_CELLS", ITEM_MAX_CELLS as u64),
+            ("BUCKET_SLOTS", BUCKET_SLOTS as u64),
+            ("VALUE_MAX_BYTES", VALUE_MAX_BYTES as u64),
+            ("SKETCH_ROWS", SKETCH_ROWS as u64),
+            ("SKETCH_COLUMNS", SKETCH_COLUMNS as u64),
+            ("BLOOM_CELLS", BLOOM_CELLS as u64),
+            ("MAX_LEASES", MAX_LEASES as u64),
+            ("PROGRAMS_PER_DISCIPLINE", PROGRAMS_PER_DISCIPLINE as u64),
+            ("NO_DISCIPLINE", NO_DISCIPLINE.into()),
+            ("PARAMETERS", PARAMETERS as u64),
+            ("GROUP_PORTS", GROUP_PORTS as u64),
+            ("NO_LEASE", NO_LEASE.into()),
+            ("HASH_SALT", HASH_SALT),
+            ("EVENT_HOT", EVENT_HOT.into()),
+            ("EVENT_TOO_LARGE", EVENT_TOO_LARGE.into()),
+            ("EVENT_HEADER_BYTES", EVENT_HEADER as u64),
+            ("TENANT_DROP_OVER_RATE", DROP_OVER_RATE.into()),
+            ("TENANT_MEASURED", MEASURED.into()),
+        ];
+        for (name, here) in numbers {
+            assert_eq!(in_c(name), here, "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_that_disciplines_are_written_by() {
+        assert_eq!(decide::NO_DISCIPLINE, NO_DISCIPLINE);
+        assert_eq!(decide::PROGRAMS_MAX, PROGRAMS_PER_DISCIPLINE);
+        assert_eq!(decide::PARAMETERS, PARAMETERS);
+    }
+}

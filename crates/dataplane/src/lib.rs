@@ -2,7 +2,7 @@
 //! gives the agent typed access to the tables.
 //!
 //! In: BPF objects (the entry program from `bpf/`, one per discipline), interface names, and what the
-//! agent decides to cache. Out: table entries that the programs read on every packet, counters, hot keys.
+//! agent decides to keep. Out: table entries that the programs read on every packet, counters, hot keys.
 //! `control`'s agent and the `switch` command call this crate. The tables are memory shared with the
 //! programs; `docs/coherence.md` says in which order they may be written.
 
@@ -13,11 +13,14 @@ mod counters;
 mod error;
 mod events;
 mod grace;
+mod group;
 mod layout;
 mod lease;
 mod load;
 mod mapped;
 mod page;
+mod recirculation;
+mod rows;
 mod sketch;
 mod table;
 mod tenant;
@@ -29,10 +32,13 @@ pub use cells::{Cells, PageUsage, Place, cells_needed};
 pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use events::{Event, Events};
-pub use layout::{PAGE_START_CELLS, VALUE_MAX_BYTES};
+pub use layout::{
+    NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE, VALUE_MAX_BYTES,
+};
 pub use lease::{LeaseState, Leases};
-pub use load::{Dataplane, Discipline, Sizes};
+pub use load::{Dataplane, Object, RECIRCULATION, Sizes, cpus};
+pub use rows::{KeyValue, Rows};
 pub use sketch::Sketches;
-pub use table::{Held, InsertError, Table};
+pub use table::{Busy, Held, InsertError, Table};
 pub use tenant::TenantEntry;
 pub use traffic::{FlowCount, Traffic};

@@ -1,24 +1,70 @@
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use std::{
+    fs,
+    os::fd::{AsFd, AsRawFd},
+    path::PathBuf,
+};
+
+use decide::{Registration, Role};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, MapType, Object as Loaded, ObjectBuilder, OpenMapMut, OpenObject,
+    Program, ProgramMut,
+};
 
 use crate::{
-    Error, Home, attach,
-    layout::{BUCKET_SLOTS, PAGE_START_CELLS},
+    Attached, Error, Home, Mode, attach,
+    layout::{BUCKET_SLOTS, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE},
+    recirculation,
 };
 
 const ENTRY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/entry.bpf.o"));
+/// What the recirculation port is called among the ports of a switch.
+pub const RECIRCULATION: &str = "recirculation";
 
-/// The data-plane half of a discipline: an XDP program in a BPF object. Disciplines that differ in their control half
-/// only share it.
-#[derive(Clone, Copy, Debug)]
-pub struct Discipline {
-    /// Its name.
+/// Maps that belong to one loading, as this build and the ones before it call them. Programs of different loadings do not
+/// meet there: what is loaded already keeps its own until the last link runs what is loaded now.
+const OF_ONE_LOADING: [&str; 4] = ["work_area", "programs", "works", "disciplines"];
+/// Maps that only count: made anew where their layout changed.
+const STATISTICS: [&str; 1] = ["counters"];
+
+/// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines that differ in their
+/// control half only share it.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// The discipline's name. Maps of its own begin with it; with that of the first, if disciplines share an object.
     pub name: &'static str,
-    /// Name of its program in `object`.
-    pub program: &'static str,
-    /// Its number, by which tenants refer to it; below 16.
+    /// Its number, by which tenants refer to it; below [`crate::NO_DISCIPLINE`].
     pub number: u32,
     /// The ELF object.
-    pub object: &'static [u8],
+    pub elf: &'static [u8],
+    /// The C functions that are its steps, in order; one to eight.
+    pub steps: Vec<&'static str>,
+    /// The C function that runs on each copy of a fan-out as it leaves.
+    pub egress: Option<&'static str>,
+    /// Entries of maps of its own; the others have the size that the C says.
+    pub maps: Vec<(&'static str, u32)>,
+}
+
+impl Object {
+    /// What a discipline registered, for a switch of this size.
+    pub fn of(registration: &Registration, sizes: Sizes) -> Object {
+        let with_role = |role| {
+            let programs = registration.programs.iter();
+            programs.filter(move |p| p.role == role).map(|p| p.name)
+        };
+        let sizes = decide::Sizes {
+            pages: sizes.pages,
+            cpus: cpus(),
+        };
+        let maps = registration.maps.iter();
+        Object {
+            name: registration.name,
+            number: registration.number,
+            elf: registration.object,
+            steps: with_role(Role::Step).collect(),
+            egress: with_role(Role::Egress).next(),
+            maps: maps.map(|map| (map.name, (map.entries)(sizes))).collect(),
+        }
+    }
 }
 
 /// How large a switch's tables are. Fixed from the first load until the switch is detached.
@@ -35,17 +81,29 @@ impl Sizes {
         let items = self.pages as usize * PAGE_START_CELLS / 3;
         (items * 5 / 2 / BUCKET_SLOTS).next_power_of_two().max(64) as u32
     }
+
+    /// Entries of a shared table whose size depends on the switch.
+    fn of(&self, table: &str) -> Option<u32> {
+        match table {
+            "buckets" => Some(self.buckets()),
+            "pages" => Some(self.pages),
+            "hits" => Some(self.buckets() * BUCKET_SLOTS as u32 * cpus()),
+            "sketches" => Some(cpus()),
+            _ => None,
+        }
+    }
 }
 
 /// A loaded data plane. Dropping it leaves programs and maps to the pins and links that hold them.
 pub struct Dataplane {
     home: Home,
-    entry: Object,
-    /// Held until links and pins hold their programs.
-    _disciplines: Vec<Object>,
+    entry: Loaded,
+    /// Held until links and pins hold their programs; with the name of the egress program.
+    objects: Vec<(Loaded, Option<&'static str>)>,
 }
 
-fn cpus() -> u32 {
+/// CPUs that may run the programs.
+pub fn cpus() -> u32 {
     libbpf_rs::num_possible_cpus().unwrap_or(1) as u32
 }
 
@@ -66,52 +124,172 @@ fn check_kernel() -> Result<(), Error> {
     }
 }
 
-/// Opens an object with every map pinned (or found again) in `home`, and loads it.
-fn load(home: &Home, what: &str, object: &[u8], sizes: Sizes) -> Result<Object, Error> {
-    let mut open: OpenObject = ObjectBuilder::default()
-        .open_memory(object)
-        .map_err(Error::bpf(format!("opening program {what}")))?;
-    let (buckets, cpus) = (sizes.buckets(), cpus());
+fn open(name: &str, elf: &[u8]) -> Result<OpenObject, Error> {
+    ObjectBuilder::default()
+        .open_memory(elf)
+        .map_err(Error::bpf(format!("opening program {name}")))
+}
+
+/// The names of an object's maps that are pinned; sections of constants are not.
+fn pinned_maps(open: &OpenObject) -> Vec<String> {
+    let names = open
+        .maps()
+        .map(|map| map.name().to_string_lossy().into_owned());
+    names.filter(|name| !name.contains('.')).collect()
+}
+
+/// Sizes an object's maps and says where they are pinned. Nothing in the kernel changes. Pins that must go before it is
+/// loaded are added to `stale`.
+fn configure(
+    home: &Home,
+    open: &mut OpenObject,
+    sizes: Sizes,
+    own: &[(&str, u32)],
+    stale: &mut Vec<PathBuf>,
+) -> Result<(), Error> {
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        if name.contains(".rodata") {
-            // The only constant is bucket_mask.
-            let wrong = Error::bpf("setting the bucket mask");
-            map.set_initial_value(&(buckets - 1).to_ne_bytes())
-                .map_err(wrong)?;
+        if name.contains(".rodata.switch") {
+            // Its only constant is bucket_mask.
+            map.set_initial_value(&(sizes.buckets() - 1).to_ne_bytes())
+                .map_err(Error::bpf("setting the bucket mask"))?;
+        }
+        if name.contains('.') {
             continue;
         }
-        let entries = match name.as_str() {
-            "buckets" => Some(buckets),
-            "pages" => Some(sizes.pages),
-            "hits" => Some(buckets * BUCKET_SLOTS as u32 * cpus),
-            "sketches" => Some(cpus),
-            _ => None,
-        };
-        if let Some(entries) = entries {
+        let by_name = own.iter().find(|(own, _)| *own == name);
+        if let Some(entries) = by_name.map_or_else(|| sizes.of(&name), |(_, n)| Some(*n)) {
             map.set_max_entries(entries)
                 .map_err(Error::bpf(format!("sizing map {name}")))?;
         }
         map.set_pin_path(home.map(&name))
             .map_err(Error::bpf(format!("pinning map {name}")))?;
+        if !layout_is_ours(home, &name, &map)? {
+            stale.push(home.map(&name));
+        }
     }
+    Ok(())
+}
+
+/// Whether a map is as this build has it, if it is pinned already: only one that counts may be otherwise.
+fn layout_is_ours(home: &Home, name: &str, map: &OpenMapMut<'_>) -> Result<bool, Error> {
+    let path = home.map(name);
+    if !path.exists() || OF_ONE_LOADING.contains(&name) {
+        return Ok(true);
+    }
+    let pinned =
+        MapHandle::from_pinned_path(&path).map_err(Error::bpf(format!("opening map {name}")))?;
+    let found = (
+        pinned.map_type(),
+        pinned.key_size(),
+        pinned.value_size(),
+        pinned.max_entries(),
+    );
+    let wanted = (
+        map.map_type(),
+        map.key_size(),
+        map.value_size(),
+        map.max_entries(),
+    );
+    if found == wanted || STATISTICS.contains(&name) {
+        return Ok(found == wanted);
+    }
+    let words = |(kind, key, value, entries)| {
+        format!("{kind:?} of {entries} entries, keys of {key} and values of {value} bytes")
+    };
+    Err(Error::OtherLayout {
+        name: home.name().into(),
+        reason: format!("{name}: {}, expected {}", words(found), words(wanted)),
+    })
+}
+
+/// Loads an object with every map pinned, or found again where it was.
+fn load(home: &Home, name: &str, open: OpenObject) -> Result<Loaded, Error> {
     open.load().map_err(|source| match source.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => Error::NotPermitted("loading BPF programs"),
         libbpf_rs::ErrorKind::InvalidInput if home.exists() => Error::OtherLayout {
             name: home.name().into(),
             reason: source.to_string(),
         },
-        _ => Error::bpf(format!("loading program {what}"))(source),
+        _ => Error::bpf(format!("loading program {name}"))(source),
     })
 }
 
+impl Object {
+    fn wrong(&self, reason: impl Into<String>) -> Error {
+        Error::Object {
+            name: self.name.into(),
+            reason: reason.into(),
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.number >= crate::NO_DISCIPLINE {
+            return Err(self.wrong(format!(
+                "its number is {}, expected one below {}",
+                self.number,
+                crate::NO_DISCIPLINE
+            )));
+        }
+        if !(1..=PROGRAMS_PER_DISCIPLINE).contains(&self.steps.len()) {
+            return Err(self.wrong(format!(
+                "it has {} steps, expected 1 to {PROGRAMS_PER_DISCIPLINE}",
+                self.steps.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Its own maps are those that `shared` does not name.
+    fn check_maps(&self, open: &OpenObject, shared: &[String]) -> Result<(), Error> {
+        let maps = pinned_maps(open);
+        if let Some((missing, _)) = self
+            .maps
+            .iter()
+            .find(|(name, _)| !maps.contains(&(*name).into()))
+        {
+            return Err(self.wrong(format!("it has no map {missing}")));
+        }
+        let prefix = format!("{}_", self.name);
+        let own = |name: &&String| !shared.contains(name) && *name != RECIRCULATION;
+        match maps.iter().filter(own).find(|name| !name.starts_with(&prefix)) {
+            Some(name) => Err(self.wrong(format!(
+                "its map {name} must be named {prefix}...: all maps of a switch are pinned in one directory"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn program<'a>(&self, loaded: &'a Loaded, name: &str) -> Result<ProgramMut<'a>, Error> {
+        loaded
+            .progs_mut()
+            .find(|program| program.name() == name)
+            .ok_or_else(|| self.wrong(format!("its object has no program {name}")))
+    }
+
+    fn register(&self, entry: &Loaded, loaded: &Loaded) -> Result<(), Error> {
+        if let Some(egress) = self.egress {
+            self.program(loaded, egress)?;
+        }
+        for (name, step) in self.steps.iter().zip(0u32..) {
+            let place = self.number * PROGRAMS_PER_DISCIPLINE as u32 + step;
+            let program = self.program(loaded, name)?.as_fd().as_raw_fd();
+            find_map(entry, "programs")
+                .update(&place.to_ne_bytes(), &program.to_ne_bytes(), MapFlags::ANY)
+                .map_err(Error::bpf(format!("registering {name}")))?;
+        }
+        Ok(())
+    }
+}
+
 impl Dataplane {
-    /// Loads the entry program and `disciplines`, and pins their maps in `home`. Maps that are pinned there
-    /// already, from an agent that crashed or is being upgraded, are taken over as they are.
+    /// Loads the entry program and `objects`, and pins their maps in `home`. Maps that are pinned there already, from an
+    /// agent that crashed or is being upgraded, are taken over as they are; its programs go on with them until
+    /// [`Dataplane::attach`] has replaced them.
     ///
     /// # Errors
-    /// No privilege, an old kernel, tables pinned in another size: see [`Error`].
-    pub fn load(home: Home, disciplines: &[Discipline], sizes: Sizes) -> Result<Dataplane, Error> {
+    /// No privilege, an old kernel, tables pinned in another size, an object that is not as it says: see [`Error`].
+    pub fn load(home: Home, objects: &[Object], sizes: Sizes) -> Result<Dataplane, Error> {
         check_kernel()?;
         if !nix::unistd::geteuid().is_root() {
             return Err(Error::NotPermitted("loading BPF programs"));
@@ -119,36 +297,48 @@ impl Dataplane {
         quiet_libbpf();
         let was_there = home.exists();
         home.create()?;
-        let loaded = Dataplane::load_into(&home, disciplines, sizes);
+        let loaded = Dataplane::load_into(&home, objects, sizes);
         if loaded.is_err() && !was_there {
             let _ = home.remove();
         }
         loaded
     }
 
-    fn load_into(
-        home: &Home,
-        disciplines: &[Discipline],
-        sizes: Sizes,
-    ) -> Result<Dataplane, Error> {
-        let entry = load(home, "entry", ENTRY, sizes)?;
-        let mut loaded: Vec<(&[u8], Object)> = Vec::new();
-        for discipline in disciplines {
-            let bytes = discipline.object;
-            let at = match loaded.iter().position(|(same, _)| *same == bytes) {
-                Some(at) => at,
-                None => {
-                    loaded.push((bytes, load(home, discipline.name, bytes, sizes)?));
-                    loaded.len() - 1
-                }
-            };
-            register(&entry, &loaded[at].1, discipline)?;
+    fn load_into(home: &Home, objects: &[Object], sizes: Sizes) -> Result<Dataplane, Error> {
+        let mut stale = vec![];
+        let mut entry = open("entry", ENTRY)?;
+        configure(home, &mut entry, sizes, &[], &mut stale)?;
+        let shared = pinned_maps(&entry);
+        let mut opened: Vec<(&Object, OpenObject)> = vec![];
+        for object in objects {
+            object.check()?;
+            if opened.iter().any(|(first, _)| first.elf == object.elf) {
+                continue;
+            }
+            let mut open = open(object.name, object.elf)?;
+            object.check_maps(&open, &shared)?;
+            configure(home, &mut open, sizes, &object.maps, &mut stale)?;
+            opened.push((object, open));
         }
-        Ok(Dataplane {
+        home.put_aside(&OF_ONE_LOADING)?;
+        for path in stale {
+            // Every object that has the map names it.
+            let _ = fs::remove_file(path);
+        }
+        let entry = load(home, "entry", entry)?;
+        let mut dataplane = Dataplane {
             home: home.clone(),
             entry,
-            _disciplines: loaded.into_iter().map(|(_, object)| object).collect(),
-        })
+            objects: vec![],
+        };
+        for (first, open) in opened {
+            let loaded = load(home, first.name, open)?;
+            for object in objects.iter().filter(|object| object.elf == first.elf) {
+                object.register(&dataplane.entry, &loaded)?;
+            }
+            dataplane.objects.push((loaded, first.egress));
+        }
+        Ok(dataplane)
     }
 
     /// Where it is pinned.
@@ -157,30 +347,123 @@ impl Dataplane {
     }
 
     /// Attaches the entry program to an interface, or replaces the one of an earlier agent in place,
-    /// and admits the interface as a port.
+    /// and admits the interface as a port. When the last interface of the switch runs it, what only earlier programs used
+    /// is removed.
     ///
     /// # Errors
     /// No such interface, MTU too small, occupied, no native mode: see [`Error`].
-    pub fn attach(&self, interface: &str, mode: attach::Mode) -> Result<attach::Attached, Error> {
+    pub fn attach(&self, interface: &str, mode: Mode) -> Result<Attached, Error> {
         let attached = attach::attach(&self.home, &self.program(), interface, mode)?;
-        self.add_port(attached.ifindex)?;
+        let wrong = || Error::bpf("adding a port");
+        let key = attached.ifindex.to_ne_bytes();
+        self.map("ports")
+            .update(&key, &devmap_value(attached.ifindex, None), MapFlags::ANY)
+            .map_err(wrong())?;
+        self.name_port(attached.ifindex, interface)?;
+        self.let_go()?;
         Ok(attached)
     }
 
-    /// The entry program, for attaching and for test runs.
-    pub fn program(&self) -> libbpf_rs::ProgramMut<'_> {
-        self.entry
-            .progs_mut()
-            .next()
-            .expect("entry.bpf.c has one program")
+    /// Makes the recirculation port if one of the objects asks for it, and removes it if none does. Comes after all
+    /// interfaces were attached: in the driver if they all are. Says whether there is one.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn recirculate(&self, attached: &[Attached]) -> Result<bool, Error> {
+        let maps = |object: &'_ Loaded| -> Option<MapHandle> {
+            let map = object.maps().find(|map| map.name() == RECIRCULATION)?;
+            MapHandle::try_from(&map).ok()
+        };
+        let Some(map) = self.objects.iter().find_map(|(object, _)| maps(object)) else {
+            recirculation::close(&self.home)?;
+            self.let_go()?;
+            return Ok(false);
+        };
+        let generic = attached.iter().any(|port| port.mode == Mode::Generic);
+        let port = recirculation::open(&self.home, &self.comes_back(), generic)?;
+        map.update(
+            &0u32.to_ne_bytes(),
+            &devmap_value(port, None),
+            MapFlags::ANY,
+        )
+        .map_err(Error::bpf("naming the recirculation port"))?;
+        self.name_port(port, RECIRCULATION)?;
+        self.let_go()?;
+        Ok(true)
     }
 
-    fn add_port(&self, ifindex: u32) -> Result<(), Error> {
-        // struct bpf_devmap_val: target, and no program behind it.
-        let value = u64::from(ifindex).to_ne_bytes();
-        self.map("ports")
-            .update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY)
-            .map_err(Error::bpf("adding a port"))
+    /// The entry program, for attaching and for test runs.
+    pub fn program(&self) -> ProgramMut<'_> {
+        find_program(&self.entry, "entry")
+    }
+
+    /// The program at the far end of the recirculation port.
+    pub fn comes_back(&self) -> ProgramMut<'_> {
+        find_program(&self.entry, "comes_back")
+    }
+
+    /// The index of a port by its name, that of the recirculation port included.
+    pub fn port(&self, name: &str) -> Option<u32> {
+        let names = self.map("port_names");
+        let is_named = |key: &Vec<u8>| {
+            let value = names.lookup(key, MapFlags::ANY).ok().flatten();
+            value.is_some_and(|value| value == port_name(name))
+        };
+        let key = names.keys().find(is_named)?;
+        Some(u32::from_ne_bytes(*key.first_chunk()?))
+    }
+
+    /// Makes `ports`, by index and at most 64, the group of that index in a map of groups. No packet sees a part of a
+    /// change. Without ports there is no such group.
+    ///
+    /// # Errors
+    /// No object has such a map, an index beyond its size, too many ports, an interface that cannot be redirected to.
+    pub fn set_group(&self, map: &str, index: u32, ports: &[u32]) -> Result<(), Error> {
+        let of = |(object, egress): &'_ (Loaded, Option<&'static str>)| {
+            let found = object.maps().find(|found| found.name() == map)?;
+            Some((
+                MapHandle::try_from(&found).ok()?,
+                egress.map(|name| find_program(object, name).as_fd().as_raw_fd()),
+            ))
+        };
+        let found = self.objects.iter().find_map(of);
+        let (groups, egress) =
+            found.ok_or_else(|| Error::row(map, "no discipline here has such a map"))?;
+        crate::group::set(&groups, map, index, ports, egress)
+    }
+
+    /// The maps of groups that the objects have, with how many each can hold.
+    pub fn groups(&self) -> Vec<(String, u32)> {
+        let maps = self.objects.iter().flat_map(|(object, _)| object.maps());
+        let groups = maps.filter(|map| map.map_type() == MapType::ArrayOfMaps);
+        let name = |map: libbpf_rs::Map<'_>| {
+            let name = map.name().to_string_lossy().into_owned();
+            (name, map.max_entries())
+        };
+        groups.map(name).collect()
+    }
+
+    fn name_port(&self, ifindex: u32, name: &str) -> Result<(), Error> {
+        let names = self.map("port_names");
+        while let Some(before) = self.port(name).filter(|before| *before != ifindex) {
+            // An interface of this name that has gone.
+            let removed = names.delete(&before.to_ne_bytes());
+            removed.map_err(Error::bpf("naming a port"))?;
+        }
+        names
+            .update(&ifindex.to_ne_bytes(), &port_name(name), MapFlags::ANY)
+            .map_err(Error::bpf("naming a port"))
+    }
+
+    /// Removes what only programs of earlier loadings use, once none of them runs.
+    fn let_go(&self) -> Result<(), Error> {
+        let id = |program: ProgramMut<'_>| Program::id_from_fd(program.as_fd());
+        let ours = [id(self.program()), id(self.comes_back())];
+        let ours: Vec<u32> = ours.into_iter().flatten().collect();
+        if attach::all_run(&self.home, &ours) {
+            self.home.remove_aside()?;
+        }
+        Ok(())
     }
 
     fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
@@ -188,26 +471,35 @@ impl Dataplane {
     }
 }
 
-fn find_map<'a>(object: &'a Object, name: &str) -> libbpf_rs::Map<'a> {
+/// `struct bpf_devmap_val`: where to, and a program to run on what goes there.
+pub(crate) fn devmap_value(ifindex: u32, program: Option<i32>) -> [u8; 8] {
+    let mut value = [0; 8];
+    value[..4].copy_from_slice(&ifindex.to_ne_bytes());
+    value[4..].copy_from_slice(&program.unwrap_or(0).to_ne_bytes());
+    value
+}
+
+/// `struct port_name`.
+fn port_name(name: &str) -> [u8; 16] {
+    let mut value = [0; 16];
+    for (to, from) in value.iter_mut().zip(name.bytes().take(15)) {
+        *to = from;
+    }
+    value
+}
+
+fn find_map<'a>(object: &'a Loaded, name: &str) -> libbpf_rs::Map<'a> {
     object
         .maps()
         .find(|map| map.name() == name)
         .expect("maps.h defines it")
 }
 
-fn register(entry: &Object, object: &Object, discipline: &Discipline) -> Result<(), Error> {
-    use std::os::fd::{AsFd, AsRawFd};
-    let program = object
+fn find_program<'a>(object: &'a Loaded, name: &str) -> ProgramMut<'a> {
+    object
         .progs_mut()
-        .find(|program| program.name() == discipline.program)
-        .expect("a discipline's object has its program");
-    find_map(entry, "disciplines")
-        .update(
-            &discipline.number.to_ne_bytes(),
-            &program.as_fd().as_raw_fd().to_ne_bytes(),
-            MapFlags::ANY,
-        )
-        .map_err(Error::bpf(format!("registering {}", discipline.name)))
+        .find(|program| program.name() == name)
+        .expect("checked when loaded")
 }
 
 /// libbpf's own messages go to the log; errors reach the user as [`Error`].

@@ -12,7 +12,10 @@ use wire::{Epoch, KeyHash};
 use crate::{
     Error, Home, Place,
     grace::Grace,
-    layout::{BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, PAGE_START_CELLS, Page},
+    layout::{
+        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, NO_LEASE, PAGE_START_CELLS,
+        Page, VALUE_MAX_BYTES,
+    },
     lease::now_ns,
     mapped::Mapped,
     tenant::hash_salt,
@@ -40,7 +43,7 @@ pub struct Held {
     pub key: Vec<u8>,
     /// Where the item lies.
     pub place: Place,
-    /// Slot of the store's lease.
+    /// Slot of the store's lease; [`NO_LEASE`]: its record was given, and no store has it.
     pub lease: u16,
     /// Whether a value was granted for the item's present epoch.
     pub valid: bool,
@@ -57,6 +60,26 @@ pub enum InsertError {
     /// The key has an entry already.
     #[error("the key has an entry already")]
     Present,
+    /// The record is longer than the place.
+    #[error("the record does not fit the cells")]
+    TooLarge,
+}
+
+/// Programs kept an item locked for longer than anybody should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the item is being changed all the time")]
+pub struct Busy;
+
+/// Looks at an item that somebody is changing. A program holds it for nanoseconds.
+const TRIES: usize = 10_000;
+
+/// Writes bytes, and zeros up to the next word.
+fn write_padded(to: &[AtomicU8], bytes: &[u8]) {
+    let padded = bytes.iter().copied().chain(std::iter::repeat(0));
+    let len = bytes.len().next_multiple_of(8);
+    for (to, from) in to.iter().zip(padded).take(len) {
+        to.store(from, Relaxed);
+    }
 }
 
 impl Table {
@@ -170,6 +193,36 @@ impl Table {
         lease: u16,
         place: Place,
     ) -> Result<u32, InsertError> {
+        self.make(tenant, hash, key, lease, place, None)
+    }
+
+    /// Makes an entry with a given record, valid at once: programs find it whole or not at all. Returns the slot.
+    ///
+    /// # Errors
+    /// [`InsertError`]; nothing has changed then.
+    pub fn insert_given(
+        &self,
+        tenant: u32,
+        hash: KeyHash,
+        key: &[u8],
+        record: &[u8],
+        place: Place,
+    ) -> Result<u32, InsertError> {
+        if self.record_room(place, key.len()) < record.len() {
+            return Err(InsertError::TooLarge);
+        }
+        self.make(tenant, hash, key, NO_LEASE, place, Some(record))
+    }
+
+    fn make(
+        &self,
+        tenant: u32,
+        hash: KeyHash,
+        key: &[u8],
+        lease: u16,
+        place: Place,
+        record: Option<&[u8]>,
+    ) -> Result<u32, InsertError> {
         let (index, fingerprint) = self.bucket_and_fingerprint(tenant, hash);
         let bucket = self.buckets.at(index);
         let slots = bucket.slot.each_ref().map(|slot| slot.load(Relaxed));
@@ -182,31 +235,90 @@ impl Table {
             .ok_or(InsertError::BucketFull)?;
 
         let item = self.item(place);
-        item.word.store(0, Relaxed); // no epoch yet: whoever needs one takes it
+        // No epoch yet: whoever needs one takes it. Nobody needs one for a given record.
+        let word = record.map_or(0, |_| self.take_epoch() << 1 | 1);
+        item.word.store(word, Relaxed);
+        item.version.store(0, Relaxed);
         item.key_len.store(key.len() as u8, Relaxed);
         item.flags.store(0, Relaxed);
-        item.value_len.store(0, Relaxed);
+        item.value_len
+            .store(record.map_or(0, <[u8]>::len) as u16, Relaxed);
         item.tenant.store(tenant, Relaxed);
         item.lease.store(lease, Relaxed);
         item.cells.store(place.cells, Relaxed);
         item.epoch_ns.store(now_ns(), Relaxed);
         item.seq
             .store(item.seq.load(Relaxed).wrapping_add(2) & !1, Relaxed);
-        let padded = key.iter().copied().chain(std::iter::repeat(0));
         let body = self.body(place);
-        for (to, from) in body.iter().zip(padded).take(key.len().next_multiple_of(8)) {
-            to.store(from, Relaxed);
-        }
+        write_padded(body, key);
+        let behind_key = body.get(key.len().next_multiple_of(8)..);
+        write_padded(behind_key.unwrap_or_default(), record.unwrap_or_default());
         let reference = (place.page << 9) | u32::from(place.cell);
         bucket.slot[free].store(
             (u64::from(fingerprint) << 32) | u64::from(reference),
             Release,
         );
-        // The epoch is taken after the entry can be found: a write that did not find it took its own before.
-        fence(SeqCst);
-        let epoch = self.take_epoch();
-        let _ = item.word.compare_exchange(0, epoch << 1, SeqCst, SeqCst);
+        if record.is_none() {
+            // The epoch is taken after the entry can be found: a write that did not find it took its own before.
+            fence(SeqCst);
+            let epoch = self.take_epoch();
+            let _ = item.word.compare_exchange(0, epoch << 1, SeqCst, SeqCst);
+        }
         Ok((index * BUCKET_SLOTS + free) as u32)
+    }
+
+    /// Bytes that a record may have behind a key of that length.
+    fn record_room(&self, place: Place, key_len: usize) -> usize {
+        let room = self.body(place).len();
+        room.saturating_sub(key_len.next_multiple_of(8))
+            .min(VALUE_MAX_BYTES)
+    }
+
+    /// The given record of an item, as it was at one moment.
+    ///
+    /// # Errors
+    /// [`Busy`]: programs kept changing it.
+    pub fn given(&self, place: Place) -> Result<Vec<u8>, Busy> {
+        let item = self.item(place);
+        for _ in 0..TRIES {
+            let seq = item.seq.load(Acquire);
+            let key_len = usize::from(item.key_len.load(Relaxed));
+            let len =
+                usize::from(item.value_len.load(Relaxed)).min(self.record_room(place, key_len));
+            let record = &self.body(place)[key_len.next_multiple_of(8)..][..len];
+            let record = record.iter().map(|byte| byte.load(Relaxed)).collect();
+            fence(SeqCst);
+            if seq & 1 == 0 && item.seq.load(Relaxed) == seq {
+                return Ok(record);
+            }
+            std::thread::yield_now();
+        }
+        Err(Busy)
+    }
+
+    /// Puts another record in the place of an item's given one; false if it does not fit. Programs see the one or the
+    /// other, whole.
+    ///
+    /// # Errors
+    /// [`Busy`]: programs kept changing it; nothing has changed.
+    pub fn set_given(&self, place: Place, record: &[u8]) -> Result<bool, Busy> {
+        let item = self.item(place);
+        let key_len = usize::from(item.key_len.load(Relaxed));
+        if self.record_room(place, key_len) < record.len() {
+            return Ok(false);
+        }
+        let lock = || {
+            let seq = item.seq.load(Relaxed);
+            let locked = item.seq.compare_exchange(seq & !1, seq | 1, SeqCst, SeqCst);
+            locked.map_err(|_| std::thread::yield_now()).is_ok()
+        };
+        if !(0..TRIES).any(|_| lock()) {
+            return Err(Busy);
+        }
+        item.value_len.store(record.len() as u16, Relaxed);
+        write_padded(&self.body(place)[key_len.next_multiple_of(8)..], record);
+        item.seq.fetch_add(1, SeqCst);
+        Ok(true)
     }
 
     fn slot(&self, slot: u32) -> &std::sync::atomic::AtomicU64 {

@@ -1,7 +1,10 @@
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use wire::Secret;
 
-use crate::{Error, Home, layout::Tenant};
+use crate::{
+    Error, Home,
+    layout::{DROP_OVER_RATE, HASH_SALT, MEASURED, NO_DISCIPLINE, PARAMETERS, Tenant},
+};
 
 /// What the programs know of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,20 +22,18 @@ pub struct TenantEntry {
     pub drop_over_rate: bool,
     /// Whether its requests are counted by client and store; see [`crate::Traffic`].
     pub measured: bool,
-    /// Reads of an uncached key per statistics window, on one CPU, from which it is reported. 0 counts as 1.
-    pub hot_threshold: u32,
+    /// Words for its discipline, which alone knows what they mean.
+    pub parameters: [u32; PARAMETERS],
     /// Number of its discipline; one without a program means that its packets are only forwarded.
     pub discipline: u32,
 }
 
 /// Requests that a tenant may send at once after a pause, as time at its rate.
 const BURST_NS: u32 = 50_000_000;
-const DROP_OVER_RATE: u32 = 1;
-const MEASURED: u32 = 2;
 
 /// Keeps equal hashes of different tenants apart in the table; as `hash_salt` in `bpf/maps.h`.
 pub(crate) fn hash_salt(tenant: u32) -> u64 {
-    u64::from(tenant).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    u64::from(tenant).wrapping_mul(HASH_SALT)
 }
 
 /// The table of tenants. Whoever writes it reads an entry, changes it and writes it back: requests that are admitted in
@@ -92,18 +93,18 @@ impl TenantEntry {
         Ok(())
     }
 
-    /// Changes thresholds only: pairs of a tenant and what its [`TenantEntry::hot_threshold`] is from now on. Tenants
-    /// that are not there are passed over. Two system calls for each tenant whose threshold changes, one for others.
+    /// Changes parameters only: pairs of a tenant and what its [`TenantEntry::parameters`] are from now on. Tenants
+    /// that are not there are passed over. Two system calls for each tenant whose words change, one for others.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn set_thresholds(home: &Home, thresholds: &[(u32, u32)]) -> Result<(), Error> {
+    pub fn set_parameters(home: &Home, words: &[(u32, [u32; PARAMETERS])]) -> Result<(), Error> {
         let map = Map::open(home)?;
-        for (id, threshold) in thresholds {
-            if let Some(before) = map.get(*id)? {
-                let hot_threshold = (*threshold).max(1);
+        for (id, [parameter_0, parameter_1]) in words.iter().copied() {
+            if let Some(before) = map.get(id)? {
                 let after = Tenant {
-                    hot_threshold,
+                    parameter_0,
+                    parameter_1,
                     ..before
                 };
                 map.put(Some(before), after)?;
@@ -112,18 +113,19 @@ impl TenantEntry {
         Ok(())
     }
 
-    /// Every tenant of the switch with its threshold, in order of their numbers.
+    /// Every tenant of the switch with its parameters, in order of their numbers.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn thresholds(home: &Home) -> Result<Vec<(u32, u32)>, Error> {
+    pub fn parameters(home: &Home) -> Result<Vec<(u32, [u32; PARAMETERS])>, Error> {
         let map = Map::open(home)?;
-        let mut thresholds = vec![];
+        let mut all = vec![];
         for id in map.ids() {
-            thresholds.extend(map.get(id)?.map(|tenant| (id, tenant.hot_threshold)));
+            let words = |tenant: Tenant| (id, [tenant.parameter_0, tenant.parameter_1]);
+            all.extend(map.get(id)?.map(words));
         }
-        thresholds.sort_unstable();
-        Ok(thresholds)
+        all.sort_unstable();
+        Ok(all)
     }
 
     fn with(&self, next_ns: u64) -> Tenant {
@@ -136,9 +138,10 @@ impl TenantEntry {
             ns_per_request: 1_000_000_000u64.checked_div(self.rate).unwrap_or(0),
             next_ns,
             burst_ns: BURST_NS,
-            hot_threshold: self.hot_threshold.max(1),
-            discipline: self.discipline,
-            unused: 0,
+            parameter_0: self.parameters[0],
+            // One that cannot be is none: in the table of programs it would be another's step.
+            discipline: self.discipline.min(NO_DISCIPLINE),
+            parameter_1: self.parameters[1],
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Packets that really leave: a namespace with two links, routes, a neighbour. No discipline is loaded, so every
 //! admitted packet is only forwarded.
 
-mod harness;
-
 use harness::{
     Message, Seen, Switch, Verdict,
     message::address,

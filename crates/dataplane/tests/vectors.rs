@@ -1,7 +1,5 @@
 //! The data plane's parser against `crates/wire/vectors.json`.
 
-mod harness;
-
 use harness::{
     Frame, Switch, Verdict,
     message::{client, store},

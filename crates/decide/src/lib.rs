@@ -33,7 +33,7 @@ pub use registration::{
     Items, MapSize, NO_DISCIPLINE, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,
     StoreMaker,
 };
-pub use store::{OperationId, Request, StoreAction, StoreEvent, StoreHalf};
+pub use store::{MESSAGE_MAX, OperationId, Request, StoreAction, StoreEvent, StoreHalf};
 
 /// A key of one tenant: 1 to [`wire::MAX_KEY`] bytes.
 pub type Key = Bytes;

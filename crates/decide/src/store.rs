@@ -9,6 +9,9 @@ pub type OperationId = Op;
 /// Names a request until it is answered; of one store, since its start.
 pub type Request = u64;
 
+/// Longest message between a control half and a store half, either way, in bytes.
+pub const MESSAGE_MAX: usize = 64 << 10;
+
 /// The half of a discipline in a store: what it does with its own operations. As decisions are elsewhere: what happened
 /// goes in, what is to be done comes out, and the store does it.
 ///
@@ -51,6 +54,11 @@ pub enum StoreEvent<'a> {
         /// The message.
         message: &'a [u8],
     },
+    /// A tenant is gone, and its open requests with it. Its number may be another's from now on: nothing of it may be kept.
+    Left {
+        /// Which.
+        tenant: u32,
+    },
     /// Time passed; comes some ten times a second.
     Tick,
 }
@@ -65,10 +73,12 @@ pub enum StoreAction {
         request: Request,
         /// Op, status, flags, version and expiry of the answer.
         header: Header,
-        /// Its value; with a tenant that has no secret only as much as the request was long.
+        /// Its value. A tenant that has no secret gets none that makes the answer longer than the request: the status is
+        /// [`wire::Status::NeedPadding`] then, and the expiry the value's length.
         value: Bytes,
     },
-    /// Read the value of a request's key from the backend, as it is at the moment: [`StoreEvent::Value`] brings it.
+    /// Read the value of a request's key from the backend, as it is at the moment: [`StoreEvent::Value`] brings it. If the backend
+    /// fails, the store answers that, and the request is over.
     Read {
         /// For which request.
         request: Request,
@@ -89,7 +99,7 @@ pub enum StoreAction {
     Report {
         /// About which tenant.
         tenant: u32,
-        /// What [`crate::Event::Reported`] brings; at most 64 KiB.
+        /// What [`crate::Event::Reported`] brings; at most [`MESSAGE_MAX`] bytes.
         report: Bytes,
     },
 }

@@ -17,8 +17,11 @@ use tokio::{
 };
 
 use crate::{
-    Limits, connection::Connection, counters::Counters, data::Data, memory::Memory,
-    session::Session,
+    Limits,
+    counters::Counters,
+    data::Data,
+    memory::Memory,
+    resp::{connection::Connection, session::Session},
 };
 
 /// After an error of accept (no file descriptor is free) it is tried again so much later.

@@ -17,8 +17,8 @@ use serde::Serialize;
 
 use crate::{
     interrupt,
+    random::{LabRng, rng},
     topology::Fault,
-    workload::{LabRng, rng},
 };
 
 /// Longest frame with VLAN tags, MTU 9000.

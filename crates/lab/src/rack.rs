@@ -11,6 +11,7 @@ use anyhow::{Context, bail, ensure};
 use crate::{
     interrupt, namespace,
     process::{Launch, ProcessId, command_in, launch},
+    roles,
     state::State,
     topology::{Fault, Interface, ProcessSpec, Settled, Topology, check_name},
 };
@@ -164,20 +165,7 @@ impl Lab {
         }
         let Some(fault) = fault else { return Ok(()) };
         let name = format!("fault-{}", index + 1);
-        let settings = serde_json::to_string(&fault)?;
-        let command: Vec<String> = [
-            "shortstop",
-            "lab",
-            "link",
-            "--a",
-            "a",
-            "--b",
-            "b",
-            "--fault",
-            &settings,
-        ]
-        .map(String::from)
-        .to_vec();
+        let command = roles::faulty_link(&serde_json::to_string(&fault)?);
         let log = self.dir().join(format!("{name}.log"));
         let child = launch(&Launch {
             namespace: &middle,
@@ -461,16 +449,6 @@ impl Lab {
         child.wait()?;
         self.state.processes.retain(|(other, _)| *other != name);
         self.state.save()
-    }
-
-    /// Kills a process and starts it again.
-    ///
-    /// # Errors
-    /// As [`Lab::stop`] and [`Lab::start`].
-    pub fn restart(&mut self, node: &str, process: &str, signal: i32) -> anyhow::Result<()> {
-        let spec = self.spec(node, process)?;
-        self.stop(node, process, signal)?;
-        self.start(node, &spec, false)
     }
 
     /// Takes a switch's program and tables away, as after a reboot.

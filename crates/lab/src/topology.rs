@@ -103,6 +103,21 @@ pub struct ProcessSpec {
     pub autostart: bool,
 }
 
+impl ProcessSpec {
+    /// A process on any CPU that starts with the lab and is ready at once.
+    pub fn new(name: &str, command: Vec<String>) -> ProcessSpec {
+        ProcessSpec {
+            name: name.into(),
+            command,
+            cpu: None,
+            nice: 0,
+            ready: None,
+            settled: None,
+            autostart: true,
+        }
+    }
+}
+
 /// A question to ask on a process's node until the answer is right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -132,6 +147,18 @@ pub struct Link {
     /// Largest IP packet in bytes.
     #[serde(default = "mtu")]
     pub mtu: u32,
+}
+
+impl Link {
+    /// A link of the usual size without faults, with addresses of the lab's choice.
+    pub fn between(ends: [String; 2]) -> Link {
+        Link {
+            ends,
+            addresses: None,
+            fault: None,
+            mtu: mtu(),
+        }
+    }
 }
 
 fn mtu() -> u32 {

@@ -1,5 +1,7 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
+use decide::StoreMaker;
+
 /// Where the data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendConfig {
@@ -95,6 +97,15 @@ impl FromStr for Populate {
     }
 }
 
+/// A discipline's half that runs in the store.
+#[derive(Clone, Copy, Debug)]
+pub struct Half {
+    /// The discipline's name, by which messages and reports tell halves apart.
+    pub name: &'static str,
+    /// Makes it, and says which operations it takes.
+    pub maker: StoreMaker,
+}
+
 /// Everything a store is told when it starts.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -126,6 +137,8 @@ pub struct Config {
     pub key_queue_limit: usize,
     /// Clients whose last writes are remembered at most.
     pub client_limit: usize,
+    /// The halves of disciplines that run in it.
+    pub halves: Vec<Half>,
 }
 
 impl Config {
@@ -146,6 +159,7 @@ impl Config {
             directory_limit: 1_000_000,
             key_queue_limit: 64,
             client_limit: 16_384,
+            halves: vec![],
         }
     }
 
@@ -179,6 +193,23 @@ impl Config {
             anyhow::bail!(
                 "{identity} is no store of the cluster file: listen on one of its addresses, or name one with --as"
             );
+        }
+        self.check_halves()
+    }
+
+    /// Each operation has one taker; those of the store itself are not for others.
+    fn check_halves(&self) -> anyhow::Result<()> {
+        let mut taken: Vec<(wire::Op, &str)> = vec![];
+        for Half { name, maker } in &self.halves {
+            for &op in maker.operations {
+                if !op.has_key() || crate::engine::is_own(op) {
+                    anyhow::bail!("{name} cannot take {op:?} in a store");
+                }
+                if let Some((_, other)) = taken.iter().find(|(at, _)| *at == op) {
+                    anyhow::bail!("{name} and {other} both take {op:?}");
+                }
+                taken.push((op, name));
+            }
         }
         Ok(())
     }

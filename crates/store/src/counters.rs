@@ -72,11 +72,30 @@ pub struct Counters {
     pub backend_errors: u64,
     /// Requests dropped: the partition's queue was full.
     pub dropped_rate_limit: u64,
+    /// Requests taken by disciplines' halves.
+    pub discipline_requests: u64,
+    /// Answers of halves.
+    pub discipline_replies: u64,
+    /// Values read for halves.
+    pub discipline_reads: u64,
+    /// Packets sent for halves.
+    pub discipline_sent: u64,
+    /// Messages from the controller that halves were given.
+    pub discipline_told: u64,
+    /// Reports of halves for the controller.
+    pub discipline_reports: u64,
+    /// Requests forgotten: their half did not answer within a second.
+    pub discipline_unanswered: u64,
+    /// What halves asked for that cannot be: an answer to what is no open request of theirs, no packet of ours, an unknown tenant,
+    /// too long a report.
+    pub discipline_refused: u64,
+    /// Requests dropped: too many are open at disciplines' halves.
+    pub dropped_discipline_busy: u64,
     /// Requests dropped: too many wait for the backend.
     pub dropped_backend_busy: u64,
     /// Datagrams dropped: not a packet of ours.
     pub dropped_malformed: u64,
-    /// Datagrams dropped: an op that a store does not take.
+    /// Datagrams dropped: an op that neither the store nor a discipline takes.
     pub dropped_op: u64,
     /// Datagrams dropped: fragments of values are not supported.
     pub dropped_fragment: u64,

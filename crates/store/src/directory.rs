@@ -1,32 +1,59 @@
 //! Every key that has state: copies at switches, writes that wait. Bounded.
+//!
+//! A key is looked up once, when a packet names it; what follows goes by its [`Place`].
 
 use std::collections::VecDeque;
 
 use hashbrown::{HashMap, HashSet};
+use slab::Slab;
 use wire::KeyHash;
 
-use crate::coherence::{KeyState, Leases, Nanos, SwitchId};
+use crate::{
+    backend::Key,
+    coherence::{KeyState, Leases, Nanos, SwitchId},
+};
 
 /// A key by its tenant and hash.
 pub(crate) type KeyId = (u32, KeyHash);
 
+/// Where a key's entry is; of no use once the entry has been forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    index: usize,
+    /// Distinguishes the entry from earlier and later ones at the same index.
+    serial: u64,
+}
+
 /// One key's state, with what is needed to talk about it.
 pub(crate) struct Entry<W> {
+    /// Whose key it is, and its hash.
+    pub id: KeyId,
     /// The key's bytes.
     pub key: Box<[u8]>,
     /// What the rules remember.
     pub state: KeyState<W>,
     /// When it is to be polled next; 0: not at all.
     pub timer_ns: Nanos,
-    /// Distinguishes this entry's place in the order from those of earlier entries of the key.
     serial: u64,
+}
+
+impl<W> Entry<W> {
+    /// The key as the backend knows it.
+    pub fn named(&self) -> Key<'_> {
+        Key {
+            tenant: self.id.0,
+            hash: self.id.1,
+            bytes: &self.key,
+        }
+    }
 }
 
 /// The directory of rule 3, over all keys.
 pub(crate) struct Directory<W> {
-    entries: HashMap<KeyId, Entry<W>>,
-    /// Keys in the order in which they came, with their serial; stale ones are skipped.
-    order: VecDeque<(KeyId, u64)>,
+    places: HashMap<KeyId, Place>,
+    entries: Slab<Entry<W>>,
+    /// In the order in which they came; stale ones are skipped.
+    order: VecDeque<Place>,
     copies: usize,
     limit: usize,
     serial: u64,
@@ -35,7 +62,8 @@ pub(crate) struct Directory<W> {
 impl<W> Directory<W> {
     pub fn new(limit: usize) -> Directory<W> {
         Directory {
-            entries: HashMap::new(),
+            places: HashMap::new(),
+            entries: Slab::new(),
             order: VecDeque::new(),
             copies: 0,
             limit,
@@ -54,47 +82,68 @@ impl<W> Directory<W> {
     }
 
     /// The entry of a key, made if there is none.
-    pub fn entry(&mut self, id: KeyId, key: &[u8]) -> &mut Entry<W> {
-        self.entries.entry(id).or_insert_with(|| {
+    pub fn enter(&mut self, key: Key<'_>) -> Place {
+        let id = (key.tenant, key.hash);
+        *self.places.entry(id).or_insert_with(|| {
             self.serial += 1;
-            self.order.push_back((id, self.serial));
-            let (key, state) = (key.into(), KeyState::default());
-            Entry {
-                key,
-                state,
+            let serial = self.serial;
+            let index = self.entries.insert(Entry {
+                id,
+                key: key.bytes.into(),
+                state: KeyState::default(),
                 timer_ns: 0,
-                serial: self.serial,
-            }
+                serial,
+            });
+            let place = Place { index, serial };
+            self.order.push_back(place);
+            place
         })
     }
 
-    /// Changes the entry of a key, keeping count of the copies.
-    pub fn update<R>(&mut self, id: &KeyId, change: impl FnOnce(&mut Entry<W>) -> R) -> Option<R> {
-        let entry = self.entries.get_mut(id)?;
+    /// The entry of a key, if there is one.
+    pub fn find(&self, id: &KeyId) -> Option<Place> {
+        self.places.get(id).copied()
+    }
+
+    /// What is there; `None` if it has been forgotten.
+    pub fn get(&self, place: Place) -> Option<&Entry<W>> {
+        let entry = self.entries.get(place.index);
+        entry.filter(|entry| entry.serial == place.serial)
+    }
+
+    /// Changes an entry, keeping count of the copies.
+    pub fn update<R>(
+        &mut self,
+        place: Place,
+        change: impl FnOnce(&mut Entry<W>) -> R,
+    ) -> Option<R> {
+        let entry = self.entries.get_mut(place.index);
+        let entry = entry.filter(|entry| entry.serial == place.serial)?;
         let before = entry.state.copies().len();
         let result = change(entry);
         self.copies = self.copies + entry.state.copies().len() - before;
         Some(result)
     }
 
-    /// Removes an entry that holds nothing worth remembering. True if it was there and is gone.
-    pub fn forget_if_idle(&mut self, id: &KeyId, now_ns: Nanos) -> bool {
-        let idle = self
-            .entries
-            .get(id)
-            .is_some_and(|e| e.state.is_forgettable(now_ns));
-        if idle {
-            self.entries.remove(id);
+    /// Removes an entry that holds nothing worth remembering.
+    pub fn forget_if_idle(&mut self, place: Place, now_ns: Nanos) {
+        let idle = |entry: &&Entry<W>| entry.state.is_forgettable(now_ns);
+        if let Some(id) = self.get(place).filter(idle).map(|entry| entry.id) {
+            self.places.remove(&id);
+            self.entries.remove(place.index);
             self.compact();
         }
-        idle
     }
 
     /// Removes and returns everything about these tenants' keys.
-    pub fn remove_tenants(&mut self, tenants: &HashSet<u32>) -> Vec<(KeyId, Entry<W>)> {
-        let of_them = |id: &KeyId, _: &mut Entry<W>| tenants.contains(&id.0);
-        let gone: Vec<_> = self.entries.extract_if(of_them).collect();
-        let copies = gone.iter().map(|(_, entry)| entry.state.copies().len());
+    pub fn remove_tenants(&mut self, tenants: &HashSet<u32>) -> Vec<Entry<W>> {
+        let of_them = self
+            .places
+            .extract_if(|id, _: &mut Place| tenants.contains(&id.0));
+        let gone: Vec<_> = of_them
+            .map(|(_, place)| self.entries.remove(place.index))
+            .collect();
+        let copies = gone.iter().map(|entry| entry.state.copies().len());
         self.copies -= copies.sum::<usize>();
         self.compact();
         gone
@@ -102,25 +151,23 @@ impl<W> Directory<W> {
 
     /// The keys of which copies are remembered.
     pub fn with_copies(&self) -> impl Iterator<Item = KeyId> {
-        let held = self
-            .entries
-            .iter()
-            .filter(|(_, e)| !e.state.copies().is_empty());
-        held.map(|(id, _)| *id)
+        let entries = self.entries.iter().map(|(_, entry)| entry);
+        let held = entries.filter(|entry| !entry.state.copies().is_empty());
+        held.map(|entry| entry.id)
     }
 
     /// Whether a switch may hold a copy of a key.
     pub fn holds(&self, id: &KeyId, switch: SwitchId) -> bool {
-        let entry = self.entries.get(id);
+        let entry = self.find(id).and_then(|place| self.get(place));
         entry.is_some_and(|e| e.state.copies().iter().any(|copy| copy.switch == switch))
     }
 
-    /// The key that came first, which goes to the end of the order.
-    pub fn oldest(&mut self) -> Option<KeyId> {
-        while let Some((id, serial)) = self.order.pop_front() {
-            if self.entries.get(&id).is_some_and(|e| e.serial == serial) {
-                self.order.push_back((id, serial));
-                return Some(id);
+    /// The entry that came first, which goes to the end of the order.
+    pub fn oldest(&mut self) -> Option<Place> {
+        while let Some(place) = self.order.pop_front() {
+            if self.get(place).is_some() {
+                self.order.push_back(place);
+                return Some(place);
             }
         }
         None
@@ -132,17 +179,16 @@ impl<W> Directory<W> {
         leases: &Leases<impl Sized>,
         now_ns: Nanos,
         budget: usize,
-    ) -> Vec<KeyId> {
+    ) -> Vec<Place> {
         let mut empty = Vec::new();
         for _ in 0..budget.min(self.entries.len()) {
-            let Some(id) = self.oldest() else { break };
-            self.update(&id, |entry| entry.state.drop_lapsed(leases, now_ns));
-            if self
-                .entries
-                .get(&id)
-                .is_some_and(|e| e.state.copies().is_empty())
-            {
-                empty.push(id);
+            let Some(place) = self.oldest() else { break };
+            let is_empty = self.update(place, |entry| {
+                entry.state.drop_lapsed(leases, now_ns);
+                entry.state.copies().is_empty()
+            });
+            if is_empty == Some(true) {
+                empty.push(place);
             }
         }
         empty
@@ -151,9 +197,41 @@ impl<W> Directory<W> {
     /// Drops stale places, once they are the majority.
     fn compact(&mut self) {
         if self.order.len() > 2 * self.entries.len() + 64 {
-            let entries = &self.entries;
-            self.order
-                .retain(|(id, serial)| entries.get(id).is_some_and(|e| e.serial == *serial));
+            let Directory { order, entries, .. } = self;
+            let is_there = |place: &Place| {
+                let entry = entries.get(place.index);
+                entry.is_some_and(|entry| entry.serial == place.serial)
+            };
+            order.retain(is_there);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_of_no_use_once_its_entry_is_forgotten() {
+        let mut directory: Directory<()> = Directory::new(1);
+        let key = |first| Key {
+            tenant: 1,
+            hash: KeyHash([first; 16]),
+            bytes: b"k",
+        };
+        let old = directory.enter(key(1));
+        assert_eq!(directory.enter(key(1)), old);
+        directory.forget_if_idle(old, 0);
+        let new = directory.enter(key(2));
+        assert_eq!(new.index, old.index, "used again");
+        assert!(directory.get(old).is_none());
+        assert_eq!(directory.update(old, |_| ()), None);
+        assert_eq!(directory.find(&(1, key(1).hash)), None);
+        directory.forget_if_idle(old, 0);
+        assert_eq!(directory.find(&(1, key(2).hash)), Some(new));
+        assert_eq!(directory.oldest(), Some(new));
+        let gone = directory.remove_tenants(&HashSet::from([1]));
+        assert_eq!(gone.len(), 1);
+        assert_eq!(directory.oldest(), None);
     }
 }

@@ -1,5 +1,6 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
 
+mod halves;
 mod lease;
 mod outside;
 mod read;
@@ -21,10 +22,12 @@ use crate::{
     clients::Clients,
     coherence::{Invalidate, Leases, Nanos, Outside},
     counters::Counters,
-    directory::{Directory, KeyId},
+    directory::{Directory, KeyId, Place},
     net::{Outbox, Peer},
     partition::Partitions,
 };
+use halves::Halves;
+pub use halves::TellError;
 use lease::Home;
 use outside::Recalls;
 use reply::{Delayed, Origin, Replies};
@@ -40,6 +43,8 @@ const MAX_WAITING: usize = 65_536;
 enum Waiting {
     Read(Box<(Origin, Box<[u8]>)>),
     Write(KeyId),
+    /// A half's request, of this tenant.
+    Half(decide::Request, u32),
 }
 
 impl Waiting {
@@ -47,6 +52,36 @@ impl Waiting {
         match self {
             Waiting::Read(read) => read.0.tenant,
             Waiting::Write(id) => id.0,
+            Waiting::Half(_, tenant) => *tenant,
+        }
+    }
+}
+
+/// Ops that the store itself takes.
+pub(crate) fn is_own(op: Op) -> bool {
+    Way::of(op) != Way::Discipline
+}
+
+/// Which part takes an op.
+#[derive(PartialEq)]
+enum Way {
+    Keyed,
+    Ack,
+    Lease,
+    Discipline,
+}
+
+impl Way {
+    fn of(op: Op) -> Way {
+        match op {
+            Op::ReadRequest
+            | Op::CorrectionRequest
+            | Op::WriteRequest
+            | Op::DeleteRequest
+            | Op::FetchRequest => Way::Keyed,
+            Op::InvalidateAck => Way::Ack,
+            Op::LeaseRequest => Way::Lease,
+            _ => Way::Discipline,
         }
     }
 }
@@ -64,10 +99,11 @@ pub struct Engine {
     recalls: Recalls,
     directory: Directory<Job>,
     clients: Clients<Outcome>,
+    halves: Halves,
     waiting: HashMap<Ticket, Waiting>,
     /// Writes taken and not yet over.
     pending_writes: usize,
-    timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
+    timers: BinaryHeap<Reverse<(Nanos, Place)>>,
     next_offer_ns: Nanos,
     ticket: Ticket,
     /// Empty between uses; kept for its memory.
@@ -104,6 +140,7 @@ impl Engine {
             leases,
             outside: Outside::new(backend.watch(), now_ns),
             recalls: Recalls::default(),
+            halves: Halves::new(&config.halves),
             waiting: HashMap::new(),
             pending_writes: 0,
             timers: BinaryHeap::new(),
@@ -130,19 +167,16 @@ impl Engine {
             self.counters.dropped_malformed += 1;
             return;
         };
-        match packet.header.op {
-            Op::ReadRequest
-            | Op::CorrectionRequest
-            | Op::WriteRequest
-            | Op::DeleteRequest
-            | Op::FetchRequest => self.keyed(&packet, datagram.len(), peer, now_ns, out),
-            Op::InvalidateAck => self.ack(&packet, now_ns, out),
-            Op::LeaseRequest => self.lease(&packet, peer, now_ns, out),
-            _ => self.counters.dropped_op += 1,
+        let room = datagram.len();
+        match Way::of(packet.header.op) {
+            Way::Keyed => self.keyed(&packet, room, peer, now_ns, out),
+            Way::Ack => self.ack(&packet, now_ns, out),
+            Way::Lease => self.lease(&packet, peer, now_ns, out),
+            Way::Discipline => self.operation(&packet, room, peer, now_ns, out),
         }
     }
 
-    /// Requests that name a key: checks who asks and whether the key is ours, then carries the request out.
+    /// Requests that name a key, and are the store's own.
     fn keyed(
         &mut self,
         packet: &Packet<'_>,
@@ -151,31 +185,10 @@ impl Engine {
         now_ns: u64,
         out: &mut Outbox,
     ) {
-        let header = &packet.header;
-        if header.fragments > 1 {
-            self.counters.dropped_fragment += 1;
+        let Some((origin, _)) = self.admit(packet, room, peer, false, now_ns, out) else {
             return;
-        }
-        let mut origin = Origin::of(header, room, peer);
-        let (secret, judged) = self.judge(packet);
-        origin.secret = secret;
-        let partition = match judged {
-            Ok(partition) => partition,
-            Err(status) => {
-                return self
-                    .replies
-                    .refuse(&origin, packet.key, status, now_ns, out);
-            }
         };
-        if header.op != Op::FetchRequest {
-            match self.partitions.admit(partition, now_ns) {
-                Some(not_before_ns) => origin.not_before_ns = not_before_ns,
-                None => {
-                    self.counters.dropped_rate_limit += 1;
-                    return;
-                }
-            }
-        }
+        let header = &packet.header;
         let key = Key {
             tenant: header.tenant,
             hash: header.key_hash,
@@ -188,8 +201,55 @@ impl Engine {
         }
     }
 
-    /// Who asks, and whether the key is ours: the secret that signs the answer, and the key's partition or why not.
-    fn judge(&mut self, packet: &Packet<'_>) -> (Secret, Result<usize, Status>) {
+    /// Checks who asks and whether the key is ours, and takes the request if there is time for it: its origin, and whether the key
+    /// is ours, which it may not be if `foreign` ones are taken too. What is not taken is answered or dropped here.
+    fn admit(
+        &mut self,
+        packet: &Packet<'_>,
+        room: usize,
+        peer: Peer,
+        foreign: bool,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> Option<(Origin, bool)> {
+        let header = &packet.header;
+        if header.fragments > 1 {
+            self.counters.dropped_fragment += 1;
+            return None;
+        }
+        let mut origin = Origin::of(header, room, peer);
+        let (secret, judged) = self.judge(packet, foreign);
+        origin.secret = secret;
+        let (partition, owned) = match judged {
+            Ok(place) => place,
+            Err(status) => {
+                self.replies
+                    .refuse(&origin, packet.key, status, now_ns, out);
+                return None;
+            }
+        };
+        if header.op != Op::FetchRequest {
+            let payer = if owned {
+                partition
+            } else {
+                self.partitions.in_place_of(partition)
+            };
+            let Some(not_before_ns) = self.partitions.admit(payer, now_ns) else {
+                self.counters.dropped_rate_limit += 1;
+                return None;
+            };
+            origin.not_before_ns = not_before_ns;
+        }
+        Some((origin, owned))
+    }
+
+    /// Who asks, and whether the key is ours: the secret that signs the answer, and the key's partition with whether we hold it, or
+    /// why not.
+    fn judge(
+        &mut self,
+        packet: &Packet<'_>,
+        foreign: bool,
+    ) -> (Secret, Result<(usize, bool), Status>) {
         let header = &packet.header;
         let counters = &mut self.counters;
         let known = self.tenants.get(header.tenant);
@@ -207,11 +267,12 @@ impl Engine {
             return (secret, Err(Status::Denied));
         }
         let partition = self.partitions.at(header.key_hash);
-        if !known.holds(partition, self.partitions.owns(partition)) {
+        let owned = known.holds(partition, self.partitions.owns(partition));
+        if !owned && !foreign {
             counters.wrong_partition += 1;
             return (secret, Err(Status::WrongPartition));
         }
-        (secret, Ok(partition))
+        (secret, Ok((partition, owned)))
     }
 
     /// An acknowledgement, under a secret of its key's tenant.
@@ -228,6 +289,7 @@ impl Engine {
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
         self.recall_more(now_ns, out);
         self.timers(now_ns, out);
+        self.tick_halves(now_ns, out);
         self.replies.delayed.release(now_ns, out);
     }
 
@@ -238,6 +300,7 @@ impl Engine {
             Some(self.next_offer_ns),
             timer,
             self.recalls.next_ns(),
+            self.halves.next_ns(),
             self.replies.delayed.next_ns(),
         ]
         .into_iter()

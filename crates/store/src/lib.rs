@@ -3,6 +3,7 @@
 //!
 //! UDP datagrams of [`wire`] flow in and out. [`server`] moves them; [`engine`] turns them into questions to
 //! [`coherence`], which holds the seven rules as pure functions, and to a [`backend`].
+//! Operations that are a discipline's own go to its half in the store, a [`decide::StoreHalf`].
 //! The `shortstop store` command calls [`run`]; tests call [`Server`], which tells the address it listens on.
 
 pub mod backend;
@@ -14,12 +15,14 @@ mod directory;
 mod engine;
 mod net;
 mod partition;
+mod reports;
 mod sendmmsg;
 mod server;
 mod status;
 
-pub use config::{BackendConfig, Config, OutsideWrites, Populate};
+pub use config::{BackendConfig, Config, Half, OutsideWrites, Populate};
 pub use counters::Counters;
-pub use engine::UpdateError;
+pub use engine::{TellError, UpdateError};
+pub use reports::Report;
 pub use server::{Handle, Server, run};
 pub use status::{LeaseStatus, OutsideWritesStatus, PartitionStatus, Status, read_status};

@@ -22,6 +22,8 @@ pub struct Partition {
 #[derive(Debug)]
 pub struct Partitions {
     all: Vec<Partition>,
+    /// Those that are ours.
+    own: Vec<usize>,
     /// Nanoseconds that a request takes; 0: no limit.
     cost_ns: u64,
     backlog_limit_ns: u64,
@@ -36,13 +38,15 @@ impl Partitions {
         queue_limit: u32,
     ) -> Partitions {
         let cost_ns = rate_limit.map_or(0, |rate| (1e9 / rate) as u64);
+        let all: Vec<_> = (0..count)
+            .map(|i| Partition {
+                owned: owned(i),
+                ..Partition::default()
+            })
+            .collect();
         Partitions {
-            all: (0..count)
-                .map(|i| Partition {
-                    owned: owned(i),
-                    ..Partition::default()
-                })
-                .collect(),
+            own: (0..all.len()).filter(|at| all[*at].owned).collect(),
+            all,
             cost_ns,
             backlog_limit_ns: cost_ns.saturating_mul(u64::from(queue_limit)),
         }
@@ -56,6 +60,13 @@ impl Partitions {
     /// Whether a partition is ours.
     pub fn owns(&self, at: usize) -> bool {
         self.all[at].owned
+    }
+
+    /// The partition of ours that pays for a request which another store's partition would: a server has no more time for having
+    /// others' keys.
+    pub fn in_place_of(&self, at: usize) -> usize {
+        let own = self.own.len();
+        if own == 0 { at } else { self.own[at % own] }
     }
 
     /// Takes one request at `now_ns`: the time before which its reply must not leave (0: at once), or `None` if

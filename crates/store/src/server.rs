@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
+use bytes::Bytes;
 use tokio::{
     io::AsyncWriteExt,
     net::{UnixListener, UnixStream},
@@ -20,8 +21,9 @@ use wire::Cluster;
 use crate::{
     BackendConfig, Config,
     backend::{Backend, Completion, embedded, memcached, redis},
-    engine::{Engine, UpdateError},
+    engine::{Engine, TellError, UpdateError},
     net::{Endpoint, Outbox},
+    reports::{Report, Reports},
 };
 
 /// Batches taken from the socket before timers and the backend get their turn.
@@ -49,13 +51,22 @@ pub struct Server {
     handle: Handle,
 }
 
-/// A cluster to take, and whom to tell.
-struct Order(Cluster, oneshot::Sender<Result<(), UpdateError>>);
+/// What the store is to do, and whom to tell when it has.
+enum Order {
+    Update(Cluster, oneshot::Sender<Result<(), UpdateError>>),
+    Tell {
+        half: String,
+        tenant: u32,
+        message: Bytes,
+        done: oneshot::Sender<Result<(), TellError>>,
+    },
+}
 
 /// Changes a store that runs. Clones speak to the same store.
 #[derive(Clone)]
 pub struct Handle {
     orders: mpsc::Sender<Order>,
+    reports: Reports,
 }
 
 impl Handle {
@@ -66,10 +77,34 @@ impl Handle {
     /// # Errors
     /// [`UpdateError`], if partitions, stores or hash seeds differ; everything stays as it was then.
     pub async fn update(&self, cluster: Cluster) -> Result<(), UpdateError> {
+        let done = self.order(|done| Order::Update(cluster, done)).await;
+        done.unwrap_or(Err(UpdateError::Ended))
+    }
+
+    /// Gives the half of a discipline in the store a message about a tenant, at most [`decide::MESSAGE_MAX`] bytes. It has it once this returns.
+    ///
+    /// # Errors
+    /// [`TellError`]; the half knows nothing of it then.
+    pub async fn tell(&self, half: &str, tenant: u32, message: Bytes) -> Result<(), TellError> {
+        let half = half.into();
+        let tell = |done| Order::Tell {
+            half,
+            tenant,
+            message,
+            done,
+        };
+        self.order(tell).await.unwrap_or(Err(TellError::Ended))
+    }
+
+    /// Takes what halves have reported since the last time; waits until there is something. Nothing is lost if that is given up.
+    pub async fn reports(&self) -> Vec<Report> {
+        self.reports.take().await
+    }
+
+    async fn order<R>(&self, make: impl FnOnce(oneshot::Sender<R>) -> Order) -> Option<R> {
         let (done, answer) = oneshot::channel();
-        let order = self.orders.send(Order(cluster, done)).await;
-        order.map_err(|_| UpdateError::Ended)?;
-        answer.await.map_err(|_| UpdateError::Ended)?
+        self.orders.send(make(done)).await.ok()?;
+        answer.await.ok()
     }
 }
 
@@ -97,12 +132,16 @@ impl Server {
             .as_deref()
             .map(StatusSocket::bind)
             .transpose()?;
+        let engine = Engine::new(Arc::new(config), backend, 0, wall_s);
         let (orders_in, orders) = mpsc::channel(1);
         Ok(Server {
             orders,
-            handle: Handle { orders: orders_in },
+            handle: Handle {
+                orders: orders_in,
+                reports: engine.reports(),
+            },
             endpoint,
-            engine: Engine::new(Arc::new(config), backend, 0, wall_s),
+            engine,
             completions,
             outbox: Outbox::default(),
             clock: Instant::now(),
@@ -134,7 +173,7 @@ impl Server {
             tokio::select! {
                 () = &mut shutdown => return Ok(()),
                 ready = self.endpoint.readable() => ready.context("the UDP socket failed")?,
-                Some(order) = self.orders.recv() => self.update(order),
+                Some(order) = self.orders.recv() => self.obey(order),
                 done = next(self.completions.as_mut()) => self.complete(done),
                 () = until(self.clock, self.engine.next_deadline_ns()) => {}
                 stream = accept(self.status.as_ref()) => self.tell_status(stream),
@@ -171,8 +210,22 @@ impl Server {
         self.flush();
     }
 
-    fn update(&mut self, Order(cluster, done): Order) {
-        let _ = done.send(self.engine.update(cluster, self.now_ns()));
+    fn obey(&mut self, order: Order) {
+        let now_ns = self.now_ns();
+        let Server { engine, outbox, .. } = self;
+        match order {
+            Order::Update(cluster, done) => {
+                let _ = done.send(engine.update(cluster, now_ns, outbox));
+            }
+            Order::Tell {
+                half,
+                tenant,
+                message,
+                done,
+            } => {
+                let _ = done.send(engine.tell(&half, tenant, &message, now_ns, outbox));
+            }
+        }
     }
 
     /// Passes on what the backend has answered: this, and all that has come since.

@@ -33,9 +33,6 @@ pub const HEADER_LEN: usize = 64;
 pub const MAX_KEY: usize = 250;
 /// Longest UDP payload in bytes that fits an Ethernet frame of 1500 bytes over IPv4.
 pub const MAX_PAYLOAD: usize = 1472;
-/// Longest value in bytes that fits one packet beside the longest key. Shorter keys leave more room,
-/// up to [`MAX_PAYLOAD`] in all; see [`max_value`].
-pub const MAX_VALUE_ANY_KEY: usize = MAX_PAYLOAD - HEADER_LEN - MAX_KEY;
 /// The tenant of unkeyed requests, there for trying things out.
 pub const TENANT_OPEN: u32 = 0;
 /// The tenant under which switches, stores and controllers sign what they say to one another.

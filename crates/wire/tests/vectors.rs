@@ -349,6 +349,23 @@ fn cases() -> Vec<Case> {
             value,
             0,
         ),
+        (
+            "discipline request",
+            header(Op::DisciplineRequest),
+            key,
+            value,
+            0,
+        ),
+        (
+            "discipline reply",
+            Header {
+                version,
+                ..header(Op::DisciplineReply)
+            },
+            key,
+            value,
+            0,
+        ),
     ]
 }
 

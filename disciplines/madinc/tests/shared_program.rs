@@ -1,34 +1,34 @@
 //! Disciplines that differ in their control half only share a program in the kernel. Needs root.
 
-use dataplane::{Dataplane, Discipline, Home, Sizes};
+use dataplane::{Object, PROGRAMS_PER_DISCIPLINE};
+use harness::Switch;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-
-struct Cleared(Home);
-
-impl Drop for Cleared {
-    fn drop(&mut self) {
-        let _ = dataplane::detach(&self.0);
-    }
-}
 
 #[test]
 fn one_program_serves_both_numbers() {
-    let name = format!("test-madinc-{}", std::process::id());
-    let home = Cleared(Home::new(&name).unwrap());
-    let disciplines = ["netcache", "madinc"].into_iter().zip(0..);
-    let disciplines: Vec<Discipline> = disciplines
-        .map(|(name, number)| Discipline {
+    let numbers = ["netcache", "madinc"].into_iter().zip(0..);
+    let objects: Vec<Object> = numbers
+        .map(|(name, number)| Object {
             name,
-            program: madinc::PROGRAM,
             number,
-            object: madinc::OBJECT,
+            elf: madinc::OBJECT,
+            steps: vec![madinc::PROGRAM],
+            egress: None,
+            maps: vec![],
         })
         .collect();
-    let _loaded = Dataplane::load(home.0.clone(), &disciplines, Sizes { pages: 2 }).unwrap();
-    let map = format!("/sys/fs/bpf/shortstop/{name}/disciplines");
+    let switch = Switch::load(&objects, &[]);
+    let name = switch.dataplane.home().name();
+    let map = format!("/sys/fs/bpf/shortstop/{name}/programs");
     let map = MapHandle::from_pinned_path(map).unwrap();
-    let program = |number: u32| map.lookup(&number.to_ne_bytes(), MapFlags::ANY).unwrap();
-    assert!(program(0).is_some());
-    assert_eq!(program(0), program(1));
-    assert_eq!(program(2), None);
+    let first_step = |number: u32| {
+        map.lookup(
+            &(number * PROGRAMS_PER_DISCIPLINE as u32).to_ne_bytes(),
+            MapFlags::ANY,
+        )
+        .unwrap()
+    };
+    assert!(first_step(0).is_some());
+    assert_eq!(first_step(0), first_step(1));
+    assert_eq!(first_step(2), None);
 }

@@ -24,7 +24,7 @@ pub struct ClusterView {
 pub struct SwitchView {
     /// Number.
     pub id: u16,
-    /// Name for people.
+    /// What its agent calls itself.
     pub name: String,
     /// Its agent is connected.
     pub attached: bool,

@@ -19,24 +19,6 @@ pub enum OverRate {
     Drop,
 }
 
-impl From<OverRate> for wire::OverRate {
-    fn from(over: OverRate) -> wire::OverRate {
-        match over {
-            OverRate::Forward => wire::OverRate::Forward,
-            OverRate::Drop => wire::OverRate::Drop,
-        }
-    }
-}
-
-impl From<wire::OverRate> for OverRate {
-    fn from(over: wire::OverRate) -> OverRate {
-        match over {
-            wire::OverRate::Forward => OverRate::Forward,
-            wire::OverRate::Drop => OverRate::Drop,
-        }
-    }
-}
-
 /// A tenant to be created. Every field may be left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -47,7 +29,7 @@ pub struct TenantSpec {
     pub id: Option<u32>,
     /// Take a number that a removed tenant had: whoever has it finds what that one left in the stores.
     pub reuse: bool,
-    /// Name for people, at most 64 bytes; unique among the tenants unless it is empty.
+    /// What lists, logs and the audit log call it, at most 64 bytes; unique among the tenants unless it is empty.
     #[schema(max_length = 64)]
     pub name: String,
     /// 32 hex digits, not all zero: signs what is sent in the tenant's name, and seeds the hashes of its keys
@@ -150,7 +132,7 @@ impl TenantChange {
 pub struct TenantView {
     /// Number.
     pub id: u32,
-    /// Name for people.
+    /// What lists, logs and the audit log call it; may be empty.
     pub name: String,
     /// Signs what is sent in its name, 32 hex digits. Only when asked for with `?secrets=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -49,7 +49,7 @@ pub struct SwitchSpec {
     /// Number, 1 to 65535.
     #[schema(minimum = 1)]
     pub id: u16,
-    /// Name for people.
+    /// What lists call it until its agent says its own name.
     #[serde(default)]
     #[schema(max_length = 64)]
     pub name: String,

@@ -216,6 +216,9 @@ impl State {
             expiry_ms: 0,
             ..h
         };
+        if h.op == Op::DisciplineRequest {
+            return (reply, packet.value.to_vec());
+        }
         if !h.op.is_write() {
             return self.read(packet, reply, len);
         }

@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// The discipline whose data plane is measured.
-    #[arg(long, value_name = "NAME", default_value = disciplines::all()[0].name)]
+    #[arg(long, value_name = "NAME", default_value = disciplines::default().name)]
     discipline: String,
 }
 
@@ -29,8 +29,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let known = disciplines::find(&args.discipline)
         .with_context(|| format!("discipline {:?}: there is none", args.discipline))?;
     let options = Options {
-        discipline: known.program,
-        object: known.object,
+        discipline: known,
         batches: args.batches.into(),
         only: args.only,
     };

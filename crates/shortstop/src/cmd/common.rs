@@ -1,5 +1,7 @@
 //! What several commands share.
 
+use std::time::Duration;
+
 /// Done at SIGINT or SIGTERM.
 pub async fn stopped() {
     use tokio::signal::unix::{SignalKind, signal};
@@ -13,6 +15,16 @@ pub async fn stopped() {
         _ = int.recv() => {}
         _ = term.recv() => {}
     }
+}
+
+/// A length of time, with its unit.
+///
+/// # Errors
+/// Says what was expected.
+pub fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| {
+        format!("{text:?}: expected a number and a unit, such as 500ms, 30s, 5m, 2h, 7d")
+    })
 }
 
 /// A number of bytes, with an optional KiB, MiB or GiB.

@@ -1,13 +1,14 @@
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
 use api::status;
 use clap::Subcommand;
 use control::{
-    DisciplineMaker, Limits, NoDiscipline, Options, Server, ServerError,
+    Options, Server, ServerError,
     serve::{Listen, TlsFiles},
     state::Location,
 };
+use decide::Limits;
 
 /// Decides what the switches cache: takes in what is hot, tells each switch what to insert and evict.
 #[derive(clap::Args)]
@@ -33,15 +34,8 @@ enum Command {
 
 #[derive(clap::Args)]
 struct StatusArgs {
-    /// The controllers, separated by commas.
-    #[arg(
-        long,
-        value_name = "URL[,URL]",
-        default_value = "http://127.0.0.1:7118"
-    )]
-    control: String,
     #[command(flatten)]
-    credentials: super::reach::Credentials,
+    reach: super::reach::Reach,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -118,7 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
-    let endpoint = args.credentials.endpoint(&args.control)?;
+    let endpoint = args.reach.endpoint()?;
     let reply = status::fetch_from(&endpoint)
         .await
         .map_err(anyhow::Error::msg)?;
@@ -143,8 +137,9 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         window_ms: args.window_ms,
         seed: args.seed,
     };
-    let disciplines = disciplines(args.discipline.as_deref())?;
-    let default = disciplines[0].0.clone();
+    let default = args
+        .discipline
+        .unwrap_or_else(|| disciplines::default().name.into());
     let tls = args.tls_cert.zip(args.tls_key).map(|(cert, key)| TlsFiles {
         cert,
         key,
@@ -168,7 +163,8 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         url: args.url,
         state: args.state,
         cluster,
-        disciplines,
+        disciplines: disciplines::all(),
+        default_discipline: default.clone(),
         limits,
         updates_per_s: args.updates_per_s,
         sample_shift: args.sample_shift,
@@ -176,6 +172,9 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
     let mut server = match Server::start(options).await {
         Err(error @ ServerError::Cluster(_)) => {
             return Err(error).with_context(|| path.display().to_string());
+        }
+        Err(ServerError::Discipline { name, known }) => {
+            bail!("--discipline {name}: expected one of {known}");
         }
         other => other?,
     };
@@ -189,27 +188,4 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
     }
     server.stop().await?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// All that this build knows, and `none`; the default first.
-fn disciplines(default: Option<&str>) -> anyhow::Result<Vec<(String, DisciplineMaker)>> {
-    let mut all: Vec<(String, DisciplineMaker)> = disciplines::all()
-        .iter()
-        .map(|known| {
-            (
-                known.name.to_owned(),
-                Arc::new(known.controller) as DisciplineMaker,
-            )
-        })
-        .collect();
-    all.push(("none".into(), Arc::new(|_| Box::new(NoDiscipline))));
-    if let Some(name) = default {
-        let at = all.iter().position(|(known, _)| known == name);
-        let at = at.with_context(|| {
-            let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-            format!("--discipline {name}: expected one of {}", names.join(", "))
-        })?;
-        all.swap(0, at);
-    }
-    Ok(all)
 }

@@ -6,17 +6,14 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use disciplines::experiments;
+use experiments::{Backend, Options, Report};
 use lab::{
-    Backend, Experiment, Options, Report,
-    experiment::{
-        coherence, controller_failover, demo, outside_writes, tenant_isolation, work_conserving,
-    },
-    history, interrupt, link,
-    load::{self, LoadConfig},
-    process, rack,
+    interrupt, link, process, rack,
     state::State,
     topology::{Fault, Topology},
 };
+use load::LoadConfig;
 use serde_json::json;
 
 /// Racks of network namespaces on this machine: try things out, measure, reproduce.
@@ -190,28 +187,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn experiments() -> anyhow::Result<Vec<Experiment>> {
-    let registered = disciplines::all();
-    let default = registered.first().context("this build has no discipline")?;
-    // Disciplines are registered in the order in which they came to be: the last one knows most about tenants.
-    let latest = registered.last().unwrap_or(default);
-    let mut all = vec![
-        demo(default.name),
-        outside_writes(default.name),
-        coherence(default.name, latest.name),
-        tenant_isolation(latest.name),
-        work_conserving(latest.name),
-        controller_failover(latest.name),
-    ];
-    for (_, text) in registered
-        .iter()
-        .flat_map(|discipline| discipline.experiments)
-    {
-        all.push(Experiment::parse(text)?);
-    }
-    Ok(all)
-}
-
 fn list(args: &List) -> anyhow::Result<ExitCode> {
     super::end_when_unread();
     let experiments = experiments()?;
@@ -355,6 +330,7 @@ fn up(args: &Up) -> anyhow::Result<ExitCode> {
         .collect();
     let dir = lab.dir();
     lab.leave()?;
+    super::end_when_unread();
     let name = &args.name;
     let option = if name == "lab" {
         String::new()
@@ -512,4 +488,38 @@ fn need_root() -> anyhow::Result<()> {
         "a lab makes network namespaces: run it as root"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::roles::{Control, Role, Store, Switch};
+
+    use super::*;
+
+    #[test]
+    fn the_rack_starts_roles_as_experiments_do() {
+        let rack = Topology::parse(include_str!("rack.toml")).unwrap();
+        let store = Role::Store(Store {
+            listen: "{address:server}:7117".into(),
+            control: Some("http://{address:switch}:7118".into()),
+            populate: Some((100_000, 128)),
+            socket: "{dir}/store.sock".into(),
+            ..Store::default()
+        });
+        let switch = Role::Switch(Switch {
+            id: 1,
+            node: "switch".into(),
+            control: "http://127.0.0.1:7118".into(),
+            state: "{dir}/agent".into(),
+            ..Switch::default()
+        });
+        let control = Role::Control(Control {
+            state: "{dir}/control".into(),
+            listen: Some("0.0.0.0:7118".into()),
+            ..Control::default()
+        });
+        let started = rack.nodes().flat_map(|node| &node.processes).cloned();
+        let roles = [store, switch, control].map(|role| role.process());
+        assert_eq!(started.collect::<Vec<_>>(), roles);
+    }
 }

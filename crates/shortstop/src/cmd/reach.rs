@@ -1,4 +1,4 @@
-//! How processes that keep a connection to the controllers reach them.
+//! How commands reach the controllers: the options of all of them, declared once.
 
 use std::{
     fs::File,
@@ -13,14 +13,37 @@ use api::ControlEndpoint;
 /// Longest file of a token in bytes.
 const TOKEN_FILE_MAX: u64 = 4096;
 
+/// Where the controllers are, and what is shown to them.
+#[derive(clap::Args)]
+pub struct Reach {
+    /// The controllers, separated by commas; the one that leads is found among them.
+    #[arg(
+        long,
+        value_name = "URL[,URL]",
+        default_value = "http://127.0.0.1:7118"
+    )]
+    control: String,
+    #[command(flatten)]
+    credentials: Credentials,
+}
+
+impl Reach {
+    /// The way to the controllers.
+    pub fn endpoint(&self) -> anyhow::Result<ControlEndpoint> {
+        self.credentials.endpoint(&self.control)
+    }
+}
+
 /// What is shown to the controllers.
 #[derive(clap::Args)]
+// A subcommand has the name of the group that clap would make.
+#[group(skip)]
 pub struct Credentials {
     /// File with the token that the controllers ask for, as `shortstop token` printed it; or else the variable
     /// SHORTSTOP_TOKEN has it.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Authority of the controllers' certificates (PEM), for https.
+    /// Authority of the controllers' certificates (PEM), for https [default: those that browsers trust].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Own certificate (PEM), where controllers ask for one.
@@ -49,7 +72,7 @@ impl Credentials {
 ///
 /// # Errors
 /// One line that names the file, and what was expected of it.
-pub fn token(file: Option<&Path>) -> anyhow::Result<Option<String>> {
+fn token(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let text = match file {
         Some(path) => {
             let name = format!("token file {}", path.display());

@@ -4,7 +4,7 @@ use anyhow::Context;
 use client::Condition;
 use wire::MAX_PAYLOAD;
 
-use super::target::{Target, parse_duration};
+use super::{common::time, target::Target};
 
 /// Write the value of a key and print its new version.
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ pub struct Args {
     /// The value; `-` reads it from standard input.
     value: String,
     /// Forget the key after this time.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     ttl: Option<Duration>,
     #[command(flatten)]
     condition: OnlyIf,

@@ -1,6 +1,10 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
+use api::{
+    ControlEndpoint, Told,
+    proto::{StoreHello, StoreReport},
+};
 use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, Populate};
 
 use super::common::{size, stopped};
@@ -123,6 +127,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     config.lease_ms = options.lease_ms;
     config.populate = options.populate;
     config.status_socket = options.status_socket;
+    config.halves = registered_halves();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -137,14 +142,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
         let handle = server.handle();
         let follow = async {
             match controllers {
-                Some(endpoint) => {
-                    let take = async |cluster| {
-                        if let Err(e) = handle.update(cluster).await {
-                            tracing::warn!("the controller's tenants cannot be served: {e}");
-                        }
-                    };
-                    api::follow(&endpoint, &name, take).await;
-                }
+                Some(endpoint) => follow(&endpoint, &name, &handle).await,
                 None => std::future::pending().await,
             }
         };
@@ -154,6 +152,50 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
         }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The halves of the registered disciplines that have one in a store.
+fn registered_halves() -> Vec<store::Half> {
+    let half = |name, maker| store::Half { name, maker };
+    disciplines::all()
+        .iter()
+        .filter_map(|known| Some(half(known.name, known.store?)))
+        .collect()
+}
+
+/// Gives the store what the controllers say, and them what it reports.
+async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) {
+    let hello = StoreHello {
+        name: name.into(),
+        address: name.into(),
+    };
+    let take = async |told| match told {
+        Told::Cluster(cluster) => {
+            if let Err(e) = handle.update(cluster).await {
+                tracing::warn!("the controller's tenants cannot be served: {e}");
+            }
+        }
+        Told::Message {
+            discipline,
+            tenant,
+            message,
+        } => match handle.tell(&discipline, tenant, message).await {
+            Ok(()) => {}
+            // Not acknowledged: the store gets it again when it is back.
+            Err(store::TellError::Ended) => std::future::pending().await,
+            // The same would be said of it each time.
+            Err(e) => tracing::warn!("a message of the controller is dropped: {e}"),
+        },
+    };
+    let reports = async || {
+        let proto = |report: store::Report| StoreReport {
+            discipline: report.half.into(),
+            tenant: report.tenant,
+            report: report.report,
+        };
+        handle.reports().await.into_iter().map(proto).collect()
+    };
+    api::follow(endpoint, &hello, take, reports).await;
 }
 
 fn print_status(options: &Status) -> anyhow::Result<ExitCode> {

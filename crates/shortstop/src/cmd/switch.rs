@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options};
 use clap::Subcommand;
-use dataplane::{Counters, Home, LeaseState, Leases, Mode, Table, TenantEntry};
+use dataplane::{Counters, Home, LeaseState, Leases, Mode, PARAMETERS, Table, TenantEntry};
 use serde::Serialize;
 
 use super::common::stopped;
@@ -46,15 +46,8 @@ struct Serve {
     /// interface.
     #[arg(long, value_enum, default_value = "auto")]
     mode: ModeArg,
-    /// The controllers, separated by commas; the one that leads is found among them.
-    #[arg(
-        long,
-        value_name = "URL[,URL]",
-        default_value = "http://127.0.0.1:7118"
-    )]
-    control: String,
     #[command(flatten)]
-    credentials: super::reach::Credentials,
+    reach: super::reach::Reach,
     /// Pages of cache memory, of 26.6 kB each; a page holds at least 128 items of a 16-byte key and a
     /// 128-byte value.
     #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=32_768))]
@@ -101,19 +94,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The number by which tenants refer to a discipline is its place in the registry.
-fn programs() -> Vec<dataplane::Discipline> {
-    let numbered = disciplines::all().iter().zip(0..);
-    numbered
-        .map(|(known, number)| dataplane::Discipline {
-            name: known.name,
-            program: known.program,
-            number,
-            object: known.object,
-        })
-        .collect()
-}
-
 fn serve(args: Serve) -> anyhow::Result<()> {
     if args.interface.is_empty() {
         anyhow::bail!(
@@ -132,9 +112,9 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         interfaces: args.interface,
         mode,
         pages: args.pages,
-        control: args.credentials.endpoint(&args.control)?,
+        control: args.reach.endpoint()?,
         state_dir: args.state_dir,
-        disciplines: programs(),
+        disciplines: disciplines::all(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -176,8 +156,8 @@ struct Report {
     /// What lies on each page that holds items.
     page_items: Vec<PageItems>,
     memory_bytes: usize,
-    /// Per tenant: reads per window from which a key is reported.
-    hot_thresholds: BTreeMap<u32, u32>,
+    /// Per tenant: the words that its discipline gave it.
+    parameters: BTreeMap<u32, [u32; PARAMETERS]>,
     invalidation_epoch: u64,
     reads: u64,
     hits: u64,
@@ -252,7 +232,7 @@ fn report(name: &str) -> anyhow::Result<Report> {
         pages_used: page_items.len(),
         page_items,
         memory_bytes: table.memory(),
-        hot_thresholds: TenantEntry::thresholds(&home)?.into_iter().collect(),
+        parameters: TenantEntry::parameters(&home)?.into_iter().collect(),
         invalidation_epoch: table.epoch(),
         reads,
         hits,
@@ -311,9 +291,10 @@ fn print(report: &Report) {
         report.hits,
         report.hit_ratio * 100.0
     );
-    for (tenant, threshold) in &report.hot_thresholds {
+    for (tenant, words) in &report.parameters {
         if *tenant != wire::TENANT_SYSTEM {
-            println!("  tenant     {tenant}: hot from {threshold} reads per window");
+            let words = words.map(|word| word.to_string()).join(" ");
+            println!("  tenant     {tenant}: parameters {words}");
         }
     }
     for lease in &report.leases {

@@ -11,6 +11,8 @@ use anyhow::{Context, bail};
 use client::{Client, Options, Seal};
 use wire::{Cluster, PORT, TENANT_OPEN};
 
+use super::common::time;
+
 /// Where the keys are, and in whose name to ask.
 #[derive(clap::Args)]
 pub struct Target {
@@ -33,7 +35,7 @@ pub struct Target {
     #[arg(long, value_name = "ID", default_value_t = TENANT_OPEN)]
     tenant: u32,
     /// How long to try. A write is given up after 1.5 s at the latest.
-    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = time)]
     timeout: Duration,
     /// Seal values and hide keys with the key in this file: 64 hex digits, readable by its owner only
     /// (`openssl rand -hex 32`). What was written with a seal key is found with that key only.
@@ -115,26 +117,6 @@ fn resolve(server: &str) -> anyhow::Result<SocketAddr> {
         .with_context(|| format!("--server {server:?}: the name has no address"))
 }
 
-/// A time as people write it: a number and `ms`, `s`, `m`, `h` or `d`.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let expected =
-        || format!("{text:?}: expected a number and a unit, such as 500ms, 30s, 5m, 2h, 7d");
-    let at = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .ok_or_else(expected)?;
-    let (number, unit) = text.split_at(at);
-    let number: f64 = number.parse().map_err(|_| expected())?;
-    let seconds = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        _ => return Err(expected()),
-    };
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
-}
-
 /// Says on standard error that there is no such key.
 pub fn not_found() -> ExitCode {
     eprintln!("(not found)");
@@ -144,26 +126,6 @@ pub fn not_found() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_need_a_unit() {
-        assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("20ms"), Ok(Duration::from_millis(20)));
-        assert_eq!(parse_duration("2d"), Ok(Duration::from_secs(172_800)));
-        for bad in [
-            "",
-            "30",
-            "s",
-            "-1s",
-            "1 s",
-            "1y",
-            "99999999999999999999999d",
-            "1.2.3s",
-        ] {
-            assert!(parse_duration(bad).is_err(), "{bad:?}");
-        }
-    }
 
     #[test]
     fn servers_may_leave_out_the_port() {

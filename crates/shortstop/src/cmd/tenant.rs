@@ -100,7 +100,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Terms {
-    /// Name for people.
+    /// What lists, logs and the audit log call it.
     #[arg(long)]
     name: Option<String>,
     /// Guaranteed pages over all switches.
@@ -155,22 +155,6 @@ impl Terms {
             borrow: self.borrow,
         })
     }
-
-    fn spec(self) -> anyhow::Result<TenantSpec> {
-        let given = self.change()?;
-        Ok(TenantSpec {
-            name: given.name.unwrap_or_default(),
-            quota: given.quota.unwrap_or(0),
-            policy: given.policy.unwrap_or_default(),
-            rate: given.rate.unwrap_or(0),
-            over_rate: given.over_rate.unwrap_or_default(),
-            discipline: given.discipline,
-            stores: given.stores.unwrap_or_default(),
-            clients: given.clients.unwrap_or_default(),
-            borrow: given.borrow.unwrap_or(true),
-            ..TenantSpec::default()
-        })
-    }
 }
 
 /// Asks the controller and prints its answer.
@@ -195,7 +179,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 id,
                 reuse,
                 secret,
-                ..terms.spec()?
+                ..terms.change()?.into()
             };
             let tenant: TenantView = api.change("POST", "/v1/tenants", Some(&spec))?;
             api.print(&tenant, show)

@@ -7,7 +7,7 @@ use wire::{Epoch, Header, Op, Packet, Secret};
 use super::Engine;
 use crate::{
     coherence::LeaseAnswer,
-    directory::KeyId,
+    directory::{KeyId, Place},
     net::{Outbox, Peer},
 };
 
@@ -97,20 +97,19 @@ impl Engine {
     }
 
     /// Sends an INVALIDATE for a key; `epoch` is (X, granted(X)).
-    pub(super) fn invalidate(&mut self, id: KeyId, epoch: Epoch, out: &mut Outbox) {
-        let Some(home) = self.leases.address(epoch.switch()).copied() else {
+    pub(super) fn invalidate(&mut self, at: Place, epoch: Epoch, out: &mut Outbox) {
+        let home = self.leases.address(epoch.switch());
+        let (Some(home), Some(entry)) = (home, self.directory.get(at)) else {
             return;
         };
-        let (tenant, key_hash) = id;
+        let (tenant, key_hash) = entry.id;
         let secret = self.tenants.tag_of(tenant);
         let mut header = Header::new(Op::Invalidate);
         header.tenant = tenant;
         header.key_hash = key_hash;
         header.epoch = epoch;
         self.counters.invalidations += 1;
-        self.directory.update(&id, |entry| {
-            let _ = out.push(&Packet::new(header, &entry.key, &[]), &secret, home.peer);
-        });
+        let _ = out.push(&Packet::new(header, &entry.key, &[]), &secret, home.peer);
     }
 
     /// Offers leases and repeats invalidations that are due.
@@ -118,20 +117,20 @@ impl Engine {
         if now_ns >= self.next_offer_ns {
             self.next_offer_ns = now_ns + self.config.lease_ms * 1_000_000 / 3;
             self.offer_leases(now_ns, out);
-            for id in self.directory.sweep(&self.leases, now_ns, SWEEP_KEYS) {
-                self.drive(id, now_ns, out);
+            for at in self.directory.sweep(&self.leases, now_ns, SWEEP_KEYS) {
+                self.drive(at, now_ns, out);
             }
         }
-        while let Some(&Reverse((at_ns, id))) = self.timers.peek()
+        while let Some(&Reverse((at_ns, at))) = self.timers.peek()
             && at_ns <= now_ns
         {
             self.timers.pop();
-            self.directory.update(&id, |e| {
+            self.directory.update(at, |e| {
                 if e.timer_ns == at_ns {
                     e.timer_ns = 0;
                 }
             });
-            self.drive(id, now_ns, out);
+            self.drive(at, now_ns, out);
         }
     }
 

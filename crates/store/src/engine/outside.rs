@@ -72,7 +72,10 @@ impl Engine {
     /// the backend, counts as a copy: granted(X) was raised before the backend was asked, so X's acknowledgement
     /// proves that it will not install it. If a write of ours or a recall goes on, the copies are going already.
     fn recall_changed(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
-        let had_copies = self.directory.update(&id, |entry| {
+        let Some(at) = self.directory.find(&id) else {
+            return;
+        };
+        let had_copies = self.directory.update(at, |entry| {
             let had = !entry.state.copies().is_empty();
             if had {
                 entry.state.recall(now_ns);
@@ -82,7 +85,7 @@ impl Engine {
         if had_copies == Some(true) {
             self.counters.outside_recalls += 1;
             self.outside.opened(id);
-            self.drive(id, now_ns, out);
+            self.drive(at, now_ns, out);
         }
     }
 }

@@ -51,17 +51,22 @@ impl Engine {
     pub fn complete(&mut self, completion: Completion, now_ns: u64, out: &mut Outbox) {
         match completion {
             Completion::Change(ticket, change) => {
-                if let Some(Waiting::Write(id)) = self.waiting.remove(&ticket) {
-                    self.applied(id, change, now_ns, out);
-                    self.drive(id, now_ns, out);
+                if let Some(Waiting::Write(id)) = self.waiting.remove(&ticket)
+                    && let Some(at) = self.directory.find(&id)
+                {
+                    self.applied(at, change, now_ns, out);
+                    self.drive(at, now_ns, out);
                 }
             }
             Completion::Outside(event) => self.happened_outside(event, now_ns, out),
             Completion::Get(ticket, found) => {
-                let Some(Waiting::Read(read)) = self.waiting.remove(&ticket) else {
-                    return;
+                let (origin, key) = match self.waiting.remove(&ticket) {
+                    Some(Waiting::Read(read)) => *read,
+                    Some(Waiting::Half(request, _)) => {
+                        return self.read_for_half(request, found, now_ns, out);
+                    }
+                    _ => return,
                 };
-                let (origin, key) = *read;
                 let answer = match &found {
                     Found::Item(Item {
                         value,

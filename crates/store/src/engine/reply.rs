@@ -99,24 +99,41 @@ impl Replies {
         let Some(op) = origin.op.reply() else { return };
         let mut header = Header::new(op);
         header.status = answer.status;
-        header.tenant = origin.tenant;
-        header.client = origin.client;
-        header.request = origin.request;
-        header.key_hash = origin.key_hash;
         header.version = answer.version;
         header.expiry_ms = answer.expiry_ms;
         if answer.grant {
             header.flags = Flags::GRANT;
             header.epoch = origin.epoch;
         }
-        let packet = Packet::new(header, key, answer.value);
+        let sent = self.send_as(header, origin, key, answer.value, now_ns, out);
+        debug_assert!(sent, "callers check that the value fits");
+    }
+
+    /// Answers a request with this header, but for what a reply repeats. False if that makes no packet.
+    pub(super) fn send_as(
+        &mut self,
+        header: Header,
+        origin: &Origin,
+        key: &[u8],
+        value: &[u8],
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> bool {
+        let header = Header {
+            tenant: origin.tenant,
+            client: origin.client,
+            request: origin.request,
+            key_hash: origin.key_hash,
+            ..header
+        };
+        let packet = Packet::new(header, key, value);
         if out.push(&packet, &origin.secret, origin.peer).is_err() {
-            debug_assert!(false, "callers check that the value fits");
-            return;
+            return false;
         }
         if origin.not_before_ns > now_ns {
             self.delayed.delay_newest(origin.not_before_ns, out);
         }
+        true
     }
 
     /// Answers with nothing but a status.

@@ -6,7 +6,7 @@ use hashbrown::{HashMap, HashSet};
 use wire::{Cluster, ClusterError, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::Engine;
-use crate::directory::KeyId;
+use crate::{directory::KeyId, net::Outbox};
 
 /// A tenant, ready for use.
 #[derive(Clone)]
@@ -154,7 +154,12 @@ impl Engine {
     ///
     /// # Errors
     /// [`UpdateError`]; everything stays as it was then.
-    pub fn update(&mut self, new: Cluster, now_ns: u64) -> Result<(), UpdateError> {
+    pub fn update(
+        &mut self,
+        new: Cluster,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> Result<(), UpdateError> {
         let old = &self.config.cluster;
         check(old, &new)?;
         let tenants = Tenants::new(&new, self.config.identity, Some((old, &self.tenants)));
@@ -175,6 +180,7 @@ impl Engine {
             }
         }
         self.forget_tenants(&gone);
+        self.tenants_left(&gone, now_ns, out);
         self.clients.share_among(self.tenants.len());
         self.recall_moved(&moved, now_ns);
         Ok(())
@@ -187,15 +193,10 @@ impl Engine {
         gone.iter().for_each(|id| self.clients.forget_tenant(*id));
         self.waiting
             .retain(|_, waiting| !gone.contains(&waiting.tenant()));
-        for (id, entry) in self.directory.remove_tenants(gone) {
+        for entry in self.directory.remove_tenants(gone) {
             self.pending_writes -= entry.state.writes();
-            self.outside.closed(&id);
-            let key = crate::backend::Key {
-                tenant: id.0,
-                hash: id.1,
-                bytes: &entry.key,
-            };
-            self.backend.pin(key, false);
+            self.outside.closed(&entry.id);
+            self.backend.pin(entry.named(), false);
         }
     }
 

@@ -1,10 +1,12 @@
 //! The engine as a whole: datagrams in, replies out, at times that the test chooses.
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use decide::{StoreAction, StoreEvent};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
-use super::{Engine, MAX_WAITING};
+use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
 use crate::{
     Config,
     backend::embedded::Embedded,
@@ -21,13 +23,62 @@ struct Store {
     out: Outbox,
 }
 
+/// Answers nothing but the key `k`; reports about itself what time it is, at each tick, and which tenant left.
+struct Slow;
+
+impl decide::StoreHalf for Slow {
+    fn on(&mut self, now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
+        out.push(match event {
+            StoreEvent::Request {
+                request, key: b"k", ..
+            } => StoreAction::Reply {
+                request,
+                header: Header::new(Op::DisciplineReply),
+                value: Bytes::new(),
+            },
+            StoreEvent::Tick => StoreAction::Report {
+                tenant: TENANT_OPEN,
+                report: format!("{now:?}").into(),
+            },
+            StoreEvent::Left { tenant } => StoreAction::Report {
+                tenant: TENANT_OPEN,
+                report: format!("{tenant} left").into(),
+            },
+            StoreEvent::Told { .. } => StoreAction::Reply {
+                request: 1,
+                header: Header::new(Op::DisciplineReply),
+                value: Bytes::new(),
+            },
+            _ => return,
+        });
+    }
+}
+
 impl Store {
     fn new() -> Store {
+        Store::with(|_| {})
+    }
+
+    /// A store with a slow half.
+    fn slow() -> Store {
+        Store::with(|config| {
+            let maker = decide::StoreMaker {
+                operations: &[Op::DisciplineRequest],
+                foreign_partitions: true,
+                make: || Box::new(Slow),
+            };
+            let name = "slow";
+            config.halves = vec![crate::Half { name, maker }];
+        })
+    }
+
+    fn with(change: impl FnOnce(&mut Config)) -> Store {
         let mut config = Config::new("127.0.0.1:7117".parse().unwrap());
         config
             .cluster
             .tenants
             .push(wire::Tenant::new(KEYED, "09".repeat(16)));
+        change(&mut config);
         let backend = Box::new(Embedded::new(config.memory_limit));
         Store {
             engine: Engine::new(Arc::new(config), backend, 0, 1_700_000_000),
@@ -65,6 +116,22 @@ impl Store {
             .pop()
             .map(reply)
             .filter(|reply| Some(reply.op) == header.op.reply())
+    }
+
+    /// Time passes until so many milliseconds after [`LATER_NS`].
+    fn tick(&mut self, ms: u64) {
+        self.engine.tick(LATER_NS + ms * 1_000_000, &mut self.out);
+    }
+
+    /// The newest report of the half, if there is a new one.
+    fn report(&self) -> Option<Bytes> {
+        let take = self.engine.reports();
+        let mut take = std::pin::pin!(take.take());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match take.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(reports) => Some(reports[0].report.clone()),
+            std::task::Poll::Pending => None,
+        }
     }
 
     fn write(&mut self, tenant: u32, client: u32, request: u32, key: &[u8]) -> Option<Status> {
@@ -157,7 +224,10 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     assert_eq!(store.write(KEYED, 1, 3, b"k"), None, "and this for that");
     assert_eq!(store.engine.pending_writes, 2);
-    store.engine.update(without, LATER_NS).unwrap();
+    store
+        .engine
+        .update(without, LATER_NS, &mut store.out)
+        .unwrap();
     assert_eq!(store.engine.pending_writes, 0);
     assert_eq!(store.engine.directory.copies(), 0);
     store.out.clear();
@@ -169,7 +239,7 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
     assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
     assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
     assert!(store.engine.leases.holds(1, 1_700_000_003, LATER_NS));
-    store.engine.update(with, LATER_NS).unwrap();
+    store.engine.update(with, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.write(KEYED, 1, 5, b"k"), Some(Status::Ok));
 }
 
@@ -193,7 +263,10 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     config.cluster = cluster.clone();
     store.engine.partitions = crate::partition::Partitions::new(2, |at| at == partition, None, 0);
     cluster.tenants[0].stores = vec![other];
-    store.engine.update(cluster, LATER_NS).unwrap();
+    store
+        .engine
+        .update(cluster, LATER_NS, &mut store.out)
+        .unwrap();
     store.out.clear();
     store.engine.tick(LATER_NS, &mut store.out);
     let sent = std::iter::from_fn(|| store.out.pop());
@@ -216,7 +289,10 @@ fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
         hash_secret: Some("09".repeat(16)),
         ..wire::Tenant::new(KEYED, "08".repeat(16))
     };
-    store.engine.update(cluster, LATER_NS).unwrap();
+    store
+        .engine
+        .update(cluster, LATER_NS, &mut store.out)
+        .unwrap();
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     store.out.clear();
     // Repeated: the first left with the write.
@@ -239,4 +315,112 @@ fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
     let packet = Packet::decode(&reply).unwrap();
     assert_eq!(packet.header.status, Status::Ok);
     assert!(packet.tag_is_valid(&SECRET), "signed as the write was");
+}
+
+fn operation() -> Header {
+    Header {
+        tenant: KEYED,
+        ..Header::new(Op::DisciplineRequest)
+    }
+}
+
+#[test]
+fn a_request_that_its_half_does_not_answer_is_forgotten() {
+    let mut store = Store::slow();
+    assert_eq!(store.ask(operation(), b"x"), None);
+    store.tick(999);
+    assert_eq!(store.engine.counters.discipline_unanswered, 0);
+    store.tick(1100);
+    assert_eq!(store.engine.counters.discipline_unanswered, 1);
+    let tell = |store: &mut Store| {
+        let told = store
+            .engine
+            .tell("slow", KEYED, b"answer", LATER_NS, &mut store.out);
+        told.unwrap();
+        store.engine.counters.discipline_refused
+    };
+    assert_eq!(tell(&mut store), 1, "too late to answer");
+    let mut store = Store::slow();
+    store.hand_in(operation(), b"x");
+    assert_eq!(tell(&mut store), 0, "in time");
+    assert_eq!(tell(&mut store), 1, "answered already");
+    let answers = std::iter::from_fn(|| store.out.pop());
+    assert_eq!(answers.count(), 1);
+}
+
+#[test]
+fn requests_that_halves_have_open_are_bounded() {
+    let mut store = Store::slow();
+    for n in 0..MAX_OPEN as u32 + 3 {
+        assert_eq!(store.ask(operation(), &n.to_be_bytes()), None);
+    }
+    assert_eq!(store.engine.counters.dropped_discipline_busy, 3);
+    assert_eq!(store.engine.counters.discipline_requests, MAX_OPEN as u64);
+    assert_eq!(store.ask(operation(), b"k"), None, "no room for this one");
+    store.tick(1000);
+    let answer = store.ask(operation(), b"k").unwrap();
+    assert_eq!(
+        (answer.op, answer.status),
+        (Op::DisciplineReply, Status::Ok)
+    );
+}
+
+#[test]
+fn halves_hear_ten_times_a_second_that_time_passes() {
+    let mut store = Store::slow();
+    let mut heard = 0;
+    for ms in 0..1000 {
+        store.tick(ms);
+        heard += u32::from(store.report().is_some());
+    }
+    assert_eq!(heard, 10);
+    store.tick(1000);
+    assert_eq!(store.report().as_deref(), Some(&b"4s"[..]));
+}
+
+#[test]
+fn halves_hear_of_a_tenant_that_left_and_keep_nothing_open_for_it() {
+    let mut store = Store::slow();
+    store.hand_in(operation(), b"x");
+    let mut cluster = store.engine.config.cluster.clone();
+    cluster.tenants.clear();
+    store
+        .engine
+        .update(cluster, LATER_NS, &mut store.out)
+        .unwrap();
+    assert_eq!(store.report().as_deref(), Some(&b"7 left"[..]));
+    store.tick(1000);
+    assert_eq!(store.engine.counters.discipline_unanswered, 0);
+}
+
+#[test]
+fn operations_that_nobody_takes_end_as_before() {
+    let mut store = Store::slow();
+    let header = Header {
+        op: Op::ChainRead,
+        ..operation()
+    };
+    assert_eq!(store.ask(header, b"k"), None);
+    assert_eq!(store.engine.counters.dropped_op, 1);
+}
+
+#[test]
+fn operations_keep_to_the_rate_limit_also_those_of_other_stores_keys() {
+    let mut store = Store::slow();
+    // One of two partitions is ours: the other's keys cost us as ours do.
+    for owned in [0, 1] {
+        store.engine.partitions =
+            crate::partition::Partitions::new(2, |at| at == owned, Some(100.0), 3);
+        store.engine.counters.dropped_rate_limit = 0;
+        for _ in 0..20 {
+            store.hand_in(operation(), b"k");
+        }
+        assert_eq!(store.engine.counters.dropped_rate_limit, 16);
+        let served = store.engine.partitions.iter().map(|p| p.served);
+        assert_eq!(served.collect::<Vec<_>>()[owned as usize], 4);
+        store.out.clear();
+        store.tick(100 + 1000 * u64::from(owned));
+        let late = std::iter::from_fn(|| store.out.pop());
+        assert_eq!(late.count(), 4, "each answer at its time");
+    }
 }

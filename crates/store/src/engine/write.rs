@@ -11,7 +11,7 @@ use super::{
 use crate::{
     backend::{Answer as Reply, Change, Condition, Key, Put},
     coherence::{Invalidate, KeyState, NoGrant, Step, Submitted, Verdict, Write},
-    directory::KeyId,
+    directory::Place,
     net::Outbox,
 };
 
@@ -78,7 +78,6 @@ impl Engine {
             wire::VERSION_PRESENT => Condition::Present,
             version => Condition::Version(version),
         };
-        let id = (key.tenant, key.hash);
         let job = Job {
             origin,
             condition,
@@ -90,19 +89,19 @@ impl Engine {
             body: job,
         };
         let queue_limit = self.config.key_queue_limit;
-        self.directory.entry(id, key.bytes);
+        let at = self.directory.enter(key);
         let submitted = self
             .directory
-            .update(&id, |e| e.state.submit(write, queue_limit));
+            .update(at, |e| e.state.submit(write, queue_limit));
         self.pending_writes += 1;
         match submitted {
             Some(Submitted::Started) => {
-                let waits = self.drive(id, now_ns, out);
+                let waits = self.drive(at, now_ns, out);
                 self.counters.writes_waited += u64::from(waits);
             }
             Some(Submitted::Queued) => {
                 self.counters.writes_queued += 1;
-                self.drive(id, now_ns, out);
+                self.drive(at, now_ns, out);
             }
             Some(Submitted::Refused(job)) => {
                 self.pending_writes -= 1;
@@ -153,91 +152,88 @@ impl Engine {
         let ends_wait = |state: &mut KeyState<_>| {
             state.prove_invalid(epoch) || state.disprove_grant(epoch, echoed)
         };
-        match self.directory.update(&id, |e| ends_wait(&mut e.state)) {
-            Some(true) => {
+        let at = self.directory.find(&id).filter(|at| {
+            let ended = self.directory.update(*at, |e| ends_wait(&mut e.state));
+            ended == Some(true)
+        });
+        match at {
+            Some(at) => {
                 self.counters.acks += 1;
-                self.drive(id, now_ns, out);
+                self.drive(at, now_ns, out);
             }
-            _ => self.counters.acks_unexpected += 1,
+            None => self.counters.acks_unexpected += 1,
         }
     }
 
     /// Moves a key on as far as it goes. True if it waits for switches now.
-    pub(super) fn drive(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) -> bool {
+    pub(super) fn drive(&mut self, at: Place, now_ns: u64, out: &mut Outbox) -> bool {
         loop {
             let mut invalidations = std::mem::take(&mut self.invalidations);
             let leases = &mut self.leases;
-            let step = self.directory.update(&id, |entry| {
-                entry.state.poll(leases, now_ns, &mut invalidations)
+            let polled = self.directory.update(at, |entry| {
+                let step = entry.state.poll(leases, now_ns, &mut invalidations);
+                (entry.id, step)
             });
             for Invalidate { switch, granted } in invalidations.drain(..) {
-                self.invalidate(id, Epoch::new(switch, granted), out);
+                self.invalidate(at, Epoch::new(switch, granted), out);
             }
             self.invalidations = invalidations;
-            if !matches!(step, Some(Step::Wait(_))) {
+            let Some((id, step)) = polled else {
+                return false;
+            };
+            if !matches!(step, Step::Wait(_)) {
                 self.outside.closed(&id);
             }
             match step {
-                Some(Step::Apply) => match self.apply(id, now_ns) {
-                    Some(Reply::Now(change)) => self.applied(id, change, now_ns, out),
+                Step::Apply => match self.apply(at, now_ns) {
+                    Some(Reply::Now(change)) => self.applied(at, change, now_ns, out),
                     _ => return false,
                 },
-                Some(Step::Wait(at_ns)) => {
-                    self.set_timer(id, at_ns);
+                Step::Wait(at_ns) => {
+                    self.set_timer(at, at_ns);
                     return true;
                 }
-                Some(Step::Idle) => {
-                    self.settle(id, now_ns);
+                Step::Idle => {
+                    self.settle(at, now_ns);
                     return false;
                 }
-                Some(Step::Applying) | None => return false,
+                Step::Applying => return false,
             }
         }
     }
 
     /// Hands the key's current write to the backend.
-    fn apply(&mut self, id: KeyId, now_ns: u64) -> Option<Reply<Change>> {
+    fn apply(&mut self, at: Place, now_ns: u64) -> Option<Reply<Change>> {
         self.version += 1;
         self.ticket += 1;
         let (version, ticket) = (self.version, self.ticket);
-        let backend = &mut self.backend;
-        let change = self.directory.update(&id, |entry| {
-            let job = &entry.state.applying()?.body;
-            let key = Key {
-                tenant: id.0,
-                hash: id.1,
-                bytes: &entry.key,
+        let entry = self.directory.get(at)?;
+        let Job {
+            ref origin,
+            condition,
+            ttl_ms,
+            ref value,
+        } = entry.state.applying()?.body;
+        let key = entry.named();
+        let change = if origin.op == Op::DeleteRequest {
+            self.backend.delete(key, condition, version, now_ns, ticket)
+        } else {
+            let put = Put {
+                value,
+                ttl_ms,
+                condition,
+                version,
             };
-            Some(if job.origin.op == Op::DeleteRequest {
-                backend.delete(key, job.condition, version, now_ns, ticket)
-            } else {
-                let Job {
-                    condition,
-                    ttl_ms,
-                    ref value,
-                    ..
-                } = *job;
-                backend.put(
-                    key,
-                    Put {
-                        value,
-                        ttl_ms,
-                        condition,
-                        version,
-                    },
-                    now_ns,
-                    ticket,
-                )
-            })
-        })??;
+            self.backend.put(key, put, now_ns, ticket)
+        };
         if change == Reply::Later {
-            self.waiting.insert(ticket, Waiting::Write(id));
+            self.waiting.insert(ticket, Waiting::Write(entry.id));
         }
         Some(change)
     }
 
     /// The backend has carried a write out, or not: remembers and tells it, with a grant if there may be one.
-    pub(super) fn applied(&mut self, id: KeyId, change: Change, now_ns: u64, out: &mut Outbox) {
+    pub(super) fn applied(&mut self, at: Place, change: Change, now_ns: u64, out: &mut Outbox) {
         // A write that failed may still be on its way inside the backend.
         let doubt_until_ns = if change == Change::Failed {
             now_ns + self.leases.length_ns()
@@ -246,7 +242,7 @@ impl Engine {
         };
         let finished = self
             .directory
-            .update(&id, |e| e.state.applied(doubt_until_ns));
+            .update(at, |e| e.state.applied(doubt_until_ns));
         let Some(Some(Write { body: job, .. })) = finished else {
             return;
         };
@@ -269,7 +265,7 @@ impl Engine {
         }
         let written = job.origin.op == Op::WriteRequest && matches!(change, Change::Done(_));
         let may = job.origin.wants_grant && self.outside.may_grant_writes();
-        let grant = written && may && self.grant_known(id, &job.origin, now_ns, out);
+        let grant = written && may && self.grant_known(at, &job.origin, now_ns, out);
         let answer = Answer {
             status: outcome.status,
             version: outcome.version,
@@ -277,29 +273,31 @@ impl Engine {
             value: if grant { &job.value } else { &[] },
             grant,
         };
-        let replies = &mut self.replies;
-        self.directory.update(&id, |entry| {
-            replies.send(&job.origin, &entry.key, &answer, now_ns, out)
-        });
+        if let Some(entry) = self.directory.get(at) {
+            self.replies
+                .send(&job.origin, &entry.key, &answer, now_ns, out);
+        }
     }
 
     /// Rule 5 for a key that is in the directory.
-    fn grant_known(&mut self, id: KeyId, origin: &Origin, now_ns: u64, out: &mut Outbox) -> bool {
+    fn grant_known(&mut self, at: Place, origin: &Origin, now_ns: u64, out: &mut Outbox) -> bool {
         let (room, leases) = (self.directory.has_room(), &self.leases);
         let granted = self
             .directory
-            .update(&id, |e| e.state.grant(origin.epoch, leases, room, now_ns));
+            .update(at, |e| e.state.grant(origin.epoch, leases, room, now_ns));
         match granted {
             Some(Ok(())) => {
                 self.counters.grants += 1;
-                self.pin(id, true);
+                if let Some(entry) = self.directory.get(at) {
+                    self.backend.pin(entry.named(), true);
+                }
                 return true;
             }
             Some(Err(NoGrant::WritePending)) => self.counters.grants_write_pending += 1,
             Some(Err(NoGrant::NoLease)) => self.counters.grants_no_lease += 1,
             Some(Err(NoGrant::DirectoryFull)) => {
                 self.counters.grants_directory_full += 1;
-                self.recall_oldest(id, now_ns, out);
+                self.recall_oldest(at, now_ns, out);
             }
             None => {}
         }
@@ -318,54 +316,40 @@ impl Engine {
             self.counters.grants_unwatched += 1;
             return false;
         }
-        let id = (key.tenant, key.hash);
         if self.leases.term(origin.epoch.switch(), now_ns).is_none() {
             self.counters.grants_no_lease += 1;
             return false;
         }
-        self.directory.entry(id, key.bytes);
-        let granted = self.grant_known(id, origin, now_ns, out);
+        let at = self.directory.enter(key);
+        let granted = self.grant_known(at, origin, now_ns, out);
         if !granted {
-            self.directory.forget_if_idle(&id, now_ns);
+            self.directory.forget_if_idle(at, now_ns);
         }
         granted
     }
 
     /// The directory is full: calls the copies of the oldest key back. `not` is being worked on.
-    fn recall_oldest(&mut self, not: KeyId, now_ns: u64, out: &mut Outbox) {
-        let Some(id) = self.directory.oldest().filter(|id| *id != not) else {
+    fn recall_oldest(&mut self, not: Place, now_ns: u64, out: &mut Outbox) {
+        let Some(at) = self.directory.oldest().filter(|at| *at != not) else {
             return;
         };
-        if self.directory.update(&id, |e| e.state.recall(now_ns)) == Some(true) {
+        if self.directory.update(at, |e| e.state.recall(now_ns)) == Some(true) {
             self.counters.directory_evictions += 1;
-            self.drive(id, now_ns, out);
+            self.drive(at, now_ns, out);
         }
     }
 
     /// A key at rest: what nobody holds a copy of may be evicted by the backend and forgotten here.
-    pub(super) fn settle(&mut self, id: KeyId, now_ns: u64) {
-        if self.directory.update(&id, |e| e.state.copies().is_empty()) == Some(true) {
-            self.pin(id, false);
-            self.directory.forget_if_idle(&id, now_ns);
+    fn settle(&mut self, at: Place, now_ns: u64) {
+        let entry = self.directory.get(at);
+        if let Some(entry) = entry.filter(|entry| entry.state.copies().is_empty()) {
+            self.backend.pin(entry.named(), false);
+            self.directory.forget_if_idle(at, now_ns);
         }
     }
 
-    fn pin(&mut self, id: KeyId, pinned: bool) {
-        let backend = &mut self.backend;
-        self.directory.update(&id, |entry| {
-            backend.pin(
-                Key {
-                    tenant: id.0,
-                    hash: id.1,
-                    bytes: &entry.key,
-                },
-                pinned,
-            );
-        });
-    }
-
-    fn set_timer(&mut self, id: KeyId, at_ns: u64) {
-        let sooner = self.directory.update(&id, |entry| {
+    fn set_timer(&mut self, at: Place, at_ns: u64) {
+        let sooner = self.directory.update(at, |entry| {
             let sooner = entry.timer_ns == 0 || at_ns < entry.timer_ns;
             if sooner {
                 entry.timer_ns = at_ns;
@@ -373,7 +357,7 @@ impl Engine {
             sooner
         });
         if sooner == Some(true) {
-            self.timers.push(Reverse((at_ns, id)));
+            self.timers.push(Reverse((at_ns, at)));
         }
     }
 }

@@ -41,6 +41,11 @@ impl Running {
         }
     }
 
+    /// What changes it while it runs, and speaks to what runs in it.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
     /// Gives it another cluster while it runs.
     pub fn update(&self, cluster: Cluster) -> Result<(), UpdateError> {
         let runtime = tokio::runtime::Builder::new_current_thread().build();

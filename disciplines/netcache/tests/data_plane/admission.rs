@@ -1,10 +1,8 @@
 //! Who may use the cache.
 
-use crate::{
-    case::{Case, Then::*, check},
-    harness::Message,
-    world::*,
-};
+use harness::{Case, Message, Then::*};
+
+use crate::world::*;
 
 #[test]
 fn admitted_or_not() {
@@ -172,9 +170,9 @@ fn who_is_not_admitted_touches_no_cache() {
         }),
     ];
     for (counter, tenant, spoil) in rows {
-        let mut w = World::new();
+        let mut w = world();
         w.cached(tenant, KEY, V128);
-        w.report_from(&[(tenant, 1)]);
+        report_from(&w, &[(tenant, 1)]);
         let messages = [
             Message::read(tenant, KEY),
             Message::read(tenant, b"another"),
@@ -201,7 +199,7 @@ fn who_is_not_admitted_touches_no_cache() {
 /// Otherwise every change of a tenant would be a burst for all.
 #[test]
 fn a_tenant_that_stays_goes_on_with_its_rate() {
-    let w = World::new();
+    let w = world();
     w.send_as("miss", Message::read(LIMITED, KEY));
     w.send_as("bypass_over_rate", Message::read(LIMITED, KEY));
     let changed = tenants().into_iter().map(|tenant| dataplane::TenantEntry {
@@ -210,7 +208,7 @@ fn a_tenant_that_stays_goes_on_with_its_rate() {
     });
     w.install(&changed.collect::<Vec<_>>());
     w.send_as("drop_over_rate", Message::read(LIMITED, KEY));
-    w.report_from(&[(LIMITED, 5)]);
+    report_from(&w, &[(LIMITED, 5)]);
     w.send_as("drop_over_rate", Message::read(LIMITED, KEY));
     w.install(&[]);
     w.install(&tenants());

@@ -2,14 +2,13 @@
 
 use wire::{Epoch, Flags, Op};
 
-use crate::{
-    case::{Case, Then::*, check},
-    harness::{
-        Message, Switch,
-        message::{address, secret_of},
-    },
-    world::*,
+use harness::{
+    Case, Message, Switch,
+    Then::*,
+    message::{address, secret_of},
 };
+
+use crate::world::*;
 
 fn entry(w: &mut World) {
     w.lease(TERM);

@@ -1,10 +1,8 @@
 //! Reads that the switch answers, and those that it could answer but must not.
 
-use crate::{
-    case::{Case, Then::*, check},
-    harness::{Message, message::secret_of},
-    world::*,
-};
+use harness::{Case, Message, Then::*, message::secret_of};
+
+use crate::world::*;
 
 const LONG_KEY: &[u8] = &[b'k'; 250];
 const ODD: &[u8] = b"odd";

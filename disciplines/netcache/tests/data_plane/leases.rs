@@ -2,11 +2,9 @@
 
 use wire::Op;
 
-use crate::{
-    case::{Case, Then::*, check},
-    harness::{Message, Switch, message::address},
-    world::*,
-};
+use harness::{Case, Message, Switch, Then::*, message::address};
+
+use crate::world::*;
 
 #[test]
 fn offers_and_replies() {

@@ -1,11 +1,7 @@
 //! netcache's data plane as a table: one row is one packet, what was there before, and what must come of it. Rows
-//! run in the kernel on the compiled programs; `case.rs` says how to read one.
-
-#[path = "../../../../crates/dataplane/tests/harness/mod.rs"]
-mod harness;
+//! run in the kernel on the compiled programs; `harness::Case` says how to read one.
 
 mod admission;
-mod case;
 mod grants;
 mod hits;
 mod leases;

@@ -2,11 +2,9 @@
 
 use wire::{Epoch, Flags};
 
-use crate::{
-    case::{Case, Then::*, check},
-    harness::{Message, Switch},
-    world::*,
-};
+use harness::{Case, Message, Switch, Then::*};
+
+use crate::world::*;
 
 #[test]
 fn without_an_entry() {
@@ -163,7 +161,7 @@ fn a_time_to_live() {
 /// The first read of an entry asks under the epoch that the entry was made with; the reply fills it.
 #[test]
 fn the_first_read_asks_for_the_entrys_epoch_and_its_reply_fills_it() {
-    let mut w = World::new();
+    let mut w = world();
     w.lease(TERM);
     w.entry(SIGNED, KEY, 128);
     let epoch = w.epoch(SIGNED, KEY);
@@ -173,7 +171,7 @@ fn the_first_read_asks_for_the_entrys_epoch_and_its_reply_fills_it() {
         run.moved.into_iter().collect::<Vec<_>>(),
         [("pass_local", 1), ("read_invalid", 1)]
     );
-    let seen = crate::harness::Seen::read(&run.frame).expect("a right packet");
+    let seen = harness::Seen::read(&run.frame).expect("a right packet");
     let asked = read.clone().epoch(epoch).flags(Flags::GRANT);
     assert_eq!(seen.payload, asked.payload(), "signed again for {epoch:?}");
 

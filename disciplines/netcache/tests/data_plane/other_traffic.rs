@@ -1,9 +1,8 @@
 //! What is not ours passes to the kernel, byte for byte.
 
-use crate::{
-    harness::{Message, Switch, Verdict},
-    world::{KEY, SIGNED, World},
-};
+use harness::{Message, Switch, Verdict};
+
+use crate::world::*;
 
 /// A read request's frame, changed.
 fn changed(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
@@ -35,7 +34,7 @@ const UDP: usize = IP + 20;
 
 #[test]
 fn passes_unchanged() {
-    let switch: Switch = World::new().switch;
+    let switch: Switch = world().switch;
     let rows: Vec<(&str, Vec<u8>, &str)> = vec![
         ("TCP", changed(|f| f[IP + 9] = 6), "pass_not_ours"),
         ("ICMP", changed(|f| f[IP + 9] = 1), "pass_not_ours"),

@@ -8,10 +8,9 @@ use std::sync::atomic::{
 use dataplane::{Place, Table, cells_needed};
 use wire::{Op, Packet};
 
-use crate::{
-    harness::{Message, Runner, Seen, Verdict, message::secret_of, switch::pin_to_cpu},
-    world::*,
-};
+use harness::{Message, Runner, Seen, Verdict, message::secret_of, switch::pin_to_cpu};
+
+use crate::world::*;
 
 /// Sends a packet and takes no look at what comes out.
 fn send(runner: &Runner, message: &Message) -> Verdict {
@@ -42,7 +41,7 @@ fn refill(runner: &Runner, table: &Table, place: Place, key: &[u8], value: &[u8]
 #[test]
 fn a_value_is_never_torn() {
     const READS: u32 = 60_000;
-    let mut w = World::new();
+    let mut w = world();
     w.cached(SIGNED, KEY, &[b'a'; 1024]);
     let place = w.switch.table.scan()[0].place;
     let (table, runner) = (&w.switch.table, &w.switch.another_runner());
@@ -93,7 +92,7 @@ fn a_value_is_never_torn() {
 fn a_value_is_never_torn_however_fast_it_changes() {
     const READS: u32 = 60_000;
     const WORDS: usize = 128;
-    let mut w = World::new();
+    let mut w = world();
     w.cached(SIGNED, KEY, &[b'a'; 8 * WORDS]);
     let place = w.switch.table.scan()[0].place;
     assert_eq!(place.page, 0);
@@ -156,7 +155,7 @@ fn a_value_is_never_torn_however_fast_it_changes() {
 #[test]
 fn a_reply_carries_the_value_of_its_key_while_cells_change_hands() {
     const ROUNDS: usize = 150;
-    let w = World::new();
+    let w = world();
     w.lease(TERM);
     let keys: Vec<Vec<u8>> = (0..8).map(|i| format!("key{i:013}").into_bytes()).collect();
     let value_of = |key: &[u8]| key.repeat(40);

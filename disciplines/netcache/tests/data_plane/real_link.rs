@@ -13,14 +13,13 @@ use dataplane::Mode;
 use nix::sched::{CloneFlags, unshare};
 use wire::Packet;
 
-use crate::{
-    harness::{
-        Message, Switch,
-        message::{client, store},
-        namespace::{in_namespace, ip},
-    },
-    world::*,
+use harness::{
+    Message, Switch,
+    message::{client, store},
+    namespace::{in_namespace, ip},
 };
+
+use crate::world::*;
 
 /// Sends `request` until a reply comes; a datagram may get lost while the link comes up.
 fn ask(socket: &UdpSocket, request: &[u8]) -> Vec<u8> {
@@ -62,7 +61,7 @@ fn connected(ipv6: bool) -> UdpSocket {
 #[test]
 fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
     in_namespace(|| {
-        let mut w = World::new();
+        let mut w = world();
         let values: Vec<(Vec<u8>, Vec<u8>)> = [
             (16, 128),
             (1, 200),
@@ -102,7 +101,7 @@ fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
                     let reply = ask(&socket, &read.payload());
                     let packet = Packet::decode(&reply).expect("a packet of ours");
                     assert_eq!((packet.key, packet.value), (&key[..], &value[..]));
-                    assert!(packet.tag_is_valid(&crate::harness::message::secret_of(SIGNED)));
+                    assert!(packet.tag_is_valid(&harness::message::secret_of(SIGNED)));
                 }
             }
         });

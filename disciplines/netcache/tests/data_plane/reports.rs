@@ -2,10 +2,9 @@
 
 use dataplane::Event;
 
-use crate::{
-    harness::{Message, message::secret_of},
-    world::*,
-};
+use harness::{Message, message::secret_of};
+
+use crate::world::*;
 
 fn drained(w: &World) -> Vec<Event> {
     let some = || -> Vec<Event> { w.switch.events.drain().expect("the ring").collect() };
@@ -17,8 +16,8 @@ fn drained(w: &World) -> Vec<Event> {
 
 #[test]
 fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
-    let w = World::new();
-    w.report_from(&[(SIGNED, 3)]);
+    let w = world();
+    report_from(&w, &[(SIGNED, 3)]);
     let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
     for (window, threshold) in [(0, 3), (1, 3)] {
         let estimate = || w.switch.sketches.estimate(SIGNED, hash, window);
@@ -52,8 +51,8 @@ fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
 
 #[test]
 fn each_tenant_has_its_own_threshold() {
-    let w = World::new();
-    w.report_from(&[(SIGNED, 3), (OTHER, 1), (UNKNOWN, 1)]);
+    let w = world();
+    report_from(&w, &[(SIGNED, 3), (OTHER, 1), (UNKNOWN, 1)]);
     for (tenant, reads_until_hot) in [(SIGNED, 3), (OTHER, 1)] {
         for _ in 1..reads_until_hot {
             w.send(Message::read(tenant, KEY));
@@ -62,16 +61,16 @@ fn each_tenant_has_its_own_threshold() {
         w.send_as("hot_report", Message::read(tenant, KEY));
         assert_eq!(drained(&w).len(), 1);
     }
-    w.report_from(&[(SIGNED, 9)]);
+    report_from(&w, &[(SIGNED, 9)]);
     let home = w.switch.dataplane.home();
-    let thresholds = dataplane::TenantEntry::thresholds(home).expect("tenants");
-    assert!(thresholds.contains(&(SIGNED, 9)) && thresholds.contains(&(OTHER, 1)));
+    let thresholds = dataplane::TenantEntry::parameters(home).expect("tenants");
+    assert!(thresholds.contains(&(SIGNED, [9, 0])) && thresholds.contains(&(OTHER, [1, 0])));
     assert!(thresholds.iter().all(|(id, _)| *id != UNKNOWN));
 }
 
 #[test]
 fn other_tenants_reads_of_the_same_key_are_counted_apart() {
-    let w = World::new();
+    let w = world();
     for _ in 0..5 {
         w.send_as("miss", Message::read(SIGNED, KEY));
     }
@@ -81,7 +80,7 @@ fn other_tenants_reads_of_the_same_key_are_counted_apart() {
 
 #[test]
 fn reads_of_an_entry_are_counted_exactly_and_not_in_the_sketch() {
-    let mut w = World::new();
+    let mut w = world();
     w.cached(SIGNED, KEY, V128);
     let slot = w.switch.table.scan()[0].slot;
     for _ in 0..5 {
@@ -94,7 +93,7 @@ fn reads_of_an_entry_are_counted_exactly_and_not_in_the_sketch() {
 
 #[test]
 fn a_value_too_large_for_its_entry_is_told_once() {
-    let mut w = World::new();
+    let mut w = world();
     w.lease(TERM);
     w.entry(SIGNED, KEY, 16);
     for _ in 0..2 {
@@ -112,8 +111,8 @@ fn a_value_too_large_for_its_entry_is_told_once() {
 /// A key whose report found no room is not marked as reported: its next read tries again.
 #[test]
 fn a_report_that_finds_the_ring_full_is_made_later() {
-    let w = World::new();
-    w.report_from(&[(SIGNED, 1)]);
+    let w = world();
+    report_from(&w, &[(SIGNED, 1)]);
     let key = |n: u32| format!("key{n:013}").into_bytes();
     let full = |n: &u32| {
         let mut out = vec![];

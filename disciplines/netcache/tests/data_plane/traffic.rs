@@ -4,10 +4,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use dataplane::FlowCount;
 
-use crate::{
-    harness::{Message, message::address},
-    world::*,
-};
+use harness::{Message, message::address};
+
+use crate::world::*;
 
 fn drained(w: &World) -> Vec<FlowCount> {
     let mut flows = w.switch.traffic.drain().expect("the sample");
@@ -40,7 +39,7 @@ fn many(w: &World, message: &Message) {
 
 #[test]
 fn requests_are_counted_by_client_and_store_until_they_are_drained() {
-    let mut w = World::new();
+    let mut w = world();
     w.cached(MEASURED, KEY, V128);
     let other = "10.9.9.9".parse().unwrap();
     many(&w, &Message::read(MEASURED, KEY));
@@ -62,7 +61,7 @@ fn requests_are_counted_by_client_and_store_until_they_are_drained() {
 
 #[test]
 fn only_admitted_requests_of_measured_tenants_are_counted() {
-    let mut w = World::new();
+    let mut w = world();
     w.lease(TERM);
     w.entry(MEASURED, KEY, 128);
     // Replies and what switches and stores say to one another are no requests.
@@ -91,7 +90,7 @@ fn only_admitted_requests_of_measured_tenants_are_counted() {
 /// Whoever makes up addresses takes no more memory than there is.
 #[test]
 fn the_sample_is_bounded() {
-    let w = World::new();
+    let w = world();
     for n in 0..9000u32 {
         let client = std::net::Ipv4Addr::from(0x0b00_0000 + n);
         w.switch.runner.run(

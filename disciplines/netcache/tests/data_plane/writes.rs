@@ -2,11 +2,9 @@
 
 use wire::{Epoch, Flags, Op};
 
-use crate::{
-    case::{Case, Then::*, check},
-    harness::{Message, Switch},
-    world::*,
-};
+use harness::{Case, Message, Switch, Then::*};
+
+use crate::world::*;
 
 fn invalidate(w: &World, switch: u16) -> Message {
     let granted = Epoch::new(switch, w.switch.table.epoch());

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The contract of a discipline's C, and its only include. The Rust side is crates/decide (what is registered and
+ * decided) and crates/dataplane (what is loaded and written).
+ *
+ * STEPS. A discipline's object has one to eight programs of the section `STEP`. The entry program calls the first
+ * for each packet that it admits for a tenant of the discipline; `return next_step(ctx, work, n)` goes on in step n
+ * and does not come back. A step begins so:
+ *
+ *	STEP int name(struct xdp_md *ctx)
+ *	{
+ *		struct work *work = get_work();
+ *		struct config *config = get_config();
+ *		if (!work || !config)
+ *			return XDP_PASS;
+ *
+ * WHAT `work` HOLDS when the first step runs: offsets of the headers (`l3`, `l4`, `kv`), address family and VLAN;
+ * `op`, key (padded with zeros) and lengths, all within their bounds; `header` as it came in, network order; the
+ * key's hash, salted with the tenant; the clock; the secret that the packet was signed with and is to be signed with
+ * again; the tenant's parameter words; `round`. It is this packet's until its last program returns, and survives
+ * `next_step`. The packet is well-formed, its tenant known, its tag right, its rate kept. Key hash and source
+ * address are what the sender says.
+ *
+ * VERDICTS. A function returns CONTINUE (not yet decided) or XDP_PASS, XDP_DROP, XDP_TX, XDP_REDIRECT; a program
+ * returns the latter only, never XDP_ABORTED. When in doubt: `return forward(ctx, work)`, the packet goes where it
+ * would have gone. A program that answers a read answers it right or forwards it: docs/coherence.md has the rules
+ * for copies of what a store has, coherence.h the functions that keep them.
+ *
+ * COUNTING. Each end of a packet's way counts under exactly one name of counters.h: `return ends(COUNT_x, verdict)`.
+ * `forward`, `next_step`, `fan_out`, `recirculate` count by themselves; `send_back` does not: COUNT_answer, or
+ * COUNT_hit for a copy of what a store has. A packet that ends here is COUNT_consume or COUNT_drop_refused. What
+ * happens on the way (COUNT_miss) may be counted beside.
+ *
+ * PARAMETERS. `work->parameter[0]` and `[1]` are the tenant's words from `Configuration::parameters`. Nobody else
+ * knows what they mean; both are 0 until the control half said otherwise.
+ *
+ * MAPS. Besides the shared tables a discipline may define its own, with names that begin with its own name and an
+ * underscore, and `__uint(pinning, LIBBPF_PIN_BY_NAME)`: they outlive the agent. Sizes may be given by the
+ * registration. A map's layout never changes under the same name: programs of the build before run on it too. Key
+ * and value have no padding; tenants share a map, so keys begin with the tenant. Rows of a hash map are the
+ * configuration's: others are removed by an agent that starts. What programs add belongs in an LRU hash or an array.
+ * Global variables are constants.
+ *
+ * ITEMS. `find` leads to the packet's item. With a value that a store granted: coherence.h. With a record that the
+ * control half gave: given.h, `find_given`, `read_record`, `lock_item`.
+ *
+ * FANNING OUT. `GROUPS(name, max)` defines a map of groups of ports, which the control half fills
+ * (`Configuration::groups`); `return fan_out(ctx, work, &name, index)` copies the packet to every port of the group
+ * but the one that it came in by. The object's program of the section `EGRESS`, if it has one, runs on each copy as
+ * it leaves, and returns XDP_PASS, or XDP_DROP to end this copy. It runs later, when other packets have had `work`:
+ * all that it needs is in the copy, in `ctx->egress_ifindex` and in maps (`port_name(ctx->egress_ifindex)` is what
+ * the control half calls the port). Ethernet addresses are its to write: where no route was asked for nobody else
+ * does. Checksums too: a UDP checksum covers the addresses.
+ *
+ * RECIRCULATION. `RECIRCULATES` once in the C asks for a recirculation port; `return recirculate(ctx, work, most)`
+ * sends the packet out by it. It comes back to step 1, with `work` parsed anew from its bytes, but neither its tag
+ * nor its tenant's rate are looked at again; `work->round` says how often it went round. From the round after
+ * `most` on it is dropped: COUNT_drop_rounds. The number is in the Ethernet header, which belongs to the port
+ * meanwhile; whatever else a packet must remember stands in fields of its own. XDP_TX has no meaning there: a reply
+ * that `send_back` made leaves by `forward`. A copy of a fan-out goes round, and counts its rounds, where the port is
+ * one of the group and the egress program leaves the Ethernet header alone.
+ */
+#pragma once
+
+#include "coherence.h"
+#include "events.h"
+#include "given.h"
+#include "recirculate.h"
+
+#define STEP SEC("xdp.frags")
+#define EGRESS SEC("xdp.frags/devmap")
+
+/* Goes on in another step of the same discipline. Returns only where there is none: the packet is forwarded then. */
+INLINE int next_step(struct xdp_md *ctx, struct work *work, __u32 step)
+{
+	bpf_tail_call(ctx, &programs, work->base + (step & (PROGRAMS_PER_DISCIPLINE - 1)));
+	count(COUNT_bypass_no_step);
+	return forward(ctx, work);
+}
+
+/* Most ports of a group. */
+#define GROUP_PORTS 64
+
+/* key: group. Written by the agent. */
+#define GROUPS(name, max)                                                                          \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                          \
+		__uint(max_entries, max);                                                          \
+		__type(key, __u32);                                                                \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);                                               \
+		__array(                                                                           \
+			values, struct {                                                           \
+				__uint(type, BPF_MAP_TYPE_DEVMAP);                                 \
+				__uint(max_entries, GROUP_PORTS);                                  \
+				__type(key, __u32);                                                \
+				__type(value, struct bpf_devmap_val);                              \
+			});                                                                        \
+	} name SEC(".maps")
+
+/* The verdict that copies the packet to a group; forwards it where there is no such group. */
+#define fan_out(ctx, work, groups, index)                                                          \
+	({                                                                                         \
+		__u32 index_ = (index);                                                            \
+		void *group_ = bpf_map_lookup_elem((groups), &index_);                             \
+		int verdict_;                                                                      \
+		if (group_ && write_round((ctx), (work)->round + 1)) {                             \
+			verdict_ = bpf_redirect_map(group_, 0,                                     \
+						    BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);      \
+			count(COUNT_fan_out);                                                      \
+		} else {                                                                           \
+			count(COUNT_bypass_no_group);                                              \
+			verdict_ = forward((ctx), (work));                                         \
+		}                                                                                  \
+		verdict_;                                                                          \
+	})
+
+/* What the control half calls an interface of this switch; NULL for others. */
+INLINE const struct port_name *port_name(__u32 ifindex)
+{
+	return bpf_map_lookup_elem(&port_names, &ifindex);
+}
+
+/* key: 0, the recirculation port. Written when it is made. */
+#define RECIRCULATES                                                                               \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_DEVMAP);                                                 \
+		__uint(max_entries, 1);                                                            \
+		__type(key, __u32);                                                                \
+		__type(value, struct bpf_devmap_val);                                              \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);                                               \
+	} recirculation SEC(".maps");                                                              \
+                                                                                                   \
+	INLINE int recirculate(struct xdp_md *ctx, struct work *work, __u32 most)                  \
+	{                                                                                          \
+		if (work->round >= most)                                                           \
+			return ends(COUNT_drop_rounds, XDP_DROP);                                  \
+		if (bpf_redirect_map(&recirculation, 0, XDP_PASS) != XDP_REDIRECT ||               \
+		    !write_round(ctx, work->round + 1)) {                                          \
+			count(COUNT_bypass_no_recirculation);                                      \
+			return forward(ctx, work);                                                 \
+		}                                                                                  \
+		return ends(COUNT_recirculate, XDP_REDIRECT);                                      \
+	}                                                                                          \
+	_Static_assert(true, "")

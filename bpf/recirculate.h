@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The recirculation port: a pair of virtual links, what goes out by the one comes in by the other. Between the two
+ * nobody needs Ethernet addresses, so the source's place holds how often the packet went round: no discipline can
+ * lose count by accident, and what it does to the rest of the packet does not matter.
+ */
+#pragma once
+
+#include "forward.h"
+
+/* The far end's address: what a program there passes to the kernel is taken as addressed to this host. */
+#define RECIRCULATION_MAC 0x02, 0x73, 0x68, 0x6f, 0x72, 0x74
+/* The step of its discipline that a packet comes back to. */
+#define RECIRCULATED_STEP 1
+
+/* How often the packet went round; 0 unless it is on the port. */
+INLINE __u32 round_of(struct xdp_md *ctx)
+{
+	struct ethhdr *eth = eth_of(ctx);
+	__be32 round = 0;
+	if (eth)
+		__builtin_memcpy(&round, eth->h_source + 2, sizeof(round));
+	return bpf_ntohl(round);
+}
+
+/* Makes the packet one that has gone `round` times. False where there is no Ethernet header. */
+INLINE bool write_round(struct xdp_md *ctx, __u32 round)
+{
+	static const __u8 to[ETH_ALEN] = {RECIRCULATION_MAC};
+	struct ethhdr *eth = eth_of(ctx);
+	__be32 number = bpf_htonl(round);
+	if (!eth)
+		return false;
+	__builtin_memcpy(eth->h_dest, to, ETH_ALEN);
+	eth->h_source[0] = 2; /* locally administered */
+	eth->h_source[1] = 0;
+	__builtin_memcpy(eth->h_source + 2, &number, sizeof(number));
+	return true;
+}

@@ -1,0 +1,97 @@
+//! Fills items that are copies with their stores' values: keeps the leases, sends fetches. The answers are the programs'
+//! affair.
+
+use std::{collections::HashMap, net::SocketAddr, time::Instant};
+
+use dataplane::{Home, Leases, Place};
+use decide::ItemKey;
+use tracing::warn;
+use wire::Cluster;
+
+use super::{
+    AgentError,
+    courier::Courier,
+    fetches::{Due, Fetches},
+    memory::Memory,
+    served::Served,
+};
+
+const LEASE_LOW_MS: u64 = 700;
+
+pub(super) struct Filling {
+    leases: Leases,
+    courier: Courier,
+    fetches: Fetches,
+}
+
+impl Filling {
+    pub fn open(home: &Home) -> Result<Filling, AgentError> {
+        Ok(Filling {
+            leases: Leases::open(home)?,
+            courier: Courier::default(),
+            fetches: Fetches::default(),
+        })
+    }
+
+    /// The slots of the stores' leases, taken where there are none yet.
+    pub fn slots(&self, cluster: &Cluster) -> HashMap<SocketAddr, u16> {
+        let slot = |store: SocketAddr| {
+            let slot = self.leases.slot_of(store);
+            if slot.is_none() {
+                warn!("no lease slot left for store {store}: its items are not cached");
+            }
+            Some((store, slot?))
+        };
+        let stores = cluster.stores.iter().map(|store| store.address);
+        stores.filter_map(slot).collect()
+    }
+
+    /// Wants the value of a new item.
+    pub fn fetch(&mut self, key: ItemKey, place: Place) {
+        self.fetches.add(key, place, Instant::now());
+    }
+
+    /// Wants the values of items that were read and have none.
+    pub fn fetch_missing(&mut self, read: &[(ItemKey, u64)], memory: &Memory) {
+        let missing = read.iter().filter_map(|(key, _)| {
+            let place = memory.place_of(key)?;
+            memory.wants_value(key, place, &self.leases)?;
+            Some((key.clone(), place))
+        });
+        self.fetches.add_again(missing, Instant::now());
+    }
+
+    /// Sends what is due, and empties the sockets. Returns the keys that have no value.
+    pub fn send(&mut self, now: Instant, memory: &Memory, served: Option<&Served>) -> Vec<ItemKey> {
+        self.courier.drain();
+        let Some(served) = served else { return vec![] };
+        let Due {
+            send,
+            without_value,
+        } = self.fetches.due(now, |key, place| {
+            memory.wants_value(key, place, &self.leases)
+        });
+        for (key, epoch) in send {
+            let Some((tenant, hash)) = served.tenants.get(&key.tenant).zip(served.hash_of(&key))
+            else {
+                continue;
+            };
+            let store = served.cluster.store_of(key.tenant, hash).address;
+            self.courier
+                .fetch(store, &key, hash, epoch, &tenant.secrets.tag);
+        }
+        without_value
+    }
+
+    /// Asks for leases that run out. The data plane renews them itself when stores offer to.
+    pub fn ask_for_leases(&mut self, switch: u16, served: &Served) {
+        let secret = served.system_secret();
+        for (store, slot) in &served.slots {
+            if self.leases.state(*slot).remaining_ms < LEASE_LOW_MS {
+                let now_ns = self.leases.now_ns();
+                self.courier
+                    .ask_for_lease(*store, switch, *slot, now_ns, &secret);
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the switch holds, by key; the memory itself is the truth, this is the way to find things in it.
+
+use std::collections::HashMap;
+
+use dataplane::{Cells, Held, NO_LEASE, Place, Table};
+use decide::ItemKey;
+
+/// An entry of the lookup table as the agent knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub slot: u32,
+    pub place: Place,
+    /// Slot of its store's lease, or `NO_LEASE`.
+    pub lease: u16,
+    /// Requests at the last window's end.
+    pub requests: u32,
+}
+
+impl Entry {
+    /// Whether its record was given, and is no store's.
+    pub fn is_given(&self) -> bool {
+        self.lease == NO_LEASE
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Index {
+    by_key: HashMap<ItemKey, Entry>,
+    by_slot: HashMap<u32, ItemKey>,
+}
+
+impl Index {
+    /// Finds again what an earlier agent left, and marks its cells as used.
+    pub fn recover(table: &Table, cells: &mut Cells) -> Index {
+        let mut index = Index::default();
+        let mut found = table.scan();
+        // A page has one owner: the first that is found, those first whose items must stay.
+        found.sort_by_key(|held| held.lease != NO_LEASE);
+        for held in found {
+            let Held {
+                slot,
+                tenant,
+                key,
+                place,
+                lease,
+                ..
+            } = held;
+            let owner = *cells.owner(place.page).get_or_insert(tenant);
+            if owner != tenant && lease != NO_LEASE {
+                table.evict(slot);
+                continue;
+            }
+            cells.set_owner(place.page, Some(owner));
+            cells.mark_used(place);
+            let key = ItemKey {
+                tenant,
+                key: key.into(),
+            };
+            let entry = Entry {
+                slot,
+                place,
+                lease,
+                requests: table.requests(slot),
+            };
+            index.add(key, entry);
+        }
+        index
+    }
+
+    pub fn add(&mut self, key: ItemKey, entry: Entry) {
+        self.by_slot.insert(entry.slot, key.clone());
+        self.by_key.insert(key, entry);
+    }
+
+    pub fn remove(&mut self, key: &ItemKey) -> Option<Entry> {
+        let entry = self.by_key.remove(key)?;
+        self.by_slot.remove(&entry.slot);
+        Some(entry)
+    }
+
+    pub fn get(&self, key: &ItemKey) -> Option<&Entry> {
+        self.by_key.get(key)
+    }
+
+    pub fn key_in(&self, slot: u32) -> Option<&ItemKey> {
+        self.by_slot.get(&slot)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&ItemKey, &Entry)> {
+        self.by_key.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&ItemKey, &mut Entry)> {
+        self.by_key.iter_mut()
+    }
+}

@@ -1,0 +1,203 @@
+//! Items come and go, as their disciplines say.
+
+use dataplane::{NO_LEASE, cells_needed};
+use decide::{ItemKey, Items, Outcome, Record};
+use wire::KeyHash;
+
+use super::{
+    super::{AgentError, served::Served},
+    Entry, Memory, News,
+};
+
+/// What a new item begins with.
+#[derive(Clone, Copy)]
+pub(super) enum Content<'a> {
+    /// Nothing; its value comes under that lease.
+    Fetched { lease: u16 },
+    /// This record.
+    Given(&'a [u8]),
+}
+
+impl Memory {
+    /// Makes an item be there with that record. Does no harm twice.
+    pub fn put(
+        &mut self,
+        key: &ItemKey,
+        record: &Record,
+        served: Option<&Served>,
+    ) -> Result<Outcome, AgentError> {
+        let given = self.index.get(key).map(Entry::is_given);
+        if (given, record) == (Some(false), &Record::Fetched) {
+            return Ok(Outcome::Done);
+        }
+        let here = served.and_then(|served| Some((served, served.tenants.get(&key.tenant)?)));
+        let Some((served, here)) = here else {
+            return Ok(Outcome::Refused);
+        };
+        match (record, here.items()) {
+            (Record::Fetched, Some(Items::Truth)) | (Record::Given(_), None) => {
+                Ok(Outcome::Refused)
+            }
+            (Record::Given(record), Some(items)) => self.put_given(key, record, items, served),
+            (Record::Fetched, _) => {
+                let value_len = self.value_len(key.tenant);
+                self.put_fetched(key, value_len, served)
+            }
+        }
+    }
+
+    fn put_given(
+        &mut self,
+        key: &ItemKey,
+        record: &[u8],
+        items: Items,
+        served: &Served,
+    ) -> Result<Outcome, AgentError> {
+        let cells = cells_needed(key.key.len(), record.len());
+        let (Some(cells), Some(hash)) = (cells, served.hash_of(key)) else {
+            return Ok(Outcome::Refused);
+        };
+        let place = self.index.get(key).filter(|entry| entry.is_given());
+        if let Some(place) = place.map(|entry| entry.place) {
+            // What is there may be newer than the command, which may be a repeated one.
+            if items == Items::Truth || self.table.set_given(place, record) == Ok(true) {
+                return Ok(Outcome::Done);
+            }
+        }
+        self.learn_value_len(key.tenant, record.len());
+        self.replace(key, hash, cells, Content::Given(record), served)
+    }
+
+    /// Makes an item with room for a value of that length.
+    fn put_fetched(
+        &mut self,
+        key: &ItemKey,
+        value_len: usize,
+        served: &Served,
+    ) -> Result<Outcome, AgentError> {
+        let cells = cells_needed(key.key.len(), value_len);
+        let (Some(cells), Some(hash)) = (cells, served.hash_of(key)) else {
+            return Ok(Outcome::Refused);
+        };
+        let Some(lease) = served.lease_for(key.tenant, hash) else {
+            return Ok(Outcome::Refused);
+        };
+        self.replace(key, hash, cells, Content::Fetched { lease }, served)
+    }
+
+    /// Makes an item, in the place of the one that the key may have.
+    fn replace(
+        &mut self,
+        key: &ItemKey,
+        hash: KeyHash,
+        cells: u8,
+        content: Content<'_>,
+        served: &Served,
+    ) -> Result<Outcome, AgentError> {
+        if !(1..=wire::MAX_KEY).contains(&key.key.len()) {
+            return Ok(Outcome::Refused);
+        }
+        let was_there = self.holds(key);
+        self.remove(key);
+        let outcome = self.insert(key, hash, cells, content, served)?;
+        if was_there && outcome != Outcome::Done {
+            self.news.push(News::Dropped(key.clone()));
+        }
+        Ok(outcome)
+    }
+
+    fn insert(
+        &mut self,
+        key: &ItemKey,
+        hash: KeyHash,
+        cells: u8,
+        content: Content<'_>,
+        served: &Served,
+    ) -> Result<Outcome, AgentError> {
+        let Some(place) = self.place(key.tenant, cells, served)? else {
+            return Ok(Outcome::NoRoom);
+        };
+        if !self.enter(key, hash, place, content) {
+            self.make_way(key.tenant, hash, served);
+            if !self.enter(key, hash, place, content) {
+                self.cells.give_back(place);
+                return Ok(Outcome::BucketFull);
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Makes the entry of an item that has its place; false if its bucket is full.
+    pub(super) fn enter(
+        &mut self,
+        key: &ItemKey,
+        hash: KeyHash,
+        place: dataplane::Place,
+        content: Content<'_>,
+    ) -> bool {
+        let (tenant, bytes) = (key.tenant, &key.key);
+        let (slot, lease) = match content {
+            Content::Fetched { lease } => {
+                (self.table.insert(tenant, hash, bytes, lease, place), lease)
+            }
+            Content::Given(record) => (
+                self.table.insert_given(tenant, hash, bytes, record, place),
+                NO_LEASE,
+            ),
+        };
+        let Ok(slot) = slot else {
+            return false;
+        };
+        let entry = Entry {
+            slot,
+            place,
+            lease,
+            requests: self.table.requests(slot),
+        };
+        self.news.push(News::Here {
+            key: key.clone(),
+            place,
+            fetch: !entry.is_given(),
+        });
+        self.index.add(key.clone(), entry);
+        true
+    }
+
+    /// Removes an item. One that is not there is fine.
+    pub fn remove(&mut self, key: &ItemKey) {
+        if let Some(entry) = self.index.remove(key) {
+            self.table.evict(entry.slot);
+            self.resting.push(entry.place);
+            self.news.push(News::Gone(key.clone()));
+        }
+    }
+
+    /// Removes items of our own accord.
+    pub fn give_up(&mut self, keys: &[ItemKey]) {
+        keys.iter().for_each(|key| self.remove(key));
+        let dropped = keys.iter().cloned().map(News::Dropped);
+        self.news.extend(dropped);
+    }
+
+    /// Gives an item the room that its value turned out to need.
+    pub fn make_larger(
+        &mut self,
+        key: &ItemKey,
+        value_len: usize,
+        served: Option<&Served>,
+    ) -> Result<(), AgentError> {
+        let entry = self.index.get(key).filter(|entry| !entry.is_given());
+        let (Some(has), Some(served)) = (entry.map(|entry| entry.place.cells), served) else {
+            return Ok(());
+        };
+        self.learn_value_len(key.tenant, value_len);
+        let is_enough = |cells| has >= cells;
+        if cells_needed(key.key.len(), value_len).is_some_and(is_enough) {
+            return Ok(()); // replaced since the event
+        }
+        if self.put_fetched(key, value_len, served)? == Outcome::Refused {
+            self.give_up(std::slice::from_ref(key));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! The memory: which items lie in which cells of which pages, and whose the pages are.
+//!
+//! In: changes of items ([`Memory::put`], [`Memory::remove`]), page tables ([`pages`]), setups. Out: [`News`]. An item is
+//! *fetched*, a copy under its store's lease, or *given*, with a record that the controller sent. Room for a new item may
+//! be made at the cost of others ([`room`]), but never of those that are *kept*: they are the data itself.
+
+mod index;
+mod items;
+mod pages;
+mod room;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use api::proto::{PageUse, TenantUse};
+use dataplane::{Cells, Home, Leases, Place, Table, cells_needed};
+use decide::{ItemKey, Items};
+use tracing::{info, warn};
+use wire::Epoch;
+
+use self::{
+    index::{Entry, Index},
+    pages::PageTable,
+};
+use super::{AgentError, served::Served};
+
+/// Values are taken to be this long until the first ones were seen.
+const FIRST_VALUE_LEN: usize = 128;
+/// Keys are taken to be this long where it does not matter much.
+const USUAL_KEY_LEN: usize = 16;
+
+/// What became of items, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum News {
+    /// An item is there; `fetch`: it has no value yet.
+    Here {
+        key: ItemKey,
+        place: Place,
+        fetch: bool,
+    },
+    /// An item is gone.
+    Gone(ItemKey),
+    /// The controller does not know that an item is gone.
+    Dropped(ItemKey),
+}
+
+/// What items and pages were good for in a window.
+pub(super) struct InWindow {
+    /// Of items that had any.
+    pub requests: Vec<(ItemKey, u64)>,
+    pub pages: Vec<PageUse>,
+    pub tenants: Vec<TenantUse>,
+}
+
+pub(super) struct Memory {
+    table: Table,
+    cells: Cells,
+    index: Index,
+    /// Places of evicted items that programs may still be looking at.
+    resting: Vec<Place>,
+    page_table: PageTable,
+    /// Running mean of the lengths of each tenant's values, for the room of new items.
+    value_lens: HashMap<u32, usize>,
+    /// Tenants whose pages were compacted in this window.
+    compacted: HashSet<u32>,
+    news: Vec<News>,
+}
+
+impl Memory {
+    /// Finds the memory of the switch that lives at `home` as an earlier agent left it, and names the switch. The epoch
+    /// counter stands at `epoch` at least from now on.
+    pub fn open(home: &Home, id: u16, epoch: u64) -> Result<Memory, AgentError> {
+        let table = Table::open(home)?;
+        let before = table.switch_id();
+        table.set_identity(id, epoch);
+        let mut cells = Cells::new(table.pages());
+        let index = Index::recover(&table, &mut cells);
+        let here = |(key, entry): (&ItemKey, &Entry)| News::Here {
+            key: key.clone(),
+            place: entry.place,
+            fetch: false,
+        };
+        let mut memory = Memory {
+            news: index.iter().map(here).collect(),
+            page_table: PageTable::new(table.pages()),
+            table,
+            cells,
+            index,
+            resting: vec![],
+            value_lens: HashMap::new(),
+            compacted: HashSet::new(),
+        };
+        if before != id {
+            // Stores know the copies of an earlier id under that id; they could not call these back.
+            let held = memory.index.iter().filter(|(_, entry)| !entry.is_given());
+            let held: Vec<ItemKey> = held.map(|(key, _)| key.clone()).collect();
+            held.iter().for_each(|key| memory.remove(key));
+        }
+        Ok(memory)
+    }
+
+    pub fn switch_id(&self) -> u16 {
+        self.table.switch_id()
+    }
+
+    /// The number of the last invalidation.
+    pub fn epoch(&self) -> u64 {
+        self.table.epoch()
+    }
+
+    pub fn set_sampling(&self, sample_shift: u32) {
+        self.table.set_sampling(sample_shift);
+    }
+
+    /// What became of items since this was last asked.
+    pub fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = &ItemKey> {
+        self.index.iter().map(|(key, _)| key)
+    }
+
+    pub fn holds(&self, key: &ItemKey) -> bool {
+        self.index.get(key).is_some()
+    }
+
+    /// Where an item lies.
+    pub fn place_of(&self, key: &ItemKey) -> Option<Place> {
+        self.index.get(key).map(|entry| entry.place)
+    }
+
+    /// Under which epoch the item that lies there wants its value; none if it has one, or is another by now.
+    pub fn wants_value(&self, key: &ItemKey, place: Place, leases: &Leases) -> Option<Epoch> {
+        let entry = self.index.get(key);
+        let entry = entry.filter(|e| e.place == place && !e.is_given())?;
+        self.table.wants_value(place, leases.floor(entry.lease))
+    }
+
+    /// Whether nobody but its own discipline, or the end of its tenant, may remove the item. While there is no setup
+    /// whose disciplines say what they are, every item that was given is such a one.
+    fn is_kept(&self, key: &ItemKey, entry: &Entry, served: Option<&Served>) -> bool {
+        entry.is_given()
+            && served.is_none_or(|served| {
+                let here = served.tenants.get(&key.tenant);
+                here.is_some_and(|here| here.items() != Some(Items::Copies))
+            })
+    }
+
+    /// Gives up the items that do not fit a new setup: those of tenants that are gone or another discipline's by now, and
+    /// those whose key hashes elsewhere or belongs to another store, which would never be found, granted or called back
+    /// again.
+    pub fn fit(&mut self, served: &Served, before: Option<&Served>) -> Result<(), AgentError> {
+        let (mut wrong, mut lost) = (vec![], 0);
+        for (key, entry) in self.index.iter() {
+            let mut right = || {
+                let here = served.tenants.get(&key.tenant)?;
+                let hash = served.hash_of(key)?;
+                let found = self.table.leads_to(entry.slot, key.tenant, hash);
+                let earlier = before.and_then(|before| before.tenants.get(&key.tenant));
+                if !entry.is_given() {
+                    let lease = served.lease_for(key.tenant, hash);
+                    let may_be = here.items() != Some(Items::Truth);
+                    return Some(may_be && found && lease == Some(entry.lease));
+                }
+                if earlier.is_some_and(|earlier| here.was_another(earlier)) {
+                    return Some(false);
+                }
+                let kept = self.is_kept(key, entry, Some(served));
+                lost += u32::from(kept && !found);
+                Some(kept || found)
+            };
+            if right() != Some(true) {
+                wrong.push(key.clone());
+            }
+        }
+        if !wrong.is_empty() {
+            let items = wrong.len();
+            info!("{items} items do not fit the new setup and are dropped");
+        }
+        if lost > 0 {
+            warn!(
+                "the hash secret of a tenant is another: {lost} of its items stay, and cannot be found"
+            );
+        }
+        self.give_up(&wrong);
+        let tenants = &served.tenants;
+        self.value_lens.retain(|id, _| tenants.contains_key(id));
+        for id in tenants.keys() {
+            self.value_lens.entry(*id).or_insert(FIRST_VALUE_LEN);
+        }
+        // Some pages may have waited for this.
+        self.apply_pages(Some(served))
+    }
+
+    fn value_len(&self, tenant: u32) -> usize {
+        let known = self.value_lens.get(&tenant);
+        known.copied().unwrap_or(FIRST_VALUE_LEN)
+    }
+
+    fn learn_value_len(&mut self, tenant: u32, value_len: usize) {
+        if let Some(mean) = self.value_lens.get_mut(&tenant) {
+            *mean = (*mean * 7 + value_len).div_ceil(8);
+        }
+    }
+
+    /// Number of the statistics window.
+    pub fn window(&self) -> u32 {
+        self.table.window()
+    }
+
+    /// Begins the next window, and returns its number.
+    pub fn next_window(&self) -> u32 {
+        self.table.next_window()
+    }
+
+    /// What items and pages were good for since the last time.
+    pub fn end_window(&mut self) -> InWindow {
+        let (table, mut by_page) = (&self.table, BTreeMap::<u32, u64>::new());
+        let in_window = |(key, entry): (&ItemKey, &mut Entry)| {
+            let requests = table.requests(entry.slot);
+            let new = u64::from(requests.wrapping_sub(entry.requests));
+            entry.requests = requests;
+            *by_page.entry(entry.place.page).or_default() += new;
+            (new > 0).then(|| (key.clone(), new))
+        };
+        let requests = self.index.iter_mut().filter_map(in_window).collect();
+        self.compacted.clear();
+        let page = |page: u32| {
+            let usage = self.cells.usage(page);
+            (usage.items > 0).then(|| PageUse {
+                page,
+                items: usage.items,
+                cells: usage.cells,
+                requests: by_page.get(&page).copied().unwrap_or(0),
+            })
+        };
+        // How well each tenant's pages are filled, for items of its usual size.
+        let tenant = |(tenant, value_len): (&u32, &usize)| {
+            let cells = cells_needed(USUAL_KEY_LEN, *value_len).unwrap_or(u8::MAX);
+            TenantUse {
+                tenant: *tenant,
+                fragmentation: self.cells.fragmentation(*tenant, cells),
+            }
+        };
+        InWindow {
+            requests,
+            pages: (0..self.table.pages()).filter_map(page).collect(),
+            tenants: self.value_lens.iter().map(tenant).collect(),
+        }
+    }
+}

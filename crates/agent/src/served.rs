@@ -1,0 +1,111 @@
+//! Whom the switch serves: the controller's last setup, worked out. The parts read it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+};
+
+use api::proto::TenantSetup;
+use dataplane::TenantEntry;
+use decide::{ItemKey, Items, NO_DISCIPLINE, PARAMETERS, Registration};
+use wire::{Cluster, KeyHash, OverRate, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM};
+
+use super::registry;
+
+/// What a setup says about one tenant.
+pub(super) struct TenantHere {
+    pub secrets: Secrets,
+    /// None: its packets are only forwarded.
+    pub discipline: Option<&'static Registration>,
+    measured: bool,
+}
+
+impl TenantHere {
+    /// What its items are, unless its discipline is not known here.
+    pub fn items(&self) -> Option<Items> {
+        self.discipline.map(|discipline| discipline.items)
+    }
+
+    /// Whether it was another discipline's before, as far as both are known.
+    pub fn was_another(&self, before: &TenantHere) -> bool {
+        let numbers = (before.discipline, self.discipline);
+        matches!(numbers, (Some(before), Some(now)) if before.number != now.number)
+    }
+}
+
+pub(super) struct Served {
+    pub cluster: Cluster,
+    pub tenants: BTreeMap<u32, TenantHere>,
+    /// Slots of the stores' leases.
+    pub slots: HashMap<SocketAddr, u16>,
+}
+
+impl Served {
+    pub fn new(
+        cluster: Cluster,
+        tenants: &[TenantSetup],
+        slots: HashMap<SocketAddr, u16>,
+        disciplines: &'static [Registration],
+    ) -> Served {
+        let here = |setup: &TenantSetup| {
+            let here = TenantHere {
+                secrets: cluster.secrets_of(setup.tenant)?,
+                discipline: registry::find(disciplines, &setup.discipline),
+                measured: setup.measured,
+            };
+            Some((setup.tenant, here))
+        };
+        Served {
+            tenants: tenants.iter().filter_map(here).collect(),
+            cluster,
+            slots,
+        }
+    }
+
+    pub fn hash_of(&self, key: &ItemKey) -> Option<KeyHash> {
+        let tenant = self.tenants.get(&key.tenant)?;
+        Some(tenant.secrets.hash.key_hash(key.tenant, &key.key))
+    }
+
+    /// The slot of the lease under which a key's copies live.
+    pub fn lease_for(&self, tenant: u32, hash: KeyHash) -> Option<u16> {
+        let store = self.cluster.store_of(tenant, hash).address;
+        self.slots.get(&store).copied()
+    }
+
+    pub fn system_secret(&self) -> Secret {
+        self.cluster
+            .secret_of(TENANT_SYSTEM)
+            .unwrap_or(Secret::NONE)
+    }
+
+    /// What the programs are to know of the tenants, with these parameter words; 0 where there are none.
+    pub fn entries(&self, parameters: &BTreeMap<u32, [u32; PARAMETERS]>) -> Vec<TenantEntry> {
+        let entry = |(id, here): (&u32, &TenantHere)| {
+            let listed = self.cluster.tenant(*id);
+            TenantEntry {
+                id: *id,
+                secret: here.secrets.tag,
+                also_secret: here.secrets.also,
+                rate: listed.map_or(0, |t| t.rate),
+                drop_over_rate: listed.is_some_and(|t| t.over_rate == OverRate::Drop),
+                discipline: here.discipline.map_or(NO_DISCIPLINE, |d| d.number),
+                parameters: parameters.get(id).copied().unwrap_or_default(),
+                measured: here.measured,
+            }
+        };
+        let mut entries: Vec<TenantEntry> = self.tenants.iter().map(entry).collect();
+        entries.push(TenantEntry {
+            id: TENANT_SYSTEM,
+            secret: self.system_secret(),
+            also_secret: Secret::NONE,
+            rate: 0,
+            drop_over_rate: false,
+            measured: false,
+            parameters: [0; PARAMETERS],
+            discipline: NO_DISCIPLINE,
+        });
+        debug_assert!(self.cluster.open_tenant || entries.iter().all(|e| e.id != TENANT_OPEN));
+        entries
+    }
+}

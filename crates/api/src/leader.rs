@@ -1,0 +1,119 @@
+//! Finding the controller that leads, among several.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use tracing::warn;
+
+use crate::{ControlEndpoint, Link};
+
+/// Most controllers that one search turns to, redirections included; or each once, where there are more.
+const TRIES: usize = 8;
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_MOST: Duration = Duration::from_secs(1);
+
+/// What one controller said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard<T> {
+    /// It leads, and this is its answer.
+    Done(T),
+    /// The one at this URL leads.
+    Leader(String),
+    /// Not it, or not now; nothing was changed. The line says why.
+    Later(String),
+    /// No, and no other shall be asked. The line says why.
+    Refused(String),
+}
+
+impl ControlEndpoint {
+    /// Asks the controllers in turn, beginning at `first` (counted around), until one gives the leader's answer; with
+    /// the number of the one that did, or that pointed to it. `ask` is told the URL.
+    ///
+    /// # Errors
+    /// One line: what the one that refused said, or why the last one that was asked did not answer.
+    pub async fn leader<T>(
+        &self,
+        first: usize,
+        mut ask: impl AsyncFnMut(Link, &str) -> Heard<T>,
+    ) -> Result<(T, usize), String> {
+        let (mut turn, mut redirected) = (0, None);
+        let mut trouble = "no address of a controller is given".to_string();
+        for _ in 0..TRIES.max(self.urls.len()) {
+            if turn == self.urls.len() {
+                break;
+            }
+            let which = first.wrapping_add(turn) % self.urls.len();
+            let url = redirected
+                .take()
+                .unwrap_or_else(|| self.urls[which].clone());
+            let heard = match self.connect_to(&url).await {
+                Ok(link) => ask(link, &url).await,
+                Err(line) => Heard::Later(line),
+            };
+            match heard {
+                Heard::Done(answer) => return Ok((answer, which)),
+                Heard::Refused(line) => return Err(line),
+                Heard::Later(line) => {
+                    trouble = line;
+                    turn += 1;
+                }
+                // The token goes along, so it must not go where others could read it.
+                Heard::Leader(leader)
+                    if url.starts_with("https:") && !leader.starts_with("https:") =>
+                {
+                    return Err(format!(
+                        "{url} says that {leader} leads, which is not encrypted; name the leader in --control"
+                    ));
+                }
+                Heard::Leader(leader) => {
+                    trouble = format!("{url} says that {leader} leads, and that one does not");
+                    redirected = Some(leader);
+                }
+            }
+        }
+        Err(trouble)
+    }
+
+    /// Connects to the first that answers, beginning at `first` (counted around), and says which it was.
+    ///
+    /// # Errors
+    /// As [`ControlEndpoint::connect_to`], of the last one.
+    pub async fn connect(&self, first: usize) -> Result<(Link, usize), String> {
+        self.leader(first, async |link, _| Heard::Done(link)).await
+    }
+
+    /// Keeps a stream to the controller that leads, for as long as this is polled. `stream` begins one and sees it to its
+    /// end: an error if it did not begin, `Continue` with the reason once it ended, `Break` to give up. `meanwhile` says
+    /// in the log what goes on without a controller.
+    pub async fn keep<T>(
+        &self,
+        meanwhile: &str,
+        mut stream: impl AsyncFnMut(Link, &str) -> Result<ControlFlow<T, String>, String>,
+    ) -> T {
+        let (mut pause, mut first, mut complained) = (RETRY_FIRST, 0, false);
+        loop {
+            let ended = self.leader(first, async |link, url| match stream(link, url).await {
+                Ok(end) => Heard::Done(end),
+                Err(line) => Heard::Later(line),
+            });
+            match ended.await {
+                Ok((ControlFlow::Break(done), _)) => return done,
+                Ok((ControlFlow::Continue(reason), which)) => {
+                    warn!("controller: {reason}; {meanwhile}");
+                    (pause, complained) = (RETRY_FIRST, true);
+                    // The next one may lead already.
+                    first = which + 1;
+                    if first < self.urls.len() {
+                        continue;
+                    }
+                }
+                Err(reason) if !complained => {
+                    warn!("controller: {reason}; trying again, {meanwhile}");
+                    complained = true;
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MOST);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+
+use crate::{Error, layout::GROUP_PORTS, load::devmap_value};
+
+/// Puts a map of these ports in the place of the group's.
+pub(crate) fn set(
+    groups: &MapHandle,
+    name: &str,
+    index: u32,
+    ports: &[u32],
+    egress: Option<i32>,
+) -> Result<(), Error> {
+    if groups.map_type() != MapType::ArrayOfMaps {
+        return Err(Error::row(name, "it is no map of groups"));
+    }
+    if index >= groups.max_entries() {
+        let entries = groups.max_entries();
+        return Err(Error::row(name, format!("group {index} of {entries}")));
+    }
+    if ports.len() > GROUP_PORTS {
+        let most = format!(
+            "{} ports in a group, expected at most {GROUP_PORTS}",
+            ports.len()
+        );
+        return Err(Error::row(name, most));
+    }
+    let key = index.to_ne_bytes();
+    if ports.is_empty() {
+        return match groups.delete(&key) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                Err(Error::bpf("removing a group of ports")(error))
+            }
+            _ => Ok(()),
+        };
+    }
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        ..Default::default()
+    };
+    let group = MapHandle::create(
+        MapType::Devmap,
+        Some("group"),
+        4,
+        8,
+        GROUP_PORTS as u32,
+        &opts,
+    )
+    .map_err(Error::bpf("making a group of ports"))?;
+    for (place, port) in (0u32..).zip(ports) {
+        group
+            .update(
+                &place.to_ne_bytes(),
+                &devmap_value(*port, egress),
+                MapFlags::ANY,
+            )
+            .map_err(Error::bpf(format!(
+                "adding interface {port} to a group of ports"
+            )))?;
+    }
+    groups
+        .update(
+            &key,
+            &group.as_fd().as_raw_fd().to_ne_bytes(),
+            MapFlags::ANY,
+        )
+        .map_err(Error::bpf("setting a group of ports"))
+}

@@ -1,0 +1,167 @@
+//! The recirculation port: two ends of a virtual link of this switch's own. What programs send out by the one comes in
+//! by the other, where a program gives it back to its discipline.
+//!
+//! A packet in the driver costs some 30 to 150 ns a round, one in a socket buffer several times that. The ring between
+//! the ends holds 256 packets for each CPU; what comes when it is full is lost, and counted as `tx_dropped` of the port.
+
+use std::{fs, io};
+
+use libbpf_rs::Program;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::{
+    RouteNetlinkMessage,
+    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkInfo, LinkMessage},
+};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::{
+    Error, Home,
+    attach::{self, Mode},
+};
+
+/// As `RECIRCULATION_MAC` in `bpf/recirculate.h`: the far end's address.
+pub(crate) const MAC: [u8; 6] = [0x02, 0x73, 0x68, 0x6f, 0x72, 0x74];
+
+fn wrong(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::System { what, source }
+}
+
+/// The port and its far end. Names of interfaces have 15 characters, switches' up to 64: long ones end in a number.
+fn names(home: &Home) -> (String, String) {
+    const LONGEST: usize = 10;
+    let mut short = home.name().to_owned();
+    if short.len() > LONGEST {
+        let digit = |sum: u32, byte| (sum ^ u32::from(byte)).wrapping_mul(16_777_619);
+        let sum = short.bytes().fold(2_166_136_261, digit);
+        short = format!("{}{:06x}", &short[..4], sum & 0xff_ffff);
+    }
+    (format!("{short}-rec0"), format!("{short}-rec1"))
+}
+
+/// Asks the kernel for a change of links, and waits for its answer.
+fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    let mut packet = NetlinkMessage::from(message);
+    packet.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+    packet.finalize();
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.serialize(&mut bytes);
+    let socket = Socket::new(NETLINK_ROUTE)?;
+    socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
+    let (answer, _) = socket.recv_from_full()?;
+    let answer: NetlinkMessage<RouteNetlinkMessage> =
+        NetlinkMessage::deserialize(&answer).map_err(io::Error::other)?;
+    match answer.payload {
+        NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+        _ => Ok(()),
+    }
+}
+
+/// Both ends, with a ring for each CPU, still down.
+fn make_pair(near: &str, far: &str, queues: u32) -> io::Result<()> {
+    let end = |name: &str, more: Vec<LinkAttribute>| {
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::NumTxQueues(queues),
+            LinkAttribute::NumRxQueues(queues),
+        ];
+        link.attributes.extend(more);
+        link
+    };
+    let far = end(far, vec![LinkAttribute::Address(MAC.to_vec())]);
+    let kind = vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far))),
+    ];
+    let near = end(near, vec![LinkAttribute::LinkInfo(kind)]);
+    request(
+        RouteNetlinkMessage::NewLink(near),
+        NLM_F_CREATE | NLM_F_EXCL,
+    )
+}
+
+fn delete(ifindex: u32) -> io::Result<()> {
+    let mut link = LinkMessage::default();
+    link.header.index = ifindex;
+    request(RouteNetlinkMessage::DelLink(link), 0)
+}
+
+/// Up, without an address of its own: nobody speaks to it, and it speaks to nobody.
+fn bring_up(end: &str) -> Result<(), Error> {
+    let mode = format!("/proc/sys/net/ipv6/conf/{end}/addr_gen_mode");
+    match fs::write(&mode, "1") {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::file("writing", mode)(error));
+        }
+        _ => {}
+    }
+    attach::set_up(end).map_err(wrong("bringing up the recirculation port"))
+}
+
+/// Makes the port if it is not there, with `program` at its far end. Returns its index.
+///
+/// In the driver, unless `generic`: ports in generic mode send socket buffers, and hosts behind them expect some.
+pub(crate) fn open(home: &Home, program: &Program<'_>, generic: bool) -> Result<u32, Error> {
+    let (near, far) = names(home);
+    let path = home.recirculation();
+    let there = (attach::ifindex_of(&near), attach::ifindex_of(&far));
+    if let (Ok(near), Ok(far)) = there
+        && attach::take_over(&path, program, far)?
+    {
+        return Ok(near);
+    }
+    if let Ok(near) = there.0 {
+        // Of an agent that died while it made the port.
+        delete(near).map_err(wrong("removing a half-made recirculation port"))?;
+    }
+    make_pair(&near, &far, crate::load::cpus()).map_err(wrong("making the recirculation port"))?;
+    let made = attach::ifindex_of(&near)?;
+    let opened = bring_up(&near)
+        .and_then(|()| bring_up(&far))
+        .and_then(|()| {
+            if generic {
+                // So that a native program, which sends no socket buffers, can send to it as well.
+                attach::set_gro(&far).map_err(wrong("preparing the recirculation port"))?;
+            }
+            let mode = if generic { Mode::Generic } else { Mode::Native };
+            attach::attach_at(&path, program, &far, mode).map(drop)
+        });
+    opened.inspect_err(|_| {
+        let _ = delete(made);
+    })?;
+    Ok(made)
+}
+
+/// Removes the port, if this is the network namespace that it is in.
+pub(crate) fn close(home: &Home) -> Result<(), Error> {
+    let path = home.recirculation();
+    let Some(link) = attach::open_pinned(&path) else {
+        return Ok(());
+    };
+    let (_, far) = names(home);
+    let here = attach::ifindex_of(&far).ok();
+    // An index alone could be another interface's, in another namespace.
+    if let Some(ifindex) = here.filter(|here| attach::link_ifindex(&link) == Some(*here)) {
+        delete(ifindex).map_err(wrong("removing the recirculation port"))?;
+    }
+    fs::remove_file(&path).map_err(Error::file("removing", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_switch_has_names_of_its_own() {
+        let home = |name: &str| Home::new(name).unwrap();
+        assert_eq!(
+            names(&home("tor1")),
+            ("tor1-rec0".into(), "tor1-rec1".into())
+        );
+        let long = names(&home("spine-of-the-second-hall-1"));
+        assert_eq!(long.0.len(), 15);
+        assert_ne!(long, names(&home("spine-of-the-second-hall-2")));
+    }
+}

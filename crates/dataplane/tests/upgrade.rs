@@ -1,0 +1,129 @@
+//! Programs of an earlier loading go on while those of the next take over, on the same tables. Needs root.
+
+use std::{fs, path::PathBuf};
+
+use dataplane::{Dataplane, Error, Mode, Object, Sizes};
+use harness::{
+    Message, Switch, TRIAL, Verdict,
+    namespace::{ifindex, in_namespace, ip},
+    switch::tenant,
+};
+use libbpf_rs::{MapCore, MapHandle, MapType, libbpf_sys};
+
+const SIGNED: u32 = 7;
+const NUMBER: u32 = 4;
+
+fn trial() -> Object {
+    Object {
+        name: "trial",
+        number: NUMBER,
+        elf: TRIAL,
+        steps: vec!["trial_first", "trial_round", "trial_counter"],
+        egress: Some("trial_egress"),
+        maps: vec![],
+    }
+}
+
+fn pins(switch: &Switch) -> PathBuf {
+    PathBuf::from("/sys/fs/bpf/shortstop").join(switch.dataplane.home().name())
+}
+
+fn again(switch: &Switch, pages: u32) -> Result<Dataplane, Error> {
+    Dataplane::load(switch.dataplane.home().clone(), &[trial()], Sizes { pages })
+}
+
+/// Puts a map into the place of one that is pinned.
+fn replace(switch: &Switch, name: &str, kind: MapType, key: u32, value: u32, entries: u32) {
+    let path = pins(switch).join(name);
+    let _ = fs::remove_file(&path);
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        ..Default::default()
+    };
+    let mut map =
+        MapHandle::create(kind, Some("older"), key, value, entries, &opts).expect("a map");
+    map.pin(path).expect("pinned");
+}
+
+fn aside(switch: &Switch) -> Vec<String> {
+    let names = fs::read_dir(pins(switch)).expect("there").flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("aside")).collect()
+}
+
+#[test]
+fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
+    in_namespace(|| {
+        let switch = Switch::load(&[trial()], &[tenant(SIGNED, NUMBER)]);
+        for link in ["a", "b"] {
+            ip(&format!("link add {link}0 type veth peer name {link}1"));
+            switch
+                .dataplane
+                .attach(&format!("{link}0"), Mode::Generic)
+                .expect("attached");
+        }
+        // As the build before called its own.
+        replace(&switch, "disciplines", MapType::ProgArray, 4, 4, 16);
+        replace(&switch, "works", MapType::PercpuArray, 4, 1200, 1);
+        let new = again(&switch, 4).expect("taken over");
+        let read = Message::read(SIGNED, b"note").frame().bytes();
+        let consumes =
+            |runner: &harness::Runner| runner.run(&read, None, &mut vec![]) == Verdict::Drop;
+        let first = new.attach("a0", Mode::Generic).expect("taken over");
+        assert!(first.taken_over && first.ifindex == ifindex("a0"));
+        assert_eq!(
+            aside(&switch).len(),
+            1,
+            "one link still runs the old program"
+        );
+        assert!(
+            consumes(&switch.runner),
+            "which still reaches its discipline"
+        );
+        // A second one begins before the first is through.
+        let newer = again(&switch, 4).expect("taken over");
+        assert_eq!(aside(&switch).len(), 2);
+        assert!(consumes(&switch.runner));
+        newer.attach("a0", Mode::Generic).expect("taken over");
+        newer.attach("b0", Mode::Generic).expect("taken over");
+        ip("link del b0");
+        ip("link add b0 type veth peer name b1");
+        newer.attach("b0", Mode::Generic).expect("attached");
+        assert_eq!(
+            newer.port("b0"),
+            Some(ifindex("b0")),
+            "not the one that has gone"
+        );
+        assert_eq!(aside(&switch), Vec::<String>::new());
+        for old in ["works", "disciplines"] {
+            assert!(!pins(&switch).join(old).exists(), "{old} is gone");
+        }
+    });
+}
+
+#[test]
+fn what_only_counts_is_made_anew_and_other_tables_of_another_layout_are_refused() {
+    let switch = Switch::load(&[trial()], &[tenant(SIGNED, NUMBER)]);
+    let pinned =
+        |name: &str| MapHandle::from_pinned_path(pins(&switch).join(name)).expect("pinned");
+    let counters = pinned("counters").max_entries();
+    replace(&switch, "counters", MapType::PercpuArray, 4, 8, 3);
+    drop(again(&switch, 4).expect("taken over"));
+    assert_eq!(pinned("counters").max_entries(), counters);
+
+    let refused = |pages| match again(&switch, pages) {
+        Err(Error::OtherLayout { reason, .. }) => reason,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("taken over"),
+    };
+    assert_eq!(
+        refused(5),
+        "pages: Array of 4 entries, keys of 4 and values of 26560 bytes, \
+         expected Array of 5 entries, keys of 4 and values of 26560 bytes"
+    );
+    let before = aside(&switch);
+    replace(&switch, "tenants", MapType::Hash, 4, 64, 4096);
+    assert!(refused(4).starts_with("tenants: Hash of 4096 entries, keys of 4 and values of 64"));
+    replace(&switch, "trial_notes", MapType::Hash, 8, 16, 16);
+    assert_eq!(aside(&switch), before, "nothing was changed");
+}

@@ -1,0 +1,162 @@
+use lab::{
+    roles::{CONTROL_PORT, Control, Role, Store, Switch},
+    topology::{Fault, Link, Topology},
+};
+use wire::PORT;
+
+use crate::rig::{LEASE_MS, Plan, Seated, Site};
+
+/// The switch that one client host goes around, and the one on every path.
+pub(super) const FIRST: &str = "switch1";
+pub(super) const SECOND: &str = "switch2";
+/// The detour between the two.
+const THIRD: &str = "switch3";
+/// The ids and names of all of them.
+pub(super) const SWITCHES: [(u16, &str); 3] = [(1, FIRST), (2, SECOND), (3, THIRD)];
+pub(super) const SERVER: &str = "server";
+pub(super) const CONTROL: &str = "control";
+pub(super) const CLIENT_HOSTS: [&str; 2] = ["client1", "client2"];
+/// The Redis of the server.
+const DATA: &str = "{dir}/data";
+/// Index of the link that is cut: between the two switches of the line.
+pub(super) const CUT: usize = 0;
+
+/// client1 - switch1 - switch2 - server; client2 - switch2, around the first switch; switch1 - switch3 - switch2, a detour.
+/// The controller has a link of its own to each switch. Every link is faulty.
+const LINKS: [(&str, &str); 9] = [
+    (FIRST, SECOND),
+    (SECOND, SERVER),
+    ("client1", FIRST),
+    ("client2", SECOND),
+    (FIRST, THIRD),
+    (THIRD, SECOND),
+    (CONTROL, FIRST),
+    (CONTROL, SECOND),
+    (CONTROL, THIRD),
+];
+
+/// The plan, with all of its roles.
+pub(super) fn plan(discipline: &str, items: usize, seed: u64) -> Plan {
+    let bare = |names: &[&str]| names.iter().map(|name| Site::new(*name, vec![])).collect();
+    let mut plan = Plan {
+        hosts: bare(&[CONTROL, SERVER, "client1", "client2"]),
+        switches: bare(&[SECOND, FIRST, THIRD]),
+        links: (0..)
+            .zip(LINKS)
+            .map(|(i, ends)| link(i, ends, seed))
+            .collect(),
+        partitions: 4,
+        is_open: true,
+    };
+    let ends = Topology {
+        hosts: plan.hosts.iter().map(Site::node).collect(),
+        switches: plan.switches.iter().map(Site::node).collect(),
+        links: plan.links.clone(),
+        ..Topology::default()
+    };
+    for site in plan.hosts.iter_mut().chain(&mut plan.switches) {
+        site.roles = roles(&site.name, &ends, discipline, items);
+    }
+    plan
+}
+
+fn link(number: u64, (a, b): (&str, &str), seed: u64) -> Link {
+    Link {
+        fault: Some(Fault {
+            loss: 0.05,
+            duplicate: 0.02,
+            reorder: 0.05,
+            reorder_ms: 3.0,
+            delay_ms: 0.0,
+            seed: seed.wrapping_mul(31).wrapping_add(number),
+        }),
+        ..Link::between([a.into(), b.into()])
+    }
+}
+
+/// The controller as seen from this switch: over the link that the two have for themselves.
+fn control_from(switch: &str, topology: &Topology) -> String {
+    let ends = topology.interfaces();
+    let own = ends
+        .iter()
+        .find(|[a, b]| a.node == CONTROL && b.node == switch);
+    let address = own.map_or_else(String::new, |[control, _]| control.v4.to_string());
+    format!("http://{address}:{CONTROL_PORT}")
+}
+
+fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec<Seated> {
+    match node {
+        // Data must outlive the store: a real server behind it.
+        SERVER => vec![Seated::new(Role::Redis(DATA.into())), store(topology)],
+        CONTROL => vec![controller(discipline, items)],
+        _ => {
+            let id = SWITCHES.iter().find(|(_, name)| *name == node);
+            id.map(|(id, _)| agent(*id, node, topology))
+                .into_iter()
+                .collect()
+        }
+    }
+}
+
+fn agent(id: u16, node: &str, topology: &Topology) -> Seated {
+    Seated::new(Role::Switch(Switch {
+        id,
+        node: node.into(),
+        control: control_from(node, topology),
+        state: format!("{{dir}}/{node}"),
+        ..Switch::default()
+    }))
+}
+
+fn store(topology: &Topology) -> Seated {
+    Seated::new(Role::Store(Store {
+        listen: format!("{{address:{SERVER}}}:{PORT}"),
+        // The switch beside the store leads to the controller.
+        control: Some(control_from(SECOND, topology)),
+        backend: Some(format!("redis+unix://{DATA}")),
+        lease_ms: Some(LEASE_MS),
+        socket: format!("{{dir}}/{SERVER}.sock"),
+        ..Store::default()
+    }))
+}
+
+/// The controller with this limit of items, which changes when it is killed.
+pub(super) fn controller(discipline: &str, items: usize) -> Seated {
+    Seated::new(Role::Control(Control {
+        state: "{dir}/control".into(),
+        listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
+        window_ms: Some(200),
+        discipline: Some(discipline.into()),
+        max_items: Some(items),
+        ..Control::default()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_switch_has_its_own_way_to_the_controller() {
+        let topology = plan("some", 4, 1).topology().unwrap();
+        let parsed = Topology::parse(&toml::to_string(&topology).unwrap()).unwrap();
+        let urls: Vec<&String> = parsed
+            .switches
+            .iter()
+            .flat_map(|switch| &switch.processes[0].command)
+            .filter(|word| word.starts_with("http://"))
+            .collect();
+        assert_eq!(
+            urls,
+            [
+                "http://10.0.8.1:7118",
+                "http://10.0.7.1:7118",
+                "http://10.0.9.1:7118"
+            ]
+        );
+        assert_eq!(
+            parsed.links[CUT].ends,
+            [FIRST.to_string(), SECOND.to_string()]
+        );
+    }
+}

@@ -1,0 +1,326 @@
+use anyhow::{Context, ensure};
+use lab::progress::Progress;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::Report;
+
+/// What a kind of experiment measures: a struct of its parameters, beside the run with them. Its `Deserialize` refuses
+/// fields that it does not have (`deny_unknown_fields`).
+pub trait Measure: Serialize + DeserializeOwned {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The parameter, what it is, what it may be.
+    fn check(&self) -> anyhow::Result<()>;
+
+    /// Runs it; adds what comes out to the report.
+    ///
+    /// # Errors
+    /// A rig that cannot be built, a process that dies, an interruption. Nothing is left behind.
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()>;
+}
+
+/// A kind of experiment; made of its [`Measure`].
+pub struct Kind {
+    /// Its name, as files say it.
+    name: &'static str,
+    /// Reads and checks parameters, and gives all of them.
+    parameters: fn(&toml::Table) -> anyhow::Result<Value>,
+    run: fn(&toml::Table, &Run<'_>, &mut Report) -> anyhow::Result<()>,
+}
+
+impl Kind {
+    /// The kind that measures this, under the name that files have for it.
+    pub const fn of<M: Measure>(name: &'static str) -> Kind {
+        Kind {
+            name,
+            parameters: |table| Ok(serde_json::to_value(read::<M>(table)?)?),
+            run: |table, run, report| read::<M>(table)?.run(run, report),
+        }
+    }
+}
+
+fn read<M: Measure>(table: &toml::Table) -> anyhow::Result<M> {
+    let table = toml::Value::Table(table.clone());
+    let parameters: M = table.try_into().context("parameters")?;
+    parameters.check()?;
+    Ok(parameters)
+}
+
+/// An experiment that this build knows: its file's text, and the kind that it is of.
+#[derive(Clone, Copy)]
+pub struct Registered {
+    /// What it is, in TOML.
+    pub toml: &'static str,
+    /// Who measures it.
+    pub kind: &'static Kind,
+}
+
+/// An experiment's file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    kind: String,
+    title: String,
+    #[serde(default)]
+    params: toml::Table,
+    #[serde(default)]
+    quick: toml::Table,
+}
+
+/// One experiment.
+#[derive(Clone)]
+pub struct Experiment {
+    /// The name for `lab run`.
+    pub name: String,
+    /// One line for `lab list`.
+    pub title: String,
+    /// The discipline that is compared with `none`.
+    pub discipline: String,
+    kind: &'static Kind,
+    /// Parameters of the full run.
+    params: toml::Table,
+    /// What differs under `--quick`.
+    quick: toml::Table,
+}
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The short version, done within 45 seconds.
+    pub quick: bool,
+    /// Decides everything random.
+    pub seed: u64,
+    /// What holds the data.
+    pub backend: Backend,
+    /// The lab's name; unique if absent.
+    pub name: Option<String>,
+}
+
+/// What holds the data behind the stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// The store itself; one process stands for all servers.
+    Embedded,
+    /// One Redis per server.
+    Redis,
+    /// One memcached per server.
+    Memcached,
+}
+
+impl Backend {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Embedded => "embedded",
+            Backend::Redis => "redis",
+            Backend::Memcached => "memcached",
+        }
+    }
+}
+
+/// What a run knows beside its parameters.
+pub struct Run<'a> {
+    /// The experiment's name: of plots and files.
+    pub name: &'a str,
+    /// The discipline that is compared with `none`.
+    pub discipline: &'a str,
+    /// How to run it.
+    pub options: &'a Options,
+    /// Where to say what is being done.
+    pub progress: &'a Progress,
+}
+
+impl Experiment {
+    /// Reads a registered experiment, about this discipline.
+    ///
+    /// # Errors
+    /// What is wrong with its file, parameters included.
+    pub fn of(registered: &Registered, discipline: &str) -> anyhow::Result<Experiment> {
+        let file: File = toml::from_str(registered.toml).context("experiment file")?;
+        let File { name, kind, .. } = &file;
+        let known = registered.kind.name;
+        ensure!(
+            kind == known,
+            "experiment {name}: kind = {kind:?}: registered as {known:?}"
+        );
+        let experiment = Experiment {
+            name: file.name,
+            title: file.title,
+            discipline: discipline.into(),
+            kind: registered.kind,
+            params: file.params,
+            quick: file.quick,
+        };
+        for quick in [false, true] {
+            experiment
+                .params(quick)
+                .with_context(|| format!("experiment {}", experiment.name))?;
+        }
+        Ok(experiment)
+    }
+
+    /// Gives a parameter another value.
+    ///
+    /// # Errors
+    /// A parameter that does not exist or has the wrong type or range.
+    pub fn set(&mut self, parameter: &str, value: &str) -> anyhow::Result<()> {
+        self.params.insert(parameter.into(), value.into());
+        self.params(false).map(drop)
+    }
+
+    fn table(&self, quick: bool) -> toml::Table {
+        let mut table = self.params.clone();
+        if quick {
+            overlay(&mut table, &self.quick);
+        }
+        table
+    }
+
+    /// The parameters, with those of `[quick]` on top if asked for.
+    ///
+    /// # Errors
+    /// A parameter that does not exist or has the wrong type or range.
+    pub fn params(&self, quick: bool) -> anyhow::Result<Value> {
+        (self.kind.parameters)(&self.table(quick))
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A rig that cannot be built, a process that dies, an interruption. Nothing is left behind.
+    pub fn run(&self, options: &Options) -> anyhow::Result<Report> {
+        let params = self.params(options.quick)?;
+        let mut report = Report::new(&self.name, options.seed, params);
+        let run = Run {
+            name: &self.name,
+            discipline: &self.discipline,
+            options,
+            progress: &Progress::new(),
+        };
+        (self.kind.run)(&self.table(options.quick), &run, &mut report)?;
+        Ok(report)
+    }
+}
+
+/// Replaces values by those of another table, in tables within tables too.
+fn overlay(table: &mut toml::Table, by: &toml::Table) {
+    for (name, value) in by {
+        match (table.get_mut(name), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => overlay(below, above),
+            _ => {
+                table.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Some {
+        keys: usize,
+        items: usize,
+        inner: Inner,
+    }
+
+    #[derive(Serialize, Deserialize, Default)]
+    #[serde(deny_unknown_fields, default)]
+    struct Inner {
+        quota: u32,
+        many: u32,
+    }
+
+    impl Default for Some {
+        fn default() -> Some {
+            Some {
+                keys: 10,
+                items: 1,
+                inner: Inner::default(),
+            }
+        }
+    }
+
+    impl Measure for Some {
+        fn check(&self) -> anyhow::Result<()> {
+            ensure!(self.keys > 0, "keys = 0: at least one is needed");
+            Ok(())
+        }
+
+        fn run(&self, _: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+            report.summarize("keys", self.keys as f64);
+            Ok(())
+        }
+    }
+
+    const KIND: Kind = Kind::of::<Some>("some");
+
+    fn parse(params: &str) -> anyhow::Result<Experiment> {
+        let text = format!("name = \"x\"\nkind = \"some\"\ntitle = \"t\"\n[params]\n{params}");
+        let toml = Box::leak(text.into_boxed_str());
+        Experiment::of(&Registered { toml, kind: &KIND }, "d")
+    }
+
+    #[test]
+    fn quick_replaces_parameters() {
+        let experiment = parse("keys = 5000\nitems = 50\n[quick]\nkeys = 500\n").unwrap();
+        assert_eq!(experiment.params(false).unwrap()["keys"], 5000);
+        let quick = experiment.params(true).unwrap();
+        assert_eq!((&quick["keys"], &quick["items"]), (&500.into(), &50.into()));
+    }
+
+    #[test]
+    fn quick_replaces_within_tables() {
+        let text = "[params.inner]\nquota = 30\nmany = 8\n[quick.inner]\nmany = 4\n";
+        let quick = parse(text).unwrap().params(true).unwrap();
+        let inner = &quick["inner"];
+        assert_eq!((&inner["quota"], &inner["many"]), (&30.into(), &4.into()));
+    }
+
+    #[test]
+    fn errors_name_the_parameter() {
+        for (line, expected) in [
+            ("kees = 5", "kees"),
+            ("keys = 0", "keys = 0"),
+            ("keys = \"many\"", "keys"),
+            ("inner = { qota = 1 }", "qota"),
+            ("[quick]\nkees = 5", "kees"),
+        ] {
+            let error = format!("{:#}", parse(line).map(|_| ()).unwrap_err());
+            assert!(
+                error.contains(expected),
+                "{error:?} should name {expected:?}"
+            );
+        }
+        let error = parse("").unwrap().set("kees", "5").map(|_| ()).unwrap_err();
+        assert!(format!("{error:#}").contains("kees"));
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_refused() {
+        let toml = "name = \"x\"\nkind = \"other\"\ntitle = \"t\"\n";
+        let registered = Registered { toml, kind: &KIND };
+        let error = Experiment::of(&registered, "d").map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("other"), "{error}");
+    }
+
+    #[test]
+    fn a_run_has_its_parameters_in_the_report() {
+        let options = Options {
+            quick: true,
+            seed: 7,
+            backend: Backend::Embedded,
+            name: None,
+        };
+        let experiment = parse("keys = 5\n[quick]\nkeys = 4\n").unwrap();
+        let report = experiment.run(&options).unwrap();
+        assert_eq!((report.seed, &report.params["keys"]), (7, &4.into()));
+        assert_eq!(report.summary["keys"], 4.0);
+    }
+}

@@ -1,0 +1,92 @@
+//! Experiments: what they run on, and those of no single paper.
+//!
+//! A [`Registered`] experiment is a TOML file beside its [`Kind`]: a struct of parameters with the run that measures
+//! ([`Measure`]). It plans a rack and runs it on the [`rig`], puts rows, a summary, a [`table`] and SVG plots ([`plot`])
+//! into a [`Report`].
+//!
+//! ```toml
+//! name = "some-skew"
+//! kind = "skew"
+//! title = "Throughput under skew"
+//! [params.rack]
+//! keys = 1000000
+//! [quick.rack]      # replaces params under --quick
+//! keys = 100000
+//! ```
+//!
+//! Two shapes of racks come ready-made: [`servers`], servers behind one switch, with a cache on or off; and [`tenants`],
+//! switches in a line that tenants share. A paper's own experiments are built on these in its discipline's folder;
+//! nothing here names a discipline. Called by those and by the binary's `lab run`.
+
+mod coherence;
+mod demo;
+mod experiment;
+mod fill;
+mod outside_writes;
+pub mod params;
+pub mod plot;
+mod report;
+pub mod rig;
+pub mod servers;
+pub mod table;
+pub mod tenants;
+mod verdict;
+
+pub use experiment::{Backend, Experiment, Kind, Measure, Options, Registered, Run};
+pub use report::Report;
+
+/// One distribution, without and with the cache, told to a newcomer.
+pub const DEMO: Registered = Registered {
+    toml: include_str!("demo.toml"),
+    kind: &Kind::of::<demo::Demo>("demo"),
+};
+
+/// Staleness of reads while another client writes to the Redis behind a store.
+pub const OUTSIDE_WRITES: Registered = Registered {
+    toml: include_str!("outside_writes.toml"),
+    kind: &Kind::of::<outside_writes::OutsideWrites>("outside-writes"),
+};
+
+/// Whether clients can tell the copies from one value while everything goes wrong. Its parameter `other_discipline`
+/// names that of one of its tenants.
+pub const COHERENCE: Registered = Registered {
+    toml: include_str!("coherence/coherence.toml"),
+    kind: &Kind::of::<coherence::Coherence>("coherence"),
+};
+
+/// A well-behaved tenant beside others that are not.
+pub const TENANT_ISOLATION: Registered = Registered {
+    toml: include_str!("tenants/isolation.toml"),
+    kind: &Kind::of::<tenants::Isolation>("isolation"),
+};
+
+/// Idle memory of one tenant beside another that could use it.
+pub const WORK_CONSERVING: Registered = Registered {
+    toml: include_str!("tenants/borrowing.toml"),
+    kind: &Kind::of::<tenants::Borrowing>("borrowing"),
+};
+
+/// Several controllers, the leader killed again and again.
+pub const CONTROLLER_FAILOVER: Registered = Registered {
+    toml: include_str!("tenants/failover.toml"),
+    kind: &Kind::of::<tenants::Failover>("failover"),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experiments_have_parameters_that_exist() {
+        for registered in [
+            DEMO,
+            OUTSIDE_WRITES,
+            COHERENCE,
+            TENANT_ISOLATION,
+            WORK_CONSERVING,
+            CONTROLLER_FAILOVER,
+        ] {
+            Experiment::of(&registered, "some").unwrap();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Groups of parameters that several kinds of experiments have.
+
+use anyhow::ensure;
+use load::workload::{KEY_LEN, Popularity};
+use serde::{Deserialize, Serialize};
+
+/// The distributions that are measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Distributions {
+    /// Whether the uniform one is.
+    pub uniform: bool,
+    /// Exponents of Zipf's.
+    pub thetas: Vec<f64>,
+}
+
+impl Default for Distributions {
+    fn default() -> Distributions {
+        Distributions {
+            uniform: true,
+            thetas: vec![0.9, 0.95, 0.99],
+        }
+    }
+}
+
+impl Distributions {
+    /// All of them, in order.
+    pub fn all(&self) -> Vec<Popularity> {
+        let uniform = self.uniform.then_some(Popularity::Uniform);
+        uniform
+            .into_iter()
+            .chain(self.thetas.iter().map(|t| Popularity::Zipf(*t)))
+            .collect()
+    }
+
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The parameter, what it is, what it may be.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.thetas.iter().try_for_each(|theta| exponent(*theta))
+    }
+}
+
+/// Tenants' keys, and the switches that they share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tenancy {
+    /// Number of keys of each tenant, 16 bytes each.
+    pub keys: usize,
+    /// Length of values in bytes.
+    pub value_len: usize,
+    /// Guaranteed pages of each tenant.
+    pub quota: u32,
+    /// Pages of each switch.
+    pub pages: u32,
+    /// Length of the controller's statistics windows in milliseconds.
+    pub window_ms: u32,
+    /// Options added to the controllers' command line.
+    pub control_args: Vec<String>,
+    /// Options added to the switches' command line.
+    pub switch_args: Vec<String>,
+}
+
+impl Default for Tenancy {
+    fn default() -> Tenancy {
+        Tenancy {
+            keys: 1000,
+            value_len: 128,
+            quota: 25,
+            pages: 600,
+            window_ms: 500,
+            control_args: vec![],
+            switch_args: vec![],
+        }
+    }
+}
+
+impl Tenancy {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The parameter, what it is, what it may be.
+    pub fn check(&self) -> anyhow::Result<()> {
+        keys(self.keys)?;
+        value_len(self.value_len)?;
+        let Tenancy {
+            quota,
+            pages,
+            window_ms,
+            ..
+        } = self;
+        ensure!(
+            (1..=32_768).contains(pages),
+            "pages = {pages}: 1 to 32768 are possible"
+        );
+        ensure!(
+            quota <= pages,
+            "quota = {quota}: more than a switch has pages ({pages})"
+        );
+        ensure!(
+            (100..=60_000).contains(window_ms),
+            "window_ms = {window_ms}: 100 to 60000"
+        );
+        Ok(())
+    }
+}
+
+/// Checks a number of keys.
+///
+/// # Errors
+/// What it is, what it may be.
+pub fn keys(keys: usize) -> anyhow::Result<()> {
+    ensure!(
+        (1..=100_000_000).contains(&keys),
+        "keys = {keys}: 1 to 100000000 are possible"
+    );
+    Ok(())
+}
+
+/// Checks a length of values in bytes.
+///
+/// # Errors
+/// What it is, what it may be.
+pub fn value_len(len: usize) -> anyhow::Result<()> {
+    let longest = wire::max_value(KEY_LEN);
+    ensure!(
+        (1..=longest).contains(&len),
+        "value_len = {len}: 1 to {longest}"
+    );
+    Ok(())
+}
+
+/// Checks an exponent of Zipf's law.
+///
+/// # Errors
+/// What it is, what it may be.
+pub fn exponent(theta: f64) -> anyhow::Result<()> {
+    ensure!(
+        (0.0..=10.0).contains(&theta),
+        "theta: {theta} is not within 0 to 10"
+    );
+    Ok(())
+}
+
+/// Checks rates, times and factors, by name.
+///
+/// # Errors
+/// The parameter and what it is.
+pub fn positive<const N: usize>(all: [(&str, f64); N]) -> anyhow::Result<()> {
+    for (name, value) in all {
+        ensure!(
+            value > 0.0 && value < 1e9,
+            "{name} = {value}: must be positive"
+        );
+    }
+    Ok(())
+}
+
+/// Checks parts of one, both ends excluded, by name.
+///
+/// # Errors
+/// The parameter and what it is.
+pub fn part<const N: usize>(all: [(&str, f64); N]) -> anyhow::Result<()> {
+    for (name, value) in all {
+        ensure!(
+            value > 0.0 && value < 1.0,
+            "{name} = {value}: between 0 and 1"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_checked_by_name() {
+        let said = |result: anyhow::Result<()>| result.unwrap_err().to_string();
+        let wrong = [
+            (said(keys(0)), "keys = 0"),
+            (said(value_len(100_000)), "value_len = 100000"),
+            (said(exponent(11.0)), "11"),
+            (
+                said(positive([("rate", 1.0), ("step_s", 0.0)])),
+                "step_s = 0",
+            ),
+            (said(part([("loss", 1.0)])), "loss = 1"),
+        ];
+        for (said, expected) in wrong {
+            assert!(said.contains(expected), "{said:?} should name {expected:?}");
+        }
+    }
+}

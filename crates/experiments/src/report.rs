@@ -1,0 +1,85 @@
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The experiment's name.
+    pub experiment: String,
+    /// The seed it ran with.
+    pub seed: u64,
+    /// The parameters it ran with.
+    pub params: Value,
+    /// One measurement each.
+    pub rows: Vec<Value>,
+    /// What it comes to.
+    pub summary: Map<String, Value>,
+    /// The table for the terminal.
+    #[serde(skip)]
+    pub text: String,
+    /// Plots: file name and SVG.
+    #[serde(skip)]
+    pub plots: Vec<(String, String)>,
+    /// What must not have been found, where it was: the run has failed.
+    #[serde(skip)]
+    pub failure: Option<String>,
+}
+
+impl Report {
+    /// An empty report of an experiment.
+    pub(crate) fn new(name: &str, seed: u64, params: Value) -> Report {
+        Report {
+            experiment: name.into(),
+            seed,
+            params,
+            rows: vec![],
+            summary: Map::new(),
+            text: String::new(),
+            plots: vec![],
+            failure: None,
+        }
+    }
+
+    /// The run has failed, for this reason beside those of before.
+    pub fn fails(&mut self, reason: String) {
+        self.failure = Some(match self.failure.take() {
+            Some(before) => format!("{before}; {reason}"),
+            None => reason,
+        });
+    }
+
+    /// Adds a measured number to the summary.
+    pub fn summarize(&mut self, name: impl Into<String>, value: f64) {
+        // Three decimals are more than any of these measurements is good for.
+        let rounded = (value * 1000.0).round() / 1000.0;
+        self.summary.insert(name.into(), rounded.into());
+    }
+
+    /// Adds a count to the summary.
+    pub fn count(&mut self, name: &str, count: u64) {
+        self.summary.insert(name.into(), count.into());
+    }
+
+    /// Adds a plot, to be written as `NAME.svg`.
+    pub fn plot(&mut self, name: impl Into<String>, svg: String) {
+        self.plots.push((name.into() + ".svg", svg));
+    }
+
+    /// Writes the plots into a directory; returns their paths.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn write_plots(&self, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        let mut paths = vec![];
+        for (name, svg) in &self.plots {
+            let path = dir.join(name);
+            std::fs::write(&path, svg).with_context(|| path.display().to_string())?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+}

@@ -1,0 +1,244 @@
+use lab::{
+    roles::{CONTROL_PORT, Control, Role, Store, Switch},
+    topology::{Fault, Link},
+};
+
+use super::{LEASE_MS, OTHER_CPU, Plan, Seated, Site};
+
+/// The only server.
+const SERVER: &str = "server";
+const ETCD: &str = "etcd";
+
+/// Name of client host `number`, from 1.
+pub fn client(number: usize) -> String {
+    format!("client{number}")
+}
+
+/// Name of controller host `number`, from 1.
+pub fn control(number: usize) -> String {
+    format!("control{number}")
+}
+
+/// Name of switch `number`, from 1; also its id.
+pub fn switch(number: usize) -> String {
+    format!("switch{number}")
+}
+
+/// Switches in a line for tenants: clients and controllers at the first, the server at the last. One switch makes a star.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Switches in the line.
+    pub switches: usize,
+    /// Client hosts, all at the first switch.
+    pub clients: usize,
+    /// Controllers; more than one keep their state in an etcd.
+    pub controllers: usize,
+    /// Pages of each switch.
+    pub pages: u32,
+    /// What the switches do.
+    pub discipline: String,
+    /// What goes wrong on every link.
+    pub fault: Option<Fault>,
+    /// Requests per second that the server takes; none: as many as it can.
+    pub server_rate: Option<f64>,
+    /// Length of a statistics window in milliseconds.
+    pub window_ms: u32,
+    /// Options added to the controllers' command line.
+    pub control_args: Vec<String>,
+    /// Options added to the switches' command line.
+    pub switch_args: Vec<String>,
+}
+
+impl Line {
+    /// A line of switches with one client, one server and one controller.
+    pub fn of(switches: usize, pages: u32, discipline: &str) -> Line {
+        Line {
+            switches,
+            clients: 1,
+            controllers: 1,
+            pages,
+            discipline: discipline.into(),
+            fault: None,
+            server_rate: None,
+            window_ms: 500,
+            control_args: vec![],
+            switch_args: vec![],
+        }
+    }
+
+    /// Where agents and stores find the controllers.
+    fn urls(&self) -> String {
+        let urls: Vec<String> = (1..=self.controllers).map(url).collect();
+        urls.join(",")
+    }
+
+    /// Its nodes, links and roles.
+    pub fn plan(&self) -> Plan {
+        let with_etcd = self.controllers > 1;
+        let mut ends = vec![];
+        let mut hosts = vec![];
+        // A node's first link gives it its address: hosts have one link only.
+        for number in 1..=self.clients {
+            hosts.push(Site::new(client(number), vec![]));
+            ends.push([client(number), switch(1)]);
+        }
+        for number in 1..self.switches {
+            ends.push([switch(number), switch(number + 1)]);
+        }
+        ends.push([SERVER.into(), switch(self.switches)]);
+        if with_etcd {
+            let etcd = Seated::new(Role::Etcd(format!("{{address:{ETCD}}}")));
+            hosts.push(Site::new(ETCD, vec![etcd]));
+            ends.push([ETCD.into(), switch(1)]);
+        }
+        for number in 1..=self.controllers {
+            hosts.push(Site::new(control(number), vec![self.controller(number)]));
+            ends.push([control(number), switch(1)]);
+        }
+        hosts.push(Site::new(SERVER, vec![self.store()]));
+        let switches = (1..=self.switches).map(|n| Site::new(switch(n), vec![self.agent(n)]));
+        let links = ends.into_iter().zip(0..).map(|(ends, number)| Link {
+            fault: self.fault.map(|fault| Fault {
+                seed: fault.seed.wrapping_mul(31).wrapping_add(number),
+                ..fault
+            }),
+            ..Link::between(ends)
+        });
+        Plan {
+            switches: switches.collect(),
+            links: links.collect(),
+            hosts,
+            partitions: 1,
+            is_open: false,
+        }
+    }
+
+    fn controller(&self, number: usize) -> Seated {
+        let state = if self.controllers > 1 {
+            format!("etcd://{{address:{ETCD}}}:{}/lab", lab::roles::ETCD_PORT)
+        } else {
+            format!("{{dir}}/{}", control(number))
+        };
+        Seated::new(Role::Control(Control {
+            state,
+            listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
+            name: Some(control(number)),
+            url: Some(url(number)),
+            discipline: Some(self.discipline.clone()),
+            window_ms: Some(self.window_ms),
+            // A page holds some 128 items; the limit is there for safety, pages are what counts here.
+            max_items: Some((self.pages as usize * 256).clamp(1, 1_000_000)),
+            options: self.control_args.clone(),
+        }))
+    }
+
+    fn store(&self) -> Seated {
+        let store = Seated::new(Role::Store(Store {
+            listen: format!("{{address:{SERVER}}}:{}", wire::PORT),
+            control: Some(self.urls()),
+            lease_ms: Some(LEASE_MS),
+            socket: format!("{{dir}}/{SERVER}.sock"),
+            rate_limit: self.server_rate,
+            queue_limit: self.server_rate.map(|_| 64),
+            ..Store::default()
+        }));
+        store.on(OTHER_CPU)
+    }
+
+    fn agent(&self, number: usize) -> Seated {
+        let agent = Seated::new(Role::Switch(Switch {
+            id: number as u16,
+            node: switch(number),
+            control: self.urls(),
+            state: format!("{{dir}}/{}", switch(number)),
+            pages: Some(self.pages),
+            options: self.switch_args.clone(),
+        }));
+        agent.nice(5)
+    }
+}
+
+/// Where the controller of this number is found.
+fn url(number: usize) -> String {
+    format!("http://{{address:{}}}:{CONTROL_PORT}", control(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::topology::Topology;
+
+    use super::*;
+
+    /// Parses what it gives: names, links and addresses are checked there.
+    fn checked(line: &Line) -> Topology {
+        let text = toml::to_string(&line.plan().topology().unwrap()).unwrap();
+        Topology::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn a_line_has_its_client_first_and_its_server_last() {
+        let topology = checked(&Line::of(3, 20, "some"));
+        let ends: Vec<[&str; 2]> = topology
+            .links
+            .iter()
+            .map(|link| [link.ends[0].as_str(), link.ends[1].as_str()])
+            .collect();
+        assert_eq!(
+            ends,
+            [
+                ["client1", "switch1"],
+                ["switch1", "switch2"],
+                ["switch2", "switch3"],
+                ["server", "switch3"],
+                ["control1", "switch1"],
+            ]
+        );
+        // Host .1, as stores and clients must be told.
+        assert_eq!(
+            topology.address_of("server").unwrap().octets(),
+            [10, 0, 4, 1]
+        );
+    }
+
+    #[test]
+    fn several_controllers_share_an_etcd() {
+        let line = Line {
+            controllers: 3,
+            clients: 2,
+            ..Line::of(1, 20, "some")
+        };
+        let topology = checked(&line);
+        let agent = &topology.switches[0].processes[0];
+        let words = topology
+            .expand("switch1", &agent.command, "l", "/d")
+            .unwrap();
+        let urls = "http://10.0.5.1:7118,http://10.0.6.1:7118,http://10.0.7.1:7118";
+        assert!(words.contains(&urls.to_string()), "{words:?}");
+        let started: Vec<&str> = topology
+            .hosts
+            .iter()
+            .flat_map(|host| &host.processes)
+            .map(|process| process.name.as_str())
+            .collect();
+        assert_eq!(started, ["etcd", "control", "control", "control", "store"]);
+    }
+
+    #[test]
+    fn links_of_one_seed_meet_different_fates() {
+        let line = Line {
+            fault: Some(Fault {
+                loss: 0.05,
+                seed: 3,
+                ..Fault::default()
+            }),
+            ..Line::of(2, 20, "some")
+        };
+        let topology = checked(&line);
+        let seeds: std::collections::HashSet<u64> = topology
+            .links
+            .iter()
+            .map(|link| link.fault.unwrap().seed)
+            .collect();
+        assert_eq!(seeds.len(), topology.links.len());
+    }
+}

@@ -1,0 +1,171 @@
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use lab::{
+    roles::Role,
+    topology::{Link, Node, ProcessSpec, Topology},
+};
+use wire::{Cluster, PORT, Store};
+
+/// What a rig is to be: nodes with their roles, the links between them, and who may ask.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Ends of the network, started in this order. A node's first link gives it its address.
+    pub hosts: Vec<Site>,
+    /// Nodes that forward, started after the hosts.
+    pub switches: Vec<Site>,
+    /// Links with their faults.
+    pub links: Vec<Link>,
+    /// Partitions of the keys, divided evenly among the stores in order of their hosts.
+    pub partitions: u32,
+    /// Whether anybody may ask; otherwise everybody has to show who they are.
+    pub is_open: bool,
+}
+
+/// A node and its roles.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Its name.
+    pub name: String,
+    /// What runs there, in order of starting.
+    pub roles: Vec<Seated>,
+}
+
+/// A role, how it is scheduled, and when it starts.
+#[derive(Clone, Debug)]
+pub struct Seated {
+    /// What it is.
+    pub role: Role,
+    /// The CPU to run on; none: any.
+    pub cpu: Option<usize>,
+    /// Niceness.
+    pub nice: i32,
+    /// Whether it starts with the rig.
+    pub autostart: bool,
+}
+
+impl Seated {
+    /// A role on any CPU that starts with the rig.
+    pub fn new(role: Role) -> Seated {
+        Seated {
+            role,
+            cpu: None,
+            nice: 0,
+            autostart: true,
+        }
+    }
+
+    /// On this CPU.
+    pub fn on(self, cpu: usize) -> Seated {
+        let cpu = Some(cpu);
+        Seated { cpu, ..self }
+    }
+
+    /// With this niceness.
+    pub fn nice(self, nice: i32) -> Seated {
+        Seated { nice, ..self }
+    }
+
+    /// Started only when an experiment says so.
+    pub fn later(self) -> Seated {
+        let autostart = false;
+        Seated { autostart, ..self }
+    }
+
+    pub(super) fn process(&self) -> ProcessSpec {
+        ProcessSpec {
+            cpu: self.cpu,
+            nice: self.nice,
+            autostart: self.autostart,
+            ..self.role.process()
+        }
+    }
+}
+
+impl Site {
+    /// A node with these roles.
+    pub fn new(name: impl Into<String>, roles: Vec<Seated>) -> Site {
+        let name = name.into();
+        Site { name, roles }
+    }
+
+    /// The node with its processes.
+    pub fn node(&self) -> Node {
+        Node {
+            name: self.name.clone(),
+            processes: self.roles.iter().map(Seated::process).collect(),
+        }
+    }
+}
+
+impl Plan {
+    /// Nodes, links, processes and the cluster file.
+    ///
+    /// # Errors
+    /// A store without a link.
+    pub fn topology(&self) -> anyhow::Result<Topology> {
+        let mut topology = Topology {
+            hosts: self.hosts.iter().map(Site::node).collect(),
+            switches: self.switches.iter().map(Site::node).collect(),
+            links: self.links.clone(),
+            ..Topology::default()
+        };
+        let cluster = self.cluster(&topology)?;
+        topology
+            .files
+            .insert("cluster.toml".into(), cluster.to_toml());
+        Ok(topology)
+    }
+
+    /// The stores, and no tenants.
+    pub(super) fn cluster(&self, topology: &Topology) -> anyhow::Result<Cluster> {
+        let hosts = self.nodes_of("store");
+        let (partitions, count) = (self.partitions, hosts.len() as u32);
+        let store = |(i, host): (u32, &String)| {
+            let address = topology.address_of(host);
+            let address = address.with_context(|| format!("{host}: a store without an address"))?;
+            Ok(Store {
+                address: SocketAddr::new(address.into(), PORT),
+                first: i * partitions / count,
+                last: (i + 1) * partitions / count - 1,
+            })
+        };
+        Ok(Cluster {
+            partitions,
+            stores: (0..)
+                .zip(&hosts)
+                .map(store)
+                .collect::<anyhow::Result<_>>()?,
+            tenants: vec![],
+            open_tenant: self.is_open,
+            system_secret: (!self.is_open).then(|| format!("{:032x}", 0x5353)),
+        })
+    }
+
+    /// Every role with its node, in order of starting.
+    pub(super) fn seats(&self) -> impl Iterator<Item = (String, Seated)> + '_ {
+        let sites = self.hosts.iter().chain(&self.switches);
+        sites.flat_map(|site| {
+            let roles = site.roles.iter().cloned();
+            roles.map(|seated| (site.name.clone(), seated))
+        })
+    }
+
+    /// The nodes that have a role of this name.
+    pub(super) fn nodes_of(&self, role: &str) -> Vec<String> {
+        let seats = self.seats();
+        let with = seats.filter(|(_, seated)| seated.role.name() == role);
+        with.map(|(node, _)| node).collect()
+    }
+
+    /// The role of this name on a node.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn seated(&self, node: &str, role: &str) -> anyhow::Result<&Seated> {
+        let mut sites = self.hosts.iter().chain(&self.switches);
+        let site = sites.find(|site| site.name == node);
+        let found = site.and_then(|s| s.roles.iter().find(|s| s.role.name() == role));
+        found.with_context(|| format!("{node}: no {role} in this plan"))
+    }
+}

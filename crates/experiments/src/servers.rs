@@ -1,0 +1,537 @@
+//! A rack of servers behind one switch, with a cache that is on or off: what it can carry, beside what an ideal cache of
+//! the same size would let it carry for the same map of keys to servers.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use lab::{
+    progress::Progress,
+    roles::{CONTROL_PORT, Control, MEMCACHED_PORT, Role, Store, Switch},
+    steered::Seat,
+    topology::Link,
+};
+use load::{
+    LoadDriver, Phase, PhaseResult, model,
+    search::{self, Limits, Point},
+    workload::{KeySpace, Permutation, Popularity},
+};
+use serde::{Deserialize, Serialize};
+use wire::{Cluster, PORT, Secret};
+
+use crate::{
+    Backend, Run, fill,
+    params::{keys, part, positive, value_len},
+    rig::{CLIENT_CPU, Generating, LEASE_MS, OTHER_CPU, Plan, Rig, Seated, Site},
+    table::thousands,
+};
+
+const CLIENT: &str = "client";
+const SWITCH: &str = "switch";
+
+/// The servers and the cache in front of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rack {
+    /// Number of keys, 16 bytes each.
+    pub keys: usize,
+    /// Length of values in bytes.
+    pub value_len: usize,
+    /// Number of servers, each one partition.
+    pub servers: u32,
+    /// Requests per second that each server takes.
+    pub server_rate: f64,
+    /// Requests that wait at a server before it drops more.
+    pub queue_limit: u32,
+    /// Most items in the cache.
+    pub items: usize,
+    /// Part of the requests that may be lost at saturation.
+    pub loss: f64,
+    /// Longest time to let the cache learn in seconds.
+    pub learn_s: f64,
+    /// Rates above this are not offered: two CPUs carry no more.
+    pub max_rate: f64,
+    /// Options added to the controller's command line.
+    pub control_args: Vec<String>,
+    /// Options added to the switch's command line.
+    pub switch_args: Vec<String>,
+}
+
+impl Default for Rack {
+    fn default() -> Rack {
+        Rack {
+            keys: 1_000_000,
+            value_len: 128,
+            servers: 128,
+            server_rate: 250.0,
+            queue_limit: 32,
+            items: 10_000,
+            loss: 0.02,
+            learn_s: 30.0,
+            max_rate: 150_000.0,
+            control_args: vec![],
+            switch_args: vec![],
+        }
+    }
+}
+
+impl Rack {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The parameter, what it is, what it may be.
+    pub fn check(&self) -> anyhow::Result<()> {
+        keys(self.keys)?;
+        value_len(self.value_len)?;
+        let Rack {
+            keys,
+            servers,
+            items,
+            ..
+        } = self;
+        ensure!(
+            (1..=4096).contains(servers),
+            "servers = {servers}: 1 to 4096 are possible"
+        );
+        ensure!(
+            items <= keys,
+            "items = {items}: more than there are keys ({keys})"
+        );
+        positive([
+            ("server_rate", self.server_rate),
+            ("learn_s", self.learn_s),
+            ("max_rate", self.max_rate),
+        ])?;
+        part([("loss", self.loss)])
+    }
+}
+
+/// How a point of saturation is searched for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Search {
+    /// Longest search for one point in seconds.
+    pub search_s: f64,
+    /// One step in seconds, measured part.
+    pub step_s: f64,
+    /// Requests that a step must at least contain; it takes longer (up to three times) if needed.
+    pub step_requests: f64,
+    /// Load before each measured part in seconds.
+    pub warmup_s: f64,
+    /// Width of the answer, a part of one.
+    pub precision: f64,
+    /// Most steps.
+    pub steps: usize,
+}
+
+impl Default for Search {
+    fn default() -> Search {
+        Search {
+            search_s: 25.0,
+            step_s: 1.0,
+            step_requests: 10_000.0,
+            warmup_s: 0.3,
+            precision: 0.02,
+            steps: 12,
+        }
+    }
+}
+
+impl Search {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The parameter, what it is, what it may be.
+    pub fn check(&self) -> anyhow::Result<()> {
+        positive([("step_s", self.step_s), ("search_s", self.search_s)])
+    }
+}
+
+/// A rack under measurement: client, switch, servers; the cache on or off.
+pub struct Servers<'a> {
+    // The generator first, so that it does not report the loss of everything else.
+    load: Option<LoadDriver>,
+    rig: Rig,
+    params: Rack,
+    seed: u64,
+    cluster: Cluster,
+    keys_by_rank: Permutation,
+    partition_of_key: Vec<u32>,
+    progress: &'a Progress,
+}
+
+/// One point of saturation.
+pub struct Saturation {
+    /// Highest offered rate that passed, in requests per second.
+    pub rate: f64,
+    /// What was measured there.
+    pub result: PhaseResult,
+    /// Requests that each server took meanwhile.
+    pub server_load: Vec<f64>,
+    /// Every step of the search.
+    pub points: Vec<Point>,
+}
+
+impl<'a> Servers<'a> {
+    /// Builds the rack and starts the stores and the switch, without a cache.
+    ///
+    /// # Errors
+    /// It cannot be built, or a process does not start.
+    pub fn new(run: &Run<'a>, params: &Rack, backend: Backend) -> anyhow::Result<Servers<'a>> {
+        let plan = plan(params, backend, run.discipline);
+        let rig = Rig::build(plan, run.options.name.clone(), run.progress)?;
+        let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
+        let servers = Servers {
+            load: None,
+            cluster: rig.cluster(&[])?,
+            rig,
+            partition_of_key: keys.partitions(params.servers),
+            keys_by_rank: Permutation::new(params.keys, run.options.seed),
+            params: params.clone(),
+            seed: run.options.seed,
+            progress: run.progress,
+        };
+        servers.fill(&keys, backend)?;
+        Ok(servers)
+    }
+
+    /// Gives real servers their share of the keys; the embedded table has them already.
+    fn fill(&self, keys: &KeySpace, backend: Backend) -> anyhow::Result<()> {
+        for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
+            let owned = (0..keys.len() as u32).filter(|key| {
+                (store.first..=store.last).contains(&self.partition_of_key[*key as usize])
+            });
+            let owned = owned.map(|key| &keys.get(key).bytes);
+            let value_len = self.params.value_len;
+            self.progress.say(format!("filling {host}"));
+            match backend {
+                Backend::Embedded => {}
+                Backend::Redis => fill::redis(&self.data_of(host), owned, value_len)?,
+                Backend::Memcached => fill::memcached(&self.rig.namespace(host), owned, value_len)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The socket of the Redis of a server.
+    pub fn data_of(&self, host: &str) -> std::path::PathBuf {
+        self.rig.file(&format!("{host}-data"))
+    }
+
+    /// Requests that each server has taken since it started.
+    ///
+    /// # Errors
+    /// A store that does not say.
+    pub fn served(&self) -> anyhow::Result<Vec<f64>> {
+        let mut served = vec![0.0; self.params.servers as usize];
+        for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
+            let status = self.rig.store_status(host)?;
+            for (i, partition) in status.partitions.iter().enumerate() {
+                let number = partition.partition.unwrap_or(store.first + i as u32);
+                if let Some(slot) = served.get_mut(number as usize) {
+                    *slot += partition.served as f64;
+                }
+            }
+        }
+        Ok(served)
+    }
+
+    /// Starts the controller: from here on the cache learns.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn cache_on(&mut self) -> anyhow::Result<()> {
+        self.rig.start(SWITCH, "control")
+    }
+
+    /// Stops the controller and empties the switch.
+    ///
+    /// # Errors
+    /// The switch does not start again.
+    pub fn cache_off(&mut self) -> anyhow::Result<()> {
+        self.rig.stop(SWITCH, "control", libc::SIGTERM)?;
+        self.rig.stop(SWITCH, "agent", libc::SIGTERM)?;
+        self.rig.forget_tables(SWITCH);
+        self.rig.forget(CONTROL_STATE);
+        self.rig.forget(AGENT_STATE);
+        self.rig.start(SWITCH, "agent")
+    }
+
+    /// Runs one phase of load.
+    ///
+    /// # Errors
+    /// The generator died, or an interruption.
+    pub fn phase(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
+        if self.load.is_none() {
+            self.load = Some(self.rig.load(&Generating {
+                seat: Seat {
+                    host: CLIENT,
+                    name: "load",
+                    cpu: Some(CLIENT_CPU),
+                    nice: 0,
+                },
+                tenants: &[],
+                keys: self.params.keys,
+                value_len: self.params.value_len,
+                seed: self.seed,
+                interval_ms: 50,
+            })?);
+        }
+        self.load
+            .as_mut()
+            .context("the generator that was just started")?
+            .run(phase)
+    }
+
+    /// Shares of the servers under this mix, with the hottest `cached` keys answered on the way.
+    pub fn shares(
+        &self,
+        reads: Popularity,
+        write_ratio: f64,
+        writes: Popularity,
+        cached: usize,
+    ) -> Vec<f64> {
+        let (n, servers) = (self.params.keys, self.params.servers);
+        let of = |popularity: Popularity, cached| {
+            let probabilities = popularity.probabilities(n);
+            let keys = self.keys_by_rank.keys();
+            model::server_shares(
+                &probabilities,
+                keys,
+                &self.partition_of_key,
+                servers,
+                cached,
+            )
+        };
+        let reads = of(reads, cached);
+        if write_ratio == 0.0 {
+            return reads;
+        }
+        let writes = of(writes, 0);
+        let both = reads.iter().zip(&writes);
+        both.map(|(r, w)| r * (1.0 - write_ratio) + w * write_ratio)
+            .collect()
+    }
+
+    /// The rate at which servers of these shares lose as much as is allowed.
+    pub fn bound(&self, shares: &[f64]) -> f64 {
+        model::saturation(shares, self.params.server_rate, self.params.loss)
+    }
+
+    /// Offers load until the hit ratio rises no more, or time is up; returns the last second.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn learn(&mut self, popularity: Popularity, rate: f64) -> anyhow::Result<PhaseResult> {
+        let rate = rate.min(self.params.max_rate);
+        let probabilities = popularity.probabilities(self.params.keys);
+        let optimum: f64 = probabilities.iter().take(self.params.items).sum();
+        let rounds = self.params.learn_s.ceil().max(1.0) as usize;
+        let mut best = 0.0;
+        let mut stalled = 0;
+        let mut last = PhaseResult::default();
+        for _ in 0..rounds {
+            last = self.phase(&Phase::reads(popularity, rate, 0.0, 0.8))?;
+            // Of requests, not of answers: overload drops misses only.
+            let hits = last.cached as f64 / (last.sent as f64).max(1.0);
+            let title = popularity.title();
+            self.progress
+                .say(format!("{title}: learning, {:.1} % hits", hits * 100.0));
+            stalled = if hits < best + 0.003 { stalled + 1 } else { 0 };
+            best = best.max(hits);
+            let good = hits >= 0.985 * optimum;
+            if good || (stalled >= 3 && best > 0.2 * optimum) {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    /// Finds the saturation point, from an expectation on.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn saturate(
+        &mut self,
+        expected: f64,
+        what: &str,
+        search: &Search,
+        phase: impl Fn(f64, f64, f64) -> Phase,
+    ) -> anyhow::Result<Saturation> {
+        let (progress, max_rate) = (self.progress, self.params.max_rate);
+        let limits = Limits {
+            loss: self.params.loss,
+            precision: search.precision,
+            steps: search.steps,
+            time: Duration::from_secs_f64(search.search_s),
+            max_rate,
+        };
+        let start = if expected.is_finite() {
+            expected * 0.97
+        } else {
+            max_rate / 2.0
+        };
+        let (rate, (result, server_load), points) = search::saturation(start, &limits, |rate| {
+            progress.say(format!("{what}: trying {}/s", thousands(rate)));
+            let needed = search.step_requests / rate;
+            let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
+            let before = self.served()?;
+            let result = self.phase(&phase(rate, search.warmup_s, seconds))?;
+            let after = self.served()?;
+            let load = after.iter().zip(&before).map(|(a, b)| a - b).collect();
+            tracing::info!(
+                "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
+                result.lasting_loss() * 100.0,
+                result.hit_ratio() * 100.0,
+                result.behind_ms
+            );
+            // A generator that falls behind offers less than it should: that is no pass.
+            let offered = result.sent_rate() / rate;
+            let loss = if offered < 0.95 {
+                1.0
+            } else {
+                result.lasting_loss()
+            };
+            Ok((loss, (result, load)))
+        })?;
+        Ok(Saturation {
+            rate,
+            result,
+            server_load,
+            points,
+        })
+    }
+
+    /// The rig.
+    pub fn rig(&self) -> &Rig {
+        &self.rig
+    }
+
+    /// Where the first store listens.
+    pub fn first_store(&self) -> std::net::SocketAddr {
+        self.cluster.stores[0].address
+    }
+
+    /// The namespace that load comes from.
+    pub fn client_namespace(&self) -> String {
+        self.rig.namespace(CLIENT)
+    }
+}
+
+/// Where controller and agent keep their state.
+const CONTROL_STATE: &str = "{dir}/control";
+const AGENT_STATE: &str = "{dir}/agent";
+
+/// client - switch - servers, with the controller on the switch.
+fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
+    let servers: Vec<String> = match (backend, params.servers) {
+        (Backend::Embedded, _) | (_, 1) => vec!["server".into()],
+        (_, n) => (1..=n).map(|i| format!("server{i}")).collect(),
+    };
+    let mut hosts = vec![Site::new(CLIENT, vec![])];
+    let mut links = vec![Link::between([CLIENT.into(), SWITCH.into()])];
+    for server in &servers {
+        hosts.push(Site::new(server, server_roles(server, params, backend)));
+        links.push(Link::between([SWITCH.into(), server.clone()]));
+    }
+    Plan {
+        hosts,
+        switches: vec![Site::new(SWITCH, switch_roles(params, discipline))],
+        links,
+        partitions: params.servers,
+        is_open: true,
+    }
+}
+
+fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
+    let data = format!("{{dir}}/{host}-data");
+    let url = match backend {
+        Backend::Embedded => None,
+        Backend::Redis => Some(format!("redis+unix://{data}")),
+        Backend::Memcached => Some(format!("memcached://127.0.0.1:{MEMCACHED_PORT}")),
+    };
+    let store = Role::Store(Store {
+        listen: format!("{{address:{host}}}:{PORT}"),
+        populate: (backend == Backend::Embedded).then_some((params.keys, params.value_len)),
+        backend: url,
+        rate_limit: Some(params.server_rate),
+        queue_limit: Some(params.queue_limit),
+        lease_ms: Some(LEASE_MS),
+        socket: format!("{{dir}}/{host}.sock"),
+        ..Store::default()
+    });
+    let behind = match backend {
+        Backend::Embedded => None,
+        Backend::Redis => Some(Role::Redis(data)),
+        Backend::Memcached => Some(Role::Memcached(data)),
+    };
+    let roles = behind.into_iter().chain([store]);
+    roles.map(|role| Seated::new(role).on(OTHER_CPU)).collect()
+}
+
+/// The agent forwards from the start; the cache learns once there is a controller.
+fn switch_roles(params: &Rack, discipline: &str) -> Vec<Seated> {
+    let agent = Role::Switch(Switch {
+        id: 1,
+        node: SWITCH.into(),
+        control: format!("http://127.0.0.1:{CONTROL_PORT}"),
+        state: AGENT_STATE.into(),
+        options: params.switch_args.clone(),
+        ..Switch::default()
+    });
+    let control = Role::Control(Control {
+        state: CONTROL_STATE.into(),
+        max_items: Some(params.items),
+        discipline: Some(discipline.into()),
+        options: params.control_args.clone(),
+        ..Control::default()
+    });
+    vec![
+        Seated::new(agent).nice(5),
+        Seated::new(control).nice(5).later(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_of_a_real_backend_has_its_share_of_the_partitions() {
+        let params = Rack {
+            servers: 3,
+            ..Rack::default()
+        };
+        let plan = plan(&params, Backend::Redis, "some");
+        let topology = plan.topology().unwrap();
+        let cluster = Cluster::parse(&topology.files["cluster.toml"]).unwrap();
+        let shares: Vec<(u32, u32)> = cluster.stores.iter().map(|s| (s.first, s.last)).collect();
+        assert_eq!(shares, [(0, 0), (1, 1), (2, 2)]);
+        let started: Vec<&str> = topology.hosts[1]
+            .processes
+            .iter()
+            .map(|process| process.name.as_str())
+            .collect();
+        assert_eq!(started, ["redis", "store"]);
+        assert!(!topology.switches[0].processes[1].autostart);
+    }
+
+    #[test]
+    fn errors_name_the_parameter() {
+        let rack = |text: &str| -> anyhow::Result<()> {
+            let rack: Rack = toml::from_str(text)?;
+            rack.check()
+        };
+        for (line, expected) in [
+            ("kees = 5", "kees"),
+            ("keys = 0", "keys = 0"),
+            ("keys = 10\nitems = 20", "items = 20"),
+            ("loss = 1.0", "loss = 1"),
+        ] {
+            let error = format!("{:#}", rack(line).unwrap_err());
+            assert!(
+                error.contains(expected),
+                "{error:?} should name {expected:?}"
+            );
+        }
+    }
+}

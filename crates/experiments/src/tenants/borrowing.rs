@@ -1,0 +1,403 @@
+//! Idle memory works (issue: guaranteed and borrowed share): an owner that uses a fifth of its quota beside a tenant whose
+//! working set exceeds its own; then the owner wakes up and wants all of its pages back.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use lab::interrupt;
+use load::{LoadDriver, Phase, PhaseResult, workload::Popularity};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Stage, median};
+use crate::{
+    Measure, Report, Run,
+    params::{Tenancy, exponent, positive},
+    plot,
+    rig::{CLIENT_CPU, OTHER_CPU, PageRow, TenantSpec, switch},
+    table::{Table, percent, thousands},
+};
+
+/// The owner, a tenant that may use its own pages only, and one that borrows.
+const OWNER: u32 = 1;
+const OWN_ONLY: u32 = 2;
+const BORROWER: u32 = 3;
+/// The owner uses one key in so many while it is idle.
+const IDLE: usize = 5;
+/// Its part of the offered load.
+const OWNER_LOAD: f64 = 0.25;
+/// Between two looks at the page table.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Parameters of borrowing.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Borrowing {
+    tenancy: Tenancy,
+    /// Zipf's exponent.
+    theta: f64,
+    /// Guaranteed pages of the tenant beside the owner.
+    own_quota: u32,
+    /// Requests per second offered in all.
+    rate: f64,
+    /// Deadline in seconds for everything of the owner to be cached, and the time that a cache has to settle.
+    settle_s: f64,
+    /// Returns of the owner.
+    rounds: usize,
+    /// Length of one measurement, and of one return, in seconds.
+    round_s: f64,
+}
+
+impl Measure for Borrowing {
+    fn check(&self) -> anyhow::Result<()> {
+        self.tenancy.check()?;
+        exponent(self.theta)?;
+        ensure!(self.rounds > 0, "rounds = 0: at least one is needed");
+        positive([
+            ("rate", self.rate),
+            ("settle_s", self.settle_s),
+            ("round_s", self.round_s),
+        ])
+    }
+
+    /// Owned pages only, then borrowing, then the owner's return, again and again.
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        measure(self, run, report)
+    }
+}
+
+fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let line = Stage::line(run, &params.tenancy, 1);
+    let name = run.options.name.clone();
+    let mut rack = Shared {
+        stage: Stage::start(run, &params.tenancy, &line, name)?,
+        params,
+        run,
+    };
+    let owner = TenantSpec {
+        borrows: false,
+        ..rack.stage.tenant(OWNER)
+    };
+    rack.stage.create(std::slice::from_ref(&owner))?;
+    let mut owning = rack.generator(&owner, OTHER_CPU)?;
+    let needed = rack.pages_needed(&owner, &mut owning)?;
+
+    let own_only = TenantSpec {
+        borrows: false,
+        quota: params.own_quota,
+        ..rack.stage.tenant(OWN_ONLY)
+    };
+    let (owned, _) = rack.beside(&own_only, &mut owning, "its own pages only")?;
+    rack.stage.rig.remove_tenants(&[own_only])?;
+    let borrower = TenantSpec {
+        quota: params.own_quota,
+        ..rack.stage.tenant(BORROWER)
+    };
+    let (borrowing, mut load) = rack.beside(&borrower, &mut owning, "borrowing")?;
+    let mut table = Table::new(&["", "own", "lent", "hits", "req/s", "wrong"]);
+    for (what, seen) in [("own pages only", &owned), ("borrowing", &borrowing)] {
+        table.row([
+            what.into(),
+            seen.own.to_string(),
+            seen.lent.to_string(),
+            percent(seen.result.hit_ratio()),
+            thousands(seen.result.throughput()),
+            seen.result.wrong().to_string(),
+        ]);
+        report.rows.push(json!({
+            "phase": what,
+            "own_pages": seen.own,
+            "lent_pages": seen.lent,
+            "hit_ratio": seen.result.hit_ratio(),
+            "throughput": seen.result.throughput(),
+            "wrong_values": seen.result.wrong(),
+        }));
+    }
+    report.summarize("hit_ratio_owned_only", owned.result.hit_ratio());
+    report.summarize("hit_ratio_borrowing", borrowing.result.hit_ratio());
+    report.summarize("lent_pages", borrowing.lent as f64);
+
+    let mut wrong = owned.result.wrong() + borrowing.result.wrong();
+    let (mut times, mut never) = (vec![], 0);
+    let mut first = None;
+    for round in 0..params.rounds {
+        run.progress.say(format!(
+            "the owner returns, {} of {}",
+            round + 1,
+            params.rounds
+        ));
+        let lent = rack.let_borrow(&mut owning, &mut load)?;
+        let back = rack.owner_returns(&mut owning, &mut load, needed)?;
+        wrong += back.wrong;
+        report.rows.push(json!({
+            "phase": "the owner returns",
+            "lent_pages_before": lent,
+            "needed_pages": needed,
+            "own_pages_before": back.series.first().map(|look| look.own),
+            "reclaim_ms": back.reclaim_ms,
+            "owner_hit_ratio": back.hit_ratio,
+            "pages_over_time": back.series.iter().map(|l| json!([l.ms, l.own, l.lent])).collect::<Vec<_>>(),
+        }));
+        match back.reclaim_ms {
+            Some(ms) => times.push(ms),
+            None => never += 1,
+        }
+        first.get_or_insert(back.series);
+    }
+    let worst = times.iter().copied().fold(0.0, f64::max);
+    let longest = params.round_s * 1000.0;
+    let worst = if never > 0 { longest } else { worst };
+    report.summarize("reclaim_ms_max", worst);
+    report.summarize("reclaim_ms_p50", median(&times));
+    report.summarize("reclaims", times.len() as f64);
+    report.summarize("wrong_values", wrong as f64);
+    if never > 0 {
+        report.failure = Some(format!(
+            "{never} of {} times the owner did not have its {needed} pages back within {longest} ms",
+            params.rounds
+        ));
+    } else if wrong > 0 {
+        report.failure = Some(format!("{wrong} wrong values"));
+    }
+    report.text = format!(
+        "{}\nThe owner uses {needed} pages when it asks for all of its keys. It had them back after {} ms (median), {worst:.0} ms (longest) of {}.\n",
+        table.render(),
+        thousands(median(&times)),
+        times.len(),
+    );
+    let series = first.unwrap_or_default();
+    let points = |f: fn(&Look) -> usize| {
+        let points = series.iter().map(|look| (look.ms / 1000.0, f(look) as f64));
+        points.collect::<Vec<_>>()
+    };
+    let svg = plot::lines(
+        "The owner asks for its pages",
+        "seconds since its first request",
+        "pages",
+        &[
+            ("the owner's".into(), points(|l| l.own)),
+            ("lent to the other".into(), points(|l| l.lent)),
+        ],
+    );
+    report.plot(run.name, svg);
+    Ok(())
+}
+
+/// What the page table said at one time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Look {
+    /// Since the owner's first request.
+    ms: f64,
+    /// Pages that the owner has for itself.
+    own: usize,
+    /// Pages that the borrower has on loan.
+    lent: usize,
+}
+
+fn count(pages: &[PageRow], tenant: u32, kind: &str) -> usize {
+    let of = |page: &&PageRow| page.tenant == Some(tenant) && page.kind == kind;
+    pages.iter().filter(of).count()
+}
+
+/// When the owner first had as many pages as it needs.
+fn reclaimed(series: &[Look], needed: usize) -> Option<f64> {
+    let look = series.iter().find(|look| look.own >= needed)?;
+    Some(look.ms)
+}
+
+/// A tenant beside the idle owner.
+struct Beside {
+    result: PhaseResult,
+    own: usize,
+    lent: usize,
+}
+
+/// One return of the owner.
+struct Return {
+    reclaim_ms: Option<f64>,
+    series: Vec<Look>,
+    hit_ratio: f64,
+    wrong: u64,
+}
+
+struct Shared<'a> {
+    stage: Stage<'a>,
+    params: &'a Borrowing,
+    run: &'a Run<'a>,
+}
+
+impl Shared<'_> {
+    fn generator(&mut self, tenant: &TenantSpec, cpu: usize) -> anyhow::Result<LoadDriver> {
+        let name = format!("load{}", tenant.id);
+        self.stage.load_on(cpu, &name, std::slice::from_ref(tenant))
+    }
+
+    fn popularity(&self) -> Popularity {
+        Popularity::Zipf(self.params.theta)
+    }
+
+    /// The owner's requests while it is idle on most of its pages.
+    fn idle(&self, seconds: f64) -> Phase {
+        Phase {
+            keys: self.params.tenancy.keys / IDLE,
+            ..Phase::reads(
+                Popularity::Uniform,
+                self.params.rate * OWNER_LOAD,
+                0.0,
+                seconds,
+            )
+        }
+    }
+
+    /// Pages that the owner fills when all of its keys are cached.
+    fn pages_needed(&mut self, owner: &TenantSpec, load: &mut LoadDriver) -> anyhow::Result<usize> {
+        let all = Phase::reads(Popularity::Uniform, self.params.rate, 0.0, 1.0);
+        let settled = self.stage.settle(
+            load,
+            std::slice::from_ref(owner),
+            &all,
+            self.params.settle_s,
+        )?;
+        let pages = self.stage.rig.console().switch_pages(&switch(1))?;
+        let used = pages
+            .iter()
+            .filter(|page| page.tenant == Some(OWNER) && page.items > 0)
+            .count();
+        ensure!(
+            used > 0,
+            "the owner has nothing cached after {} s ({:.1} % of its keys)",
+            self.params.settle_s,
+            settled.share() * 100.0
+        );
+        Ok(used)
+    }
+
+    /// Lets another tenant work beside the idle owner until the cache has settled, then measures it.
+    fn beside(
+        &mut self,
+        tenant: &TenantSpec,
+        owning: &mut LoadDriver,
+        what: &str,
+    ) -> anyhow::Result<(Beside, LoadDriver)> {
+        let params = self.params;
+        self.stage.create(std::slice::from_ref(tenant))?;
+        let mut load = self.generator(tenant, CLIENT_CPU)?;
+        let rate = params.rate * (1.0 - OWNER_LOAD);
+        let busy = |seconds| Phase::reads(self.popularity(), rate, 0.0, seconds);
+        let mut measured = None;
+        for (step, seconds) in [("learning", params.settle_s), ("measuring", params.round_s)] {
+            self.run.progress.say(format!("{what}: {step}"));
+            owning.begin(&self.idle(seconds))?;
+            measured = Some(load.run(&busy(seconds))?);
+            owning.finish()?;
+        }
+        let pages = self.stage.rig.console().pages()?;
+        let beside = Beside {
+            result: measured.context("two steps were measured")?,
+            own: count(&pages, tenant.id, "own"),
+            lent: count(&pages, tenant.id, "lent"),
+        };
+        Ok((beside, load))
+    }
+
+    /// Waits until the idle owner's pages are lent; returns how many are.
+    fn let_borrow(
+        &mut self,
+        owning: &mut LoadDriver,
+        load: &mut LoadDriver,
+    ) -> anyhow::Result<usize> {
+        let params = self.params;
+        let begun = Instant::now();
+        loop {
+            owning.begin(&self.idle(1.0))?;
+            load.run(&Phase::reads(
+                self.popularity(),
+                params.rate * (1.0 - OWNER_LOAD),
+                0.0,
+                1.0,
+            ))?;
+            owning.finish()?;
+            let lent = count(&self.stage.rig.console().pages()?, BORROWER, "lent");
+            if lent > 0 && begun.elapsed().as_secs_f64() > params.settle_s / 3.0 {
+                return Ok(lent);
+            }
+            ensure!(
+                begun.elapsed().as_secs_f64() < 3.0 * params.settle_s,
+                "nothing of the idle owner's memory was lent within {} s",
+                3.0 * params.settle_s
+            );
+        }
+    }
+
+    /// The owner asks for all of its keys while the other goes on; watches the page table.
+    fn owner_returns(
+        &mut self,
+        owning: &mut LoadDriver,
+        load: &mut LoadDriver,
+        needed: usize,
+    ) -> anyhow::Result<Return> {
+        let params = self.params;
+        let rate = params.rate * (1.0 - OWNER_LOAD);
+        load.begin(&Phase::reads(self.popularity(), rate, 0.0, params.round_s))?;
+        let burst = Phase::reads(Popularity::Uniform, params.rate, 0.0, params.round_s);
+        // The generator sends its first request a little after this: what is measured includes that.
+        let begun = Instant::now();
+        owning.begin(&burst)?;
+        let mut series = vec![];
+        let result = loop {
+            interrupt::check()?;
+            let ms = begun.elapsed().as_secs_f64() * 1000.0;
+            let pages = self.stage.rig.console().pages()?;
+            series.push(Look {
+                // The answer is at most as old as the question.
+                ms,
+                own: count(&pages, OWNER, "own"),
+                lent: count(&pages, BORROWER, "lent"),
+            });
+            if let Some(result) = owning.poll()? {
+                break result;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        let other = load.finish()?;
+        Ok(Return {
+            reclaim_ms: reclaimed(&series, needed),
+            hit_ratio: result.hit_ratio(),
+            wrong: result.wrong() + other.wrong(),
+            series,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_back_when_there_are_as_many_as_needed() {
+        let look = |ms, own| Look { ms, own, lent: 0 };
+        let series = [look(0.0, 4), look(20.0, 10), look(40.0, 20), look(60.0, 20)];
+        assert_eq!(reclaimed(&series, 20), Some(40.0));
+        assert_eq!(reclaimed(&series, 21), None);
+        assert_eq!(reclaimed(&[], 1), None);
+    }
+
+    #[test]
+    fn pages_count_by_owner_and_kind() {
+        let page = |tenant, kind: &str| PageRow {
+            switch: 1,
+            page: 0,
+            tenant,
+            kind: kind.into(),
+            items: 0,
+        };
+        let pages = [
+            page(Some(1), "own"),
+            page(Some(1), "leaving"),
+            page(Some(3), "lent"),
+            page(None, "free"),
+        ];
+        assert_eq!(count(&pages, 1, "own"), 1);
+        assert_eq!(count(&pages, 3, "lent"), 1);
+    }
+}

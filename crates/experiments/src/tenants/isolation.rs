@@ -1,0 +1,434 @@
+//! What a well-behaved tenant notices of others on the same switch: one at many times its rate, one that guesses tenants and
+//! tags, one whose hot keys change all the time.
+//!
+//! The victim's generator has one CPU for itself: what it sends is handled by the switch on that CPU. The disturbers run,
+//! niced, on the other one, with the store. Even so a second busy CPU slows the first, whatever it does: they share caches
+//! and often a core. That is the machine's and not the switch's, so there are two racks of the same shape, each with the
+//! same tenants, and three situations in turn, many short ones, since what else the machine does comes and goes:
+//!
+//! - *idle*: the victim alone, the rest of the machine idle;
+//! - *elsewhere*: the disturber does its worst to the other rack, which has a switch, a store and a controller of its own;
+//! - *beside*: it does the same on the victim's switch.
+//!
+//! From elsewhere to beside only one thing changes: whether the switch (and its controller and store) is shared. So
+//! `victim_p99_ratio` is beside over elsewhere. `victim_p99_ratio_idle_machine` is beside over idle, what sharing a machine of
+//! few cores costs besides. Both are medians of the rounds' ratios. `victim_throughput_share` is beside over idle, the
+//! stricter of both, over all rounds together: arrivals are random, and a short round's number of them is not even. Each is
+//! that of the disturber for which it is worst.
+
+use anyhow::ensure;
+use lab::steered::Seat;
+use load::{
+    Arrivals, ChurnSchedule, LoadDriver, Phase, PhaseKind, PhaseResult,
+    workload::{Churn, ChurnKind, Popularity},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Stage, median};
+use crate::{
+    Measure, Report, Run,
+    params::{Tenancy, exponent, positive},
+    plot,
+    rig::{CLIENT_CPU, Line, OTHER_CPU, TenantSpec, client},
+    table::{Table, micros, percent, thousands},
+};
+
+const VICTIM: u32 = 1;
+const GREEDY: u32 = 2;
+const RESTLESS: u32 = 3;
+/// Keys of the one whose hot keys change, and how many become hot every tenth of a second.
+const RESTLESS_KEYS: usize = 20_000;
+const NEWLY_HOT: usize = 200;
+/// Load before each measured part, in seconds.
+const WARMUP_S: f64 = 0.2;
+const NICE: i32 = 19;
+
+/// Who disturbs, and how.
+struct Disturber {
+    name: &'static str,
+    phase: Phase,
+    /// Its generator on the victim's rack, and on the other one.
+    here: LoadDriver,
+    elsewhere: LoadDriver,
+}
+
+/// Where the disturber is meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Situation {
+    Idle,
+    Elsewhere,
+    Beside,
+}
+
+/// The situations of a round: to and fro, so that what drifts over time tells for each of them alike.
+fn order(round: usize) -> [Situation; 3] {
+    let mut order = [Situation::Idle, Situation::Elsewhere, Situation::Beside];
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+/// Parameters of isolation.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Isolation {
+    tenancy: Tenancy,
+    /// Zipf's exponent.
+    theta: f64,
+    /// Requests per second of the well-behaved tenant.
+    rate: f64,
+    /// Deadline in seconds for all of its keys to be cached.
+    settle_s: f64,
+    /// Rounds for each disturber.
+    rounds: usize,
+    /// Length of one measurement in seconds.
+    round_s: f64,
+    /// Requests per second that the greedy tenant may send; it sends `excess` times as many.
+    limit: u64,
+    /// How many times its limit the greedy tenant sends.
+    excess: f64,
+    /// Requests per second of the other disturbers.
+    disturb_rate: f64,
+}
+
+impl Measure for Isolation {
+    fn check(&self) -> anyhow::Result<()> {
+        self.tenancy.check()?;
+        exponent(self.theta)?;
+        ensure!(self.rounds > 0, "rounds = 0: at least one is needed");
+        positive([
+            ("rate", self.rate),
+            ("settle_s", self.settle_s),
+            ("round_s", self.round_s),
+            ("excess", self.excess),
+            ("disturb_rate", self.disturb_rate),
+        ])
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        measure(self, run, report)
+    }
+}
+
+/// A rack whose victim's keys are stored; its generator, and the disturbers' with what each does.
+struct Side<'a> {
+    stage: Stage<'a>,
+    victim: TenantSpec,
+    load: LoadDriver,
+    disturbers: Vec<(&'static str, LoadDriver, Phase)>,
+}
+
+impl<'a> Side<'a> {
+    fn start(
+        params: &'a Isolation,
+        run: &Run<'a>,
+        line: &Line,
+        name: Option<String>,
+    ) -> anyhow::Result<Side<'a>> {
+        let mut stage = Stage::start(run, &params.tenancy, line, name)?;
+        let victim = TenantSpec {
+            borrows: false,
+            ..stage.tenant(VICTIM)
+        };
+        stage.create(std::slice::from_ref(&victim))?;
+        let load = stage.load_on(CLIENT_CPU, "victim", std::slice::from_ref(&victim))?;
+        let disturbers = disturbers(&mut stage, &victim, params)?;
+        Ok(Side {
+            stage,
+            victim,
+            load,
+            disturbers,
+        })
+    }
+}
+
+/// Each disturber in turn, in each situation in turn.
+fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let line = Line {
+        clients: 2,
+        ..Stage::line(run, &params.tenancy, 1)
+    };
+    let other = Side::start(params, run, &line, None)?;
+    let here = Side::start(params, run, &line, run.options.name.clone())?;
+    let mut load = here.load;
+    let popularity = Popularity::Zipf(params.theta);
+    let reads = |seconds| Phase::reads(popularity, params.rate, WARMUP_S, seconds);
+    here.stage.settle(
+        &mut load,
+        std::slice::from_ref(&here.victim),
+        &Phase::reads(Popularity::Uniform, params.rate, 0.0, 1.0),
+        params.settle_s,
+    )?;
+    let mut table = Table::new(&[
+        "disturber",
+        "req/s",
+        "idle",
+        "share",
+        "p99",
+        "elsewhere",
+        "ratio",
+        "idle",
+        "ratio",
+        "hits",
+        "their req/s",
+        "answered",
+    ]);
+    let (mut share, mut ratio, mut machine): (f64, f64, f64) = (f64::INFINITY, 0.0, 0.0);
+    let (mut foreign, mut forged, mut wrong) = (0, 0, 0);
+    let (mut names, mut bars) = (vec![], [vec![], vec![], vec![]]);
+    let pairs = here.disturbers.into_iter().zip(other.disturbers);
+    let all = pairs.map(|((name, here, phase), (_, elsewhere, _))| Disturber {
+        name,
+        phase,
+        here,
+        elsewhere,
+    });
+    for mut disturber in all {
+        let mut seen: [Seen; 3] = Default::default();
+        for round in 0..params.rounds {
+            for situation in order(round) {
+                run.progress.say(format!(
+                    "{}, round {} of {}: {situation:?}",
+                    disturber.name,
+                    round + 1,
+                    params.rounds
+                ));
+                let seen = &mut seen[situation as usize];
+                let theirs = match situation {
+                    Situation::Idle => None,
+                    Situation::Elsewhere => Some(&mut disturber.elsewhere),
+                    Situation::Beside => Some(&mut disturber.here),
+                };
+                let Some(theirs) = theirs else {
+                    seen.victim.push(load.run(&reads(params.round_s))?);
+                    continue;
+                };
+                theirs.begin(&disturber.phase)?;
+                seen.victim.push(load.run(&reads(params.round_s))?);
+                seen.disturber.push(theirs.finish()?);
+            }
+        }
+        for result in seen
+            .iter()
+            .flat_map(|s| s.victim.iter().chain(&s.disturber))
+        {
+            foreign += result.foreign_values;
+            forged += result.forged_accepted;
+            wrong += result.wrong();
+        }
+        let told = Told::of(&seen);
+        share = share.min(told.share);
+        ratio = ratio.max(told.p99_ratio);
+        machine = machine.max(told.p99_ratio_idle);
+        told.tell(disturber.name, report, &mut table);
+        names.push(disturber.name.to_string());
+        bars[0].push(told.p99_idle_us);
+        bars[1].push(told.p99_elsewhere_us);
+        bars[2].push(told.p99_us);
+    }
+    report.summarize("victim_throughput_share", share);
+    report.summarize("victim_p99_ratio", ratio);
+    report.summarize("victim_p99_ratio_idle_machine", machine);
+    report.summarize("foreign_values_seen", foreign as f64);
+    report.summarize("forged_accepted", forged as f64);
+    report.summarize("wrong_values", wrong as f64);
+    if foreign + forged + wrong > 0 {
+        report.failure = Some(format!(
+            "{foreign} values of other tenants, {forged} forged requests accepted, {wrong} wrong values"
+        ));
+    }
+    report.text = table.render();
+    let [idle, elsewhere, beside] = bars;
+    let figure = plot::GroupedBars {
+        title: "99th percentile of the well-behaved tenant",
+        y: "microseconds",
+        groups: &names,
+        series: &[
+            ("idle machine", idle),
+            ("disturber elsewhere", elsewhere),
+            ("disturber beside", beside),
+        ],
+        marks: None,
+    };
+    report.plot(run.name, plot::grouped_bars(&figure));
+    Ok(())
+}
+
+/// Starts the disturbers' generators. Each disturbs only while it is told to.
+fn disturbers(
+    stage: &mut Stage,
+    victim: &TenantSpec,
+    params: &Isolation,
+) -> anyhow::Result<Vec<(&'static str, LoadDriver, Phase)>> {
+    let popularity = Popularity::Zipf(params.theta);
+    let greedy = TenantSpec {
+        rate: params.limit,
+        ..stage.tenant(GREEDY)
+    };
+    let restless = stage.tenant(RESTLESS);
+    stage.create(&[greedy.clone(), restless.clone()])?;
+    // Longer than what it disturbs at both ends.
+    let seconds = params.round_s + WARMUP_S + 0.2;
+    let phase = |rate| Phase::reads(popularity, rate, 0.0, seconds);
+    let too_much = phase(params.limit as f64 * params.excess);
+    let guess = Phase {
+        kind: PhaseKind::Forge,
+        // What a guesser could overwrite would show as a wrong value.
+        write_ratio: 0.5,
+        ..phase(params.disturb_rate)
+    };
+    let churn = Phase {
+        churn: Some(ChurnSchedule {
+            change: Churn {
+                kind: ChurnKind::HotIn,
+                count: NEWLY_HOT,
+                among: 0,
+            },
+            every_s: 0.1,
+        }),
+        ..phase(params.disturb_rate)
+    };
+    let keys = params.tenancy.keys;
+    let mut all = vec![];
+    for (name, tenant, keys, phase) in [
+        ("greedy", &greedy, keys, too_much),
+        // It knows the victim's number and keys, and only lacks the secret.
+        ("guessing", victim, keys, guess),
+        ("restless", &restless, RESTLESS_KEYS, churn),
+    ] {
+        let seat = Seat {
+            host: &client(2),
+            name,
+            cpu: Some(OTHER_CPU),
+            nice: NICE,
+        };
+        let mut load = stage.generator(seat, std::slice::from_ref(tenant), keys)?;
+        if name != "guessing" {
+            // Over its rate, a tenant's writes are dropped like everything else: that is what rates are for.
+            let pace = if name == "greedy" { 4 } else { 64 };
+            load.run(&Phase {
+                arrivals: Arrivals::Closed(pace),
+                ..Phase::fill(pace, 120.0)
+            })?;
+        }
+        all.push((name, load, phase));
+    }
+    Ok(all)
+}
+
+/// What was seen in one situation, round by round.
+#[derive(Default)]
+struct Seen {
+    victim: Vec<PhaseResult>,
+    disturber: Vec<PhaseResult>,
+}
+
+/// The median of what some results say.
+fn over(results: &[PhaseResult], what: impl Fn(&PhaseResult) -> f64) -> f64 {
+    median(&results.iter().map(what).collect::<Vec<_>>())
+}
+
+/// What the victim saw in one situation over what it saw in another: the median of the rounds, which are short against
+/// most of what else happens on the machine.
+fn ratio(one: &Seen, other: &Seen, what: impl Fn(&PhaseResult) -> f64) -> f64 {
+    let rounds = one.victim.iter().zip(&other.victim);
+    median(
+        &rounds
+            .map(|(one, other)| what(one) / what(other))
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// Answers per second of all rounds together, times their number.
+fn total(seen: &Seen) -> f64 {
+    seen.victim.iter().map(PhaseResult::throughput).sum()
+}
+
+/// Medians over the rounds, unless said otherwise.
+struct Told {
+    /// Means.
+    rate: f64,
+    rate_idle: f64,
+    p99_us: f64,
+    p99_elsewhere_us: f64,
+    p99_idle_us: f64,
+    hits: f64,
+    sent: f64,
+    sent_elsewhere: f64,
+    answered: f64,
+    accepted: u64,
+    loss: f64,
+    share: f64,
+    p99_ratio: f64,
+    p99_ratio_idle: f64,
+}
+
+impl Told {
+    fn of([idle, elsewhere, beside]: &[Seen; 3]) -> Told {
+        let p99 = |seen: &Seen| over(&seen.victim, |r| r.all.p99_us);
+        Told {
+            share: total(beside) / total(idle),
+            p99_ratio: ratio(beside, elsewhere, |r| r.all.p99_us),
+            p99_ratio_idle: ratio(beside, idle, |r| r.all.p99_us),
+            rate: total(beside) / beside.victim.len() as f64,
+            rate_idle: total(idle) / idle.victim.len() as f64,
+            p99_us: p99(beside),
+            p99_elsewhere_us: p99(elsewhere),
+            p99_idle_us: p99(idle),
+            hits: over(&beside.victim, PhaseResult::hit_ratio),
+            sent: over(&beside.disturber, PhaseResult::sent_rate),
+            sent_elsewhere: over(&elsewhere.disturber, PhaseResult::sent_rate),
+            answered: over(&beside.disturber, PhaseResult::throughput),
+            accepted: beside.disturber.iter().map(|r| r.forged_accepted).sum(),
+            loss: over(&beside.victim, PhaseResult::loss),
+        }
+    }
+
+    fn tell(&self, name: &str, report: &mut Report, table: &mut Table) {
+        table.row([
+            name.into(),
+            thousands(self.rate),
+            thousands(self.rate_idle),
+            format!("{:.3}", self.share),
+            micros(self.p99_us),
+            micros(self.p99_elsewhere_us),
+            format!("{:.2}", self.p99_ratio),
+            micros(self.p99_idle_us),
+            format!("{:.2}", self.p99_ratio_idle),
+            percent(self.hits),
+            thousands(self.sent),
+            thousands(self.answered),
+        ]);
+        report.summarize(format!("victim_throughput_share_{name}"), self.share);
+        report.summarize(format!("victim_p99_ratio_{name}"), self.p99_ratio);
+        report.rows.push(json!({
+            "disturber": name,
+            "throughput": self.rate,
+            "throughput_idle_machine": self.rate_idle,
+            "p99_us": self.p99_us,
+            "p99_elsewhere_us": self.p99_elsewhere_us,
+            "p99_idle_machine_us": self.p99_idle_us,
+            "hit_ratio": self.hits,
+            "loss": self.loss,
+            "their_rate": self.sent,
+            "their_rate_elsewhere": self.sent_elsewhere,
+            "their_answers": self.answered,
+            "forged_accepted": self.accepted,
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_situation_comes_as_often_first_as_last() {
+        let (there, back) = (order(0), order(1));
+        assert_eq!(there.map(|s| s as usize), [0, 1, 2]);
+        assert_eq!(back.map(|s| s as usize), [2, 1, 0]);
+        assert_eq!(order(2), there);
+    }
+}

@@ -1,0 +1,84 @@
+//! What histories of clients come to in a report.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use history::{CHECKER, Operation, Recorded, Verdict, check, shrink};
+use serde_json::{Value, json};
+
+use super::Report;
+use crate::table::{Table, thousands};
+
+/// Checks each of at most `keys` keys; a violation makes the report a failure, with the smallest history that shows it beside.
+/// Adds a row per key and a table.
+///
+/// # Errors
+/// A key that nobody was told to use, or a history that cannot be decided.
+pub(super) fn judge(report: &mut Report, recorded: &Recorded, keys: usize) -> anyhow::Result<()> {
+    let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
+    for operation in &recorded.operations {
+        by_key.entry(operation.key).or_default().push(*operation);
+    }
+    ensure!(
+        by_key.keys().all(|key| (*key as usize) < keys),
+        "a key that nobody was told to use"
+    );
+    let mut violations = 0;
+    let mut rows = vec![];
+    for (key, operations) in by_key {
+        let verdict = check(&operations).with_context(|| format!("key {key}"))?;
+        if let Verdict::Violation(at) = verdict {
+            violations += 1;
+            let small = shrink(&operations, at);
+            let text = serde_json::to_string_pretty(&json!({
+                "key": key, "returned_impossibly": operations[at], "smallest": small,
+            }))?;
+            let name = &report.experiment;
+            let files = [
+                (format!("{name}-violation-key{key}.json"), text),
+                (
+                    format!("{name}-history-key{key}.json"),
+                    serde_json::to_string(&operations)?,
+                ),
+            ];
+            report.plots.extend(files);
+        }
+        rows.push(json!({
+            "key": key,
+            "operations": operations.len(),
+            "outcome_unknown": operations.iter().filter(|o| o.return_ns.is_none()).count(),
+            "linearizable": verdict == Verdict::Linearizable,
+        }));
+    }
+    report.text += &tell(&rows);
+    report.rows.extend(rows);
+    report
+        .summary
+        .insert("violations".into(), violations.into());
+    report.summary.insert("checker".into(), CHECKER.into());
+    if violations > 0 {
+        report.fails(format!(
+            "{violations} keys are not linearizable; the smallest histories that show it are among the files written"
+        ));
+    }
+    Ok(())
+}
+
+fn tell(rows: &[Value]) -> String {
+    let mut table = Table::new(&["key", "operations", "outcome unknown", "linearizable"]);
+    for row in rows {
+        let number = |name: &str| thousands(row[name].as_f64().unwrap_or(0.0));
+        let verdict = if row["linearizable"] == true {
+            "yes"
+        } else {
+            "NO"
+        };
+        table.row([
+            number("key"),
+            number("operations"),
+            number("outcome_unknown"),
+            verdict.into(),
+        ]);
+    }
+    table.render()
+}

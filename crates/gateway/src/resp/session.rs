@@ -1,0 +1,312 @@
+//! What a connection remembers, and the commands that need nothing else.
+
+use std::{net::SocketAddr, time::Instant};
+
+use bytes::Bytes;
+
+use super::{
+    info,
+    reply::{Protocol, Reply},
+    table::{self, Spec},
+};
+use crate::server::Shared;
+
+/// Longest name that a client may give itself, in bytes.
+const MAX_NAME: usize = 256;
+/// Longest quote of a client's words in an error, as in Redis.
+const MAX_QUOTE: usize = 128;
+
+pub(crate) struct Session {
+    pub protocol: Protocol,
+    /// Whether the connection ends after the answers under way.
+    pub closing: bool,
+    id: u64,
+    peer: SocketAddr,
+    since: Instant,
+    name: Bytes,
+    library: Bytes,
+    library_version: Bytes,
+}
+
+/// The error for a command with a wrong number of words.
+pub(crate) fn wrong_arity(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// The error for a command that there is not.
+pub(crate) fn unknown_command(words: &[Bytes]) -> String {
+    let name = quote(&words[0], MAX_QUOTE);
+    let mut line = format!("ERR unknown command '{name}', with args beginning with: ");
+    let mut quoted = String::new();
+    for word in &words[1..] {
+        if quoted.len() >= MAX_QUOTE {
+            break;
+        }
+        quoted += &format!("'{}' ", quote(word, MAX_QUOTE - quoted.len()));
+    }
+    line += &quoted;
+    line
+}
+
+fn quote(word: &[u8], most: usize) -> String {
+    String::from_utf8_lossy(&word[..word.len().min(most)]).into_owned()
+}
+
+type Answer = Result<Reply, String>;
+
+impl Session {
+    pub fn new(id: u64, peer: SocketAddr) -> Session {
+        Session {
+            protocol: Protocol::Resp2,
+            closing: false,
+            id,
+            peer,
+            since: Instant::now(),
+            name: Bytes::new(),
+            library: Bytes::new(),
+            library_version: Bytes::new(),
+        }
+    }
+
+    /// Answers a command that touches no key; its number of words has been checked.
+    pub fn answer(&mut self, spec: &Spec, words: &[Bytes], shared: &Shared) -> Reply {
+        let answer = match spec.name {
+            "ping" => match words {
+                [_] => Ok(Reply::Simple("PONG")),
+                [_, text] => Ok(Reply::Bulk(text.clone())),
+                _ => Err(wrong_arity("ping")),
+            },
+            "echo" => Ok(Reply::Bulk(words[1].clone())),
+            "hello" => self.hello(&words[1..]),
+            "auth" => match words.len() {
+                2 => Err(NO_PASSWORD.into()),
+                3 => Err(WRONG_PASSWORD.into()),
+                _ => Err("ERR syntax error".into()),
+            },
+            "select" => select(&words[1]),
+            "quit" => {
+                self.closing = true;
+                Ok(Reply::OK)
+            }
+            "reset" => {
+                *self = Session::new(self.id, self.peer);
+                Ok(Reply::Simple("RESET"))
+            }
+            "client" => self.client(words),
+            "command" => command(words),
+            "config" => config(words, shared),
+            "info" => Ok(Reply::Text(info::text(&words[1..], shared))),
+            name => Err(format!("ERR '{name}' is not implemented")),
+        };
+        answer.unwrap_or_else(Reply::error)
+    }
+
+    fn hello(&mut self, options: &[Bytes]) -> Answer {
+        let mut protocol = self.protocol;
+        let mut name = None;
+        let mut options = options.iter();
+        if let Some(version) = options.next() {
+            let version = std::str::from_utf8(version).ok();
+            protocol = match version.and_then(|text| text.parse::<i64>().ok()) {
+                Some(2) => Protocol::Resp2,
+                Some(3) => Protocol::Resp3,
+                Some(_) => return Err("NOPROTO unsupported protocol version".into()),
+                None => {
+                    return Err("ERR Protocol version is not an integer or out of range".into());
+                }
+            };
+        }
+        while let Some(option) = options.next() {
+            let known = option.to_ascii_lowercase();
+            match (&known[..], options.len()) {
+                (b"auth", 2..) => return Err(WRONG_PASSWORD.into()),
+                (b"setname", 1..) => name = options.next(),
+                _ => {
+                    let option = quote(option, MAX_QUOTE);
+                    return Err(format!("ERR Syntax error in HELLO option '{option}'"));
+                }
+            }
+        }
+        if let Some(name) = name {
+            self.name = checked(name, "Client names")?;
+        }
+        self.protocol = protocol;
+        let version = if protocol == Protocol::Resp3 { 3 } else { 2 };
+        Ok(Reply::Map(vec![
+            ("server", Reply::bulk("redis")),
+            ("version", Reply::bulk(info::REDIS_VERSION)),
+            ("proto", Reply::Int(version)),
+            ("id", Reply::Int(self.id as i64)),
+            ("mode", Reply::bulk("standalone")),
+            ("role", Reply::bulk("master")),
+            ("modules", Reply::Array(vec![])),
+        ]))
+    }
+
+    fn client(&mut self, words: &[Bytes]) -> Answer {
+        let (sub, arguments) = subcommand(words);
+        let arity = |expected: usize| expect("client", &sub, arguments, expected);
+        match &sub[..] {
+            "id" => arity(0).map(|()| Reply::Int(self.id as i64)),
+            "getname" => arity(0).map(|()| {
+                if self.name.is_empty() {
+                    Reply::Nil
+                } else {
+                    Reply::Bulk(self.name.clone())
+                }
+            }),
+            "info" => arity(0).map(|()| Reply::Text(self.describe())),
+            "setname" => {
+                arity(1)?;
+                self.name = checked(&arguments[0], "Client names")?;
+                Ok(Reply::OK)
+            }
+            "setinfo" => {
+                arity(2)?;
+                match &arguments[0].to_ascii_lowercase()[..] {
+                    b"lib-name" => self.library = checked(&arguments[1], "lib-name")?,
+                    b"lib-ver" => self.library_version = checked(&arguments[1], "lib-ver")?,
+                    _ => {
+                        let option = quote(&arguments[0], MAX_QUOTE);
+                        return Err(format!("ERR Unrecognized option '{option}'"));
+                    }
+                }
+                Ok(Reply::OK)
+            }
+            // Nothing of a client's is ever evicted here, and no key has an access time.
+            "no-evict" | "no-touch" => {
+                arity(1)?;
+                match &arguments[0].to_ascii_lowercase()[..] {
+                    b"on" | b"off" => Ok(Reply::OK),
+                    _ => Err("ERR syntax error".into()),
+                }
+            }
+            _ => Err(unknown_subcommand("CLIENT", words)),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        format!(
+            "id={} addr={} name={} age={} db=0 resp={} user=default lib-name={} lib-ver={}\n",
+            self.id,
+            self.peer,
+            text(&self.name),
+            self.since.elapsed().as_secs(),
+            if self.protocol == Protocol::Resp3 {
+                3
+            } else {
+                2
+            },
+            text(&self.library),
+            text(&self.library_version),
+        )
+    }
+}
+
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
+    default user. Are you sure your configuration is correct?";
+const WRONG_PASSWORD: &str =
+    "WRONGPASS invalid username-password pair or user is disabled: this gateway has no users.";
+
+/// A name without what would spoil CLIENT INFO.
+fn checked(name: &Bytes, what: &str) -> Result<Bytes, String> {
+    let printable = |byte: &u8| (b'!'..=b'~').contains(byte);
+    if !name.iter().all(printable) {
+        return Err(format!(
+            "ERR {what} cannot contain spaces, newlines or special characters."
+        ));
+    }
+    if name.len() > MAX_NAME {
+        return Err(format!("ERR {what} cannot be longer than {MAX_NAME} bytes"));
+    }
+    // A copy: the name must not keep alive all the bytes that it came with.
+    Ok(Bytes::copy_from_slice(name))
+}
+
+fn select(database: &[u8]) -> Answer {
+    let number = std::str::from_utf8(database).ok();
+    match number.and_then(|text| text.parse::<i64>().ok()) {
+        Some(0) => Ok(Reply::OK),
+        Some(_) => Err("ERR DB index is out of range".into()),
+        None => Err("ERR value is not an integer or out of range".into()),
+    }
+}
+
+fn subcommand(words: &[Bytes]) -> (String, &[Bytes]) {
+    (
+        quote(&words[1], MAX_QUOTE).to_ascii_lowercase(),
+        &words[2..],
+    )
+}
+
+fn expect(command: &str, sub: &str, arguments: &[Bytes], expected: usize) -> Result<(), String> {
+    if arguments.len() == expected {
+        return Ok(());
+    }
+    Err(wrong_arity(&format!("{command}|{sub}")))
+}
+
+fn unknown_subcommand(command: &str, words: &[Bytes]) -> String {
+    let sub = quote(&words[1], MAX_QUOTE);
+    format!("ERR unknown subcommand '{sub}'. Try {command} HELP.")
+}
+
+fn command(words: &[Bytes]) -> Answer {
+    if words.len() == 1 {
+        return Ok(Reply::Array(table::ALL.iter().map(Spec::info).collect()));
+    }
+    let (sub, arguments) = subcommand(words);
+    let named = || arguments.iter().map(|name| table::find(name));
+    match &sub[..] {
+        "count" => {
+            expect("command", &sub, arguments, 0)?;
+            Ok(Reply::Int(table::ALL.len() as i64))
+        }
+        "list" => {
+            expect("command", &sub, arguments, 0)?;
+            let names = table::ALL.iter().map(|spec| Reply::bulk(spec.name));
+            Ok(Reply::Array(names.collect()))
+        }
+        "info" if arguments.is_empty() => {
+            Ok(Reply::Array(table::ALL.iter().map(Spec::info).collect()))
+        }
+        "info" => {
+            let row = |spec: Option<&Spec>| spec.map_or(Reply::Nil, Spec::info);
+            Ok(Reply::Array(named().map(row).collect()))
+        }
+        "docs" if arguments.is_empty() => {
+            Ok(Reply::Map(table::ALL.iter().map(Spec::docs).collect()))
+        }
+        "docs" => {
+            // One entry per command, however often it is named.
+            let wanted: Vec<_> = named().flatten().map(|spec| spec.name).collect();
+            let specs = table::ALL.iter().filter(|spec| wanted.contains(&spec.name));
+            Ok(Reply::Map(specs.map(Spec::docs).collect()))
+        }
+        _ => Err(unknown_subcommand("COMMAND", words)),
+    }
+}
+
+fn config(words: &[Bytes], shared: &Shared) -> Answer {
+    let (sub, arguments) = subcommand(words);
+    match &sub[..] {
+        "get" if arguments.is_empty() => Err(wrong_arity("config|get")),
+        "get" => {
+            let matches = |name: &str| {
+                let hit =
+                    |pattern: &Bytes| info::glob(&pattern.to_ascii_lowercase(), name.as_bytes());
+                arguments.iter().any(hit)
+            };
+            let settings = info::settings(shared).into_iter();
+            let wanted = settings.filter(|(name, _)| matches(name));
+            Ok(Reply::Map(
+                wanted
+                    .map(|(name, value)| (name, Reply::bulk(value)))
+                    .collect(),
+            ))
+        }
+        "set" => Err("ERR CONFIG SET is not possible: a gateway is set up by its options".into()),
+        _ => Err(unknown_subcommand("CONFIG", words)),
+    }
+}

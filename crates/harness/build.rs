@@ -1,0 +1,5 @@
+//! Compiles the tests' discipline against the shared headers.
+
+fn main() {
+    bpf::compile("bpf/trial.bpf.c");
+}

@@ -1,0 +1,29 @@
+//! For tests only. Runs data-plane programs on packets, in the kernel, without an interface: a packet goes in, verdict,
+//! packet and the counters that moved come out.
+//!
+//! A discipline's tests name its object when they make a [`Switch`], or a [`World`]: a switch with stores, leases and
+//! items. [`check`] runs tables of [`Case`]s: one row is one packet, what was there before, and what must come of it. Knows
+//! no discipline but [`TRIAL`], which uses what `bpf/discipline.h` offers.
+#![allow(missing_docs)] // names that tests read say it
+
+pub mod case;
+pub mod frame;
+pub mod message;
+pub mod namespace;
+pub mod switch;
+pub mod world;
+
+pub use case::{Case, Then, check};
+pub use frame::{Frame, Seen};
+pub use message::Message;
+pub use switch::{Run, Runner, Switch, Verdict};
+pub use world::World;
+
+/// The object of a discipline for tests (`bpf/trial.bpf.c`).
+pub const TRIAL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trial.bpf.o"));
+
+/// Bytes from hex digits, as the vectors have them.
+pub fn unhex(text: &str) -> Vec<u8> {
+    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hex digits");
+    (0..text.len()).step_by(2).map(digit).collect()
+}

@@ -1,0 +1,262 @@
+//! A switch without interfaces: programs loaded, maps pinned under a name of its own, gone when dropped.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    process,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+use dataplane::{
+    Counters, Dataplane, Events, Home, Leases, Object, Sizes, Sketches, Table, TenantEntry, Traffic,
+};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
+use wire::Secret;
+
+use crate::message::secret_of;
+
+/// What becomes of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Drop,
+    Pass,
+    Tx,
+    Redirect,
+}
+
+impl Verdict {
+    fn of(number: u32) -> Verdict {
+        match number {
+            1 => Verdict::Drop,
+            2 => Verdict::Pass,
+            3 => Verdict::Tx,
+            4 => Verdict::Redirect,
+            other => panic!("verdict {other}: expected DROP, PASS, TX or REDIRECT"),
+        }
+    }
+}
+
+/// What one packet led to.
+#[derive(Debug)]
+pub struct Run {
+    pub verdict: Verdict,
+    pub frame: Vec<u8>,
+    pub moved: BTreeMap<&'static str, u64>,
+}
+
+/// The entry program, to be run from any thread.
+pub struct Runner {
+    program: OwnedFd,
+}
+
+impl Runner {
+    /// Runs one packet on this thread's CPU, as if it came in by the interface `ingress` of this thread's
+    /// network namespace (the loopback if `None`). `out` receives the packet.
+    pub fn run(&self, frame: &[u8], ingress: Option<u32>, out: &mut Vec<u8>) -> Verdict {
+        out.resize(4096, 0);
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        let context = [0, frame.len() as u32, 0, ingress.unwrap_or(0), 0, 0];
+        let mut opts = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            data_out: out.as_mut_ptr().cast(),
+            data_size_out: out.len() as u32,
+            repeat: 1,
+            ..Default::default()
+        };
+        if ingress.is_some() {
+            opts.ctx_in = context.as_ptr().cast();
+            opts.ctx_size_in = size_of_val(&context) as u32;
+        }
+        // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
+        let failed =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut opts) } != 0;
+        assert!(
+            !failed,
+            "test run of {} bytes: {}",
+            frame.len(),
+            io::Error::last_os_error()
+        );
+        out.truncate(opts.data_size_out as usize);
+        Verdict::of(opts.retval)
+    }
+}
+
+/// Keeps this thread on one CPU: what programs count per CPU then adds up.
+pub fn pin_to_cpu(cpu: usize) {
+    let mut set = nix::sched::CpuSet::new();
+    set.set(cpu % libbpf_rs::num_possible_cpus().expect("CPUs"))
+        .expect("a possible CPU");
+    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).expect("an online CPU");
+}
+
+/// A switch with the number [`Switch::ID`]; detached when dropped, also by a failing test.
+pub struct Switch {
+    pub dataplane: Dataplane,
+    pub table: Table,
+    pub leases: Leases,
+    pub counters: Counters,
+    pub events: Events,
+    pub sketches: Sketches,
+    pub traffic: Traffic,
+    pub runner: Runner,
+}
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+impl Switch {
+    pub const ID: u16 = 258;
+
+    pub fn load(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
+        pin_to_cpu(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let home = Home::new(&format!("test-{}-{number}", process::id())).expect("a fine name");
+        let detach_if_it_fails = Detach(home.clone());
+        let sizes = Sizes { pages: 4 };
+        let dataplane = Dataplane::load(home.clone(), objects, sizes).expect("loading");
+        TenantEntry::install(&home, tenants).expect("tenants");
+        let table = Table::open(&home).expect("tables");
+        table.set_identity(Switch::ID, 1_000);
+        let program = dataplane
+            .program()
+            .as_fd()
+            .try_clone_to_owned()
+            .expect("a descriptor");
+        let switch = Switch {
+            table,
+            leases: Leases::open(&home).expect("leases"),
+            counters: Counters::open(&home).expect("counters"),
+            events: Events::open(&home).expect("events"),
+            traffic: Traffic::open(&home).expect("traffic"),
+            sketches: Sketches::open(&home).expect("sketches"),
+            runner: Runner { program },
+            dataplane,
+        };
+        std::mem::forget(detach_if_it_fails); // from here on it is the switch's own Drop
+        switch
+    }
+
+    pub fn another_runner(&self) -> Runner {
+        Runner {
+            program: self.runner.program.try_clone().expect("a descriptor"),
+        }
+    }
+
+    /// All counters now.
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        let all = self.counters.read().expect("counters");
+        all.into_iter()
+            .map(|(counter, value)| (counter.name.as_str(), value))
+            .collect()
+    }
+
+    /// Runs one packet, with the counters that it moved.
+    pub fn run(&self, frame: &[u8], ingress: Option<u32>) -> Run {
+        let before = self.counts();
+        let mut out = vec![];
+        let verdict = self.runner.run(frame, ingress, &mut out);
+        let pairs = before.iter().zip(self.counts());
+        let moved = pairs.filter(|((_, old), (_, new))| old != new);
+        let moved = moved
+            .map(|((name, old), (_, new))| (*name, new - old))
+            .collect();
+        Run {
+            verdict,
+            frame: out,
+            moved,
+        }
+    }
+
+    fn map(&self, name: &str) -> MapHandle {
+        let path = format!(
+            "/sys/fs/bpf/shortstop/{}/{name}",
+            self.dataplane.home().name()
+        );
+        MapHandle::from_pinned_path(path).expect("every map is pinned")
+    }
+
+    /// An array's bytes, all elements.
+    pub fn snapshot(&self, name: &str) -> Vec<u8> {
+        let map = self.map(name);
+        let element = |index: u32| {
+            map.lookup(&index.to_ne_bytes(), MapFlags::ANY)
+                .expect("readable")
+                .expect("an element")
+        };
+        (0..map.max_entries()).flat_map(element).collect()
+    }
+
+    /// An array's first element in this thread's memory, as other CPUs see and change it, for as long as the
+    /// process lives.
+    pub fn shared(&self, name: &str) -> &'static [AtomicU64] {
+        use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+        let map = self.map(name);
+        let words = map.value_size() as usize / 8;
+        let bytes = std::num::NonZeroUsize::new((words * 8).next_multiple_of(4096)).expect("not 0");
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping that is never unmapped, of at least that many aligned words.
+        unsafe {
+            let start = mmap(None, bytes, access, MapFlags::MAP_SHARED, map.as_fd(), 0);
+            std::slice::from_raw_parts(start.expect("mappable").as_ptr().cast(), words)
+        }
+    }
+
+    /// Overwrites bytes of one element of an array, as time or another CPU would.
+    pub fn poke(&self, name: &str, index: u32, at: usize, bytes: &[u8]) {
+        let map = self.map(name);
+        let key = index.to_ne_bytes();
+        let mut value = map
+            .lookup(&key, MapFlags::ANY)
+            .expect("readable")
+            .expect("an element");
+        value[at..at + bytes.len()].copy_from_slice(bytes);
+        map.update(&key, &value, MapFlags::ANY).expect("writable");
+    }
+}
+
+struct Detach(Home);
+
+impl Drop for Detach {
+    fn drop(&mut self) {
+        let _ = dataplane::detach(&self.0);
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        drop(Detach(self.dataplane.home().clone()));
+    }
+}
+
+/// A tenant with the secret that the tests give it, without a limit.
+pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
+    let secret: Secret = secret_of(id);
+    TenantEntry {
+        id,
+        secret,
+        rate: 0,
+        drop_over_rate: false,
+        also_secret: Secret::NONE,
+        measured: false,
+        parameters: [u32::MAX >> 8, 0],
+        discipline,
+    }
+}
+
+/// Every packet is counted under exactly one counter at which its way ends; this is the verdict that goes with
+/// it. `None`: a counter of what happened on the way.
+pub fn ending(counter: &str) -> Option<Verdict> {
+    match counter {
+        "forward" => Some(Verdict::Redirect),
+        "recirculate" | "fan_out" => Some(Verdict::Redirect),
+        "hit" | "answer" | "invalidate" | "lease_offer" => Some(Verdict::Tx),
+        "consume" | "fetch_reply" | "lease_renewed" | "lease_stale" | "invalidate_contended" => {
+            Some(Verdict::Drop)
+        }
+        _ if counter.starts_with("pass_") => Some(Verdict::Pass),
+        _ if counter.starts_with("drop_") => Some(Verdict::Drop),
+        _ => None,
+    }
+}

@@ -1,0 +1,336 @@
+//! The roles of this program as processes of a lab: the one place that knows their command lines.
+//!
+//! Addresses and files may hold the placeholders of [`ProcessSpec::command`].
+
+use crate::topology::{ProcessSpec, Settled};
+
+/// Where controllers listen.
+pub const CONTROL_PORT: u16 = 7118;
+/// Where etcd listens.
+pub const ETCD_PORT: u16 = 2379;
+/// Where memcached listens, on loopback.
+pub const MEMCACHED_PORT: u16 = 11211;
+
+/// What a process is.
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// `shortstop store`.
+    Store(Store),
+    /// `shortstop switch`.
+    Switch(Switch),
+    /// `shortstop control`.
+    Control(Control),
+    /// A Redis behind this Unix socket.
+    Redis(String),
+    /// A memcached on its node's loopback; this file appears once it listens.
+    Memcached(String),
+    /// An etcd at this address, for the controllers' state.
+    Etcd(String),
+}
+
+impl Role {
+    /// The process's name on its node.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Role::Store(_) => "store",
+            Role::Switch(_) => "agent",
+            Role::Control(_) => "control",
+            Role::Redis(_) => "redis",
+            Role::Memcached(_) => "memcached",
+            Role::Etcd(_) => "etcd",
+        }
+    }
+
+    /// The port that takes connections, of any address of its node, once the process is ready.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Role::Control(control) => control.listen.as_ref().map(|_| CONTROL_PORT),
+            Role::Etcd(_) => Some(ETCD_PORT),
+            _ => None,
+        }
+    }
+
+    /// The process, started with the lab.
+    pub fn process(&self) -> ProcessSpec {
+        let (line, ready) = match self {
+            Role::Store(store) => (store.line(), Some(store.socket.clone())),
+            Role::Switch(switch) => (switch.line(), Some(switch.pinned())),
+            Role::Control(control) => (control.line(), None),
+            Role::Redis(socket) => (redis(socket), Some(socket.clone())),
+            Role::Memcached(file) => (memcached(file), Some(file.clone())),
+            Role::Etcd(address) => (etcd(address), None),
+        };
+        let settled = match self {
+            Role::Store(store) => Some(store.settled()),
+            Role::Switch(switch) => Some(switch.settled()),
+            _ => None,
+        };
+        ProcessSpec {
+            ready,
+            settled,
+            ..ProcessSpec::new(self.name(), line.0)
+        }
+    }
+}
+
+/// A store of the lab's cluster file.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    /// Address and port.
+    pub listen: String,
+    /// URLs of controllers, separated by commas; none: there is nobody to ask.
+    pub control: Option<String>,
+    /// URL of what holds the data; none: the store itself.
+    pub backend: Option<String>,
+    /// Keys that it has from the start, and the length of their values in bytes.
+    pub populate: Option<(usize, usize)>,
+    /// Requests per second that each partition serves; none: as many as it can.
+    pub rate_limit: Option<f64>,
+    /// Requests that wait at a partition before it drops more.
+    pub queue_limit: Option<u32>,
+    /// Length of its leases in milliseconds; none: the usual one.
+    pub lease_ms: Option<u64>,
+    /// Where it tells its status.
+    pub socket: String,
+}
+
+impl Store {
+    fn line(&self) -> Line {
+        let populate = self.populate.map(|(keys, len)| format!("{keys}:{len}"));
+        Line::of(&["shortstop", "store"])
+            .option("--listen", &self.listen)
+            .option("--cluster", CLUSTER)
+            .maybe("--control", self.control.as_ref())
+            .maybe("--backend", self.backend.as_ref())
+            .maybe("--populate", populate)
+            .maybe("--rate-limit", self.rate_limit)
+            .maybe("--queue-limit", self.queue_limit)
+            .maybe("--lease-ms", self.lease_ms)
+            .option("--status-socket", &self.socket)
+    }
+
+    fn settled(&self) -> Settled {
+        let line = Line::of(&["shortstop", "store", "status", "--json"]);
+        Settled {
+            command: line.option("--socket", &self.socket).0,
+            says: "\"takes_writes\": true".into(),
+        }
+    }
+}
+
+/// A switch's agent, with programs in the driver-independent mode.
+#[derive(Clone, Debug, Default)]
+pub struct Switch {
+    /// Its id.
+    pub id: u16,
+    /// The node that it runs on.
+    pub node: String,
+    /// URLs of controllers, separated by commas.
+    pub control: String,
+    /// Where it keeps its state.
+    pub state: String,
+    /// Pages of memory; none: the usual number.
+    pub pages: Option<u32>,
+    /// More options.
+    pub options: Vec<String>,
+}
+
+impl Switch {
+    fn name(&self) -> String {
+        format!("{{lab}}-{}", self.node)
+    }
+
+    fn pinned(&self) -> String {
+        format!("/sys/fs/bpf/shortstop/{}", self.name())
+    }
+
+    fn line(&self) -> Line {
+        Line::of(&["shortstop", "switch"])
+            .option("--id", self.id)
+            .words(&["{interfaces}", "--mode", "generic"])
+            .option("--name", self.name())
+            .option("--control", &self.control)
+            .option("--state-dir", &self.state)
+            .maybe("--pages", self.pages)
+            .words(&self.options)
+    }
+
+    /// A lease shows that the controller has set the switch up and that a store knows it.
+    fn settled(&self) -> Settled {
+        let line = Line::of(&["shortstop", "switch", "status", "--json"]);
+        Settled {
+            command: line.option("--name", self.name()).0,
+            says: "\"term\":".into(),
+        }
+    }
+}
+
+/// A controller.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    /// Where its state is: a directory, or a URL of etcd.
+    pub state: String,
+    /// Where it listens, without certificates; none: on loopback only.
+    pub listen: Option<String>,
+    /// Its name among several.
+    pub name: Option<String>,
+    /// Where others find it.
+    pub url: Option<String>,
+    /// What it does for the open tenant; none: the usual.
+    pub discipline: Option<String>,
+    /// Length of a statistics window in milliseconds; none: the usual one.
+    pub window_ms: Option<u32>,
+    /// Most items of a switch; none: the usual limit.
+    pub max_items: Option<usize>,
+    /// More options.
+    pub options: Vec<String>,
+}
+
+impl Control {
+    fn line(&self) -> Line {
+        let insecure: &[&str] = match self.listen {
+            Some(_) => &["--insecure"],
+            None => &[],
+        };
+        Line::of(&["shortstop", "control"])
+            .option("--cluster", CLUSTER)
+            .option("--state", &self.state)
+            .maybe("--listen", self.listen.as_ref())
+            .words(insecure)
+            .maybe("--name", self.name.as_ref())
+            .maybe("--url", self.url.as_ref())
+            .maybe("--discipline", self.discipline.as_ref())
+            .maybe("--window-ms", self.window_ms)
+            .maybe("--max-items", self.max_items)
+            .words(&self.options)
+    }
+}
+
+/// The cluster file of a lab.
+const CLUSTER: &str = "{dir}/cluster.toml";
+
+fn redis(socket: &str) -> Line {
+    Line::of(&["redis-server", "--port", "0"])
+        .option("--unixsocket", socket)
+        .option("--save", "")
+        .words(&["--appendonly", "no", "--dir", "{dir}"])
+}
+
+fn memcached(file: &str) -> Line {
+    Line::of(&["memcached", "-u", "root", "-l", "127.0.0.1"])
+        .option("-p", MEMCACHED_PORT)
+        .option("-U", 0)
+        .option("-P", file)
+}
+
+fn etcd(address: &str) -> Line {
+    let url = format!("http://{address}:{ETCD_PORT}");
+    Line::of(&["etcd", "--name", "lab", "--data-dir", "{dir}/etcd"])
+        .option("--listen-client-urls", &url)
+        .option("--advertise-client-urls", &url)
+        .option("--listen-peer-urls", "http://127.0.0.1:2380")
+        .words(&["--log-level", "error", "--unsafe-no-fsync"])
+        // Every change keeps its old revisions otherwise.
+        .option("--auto-compaction-retention", 1)
+}
+
+/// What runs `what` (`load`, `clients`) as the configuration in a file says, told more on standard input.
+pub(crate) fn steered(what: &str, config: &str) -> Vec<String> {
+    let line = Line::of(&["shortstop", "lab", what]);
+    line.option("--config", config).0
+}
+
+/// What makes one link of two interfaces, `a` and `b`, with this fault (JSON).
+pub(crate) fn faulty_link(fault: &str) -> Vec<String> {
+    let line = Line::of(&["shortstop", "lab", "link", "--a", "a", "--b", "b"]);
+    line.option("--fault", fault).0
+}
+
+/// What asks a switch's agent beside it for its status. `name` is that of its tables.
+pub fn switch_status(name: &str) -> Vec<String> {
+    let line = Line::of(&["shortstop", "switch", "status", "--json"]);
+    line.option("--name", name).0
+}
+
+/// What asks the controller on the same node: `shortstop ARGUMENTS`, answered in JSON.
+pub fn ask(arguments: &[&str]) -> Vec<String> {
+    let url = format!("http://127.0.0.1:{CONTROL_PORT}");
+    Line::of(&["shortstop"])
+        .words(arguments)
+        .option("--control", url)
+        .words(&["--json"])
+        .0
+}
+
+/// A command line that grows.
+struct Line(Vec<String>);
+
+impl Line {
+    fn of(words: &[&str]) -> Line {
+        Line(vec![]).words(words)
+    }
+
+    fn words<T: ToString>(mut self, words: &[T]) -> Line {
+        self.0.extend(words.iter().map(T::to_string));
+        self
+    }
+
+    fn option(self, name: &str, value: impl ToString) -> Line {
+        self.words(&[name.to_string(), value.to_string()])
+    }
+
+    fn maybe(self, name: &str, value: Option<impl ToString>) -> Line {
+        match value {
+            Some(value) => self.option(name, value),
+            None => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_is_no_option() {
+        let control = Control {
+            state: "{dir}/control".into(),
+            ..Control::default()
+        };
+        let said = Role::Control(control.clone()).process().command.join(" ");
+        assert_eq!(
+            said,
+            "shortstop control --cluster {dir}/cluster.toml --state {dir}/control"
+        );
+        let listening = Role::Control(Control {
+            listen: Some("0.0.0.0:7118".into()),
+            max_items: Some(5),
+            options: vec!["--fast".into()],
+            ..control
+        });
+        let said = listening.process().command.join(" ");
+        assert!(
+            said.ends_with("--listen 0.0.0.0:7118 --insecure --max-items 5 --fast"),
+            "{said}"
+        );
+        assert_eq!(listening.port(), Some(CONTROL_PORT));
+    }
+
+    #[test]
+    fn a_switch_is_ready_when_its_tables_are_pinned() {
+        let switch = Switch {
+            id: 3,
+            node: "switch3".into(),
+            ..Switch::default()
+        };
+        let process = Role::Switch(switch).process();
+        let pinned = "/sys/fs/bpf/shortstop/{lab}-switch3";
+        assert_eq!(process.ready.as_deref(), Some(pinned));
+        assert!(
+            process
+                .command
+                .join(" ")
+                .contains("--id 3 {interfaces} --mode generic")
+        );
+    }
+}

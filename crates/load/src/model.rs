@@ -1,0 +1,109 @@
+//! The analytic model that measurements are held against: what a rack of equally fast servers can
+//! carry, for exactly this map of keys to servers and this set of cached keys, if everything else
+//! were perfect. A fluid model: queues and randomness are left out.
+
+/// The share of all requests that goes to each server.
+///
+/// `probabilities[rank]` is the chance of a rank, `keys[rank]` its key, `partition_of_key[key]` the
+/// key's server. The `cached` hottest ranks are answered on the way and reach no server.
+pub fn server_shares(
+    probabilities: &[f64],
+    keys: &[u32],
+    partition_of_key: &[u32],
+    servers: u32,
+    cached: usize,
+) -> Vec<f64> {
+    let mut shares = vec![0.0; servers as usize];
+    for (p, key) in probabilities.iter().zip(keys).skip(cached) {
+        shares[partition_of_key[*key as usize] as usize] += p;
+    }
+    shares
+}
+
+/// The highest load of which at most `loss` (a part of one) is lost. Infinite where servers see so
+/// little that they cannot lose that much.
+pub fn saturation(shares: &[f64], rate: f64, loss: f64) -> f64 {
+    // With the j busiest servers overloaded, the loss is P_j - j*r/L: solved for L, the right j is the
+    // one whose L overloads exactly those j.
+    let mut sorted = shares.to_vec();
+    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+    let mut sum = 0.0;
+    for (j, p) in sorted.iter().enumerate() {
+        sum += p;
+        if sum <= loss {
+            continue;
+        }
+        let load = (j + 1) as f64 * rate / (sum - loss);
+        let next_is_below = sorted.get(j + 1).is_none_or(|next| load * next <= rate);
+        if load * p >= rate && next_is_below {
+            return load;
+        }
+    }
+    f64::INFINITY
+}
+
+/// Mean absolute deviation over mean: 0 when all are equal.
+pub fn imbalance(loads: &[f64]) -> f64 {
+    let mean = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
+    if mean <= 0.0 {
+        return 0.0;
+    }
+    loads.iter().map(|load| (load - mean).abs()).sum::<f64>() / loads.len() as f64 / mean
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::search::tests::lost;
+
+    #[test]
+    fn equal_servers_by_hand() {
+        // Four servers of 100/s: loss 2 % at L where (L - 400)/L = 0.02.
+        assert!((saturation(&[0.25; 4], 100.0, 0.02) - 400.0 / 0.98).abs() < 1e-9);
+        assert!((saturation(&[0.25; 4], 100.0, 0.0) - 400.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_hot_server_by_hand() {
+        // Only the half-share server overloads: 0.5 L - 100 = 0.02 L.
+        let load = saturation(&[0.5, 0.25, 0.25], 100.0, 0.02);
+        assert!((load - 100.0 / 0.48).abs() < 1e-9);
+        assert!((lost(load, &[0.5, 0.25, 0.25], 100.0) - 0.02).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_cache_takes_the_hot_keys_away() {
+        // Ranks 0..4 with keys 3, 2, 1, 0; key k belongs to server k % 2.
+        let p = [0.4, 0.3, 0.2, 0.1];
+        let keys = [3, 2, 1, 0];
+        let map = [0, 1, 0, 1];
+        assert_eq!(server_shares(&p, &keys, &map, 2, 0), [0.1 + 0.3, 0.4 + 0.2]);
+        assert_eq!(server_shares(&p, &keys, &map, 2, 2), [0.1, 0.2]);
+    }
+
+    #[test]
+    fn no_loss_is_possible_when_next_to_nothing_reaches_the_servers() {
+        assert_eq!(saturation(&[0.01, 0.005], 100.0, 0.02), f64::INFINITY);
+    }
+
+    #[test]
+    fn imbalance_by_hand() {
+        assert_eq!(imbalance(&[5.0, 5.0]), 0.0);
+        assert_eq!(imbalance(&[2.0, 0.0]), 1.0);
+        assert_eq!(imbalance(&[]), 0.0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_solution_has_that_loss(weights in proptest::collection::vec(0.001f64..1.0, 1..50),
+                                      loss in 0.001f64..0.2) {
+            let sum: f64 = weights.iter().sum();
+            let shares: Vec<f64> = weights.iter().map(|w| w / sum).collect();
+            let load = saturation(&shares, 250.0, loss);
+            prop_assert!(load.is_finite());
+            prop_assert!((lost(load, &shares, 250.0) - loss).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The highest offered rate of which less than a given part is lost.
+
+use std::time::{Duration, Instant};
+
+/// When to stop searching.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The loss that is allowed, a part of one.
+    pub loss: f64,
+    /// Good enough: the lowest failing rate is within this part of the highest passing one.
+    pub precision: f64,
+    /// Most measurements.
+    pub steps: usize,
+    /// Most time.
+    pub time: Duration,
+    /// Rates above this are not tried: the generator could not offer them.
+    pub max_rate: f64,
+}
+
+/// One measurement: the offered rate and the part that was lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Requests per second.
+    pub rate: f64,
+    /// Part lost.
+    pub loss: f64,
+}
+
+/// Where to look next, given all measurements so far; none: it is known well enough.
+pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
+    let passes = |point: &&Point| point.loss < limits.loss;
+    let low = points
+        .iter()
+        .filter(passes)
+        .max_by(|a, b| a.rate.total_cmp(&b.rate));
+    // A failure below a pass is noise of one of the two: only failures above count.
+    let floor = low.map_or(0.0, |low| low.rate);
+    let high = points.iter().filter(|p| !passes(p) && p.rate > floor);
+    let high = high.min_by(|a, b| a.rate.total_cmp(&b.rate));
+    match (low, high) {
+        (None, None) => None,
+        (Some(low), None) if low.rate >= limits.max_rate * 0.999 => None,
+        (Some(low), None) => {
+            // The further below the limit the loss is, the larger the step.
+            let room = (limits.loss - low.loss) / limits.loss;
+            Some((low.rate * (1.04 + 0.16 * room)).min(limits.max_rate))
+        }
+        (None, Some(high)) => {
+            let excess = high.loss - limits.loss;
+            Some(high.rate * (1.0 - 1.5 * excess - 0.02).clamp(0.4, 0.97))
+        }
+        (Some(low), Some(high)) => {
+            let gap = high.rate - low.rate;
+            if gap <= low.rate * limits.precision {
+                return None;
+            }
+            // Where a straight line between the two meets the limit, but well inside the gap.
+            let slope = (high.loss - low.loss) / gap;
+            let guess = low.rate + (limits.loss - low.loss) / slope.max(1e-12);
+            Some(guess.clamp(low.rate + 0.2 * gap, high.rate - 0.2 * gap))
+        }
+    }
+}
+
+/// Searches from `start` with `measure(rate)`, which returns the part lost and whatever else it
+/// measured. Returns the measurement of the highest rate that passed (of the lowest rate tried, if
+/// none did), its rate, and all points.
+///
+/// # Errors
+/// Those of `measure`.
+pub fn saturation<T>(
+    start: f64,
+    limits: &Limits,
+    mut measure: impl FnMut(f64) -> anyhow::Result<(f64, T)>,
+) -> anyhow::Result<(f64, T, Vec<Point>)> {
+    let begin = Instant::now();
+    let mut points = vec![];
+    let mut rate = start.min(limits.max_rate);
+    let mut best: Option<(Point, T)> = None;
+    loop {
+        let (loss, measured) = measure(rate)?;
+        let point = Point { rate, loss };
+        points.push(point);
+        let passes = loss < limits.loss;
+        let better = best.as_ref().is_none_or(|(old, _)| {
+            let old_passes = old.loss < limits.loss;
+            if passes {
+                !old_passes || rate > old.rate
+            } else {
+                !old_passes && rate < old.rate
+            }
+        });
+        if better {
+            best = Some((point, measured));
+        }
+        let done = points.len() >= limits.steps || begin.elapsed() >= limits.time;
+        let passed = best
+            .as_ref()
+            .is_some_and(|(point, _)| point.loss < limits.loss);
+        // Out of time without a single pass: one more try well below, so that there is a result.
+        let hopeless = points.len() >= limits.steps + 3;
+        match next_rate(&points, limits) {
+            Some(next) if !done || (!passed && !hopeless) => rate = next,
+            _ => break,
+        }
+    }
+    let (point, measured) = best.expect("there was at least one measurement");
+    Ok((point.rate, measured, points))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The part of an offered load that is lost where each server with share p of the load L drops what exceeds its rate r:
+    /// `sum(max(0, L*p - r)) / L`.
+    pub(crate) fn lost(load: f64, shares: &[f64], rate: f64) -> f64 {
+        let over = shares.iter().map(|p| (load * p - rate).max(0.0));
+        over.sum::<f64>() / load
+    }
+
+    fn limits() -> Limits {
+        Limits {
+            loss: 0.02,
+            precision: 0.02,
+            steps: 30,
+            time: Duration::from_secs(60),
+            max_rate: 1e9,
+        }
+    }
+
+    #[test]
+    fn a_generator_at_its_limit_ends_the_search() {
+        let limits = Limits {
+            max_rate: 500.0,
+            ..limits()
+        };
+        let (rate, _, points) = saturation(400.0, &limits, |_| Ok((0.0, ()))).unwrap();
+        assert_eq!(rate, 500.0);
+        assert!(points.len() <= 4);
+    }
+
+    #[test]
+    fn steps_are_bounded_even_if_nothing_passes() {
+        let limits = Limits {
+            steps: 4,
+            ..limits()
+        };
+        let (_, _, points) = saturation(400.0, &limits, |_| Ok((0.5, ()))).unwrap();
+        assert!(points.len() <= 7);
+    }
+
+    proptest! {
+        #[test]
+        fn finds_the_saturation_of_the_model(hot in 0.01f64..0.9, start in 0.3f64..4.0) {
+            let shares = [hot, (1.0 - hot) / 2.0, (1.0 - hot) / 2.0];
+            let truth = crate::model::saturation(&shares, 100.0, 0.02);
+            let (rate, _, _) =
+                saturation(truth * start, &limits(), |l| Ok((lost(l, &shares, 100.0), ()))).unwrap();
+            prop_assert!(rate <= truth * 1.0001 && rate >= truth * 0.97, "{rate} of {truth}");
+        }
+    }
+}

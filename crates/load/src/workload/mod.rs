@@ -1,0 +1,13 @@
+//! What clients ask for: which key, how often, reads or writes, how large, and how that changes.
+//!
+//! Everything here is a function of its inputs and a seed; no clocks, no sockets.
+
+mod churn;
+mod keys;
+mod mix;
+mod popularity;
+
+pub use churn::{Churn, ChurnKind, Permutation};
+pub use keys::{KEY_LEN, Key, KeySpace};
+pub use mix::{Check, Stamp, ValueMix, check_value, populated_value, write_value};
+pub use popularity::{Popularity, Ranks};

@@ -1,0 +1,59 @@
+//! The thesis' figures: what is measured, and the parameters it is measured with.
+
+mod hops;
+mod policies;
+mod users;
+
+use experiments::{Kind, Registered};
+
+/// All of them, by name.
+pub const EXPERIMENTS: &[Registered] = &[
+    Registered {
+        toml: include_str!("../madinc-hops.toml"),
+        kind: &Kind::of::<hops::Hops>("hops"),
+    },
+    Registered {
+        toml: include_str!("../madinc-policies.toml"),
+        kind: &Kind::of::<policies::Policies>("policies"),
+    },
+    Registered {
+        toml: include_str!("../madinc-users.toml"),
+        kind: &Kind::of::<users::Users>("users"),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use experiments::Experiment;
+
+    use super::*;
+
+    #[test]
+    fn experiments_have_parameters_that_exist() {
+        for registered in EXPERIMENTS {
+            Experiment::of(registered, "some").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_parameter_of_another_kind_is_refused_by_name() {
+        for (number, from, to, expected) in [
+            (0, "[params]", "[params]\nusers = [1]", "users"),
+            (0, "quota =", "qota =", "qota"),
+            (1, "[params]", "[params]\ndelay_ms = 1.0", "delay_ms"),
+            (2, "rounds = 7", "rounds = 0", "rounds = 0"),
+            (2, "users = [1, 2, 3]", "users = [0]", "users = [0]"),
+            (2, "rounds = 7\n", "", "rounds"),
+        ] {
+            let Registered { toml, kind } = EXPERIMENTS[number];
+            assert!(toml.contains(from), "{from}");
+            let toml = toml.replacen(from, to, 1).leak();
+            let error = Experiment::of(&Registered { toml, kind }, "some");
+            let error = format!("{:#}", error.map(|_| ()).unwrap_err());
+            assert!(
+                error.contains(expected),
+                "{error:?} should name {expected:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The paper's figures: what is measured, and the parameters it is measured with.
+
+mod churn;
+mod skew;
+mod writes;
+
+use experiments::{Kind, Registered};
+
+/// All of them, by name.
+pub const EXPERIMENTS: &[Registered] = &[
+    Registered {
+        toml: include_str!("../netcache-churn.toml"),
+        kind: &Kind::of::<churn::Churning>("churn"),
+    },
+    Registered {
+        toml: include_str!("../netcache-skew.toml"),
+        kind: &Kind::of::<skew::Skew>("skew"),
+    },
+    Registered {
+        toml: include_str!("../netcache-writes.toml"),
+        kind: &Kind::of::<writes::Writes>("writes"),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use experiments::Experiment;
+
+    use super::*;
+
+    #[test]
+    fn experiments_have_parameters_that_exist() {
+        for registered in EXPERIMENTS {
+            Experiment::of(registered, "some").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_parameter_of_another_kind_is_refused_by_name() {
+        let ratios = "write_ratios = [0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0]";
+        let theta = "[params]\ntheta = 0.99";
+        for (number, from, to, expected) in [
+            (0, theta, "[params]\nwrite_ratios = [0.5]", "write_ratios"),
+            (1, "[params.rack]", "[params.rack]\nkees = 5", "kees"),
+            (1, "keys = 1000000", "keys = 20", "items = 10000"),
+            (2, theta, "[params]\nchurn_load = 0.5", "churn_load"),
+            (2, ratios, "write_ratios = [2.0]", "write_ratios"),
+            (2, ratios, "", "write_ratios"),
+        ] {
+            let Registered { toml, kind } = EXPERIMENTS[number];
+            assert!(toml.contains(from), "{from}");
+            let toml = toml.replacen(from, to, 1).leak();
+            let error = Experiment::of(&Registered { toml, kind }, "some");
+            let error = format!("{:#}", error.map(|_| ()).unwrap_err());
+            assert!(
+                error.contains(expected),
+                "{error:?} should name {expected:?}"
+            );
+        }
+    }
+}

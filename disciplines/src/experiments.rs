@@ -1,0 +1,69 @@
+//! Which experiments are about which discipline.
+
+use experiments::{Experiment, Registered};
+
+/// Those of no paper, each with the discipline that it is run with unless told otherwise.
+const OF_NO_PAPER: &[(Registered, &str)] = &[
+    (experiments::DEMO, "netcache"),
+    (experiments::OUTSIDE_WRITES, "netcache"),
+    (experiments::COHERENCE, "netcache"),
+    (experiments::TENANT_ISOLATION, "madinc"),
+    (experiments::WORK_CONSERVING, "madinc"),
+    (experiments::CONTROLLER_FAILOVER, "madinc"),
+];
+
+/// What parameters name disciplines: experiment, parameter, discipline.
+const OTHERS: &[(&str, &str, &str)] = &[("coherence", "other_discipline", "madinc")];
+
+/// Every experiment that this build knows, in the order in which they are listed.
+///
+/// # Errors
+/// One whose file is wrong.
+pub fn experiments() -> anyhow::Result<Vec<Experiment>> {
+    let of_no_paper = OF_NO_PAPER.iter().map(|(one, about)| (one, *about));
+    let of_papers = crate::ALL
+        .iter()
+        .flat_map(|(registration, own)| own.iter().map(|one| (one, registration.name)));
+    let mut all = vec![];
+    for (registered, about) in of_no_paper.chain(of_papers) {
+        let mut experiment = Experiment::of(registered, about)?;
+        for (name, parameter, value) in OTHERS {
+            if *name == experiment.name {
+                experiment.set(parameter, value)?;
+            }
+        }
+        all.push(experiment);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experiments_have_names_of_their_own_and_disciplines_that_exist() {
+        let all = experiments().unwrap();
+        let names: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "demo",
+                "outside-writes",
+                "coherence",
+                "tenant-isolation",
+                "work-conserving",
+                "controller-failover",
+                "netcache-churn",
+                "netcache-skew",
+                "netcache-writes",
+                "madinc-hops",
+                "madinc-policies",
+                "madinc-users",
+            ]
+        );
+        let known = |name: &str| crate::find(name).is_some();
+        assert!(all.iter().all(|e| known(&e.discipline)));
+        assert!(OTHERS.iter().all(|(_, _, name)| known(name)));
+    }
+}

@@ -1,0 +1,5 @@
+//! Compiles the switch half against the shared headers.
+
+fn main() {
+    bpf::compile("highest.bpf.c");
+}
