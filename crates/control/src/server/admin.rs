@@ -39,7 +39,7 @@ impl OnCore {
         let (result, position) = self.shared.leading(|core| {
             let at_ms = clock_ms();
             let result = make(core, Asked { who, at_ms })?;
-            Ok::<_, Refusal>((result, core.position()))
+            Ok::<_, Refusal>((result, core.journal().position()))
         })??;
         self.shared.until_durable(position).await?;
         Ok(result)

@@ -3,7 +3,12 @@
 //! Each has a version above all before it, is durable before it is sent, and is sent until the switch says that it is in
 //! force; then again to every new stream, since the agent may be a new one.
 
-use std::{collections::BTreeMap, str::FromStr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    str::FromStr,
+    time::Duration,
+};
 
 use api::{convert, proto};
 use bytes::Bytes;
@@ -93,13 +98,14 @@ struct Latest {
     safe_after: u64,
     /// When it was sent last on this stream.
     sent: Option<Duration>,
-    in_force: bool,
 }
 
 /// The last configuration of each tenant on each switch.
 #[derive(Debug, Default)]
 pub struct Configurations {
     by_place: BTreeMap<Place, Latest>,
+    /// Those that are not in force, as far as is known.
+    waiting: BTreeSet<Place>,
 }
 
 fn row(Place { switch, tenant }: Place) -> String {
@@ -123,11 +129,11 @@ impl Configurations {
                 configuration,
                 safe_after: 0,
                 sent: None,
-                in_force: false,
             };
             by_place.insert(place, latest);
         }
-        Ok(Configurations { by_place })
+        let waiting = by_place.keys().copied().collect();
+        Ok(Configurations { by_place, waiting })
     }
 
     /// The highest version there is.
@@ -151,7 +157,7 @@ impl Configurations {
         if let Some(latest) = self.by_place.get_mut(&place)
             && latest.configuration == configuration
         {
-            if std::mem::take(&mut latest.in_force) {
+            if self.waiting.insert(place) {
                 latest.sent = None;
             }
             return Ok(());
@@ -169,10 +175,10 @@ impl Configurations {
             configuration,
             safe_after: journal.position(),
             sent: None,
-            in_force: false,
         };
         *next_number += 1;
         self.by_place.insert(place, latest);
+        self.waiting.insert(place);
         Ok(())
     }
 
@@ -191,17 +197,21 @@ impl Configurations {
             }
             stays
         });
+        self.waiting.retain(|place| place.tenant != tenant);
     }
 
     /// The switch may have lost all of them: its stream is new.
     pub fn attached(&mut self, switch: SwitchId) {
-        self.of_mut(switch).for_each(|(_, latest)| latest.again());
+        let of = self.by_place.range(all_on(switch));
+        let places: Vec<Place> = of.map(|(place, _)| *place).collect();
+        places.into_iter().for_each(|place| self.came(place));
     }
 
     /// The switch may have lost that of a tenant: it was not in its setup before.
     pub fn came(&mut self, place: Place) {
         if let Some(latest) = self.by_place.get_mut(&place) {
-            latest.again();
+            latest.sent = None;
+            self.waiting.insert(place);
         }
     }
 
@@ -215,43 +225,36 @@ impl Configurations {
     ) -> Vec<proto::Configuration> {
         let mut out = vec![];
         let mut bytes = 0;
-        for (place, latest) in self.of_mut(switch) {
+        for place in self.waiting.range(all_on(switch)) {
+            let Some(latest) = self.by_place.get_mut(place) else {
+                continue;
+            };
             let is_late = latest.sent.is_none_or(|at| at + SEND_AGAIN <= now);
-            if latest.in_force || !is_late || durable < latest.safe_after {
+            if !is_late || durable < latest.safe_after || !is_told_of(place.tenant) {
                 continue;
             }
             if bytes >= MESSAGE_BYTES {
                 break;
             }
-            if is_told_of(place.tenant) {
-                latest.sent = Some(now);
-                bytes += size(&latest.configuration);
-                let (version, configuration) = (latest.version, &latest.configuration);
-                let message = convert::configuration_to(place.tenant, version, configuration);
-                out.push(message);
-            }
+            latest.sent = Some(now);
+            bytes += size(&latest.configuration);
+            let (version, configuration) = (latest.version, &latest.configuration);
+            let message = convert::configuration_to(place.tenant, version, configuration);
+            out.push(message);
         }
         out
     }
 
     /// A switch says that a version is in force; true if it is the latest, and was not before.
     pub fn confirmed(&mut self, place: Place, version: u64) -> bool {
-        let latest = self.by_place.get_mut(&place);
-        latest.is_some_and(|latest| {
-            latest.version == version && !std::mem::replace(&mut latest.in_force, true)
-        })
-    }
-
-    fn of_mut(&mut self, switch: SwitchId) -> impl Iterator<Item = (&Place, &mut Latest)> {
-        let place = |tenant| Place { switch, tenant };
-        self.by_place.range_mut(place(0)..=place(u32::MAX))
+        let latest = self.by_place.get(&place);
+        latest.is_some_and(|latest| latest.version == version) && self.waiting.remove(&place)
     }
 }
 
-impl Latest {
-    fn again(&mut self) {
-        (self.sent, self.in_force) = (None, false);
-    }
+fn all_on(switch: SwitchId) -> RangeInclusive<Place> {
+    let place = |tenant| Place { switch, tenant };
+    place(0)..=place(u32::MAX)
 }
 
 fn size(configuration: &Configuration) -> usize {

@@ -7,11 +7,13 @@ use std::{
 };
 
 use api::{
-    proto::{PageTable, Setup, StoreHello, to_store},
+    proto::{
+        Counters, Digest, PageTable, PageUse, Setup, StoreHello, TenantKeys, from_switch, to_store,
+        to_switch,
+    },
     types::{PageRequest, ReturnPages, TenantChange, TenantSpec},
 };
-
-use decide::{Discipline, Limits, Registration};
+use decide::{Action, Discipline, Items, Limits, Registration, Runs};
 
 use super::*;
 use crate::{admin::RefusalKind, server::changes};
@@ -27,13 +29,21 @@ const TICK: Duration = Duration::from_millis(100);
 struct Wanting {
     items: Arc<Mutex<BTreeMap<u32, usize>>>,
     rooms: Arc<Mutex<BTreeMap<u32, u32>>>,
+    /// Switches and tenants whose windows ended, in order.
+    windows: Arc<Mutex<Vec<(SwitchId, u32)>>>,
 }
 
 impl Discipline for Wanting {
     fn on(&mut self, _: Duration, event: Event<'_>, _: &mut Vec<Action>) {
-        if let Event::Room { tenant, rooms } = event {
-            let pages = rooms.iter().map(|room| room.pages).sum();
-            self.rooms.lock().unwrap().insert(tenant, pages);
+        match event {
+            Event::Room { tenant, rooms } => {
+                let pages = rooms.iter().map(|room| room.pages).sum();
+                self.rooms.lock().unwrap().insert(tenant, pages);
+            }
+            Event::WindowEnd { switch, tenant, .. } => {
+                self.windows.lock().unwrap().push((switch, tenant));
+            }
+            _ => {}
         }
     }
 
@@ -49,6 +59,16 @@ impl Discipline for Wanting {
 
 const TEST: Registration = Registration {
     name: "test",
+    ..decide::NONE
+};
+const TRUTH: Registration = Registration {
+    name: "truth",
+    items: Items::Truth,
+    ..decide::NONE
+};
+const EVERYWHERE: Registration = Registration {
+    name: "everywhere",
+    runs: Runs::Everywhere,
     ..decide::NONE
 };
 
@@ -80,8 +100,11 @@ impl Stage {
             sample_shift: 0,
             term,
         };
-        let discipline: Box<dyn Discipline> = Box::new(wanting.clone());
-        let disciplines = Disciplines::new(vec![(&TEST, discipline)], "test");
+        let all = [&TEST, &TRUTH, &EVERYWHERE].map(|registration| {
+            let discipline: Box<dyn Discipline> = Box::new(wanting.clone());
+            (registration, discipline)
+        });
+        let disciplines = Disciplines::new(all.into(), "test");
         let rows = loaded.rows.clone();
         let core = Core::new(plan, disciplines, loaded, 1).unwrap();
         let stream = StreamId {
@@ -100,25 +123,73 @@ impl Stage {
                 ..Loaded::default()
             },
         };
-        let hello = Hello {
-            switch_id: 1,
-            name: "tor".into(),
-            pages,
-            ..Hello::default()
-        };
-        stage.stream = stage.core.attach(stage.now, &hello).unwrap();
-        stage.holds_nothing();
+        stage.stream = stage.attach(1, pages);
         stage
     }
 
-    fn holds_nothing(&mut self) {
-        let held = api::proto::Held {
-            keys: vec![],
-            last: true,
+    /// A switch attaches that holds nothing.
+    fn attach(&mut self, id: u32, pages: u32) -> StreamId {
+        let hello = Hello {
+            switch_id: id,
+            name: format!("tor {id}"),
+            pages,
+            ..Hello::default()
         };
-        let body = Some(from_switch::Body::Held(held));
-        let message = FromSwitch { body };
-        self.core.message(self.now, self.stream, message).unwrap();
+        let stream = self.core.attach(self.now, &hello).unwrap();
+        self.holds(stream, vec![]);
+        stream
+    }
+
+    fn holds(&mut self, stream: StreamId, keys: Vec<TenantKeys>) {
+        let held = api::proto::Held { keys, last: true };
+        self.say(stream, from_switch::Body::Held(held));
+    }
+
+    fn say(&mut self, stream: StreamId, body: from_switch::Body) {
+        let message = FromSwitch { body: Some(body) };
+        self.core.message(self.now, stream, message).unwrap();
+    }
+
+    /// A window of switch 1 ends in which these pages hold an item each, all of a tenant.
+    fn window_ends(&mut self, tenant: u32, pages: &[PageId]) {
+        let count = pages.len() as u64;
+        let sum = count; // Any but that of nothing: the switch is asked for a list.
+        let mut counters = Counters {
+            held: Some(Digest { count, sum }),
+            ..Counters::default()
+        };
+        self.say(self.stream, from_switch::Body::Counters(counters.clone()));
+        self.receive();
+        let keys = (0..count).map(|n| n.to_be_bytes().to_vec().into());
+        let keys = keys.collect();
+        self.holds(self.stream, vec![TenantKeys { tenant, keys }]);
+        let page = |id: &PageId| PageUse {
+            page: id.page,
+            items: 1,
+            cells: 3,
+            requests: 0,
+        };
+        counters.held = None;
+        counters.pages = pages.iter().map(page).collect();
+        self.say(self.stream, from_switch::Body::Counters(counters));
+    }
+
+    /// The setups and tables that wait for a switch; all its tables come into force.
+    fn sent_to(&mut self, stream: StreamId) -> (Vec<Setup>, Vec<PageTable>) {
+        let (mut setups, mut tables) = (vec![], vec![]);
+        while let Some(message) = self.core.next_message(self.now, stream) {
+            match message.body.unwrap() {
+                to_switch::Body::Setup(setup) => setups.push(setup),
+                to_switch::Body::Pages(table) => tables.push(table),
+                _ => {}
+            }
+        }
+        for PageTable { term, version, .. } in &tables {
+            let (term, version) = (*term, *version);
+            let applied = api::proto::PagesApplied { term, version };
+            self.say(stream, from_switch::Body::Pages(applied));
+        }
+        (setups, tables)
     }
 
     fn wants(&self, tenant: u32, items: usize) {
@@ -198,9 +269,7 @@ impl Stage {
     fn confirm(&mut self) {
         let PageTable { term, version, .. } = self.table;
         let applied = api::proto::PagesApplied { term, version };
-        let body = Some(from_switch::Body::Pages(applied));
-        let message = FromSwitch { body };
-        self.core.message(self.now, self.stream, message).unwrap();
+        self.say(self.stream, from_switch::Body::Pages(applied));
     }
 
     /// Time passes until nothing changes any longer, with a switch and a store that do their part.
@@ -424,4 +493,188 @@ fn the_number_of_a_removed_tenant_is_not_given_away_by_accident() {
         ..TenantSpec::default()
     };
     assert_eq!(next.create_as(again), Ok(1));
+}
+
+/// A tenant of this discipline with so many guaranteed pages, whose traffic is not measured.
+fn of(id: u32, discipline: &str, quota: u32) -> TenantSpec {
+    TenantSpec {
+        id: Some(id),
+        discipline: Some(discipline.into()),
+        quota,
+        clients: vec!["10.9.0.1/32".parse().unwrap()],
+        ..TenantSpec::default()
+    }
+}
+
+fn quota(quota: u32) -> TenantChange {
+    TenantChange {
+        quota: Some(quota),
+        ..TenantChange::default()
+    }
+}
+
+#[test]
+fn pages_of_items_that_are_nowhere_else_are_neither_lent_nor_borrowed() {
+    let mut stage = Stage::new(20);
+    stage.create_as(of(1, "truth", 8)).unwrap();
+    stage.create(2, 4).unwrap();
+    stage.wants(2, 100 * 128);
+    stage.settle();
+    assert_eq!(stage.pages(), [(1, 8), (2, 12)].into());
+    stage.wants(1, 100 * 128);
+    stage.wants(2, 0);
+    stage.settle();
+    assert_eq!(stage.pages()[&1], 8);
+}
+
+#[test]
+fn pages_with_items_that_are_nowhere_else_are_not_taken() {
+    let mut stage = Stage::new(8);
+    stage.create_as(of(1, "truth", 4)).unwrap();
+    stage.settle();
+    let all: Vec<PageId> = stage.core.own_pages(1).into_iter().collect();
+    let refused = |result: Result<Vec<PageId>, Refusal>, says: &str| {
+        let refused = result.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Conflict);
+        assert!(refused.message.contains(says), "{refused}");
+    };
+    let some = |pages: &[PageId]| ReturnPages {
+        pages: pages.to_vec(),
+        count: None,
+    };
+    let count = |count| ReturnPages {
+        pages: vec![],
+        count: Some(count),
+    };
+    // The switch did not say yet what is on which page.
+    refused(stage.give_back(1, &some(&all[..1])), "may hold items");
+    refused(stage.give_back(1, &count(1)), "4 may hold items");
+
+    stage.window_ends(1, &[all[1], all[3]]);
+    refused(stage.give_back(1, &some(&all[1..2])), "may hold items");
+    refused(stage.give_back(1, &count(3)), "2 may hold items");
+    refused(
+        stage.change(1, quota(1)).map(|made| made.left),
+        "2 may hold items",
+    );
+    let other = TenantChange {
+        discipline: Some("test".into()),
+        ..TenantChange::default()
+    };
+    refused(
+        stage.change(1, other).map(|made| made.left),
+        "would lose them",
+    );
+
+    // Those without items go: one by its name, one by the number.
+    assert_eq!(stage.give_back(1, &some(&all[..1])).unwrap(), [all[0]]);
+    assert_eq!(stage.give_back(1, &count(1)).unwrap(), [all[2]]);
+    stage.create(2, 6).unwrap();
+    stage.wants(2, 100 * 128);
+    stage.settle();
+    let kept = stage.core.own_pages(1);
+    assert_eq!(kept, [all[1], all[3]].into());
+    let removed = stage.core.change(ASKED, |view| changes::remove(view, 1));
+    removed.unwrap();
+    stage.settle();
+    assert_eq!(stage.pages(), [(2, 8)].into());
+}
+
+#[test]
+fn a_timed_part_of_a_quota_goes_back_only_as_far_as_its_pages_are_empty() {
+    let mut stage = Stage::new(8);
+    stage.create_as(of(1, "truth", 0)).unwrap();
+    let request = PageRequest {
+        pages: 4,
+        switch: None,
+        lease_s: Some(60),
+    };
+    stage.ask(1, request).unwrap();
+    stage.settle();
+    let all: Vec<PageId> = stage.core.own_pages(1).into_iter().collect();
+    stage.window_ends(1, &all[2..]);
+    stage.core.lapse(61);
+    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 2);
+    stage.settle();
+    assert_eq!(stage.core.own_pages(1), all[2..].iter().copied().collect());
+}
+
+#[test]
+fn what_is_nowhere_else_stays_on_its_switch_whatever_the_policy_says() {
+    let mut stage = Stage::new(8);
+    let second = stage.attach(2, 8);
+    stage.create_as(of(1, "truth", 4)).unwrap();
+    stage.create_as(of(2, "test", 4)).unwrap();
+    stage.settle();
+    stage.sent_to(second);
+    let placed = |stage: &Stage, tenant| stage.core.memory.placements().of(tenant).to_vec();
+    assert_eq!(placed(&stage, 1), [(1, 2), (2, 2)]);
+    assert_eq!(placed(&stage, 2), [(1, 2), (2, 2)]);
+    stage.attach(3, 8);
+    stage.settle();
+    assert_eq!(placed(&stage, 1), [(1, 2), (2, 2)]);
+    assert_eq!(placed(&stage, 2), [(1, 1), (2, 1), (3, 2)]);
+}
+
+#[test]
+fn a_discipline_that_runs_everywhere_is_in_every_setup() {
+    let mut stage = Stage::new(4);
+    let second = stage.attach(2, 0);
+    let spec = TenantSpec {
+        borrow: false,
+        ..of(1, "everywhere", 0)
+    };
+    stage.create_as(spec).unwrap();
+    stage
+        .create_as(TenantSpec {
+            borrow: false,
+            ..of(2, "test", 1)
+        })
+        .unwrap();
+    stage.settle();
+    let (setups, _) = stage.sent_to(second);
+    let setup = setups.last().unwrap();
+    let disciplines = |setup: &Setup| {
+        let tenants = setup.tenants.iter();
+        let told = tenants.map(|t| (t.tenant, t.discipline.clone()));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(disciplines(setup), [(1, "everywhere".into())]);
+    let both = [(1, "everywhere".into()), (2, "test".into())];
+    assert_eq!(disciplines(&stage.setup), both);
+    // Windows end for all that may use a switch, in their order.
+    for stream in [second, stage.stream] {
+        stage.say(stream, from_switch::Body::Counters(Counters::default()));
+    }
+    let windows = stage.wanting.windows.lock().unwrap().clone();
+    assert_eq!(windows, [(2, 1), (1, 1), (1, 2)]);
+}
+
+#[test]
+fn a_change_of_a_tenant_is_told_to_the_switches_where_it_is() {
+    let mut stage = Stage::new(4);
+    let second = stage.attach(2, 4);
+    stage
+        .create_as(TenantSpec {
+            borrow: false,
+            ..of(1, "test", 0)
+        })
+        .unwrap();
+    let on_first = PageRequest {
+        pages: 1,
+        switch: Some(1),
+        lease_s: None,
+    };
+    stage.ask(1, on_first).unwrap();
+    stage.settle();
+    stage.sent_to(second);
+    let faster = TenantChange {
+        rate: Some(9),
+        ..TenantChange::default()
+    };
+    stage.change(1, faster).unwrap();
+    stage.write();
+    assert_eq!(stage.sent_to(second).0, []);
+    let (setups, _) = stage.sent_to(stage.stream);
+    assert_eq!(setups[0].cluster.as_ref().unwrap().tenants[0].rate, 9);
 }

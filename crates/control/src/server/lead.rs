@@ -115,7 +115,11 @@ async fn keep_time(shared: &Shared, lead: &Lead) {
         }
         let mut inner = shared.lock();
         inner.pump(shared.now());
-        if inner.core.as_ref().is_some_and(|core| core.is_pending()) {
+        if inner
+            .core
+            .as_ref()
+            .is_some_and(|core| core.journal().is_pending())
+        {
             shared.poke.notify_one();
         }
     }

@@ -1,8 +1,8 @@
 //! The controller as a process: gRPC and HTTP in front, disciplines behind, its memory in a store.
 //!
 //! [`core`] sequences (no I/O, time as argument): what comes in goes to the value that it concerns, and what that returns is carried
-//! on. [`memory`] says whose each page is, [`network`] which way packets go, [`tenants`] who there is; [`switch`] keeps what one
-//! switch is to have and holds; [`disciplines`] decide on items, [`configurations`] and [`stores`] carry what else they ask for.
+//! on. [`memory`] says whose each page is, [`network`] which way packets go, [`tenants`] who there is. [`exchange`] stands between
+//! [`disciplines`] and those whom they decide for: each [`switch`], its [`configurations`], and [`stores`].
 //! [`changes`] are what people want, checked; [`views`] what they see; [`journal`] collects what is to be remembered. Around it,
 //! [`lead`] is the life of a controller that leads or stands by, [`service`] speaks gRPC, [`streams`] with switches and stores, and
 //! [`admin`] answers the admin API.
@@ -14,12 +14,14 @@ mod changes;
 mod configurations;
 mod core;
 mod disciplines;
+mod exchange;
 mod incoming;
 mod journal;
 mod lead;
 mod memory;
 mod network;
 mod plan;
+mod published;
 mod remember;
 mod service;
 mod setup;

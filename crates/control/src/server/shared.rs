@@ -122,7 +122,7 @@ impl Shared {
     /// This controller leads from now on.
     pub fn begin(&self, core: Core, term: u64) {
         let mut inner = self.lock();
-        self.durable.send_replace(core.durable());
+        self.durable.send_replace(core.journal().durable());
         inner.core = Some(Box::new(core));
         self.term.send_replace(term);
     }

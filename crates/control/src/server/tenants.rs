@@ -9,11 +9,12 @@ use std::{
 };
 
 use api::types::Policy;
+use decide::SwitchId;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use wire::{Cluster, OverRate, TENANT_OPEN, TENANT_SYSTEM};
 
-use decide::SwitchId;
+use super::journal::Journal;
 
 /// Most tenants of a controller: as many as a switch's table holds.
 pub const TENANTS_MAX: usize = 4000;
@@ -203,6 +204,18 @@ impl Tenants {
         self.by_id.remove(&id)?;
         self.retired.insert(id);
         Some(TenantChanged(id))
+    }
+
+    /// Notes what is to be remembered of a change.
+    pub fn note(&self, TenantChanged(id): TenantChanged, journal: &mut Journal) {
+        match self.get(id) {
+            Some(tenant) => journal.put(format!("tenant/{id}"), tenant),
+            None => journal.delete(format!("tenant/{id}")),
+        }
+        match self.is_retired(id) {
+            true => journal.put(format!("retired/{id}"), &true),
+            false => journal.delete(format!("retired/{id}")),
+        }
     }
 
     /// The lowest number from 1 that nobody has or had.

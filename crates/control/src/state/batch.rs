@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use decide::{ItemKey, SwitchId};
 use serde::Serialize;
 
 use super::StateError;
-use decide::{ItemKey, SwitchId};
 
 /// Rows of one unit that are surely written together: etcd takes 128 operations per transaction by default.
 pub const ROWS_TOGETHER: usize = 100;

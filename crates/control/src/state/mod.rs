@@ -26,6 +26,7 @@ use std::{
     sync::Arc,
 };
 
+use decide::{ItemKey, SwitchId};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -35,7 +36,6 @@ pub use self::{
     url::{Location, LocationError},
 };
 use self::{etcd::Etcd, redb::File, tenure::Tenure};
-use decide::{ItemKey, SwitchId};
 
 /// Version of what is stored and how; it is stored with it.
 const FORMAT: u64 = 3;

@@ -9,9 +9,9 @@ use std::{
 
 use ::redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use bytes::Bytes;
+use decide::{ItemKey, SwitchId};
 
 use super::{Batch, FORMAT, Loaded, StateError};
-use decide::{ItemKey, SwitchId};
 
 /// `format` and `term`.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");

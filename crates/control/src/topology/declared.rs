@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use ipnet::IpNet;
-
 use decide::SwitchId;
+use ipnet::IpNet;
 
 /// A network as somebody declared it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,9 +5,8 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use ipnet::IpNet;
-
 use decide::SwitchId;
+use ipnet::IpNet;
 
 /// Interfaces of one switch that are considered, and addresses and neighbours of each.
 pub const INTERFACES_MAX: usize = 1024;

@@ -25,6 +25,7 @@ use std::{
     ops::Add,
 };
 
+use decide::SwitchId;
 use ipnet::IpNet;
 use petgraph::{
     algo::dijkstra,
@@ -39,7 +40,6 @@ pub use self::{
     routes::Route,
     view::{LinkView, Source, SwitchView, TopologyView},
 };
-use decide::SwitchId;
 
 /// A switch or a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,11 +5,11 @@ use std::{
     net::IpAddr,
 };
 
+use decide::SwitchId;
 use ipnet::IpNet;
 use petgraph::{algo::dijkstra, graph::UnGraph};
 
 use super::{Length, NodeId, Topology, learned, pair};
-use decide::SwitchId;
 
 /// A route of a switch's kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

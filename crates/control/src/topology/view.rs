@@ -1,8 +1,7 @@
 //! The topology as the API shows it.
 
-use ipnet::IpNet;
-
 use decide::SwitchId;
+use ipnet::IpNet;
 
 /// Where a part of the topology is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

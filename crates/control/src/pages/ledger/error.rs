@@ -1,9 +1,9 @@
 //! Why the ledger refuses.
 
 use api::types::PageId;
+use decide::SwitchId;
 
 use super::PAGES_MAX;
-use decide::SwitchId;
 
 /// Why pages were not changed. Says nothing of other tenants but that there are some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -20,14 +20,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use api::types::PageId;
+use decide::SwitchId;
+
 pub use self::{
     error::LedgerError,
     rows::{Changes, Hold, Kind, PageRow, SwitchRow},
 };
-use api::types::PageId;
-
-use decide::SwitchId;
-
 /// Most pages of a switch.
 pub const PAGES_MAX: u32 = 1 << 20;
 

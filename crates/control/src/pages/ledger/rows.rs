@@ -1,9 +1,8 @@
 //! What the ledger writes down: one row per page that is not free, one per switch.
 
 use api::types::PageId;
-use serde::{Deserialize, Serialize};
-
 use decide::SwitchId;
+use serde::{Deserialize, Serialize};
 
 /// Why a tenant holds a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

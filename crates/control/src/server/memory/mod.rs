@@ -28,7 +28,7 @@ pub use self::{
     rooms::{Rooms, TenantRooms},
     usage::Usage,
 };
-use super::{around::Around, tenants::Tenant};
+use super::{around::Around, journal::Journal, tenants::Tenant};
 use crate::{
     admin::Refusal,
     pages::{
@@ -62,6 +62,24 @@ pub struct Moved {
     pub rooms: Vec<(u32, TenantRooms)>,
     /// Switches that a tenant came to or left.
     pub setups: BTreeSet<SwitchId>,
+}
+
+impl Moved {
+    /// Notes what is to be remembered of it; then the switches whose tables are others.
+    pub fn note(&self, journal: &mut Journal) -> BTreeSet<SwitchId> {
+        for (id, row) in &self.rows.switches {
+            journal.put(format!("table/{id}"), row);
+        }
+        for (page, row) in &self.rows.pages {
+            match row {
+                Some(row) => journal.put(format!("page/{page}"), row),
+                None => journal.delete(format!("page/{page}")),
+            }
+        }
+        let switches = self.rows.switches.iter().map(|(id, _)| *id);
+        let of_pages = self.rows.pages.iter().map(|(page, _)| page.switch);
+        switches.chain(of_pages).collect()
+    }
 }
 
 impl Memory {
@@ -111,11 +129,10 @@ impl Memory {
         let place = self.placed_at.is_none_or(is_due);
         if place {
             self.placed_at = Some(around.now);
-            let mut placements = std::mem::take(&mut self.placements);
-            placements.place_all(&self.ledger, around, |tenant| {
-                self.kept(tenant, &[], around)
-            });
-            self.placements = placements;
+            let tenants = around.tenants.iter();
+            let kept = tenants.filter_map(|t| Some((t.id, self.kept(t.id, &[], around)?)));
+            let kept = kept.collect();
+            self.placements.place_all(&self.ledger, around, kept);
         }
         around.ready().for_each(|id| self.share_out(id, around));
         self.moved(place)
@@ -265,13 +282,18 @@ impl Memory {
 
     /// Gives and takes pages of one switch until everybody has a fair share of them.
     fn share_out(&mut self, id: SwitchId, around: &Around<'_>) {
-        let mut sharing = std::mem::take(&mut self.sharing);
-        let nothing = Usage::default();
-        let usage = self.usage(id).unwrap_or(&nothing);
-        let occupied = |tenant| self.occupied_on(id, tenant, around).len() as u32;
+        let tenants = around.tenants.iter().map(|tenant| tenant.id);
+        let with_truth = tenants.filter(|id| around.disciplines.has_truth(*id));
+        let occupied = with_truth.map(|tenant| {
+            let pages = self.occupied_on(id, tenant, around);
+            (tenant, pages.len() as u32)
+        });
+        let occupied = occupied.collect();
         let (ledger, placements) = (&self.ledger, &self.placements);
-        let portions = sharing.portions(id, ledger, placements, usage, around, occupied);
-        self.sharing = sharing;
+        let usage = self.usage.get(&id);
+        let portions = self
+            .sharing
+            .portions(id, ledger, placements, usage, around, &occupied);
         self.take_excess(id, &portions, around);
         self.give_rest(id, &portions, around.clock_s);
     }

@@ -76,12 +76,12 @@ impl Placements {
         };
     }
 
-    /// Looks at all tenants anew. `kept` says what stays of one.
+    /// Looks at all tenants anew; `kept` is what stays of those that have any such.
     pub fn place_all(
         &mut self,
         ledger: &Ledger,
         around: &Around<'_>,
-        kept: impl Fn(u32) -> Option<Kept>,
+        mut kept: BTreeMap<u32, Kept>,
     ) {
         self.order.retain(|id, _| around.tenants.get(*id).is_some());
         for tenant in around.tenants.iter() {
@@ -89,7 +89,7 @@ impl Placements {
                 let order = self.policy_order(tenant, around);
                 self.order.insert(tenant.id, order);
             }
-            let placement = self.find(tenant, ledger, around, kept(tenant.id));
+            let placement = self.find(tenant, ledger, around, kept.remove(&tenant.id));
             if placement.unplaced > 0 {
                 tracing::debug!(
                     tenant = tenant.id,

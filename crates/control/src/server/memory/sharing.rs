@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use decide::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS, SwitchId};
 
-use super::{placements::Placements, usage::COLD_AFTER, usage::Usage};
+use super::{
+    placements::Placements,
+    usage::{COLD_AFTER, Usage},
+};
 use crate::{
     pages::{
         claim::Claim,
@@ -27,15 +30,15 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// What every tenant should have of a switch. `occupied` counts pages with items that are nowhere else.
+    /// What every tenant should have of a switch. `occupied`: pages that hold items of tenants whose items are nowhere else.
     pub fn portions(
         &mut self,
         id: SwitchId,
         ledger: &Ledger,
         placements: &Placements,
-        usage: &Usage,
+        usage: Option<&Usage>,
         around: &Around<'_>,
-        occupied: impl Fn(u32) -> u32,
+        occupied: &BTreeMap<u32, u32>,
     ) -> BTreeMap<u32, Portion> {
         let total = around.switches.get(id).map_or(0, |s| s.known().pages);
         let counts = ledger.counts(id);
@@ -50,8 +53,8 @@ impl Sharing {
         let mut demands = BTreeMap::new();
         let mut claims = BTreeMap::new();
         for tenant in around.tenants.iter() {
-            if around.disciplines.has_truth(tenant.id) {
-                let own = placements.on(tenant.id, id).max(occupied(tenant.id));
+            if let Some(occupied) = occupied.get(&tenant.id) {
+                let own = placements.on(tenant.id, id).max(*occupied);
                 portions.insert(tenant.id, Portion { own, lent: 0 });
                 continue;
             }
@@ -113,10 +116,10 @@ impl OnSwitch<'_> {
 }
 
 /// Items that a page of a switch holds, for each tenant that has enough there to say so.
-fn items_per_page(id: SwitchId, ledger: &Ledger, usage: &Usage) -> BTreeMap<u32, usize> {
+fn items_per_page(id: SwitchId, ledger: &Ledger, usage: Option<&Usage>) -> BTreeMap<u32, usize> {
     let mut filled: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for (page, hold) in ledger.holds_on(id) {
-        if let Some(seen) = usage.page(page) {
+        if let Some(seen) = usage.and_then(|usage| usage.page(page)) {
             let (items, cells) = filled.entry(hold.tenant).or_default();
             *items += u64::from(seen.items);
             *cells += u64::from(seen.cells);

@@ -52,6 +52,8 @@ pub struct Told {
 struct WantedSetup {
     setup: Setup,
     safe_after: u64,
+    /// Rises with each that is another.
+    version: u64,
 }
 
 /// One switch.
@@ -200,8 +202,13 @@ impl Switch {
 
     /// Sets the setup that it is to have, with the journal's position after which it is safe to send.
     pub fn want_setup(&mut self, setup: Setup, safe_after: u64) {
-        if self.setup.as_ref().is_none_or(|now| now.setup != setup) {
-            self.setup = Some(WantedSetup { setup, safe_after });
+        let before = self.setup.as_ref();
+        if before.is_none_or(|before| before.setup != setup) {
+            self.setup = Some(WantedSetup {
+                setup,
+                safe_after,
+                version: before.map_or(1, |before| before.version + 1),
+            });
         }
     }
 

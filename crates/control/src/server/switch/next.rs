@@ -18,31 +18,29 @@ impl Switch {
         wanted.then_some(Body::ListHeld(ListHeld {}))
     }
 
-    /// Its setup, if it is another than was sent and everything up to `durable` is. Then with the tenants that were not in it
-    /// before.
+    /// Its setup, if it is another than was sent and everything up to `durable` is. Then with the tenants that are new in it.
     pub fn next_setup(&mut self, durable: u64) -> Option<(Body, Vec<u32>)> {
         let stream = self.stream.as_mut()?;
         let wanted = self.setup.as_ref()?;
         // Secrets in it must be as safe as what is told of them.
-        if durable < wanted.safe_after || stream.setup_sent.as_ref() == Some(&wanted.setup) {
+        if durable < wanted.safe_after || stream.setup_sent == Some(wanted.version) {
             return None;
         }
-        let before = stream.setup_sent.replace(wanted.setup.clone());
-        let before = before.map_or(vec![], |setup| setup.tenants);
-        let known = |tenant| {
-            let same = |t: &&api::proto::TenantSetup| t.tenant == tenant;
-            before.iter().find(same).map(|t| &t.discipline)
-        };
+        stream.setup_sent = Some(wanted.version);
         let tenants = wanted.setup.tenants.iter();
-        let new = tenants.filter(|t| known(t.tenant) != Some(&t.discipline));
-        let new = new.map(|t| t.tenant).collect();
+        let told_of = tenants.map(|t| (t.tenant, t.discipline.clone())).collect();
+        let before = std::mem::replace(&mut stream.told_of, told_of);
+        let is_new =
+            |(tenant, discipline): &(&u32, &String)| before.get(tenant) != Some(discipline);
+        let new = stream.told_of.iter().filter(is_new);
+        let new = new.map(|(tenant, _)| *tenant).collect();
         Some((Body::Setup(wanted.setup.clone()), new))
     }
 
-    /// The tenants in the setup that was sent.
+    /// Whether a tenant is in the setup that was sent.
     pub fn told_of(&self, tenant: u32) -> bool {
-        let sent = self.stream.as_ref().and_then(|s| s.setup_sent.as_ref());
-        sent.is_some_and(|setup| setup.tenants.iter().any(|t| t.tenant == tenant))
+        let stream = self.stream.as_ref();
+        stream.is_some_and(|stream| stream.told_of.contains_key(&tenant))
     }
 
     /// Whether its page table of this version is to be sent now; it is taken to be.

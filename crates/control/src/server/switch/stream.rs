@@ -1,8 +1,7 @@
 //! A switch's stream, from its hello to its end.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use api::proto::Setup;
 use decide::{ItemKey, SwitchId};
 
 use super::{HELD_MAX, Switch};
@@ -51,7 +50,9 @@ pub(super) struct Stream {
     pub greeted: bool,
     /// It must tell what it holds: the digests differ.
     list_wanted: bool,
-    pub setup_sent: Option<Setup>,
+    /// Version of the setup that was sent; and its tenants with their disciplines.
+    pub setup_sent: Option<u64>,
+    pub told_of: BTreeMap<u32, String>,
     /// Version of the page table that was sent, and when; and of the one that it said is in force.
     pub table_sent: Option<(u64, Duration)>,
     pub table_applied: Option<u64>,
@@ -122,6 +123,7 @@ impl Switch {
             greeted: false,
             list_wanted: false,
             setup_sent: None,
+            told_of: BTreeMap::new(),
             table_sent: None,
             table_applied: None,
             routes_sent: None,

@@ -1,0 +1,306 @@
+//! Between disciplines and those whom they decide for: what switches and stores report goes to the tenant's discipline, and what
+//! that asks for goes to switches' outboxes, configurations and stores.
+
+mod reports;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::proto::{
+    Configurations as Message, Hello, Route, Setup, StoreHello, ToStore, ToSwitch, to_switch::Body,
+};
+use decide::{Action, Change, Event, ItemKey, Outcome, Room, SwitchId};
+
+use super::{
+    configurations::{Configurations, Place},
+    disciplines::Disciplines,
+    journal::Journal,
+    memory::{Memory, TenantRooms},
+    plan::Plan,
+    stores::{StoreStreamId, Stores},
+    switch::{Closed, StreamId, Switch},
+    switches::{Attached, Switches},
+};
+
+/// Disciplines, and everything that carries out what they ask for.
+pub struct Exchange {
+    disciplines: Disciplines,
+    switches: Switches,
+    configurations: Configurations,
+    stores: Stores,
+    /// Of the next command, configuration or message to a store.
+    next_number: u64,
+    /// The time of the last event.
+    now: Duration,
+}
+
+impl Exchange {
+    /// Numbers begin with `first_number`, which must be above all that earlier runs used.
+    pub fn new(
+        disciplines: Disciplines,
+        switches: Switches,
+        configurations: Configurations,
+        stores: Stores,
+        first_number: u64,
+    ) -> Exchange {
+        Exchange {
+            disciplines,
+            switches,
+            next_number: first_number.max(configurations.highest_version() + 1),
+            configurations,
+            stores,
+            now: Duration::ZERO,
+        }
+    }
+
+    /// Something happens at this time.
+    pub fn at(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+    }
+
+    /// The time of the last event.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// The disciplines.
+    pub fn disciplines(&self) -> &Disciplines {
+        &self.disciplines
+    }
+
+    /// The switches.
+    pub fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
+    /// The switches, to write down what they hold.
+    pub fn switches_mut(&mut self) -> &mut Switches {
+        &mut self.switches
+    }
+
+    /// Notes which discipline a tenant chose; none: the default.
+    pub fn choose(&mut self, tenant: u32, discipline: Option<&str>) {
+        self.disciplines.choose(tenant, discipline);
+    }
+
+    /// A tenant is gone, or has another discipline: nothing of its configurations counts.
+    pub fn forget(&mut self, tenant: u32, journal: &mut Journal) {
+        self.configurations.forget(tenant, journal);
+    }
+
+    // ---- switches
+
+    /// A stream began with this hello; also says whether the switch was never here before.
+    ///
+    /// # Errors
+    /// If the switch cannot be taken.
+    pub fn attach(
+        &mut self,
+        hello: &Hello,
+        plan: &Plan,
+        journal: &mut Journal,
+    ) -> Result<(StreamId, bool), Closed> {
+        let Attached {
+            stream,
+            is_new,
+            known,
+        } = self.switches.attach(self.now, hello, plan)?;
+        if let Some(known) = known {
+            journal.put(format!("switch/{}", stream.switch), &known);
+        }
+        self.configurations.attached(stream.switch);
+        Ok((stream, is_new))
+    }
+
+    /// A stream brings a message.
+    ///
+    /// # Errors
+    /// A newer one made it void.
+    pub fn heard(&mut self, stream: StreamId) -> Result<&mut Switch, Closed> {
+        let now = self.now;
+        let switch = self.switches.on(stream).ok_or(Closed::Replaced)?;
+        switch.heard(now);
+        Ok(switch)
+    }
+
+    /// A stream ended.
+    pub fn detach(&mut self, stream: StreamId, journal: &mut Journal) {
+        if let Some(switch) = self.switches.on(stream) {
+            switch.end();
+            let switch = stream.switch;
+            self.tell(Event::Detached { switch }, journal);
+        }
+    }
+
+    /// The next message for a stream, if there is one now. Everything in it was safe to send when `durable` was.
+    pub fn next_message(
+        &mut self,
+        now: Duration,
+        stream: StreamId,
+        durable: u64,
+        memory: &Memory,
+        term: u64,
+    ) -> Option<ToSwitch> {
+        let id = stream.switch;
+        let switch = self.switches.on(stream).filter(|s| s.is_ready())?;
+        if let Some(body) = switch.next_list() {
+            return Some(ToSwitch { body: Some(body) });
+        }
+        if let Some((setup, came)) = switch.next_setup(durable) {
+            for tenant in came {
+                self.configurations.came(Place { switch: id, tenant });
+            }
+            return Some(ToSwitch { body: Some(setup) });
+        }
+        let configurations = &mut self.configurations;
+        let tenants = configurations.next(now, id, durable, |tenant| switch.told_of(tenant));
+        let table = memory.ledger().version(id);
+        let body = if !tenants.is_empty() {
+            Body::Configurations(Message { term, tenants })
+        } else if switch.next_table(now, durable, table) {
+            Body::Pages(memory.table(id, term))
+        } else {
+            let next_number = &mut self.next_number;
+            let routes = switch.next_routes(now);
+            routes.or_else(|| switch.next_commands(now, table, next_number))?
+        };
+        Some(ToSwitch { body: Some(body) })
+    }
+
+    /// Sets the setup that a switch is to have, with the journal's position after which it is safe to send.
+    pub fn want_setup(&mut self, id: SwitchId, setup: Setup, safe_after: u64) {
+        if let Some(switch) = self.switches.get_mut(id) {
+            switch.want_setup(setup, safe_after);
+        }
+    }
+
+    /// A switch's page table changed; from that position of the journal on it is safe to send.
+    pub fn table_changed(&mut self, id: SwitchId, safe_after: u64) {
+        if let Some(switch) = self.switches.get_mut(id) {
+            switch.table_changed(safe_after);
+        }
+    }
+
+    /// Sets the routes that switches are to have; those that are not named have none.
+    pub fn want_routes(&mut self, term: u64, mut all: BTreeMap<SwitchId, Vec<Route>>) {
+        for (id, switch) in self.switches.iter_mut() {
+            switch.want_routes(term, all.remove(&id).unwrap_or_default());
+        }
+    }
+
+    // ---- stores
+
+    /// A store's stream began with this hello.
+    pub fn store_came(&mut self, hello: &StoreHello) -> StoreStreamId {
+        self.stores.begin(hello)
+    }
+
+    /// A store's stream ended.
+    pub fn store_went(&mut self, stream: StoreStreamId) {
+        self.stores.end(stream);
+    }
+
+    /// The next message for a store's stream: the cluster of this version if it is newer, else what disciplines have to tell.
+    pub fn next_for_store(
+        &mut self,
+        stream: StoreStreamId,
+        cluster: Option<(u64, &api::proto::Cluster)>,
+    ) -> Option<ToStore> {
+        self.stores.next(stream, cluster)
+    }
+
+    // ---- disciplines
+
+    /// Time passed.
+    pub fn tick(&mut self, journal: &mut Journal) {
+        let now = self.now;
+        self.switches.iter_mut().for_each(|(_, s)| s.tick(now));
+        self.tell(Event::Tick, journal);
+    }
+
+    /// A tenant's memory is where these rooms are.
+    pub fn tell_rooms(&mut self, tenant: u32, rooms: &TenantRooms, journal: &mut Journal) {
+        let room = |&(switch, portion): &(SwitchId, crate::pages::share::Portion)| Room {
+            switch,
+            pages: portion.own + portion.lent,
+            lent: portion.lent,
+            parameters: self.configurations.parameters(Place { switch, tenant }),
+        };
+        let rooms: Vec<Room> = rooms.iter().map(room).collect();
+        let rooms = &rooms[..];
+        self.tell(Event::Room { tenant, rooms }, journal);
+    }
+
+    /// Tells disciplines, and carries out what they want.
+    pub fn tell(&mut self, event: Event<'_>, journal: &mut Journal) {
+        let mut actions = Vec::new();
+        self.disciplines.tell(self.now, event, &mut actions);
+        for (switch, key, change) in self.carry_out(actions, journal) {
+            let event = Event::Answered {
+                switch,
+                tenant: key.tenant,
+                key: &key.key,
+                change: &change,
+                outcome: Outcome::NotSent,
+            };
+            let mut more = Vec::new();
+            self.disciplines.tell(self.now, event, &mut more);
+            debug_assert!(
+                more.is_empty(),
+                "nothing may be asked for in answer to NotSent"
+            );
+        }
+    }
+
+    /// Carries actions out, but for changes of items that there is no room for in an outbox.
+    fn carry_out(
+        &mut self,
+        actions: Vec<Action>,
+        journal: &mut Journal,
+    ) -> Vec<(SwitchId, ItemKey, Change)> {
+        let mut not_sent = vec![];
+        for action in actions {
+            match action {
+                Action::Change {
+                    switch: id,
+                    tenant,
+                    key,
+                    change,
+                } => {
+                    let key = ItemKey { tenant, key };
+                    if let Some(switch) = self.switches.get_mut(id)
+                        && !switch.command(change.clone(), key.clone())
+                    {
+                        not_sent.push((id, key, change));
+                    }
+                }
+                Action::Configure {
+                    switch,
+                    tenant,
+                    configuration,
+                } => {
+                    if self.switches.get(switch).is_none() {
+                        continue;
+                    }
+                    let (place, next) = (Place { switch, tenant }, &mut self.next_number);
+                    let asked = self.configurations.ask(place, configuration, next, journal);
+                    if let Err(line) = asked {
+                        tracing::warn!(switch, tenant, "refused: {line}");
+                    }
+                }
+                Action::Tell {
+                    store,
+                    tenant,
+                    message,
+                } => {
+                    let discipline = self.disciplines.name_of(tenant);
+                    let next = &mut self.next_number;
+                    let told = self.stores.tell(store, discipline, tenant, message, next);
+                    if let Err(line) = told {
+                        tracing::warn!(tenant, "a message was refused: {line}");
+                    }
+                }
+            }
+        }
+        not_sent
+    }
+}
