@@ -1,4 +1,4 @@
-use std::{future::Future, net::SocketAddr, sync::Arc};
+use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc};
 
 use anyhow::Context;
 use client::{Client, Options, Seal};
@@ -29,6 +29,16 @@ pub struct Config {
     pub seal: Option<Seal>,
     /// What clients may make grow.
     pub limits: Limits,
+}
+
+/// Not generic, so that connections are compiled here, with this crate's optimisation, and not by each caller.
+async fn serve(
+    listener: TcpListener,
+    network: Arc<Network>,
+    shared: Arc<Shared>,
+    stop: Pin<&mut dyn Future<Output = ()>>,
+) {
+    server::serve(listener, network, shared, stop).await;
 }
 
 /// Serves until `stop` is done. `ready` is told the address once connections are taken.
@@ -71,6 +81,6 @@ pub async fn run(
     let shared = Arc::new(Shared::new(limits, memory, counters, listen));
     tracing::info!(%listen, "Redis clients are welcome");
     ready(listen);
-    server::serve(listener, network, shared, stop).await;
+    serve(listener, network, shared, std::pin::pin!(stop)).await;
     Ok(())
 }
