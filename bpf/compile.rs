@@ -19,8 +19,9 @@ use std::{
 /// Outside of a build script, and if clang refuses: it says why.
 pub fn compile(source: &str) {
     let variable = |name| env::var(name).expect("set by cargo for build scripts");
-    let headers = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = Path::new(&variable("CARGO_MANIFEST_DIR")).join(source);
+    let crate_dir = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let headers = headers_above(&crate_dir);
+    let source = crate_dir.join(source);
     let out = PathBuf::from(variable("OUT_DIR"));
     let name = source.file_stem().expect("a file").to_string_lossy();
     let compiled = out.join(format!("{name}.debug.o"));
@@ -51,6 +52,15 @@ pub fn compile(source: &str) {
     println!("cargo:rerun-if-changed={}", source.display());
     println!("cargo:rerun-if-changed={}", headers.display());
     println!("cargo:rerun-if-env-changed=CLANG");
+}
+
+/// This folder, in the tree that the crate lies in: cargo takes a tree that was moved for the one that it built before, so
+/// what was true when this crate was compiled may not be. A crate outside of any tree gets the folder of then.
+fn headers_above(crate_dir: &Path) -> PathBuf {
+    let mut above = crate_dir.ancestors().map(|dir| dir.join("bpf"));
+    above
+        .find(|dir| dir.join("discipline.h").is_file())
+        .unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into())
 }
 
 /// What the headers call the machine that the programs will run on.

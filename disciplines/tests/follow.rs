@@ -25,7 +25,7 @@ fn run(in_: &Path, line: &str) {
     let done = Command::new("bash")
         .args(["-euo", "pipefail", "-c", line])
         .current_dir(in_)
-        .env("CARGO_TARGET_DIR", target())
+        .env("CARGO_TARGET_DIR", place("target"))
         .output()
         .expect("bash is there");
     assert!(
@@ -36,12 +36,11 @@ fn run(in_: &Path, line: &str) {
     );
 }
 
-/// The target directory of this build: what does not differ is not compiled again.
-fn target() -> PathBuf {
-    let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    own.parent()
-        .expect("it lies in the target directory")
-        .into()
+/// Where the copy and what is built of it lie: always the same place, or cargo would take one copy's for another's.
+fn place(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("follow")
+        .join(name)
 }
 
 /// Everything of the tree that a clone has: `target` and what starts with a dot has no part in it.
@@ -56,7 +55,7 @@ fn copy_to(copy: &Path) {
         let to = copy.join(name);
         run(
             copy,
-            &format!("cp -r '{}' '{}'", entry.path().display(), to.display()),
+            &format!("cp -a '{}' '{}'", entry.path().display(), to.display()),
         );
     }
 }
@@ -66,15 +65,17 @@ fn the_steps_of_the_page_add_a_discipline_and_change_nothing_else() {
     let page = fs::read_to_string(root().join("docs/disciplines.md")).expect("the page");
     let steps = steps(&page);
     assert!(steps.len() >= 3, "the page has its steps: {steps:?}");
-    let copy = tempfile::tempdir().expect("a directory");
-    copy_to(copy.path());
+    let copy = place("tree");
+    let _ = fs::remove_dir_all(&copy); // of an earlier run, if there was one
+    fs::create_dir_all(&copy).expect("a directory");
+    copy_to(&copy);
     for step in &steps {
-        run(copy.path(), step);
+        run(&copy, step);
     }
     for untouched in ["crates", "bpf"] {
-        let (before, after) = (root().join(untouched), copy.path().join(untouched));
+        let (before, after) = (root().join(untouched), copy.join(untouched));
         run(
-            copy.path(),
+            &copy,
             &format!("diff -r '{}' '{}'", before.display(), after.display()),
         );
     }
