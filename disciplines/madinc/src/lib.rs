@@ -10,7 +10,6 @@ mod tenant;
 use decide::{Items, Registration, Runs};
 
 pub use controller::controller;
-pub use netcache::{OBJECT, PROGRAM};
 
 /// How it registers.
 pub const REGISTRATION: Registration = Registration {
@@ -20,7 +19,7 @@ pub const REGISTRATION: Registration = Registration {
     items: Items::Copies,
     runs: Runs::WherePages,
     control: controller,
-    object: OBJECT,
+    object: netcache::OBJECT,
     programs: netcache::PROGRAMS,
     maps: &[],
     store: None,

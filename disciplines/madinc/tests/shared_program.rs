@@ -1,22 +1,13 @@
 //! Disciplines that differ in their control half only share a program in the kernel. Needs root.
 
-use dataplane::{Object, PROGRAMS_PER_DISCIPLINE};
+use dataplane::{Object, PROGRAMS_PER_DISCIPLINE, Sizes};
 use harness::Switch;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 #[test]
 fn one_program_serves_both_numbers() {
-    let numbers = ["netcache", "madinc"].into_iter().zip(0..);
-    let objects: Vec<Object> = numbers
-        .map(|(name, number)| Object {
-            name,
-            number,
-            elf: madinc::OBJECT,
-            steps: vec![madinc::PROGRAM],
-            egress: None,
-            maps: vec![],
-        })
-        .collect();
+    let sizes = Sizes { pages: 4 };
+    let objects = [netcache::REGISTRATION, madinc::REGISTRATION].map(|r| Object::of(&r, sizes));
     let switch = Switch::load(&objects, &[]);
     let name = switch.dataplane.home().name();
     let map = format!("/sys/fs/bpf/shortstop/{name}/programs");

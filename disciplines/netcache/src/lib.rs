@@ -25,12 +25,9 @@ pub const REGISTRATION: Registration = Registration {
 
 /// The programs in [`OBJECT`].
 pub const PROGRAMS: &[Program] = &[Program {
-    name: PROGRAM,
+    name: "netcache",
     role: Role::Step,
 }];
-
-/// Name of the XDP program in [`OBJECT`].
-pub const PROGRAM: &str = "netcache";
 
 /// The data-plane half: a BPF object with [`PROGRAMS`].
 pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netcache.bpf.o"));

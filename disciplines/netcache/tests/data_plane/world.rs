@@ -1,6 +1,6 @@
 //! A switch with netcache and its tenants.
 
-use dataplane::{NO_DISCIPLINE, Object, TenantEntry};
+use dataplane::{NO_DISCIPLINE, Object, Sizes, TenantEntry};
 use harness::{Case, switch::tenant};
 pub use harness::{
     World,
@@ -35,12 +35,8 @@ const NETCACHE: u32 = 3;
 
 pub fn netcache() -> Object {
     Object {
-        name: "netcache",
         number: NETCACHE,
-        elf: netcache::OBJECT,
-        steps: vec![netcache::PROGRAM],
-        egress: None,
-        maps: vec![],
+        ..Object::of(&netcache::REGISTRATION, Sizes { pages: 4 })
     }
 }
 
