@@ -145,7 +145,8 @@ impl Machine {
 
     /// The time has come, or gone by.
     pub fn timer(&mut self, now_ns: u64) {
-        while let Some((_, number)) = self.timers.first().copied().filter(|(at, _)| *at <= now_ns) {
+        let due = self.timers.range(..=(now_ns, u64::MAX));
+        for number in due.map(|(_, number)| *number).collect::<Vec<_>>() {
             let running = self.calls.get_mut(&number).expect("it has a timer");
             let step = match running.stage {
                 Stage::Started(_) => {
