@@ -389,7 +389,15 @@ fn publish(report: &Report, json: Option<&Path>, out: &Path) -> anyhow::Result<(
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
         None => {}
     }
-    let plots = report.write_plots(out)?;
+    let plots = match report.write_plots(out) {
+        Ok(plots) => plots,
+        // What took minutes to measure is not lost over where it was to go.
+        Err(error) => {
+            let other = std::env::temp_dir().join(format!("shortstop-{}", std::process::id()));
+            eprintln!("{error:#}: written to {} instead", other.display());
+            report.write_plots(&other)?
+        }
+    };
     if to_stdout {
         return Ok(());
     }
