@@ -45,6 +45,7 @@ const TRIAL: Registration = Registration {
     runs: Runs::WherePages,
     control: |_| Box::new(NoDiscipline),
     object: harness::TRIAL,
+    native: Some(harness::TRIAL_NATIVE),
     programs: PROGRAMS,
     maps: &[],
     store: None,
