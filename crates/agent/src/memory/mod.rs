@@ -9,7 +9,7 @@ mod items;
 mod pages;
 mod room;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::proto::{PageUse, TenantUse};
 use dataplane::{Cells, Home, Leases, Place, Table, cells_needed};
@@ -59,9 +59,9 @@ pub(super) struct Memory {
     resting: Vec<Place>,
     page_table: PageTable,
     /// Running mean of the lengths of each tenant's values, for the room of new items.
-    value_lens: HashMap<u32, usize>,
+    value_lens: BTreeMap<u32, usize>,
     /// Tenants whose pages were compacted in this window.
-    compacted: HashSet<u32>,
+    compacted: BTreeSet<u32>,
     news: Vec<News>,
 }
 
@@ -86,8 +86,8 @@ impl Memory {
             cells,
             index,
             resting: vec![],
-            value_lens: HashMap::new(),
-            compacted: HashSet::new(),
+            value_lens: BTreeMap::new(),
+            compacted: BTreeSet::new(),
         };
         if before != id {
             // Stores know the copies of an earlier id under that id; they could not call these back.
