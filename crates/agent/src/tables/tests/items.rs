@@ -18,7 +18,7 @@ fn a_given_record_is_there_at_once_without_a_store() {
     let wants = |name| {
         let key = key(COPIES, name);
         let place = tables.memory.place_of(&key).unwrap();
-        let leases = dataplane::Leases::open(tables.configurations.home()).unwrap();
+        let leases = dataplane::Leases::open(tables.configurations.backing()).unwrap();
         tables.memory.wants_value(&key, place, &leases).is_some()
     };
     assert!(wants("c") && !wants("b"));
@@ -152,7 +152,7 @@ fn data_stays_when_its_discipline_is_not_known_here_and_goes_when_it_is_another(
 fn sharing_a_bucket(switch: &mut Switch, tenant: u32, count: usize) -> Vec<ItemKey> {
     let tables = switch.tables();
     let served = tables.served.as_ref().unwrap();
-    let table = Table::open(tables.configurations.home()).unwrap();
+    let table = Table::open(tables.configurations.backing()).unwrap();
     let shares = |key: &ItemKey| {
         let hash = served.hash_of(key).unwrap();
         table.neighbours(tenant, hash).next().is_some()

@@ -120,7 +120,7 @@ impl Switch {
         let courier = Box::<Sockets>::default();
         let now = Instant::now();
         let tables = Tables::open(
-            dataplane,
+            dataplane.into(),
             id,
             &DISCIPLINES,
             epochs,
