@@ -1,6 +1,7 @@
 //! Given records, and items that nobody but their discipline may remove.
 
 use dataplane::VALUE_MAX_BYTES;
+use wire::Op;
 
 use super::*;
 
@@ -13,7 +14,7 @@ fn a_given_record_is_there_at_once_without_a_store() {
     assert_eq!(switch.record(COPIES, "b"), Some(vec![]));
     assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
     assert_eq!(switch.record(COPIES, "c"), None);
-    let now = Instant::now() + Duration::from_secs(9);
+    let now = switch.start + Duration::from_secs(9);
     let tables = switch.tables();
     let wants = |name| {
         let key = key(COPIES, name);
@@ -25,6 +26,31 @@ fn a_given_record_is_there_at_once_without_a_store() {
     tables.now = now;
     tables.fill();
     assert_eq!(switch.held().len(), 3);
+}
+
+#[test]
+fn stores_are_asked_when_the_time_that_is_told_has_come() {
+    let mut switch = Switch::start();
+    assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
+    let mut asked = |ms| {
+        let now = switch.start + Duration::from_millis(ms);
+        switch.tables().tick(now).unwrap();
+        let sent = switch.sent.0.take().into_iter();
+        let op = |(store, bytes): Datagram| {
+            let packet = wire::Packet::decode(&bytes).unwrap();
+            assert_eq!(store, "10.0.2.1:7117".parse().unwrap());
+            (packet.header.op, packet.key.to_vec())
+        };
+        sent.map(op).collect::<Vec<_>>()
+    };
+    let lease = || (Op::LeaseRequest, vec![]);
+    let fetch = || (Op::FetchRequest, b"c".to_vec());
+    // One lease request came with the setup.
+    assert_eq!(asked(0), [lease(), lease(), fetch()]);
+    assert_eq!(asked(39), []);
+    assert_eq!(asked(40), [fetch()]);
+    assert_eq!(asked(119), []);
+    assert_eq!(asked(200), [lease(), fetch()]);
 }
 
 #[test]
