@@ -15,6 +15,7 @@
 
 mod batch;
 mod etcd;
+mod in_memory;
 mod leader;
 mod redb;
 mod tenure;
@@ -29,6 +30,7 @@ use wire::maps::HashSet;
 
 pub use self::{
     batch::{Batch, ROW_MAX, ROWS_TOGETHER},
+    in_memory::InMemory,
     leader::{Candidate, Leader},
     url::{Location, LocationError},
 };
@@ -38,7 +40,7 @@ use self::{etcd::Etcd, redb::File, tenure::Tenure};
 const FORMAT: u64 = 3;
 
 /// Everything that is remembered.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
     /// The rows by their keys.
     pub rows: BTreeMap<String, Vec<u8>>,
@@ -47,6 +49,24 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Makes the changes of a batch.
+    pub fn apply(&mut self, batch: &Batch) {
+        for (key, value) in batch.rows() {
+            match value {
+                Some(value) => self.rows.insert(key.clone(), value.clone()),
+                None => self.rows.remove(key),
+            };
+        }
+        for (switch, key, held) in &batch.items {
+            let items = self.items.entry(*switch).or_default();
+            match held {
+                true => items.insert(key.clone()),
+                false => items.remove(key),
+            };
+        }
+        self.items.retain(|_, items| !items.is_empty());
+    }
+
     /// The row under this key, from its JSON.
     ///
     /// # Errors
