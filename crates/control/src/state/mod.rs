@@ -20,15 +20,12 @@ mod redb;
 mod tenure;
 mod url;
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use decide::{ItemKey, SwitchId};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
+use wire::maps::HashSet;
 
 pub use self::{
     batch::{Batch, ROW_MAX, ROWS_TOGETHER},

@@ -207,7 +207,7 @@ fn parse_item(bytes: &[u8]) -> Option<(SwitchId, ItemKey)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashSet};
+    use std::collections::BTreeMap;
 
     use super::*;
 
@@ -247,7 +247,7 @@ mod tests {
         let expected = [("switch/3", "\"three\""), ("tenant/7", "8")];
         assert_eq!(memory.rows, rows(&expected));
         assert_eq!(memory.items[&3], (1..10).map(key).collect());
-        assert_eq!(memory.items[&4], HashSet::from([key(1)]));
+        assert_eq!(memory.items[&4], [key(1)].into_iter().collect());
         assert_eq!(file.next_term().unwrap(), 2);
         let late = file.write(1, &Batch::default());
         assert!(matches!(late, Err(StateError::Deposed)), "{late:?}");

@@ -1,4 +1,4 @@
-//! The table thread with a switch in the kernel, which no interface leads to. What the controller would say is handed in,
+//! The tables with a switch in the kernel, which no interface leads to. What the controller would say is handed in,
 //! what it would hear comes out; what the programs would find is read from the tables.
 
 mod configurations;
@@ -7,7 +7,7 @@ mod items;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use api::proto::{
-    Commands, FromSwitch, PageTable, PagesApplied, Setup, TenantPages, TenantSetup, ToSwitch,
+    Commands, FromSwitch, PageTable, PagesApplied, Setup, TenantPages, TenantSetup,
     from_switch::Body, to_switch,
 };
 use dataplane::{Dataplane, Held, Home, Sizes, Table};
@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use wire::Cluster;
 
 use super::*;
-use crate::registry;
+use crate::{registry, sockets::Sockets};
 
 /// A tenant whose items are the data themselves.
 const CHAIN: u32 = 7;
@@ -45,6 +45,7 @@ const TRIAL: Registration = Registration {
     runs: Runs::WherePages,
     control: |_| Box::new(NoDiscipline),
     object: harness::TRIAL,
+    native: Some(harness::TRIAL_NATIVE),
     programs: PROGRAMS,
     maps: &[],
     store: None,
@@ -66,10 +67,10 @@ const fn step(name: &'static str) -> Program {
     }
 }
 
-/// A switch with an agent's table thread, stopped between two messages.
+/// A switch with an agent's tables, stopped between two messages.
 struct Switch {
     home: Home,
-    thread: Option<Thread>,
+    tables: Option<Tables>,
     out: Receiver<FromSwitch>,
     state: TempDir,
 }
@@ -97,7 +98,7 @@ impl Switch {
         let (_, out) = channel(1);
         let mut switch = Switch {
             home,
-            thread: None,
+            tables: None,
             out,
             state: tempfile::tempdir().unwrap(),
         };
@@ -110,23 +111,33 @@ impl Switch {
 
     /// Another agent takes over.
     fn restart(&mut self, id: u16) {
-        self.thread = None;
+        self.tables = None;
         let sizes = Sizes { pages: 4 };
         let objects = registry::objects(&DISCIPLINES, sizes);
         let dataplane = Dataplane::load(self.home.clone(), &objects, sizes).unwrap();
         let (to_session, out) = channel(64);
-        let epochs = Reservation::open(self.state.path()).unwrap();
-        let thread = Thread::open(dataplane, id, &DISCIPLINES, epochs, to_session).unwrap();
-        (self.thread, self.out) = (Some(thread), out);
+        let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
+        let courier = Box::<Sockets>::default();
+        let now = Instant::now();
+        let tables = Tables::open(
+            dataplane.into(),
+            id,
+            &DISCIPLINES,
+            epochs,
+            courier,
+            to_session,
+            now,
+        );
+        (self.tables, self.out) = (Some(tables.unwrap()), out);
     }
 
-    fn thread(&mut self) -> &mut Thread {
-        self.thread.as_mut().unwrap()
+    fn tables(&mut self) -> &mut Tables {
+        self.tables.as_mut().unwrap()
     }
 
     fn hear(&mut self, body: to_switch::Body) {
         let message = ToSwitch { body: Some(body) };
-        self.thread().take(ToTables::Message(message)).unwrap();
+        self.tables().take(message, Instant::now()).unwrap();
     }
 
     /// What was said since the last time.
