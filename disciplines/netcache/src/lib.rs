@@ -5,7 +5,7 @@
 
 mod controller;
 
-use decide::{Items, Program, Registration, Role, Runs};
+use decide::{Items, Native, Program, Registration, Role, Runs};
 
 pub use controller::controller;
 
@@ -18,6 +18,7 @@ pub const REGISTRATION: Registration = Registration {
     runs: Runs::WherePages,
     control: controller,
     object: OBJECT,
+    native: Some(NATIVE),
     programs: PROGRAMS,
     maps: &[],
     store: None,
@@ -28,6 +29,17 @@ pub const PROGRAMS: &[Program] = &[Program {
     name: "netcache",
     role: Role::Step,
 }];
+
+unsafe extern "C" {
+    fn netcache_unit() -> *const std::ffi::c_void;
+    fn netcache_mutants() -> *const std::ffi::c_void;
+}
+
+/// Those of [`NATIVE`] that can be told to break a rule, for tests.
+pub const MUTANTS: Native = netcache_mutants;
+
+/// The same programs as native code.
+pub const NATIVE: Native = netcache_unit;
 
 /// The data-plane half: a BPF object with [`PROGRAMS`].
 pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netcache.bpf.o"));
