@@ -38,6 +38,7 @@ struct user_switch {
 	struct user_cpu *cpu[USER_CPUS];
 	__u32 cpus;
 	__u32 bucket_mask;
+	__u32 mutant; /* of mutants.h; only what was compiled for tests looks at it */
 };
 
 /* Who runs packets: one thread at a time. */

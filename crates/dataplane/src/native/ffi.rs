@@ -57,6 +57,7 @@ pub struct Switch {
     pub cpu: [*mut Cpu; CPUS],
     pub cpus: u32,
     pub bucket_mask: u32,
+    pub mutant: u32,
 }
 
 /// `struct user_cpu`.
