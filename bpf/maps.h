@@ -190,8 +190,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } pages SEC(".maps");
 
-/* Set when loading: slots are found by masking. In a section of its own, beside a discipline's constants. */
-const volatile __u32 bucket_mask SEC(".rodata.switch") = 4095;
+BUCKET_MASK;
 
 /* Requests of each slot. key: cpu * slots + slot. Written by the programs, never reset. */
 struct {

@@ -1,12 +1,11 @@
 //! What disciplines' halves report, until somebody takes it to the controller.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
-use hashbrown::HashSet;
 use tokio::sync::Notify;
 
 /// What a discipline's half reports about a tenant.
@@ -34,7 +33,7 @@ impl Reports {
     }
 
     /// Forgets what concerns these tenants.
-    pub fn forget(&self, tenants: &HashSet<u32>) {
+    pub fn forget(&self, tenants: &BTreeSet<u32>) {
         self.newest()
             .retain(|(_, tenant), _| !tenants.contains(tenant));
     }

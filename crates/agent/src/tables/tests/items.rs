@@ -1,6 +1,7 @@
 //! Given records, and items that nobody but their discipline may remove.
 
 use dataplane::VALUE_MAX_BYTES;
+use wire::Op;
 
 use super::*;
 
@@ -13,17 +14,43 @@ fn a_given_record_is_there_at_once_without_a_store() {
     assert_eq!(switch.record(COPIES, "b"), Some(vec![]));
     assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
     assert_eq!(switch.record(COPIES, "c"), None);
-    let now = Instant::now() + Duration::from_secs(9);
-    let thread = switch.thread();
+    let now = switch.start + Duration::from_secs(9);
+    let tables = switch.tables();
     let wants = |name| {
         let key = key(COPIES, name);
-        let place = thread.memory.place_of(&key).unwrap();
-        let leases = dataplane::Leases::open(thread.configurations.home()).unwrap();
-        thread.memory.wants_value(&key, place, &leases).is_some()
+        let place = tables.memory.place_of(&key).unwrap();
+        let leases = dataplane::Leases::open(tables.configurations.backing()).unwrap();
+        tables.memory.wants_value(&key, place, &leases).is_some()
     };
     assert!(wants("c") && !wants("b"));
-    thread.fill(now);
+    tables.now = now;
+    tables.fill();
     assert_eq!(switch.held().len(), 3);
+}
+
+#[test]
+fn stores_are_asked_when_the_time_that_is_told_has_come() {
+    let mut switch = Switch::start();
+    assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
+    let mut asked = |ms| {
+        let now = switch.start + Duration::from_millis(ms);
+        switch.tables().tick(now).unwrap();
+        let sent = switch.sent.0.take().into_iter();
+        let op = |(store, bytes): Datagram| {
+            let packet = wire::Packet::decode(&bytes).unwrap();
+            assert_eq!(store, "10.0.2.1:7117".parse().unwrap());
+            (packet.header.op, packet.key.to_vec())
+        };
+        sent.map(op).collect::<Vec<_>>()
+    };
+    let lease = || (Op::LeaseRequest, vec![]);
+    let fetch = || (Op::FetchRequest, b"c".to_vec());
+    // One lease request came with the setup.
+    assert_eq!(asked(0), [lease(), lease(), fetch()]);
+    assert_eq!(asked(39), []);
+    assert_eq!(asked(40), [fetch()]);
+    assert_eq!(asked(119), []);
+    assert_eq!(asked(200), [lease(), fetch()]);
 }
 
 #[test]
@@ -84,11 +111,11 @@ fn a_page_with_data_on_it_stays_its_tenants() {
     assert_eq!(switch.pages_applied(), [0u64; 0]);
     let no_room = switch.change(&key(COPIES, "b"), &given(b"two"));
     assert_eq!(no_room, Outcome::NoRoom, "the page is not its yet");
-    switch.thread().end_window().unwrap();
+    switch.tables().end_window().unwrap();
     assert_eq!(switch.pages_applied(), [0u64; 0]);
     // Its own discipline removes it: now the page changes hands.
     switch.change(&key(CHAIN, "a"), &Change::Remove);
-    switch.thread().end_window().unwrap();
+    switch.tables().end_window().unwrap();
     assert_eq!(switch.pages_applied(), [2]);
     switch.put(COPIES, "b", b"two");
     switch.put(CHAIN, "a", b"one");
@@ -149,9 +176,9 @@ fn data_stays_when_its_discipline_is_not_known_here_and_goes_when_it_is_another(
 
 /// So many keys of a tenant that share a bucket with the one key that is there.
 fn sharing_a_bucket(switch: &mut Switch, tenant: u32, count: usize) -> Vec<ItemKey> {
-    let thread = switch.thread();
-    let served = thread.served.as_ref().unwrap();
-    let table = Table::open(thread.configurations.home()).unwrap();
+    let tables = switch.tables();
+    let served = tables.served.as_ref().unwrap();
+    let table = Table::open(tables.configurations.backing()).unwrap();
     let shares = |key: &ItemKey| {
         let hash = served.hash_of(key).unwrap();
         table.neighbours(tenant, hash).next().is_some()

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * In place of bpf/target.h: the data plane as an ordinary program, for sanitizers, fuzzing and simulation.
- * Every packet and every table element is an allocation of exactly its size, so that a byte too far is seen.
- * One thread; another CPU is simulated by running its packet inside a helper call (host_interrupt).
+ * In place of bpf/target.h: the data plane as native code, for soft switches, simulation, models and fuzzers. Many
+ * switches live in one process (struct user_switch); a thread runs packets of one of their CPUs at a time (user_cpu).
+ *
+ * With USER_EXACT, for sanitizers: every packet is an allocation of exactly its size, elements of tables have poisoned
+ * ground between them, and another CPU's packet may run inside a helper call (user_interrupt).
  */
 #pragma once
 
@@ -18,7 +20,6 @@
 #include <linux/udp.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,22 +27,42 @@
 #define __always_inline inline __attribute__((always_inline, unused))
 #define INLINE static __always_inline
 #define OUTLINE static __attribute__((noinline, unused))
-#define SEC(name) __attribute__((used))
+
+/*
+ * Sections say what is a table and what a program; whoever lists them (USER_LIST) reads that in the text. Weak, since
+ * every object has the tables that all share: one name is one table, as it is where they are pinned.
+ */
+#ifndef USER_LIST
+#define SEC(name) __attribute__((weak, used))
+#endif
 
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 #undef barrier
+#ifdef USER_EXACT
 /* The other CPU may come in wherever order matters. */
-static void host_interrupt(void);
-#define barrier() host_interrupt()
+extern void (*user_interrupt)(void);
+extern bool user_ring_is_full; /* whatever is in it */
+#define user_moment() (user_interrupt ? user_interrupt() : (void)0)
+#define barrier() user_moment()
+#else
+#define user_moment() ((void)0)
+#define barrier() __atomic_thread_fence(__ATOMIC_ACQ_REL)
+#endif
 #define opaque(x) asm volatile("" : "+r"(x))
-#define touch(p) ((void)READ_ONCE(*(const __u8 *)(p)))
+#define touch(p) __builtin_prefetch(p)
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))
 #define compare_and_swap(p, old, new)                                                              \
-	(host_interrupt(), __sync_val_compare_and_swap((p), (old), (new)))
+	({                                                                                         \
+		user_moment();                                                                     \
+		__sync_val_compare_and_swap((p), (old), (new));                                    \
+	})
 
 #define NS_PER_MS 1000000ULL
 #define CONTINUE (-1)
+
+/* Of mutants.h: the one that somebody chose for this switch. */
+#define CHOSEN_MUTANT (user_cpu->at->mutant)
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "only for little-endian hosts"
@@ -56,9 +77,9 @@ static void host_interrupt(void);
 /* As libbpf spells tables: sizes and types are kept in the types of members. */
 #define __uint(name, val) int(*name)[val]
 #define __type(name, val) typeof(val) *name
-#define __array(name, val) typeof(val) *name[]
 #define LIBBPF_PIN_BY_NAME 1
 
-#include "tables.h"
 #include "packet.h"
+#include "switch.h"
+#include "tables.h"
 #include "helpers.h"

@@ -1,7 +1,7 @@
 //! Parameter words, rows and groups.
 
 use api::proto::{Configurations, TenantVersion};
-use dataplane::{Mode, PARAMETERS, Rows};
+use dataplane::{Mode, PARAMETERS, Programs, Rows};
 use decide::{Configuration, Group, Row};
 use harness::namespace::{in_namespace, ip};
 
@@ -141,16 +141,16 @@ fn what_the_stream_had_no_room_for_is_told_later() {
     let mut switch = Switch::start();
     let words = Configuration::of([1, 2]);
     while switch.out.len() < 64 {
-        switch.thread().tell_held();
+        switch.tables().tell_held();
     }
     switch.hear(to_switch::Body::Configurations(Configurations {
         term: 1,
         tenants: vec![convert::configuration_to(CHAIN, 1, &words)],
     }));
     assert_eq!(switch.configured(), []);
-    switch.thread().tell_configured();
+    switch.tables().tell_configured();
     assert_eq!(switch.configured(), fine(1));
-    switch.thread().tell_configured();
+    switch.tables().tell_configured();
     assert_eq!(switch.configured(), []);
 }
 
@@ -255,7 +255,9 @@ fn groups_are_one_tenants_and_go_with_its_configuration() {
         let mut switch = Switch::start();
         let attach = |switch: &mut Switch| {
             for link in ["left", "right"] {
-                let dataplane = switch.thread().configurations.dataplane();
+                let Programs::Kernel(dataplane) = switch.tables().configurations.programs() else {
+                    unreachable!("it was loaded into the kernel")
+                };
                 dataplane.attach(link, Mode::Generic).unwrap();
             }
         };

@@ -1,13 +1,18 @@
-//! The table thread with a switch in the kernel, which no interface leads to. What the controller would say is handed in,
+//! The tables with a switch in the kernel, which no interface leads to. What the controller would say is handed in,
 //! what it would hear comes out; what the programs would find is read from the tables.
 
 mod configurations;
 mod items;
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{
+    cell::RefCell,
+    net::SocketAddr,
+    rc::Rc,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use api::proto::{
-    Commands, FromSwitch, PageTable, PagesApplied, Setup, TenantPages, TenantSetup, ToSwitch,
+    Commands, FromSwitch, PageTable, PagesApplied, Setup, TenantPages, TenantSetup,
     from_switch::Body, to_switch,
 };
 use dataplane::{Dataplane, Held, Home, Sizes, Table};
@@ -45,6 +50,7 @@ const TRIAL: Registration = Registration {
     runs: Runs::WherePages,
     control: |_| Box::new(NoDiscipline),
     object: harness::TRIAL,
+    native: Some(harness::TRIAL_NATIVE),
     programs: PROGRAMS,
     maps: &[],
     store: None,
@@ -66,10 +72,27 @@ const fn step(name: &'static str) -> Program {
     }
 }
 
-/// A switch with an agent's table thread, stopped between two messages.
+type Datagram = (SocketAddr, Vec<u8>);
+
+/// What was sent to stores.
+#[derive(Clone, Default)]
+struct Sent(Rc<RefCell<Vec<Datagram>>>);
+
+impl Courier for Sent {
+    fn send(&mut self, store: SocketAddr, datagram: &[u8]) {
+        self.0.borrow_mut().push((store, datagram.to_vec()));
+    }
+
+    fn drain(&mut self) {}
+}
+
+/// A switch with an agent's tables, stopped between two messages.
 struct Switch {
     home: Home,
-    thread: Option<Thread>,
+    sent: Sent,
+    /// When it began, by no clock.
+    start: Instant,
+    tables: Option<Tables>,
     out: Receiver<FromSwitch>,
     state: TempDir,
 }
@@ -97,7 +120,9 @@ impl Switch {
         let (_, out) = channel(1);
         let mut switch = Switch {
             home,
-            thread: None,
+            sent: Sent::default(),
+            start: Instant::now(),
+            tables: None,
             out,
             state: tempfile::tempdir().unwrap(),
         };
@@ -110,23 +135,33 @@ impl Switch {
 
     /// Another agent takes over.
     fn restart(&mut self, id: u16) {
-        self.thread = None;
+        self.tables = None;
         let sizes = Sizes { pages: 4 };
         let objects = registry::objects(&DISCIPLINES, sizes);
         let dataplane = Dataplane::load(self.home.clone(), &objects, sizes).unwrap();
         let (to_session, out) = channel(64);
-        let epochs = Reservation::open(self.state.path()).unwrap();
-        let thread = Thread::open(dataplane, id, &DISCIPLINES, epochs, to_session).unwrap();
-        (self.thread, self.out) = (Some(thread), out);
+        let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
+        let (courier, now) = (Box::new(self.sent.clone()), self.start);
+        let tables = Tables::open(
+            dataplane.into(),
+            id,
+            &DISCIPLINES,
+            epochs,
+            courier,
+            to_session,
+            now,
+        );
+        (self.tables, self.out) = (Some(tables.unwrap()), out);
     }
 
-    fn thread(&mut self) -> &mut Thread {
-        self.thread.as_mut().unwrap()
+    fn tables(&mut self) -> &mut Tables {
+        self.tables.as_mut().unwrap()
     }
 
     fn hear(&mut self, body: to_switch::Body) {
         let message = ToSwitch { body: Some(body) };
-        self.thread().take(ToTables::Message(message)).unwrap();
+        let now = self.start;
+        self.tables().take(message, now).unwrap();
     }
 
     /// What was said since the last time.
