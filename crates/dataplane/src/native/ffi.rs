@@ -56,7 +56,8 @@ pub struct Switch {
     pub fib_context: *mut c_void,
     pub cpu: [*mut Cpu; CPUS],
     pub cpus: u32,
-    pub bucket_mask: u32,
+    pub mask_of_buckets: u32,
+    pub mutant: u32,
 }
 
 /// `struct user_cpu`.
@@ -125,6 +126,7 @@ const _: () = assert!(size_of::<Fib>() == 64);
 
 unsafe extern "C" {
     pub fn entry_unit() -> *const Unit;
+    pub fn entry_mutants() -> *const Unit;
     pub fn user_switch_new(
         units: *const *const Unit,
         count: u32,

@@ -103,6 +103,11 @@ impl Unit {
         Unit(unsafe { &*ffi::entry_unit() })
     }
 
+    fn entry_with_mutants() -> Unit {
+        // SAFETY: a constant of the program.
+        Unit(unsafe { &*ffi::entry_mutants() })
+    }
+
     fn maps(&self) -> &'static [ffi::Map] {
         // SAFETY: as many as it says.
         unsafe { std::slice::from_raw_parts(self.0.maps, self.0.map_count as usize) }
@@ -145,7 +150,37 @@ impl Switch {
         cpus: u32,
         clock: Clock,
     ) -> Result<Arc<Switch>, Error> {
-        let entry = Unit::entry();
+        Switch::make(Unit::entry(), name, objects, sizes, cpus, clock)
+    }
+
+    /// As [`Switch::new`], with programs that break a rule: the mutant of this number in `bpf/mutants.h`, from 1. Objects must have
+    /// the native code with mutants.
+    ///
+    /// # Errors
+    /// As [`Switch::new`].
+    pub fn with_mutant(
+        mutant: u32,
+        name: &str,
+        objects: &[Object],
+        sizes: Sizes,
+        cpus: u32,
+        clock: Clock,
+    ) -> Result<Arc<Switch>, Error> {
+        let entry = Unit::entry_with_mutants();
+        let switch = Switch::make(entry, name, objects, sizes, cpus, clock)?;
+        // SAFETY: just made, and nobody else has it yet.
+        unsafe { (*switch.raw()).mutant = mutant };
+        Ok(switch)
+    }
+
+    fn make(
+        entry: Unit,
+        name: &str,
+        objects: &[Object],
+        sizes: Sizes,
+        cpus: u32,
+        clock: Clock,
+    ) -> Result<Arc<Switch>, Error> {
         let mut units: Vec<*const ffi::Unit> = vec![entry.0];
         let shared: Vec<&str> = entry.map_names().map(|(name, _)| name).collect();
         let mut entries: Vec<(String, u32)> = vec![];
@@ -179,7 +214,7 @@ impl Switch {
                 .iter()
                 .filter_map(|name| Some(((*name).to_owned(), sizes.on(name, cpus)?))),
         );
-        let raw = make(&units, &entries, cpus)?;
+        let raw = raw_switch(&units, &entries, cpus)?;
         let fib: Box<Box<dyn Fib>> = Box::new(Box::new(Nowhere));
         let mut switch = Switch {
             raw,
@@ -196,27 +231,19 @@ impl Switch {
         }
         raw.entry = entry.program("entry");
         raw.comes_back = entry.program("comes_back");
-        raw.bucket_mask = sizes.buckets() - 1;
+        raw.mask_of_buckets = sizes.buckets() - 1;
         switch.set_fib(Box::new(Nowhere));
         Ok(Arc::new(switch))
     }
 
-    /// As [`Switch::new`], with these routes.
+    /// Gives a switch that nobody else has yet its routes; before, nobody knows a way.
     ///
-    /// # Errors
-    /// As [`Switch::new`].
-    pub fn with_routes(
-        name: &str,
-        objects: &[Object],
-        sizes: Sizes,
-        cpus: u32,
-        clock: Clock,
-        fib: Box<dyn Fib>,
-    ) -> Result<Arc<Switch>, Error> {
-        let mut switch = Switch::new(name, objects, sizes, cpus, clock)?;
-        let alone = Arc::get_mut(&mut switch).expect("nobody else has it yet");
+    /// # Panics
+    /// If somebody has it.
+    pub fn routed(mut self: Arc<Switch>, fib: Box<dyn Fib>) -> Arc<Switch> {
+        let alone = Arc::get_mut(&mut self).expect("nobody else has it");
         alone.set_fib(fib);
-        Ok(switch)
+        self
     }
 
     fn set_fib(&mut self, fib: Box<dyn Fib>) {
@@ -357,7 +384,7 @@ impl Drop for Switch {
     }
 }
 
-fn make(
+fn raw_switch(
     units: &[*const ffi::Unit],
     entries: &[(String, u32)],
     cpus: u32,
