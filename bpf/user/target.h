@@ -60,6 +60,10 @@ extern void (*user_interrupt)(void);
 #define NS_PER_MS 1000000ULL
 #define CONTINUE (-1)
 
+/* Of mutants.h: the one that the driver has chosen. */
+static __u32 chosen_mutant __attribute__((unused));
+#define CHOSEN_MUTANT chosen_mutant
+
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "only for little-endian hosts"
 #endif

@@ -19,6 +19,7 @@ static int (*const steps[])(struct xdp_md *ctx) = {STEPS};
 
 int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len);
 void report_coverage(FILE *to);
+bool choose_mutant(const char *name);
 
 int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len)
 {
@@ -27,6 +28,20 @@ int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len)
 	run_script(bytes, len);
 	host_tables_clear();
 	return 0;
+}
+
+/* Breaks a rule from now on; false if no mutant has that name, or the build has none. */
+bool choose_mutant(const char *name)
+{
+#ifdef MUTANTS
+#define X(mutant, rule, breaks)                                                                    \
+	if (!strcmp(name, #mutant))                                                                \
+		chosen_mutant = MUTANT_##mutant;
+	MUTANT_LIST(X)
+#undef X
+#endif
+	(void)name;
+	return chosen_mutant;
 }
 
 /* One line for each counter: how often the inputs so far made it rise. */

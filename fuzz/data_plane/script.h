@@ -185,19 +185,26 @@ static void raw_frame(struct frame *frame)
 }
 
 static struct passage passages[2];
-/* Helper calls until the other CPU gets its packet; 0: it gets none. */
-static __u32 interrupt_in;
+/* Helper calls until the other CPU gets its packets, or the agent works beside; 0: neither. */
+static __u32 interrupt_in, packets_beside;
+static bool agent_interrupts;
 
 static void run_packet(bool is_nested);
+static void agent_step(void);
 
 static void interrupt(void)
 {
 	if (host_cpu != 0 || !interrupt_in || --interrupt_in)
 		return;
 	struct host_script saved = host;
-	host_cpu = 1;
-	run_packet(true);
-	host_cpu = 0;
+	if (agent_interrupts)
+		agent_step();
+	for (__u32 i = 0; i < packets_beside && !agent_interrupts; i++) {
+		host_cpu = 1;
+		run_packet(true);
+		host_cpu = 0;
+		note_moment(&passages[0]);
+	}
 	saved.events = host.events;
 	saved.random = host.random;
 	host = saved;
@@ -236,8 +243,12 @@ static void run_packet(bool is_nested)
 	ctx.head_room = how & 32 ? next() : 216;
 	ctx.tail_room = how & 64 ? next_word(2) % 4000 : 0;
 	script_helpers();
-	if (!is_nested)
-		interrupt_in = how & 128 ? next() & 15 : 0;
+	if (!is_nested) {
+		__u8 when = how & 128 ? next() : 0;
+		interrupt_in = when & 15;
+		packets_beside = 1 + (when >> 4 & 1);
+		agent_interrupts = when >= 0xc0;
+	}
 
 	p->before = view_of(&p->in);
 	p->epoch_before = the_config()->epoch;

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
 
-use dataplane::{Home, Leases, Place};
+use dataplane::{Backing, Leases, Place};
 use decide::ItemKey;
 use tracing::warn;
 use wire::Cluster;
@@ -25,9 +25,9 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    pub fn open(home: &Home, courier: Box<dyn Courier>) -> Result<Filling, AgentError> {
+    pub fn open(at: &Backing, courier: Box<dyn Courier>) -> Result<Filling, AgentError> {
         Ok(Filling {
-            leases: Leases::open(home)?,
+            leases: Leases::open(at)?,
             requests: Requests::new(courier),
             fetches: Fetches::default(),
         })

@@ -164,7 +164,7 @@ impl Agent {
         let (to_tables, from_session) = mpsc::sync_channel(QUEUE);
         let (to_session, from_tables) = async_mpsc::channel(QUEUE);
         let (id, disciplines) = (self.options.id, self.options.disciplines);
-        let (dataplane, epochs) = (self.dataplane, self.epochs);
+        let (programs, epochs) = (self.dataplane.into(), self.epochs);
         let (ended_tx, ended) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("tables".into())
@@ -172,7 +172,7 @@ impl Agent {
                 let courier = Box::<Sockets>::default();
                 let now = Instant::now();
                 let tables =
-                    Tables::open(dataplane, id, disciplines, epochs, courier, to_session, now);
+                    Tables::open(programs, id, disciplines, epochs, courier, to_session, now);
                 let result = tables.and_then(|tables| thread::serve(tables, &from_session));
                 let _ = ended_tx.send(result);
             });

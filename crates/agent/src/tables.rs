@@ -13,7 +13,7 @@ use api::{
         to_switch,
     },
 };
-use dataplane::{Dataplane, Event, TenantEntry};
+use dataplane::{Event, Programs, TenantEntry};
 use decide::{Change, ItemKey, Outcome, Registration};
 use tokio::sync::mpsc::Sender;
 use tracing::{info, warn};
@@ -67,7 +67,7 @@ impl Tables {
     /// # Errors
     /// If the data plane cannot be reached.
     pub fn open(
-        dataplane: Dataplane,
+        programs: Programs,
         id: u16,
         disciplines: &'static [Registration],
         epochs: Reservation,
@@ -75,17 +75,17 @@ impl Tables {
         out: Sender<FromSwitch>,
         now: Instant,
     ) -> Result<Tables, AgentError> {
-        let home = dataplane.home().clone();
-        let memory = Memory::open(&home, id, epochs.start())?;
-        let mut reporting = Reporting::open(&home)?;
+        let at = programs.backing();
+        let memory = Memory::open(&at, id, epochs.start())?;
+        let mut reporting = Reporting::open(&at)?;
         reporting.begin(memory.next_window());
         let window = Duration::from_secs(1);
         let mut tables = Tables {
             disciplines,
             served: None,
             memory,
-            configurations: Configurations::new(dataplane, disciplines),
-            filling: Filling::open(&home, courier)?,
+            configurations: Configurations::new(programs, disciplines),
+            filling: Filling::open(&at, courier)?,
             reporting,
             epochs,
             term: 0,
@@ -181,7 +181,7 @@ impl Tables {
         // What another discipline's programs must not find goes before they are called.
         self.memory.fit(&served, before)?;
         let parameters = self.configurations.parameters(&served, before)?;
-        TenantEntry::install(self.configurations.home(), &served.entries(&parameters))?;
+        TenantEntry::install(self.configurations.backing(), &served.entries(&parameters))?;
         self.configurations.fit(&served, before)?;
         info!(
             "set up: {} tenants, {} stores",

@@ -1,12 +1,4 @@
-use std::{
-    borrow::Cow,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -14,24 +6,15 @@ use tokio::{
     sync::Semaphore,
     time::{Instant, sleep_until, timeout_at},
 };
-use wire::{Cluster, Flags, HEADER_LEN, Header, Op, Status, TENANT_SYSTEM};
+use wire::Cluster;
 
 use crate::{
-    Condition, Counts, Error, Options, Value,
-    counters::Counters,
-    envelope::Envelope,
-    port::{Port, Reply},
-    request::{Id, Request, Sender, max_payload},
-    routes::{Range, Routes},
-    timing::{Backoff, RoundTrip},
+    Answer, Condition, Counts, Error, Operation, Options, Value,
+    call::{Call, Step},
+    port::{Expected, Port},
+    rules::Rules,
+    window::WriteWindow,
 };
-
-/// Times that a read is asked again because its answer needs more room: values may grow meanwhile.
-const MAX_PADDINGS: u32 = 4;
-/// First wait after a store's `TryAgain`.
-const TRY_AGAIN_WAIT: Duration = Duration::from_millis(20);
-/// Longest wait after a store's `TryAgain`.
-const TRY_AGAIN_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// A connection to a cluster in the name of one tenant. Clones share sockets and counters; when the last
 /// one is dropped the sockets close. All methods may be called concurrently, and a call that is
@@ -42,20 +25,14 @@ pub struct Client {
 }
 
 struct Inner {
-    routes: Routes,
-    sender: Sender,
-    envelope: Envelope,
-    options: Options,
+    rules: Rules,
     v4: Option<Port>,
     v6: Option<Port>,
-    /// Client id in the high half, request id in the low half. When the request ids are used up, the
-    /// next client id follows, so that a pair never comes twice.
-    next_id: AtomicU64,
     free: Semaphore,
-    round_trip: RoundTrip,
-    /// Length in bytes of the largest value seen, as it travels.
-    largest_value: AtomicUsize,
-    counters: Arc<Counters>,
+    /// One per store.
+    windows: Vec<WriteWindow>,
+    /// Where the nanoseconds of its calls begin.
+    start: Instant,
 }
 
 impl Client {
@@ -68,42 +45,35 @@ impl Client {
         tenant: u32,
         options: Options,
     ) -> Result<Client, Error> {
-        options.check()?;
-        if cluster.stores.is_empty() || cluster.partitions == 0 {
-            return Err(Error::Options(
-                "cluster: it has no store; expected at least one".into(),
-            ));
-        }
-        let secrets = (tenant != TENANT_SYSTEM)
-            .then(|| cluster.secrets_of(tenant))
-            .flatten()
-            .ok_or(Error::UnknownTenant(tenant))?;
-        let routes = Routes::new(cluster, tenant);
-        let counters = Arc::new(Counters::default());
+        let rules = Rules::new(cluster, tenant, options, rand::random)?;
         let open = |v6| {
-            routes
+            rules
+                .routes
                 .has_family(v6)
-                .then(|| Port::open(v6, secrets.tag, counters.clone()))
+                .then(|| Port::open(v6, rules.secrets.tag, rules.counters.clone()))
                 .transpose()
         };
-        let envelope = Envelope::new(options.seal.as_ref(), tenant);
-        let id = options.client_id.unwrap_or_else(rand::random);
         let inner = Inner {
             v4: open(false)?,
             v6: open(true)?,
-            next_id: AtomicU64::new((u64::from(id) << 32) | 1),
-            free: Semaphore::new(options.max_in_flight),
-            round_trip: RoundTrip::new(&options),
-            largest_value: AtomicUsize::new(options.expected_value + envelope.overhead()),
-            envelope,
-            sender: Sender { tenant, secrets },
-            routes,
-            options,
-            counters,
+            free: Semaphore::new(rules.options.max_in_flight),
+            windows: (0..rules.routes.windows)
+                .map(|_| WriteWindow::new())
+                .collect(),
+            start: Instant::now(),
+            rules,
         };
         Ok(Client {
             inner: Arc::new(inner),
         })
+    }
+
+    /// Carries out any operation.
+    ///
+    /// # Errors
+    /// Whatever keeps its final answer away; what the answer says is the method's affair that reads it.
+    pub async fn call(&self, operation: Operation<'_>) -> Result<Answer, Error> {
+        self.inner.call(&operation).await
     }
 
     /// The value of a key; `None` if there is no such key.
@@ -112,29 +82,14 @@ impl Client {
     /// [`Error::Timeout`] if nobody answers, [`Error::NotOpened`] if what is there was not sealed with
     /// [`Options::seal`] for this key, and the others that [`Error`] lists for reads.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
-        let request = Request::new(Op::ReadRequest, key.as_ref());
-        let Answer {
-            store,
-            header,
-            value,
-        } = self.inner.call(request).await?;
-        match header.status {
-            Status::Ok => Ok(Some(Value {
-                bytes: value,
-                version: header.version,
-                expires_in: (header.expiry_ms > 0)
-                    .then(|| Duration::from_millis(header.expiry_ms.into())),
-                from_switch: header.flags.has(Flags::CACHED),
-            })),
-            Status::NotFound => Ok(None),
-            status => Err(self.inner.refusal(status, store, &request)),
-        }
+        let key = key.as_ref();
+        self.call(Operation::Get { key }).await?.found()
     }
 
     /// The values of many keys, in the order of the keys. The requests are in flight together, at most
     /// half of `Options::max_in_flight` of them, so that other calls find a place.
     pub async fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<Value>, Error>> {
-        let window = (self.inner.options.max_in_flight / 2).max(1);
+        let window = (self.inner.rules.options.max_in_flight / 2).max(1);
         stream::iter(keys)
             .map(|key| self.get(key))
             .buffered(window)
@@ -180,28 +135,13 @@ impl Client {
         ttl: Option<Duration>,
         condition: Condition,
     ) -> Result<u64, Error> {
-        let (flags, version) = condition.in_header();
-        let expiry_ms = ttl.map(ttl_ms).transpose()?.unwrap_or(0);
-        let value = value.as_ref();
-        let request = Request {
-            flags,
-            value,
-            expiry_ms,
-            version,
-            ..Request::new(Op::WriteRequest, key.as_ref())
+        let set = Operation::Set {
+            key: key.as_ref(),
+            value: value.as_ref(),
+            ttl,
+            condition,
         };
-        let Answer { store, header, .. } = self.inner.call(request).await?;
-        match header.status {
-            Status::Ok => {
-                self.inner
-                    .saw_value(value.len() + self.inner.envelope.overhead());
-                Ok(header.version)
-            }
-            Status::Mismatch => Err(Error::Mismatch {
-                current: header.version,
-            }),
-            status => Err(self.inner.refusal(status, store, &request)),
-        }
+        self.call(set).await?.written()
     }
 
     /// Removes a key; `false` if there was no such key.
@@ -221,21 +161,10 @@ impl Client {
         key: impl AsRef<[u8]>,
         condition: Condition,
     ) -> Result<bool, Error> {
-        let (flags, version) = condition.in_header();
-        let request = Request {
-            flags,
-            version,
-            ..Request::new(Op::DeleteRequest, key.as_ref())
-        };
-        let Answer { store, header, .. } = self.inner.call(request).await?;
-        match header.status {
-            Status::Ok => Ok(true),
-            Status::NotFound => Ok(false),
-            Status::Mismatch => Err(Error::Mismatch {
-                current: header.version,
-            }),
-            status => Err(self.inner.refusal(status, store, &request)),
-        }
+        let key = key.as_ref();
+        self.call(Operation::Delete { key, condition })
+            .await?
+            .removed()
     }
 
     /// Asks for an operation that the tenant's discipline defines ([`Op::DisciplineRequest`]), and returns its answer's
@@ -250,296 +179,81 @@ impl Client {
         number: u64,
         value: impl AsRef<[u8]>,
     ) -> Result<(u64, Bytes), Error> {
-        let request = Request {
-            version: number,
+        let ask = Operation::Ask {
+            key: key.as_ref(),
+            number,
             value: value.as_ref(),
-            ..Request::new(Op::DisciplineRequest, key.as_ref())
         };
-        let answer = self.inner.call(request).await?;
-        match answer.header.status {
-            Status::Ok => Ok((answer.header.version, answer.value)),
-            status => Err(self.inner.refusal(status, answer.store, &request)),
-        }
+        self.call(ask).await?.said()
     }
 
     /// What this client and its clones have done so far.
     pub fn counts(&self) -> Counts {
-        self.inner.counters.read()
-    }
-}
-
-/// The time to live as its field states it: whole milliseconds, rounded up so that it is never "none".
-fn ttl_ms(ttl: Duration) -> Result<u32, Error> {
-    let ms = ttl.as_nanos().div_ceil(1_000_000);
-    u32::try_from(ms)
-        .ok()
-        .filter(|ms| *ms > 0)
-        .ok_or(Error::TimeToLive)
-}
-
-/// A final answer: any status but `TryAgain` and `NeedPadding`.
-struct Answer {
-    store: SocketAddr,
-    header: Header,
-    value: Bytes,
-}
-
-/// One call on its way: what stays the same over all its datagrams, and how many there were.
-struct Attempt {
-    store: SocketAddr,
-    limit: Duration,
-    deadline: Instant,
-    tries: u32,
-    put_off: bool,
-    denied: bool,
-}
-
-impl Attempt {
-    fn timed_out(&self, op: Op, tenant: u32) -> Error {
-        let denied = self.denied.then_some(tenant);
-        let Attempt {
-            store,
-            tries,
-            put_off: try_again,
-            ..
-        } = *self;
-        let after_ms = self.limit.as_millis() as u64;
-        if op.is_write() {
-            Error::OutcomeUnknown {
-                store,
-                after_ms,
-                tries,
-                try_again,
-                denied,
-            }
-        } else {
-            Error::Timeout {
-                store,
-                after_ms,
-                tries,
-                try_again,
-                denied,
-            }
-        }
+        self.inner.rules.counters.read()
     }
 }
 
 impl Inner {
-    /// Sends a request until its final answer comes or the deadline has passed.
-    async fn call(&self, request: Request<'_>) -> Result<Answer, Error> {
-        let Options {
-            deadline,
-            max_in_flight,
-            ..
-        } = self.options;
-        let write = request.op.is_write();
-        let limit = if write {
-            self.options.write_deadline()
-        } else {
-            deadline
-        };
-        let deadline = Instant::now() + limit;
-        let name = self.envelope.name(request.key)?;
-        let request = Request {
-            key: name.as_ref(),
-            ..request
-        };
-        let hash = self
-            .sender
-            .secrets
-            .hash
-            .key_hash(self.sender.tenant, request.key);
-        let Range { store, writes, .. } = self.routes.store_of(hash);
-        let store = *store;
-        request.check(store, self.envelope.overhead())?;
-        // Once for all its datagrams: under one id a store must see one write.
-        let value = match request.op {
-            Op::WriteRequest => self.envelope.close(&name, request.value),
-            _ => Cow::Borrowed(request.value),
-        };
-        let mut request = Request {
-            value: &value,
-            ..request
-        };
-        let full = |_| Error::TooManyInFlight {
-            limit: max_in_flight,
-        };
+    /// Carries an operation out: sends until its final answer comes or the deadline has passed.
+    async fn call(&self, operation: &Operation<'_>) -> Result<Answer, Error> {
+        let rules = &self.rules;
+        let mut call = Call::new(rules, operation, self.now_ns())?;
+        let deadline = self.at(call.deadline_ns());
+        let full = |_| rules.full();
         let _place = timeout_at(deadline, self.free.acquire())
             .await
             .map_err(full)?;
-        let (_in_order, mut id) = if write {
-            let entered = timeout_at(deadline, writes.enter(|| self.new_id()));
-            let (place, id) = entered.await.map_err(full)?;
-            (Some(place), id)
-        } else {
-            (None, self.new_id())
-        };
-
-        let mut attempt = Attempt {
-            store,
-            limit,
-            deadline,
-            tries: 0,
-            put_off: false,
-            denied: false,
-        };
-        let mut waits = Backoff::new(TRY_AGAIN_WAIT, TRY_AGAIN_WAIT_MAX);
-        let mut paddings = 0;
-        loop {
-            let datagram = request.encode(&self.sender, id, hash, self.room(&request, store));
-            let Some(reply) = self.exchange(&mut attempt, id, &datagram).await? else {
-                return Err(attempt.timed_out(request.op, self.sender.tenant));
-            };
-            match reply {
-                Reply::WrongKey if request.op == Op::CorrectionRequest => {
-                    return Err(Error::BadReply {
-                        store,
-                        what: "another key, even past the caches",
-                    });
-                }
-                Reply::WrongKey => {
-                    self.counters.corrected.add_one();
-                    request.op = Op::CorrectionRequest;
-                    // A new id: a late copy of the wrong answer must not answer the correction.
-                    id = self.new_id();
-                }
-                Reply::Answer(header, value) => match header.status {
-                    Status::NeedPadding if !write && paddings < MAX_PADDINGS => {
-                        self.counters.padded.add_one();
-                        paddings += 1;
-                        self.saw_value(header.expiry_ms as usize);
-                        id = self.new_id();
-                    }
-                    Status::TryAgain => {
-                        self.counters.put_off.add_one();
-                        attempt.put_off = true;
-                        let until = Instant::now() + waits.next(rand::random());
-                        sleep_until(until.min(deadline)).await;
-                        if until >= deadline {
-                            return Err(attempt.timed_out(request.op, self.sender.tenant));
-                        }
-                        // The id stays: a late copy of this request must count as the same write.
-                    }
-                    _ if header.fragments > 1 => {
-                        return Err(Error::BadReply {
-                            store,
-                            what: "a fragment of a value",
-                        });
-                    }
-                    _ => {
-                        self.saw_value(value.len());
-                        let value = match header.status {
-                            Status::Ok if header.op == Op::ReadReply => {
-                                self.envelope.open(&name, value, store, header.flags)?
-                            }
-                            _ => value,
-                        };
-                        return Ok(Answer {
-                            store,
-                            header,
-                            value,
-                        });
-                    }
-                },
+        let (_in_order, id) = match call.window() {
+            Some(window) => {
+                let entered = self.windows[window].enter(|| rules.new_id());
+                let (place, id) = timeout_at(deadline, entered).await.map_err(full)?;
+                (Some(place), id)
             }
-        }
-    }
-
-    /// Sends one datagram, again and again, until something answers it; `None` at the deadline.
-    async fn exchange(
-        &self,
-        attempt: &mut Attempt,
-        id: Id,
-        datagram: &Bytes,
-    ) -> Result<Option<Reply>, Error> {
-        let Attempt {
-            store, deadline, ..
-        } = *attempt;
+            None => (None, rules.new_id()),
+        };
+        let store = call.store();
         let port = if store.is_ipv6() { &self.v6 } else { &self.v4 };
         let port = port
             .as_ref()
             .expect("a socket was opened for each family in the cluster");
-        let mut expected = port.expect(id, datagram.clone(), store);
-        let mut waits = Backoff::new(self.round_trip.timeout(), self.options.max_timeout);
-        for retransmission in 0u32.. {
-            match port.send(datagram, store).await {
-                Ok(()) => {}
-                // Nothing has left yet, so the caller may know for certain.
-                Err(source) if attempt.tries == 0 => {
-                    return Err(Error::Socket {
-                        what: format!("cannot send to {store}"),
-                        source,
-                    });
+        let mut expected: Option<Expected> = None;
+        let mut step = call.start(rules, id, self.now_ns(), rand::random());
+        loop {
+            step = match step {
+                Step::Done(result) => return result,
+                Step::Wait { until_ns } => {
+                    sleep_until(self.at(until_ns)).await;
+                    call.timer(rules, false, self.now_ns(), rand::random())
                 }
-                // As good as lost; the deadline bounds it.
-                Err(error) => tracing::debug!(%store, %error, "sending again failed"),
-            }
-            attempt.tries += 1;
-            let sent = Instant::now();
-            let until = sent + waits.next(rand::random());
-            match timeout_at(until.min(deadline), &mut expected.reply).await {
-                Ok(Ok(reply)) => {
-                    if retransmission == 0 {
-                        self.round_trip.measured(sent.elapsed());
+                Step::Send { until_ns } => {
+                    let datagram = call.datagram();
+                    let expect = || port.expect(call.request(), datagram.clone(), store);
+                    let waiting = expected.get_or_insert_with(expect);
+                    if let Err(error) = port.send(datagram, store, deadline).await {
+                        call.not_sent(error)?;
                     }
-                    return Ok(Some(reply));
+                    match timeout_at(self.at(until_ns), &mut waiting.reply).await {
+                        Ok(Ok(reply)) => {
+                            expected = None;
+                            call.reply(rules, reply, self.now_ns(), rand::random())
+                        }
+                        // The sender lives in the table as long as `expected` does, or has sent a reply.
+                        Ok(Err(_)) => return Err(call.timed_out()),
+                        Err(_) => {
+                            let denied = waiting.was_denied();
+                            call.timer(rules, denied, self.now_ns(), rand::random())
+                        }
+                    }
                 }
-                // The sender lives in the table as long as `expected` does, or has sent a reply.
-                Ok(Err(_)) => return Ok(None),
-                Err(_) if until >= deadline => {
-                    attempt.denied |= expected.was_denied();
-                    return Ok(None);
-                }
-                Err(_) => self.counters.retransmitted.add_one(),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Bytes that a request's datagram takes at least, so that its answer fits where it stood.
-    fn room(&self, request: &Request<'_>, store: SocketAddr) -> usize {
-        if request.op.is_write() {
-            return 0;
-        }
-        let expected = self.largest_value.load(Relaxed);
-        (HEADER_LEN + request.key.len() + expected).min(max_payload(store))
-    }
-
-    fn saw_value(&self, len: usize) {
-        // Read first: the common case then shares the cache line between cores.
-        if len > self.largest_value.load(Relaxed) {
-            self.largest_value.fetch_max(len, Relaxed);
+            };
         }
     }
 
-    fn new_id(&self) -> Id {
-        let next = self.next_id.fetch_add(1, Relaxed);
-        Id {
-            client: (next >> 32) as u32,
-            request: next as u32,
-        }
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
     }
 
-    /// The error for a status that is no success of this request.
-    fn refusal(&self, status: Status, store: SocketAddr, request: &Request<'_>) -> Error {
-        match status {
-            Status::WrongPartition => Error::WrongPartition { store },
-            Status::TooLarge => Error::TooLarge {
-                store,
-                len: request.value.len(),
-            },
-            Status::BackendError => Error::Backend {
-                store,
-                write: request.op.is_write(),
-            },
-            Status::Denied => Error::Denied {
-                store,
-                tenant: self.sender.tenant,
-            },
-            _ => Error::BadReply {
-                store,
-                what: "a status that does not belong to it",
-            },
-        }
+    fn at(&self, ns: u64) -> Instant {
+        self.start + Duration::from_nanos(ns)
     }
 }

@@ -3,7 +3,7 @@ use std::{borrow::Cow, net::SocketAddr};
 use bytes::Bytes;
 use wire::Flags;
 
-use crate::{Error, HiddenKey, Seal, TenantSeal, request::check_key};
+use crate::{Error, HiddenKey, Seal, TenantSeal};
 
 /// What keys and values travel in: nothing, or a seal.
 pub(crate) struct Envelope(Option<TenantSeal>);
@@ -34,13 +34,11 @@ impl Envelope {
     }
 
     /// What to ask for.
-    pub fn name<'a>(&self, key: &'a [u8]) -> Result<Name<'a>, Error> {
-        // Of the key itself: what is possible does not depend on whether it is hidden.
-        check_key(key)?;
-        Ok(match &self.0 {
+    pub fn name<'a>(&self, key: &'a [u8]) -> Name<'a> {
+        match &self.0 {
             Some(seal) => Name::Hidden(seal.hide(key)),
             None => Name::Open(key),
-        })
+        }
     }
 
     /// What to write.
@@ -51,25 +49,24 @@ impl Envelope {
         }
     }
 
-    /// What was read from `store`, or from a switch before it as `flags` say.
+    /// What was read from `store`, or from a switch before it as `flags` say. `name` is the key as it travelled.
     pub fn open(
         &self,
-        name: &Name<'_>,
+        name: &[u8],
         value: Bytes,
         store: SocketAddr,
         flags: Flags,
     ) -> Result<Bytes, Error> {
-        match (&self.0, name) {
-            (Some(seal), Name::Hidden(key)) => {
-                seal.open(key, &value)
-                    .map(Bytes::from)
-                    .map_err(|why| Error::NotOpened {
-                        store,
-                        from_switch: flags.has(Flags::CACHED),
-                        why,
-                    })
-            }
-            _ => Ok(value),
-        }
+        let Some(seal) = &self.0 else {
+            return Ok(value);
+        };
+        let key = HiddenKey(name.try_into().expect("hidden keys have one length"));
+        seal.open(&key, &value)
+            .map(Bytes::from)
+            .map_err(|why| Error::NotOpened {
+                store,
+                from_switch: flags.has(Flags::CACHED),
+                why,
+            })
     }
 }

@@ -5,28 +5,39 @@
 //! answered makes no difference to the caller, except that [`Value::from_switch`] says so.
 //! Applications, the gateway, the lab and `shortstop get|set|delete` call this crate; it calls `wire` only.
 //!
+//! Every decision of a call (when to send again, what, until when, which datagram answers it) is taken by a state machine
+//! without sockets or clocks. [`Client`] drives it; [`Machine`] is the same for whoever has a network and a time of his own.
+//!
 //! With [`Options::seal`] keys are hidden and values sealed before anything else is done with them, and opened last.
 //!
 //! What a call costs: one allocation for its datagram, one for the channel that its answer comes through,
 //! one for a value that came; one hash of the key, two tags. A retransmission sends the same bytes again
 //! and so keeps the request id, by which a store finds duplicates (rule 7 of `docs/coherence.md`).
 
+mod answer;
+mod call;
 mod client;
 mod counters;
 mod envelope;
 mod error;
+mod machine;
+mod operation;
 mod options;
 mod port;
-mod request;
 mod routes;
+mod rules;
 mod seal;
 mod timing;
 mod value;
+mod waiting;
 mod window;
 
+pub use answer::Answer;
 pub use client::Client;
 pub use counters::Counts;
 pub use error::Error;
+pub use machine::Machine;
+pub use operation::Operation;
 pub use options::Options;
 pub use seal::{HiddenKey, NotOpened, Seal, SealKeyError, TenantSeal};
 pub use value::{Condition, Value};

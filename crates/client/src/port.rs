@@ -8,12 +8,21 @@ use std::{
 };
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use quinn_udp::{RecvMeta, UdpSocketState};
-use tokio::{io::Interest, net::UdpSocket, sync::oneshot, task::AbortHandle};
-use wire::{HEADER_LEN, Header, Op, Packet, Secret, Status};
+use tokio::{
+    io::Interest,
+    net::UdpSocket,
+    sync::oneshot,
+    task::AbortHandle,
+    time::{Instant, timeout_at},
+};
+use wire::Secret;
 
-use crate::{Error, counters::Counters, request::Id};
+use crate::{
+    Error,
+    counters::Counters,
+    waiting::{Incoming, Reply, Waiting},
+};
 
 /// Receive buffers handed to the kernel at once. The memory is touched only as far as it is filled.
 const BATCH: usize = 16;
@@ -21,33 +30,6 @@ const BATCH: usize = 16;
 const SLOT: usize = 1 << 16;
 /// Receive buffer of the socket in bytes; the kernel may allow less.
 const SOCKET_BUFFER: usize = 4 << 20;
-
-/// What came for a request.
-pub(crate) enum Reply {
-    /// An answer to this very request, about this very key.
-    Answer(Header, Bytes),
-    /// An answer to this read that carries another key.
-    WrongKey,
-}
-
-/// A request that waits: its datagram says what must come back.
-struct Waiting {
-    datagram: Bytes,
-    store: SocketAddr,
-    /// An answer without a valid tag said that the request was denied.
-    denied: bool,
-    done: oneshot::Sender<Reply>,
-}
-
-impl Waiting {
-    fn key(&self) -> &[u8] {
-        &self.datagram[HEADER_LEN..][..usize::from(self.datagram[3])]
-    }
-
-    fn op(&self) -> Option<Op> {
-        Op::try_from(self.datagram[1]).ok()
-    }
-}
 
 /// The socket of one address family.
 pub(crate) struct Port {
@@ -60,7 +42,7 @@ struct Shared {
     batched: UdpSocketState,
     secret: Secret,
     counters: Arc<Counters>,
-    waiting: Mutex<HashMap<u32, Waiting>>,
+    waiting: Mutex<Waiting<oneshot::Sender<Reply>>>,
 }
 
 impl Port {
@@ -87,33 +69,35 @@ impl Port {
     }
 
     /// Makes an answer to the datagram, which must be a request with this id, arrive at the result.
-    pub fn expect(&self, id: Id, datagram: Bytes, store: SocketAddr) -> Expected<'_> {
+    pub fn expect(&self, request: u32, datagram: Bytes, store: SocketAddr) -> Expected<'_> {
         let (done, reply) = oneshot::channel();
-        self.shared.waiting().insert(
-            id.request,
-            Waiting {
-                datagram,
-                store,
-                denied: false,
-                done,
-            },
-        );
+        self.shared.waiting().insert(request, datagram, store, done);
         Expected {
             port: self,
-            request: id.request,
+            request,
             reply,
         }
     }
 
-    /// Sends one datagram.
-    pub async fn send(&self, datagram: &[u8], store: SocketAddr) -> io::Result<()> {
+    /// Sends one datagram, unless the socket has no room before the deadline.
+    pub async fn send(
+        &self,
+        datagram: &[u8],
+        store: SocketAddr,
+        deadline: Instant,
+    ) -> io::Result<()> {
         self.shared.counters.sent.add_one();
         let socket = &self.shared.socket;
-        match socket.try_send_to(datagram, store) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                socket.send_to(datagram, store).await.map(drop)
+        loop {
+            match socket.try_send_to(datagram, store) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    timeout_at(deadline, socket.writable()).await??;
+                    if Instant::now() >= deadline {
+                        return Err(e);
+                    }
+                }
+                sent => return sent.map(drop),
             }
-            sent => sent.map(drop),
         }
     }
 }
@@ -136,16 +120,13 @@ impl Expected<'_> {
     /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has another
     /// secret, or a forger.
     pub fn was_denied(&self) -> bool {
-        let table = self.port.shared.waiting();
-        table
-            .get(&self.request)
-            .is_some_and(|waiting| waiting.denied)
+        self.port.shared.waiting().was_denied(self.request)
     }
 }
 
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
-        self.port.shared.waiting().remove(&self.request);
+        self.port.shared.waiting().remove(self.request);
     }
 }
 
@@ -190,7 +171,7 @@ async fn receive(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, Waiting>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<oneshot::Sender<Reply>>> {
         // Nothing panics while it holds the lock, so a poisoned one holds a whole table.
         self.waiting
             .lock()
@@ -222,41 +203,8 @@ impl Shared {
     }
 
     fn deliver(&self, datagram: &[u8], from: SocketAddr) -> Option<()> {
-        let packet = Packet::decode(datagram).ok()?;
-        let signed = packet.tag_is_valid(&self.secret);
-        if !signed && packet.header.status != Status::Denied {
-            return None;
-        }
-        let mut table = self.waiting();
-        let waiting = table.get_mut(&packet.header.request)?;
-        let reply = judge(&packet, from, waiting)?;
-        if !signed {
-            // It ends nothing: it only explains, should nothing better come.
-            waiting.denied = true;
-            return None;
-        }
-        let waiting = table.remove(&packet.header.request)?;
-        drop(table);
-        waiting.done.send(reply).ok()
+        let incoming = Incoming::read(datagram, &self.secret)?;
+        let (done, reply) = self.waiting().take(&incoming, from)?;
+        done.send(reply).ok()
     }
-}
-
-/// What this packet is to the request that waits; `None` if it is not its answer. Checks no tag.
-fn judge(packet: &Packet<'_>, from: SocketAddr, waiting: &Waiting) -> Option<Reply> {
-    let header = &packet.header;
-    let sent = Header::from_bytes(waiting.datagram.first_chunk()?).ok()?;
-    let same = (from.ip(), from.port()) == (waiting.store.ip(), waiting.store.port())
-        && (header.client, header.request, header.tenant)
-            == (sent.client, sent.request, sent.tenant)
-        && Some(header.op) == waiting.op()?.reply();
-    if !same {
-        return None;
-    }
-    if packet.key != waiting.key() {
-        return (header.op == Op::ReadReply).then_some(Reply::WrongKey);
-    }
-    if header.key_hash != sent.key_hash {
-        return None;
-    }
-    Some(Reply::Answer(*header, Bytes::copy_from_slice(packet.value)))
 }

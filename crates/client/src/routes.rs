@@ -1,8 +1,6 @@
-use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use wire::{Cluster, KeyHash, partition_of};
-
-use crate::window::WriteWindow;
 
 /// The partition map, ready for lookups: a binary search over the stores' ranges.
 pub(crate) struct Routes {
@@ -11,6 +9,8 @@ pub(crate) struct Routes {
     ranges: Vec<Range>,
     /// For a tenant that may use some stores only: a range of each, in the order of the tenant's list.
     instead: Vec<usize>,
+    /// Number of stores; each has a window for the writes in flight to it.
+    pub windows: usize,
 }
 
 /// One store's entry in the cluster file.
@@ -20,28 +20,27 @@ pub(crate) struct Range {
     allowed: bool,
     /// Where the store listens.
     pub store: SocketAddr,
-    /// The writes in flight to it.
-    pub writes: Arc<WriteWindow>,
+    /// Its number, below [`Routes::windows`].
+    pub window: usize,
 }
 
 impl Routes {
     pub fn new(cluster: &Cluster, tenant: u32) -> Routes {
         let only = cluster.tenant(tenant).map_or(&[][..], |t| &t.stores);
         // A store may own several ranges; it still is one store with one memory of our writes.
-        let mut windows: HashMap<SocketAddr, Arc<WriteWindow>> = HashMap::new();
+        let mut stores: Vec<SocketAddr> = cluster.stores.iter().map(|s| s.address).collect();
+        stores.sort_unstable();
+        stores.dedup();
         let range = |&wire::Store {
                          address: store,
                          last,
                          ..
                      }: &wire::Store| {
-            let writes = windows
-                .entry(store)
-                .or_insert_with(|| Arc::new(WriteWindow::new()));
             Range {
                 last,
                 allowed: only.is_empty() || only.contains(&store),
                 store,
-                writes: writes.clone(),
+                window: stores.partition_point(|other| *other < store),
             }
         };
         let mut ranges: Vec<_> = cluster.stores.iter().map(range).collect();
@@ -53,6 +52,7 @@ impl Routes {
         Routes {
             partitions: cluster.partitions,
             instead: only.iter().map(range_of).collect(),
+            windows: stores.len(),
             ranges,
         }
     }

@@ -145,7 +145,7 @@ impl std::fmt::Debug for TenantSeal {
 
 /// A key as the network sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HiddenKey([u8; Seal::HIDDEN_KEY_BYTES]);
+pub struct HiddenKey(pub(crate) [u8; Seal::HIDDEN_KEY_BYTES]);
 
 impl AsRef<[u8]> for HiddenKey {
     fn as_ref(&self) -> &[u8] {

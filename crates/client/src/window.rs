@@ -14,17 +14,38 @@ use tokio::sync::Semaphore;
 /// Most writes from the oldest without an outcome to the newest.
 const SPAN: usize = 128;
 
-pub(crate) struct WriteWindow {
-    places: Semaphore,
-    writes: Mutex<Writes>,
-}
-
+/// The writes of one client to one store, from the oldest that has no outcome. Ids must be taken in the order of entering.
 #[derive(Default)]
-struct Writes {
+pub(crate) struct Writes {
     /// Number of the write at the front.
     first: u64,
     /// Per write, in order of request id: whether it has ended.
     ended: VecDeque<bool>,
+}
+
+impl Writes {
+    /// The number of one more write, if there is a place for it.
+    pub fn enter(&mut self) -> Option<u64> {
+        (self.ended.len() < SPAN).then(|| {
+            self.ended.push_back(false);
+            self.first + self.ended.len() as u64 - 1
+        })
+    }
+
+    /// Ends a write; returns how many places that frees.
+    pub fn leave(&mut self, number: u64) -> usize {
+        self.ended[(number - self.first) as usize] = true;
+        let freed = self.ended.iter().take_while(|ended| **ended).count();
+        self.ended.drain(..freed);
+        self.first += freed as u64;
+        freed
+    }
+}
+
+/// [`Writes`] that tasks wait for a place among.
+pub(crate) struct WriteWindow {
+    places: Semaphore,
+    writes: Mutex<Writes>,
 }
 
 /// A write's place in the window; ends the write when dropped.
@@ -50,15 +71,9 @@ impl WriteWindow {
             .expect("the semaphore is never closed");
         permit.forget();
         let mut writes = self.lock();
-        let number = writes.first + writes.ended.len() as u64;
-        writes.ended.push_back(false);
-        (
-            Place {
-                window: self,
-                number,
-            },
-            new_id(),
-        )
+        let number = writes.enter().expect("there are as many permits as places");
+        let window = self;
+        (Place { window, number }, new_id())
     }
 
     fn lock(&self) -> MutexGuard<'_, Writes> {
@@ -70,13 +85,7 @@ impl WriteWindow {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut writes = self.window.lock();
-        let at = (self.number - writes.first) as usize;
-        writes.ended[at] = true;
-        let freed = writes.ended.iter().take_while(|ended| **ended).count();
-        writes.ended.drain(..freed);
-        writes.first += freed as u64;
-        drop(writes);
+        let freed = self.window.lock().leave(self.number);
         self.window.places.add_permits(freed);
     }
 }

@@ -31,9 +31,11 @@ pub mod servers;
 pub mod table;
 pub mod tenants;
 mod verdict;
+mod world;
 
 pub use experiment::{Backend, Experiment, Kind, Measure, Options, Registered, Run};
 pub use report::Report;
+pub use world::{Choice, World};
 
 /// One distribution, without and with the cache, told to a newcomer.
 pub const DEMO: Registered = Registered {

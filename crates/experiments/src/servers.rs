@@ -11,7 +11,7 @@ use lab::{
     topology::Link,
 };
 use load::{
-    LoadDriver, Phase, PhaseResult, model,
+    Phase, PhaseResult, model,
     search::{self, Limits, Point},
     workload::{KeySpace, Permutation, Popularity},
 };
@@ -21,7 +21,7 @@ use wire::{Cluster, PORT, Secret};
 use crate::{
     Backend, Run, fill,
     params::{keys, part, positive, value_len},
-    rig::{CLIENT_CPU, Generating, LEASE_MS, OTHER_CPU, Plan, Rig, Seated, Site},
+    rig::{CLIENT_CPU, Generating, LEASE_MS, Load, OTHER_CPU, Plan, Rig, Seated, Site},
     table::thousands,
 };
 
@@ -149,7 +149,7 @@ impl Search {
 /// A rack under measurement: client, switch, servers; the cache on or off.
 pub struct Servers<'a> {
     // The generator first, so that it does not report the loss of everything else.
-    load: Option<LoadDriver>,
+    load: Option<Load>,
     rig: Rig,
     params: Rack,
     seed: u64,
@@ -178,7 +178,7 @@ impl<'a> Servers<'a> {
     /// It cannot be built, or a process does not start.
     pub fn new(run: &Run<'a>, params: &Rack, backend: Backend) -> anyhow::Result<Servers<'a>> {
         let plan = plan(params, backend, run.discipline);
-        let rig = Rig::build(plan, run.options.name.clone(), run.progress)?;
+        let rig = Rig::build(plan, run.options.name.clone(), run)?;
         let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
         let servers = Servers {
             load: None,
@@ -205,15 +205,20 @@ impl<'a> Servers<'a> {
             self.progress.say(format!("filling {host}"));
             match backend {
                 Backend::Embedded => {}
-                Backend::Redis => fill::redis(&self.data_of(host), owned, value_len)?,
-                Backend::Memcached => fill::memcached(&self.rig.namespace(host), owned, value_len)?,
+                Backend::Redis => fill::redis(&self.data_of(host)?, owned, value_len)?,
+                Backend::Memcached => {
+                    fill::memcached(&self.rig.namespace(host)?, owned, value_len)?;
+                }
             }
         }
         Ok(())
     }
 
     /// The socket of the Redis of a server.
-    pub fn data_of(&self, host: &str) -> std::path::PathBuf {
+    ///
+    /// # Errors
+    /// As [`Rig::lab`].
+    pub fn data_of(&self, host: &str) -> anyhow::Result<std::path::PathBuf> {
         self.rig.file(&format!("{host}-data"))
     }
 
@@ -372,6 +377,7 @@ impl<'a> Servers<'a> {
         };
         let (rate, (result, server_load), points) = search::saturation(start, &limits, |rate| {
             progress.say(format!("{what}: trying {}/s", thousands(rate)));
+            let begun = self.rig.now();
             let needed = search.step_requests / rate;
             let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
             let before = self.served()?;
@@ -391,7 +397,7 @@ impl<'a> Servers<'a> {
             } else {
                 result.lasting_loss()
             };
-            Ok((loss, (result, load)))
+            Ok((loss, self.rig.now() - begun, (result, load)))
         })?;
         Ok(Saturation {
             rate,
@@ -412,7 +418,10 @@ impl<'a> Servers<'a> {
     }
 
     /// The namespace that load comes from.
-    pub fn client_namespace(&self) -> String {
+    ///
+    /// # Errors
+    /// As [`Rig::lab`].
+    pub fn client_namespace(&self) -> anyhow::Result<String> {
         self.rig.namespace(CLIENT)
     }
 }

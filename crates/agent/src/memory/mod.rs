@@ -12,7 +12,7 @@ mod room;
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::proto::{PageUse, TenantUse};
-use dataplane::{Cells, Home, Leases, Place, Table, cells_needed};
+use dataplane::{Backing, Cells, Leases, Place, Table, cells_needed};
 use decide::{ItemKey, Items};
 use tracing::{info, warn};
 use wire::Epoch;
@@ -66,10 +66,10 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Finds the memory of the switch that lives at `home` as an earlier agent left it, and names the switch. The epoch
+    /// Finds the memory of the switch that lives at `at` as an earlier agent left it, and names the switch. The epoch
     /// counter stands at `epoch` at least from now on.
-    pub fn open(home: &Home, id: u16, epoch: u64) -> Result<Memory, AgentError> {
-        let table = Table::open(home)?;
+    pub fn open(at: &Backing, id: u16, epoch: u64) -> Result<Memory, AgentError> {
+        let table = Table::open(at)?;
         let before = table.switch_id();
         table.set_identity(id, epoch);
         let mut cells = Cells::new(table.pages());

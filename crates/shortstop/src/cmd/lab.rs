@@ -7,9 +7,9 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use disciplines::experiments;
-use experiments::{Backend, Options, Report};
+use experiments::{Backend, Choice, Experiment, Options, Report, World};
 use lab::{
-    interrupt, link, process, rack,
+    interrupt, link, privilege, process, rack,
     state::State,
     topology::{Fault, Topology},
 };
@@ -18,7 +18,8 @@ use serde_json::json;
 
 /// Racks of network namespaces on this machine: try things out, measure, reproduce.
 ///
-/// Needs root and iproute2. Everything a lab makes is removed when it ends, also after a crash.
+/// Needs root and iproute2; most experiments also run in the simulator, without privilege. Everything a lab makes is removed
+/// when it ends, also after a crash.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     shortstop lab list\n  \
@@ -65,17 +66,27 @@ struct List {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  shortstop lab run coherence --quick --json coherence.json\n  \
-    shortstop lab run demo --backend redis"
+    shortstop lab run demo --backend redis\n  shortstop lab run netcache-skew --quick --world sim"
 )]
 struct Run {
     /// The experiment; see `shortstop lab list`.
     name: String,
+    /// Where: kernel (namespaces and processes of this machine) or sim (in virtual time, without privilege). By default
+    /// the kernel where this process may, else the simulator.
+    #[arg(long, value_parser = world)]
+    world: Option<World>,
     /// The short version, done within 45 seconds.
     #[arg(long)]
     quick: bool,
     /// Decides everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// So many seeds, from that one on (for experiments that hunt).
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u64,
+    /// Another value for one of its parameters, as `rack.keys=1000`; they are in the JSON.
+    #[arg(long, value_name = "PARAMETER=VALUE", value_parser = parameter)]
+    set: Vec<(String, String)>,
     /// Write the results as JSON to this file (`-`: to standard output, and no table).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -173,6 +184,18 @@ fn backend(text: &str) -> Result<Backend, String> {
     }
 }
 
+fn world(text: &str) -> Result<World, String> {
+    [World::Kernel, World::Sim]
+        .into_iter()
+        .find(|world| world.name() == text)
+        .ok_or_else(|| "kernel or sim is expected".into())
+}
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (path, value) = text.split_once('=').ok_or("PARAMETER=VALUE is expected")?;
+    Ok((path.into(), value.into()))
+}
+
 /// Runs the subcommand.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
@@ -228,48 +251,72 @@ fn list(args: &List) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
-    let all = experiments()?;
-    let Some(experiment) = all.iter().find(|experiment| experiment.name == args.name) else {
-        let names: Vec<&str> = all
-            .iter()
-            .map(|experiment| experiment.name.as_str())
-            .collect();
+/// The experiment of this name, about another discipline if one is given.
+fn find(name: &str, discipline: Option<&str>) -> anyhow::Result<Experiment> {
+    let mut all = experiments()?;
+    let Some(at) = all.iter().position(|experiment| experiment.name == name) else {
+        let names: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();
         bail!(
-            "experiment {}: there is none; known are {}",
-            args.name,
+            "experiment {name}: there is none; known are {}",
             names.join(", ")
         );
     };
-    let mut experiment = experiment.clone();
-    if let Some(name) = args.discipline {
-        let known = disciplines::find(&name);
+    let mut experiment = all.swap_remove(at);
+    if let Some(name) = discipline {
+        let known = disciplines::find(name);
         experiment.discipline = known
             .with_context(|| format!("discipline {name}: this build has none of that name"))?
             .name
             .into();
     }
-    need_root()?;
-    interrupt::install();
-    State::remove_stale();
-    let Run {
-        quick,
-        seed,
-        backend,
-        lab: name,
-        ..
-    } = args;
-    let report = experiment.run(&Options {
-        quick,
-        seed,
-        backend,
-        name,
-    })?;
+    Ok(experiment)
+}
+
+fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
+    let mut experiment = find(&args.name, args.discipline.as_deref())?;
+    for (path, value) in args.set {
+        experiment.set(&path, &value)?;
+    }
+    let mut options = Options {
+        quick: args.quick,
+        seed: args.seed,
+        seeds: args.seeds,
+        backend: args.backend,
+        name: args.lab,
+        world: args.world.unwrap_or(World::Kernel),
+        disciplines: disciplines::all(),
+    };
+    let needs = experiment.needs(&options)?;
+    let missing = match args.world {
+        Some(World::Sim) => None,
+        _ => privilege::missing(),
+    };
+    let (world, why) = Choice {
+        experiment: &experiment.name,
+        asked: args.world,
+        needs,
+        missing,
+    }
+    .make()?;
+    options.world = world;
+    if let Some(why) = why {
+        eprintln!("{why}");
+    }
+    let report = run_in(&experiment, &options)?;
     publish(&report, args.json.as_deref(), &args.out)?;
     if let Some(failure) = report.failure {
         bail!("experiment {}: {failure}", report.experiment);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs an experiment; what a lab leaves is removed, also after an interruption.
+fn run_in(experiment: &Experiment, options: &Options) -> anyhow::Result<Report> {
+    interrupt::install();
+    if options.world == World::Kernel {
+        State::remove_stale();
+    }
+    experiment.run(options)
 }
 
 fn publish(report: &Report, json: Option<&Path>, out: &Path) -> anyhow::Result<()> {

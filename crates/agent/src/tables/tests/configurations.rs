@@ -1,7 +1,7 @@
 //! Parameter words, rows and groups.
 
 use api::proto::{Configurations, TenantVersion};
-use dataplane::{Mode, PARAMETERS, Rows};
+use dataplane::{Mode, PARAMETERS, Programs, Rows};
 use decide::{Configuration, Group, Row};
 use harness::namespace::{in_namespace, ip};
 
@@ -255,7 +255,9 @@ fn groups_are_one_tenants_and_go_with_its_configuration() {
         let mut switch = Switch::start();
         let attach = |switch: &mut Switch| {
             for link in ["left", "right"] {
-                let dataplane = switch.tables().configurations.dataplane();
+                let Programs::Kernel(dataplane) = switch.tables().configurations.programs() else {
+                    unreachable!("it was loaded into the kernel")
+                };
                 dataplane.attach(link, Mode::Generic).unwrap();
             }
         };

@@ -1,6 +1,7 @@
 //! Given records, and items that nobody but their discipline may remove.
 
 use dataplane::VALUE_MAX_BYTES;
+use wire::Op;
 
 use super::*;
 
@@ -13,18 +14,43 @@ fn a_given_record_is_there_at_once_without_a_store() {
     assert_eq!(switch.record(COPIES, "b"), Some(vec![]));
     assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
     assert_eq!(switch.record(COPIES, "c"), None);
-    let now = Instant::now() + Duration::from_secs(9);
+    let now = switch.start + Duration::from_secs(9);
     let tables = switch.tables();
     let wants = |name| {
         let key = key(COPIES, name);
         let place = tables.memory.place_of(&key).unwrap();
-        let leases = dataplane::Leases::open(tables.configurations.home()).unwrap();
+        let leases = dataplane::Leases::open(tables.configurations.backing()).unwrap();
         tables.memory.wants_value(&key, place, &leases).is_some()
     };
     assert!(wants("c") && !wants("b"));
     tables.now = now;
     tables.fill();
     assert_eq!(switch.held().len(), 3);
+}
+
+#[test]
+fn stores_are_asked_when_the_time_that_is_told_has_come() {
+    let mut switch = Switch::start();
+    assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
+    let mut asked = |ms| {
+        let now = switch.start + Duration::from_millis(ms);
+        switch.tables().tick(now).unwrap();
+        let sent = switch.sent.0.take().into_iter();
+        let op = |(store, bytes): Datagram| {
+            let packet = wire::Packet::decode(&bytes).unwrap();
+            assert_eq!(store, "10.0.2.1:7117".parse().unwrap());
+            (packet.header.op, packet.key.to_vec())
+        };
+        sent.map(op).collect::<Vec<_>>()
+    };
+    let lease = || (Op::LeaseRequest, vec![]);
+    let fetch = || (Op::FetchRequest, b"c".to_vec());
+    // One lease request came with the setup.
+    assert_eq!(asked(0), [lease(), lease(), fetch()]);
+    assert_eq!(asked(39), []);
+    assert_eq!(asked(40), [fetch()]);
+    assert_eq!(asked(119), []);
+    assert_eq!(asked(200), [lease(), fetch()]);
 }
 
 #[test]
@@ -152,7 +178,7 @@ fn data_stays_when_its_discipline_is_not_known_here_and_goes_when_it_is_another(
 fn sharing_a_bucket(switch: &mut Switch, tenant: u32, count: usize) -> Vec<ItemKey> {
     let tables = switch.tables();
     let served = tables.served.as_ref().unwrap();
-    let table = Table::open(tables.configurations.home()).unwrap();
+    let table = Table::open(tables.configurations.backing()).unwrap();
     let shares = |key: &ItemKey| {
         let hash = served.hash_of(key).unwrap();
         table.neighbours(tenant, hash).next().is_some()

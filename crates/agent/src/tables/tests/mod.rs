@@ -4,7 +4,12 @@
 mod configurations;
 mod items;
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{
+    cell::RefCell,
+    net::SocketAddr,
+    rc::Rc,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use api::proto::{
     Commands, FromSwitch, PageTable, PagesApplied, Setup, TenantPages, TenantSetup,
@@ -19,7 +24,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use wire::Cluster;
 
 use super::*;
-use crate::{registry, sockets::Sockets};
+use crate::registry;
 
 /// A tenant whose items are the data themselves.
 const CHAIN: u32 = 7;
@@ -67,9 +72,26 @@ const fn step(name: &'static str) -> Program {
     }
 }
 
+type Datagram = (SocketAddr, Vec<u8>);
+
+/// What was sent to stores.
+#[derive(Clone, Default)]
+struct Sent(Rc<RefCell<Vec<Datagram>>>);
+
+impl Courier for Sent {
+    fn send(&mut self, store: SocketAddr, datagram: &[u8]) {
+        self.0.borrow_mut().push((store, datagram.to_vec()));
+    }
+
+    fn drain(&mut self) {}
+}
+
 /// A switch with an agent's tables, stopped between two messages.
 struct Switch {
     home: Home,
+    sent: Sent,
+    /// When it began, by no clock.
+    start: Instant,
     tables: Option<Tables>,
     out: Receiver<FromSwitch>,
     state: TempDir,
@@ -98,6 +120,8 @@ impl Switch {
         let (_, out) = channel(1);
         let mut switch = Switch {
             home,
+            sent: Sent::default(),
+            start: Instant::now(),
             tables: None,
             out,
             state: tempfile::tempdir().unwrap(),
@@ -117,10 +141,9 @@ impl Switch {
         let dataplane = Dataplane::load(self.home.clone(), &objects, sizes).unwrap();
         let (to_session, out) = channel(64);
         let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
-        let courier = Box::<Sockets>::default();
-        let now = Instant::now();
+        let (courier, now) = (Box::new(self.sent.clone()), self.start);
         let tables = Tables::open(
-            dataplane,
+            dataplane.into(),
             id,
             &DISCIPLINES,
             epochs,
@@ -137,7 +160,8 @@ impl Switch {
 
     fn hear(&mut self, body: to_switch::Body) {
         let message = ToSwitch { body: Some(body) };
-        self.tables().take(message, Instant::now()).unwrap();
+        let now = self.start;
+        self.tables().take(message, now).unwrap();
     }
 
     /// What was said since the last time.

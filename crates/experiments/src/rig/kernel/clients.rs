@@ -22,7 +22,7 @@ struct Group {
 }
 
 impl Clients {
-    pub(super) fn start(
+    pub(in crate::rig) fn start(
         &mut self,
         lab: &mut Lab,
         seat: &Seat,

@@ -1,50 +1,13 @@
 //! What the command line says, as experiments ask it.
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Context, bail};
 use lab::{process::command_in, rack::Lab, roles};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// One page as the controller has it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct PageRow {
-    /// The switch's id.
-    pub switch: u16,
-    /// The page's index there.
-    pub page: u32,
-    /// Whose it is.
-    #[serde(default)]
-    pub tenant: Option<u32>,
-    /// `own`, `lent`, `leaving` or `free`.
-    pub kind: String,
-    /// Items in it.
-    #[serde(default)]
-    pub items: u64,
-}
-
-impl PageRow {
-    /// Who may fill it now: owners and borrowers, until they have been told to leave.
-    pub fn holder(&self) -> Option<u32> {
-        let holds = self.kind == "own" || self.kind == "lent";
-        self.tenant.filter(|_| holds)
-    }
-}
-
-/// One page as a switch's memory has it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct SwitchPage {
-    /// The page's index.
-    pub page: u32,
-    /// Whose it is.
-    #[serde(default)]
-    pub tenant: Option<u32>,
-    /// Items in it.
-    #[serde(default)]
-    pub items: u64,
-    /// Of these, items of other tenants than whose the page is.
-    #[serde(default)]
-    pub foreign_items: u64,
-}
+use crate::rig::{PageRow, SwitchPage, TenantSpec};
 
 /// The command line on the hosts of a rig's controllers.
 pub struct Console<'a> {
@@ -54,7 +17,7 @@ pub struct Console<'a> {
 
 impl<'a> Console<'a> {
     /// On hosts whose controller listens on its usual port.
-    pub(super) fn new(lab: &'a Lab, hosts: Vec<String>) -> Console<'a> {
+    pub fn new(lab: &'a Lab, hosts: Vec<String>) -> Console<'a> {
         Console { lab, hosts }
     }
 
@@ -118,9 +81,30 @@ impl<'a> Console<'a> {
         parse(status[0]["page_items"].clone()).with_context(|| format!("{switch}: switch status"))
     }
 
-    /// The lab.
-    pub(super) fn lab(&self) -> &Lab {
-        self.lab
+    /// Creates a tenant with clients at these addresses; returns what the controller says of it.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    pub(super) fn create_tenant(
+        &self,
+        tenant: &TenantSpec,
+        clients: &[Ipv4Addr],
+    ) -> anyhow::Result<Value> {
+        let (id, quota, rate) = (
+            tenant.id.to_string(),
+            tenant.quota.to_string(),
+            tenant.rate.to_string(),
+        );
+        let clients: Vec<String> = clients.iter().map(Ipv4Addr::to_string).collect();
+        let clients = clients.join(",");
+        let borrows = tenant.borrows.to_string();
+        let mut words = vec![
+            "tenant", "create", "--id", &id, "--reuse", "--quota", &quota,
+        ];
+        words.extend(["--policy", tenant.policy.name(), "--borrow", &borrows]);
+        words.extend(["--rate", &rate, "--over-rate", "drop"]);
+        words.extend(["--discipline", &tenant.discipline, "--clients", &clients]);
+        self.ask(&words)
     }
 
     /// Runs a command on a node and reads the JSON that it prints.

@@ -1,0 +1,98 @@
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use wire::{Flags, Header, Status};
+
+use crate::{Error, Value};
+
+/// A final answer to an [`Operation`](crate::Operation). Its methods read it; each belongs to one kind of operation.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub(crate) store: SocketAddr,
+    pub(crate) tenant: u32,
+    /// Bytes of the value that the call was made with.
+    pub(crate) asked_len: usize,
+    /// Whether the call was a write.
+    pub(crate) write: bool,
+    pub(crate) header: Header,
+    pub(crate) value: Bytes,
+}
+
+impl Answer {
+    /// What a read found; none: there is no such key.
+    ///
+    /// # Errors
+    /// The store's refusal.
+    pub fn found(self) -> Result<Option<Value>, Error> {
+        let header = &self.header;
+        match header.status {
+            Status::Ok => Ok(Some(Value {
+                version: header.version,
+                expires_in: (header.expiry_ms > 0)
+                    .then(|| Duration::from_millis(header.expiry_ms.into())),
+                from_switch: header.flags.has(Flags::CACHED),
+                bytes: self.value,
+            })),
+            Status::NotFound => Ok(None),
+            _ => Err(self.refusal()),
+        }
+    }
+
+    /// The new version after a write.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] with the current version if the condition did not hold, or the store's refusal.
+    pub fn written(self) -> Result<u64, Error> {
+        match self.header.status {
+            Status::Ok => Ok(self.header.version),
+            _ => Err(self.refusal()),
+        }
+    }
+
+    /// Whether a removal removed something.
+    ///
+    /// # Errors
+    /// As [`Answer::written`].
+    pub fn removed(self) -> Result<bool, Error> {
+        match self.header.status {
+            Status::Ok => Ok(true),
+            Status::NotFound => Ok(false),
+            _ => Err(self.refusal()),
+        }
+    }
+
+    /// The number and the value that a discipline answered with.
+    ///
+    /// # Errors
+    /// The store's refusal.
+    pub fn said(self) -> Result<(u64, Bytes), Error> {
+        match self.header.status {
+            Status::Ok => Ok((self.header.version, self.value)),
+            _ => Err(self.refusal()),
+        }
+    }
+
+    /// The error for a status that is no success of this operation.
+    fn refusal(&self) -> Error {
+        let Answer {
+            store,
+            tenant,
+            asked_len: len,
+            write,
+            ..
+        } = *self;
+        match self.header.status {
+            Status::Mismatch if write => Error::Mismatch {
+                current: self.header.version,
+            },
+            Status::WrongPartition => Error::WrongPartition { store },
+            Status::TooLarge => Error::TooLarge { store, len },
+            Status::BackendError => Error::Backend { store, write },
+            Status::Denied => Error::Denied { store, tenant },
+            _ => Error::BadReply {
+                store,
+                what: "a status that does not belong to it",
+            },
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A client without sockets, clocks or tasks: the very same calls as [`crate::Client`]'s, driven from outside.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+};
+
+use bytes::Bytes;
+use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
+use wire::Cluster;
+
+use crate::{
+    Answer, Counts, Error, Operation, Options,
+    call::{Call, Step},
+    rules::Rules,
+    waiting::{Incoming, Waiting},
+    window::Writes,
+};
+
+/// A client of one tenant in virtual time. Times are nanoseconds of one clock that never goes back, whatever it counts
+/// from.
+///
+/// Its driver begins operations, hands over each datagram that arrives, and calls [`Machine::timer`] when
+/// [`Machine::next_ns`] has come; a call that comes late is what a machine that stood still would see. After
+/// each of the three it takes what is to be sent from [`Machine::next_datagram`] and what has ended from
+/// [`Machine::next_finished`].
+///
+/// The same seed and the same calls give the same datagrams; but for [`Options::seal`], whose nonces come from the system.
+pub struct Machine {
+    rules: Rules,
+    rng: Xoshiro256PlusPlus,
+    /// The number of the call that each request belongs to.
+    waiting: Waiting<u64>,
+    calls: BTreeMap<u64, Running>,
+    next_call: u64,
+    /// (when, call).
+    timers: BTreeSet<(u64, u64)>,
+    /// Places among the calls in flight that are free, and the calls that wait for one.
+    free: usize,
+    queue: VecDeque<u64>,
+    /// One per store.
+    windows: Vec<Window>,
+    /// Windows where there may be room for a write that waits.
+    freed: Vec<usize>,
+    datagrams: VecDeque<(SocketAddr, Bytes)>,
+    finished: VecDeque<(u64, Result<Answer, Error>)>,
+}
+
+/// The writes to one store, and the calls that wait for a place among them.
+#[derive(Default)]
+struct Window {
+    writes: Writes,
+    queue: VecDeque<u64>,
+}
+
+struct Running {
+    call: Call,
+    stage: Stage,
+    until_ns: u64,
+}
+
+/// What a call has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Nothing,
+    /// A place among the calls in flight; it waits for one among its store's writes.
+    Place,
+    /// All that it needs; for a write, the number of its place in the window.
+    Started(Option<u64>),
+}
+
+impl Machine {
+    /// A client of a cluster in the name of one tenant. The seed gives its id, if the options do not, and all that is random.
+    ///
+    /// # Errors
+    /// [`Error::Options`] or [`Error::UnknownTenant`].
+    pub fn new(
+        cluster: &Cluster,
+        tenant: u32,
+        options: Options,
+        seed: u64,
+    ) -> Result<Machine, Error> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let rules = Rules::new(cluster, tenant, options, || rng.random())?;
+        Ok(Machine {
+            rng,
+            waiting: Waiting::default(),
+            calls: BTreeMap::new(),
+            next_call: 0,
+            timers: BTreeSet::new(),
+            free: rules.options.max_in_flight,
+            queue: VecDeque::new(),
+            windows: (0..rules.routes.windows)
+                .map(|_| Window::default())
+                .collect(),
+            freed: vec![],
+            datagrams: VecDeque::new(),
+            finished: VecDeque::new(),
+            rules,
+        })
+    }
+
+    /// Begins an operation; its number is that of [`Machine::next_finished`] when it ends.
+    pub fn begin(&mut self, operation: &Operation<'_>, now_ns: u64) -> u64 {
+        let number = self.next_call;
+        self.next_call += 1;
+        match Call::new(&self.rules, operation, now_ns) {
+            Err(error) => self.finished.push_back((number, Err(error))),
+            Ok(call) => {
+                let until_ns = call.deadline_ns();
+                let stage = Stage::Nothing;
+                let running = Running {
+                    call,
+                    stage,
+                    until_ns,
+                };
+                self.calls.insert(number, running);
+                self.timers.insert((until_ns, number));
+                self.queue.push_back(number);
+                self.admit(now_ns);
+            }
+        }
+        number
+    }
+
+    /// A datagram has arrived.
+    pub fn take(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
+        let incoming = Incoming::read(datagram, &self.rules.secrets.tag);
+        let Some((number, reply)) = incoming.and_then(|i| self.waiting.take(&i, from)) else {
+            self.rules.counters.ignored.add_one();
+            return;
+        };
+        self.rules.counters.answered.add_one();
+        let random = self.rng.random();
+        let call = &mut self.calls.get_mut(&number).expect("it waits").call;
+        let step = call.reply(&self.rules, reply, now_ns, random);
+        self.carry_out(number, step);
+        self.admit(now_ns);
+    }
+
+    /// When [`Machine::timer`] is to be called next; none: nothing is under way.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// The time has come, or gone by.
+    pub fn timer(&mut self, now_ns: u64) {
+        let due = self.timers.range(..=(now_ns, u64::MAX));
+        for number in due.map(|(_, number)| *number).collect::<Vec<_>>() {
+            let running = self.calls.get_mut(&number).expect("it has a timer");
+            let step = match running.stage {
+                Stage::Started(_) => {
+                    let denied = self.waiting.was_denied(running.call.request());
+                    let random = self.rng.random();
+                    running.call.timer(&self.rules, denied, now_ns, random)
+                }
+                Stage::Nothing | Stage::Place => Step::Done(Err(self.rules.full())),
+            };
+            self.carry_out(number, step);
+        }
+        self.admit(now_ns);
+    }
+
+    /// The next datagram to send, and where to.
+    pub fn next_datagram(&mut self) -> Option<(SocketAddr, Bytes)> {
+        self.datagrams.pop_front()
+    }
+
+    /// The next operation that has ended, and how.
+    pub fn next_finished(&mut self) -> Option<(u64, Result<Answer, Error>)> {
+        self.finished.pop_front()
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        self.rules.counters.read()
+    }
+
+    fn carry_out(&mut self, number: u64, step: Step) {
+        let running = self.calls.get_mut(&number).expect("it made a step");
+        self.timers.remove(&(running.until_ns, number));
+        let call = &running.call;
+        let until_ns = match step {
+            Step::Wait { until_ns } => until_ns,
+            Step::Send { until_ns } => {
+                let (store, datagram) = (call.store(), call.datagram().clone());
+                self.waiting
+                    .insert(call.request(), datagram.clone(), store, number);
+                self.rules.counters.sent.add_one();
+                self.datagrams.push_back((store, datagram));
+                until_ns
+            }
+            Step::Done(result) => {
+                self.end(number);
+                self.finished.push_back((number, result));
+                return;
+            }
+        };
+        running.until_ns = until_ns;
+        self.timers.insert((until_ns, number));
+    }
+
+    /// Gives back all that a call has.
+    fn end(&mut self, number: u64) {
+        let Some(Running { call, stage, .. }) = self.calls.remove(&number) else {
+            return;
+        };
+        self.free += usize::from(stage != Stage::Nothing);
+        if let Stage::Started(place) = stage {
+            self.waiting.remove(call.request());
+            if let (Some(place), Some(window)) = (place, call.window()) {
+                self.windows[window].writes.leave(place);
+                self.freed.push(window);
+            }
+        }
+    }
+
+    /// Starts what now has a place.
+    fn admit(&mut self, now_ns: u64) {
+        loop {
+            if let Some(window) = self.freed.pop() {
+                self.enter(window, now_ns);
+            } else if self.free > 0
+                && let Some(number) = self.queue.pop_front()
+            {
+                let Some(running) = self.calls.get_mut(&number) else {
+                    continue; // its deadline came first
+                };
+                self.free -= 1;
+                running.stage = Stage::Place;
+                match running.call.window() {
+                    Some(window) => {
+                        self.windows[window].queue.push_back(number);
+                        self.freed.push(window);
+                    }
+                    None => self.start(number, None, now_ns),
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Starts the writes that find a place in a window.
+    fn enter(&mut self, window: usize, now_ns: u64) {
+        while let Some(number) = self.windows[window].queue.front().copied() {
+            if self.calls.contains_key(&number) {
+                let Some(place) = self.windows[window].writes.enter() else {
+                    return;
+                };
+                self.start(number, Some(place), now_ns);
+            }
+            self.windows[window].queue.pop_front();
+        }
+    }
+
+    fn start(&mut self, number: u64, place: Option<u64>, now_ns: u64) {
+        let (id, random) = (self.rules.new_id(), self.rng.random());
+        let running = self.calls.get_mut(&number).expect("it was waiting");
+        running.stage = Stage::Started(place);
+        let step = running.call.start(&self.rules, id, now_ns, random);
+        self.carry_out(number, step);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use wire::{Flags, Header, Op, Packet, Secret, Status};
+
+use super::*;
+use crate::Condition;
+
+const MS: u64 = 1_000_000;
+
+fn store() -> SocketAddr {
+    ([10, 0, 0, 1], 7117).into()
+}
+
+fn machine(options: Options) -> Machine {
+    Machine::new(&Cluster::single(store(), 4), 0, options, 1).unwrap()
+}
+
+fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Operation<'a> {
+    Operation::Set {
+        key,
+        value,
+        ttl: None,
+        condition: Condition::Always,
+    }
+}
+
+fn get(key: &[u8]) -> Operation<'_> {
+    Operation::Get { key }
+}
+
+/// What an honest store answers, with this status.
+fn answer(datagram: &[u8], status: Status) -> Vec<u8> {
+    let packet = Packet::decode(datagram).unwrap();
+    let header = Header {
+        op: packet.header.op.reply().unwrap(),
+        flags: Flags::NONE,
+        status,
+        version: 7,
+        expiry_ms: 0,
+        ..packet.header
+    };
+    let value: &[u8] = match (packet.header.op, status) {
+        (Op::ReadRequest | Op::CorrectionRequest, Status::Ok) => b"value",
+        _ => b"",
+    };
+    let mut bytes = vec![];
+    Packet::new(header, packet.key, value)
+        .encode(&Secret::NONE, &mut bytes)
+        .unwrap();
+    bytes
+}
+
+fn sent(machine: &mut Machine) -> Vec<Bytes> {
+    std::iter::from_fn(|| machine.next_datagram())
+        .map(|(_, datagram)| datagram)
+        .collect()
+}
+
+#[test]
+fn operations_are_answered() {
+    let mut machine = machine(Options::default());
+    let number = machine.begin(&get(b"k"), 5);
+    let first = sent(&mut machine);
+    machine.take(&answer(&first[0], Status::Ok), store(), 2 * MS);
+    let (ended, result) = machine.next_finished().unwrap();
+    assert_eq!(ended, number);
+    let value = result.unwrap().found().unwrap().unwrap();
+    assert_eq!((&value.bytes[..], value.version), (&b"value"[..], 7));
+    assert_eq!((machine.next_ns(), machine.counts().answered), (None, 1));
+    machine.take(&answer(&first[0], Status::Ok), store(), 3 * MS);
+    assert_eq!(machine.counts().ignored, 1, "a duplicate answers nothing");
+}
+
+#[test]
+fn a_timer_that_fires_long_after_the_deadline_sends_nothing() {
+    let late = 10_000 * MS;
+    for operation in [set(b"k", b"v"), get(b"k")] {
+        let mut machine = machine(Options::default());
+        machine.begin(&operation, 0);
+        assert_eq!(sent(&mut machine).len(), 1);
+        machine.timer(late);
+        assert!(sent(&mut machine).is_empty(), "{operation:?}");
+        let (_, result) = machine.next_finished().unwrap();
+        let unknown = matches!(result, Err(Error::OutcomeUnknown { tries: 1, .. }));
+        assert_eq!(unknown, matches!(operation, Operation::Set { .. }));
+        assert!(machine.next_ns().is_none());
+    }
+}
+
+#[test]
+fn what_was_put_off_is_not_sent_after_the_deadline() {
+    let mut machine = machine(Options::default());
+    machine.begin(&set(b"k", b"v"), 0);
+    let first = sent(&mut machine);
+    machine.take(&answer(&first[0], Status::TryAgain), store(), MS);
+    assert!(machine.next_ns().unwrap() > MS);
+    machine.timer(10_000 * MS);
+    assert!(sent(&mut machine).is_empty());
+    let (_, result) = machine.next_finished().unwrap();
+    assert!(matches!(
+        result,
+        Err(Error::OutcomeUnknown {
+            try_again: true,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn an_answer_after_the_deadline_is_taken_but_leads_to_no_other_request() {
+    let late = 10_000 * MS;
+    for (status, good) in [(Status::Ok, true), (Status::NeedPadding, false)] {
+        let mut machine = machine(Options::default());
+        machine.begin(&get(b"k"), 0);
+        let first = sent(&mut machine);
+        machine.take(&answer(&first[0], status), store(), late);
+        assert!(sent(&mut machine).is_empty());
+        assert_eq!(machine.next_finished().unwrap().1.is_ok(), good);
+    }
+}
+
+#[test]
+fn a_write_that_found_no_place_says_that_nothing_was_sent() {
+    let options = Options {
+        max_in_flight: 1,
+        ..Options::default()
+    };
+    let mut machine = machine(options);
+    machine.begin(&get(b"k"), 0);
+    machine.begin(&set(b"k", b"v"), 0);
+    assert_eq!(sent(&mut machine).len(), 1);
+    machine.timer(10_000 * MS);
+    let ended: Vec<_> = std::iter::from_fn(|| machine.next_finished()).collect();
+    assert!(
+        matches!(ended[1].1, Err(Error::TooManyInFlight { limit: 1 })) || {
+            matches!(ended[0].1, Err(Error::TooManyInFlight { limit: 1 }))
+        }
+    );
+    assert!(sent(&mut machine).is_empty());
+}
+
+#[test]
+fn writes_run_no_further_ahead_than_a_store_remembers() {
+    let mut machine = machine(Options::default());
+    for _ in 0..200 {
+        machine.begin(&set(b"k", b"v"), 0);
+    }
+    let under_way = sent(&mut machine);
+    assert_eq!(under_way.len(), 128);
+    // All but the oldest: it holds the others back.
+    for datagram in &under_way[1..] {
+        machine.take(&answer(datagram, Status::Ok), store(), MS);
+    }
+    assert!(sent(&mut machine).is_empty());
+    machine.take(&answer(&under_way[0], Status::Ok), store(), MS);
+    let rest = sent(&mut machine);
+    assert_eq!(rest.len(), 72);
+    let ids: Vec<u32> = under_way
+        .iter()
+        .chain(&rest)
+        .map(|d| Packet::decode(d).unwrap().header.request)
+        .collect();
+    assert!(ids.is_sorted());
+}
+
+#[test]
+fn the_same_seed_sends_the_same() {
+    let run = |seed| {
+        let cluster = Cluster::single(store(), 4);
+        let mut machine = Machine::new(&cluster, 0, Options::default(), seed).unwrap();
+        machine.begin(&set(b"k", b"v"), 0);
+        let mut all = vec![];
+        while let Some(at) = machine.next_ns() {
+            machine.timer(at);
+            all.push((at, sent(&mut machine)));
+        }
+        all
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+/// What becomes of a datagram, and of the answer to it.
+#[derive(Clone, Copy, Debug)]
+struct Fate {
+    lost: bool,
+    twice: bool,
+    /// Until the answer is there; it may come after those to later requests.
+    delay_ms: u64,
+    status: Status,
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    let status = prop_oneof![
+        4 => Just(Status::Ok), 2 => Just(Status::TryAgain), 1 => Just(Status::NeedPadding),
+    ];
+    let fate = (
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.2),
+        0..400u64,
+        status,
+    );
+    let fate = fate.prop_map(|(lost, twice, delay_ms, status)| Fate {
+        lost,
+        twice,
+        delay_ms,
+        status,
+    });
+    prop::collection::vec(fate, 1..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever the network does, and however late the timers fire: each call ends once, at the first timer after its deadline
+    /// at the latest, and sends nothing from its deadline on.
+    #[test]
+    fn a_call_ends_by_its_deadline_and_sends_nothing_after_it(
+        fates in fates(), late_ms in prop::collection::vec(0..1000u64, 1..10), calls in 1..300u64,
+    ) {
+        let options = Options { max_in_flight: 150, ..Options::default() };
+        let deadline = options.write_deadline().min(options.deadline);
+        prop_assert_eq!(deadline, Duration::from_millis(1500));
+        let mut machine = machine(options);
+        let mut fates = fates.iter().cycle();
+        for number in 0..calls {
+            let key = [number as u8 % 7];
+            if number % 3 == 0 {
+                machine.begin(&set(&key, b"v"), 0);
+            } else {
+                machine.begin(&get(&key), 0);
+            }
+        }
+        let mut arrivals: BTreeSet<(u64, Vec<u8>)> = BTreeSet::new();
+        let mut ended = BTreeSet::new();
+        let mut now = 0;
+        loop {
+            for datagram in sent(&mut machine) {
+                prop_assert!(now < 1500 * MS, "sent at {}", now);
+                let fate = fates.next().unwrap();
+                if fate.lost {
+                    continue;
+                }
+                let status = match Packet::decode(&datagram).unwrap().header.op.is_write() {
+                    true if fate.status == Status::NeedPadding => Status::Ok,
+                    _ => fate.status,
+                };
+                let bytes = answer(&datagram, status);
+                let at = now + fate.delay_ms * MS;
+                if fate.twice {
+                    arrivals.insert((at + 3 * MS, bytes.clone()));
+                }
+                arrivals.insert((at, bytes));
+            }
+            while let Some((number, _)) = machine.next_finished() {
+                prop_assert!(ended.insert(number), "{} ended twice", number);
+            }
+            let Some(timer) = machine.next_ns() else { break };
+            let late_ms = late_ms[timer as usize % late_ms.len()];
+            let fires = now.max(timer + late_ms * MS);
+            match arrivals.first() {
+                Some((at, _)) if *at < fires => {
+                    let (at, bytes) = arrivals.pop_first().unwrap();
+                    now = now.max(at);
+                    machine.take(&bytes, store(), now);
+                }
+                _ => {
+                    now = fires;
+                    machine.timer(now);
+                }
+            }
+        }
+        prop_assert_eq!(ended.len() as u64, calls);
+        prop_assert!(now <= 2500 * MS);
+        prop_assert_eq!(machine.free, 150);
+    }
+}

@@ -1,0 +1,107 @@
+//! What all calls of a client share, and what they learn for one another. No sockets, no clocks.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use wire::{Cluster, MAX_PAYLOAD, Secrets, TENANT_SYSTEM};
+
+use crate::{
+    Error, Options, counters::Counters, envelope::Envelope, routes::Routes, timing::RoundTrip,
+};
+
+/// What ties an answer to its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Id {
+    pub client: u32,
+    pub request: u32,
+}
+
+pub(crate) struct Rules {
+    pub tenant: u32,
+    pub secrets: Secrets,
+    pub options: Options,
+    pub routes: Routes,
+    pub envelope: Envelope,
+    pub round_trip: RoundTrip,
+    pub counters: Arc<Counters>,
+    /// Client id in the high half, request id in the low half. When the request ids are used up, the
+    /// next client id follows, so that a pair never comes twice.
+    next_id: AtomicU64,
+    /// Length in bytes of the largest value seen, as it travels.
+    largest_value: AtomicUsize,
+}
+
+impl Rules {
+    /// For calls in the name of `tenant`; the client is known by the id of the options, or else by `client_id`.
+    pub fn new(
+        cluster: &Cluster,
+        tenant: u32,
+        options: Options,
+        client_id: impl FnOnce() -> u32,
+    ) -> Result<Rules, Error> {
+        options.check()?;
+        if cluster.stores.is_empty() || cluster.partitions == 0 {
+            return Err(Error::Options(
+                "cluster: it has no store; expected at least one".into(),
+            ));
+        }
+        let secrets = (tenant != TENANT_SYSTEM)
+            .then(|| cluster.secrets_of(tenant))
+            .flatten()
+            .ok_or(Error::UnknownTenant(tenant))?;
+        let envelope = Envelope::new(options.seal.as_ref(), tenant);
+        let id = options.client_id.unwrap_or_else(client_id);
+        Ok(Rules {
+            tenant,
+            secrets,
+            routes: Routes::new(cluster, tenant),
+            round_trip: RoundTrip::new(&options),
+            counters: Arc::default(),
+            next_id: AtomicU64::new((u64::from(id) << 32) | 1),
+            largest_value: AtomicUsize::new(options.expected_value + envelope.overhead()),
+            envelope,
+            options,
+        })
+    }
+
+    pub fn new_id(&self) -> Id {
+        let next = self.next_id.fetch_add(1, Relaxed);
+        Id {
+            client: (next >> 32) as u32,
+            request: next as u32,
+        }
+    }
+
+    pub fn largest_value(&self) -> usize {
+        self.largest_value.load(Relaxed)
+    }
+
+    pub fn saw_value(&self, len: usize) {
+        // Read first: the common case then shares the cache line between cores.
+        if len > self.largest_value.load(Relaxed) {
+            self.largest_value.fetch_max(len, Relaxed);
+        }
+    }
+
+    /// The error of a call that found no place before its deadline.
+    pub fn full(&self) -> Error {
+        Error::TooManyInFlight {
+            limit: self.options.max_in_flight,
+        }
+    }
+}
+
+/// Longest UDP payload in bytes to this store that fits an Ethernet frame of 1500 bytes.
+pub(crate) const fn max_payload(store: SocketAddr) -> usize {
+    const IPV6_HEADER_EXCESS: usize = 20;
+    if store.is_ipv6() {
+        MAX_PAYLOAD - IPV6_HEADER_EXCESS
+    } else {
+        MAX_PAYLOAD
+    }
+}

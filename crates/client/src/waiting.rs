@@ -1,0 +1,111 @@
+//! Which datagram answers which request.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use wire::{HEADER_LEN, Header, Op, Packet, Secret, Status};
+
+/// What came for a request.
+pub(crate) enum Reply {
+    /// An answer to this very request, about this very key.
+    Answer(Header, Bytes),
+    /// An answer to this read that carries another key.
+    WrongKey,
+}
+
+/// A packet that may be an answer.
+pub(crate) struct Incoming<'a> {
+    packet: Packet<'a>,
+    /// Whether its tag is the tenant's.
+    signed: bool,
+}
+
+impl<'a> Incoming<'a> {
+    /// None: the datagram can be no answer, whatever was asked.
+    pub fn read(datagram: &'a [u8], secret: &Secret) -> Option<Incoming<'a>> {
+        let packet = Packet::decode(datagram).ok()?;
+        let signed = packet.tag_is_valid(secret);
+        (signed || packet.header.status == Status::Denied).then_some(Incoming { packet, signed })
+    }
+}
+
+/// The requests that wait for answers, each with whom to tell.
+pub(crate) struct Waiting<T>(HashMap<u32, Request<T>>);
+
+/// A request that waits: its datagram says what must come back.
+struct Request<T> {
+    datagram: Bytes,
+    store: SocketAddr,
+    /// An answer without a valid tag said that the request was denied.
+    denied: bool,
+    whom: T,
+}
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Waiting<T> {
+        Waiting(HashMap::new())
+    }
+}
+
+impl<T> Waiting<T> {
+    /// From now on answers to the request with this id are waited for.
+    pub fn insert(&mut self, request: u32, datagram: Bytes, store: SocketAddr, whom: T) {
+        let denied = false;
+        self.0.insert(
+            request,
+            Request {
+                datagram,
+                store,
+                denied,
+                whom,
+            },
+        );
+    }
+
+    pub fn remove(&mut self, request: u32) {
+        self.0.remove(&request);
+    }
+
+    /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has another
+    /// secret, or a forger.
+    pub fn was_denied(&self, request: u32) -> bool {
+        self.0.get(&request).is_some_and(|waiting| waiting.denied)
+    }
+
+    /// Takes out the request that this answers, if there is one.
+    pub fn take(&mut self, incoming: &Incoming<'_>, from: SocketAddr) -> Option<(T, Reply)> {
+        let request = incoming.packet.header.request;
+        let waiting = self.0.get_mut(&request)?;
+        let reply = waiting.judge(&incoming.packet, from)?;
+        if !incoming.signed {
+            // It ends nothing: it only explains, should nothing better come.
+            waiting.denied = true;
+            return None;
+        }
+        Some((self.0.remove(&request)?.whom, reply))
+    }
+}
+
+impl<T> Request<T> {
+    /// What this packet is to the request; `None` if it is not its answer. Checks no tag.
+    fn judge(&self, packet: &Packet<'_>, from: SocketAddr) -> Option<Reply> {
+        let header = &packet.header;
+        let sent = Header::from_bytes(self.datagram.first_chunk()?).ok()?;
+        let key = &self.datagram[HEADER_LEN..][..usize::from(sent.key_len)];
+        let same = (from.ip(), from.port()) == (self.store.ip(), self.store.port())
+            && (header.client, header.request, header.tenant)
+                == (sent.client, sent.request, sent.tenant)
+            && Some(header.op) == sent.op.reply();
+        if !same {
+            return None;
+        }
+        if packet.key != key {
+            return (header.op == Op::ReadReply).then_some(Reply::WrongKey);
+        }
+        if header.key_hash != sent.key_hash {
+            return None;
+        }
+        Some(Reply::Answer(*header, Bytes::copy_from_slice(packet.value)))
+    }
+}
