@@ -12,8 +12,8 @@ use std::{
 
 use anyhow::Context;
 use client::{Client, Condition, Error, Options};
-use lab::random::rng;
 use rand::RngExt;
+use seed::rng;
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
@@ -160,7 +160,7 @@ struct One {
     connections: Vec<Client>,
     number: u32,
     keys: u32,
-    rng: lab::random::LabRng,
+    rng: seed::SeededRng,
     written: u64,
     /// Per key, the last version seen and its value.
     known: HashMap<u32, (u64, u64)>,
