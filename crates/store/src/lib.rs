@@ -13,6 +13,7 @@ mod config;
 mod counters;
 mod directory;
 mod engine;
+pub mod mutants;
 mod net;
 mod partition;
 mod reports;
