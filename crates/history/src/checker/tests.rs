@@ -123,47 +123,182 @@ fn good_histories_pass() {
     }
 }
 
-/// The same history for stateright.
+/// A write whose value may be gone from `lapse.0` on, and is gone at `lapse.1`.
+fn passing(client: u32, times: (u64, u64), value: u64, lapse: (u64, u64)) -> Operation {
+    Operation {
+        lapse: Some(Lapse {
+            from_ns: lapse.0,
+            until_ns: Some(lapse.1),
+        }),
+        ..write(client, times, value)
+    }
+}
+
+#[test]
+fn values_that_live_for_a_while_end_then_and_not_before() {
+    let absent = |client, times| op(client, times, Need::Absent, Effect::Keep);
+    let swap = |client, times, from, to| op(client, times, Need::Value(from), Effect::Write(to));
+    let first = passing(0, (1, 2), 1, (10, 20));
+    let good: [(&str, Vec<Operation>); 8] = [
+        ("there before", vec![first, read(1, (5, 6), 1)]),
+        ("gone in between", vec![first, absent(1, (11, 12))]),
+        ("there in between", vec![first, read(1, (18, 19), 1)]),
+        ("gone after", vec![first, absent(1, (30, 31))]),
+        (
+            "gone at the store, still there in a copy",
+            vec![
+                first,
+                absent(1, (11, 12)),
+                read(2, (13, 14), 1),
+                absent(1, (15, 16)),
+            ],
+        ),
+        (
+            "overwritten for good",
+            vec![first, write(1, (5, 6), 2), read(2, (30, 31), 2)],
+        ),
+        (
+            "an open swap came just before the end",
+            vec![
+                first,
+                open(1, 5, Need::Value(1), Effect::Write(2)),
+                read(2, (6, 7), 1),
+                read(2, (30, 31), 2),
+            ],
+        ),
+        (
+            "a slow swap came just before the end",
+            vec![first, swap(1, (5, 40), 1, 2), read(2, (50, 51), 2)],
+        ),
+    ];
+    for (name, history) in good {
+        assert!(!is_bad(&history), "{name}");
+    }
+    let bad: [(&str, Vec<Operation>); 6] = [
+        ("gone too early", vec![first, absent(1, (5, 6))]),
+        ("there too late", vec![first, read(1, (21, 22), 1)]),
+        (
+            "swapped after the end",
+            vec![first, swap(1, (21, 22), 1, 2)],
+        ),
+        (
+            "a copy after something else was written",
+            vec![
+                first,
+                op(1, (11, 12), Need::Absent, Effect::Write(2)),
+                read(2, (13, 14), 1),
+            ],
+        ),
+        (
+            "another's life",
+            vec![first, write(1, (5, 6), 2), absent(2, (30, 31))],
+        ),
+        (
+            "gone, and swapped at the store",
+            vec![first, absent(1, (11, 12)), swap(2, (13, 14), 1, 2)],
+        ),
+    ];
+    for (name, history) in bad {
+        assert!(is_bad(&history), "{name}");
+        println!("{name} ... caught");
+    }
+}
+
+/// The same history for stateright. A lapse is two operations of nobody: at the first the value goes, if it is there, but may still be
+/// read from a copy; at the second no longer.
 #[derive(Clone, Debug, PartialEq)]
-struct Key(Option<u64>);
+struct Key {
+    state: Option<u64>,
+    ghost: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Event {
+    Told(Need, Effect),
+    /// Of an unknown outcome: takes effect if it can, or not at all.
+    Open(Need, Effect),
+    Lapse(u64),
+    Fade(u64),
+}
 
 impl SequentialSpec for Key {
-    type Op = (Need, Effect);
+    type Op = Event;
     type Ret = ();
 
-    fn invoke(&mut self, (_, effect): &(Need, Effect)) {
-        match effect {
-            Effect::Keep => {}
-            Effect::Write(value) => self.0 = Some(*value),
-            Effect::Delete => self.0 = None,
+    fn invoke(&mut self, event: &Event) {
+        match event {
+            Event::Told(_, Effect::Keep) => {}
+            Event::Told(_, Effect::Write(value)) => {
+                (self.state, self.ghost) = (Some(*value), None);
+            }
+            Event::Told(_, Effect::Delete) => (self.state, self.ghost) = (None, None),
+            Event::Open(need, effect) => {
+                if need.is_met(self.state) {
+                    self.invoke(&Event::Told(*need, *effect));
+                }
+            }
+            Event::Lapse(value) if self.state == Some(*value) => {
+                (self.state, self.ghost) = (None, Some(*value));
+            }
+            Event::Fade(value) if self.ghost == Some(*value) => self.ghost = None,
+            Event::Lapse(_) | Event::Fade(_) => {}
         }
     }
 
-    fn is_valid_step(&mut self, operation: &(Need, Effect), (): &()) -> bool {
-        let is_met = operation.0.is_met(self.0);
+    fn is_valid_step(&mut self, event: &Event, (): &()) -> bool {
+        let is_met = match event {
+            Event::Told(need, Effect::Keep) if self.ghost.is_some() => {
+                need.is_met(self.state) || need.is_met(self.ghost)
+            }
+            Event::Told(need, _) => need.is_met(self.state),
+            Event::Open(..) | Event::Lapse(_) | Event::Fade(_) => true,
+        };
         if is_met {
-            self.invoke(operation);
+            self.invoke(event);
         }
         is_met
     }
 }
 
 fn stateright_says(history: &[Operation]) -> bool {
+    // (when, whether it is a return, client, what)
     let mut events = vec![];
-    for (i, operation) in history.iter().enumerate() {
-        events.push((operation.call_ns, false, i));
-        events.extend(operation.return_ns.map(|at| (at, true, i)));
+    let mut nobody = 100;
+    let mut add = |client, call_ns, return_ns: Option<u64>, event: Event| {
+        events.push((call_ns, false, client, event.clone()));
+        events.extend(return_ns.map(|at| (at, true, client, event)));
+    };
+    for operation in history {
+        let Operation { need, effect, .. } = *operation;
+        let (return_ns, event) = match operation.return_ns {
+            Some(at) => (at, Event::Told(need, effect)),
+            None => (u64::MAX, Event::Open(need, effect)),
+        };
+        add(operation.client, operation.call_ns, Some(return_ns), event);
+        if let (Some(lapse), Effect::Write(value)) = (operation.lapse, operation.effect) {
+            nobody += 2;
+            // Doubled times leave room for what comes right after.
+            add(nobody, lapse.from_ns, lapse.until_ns, Event::Lapse(value));
+            if let Some(until_ns) = lapse.until_ns {
+                add(
+                    nobody + 1,
+                    until_ns + 1,
+                    Some(until_ns + 1),
+                    Event::Fade(value),
+                );
+            }
+        }
     }
-    events.sort_unstable();
-    let mut tester = LinearizabilityTester::new(Key(None));
-    for (_, is_return, i) in events {
-        let operation = &history[i];
+    events.sort_by_key(|(at, is_return, ..)| (*at, *is_return));
+    let mut tester = LinearizabilityTester::new(Key {
+        state: None,
+        ghost: None,
+    });
+    for (_, is_return, client, event) in events {
         if is_return {
-            tester.on_return(operation.client, ()).unwrap();
+            tester.on_return(client, ()).unwrap();
         } else {
-            tester
-                .on_invoke(operation.client, (operation.need, operation.effect))
-                .unwrap();
+            tester.on_invoke(client, event).unwrap();
         }
     }
     tester.is_consistent()
@@ -219,11 +354,52 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
     })
 }
 
+/// The same with times to live: every write has a value of its own, some of them end, and open operations may have conditions.
+fn passing_histories() -> impl Strategy<Value = Vec<Operation>> {
+    let lapse = prop::option::weighted(0.6, (0..6u64, 0..8u64));
+    let one = (prop::bool::weighted(0.15), 0..3u8, lapse);
+    (histories(), prop::collection::vec(one, 8)).prop_map(|(mut history, more)| {
+        for (i, (operation, (opens, condition, lapse))) in history.iter_mut().zip(more).enumerate()
+        {
+            // Room for what comes right after the end of a value.
+            operation.call_ns *= 4;
+            operation.return_ns = operation.return_ns.map(|at| at * 4);
+            if operation.effect == Effect::Keep {
+                continue;
+            }
+            if opens {
+                operation.return_ns = None;
+                // No client has anything after an operation that it knows no outcome of.
+                operation.client = 10 + i as u32;
+            }
+            if operation.return_ns.is_none() && condition > 0 && i > 0 {
+                operation.need = Need::Value(u64::from(condition) % i as u64);
+            }
+            if let Effect::Write(_) = operation.effect {
+                operation.effect = Effect::Write(i as u64);
+                operation.lapse = lapse.map(|(after, long)| {
+                    let from_ns = operation.return_ns.unwrap_or(operation.call_ns) + 8 * after + 1;
+                    Lapse {
+                        from_ns,
+                        until_ns: operation.return_ns.map(|_| from_ns + 8 * long + 1),
+                    }
+                });
+            }
+        }
+        history
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
     fn agrees_with_stateright(history in histories()) {
+        prop_assert_eq!(!is_bad(&history), stateright_says(&history));
+    }
+
+    #[test]
+    fn agrees_with_stateright_about_values_that_end(history in passing_histories()) {
         prop_assert_eq!(!is_bad(&history), stateright_says(&history));
     }
 }
