@@ -37,7 +37,8 @@ struct user_switch {
 	void *fib_context;
 	struct user_cpu *cpu[USER_CPUS];
 	__u32 cpus;
-	__u32 bucket_mask;
+	__u32 mask_of_buckets;
+	__u32 mutant; /* of mutants.h; only what was compiled for tests looks at it */
 };
 
 /* Who runs packets: one thread at a time. */
@@ -85,6 +86,8 @@ struct user_size {
 struct user_switch *user_switch_new(const struct user_unit *const *units, __u32 count,
 				    const struct user_size *sizes, __u32 size_count, __u32 cpus);
 void user_switch_free(struct user_switch *at);
+/* Makes all tables empty again; entries of tables without keys are zeros. */
+void user_switch_clear(struct user_switch *at);
 /* NULL: there is none of that name. */
 struct user_table *user_table_named(struct user_switch *at, const char *name);
 /* Runs a program on a packet; returns its verdict. */

@@ -184,7 +184,7 @@ impl<'a> Servers<'a> {
             load: None,
             cluster: rig.cluster(&[])?,
             rig,
-            partition_of_key: keys.partitions(params.servers),
+            partition_of_key: keys.partitions(params.servers).collect(),
             keys_by_rank: Permutation::new(params.keys, run.options.seed),
             params: params.clone(),
             seed: run.options.seed,
@@ -200,7 +200,7 @@ impl<'a> Servers<'a> {
             let owned = (0..keys.len() as u32).filter(|key| {
                 (store.first..=store.last).contains(&self.partition_of_key[*key as usize])
             });
-            let owned = owned.map(|key| &keys.get(key).bytes);
+            let owned = owned.map(|key| keys.get(key).bytes);
             let value_len = self.params.value_len;
             self.progress.say(format!("filling {host}"));
             match backend {
@@ -297,15 +297,9 @@ impl<'a> Servers<'a> {
     ) -> Vec<f64> {
         let (n, servers) = (self.params.keys, self.params.servers);
         let of = |popularity: Popularity, cached| {
-            let probabilities = popularity.probabilities(n);
             let keys = self.keys_by_rank.keys();
-            model::server_shares(
-                &probabilities,
-                keys,
-                &self.partition_of_key,
-                servers,
-                cached,
-            )
+            let servers_of = keys.map(|key| self.partition_of_key[key as usize]);
+            model::server_shares(popularity.chances(n), servers_of, servers, cached)
         };
         let reads = of(reads, cached);
         if write_ratio == 0.0 {

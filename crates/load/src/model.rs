@@ -4,18 +4,17 @@
 
 /// The share of all requests that goes to each server.
 ///
-/// `probabilities[rank]` is the chance of a rank, `keys[rank]` its key, `partition_of_key[key]` the
-/// key's server. The `cached` hottest ranks are answered on the way and reach no server.
+/// From the hottest rank on, `probabilities` has the chance of each and `servers_of` its key's server. The `cached`
+/// hottest ranks are answered on the way and reach no server.
 pub fn server_shares(
-    probabilities: &[f64],
-    keys: &[u32],
-    partition_of_key: &[u32],
+    probabilities: impl IntoIterator<Item = f64>,
+    servers_of: impl IntoIterator<Item = u32>,
     servers: u32,
     cached: usize,
 ) -> Vec<f64> {
     let mut shares = vec![0.0; servers as usize];
-    for (p, key) in probabilities.iter().zip(keys).skip(cached) {
-        shares[partition_of_key[*key as usize] as usize] += p;
+    for (p, server) in probabilities.into_iter().zip(servers_of).skip(cached) {
+        shares[server as usize] += p;
     }
     shares
 }
@@ -78,9 +77,9 @@ mod tests {
         // Ranks 0..4 with keys 3, 2, 1, 0; key k belongs to server k % 2.
         let p = [0.4, 0.3, 0.2, 0.1];
         let keys = [3, 2, 1, 0];
-        let map = [0, 1, 0, 1];
-        assert_eq!(server_shares(&p, &keys, &map, 2, 0), [0.1 + 0.3, 0.4 + 0.2]);
-        assert_eq!(server_shares(&p, &keys, &map, 2, 2), [0.1, 0.2]);
+        let servers = keys.map(|key| key % 2);
+        assert_eq!(server_shares(p, servers, 2, 0), [0.1 + 0.3, 0.4 + 0.2]);
+        assert_eq!(server_shares(p, servers, 2, 2), [0.1, 0.2]);
     }
 
     #[test]
