@@ -2,7 +2,7 @@
 //!
 //! `build.rs` is `fn main() { bpf::compile("NAME.bpf.c") }`, with this crate among the build dependencies; the crate
 //! then has the object: `include_bytes!(concat!(env!("OUT_DIR"), "/NAME.bpf.o"))`, and the same programs as native code
-//! (`user/`), linked into it: `unsafe extern "C" { fn NAME_unit() -> *const c_void; }`; `NAME_mutants()` for tests. It needs clang and libbpf only: libbpf-cargo
+//! (`user/`), linked into it: `unsafe extern "C" { fn NAME_unit() -> *const c_void; }`. It needs clang and libbpf only: libbpf-cargo
 //! does the same, and takes as long to build as a tenth of everything else.
 
 mod native;
@@ -66,7 +66,7 @@ pub fn compile_switch() {
     let crate_dir = env::var("CARGO_MANIFEST_DIR").expect("set by cargo for build scripts");
     let headers = headers_above(Path::new(&crate_dir));
     let source = headers.join("user/switch.c");
-    native::library(&clang(), &headers, &source, "user_switch", &[]);
+    native::library(&clang(), &headers, &source, "user_switch");
     println!("cargo:rerun-if-changed={}", headers.display());
     println!("cargo:rerun-if-env-changed=CLANG");
 }

@@ -14,15 +14,16 @@ pub fn compile(clang: &str, headers: &Path, source: &Path, out: &Path) {
     let text = preprocessed(clang, headers, source);
     let unit = out.join(format!("{name}_unit.c"));
     fs::write(&unit, list(name, source, &text)).expect("OUT_DIR can be written");
-    library(clang, headers, &unit, &format!("{name}_unit"), &[]);
-    // For tests. Whoever does not call `NAME_mutants()` does not have it in his binary.
-    let mutants = ["-DMUTANTS", &format!("-DUNIT={name}_mutants")];
-    library(clang, headers, &unit, &format!("{name}_mutants"), &mutants);
+    library(clang, headers, &unit, &format!("{name}_unit"));
 }
 
 /// Compiles one file into a static library that the crate is linked with.
-pub fn library(clang: &str, headers: &Path, source: &Path, name: &str, flags: &[&str]) {
-    cc::Build::new()
+pub fn library(clang: &str, headers: &Path, source: &Path, name: &str) {
+    let mut build = cc::Build::new();
+    if cfg!(feature = "mutants") {
+        build.define("MUTANTS", None);
+    }
+    build
         .compiler(clang)
         .file(source)
         .include(headers.join("user"))
@@ -30,7 +31,6 @@ pub fn library(clang: &str, headers: &Path, source: &Path, name: &str, flags: &[
         .std("gnu11")
         // Headers of packets are read as words, wherever they lie.
         .flags(["-fno-strict-aliasing", "-Wno-sign-compare"])
-        .flags(flags)
         .opt_level(2)
         .warnings_into_errors(true)
         .cargo_metadata(true)
@@ -82,11 +82,10 @@ fn function_behind(section: &str) -> Option<&str> {
 fn list(name: &str, source: &Path, text: &str) -> String {
     let (tables, programs) = (tables(text), programs(text));
     let mut unit = String::new();
-    unit += &format!("#ifndef UNIT\n#define UNIT {name}_unit\n#endif\n");
-    unit += "#define JOINED(a, b) a##_##b\n#define OF(a, b) JOINED(a, b)\n";
-    for program in programs.iter().chain([&"LICENSE"]) {
-        unit += &format!("#define {program} OF(UNIT, of_{program})\n");
+    for program in &programs {
+        unit += &format!("#define {program} {name}_unit_{program}\n");
     }
+    unit += &format!("#define LICENSE {name}_unit_license\n");
     unit += &format!("#include \"{}\"\n", source.display());
     unit += "static const struct user_map tables_of_unit[] = {\n";
     for table in tables {
@@ -98,8 +97,8 @@ fn list(name: &str, source: &Path, text: &str) -> String {
     }
     unit += &format!(
         "}};\n\
-         const struct user_unit *UNIT(void);\n\
-         const struct user_unit *UNIT(void)\n\
+         const struct user_unit *{name}_unit(void);\n\
+         const struct user_unit *{name}_unit(void)\n\
          {{\n\
          \tstatic const struct user_unit unit = {{\n\
          \t\ttables_of_unit,\n\

@@ -38,7 +38,7 @@ struct user_switch {
 	struct user_cpu *cpu[USER_CPUS];
 	__u32 cpus;
 	__u32 mask_of_buckets;
-	__u32 mutant; /* of mutants.h, where programs have mutants; 0: none */
+	__u32 mutant; /* of mutants.h; only what was compiled for tests looks at it */
 };
 
 /* Who runs packets: one thread at a time. */

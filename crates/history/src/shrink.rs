@@ -53,6 +53,7 @@ mod tests {
             return_ns: Some(at + 1),
             need,
             effect,
+            lapse: None,
         };
         let mut history = vec![];
         for i in 0..100 {

@@ -13,6 +13,7 @@ mod config;
 mod counters;
 mod directory;
 pub mod engine;
+pub mod mutants;
 pub mod net;
 mod partition;
 mod reports;

@@ -32,11 +32,7 @@ pub const PROGRAMS: &[Program] = &[Program {
 
 unsafe extern "C" {
     fn netcache_unit() -> *const std::ffi::c_void;
-    fn netcache_mutants() -> *const std::ffi::c_void;
 }
-
-/// Those of [`NATIVE`] that can be told to break a rule, for tests.
-pub const MUTANTS: Native = netcache_mutants;
 
 /// The same programs as native code.
 pub const NATIVE: Native = netcache_unit;

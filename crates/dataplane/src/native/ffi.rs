@@ -126,7 +126,6 @@ const _: () = assert!(size_of::<Fib>() == 64);
 
 unsafe extern "C" {
     pub fn entry_unit() -> *const Unit;
-    pub fn entry_mutants() -> *const Unit;
     pub fn user_switch_new(
         units: *const *const Unit,
         count: u32,

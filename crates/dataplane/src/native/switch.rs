@@ -103,11 +103,6 @@ impl Unit {
         Unit(unsafe { &*ffi::entry_unit() })
     }
 
-    fn entry_with_mutants() -> Unit {
-        // SAFETY: a constant of the program.
-        Unit(unsafe { &*ffi::entry_mutants() })
-    }
-
     fn maps(&self) -> &'static [ffi::Map] {
         // SAFETY: as many as it says.
         unsafe { std::slice::from_raw_parts(self.0.maps, self.0.map_count as usize) }
@@ -150,37 +145,7 @@ impl Switch {
         cpus: u32,
         clock: Clock,
     ) -> Result<Arc<Switch>, Error> {
-        Switch::make(Unit::entry(), name, objects, sizes, cpus, clock)
-    }
-
-    /// As [`Switch::new`], with programs that break a rule: the mutant of this number in `bpf/mutants.h`, from 1. Objects must have
-    /// the native code with mutants.
-    ///
-    /// # Errors
-    /// As [`Switch::new`].
-    pub fn with_mutant(
-        mutant: u32,
-        name: &str,
-        objects: &[Object],
-        sizes: Sizes,
-        cpus: u32,
-        clock: Clock,
-    ) -> Result<Arc<Switch>, Error> {
-        let entry = Unit::entry_with_mutants();
-        let switch = Switch::make(entry, name, objects, sizes, cpus, clock)?;
-        // SAFETY: just made, and nobody else has it yet.
-        unsafe { (*switch.raw()).mutant = mutant };
-        Ok(switch)
-    }
-
-    fn make(
-        entry: Unit,
-        name: &str,
-        objects: &[Object],
-        sizes: Sizes,
-        cpus: u32,
-        clock: Clock,
-    ) -> Result<Arc<Switch>, Error> {
+        let entry = Unit::entry();
         let mut units: Vec<*const ffi::Unit> = vec![entry.0];
         let shared: Vec<&str> = entry.map_names().map(|(name, _)| name).collect();
         let mut entries: Vec<(String, u32)> = vec![];

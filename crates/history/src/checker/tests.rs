@@ -12,6 +12,7 @@ fn op(client: u32, times: (u64, u64), need: Need, effect: Effect) -> Operation {
         return_ns,
         need,
         effect,
+        lapse: None,
     }
 }
 
@@ -23,6 +24,7 @@ fn open(client: u32, call_ns: u64, need: Need, effect: Effect) -> Operation {
         return_ns: None,
         need,
         effect,
+        lapse: None,
     }
 }
 
@@ -210,6 +212,7 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
                 return_ns,
                 need,
                 effect,
+                lapse: None,
             });
         }
         history
