@@ -9,7 +9,9 @@
 //!
 //! Cost: below 400 ns of its own for each packet that arrives somewhere, beside what the real code takes.
 
+mod agent;
 pub mod clock;
+mod control;
 mod follow;
 mod frames;
 mod kept;
@@ -26,11 +28,16 @@ mod streams;
 mod trace;
 mod world;
 
+pub use agent::AgentHost;
 pub use clock::{ClockSpec, Reading};
+pub use control::ControlHost;
 pub use link::LinkSpec;
 pub use process::{
     Birth, Io, MachineId, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId,
 };
-pub use spec::{Data, ForwardSpec, MachineSpec, Role, Seat, ServiceSpec, Spec, StoreSpec};
+pub use spec::{
+    AgentSpec, ControlSpec, Data, ForwardSpec, MachineSpec, Role, Seat, ServiceSpec, Spec,
+    StoreSpec,
+};
 pub use store::StoreHost;
 pub use world::{ForwardCounts, Progress, Refused, State, World};
