@@ -11,7 +11,7 @@ use std::{any::Any, time::Instant};
 
 use anyhow::Context;
 use dataplane::native::Frame;
-use lab::random::{LabRng, rng};
+use seed::{SeededRng, rng};
 use rand::RngExt;
 
 use crate::{
@@ -145,7 +145,7 @@ pub struct World {
     slots: Vec<Slot>,
     streams: Streams,
     /// Decides which segments of streams are lost.
-    stream_rng: LabRng,
+    stream_rng: SeededRng,
     done: Done,
     trace: Trace,
     events: u64,
