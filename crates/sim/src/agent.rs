@@ -87,7 +87,7 @@ fn load(
     let objects: Vec<Object> = with_programs.map(|r| Object::of(r, sizes)).collect();
     let clock = Clock::Set(Arc::default());
     let routes = Box::new(routes);
-    let switch = Switch::with_routes(name, &objects, sizes, 1, clock, routes)?;
+    let switch = Switch::new(name, &objects, sizes, 1, clock)?.routed(routes);
     for port in 0..ports {
         switch.add_port(port + 1, &format!("eth{port}"))?;
     }

@@ -11,8 +11,8 @@ use std::{any::Any, time::Instant};
 
 use anyhow::Context;
 use dataplane::native::Frame;
-use seed::{SeededRng, rng};
 use rand::RngExt;
+use seed::{SeededRng, rng};
 
 use crate::{
     agent::Loaded,
