@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
 use api::types::{Policy, TenantChange, TenantSpec};
-use client::Options;
 use history::{ClientsConfig, Lives, Operation, Recorded, Verdict, check};
 use serde::{Deserialize, Serialize};
 use sim::{ControlHost, MachineId, Progress, ServiceSpec, State, World};
@@ -225,7 +224,7 @@ impl Running<'_> {
             Deed::Reboot { machine, .. } => {
                 let agent = self.process(&format!("{machine}/agent"))?;
                 self.world.kill(agent);
-                self.world.unload(self.machine(machine)?);
+                self.world.forget_tables(self.machine(machine)?);
             }
             Deed::Cut { link, .. } => {
                 let links = self.world.spec().links.len();
