@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "mutants.h"
 #include "reply.h"
 #include "sketch.h"
 #include "table.h"
@@ -19,7 +20,15 @@
  */
 INLINE __u64 take_epoch(struct config *config)
 {
+	if (MUTANT(epoch_repeats) && (READ_ONCE(config->epoch) & 7) == 7)
+		fetch_add(&config->epoch, -4);
 	return (fetch_add(&config->epoch, 1) + 1) & EPOCH_NUMBER_MASK;
+}
+
+/* The highest number taken so far. */
+INLINE __u64 newest_epoch(struct config *config)
+{
+	return fetch_add(&config->epoch, 0) & EPOCH_NUMBER_MASK;
 }
 
 INLINE __u64 epoch_of(__u64 word)
@@ -40,8 +49,10 @@ INLINE bool raise_epoch(struct item *item, __u64 epoch, __u64 now_ns)
 {
 	for (int i = 0; i < 4; i++) {
 		__u64 word = READ_ONCE(item->word);
-		if (epoch_of(word) >= epoch)
+		if (epoch_of(word) >= epoch && !MUTANT(entry_epoch_falls))
 			return true;
+		if (MUTANT(entry_keeps_epoch))
+			epoch = epoch_of(word);
 		if (compare_and_swap(&item->word, word, epoch << 1) == word) {
 			WRITE_ONCE(item->epoch_ns, now_ns);
 			return true;
@@ -61,7 +72,7 @@ INLINE bool lease_holds(const struct lease *lease, __u64 now_ns)
 {
 	__u64 until = READ_ONCE(lease->until_ns);
 	barrier();
-	return now_ns < until;
+	return now_ns < until || MUTANT(serves_without_lease);
 }
 
 /* The sender's address as leases name stores. */
@@ -180,7 +191,8 @@ INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config
 	if (need > item->cells * CELL_BYTES || work->value_len > VALUE_MAX_BYTES)
 		return refuse_too_large(work, config, item);
 	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
-	__u64 expiry_ns = READ_ONCE(item->epoch_ns) + expiry_ms * NS_PER_MS;
+	__u64 from_ns = MUTANT(expiry_from_arrival) ? work->now_ns : READ_ONCE(item->epoch_ns);
+	__u64 expiry_ns = from_ns + expiry_ms * NS_PER_MS;
 	item->flags = expiry_ms ? ITEM_EXPIRES : 0;
 	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
 	item->version = bpf_be64_to_cpu(work->header.version);
@@ -202,6 +214,8 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 	struct item *item = found.item;
 	__u64 epoch = epoch_in(work), granted = epoch << 1;
 	struct lease *lease = lease_of(item);
+	if (MUTANT(installs_any_epoch))
+		granted = epoch_of(READ_ONCE(item->word)) << 1;
 	if (!lease || READ_ONCE(item->word) != granted || epoch <= READ_ONCE(lease->floor))
 		return COUNT_grant_stale;
 	if (!came_from(ctx, work, lease))
@@ -210,7 +224,7 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 	if ((seq & 1) || compare_and_swap(&item->seq, seq, seq + 1) != seq)
 		return COUNT_grant_busy;
 	/* Again, under the lock: a younger grant may have been installed since, and must stay untouched. */
-	int result = READ_ONCE(item->word) == granted
+	int result = READ_ONCE(item->word) == granted || MUTANT(overwrites_younger)
 			     ? write_item(ctx, work, config, &found, granted)
 			     : COUNT_grant_stale;
 	barrier(); /* a compare-and-swap that failed orders nothing */
@@ -221,9 +235,10 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 /* A store wants this key invalid here; the acknowledgement says from which epoch on it is (rule 4). */
 INLINE int invalidate(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	__u64 epoch = take_epoch(config);
+	__u64 epoch = MUTANT(ack_takes_no_epoch) ? newest_epoch(config) : take_epoch(config);
 	struct found found;
-	if (find(work, &found) && !raise_epoch(found.item, epoch, work->now_ns))
+	if (find(work, &found) && !MUTANT(ack_invalidates_nothing) &&
+	    !raise_epoch(found.item, epoch, work->now_ns))
 		return ends(COUNT_invalidate_contended, XDP_DROP);
 	work->header.op = OP_INVALIDATE_ACK;
 	work->header.flags = 0;
@@ -251,7 +266,8 @@ INLINE int take_lease(struct xdp_md *ctx, struct work *work, struct config *conf
 {
 	__u32 slot = bpf_ntohl(work->header.request), term = bpf_ntohl(work->header.client);
 	__u64 sent_ns = bpf_be64_to_cpu(work->header.version);
-	__u64 until_ns = sent_ns + bpf_ntohl(work->header.expiry_ms) * NS_PER_MS;
+	__u64 from_ns = MUTANT(lease_from_arrival) ? work->now_ns : sent_ns;
+	__u64 until_ns = from_ns + bpf_ntohl(work->header.expiry_ms) * NS_PER_MS;
 	struct lease *lease = bpf_map_lookup_elem(&leases, &slot);
 	if (!lease || !came_from(ctx, work, lease) || sent_ns > work->now_ns + CLOCK_MARGIN_NS ||
 	    until_ns <= work->now_ns + CLOCK_MARGIN_NS)
@@ -262,7 +278,8 @@ INLINE int take_lease(struct xdp_md *ctx, struct work *work, struct config *conf
 	if (lease->term != term) {
 		WRITE_ONCE(lease->until_ns, 0);
 		barrier();
-		WRITE_ONCE(lease->floor, fetch_add(&config->epoch, 0) & EPOCH_NUMBER_MASK);
+		if (!MUTANT(floor_not_raised))
+			WRITE_ONCE(lease->floor, newest_epoch(config));
 		lease->term = term;
 	}
 	barrier();

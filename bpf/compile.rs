@@ -1,8 +1,11 @@
 //! For build scripts of crates that carry a data-plane program: compiles C against the headers in this folder.
 //!
 //! `build.rs` is `fn main() { bpf::compile("NAME.bpf.c") }`, with this crate among the build dependencies; the crate
-//! then has the object: `include_bytes!(concat!(env!("OUT_DIR"), "/NAME.bpf.o"))`. It needs clang and libbpf only: libbpf-cargo
+//! then has the object: `include_bytes!(concat!(env!("OUT_DIR"), "/NAME.bpf.o"))`, and the same programs as native code
+//! (`user/`), linked into it: `unsafe extern "C" { fn NAME_unit() -> *const c_void; }`. It needs clang and libbpf only: libbpf-cargo
 //! does the same, and takes as long to build as a tenth of everything else.
+
+mod native;
 
 use std::{
     env,
@@ -12,8 +15,8 @@ use std::{
     process::Command,
 };
 
-/// Compiles `source`, a path from the root of the crate that is being built, into `OUT_DIR/NAME.bpf.o`. `CLANG` names
-/// another compiler than clang-19.
+/// Compiles `source`, a path from the root of the crate that is being built, into `OUT_DIR/NAME.bpf.o`, and into a native library
+/// that the crate is linked with. `CLANG` names another compiler than clang-19.
 ///
 /// # Panics
 /// Outside of a build script, and if clang refuses: it says why.
@@ -25,7 +28,7 @@ pub fn compile(source: &str) {
     let out = PathBuf::from(variable("OUT_DIR"));
     let name = source.file_stem().expect("a file").to_string_lossy();
     let compiled = out.join(format!("{name}.debug.o"));
-    let clang = env::var("CLANG").unwrap_or_else(|_| "clang-19".into());
+    let clang = clang();
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let status = Command::new(&clang)
         .args([
@@ -49,9 +52,27 @@ pub fn compile(source: &str) {
         .unwrap_or_else(|e| panic!("{clang} (set CLANG to name another than clang-19): {e}"));
     assert!(status.success(), "{clang}: {}: {status}", source.display());
     link(&compiled, &out.join(format!("{name}.o")));
+    native::compile(&clang, &headers, &source, &out);
     println!("cargo:rerun-if-changed={}", source.display());
     println!("cargo:rerun-if-changed={}", headers.display());
     println!("cargo:rerun-if-env-changed=CLANG");
+}
+
+/// Compiles what all native programs need beside their own code; of the one crate that runs them.
+///
+/// # Panics
+/// As [`compile`].
+pub fn compile_switch() {
+    let crate_dir = env::var("CARGO_MANIFEST_DIR").expect("set by cargo for build scripts");
+    let headers = headers_above(Path::new(&crate_dir));
+    let source = headers.join("user/switch.c");
+    native::library(&clang(), &headers, &source, "user_switch");
+    println!("cargo:rerun-if-changed={}", headers.display());
+    println!("cargo:rerun-if-env-changed=CLANG");
+}
+
+fn clang() -> String {
+    env::var("CLANG").unwrap_or_else(|_| "clang-19".into())
 }
 
 /// This folder, in the tree that the crate lies in: cargo takes a tree that was moved for the one that it built before, so

@@ -81,31 +81,14 @@ INLINE int next_step(struct xdp_md *ctx, struct work *work, __u32 step)
 /* Most ports of a group. */
 #define GROUP_PORTS 64
 
-/* key: group. Written by the agent. */
-#define GROUPS(name, max)                                                                          \
-	struct {                                                                                   \
-		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                          \
-		__uint(max_entries, max);                                                          \
-		__type(key, __u32);                                                                \
-		__uint(pinning, LIBBPF_PIN_BY_NAME);                                               \
-		__array(                                                                           \
-			values, struct {                                                           \
-				__uint(type, BPF_MAP_TYPE_DEVMAP);                                 \
-				__uint(max_entries, GROUP_PORTS);                                  \
-				__type(key, __u32);                                                \
-				__type(value, struct bpf_devmap_val);                              \
-			});                                                                        \
-	} name SEC(".maps")
-
 /* The verdict that copies the packet to a group; forwards it where there is no such group. */
 #define fan_out(ctx, work, groups, index)                                                          \
 	({                                                                                         \
 		__u32 index_ = (index);                                                            \
-		void *group_ = bpf_map_lookup_elem((groups), &index_);                             \
+		const void *group_ = lookup_group((groups), &index_);                              \
 		int verdict_;                                                                      \
 		if (group_ && write_round((ctx), (work)->round + 1)) {                             \
-			verdict_ = bpf_redirect_map(group_, 0,                                     \
-						    BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);      \
+			verdict_ = redirect_to_group((void *)group_);                              \
 			count(COUNT_fan_out);                                                      \
 		} else {                                                                           \
 			count(COUNT_bypass_no_group);                                              \

@@ -21,11 +21,7 @@ struct event {
 _Static_assert(offsetof(struct event, key) == EVENT_HEADER_BYTES,
 	       "crates/dataplane reads the same struct");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} events SEC(".maps");
+RING(events, 1 << 20);
 
 /*
  * Tells the agent, which looks into the ring by itself: no wake-up per event. False if the ring is full. Takes

@@ -49,6 +49,58 @@
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))
 #define compare_and_swap(p, old, new) __sync_val_compare_and_swap((p), (old), (new))
 
+/* Tables of kinds that another target makes otherwise. A ring has records, and neither keys nor values. */
+#define RING(name, bytes)                                                                          \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_RINGBUF);                                                \
+		__uint(max_entries, bytes);                                                        \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);                                               \
+	} name SEC(".maps")
+
+/* Groups of ports. key: group. Written by the agent. */
+#define GROUPS(name, max)                                                                          \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                          \
+		__uint(max_entries, max);                                                          \
+		__type(key, __u32);                                                                \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);                                               \
+		__array(                                                                           \
+			values, struct {                                                           \
+				__uint(type, BPF_MAP_TYPE_DEVMAP);                                 \
+				__uint(max_entries, GROUP_PORTS);                                  \
+				__type(key, __u32);                                                \
+				__type(value, struct bpf_devmap_val);                              \
+			});                                                                        \
+	} name SEC(".maps")
+#define lookup_group(groups, index) bpf_map_lookup_elem((groups), (index))
+#define redirect_to_group(group)                                                                   \
+	bpf_redirect_map((group), 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS)
+
+/* Set when loading: slots are found by masking. In a section of its own, beside a discipline's constants. */
+#define BUCKET_MASK const volatile __u32 bucket_mask SEC(".rodata.switch") = 4095
+
+/*
+ * CLOCK_BOOTTIME, which goes on while the machine is suspended: no lease and no life lasts longer for that. Coarse, since
+ * the fine clocks cost as much as a lookup: what it is ahead of the coarse monotonic clock is looked at again whenever
+ * that has moved, before which no device has come back from a suspension. Never behind the fine clock by more than a
+ * tick.
+ */
+struct clock {
+	__u64 coarse_ns;
+	__u64 ahead_ns;
+};
+
+INLINE __u64 clock_ns(struct clock *clock)
+{
+	__u64 now_ns = bpf_ktime_get_coarse_ns();
+	if (clock->coarse_ns != now_ns) {
+		__u64 fine_ns = bpf_ktime_get_ns();
+		clock->ahead_ns = bpf_ktime_get_boot_ns() - fine_ns;
+		clock->coarse_ns = now_ns;
+	}
+	return now_ns + clock->ahead_ns;
+}
+
 #define NS_PER_MS 1000000ULL
 
 /* No verdict yet: the caller goes on. Every other return value of a step is an XDP verdict. */

@@ -38,7 +38,8 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *co
 		body_sum = (both & 0xffffffff) + (both >> 32);
 	}
 	barrier();
-	if ((seq & 1) || READ_ONCE(item->seq) != seq || READ_ONCE(item->word) != word) {
+	bool torn = (seq & 1) || READ_ONCE(item->seq) != seq || READ_ONCE(item->word) != word;
+	if (torn && !MUTANT(serves_torn)) {
 		count(COUNT_bypass_torn);
 		restore_padding(ctx, work, len);
 		return forward(ctx, work);
@@ -72,12 +73,14 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 		count(COUNT_read_no_lease);
 		return forward(ctx, work);
 	}
-	if (!is_valid(word) || epoch_of(word) <= READ_ONCE(lease->floor)) {
+	if ((!is_valid(word) && !MUTANT(serves_invalid)) ||
+	    (epoch_of(word) <= READ_ONCE(lease->floor) && !MUTANT(serves_earlier_term))) {
 		count(COUNT_read_invalid);
 		ask_for_grant(ctx, work, config, item, lease);
 		return forward(ctx, work);
 	}
-	if ((item->flags & ITEM_EXPIRES) && work->now_ns >= item->expiry_ns) {
+	if ((item->flags & ITEM_EXPIRES) && work->now_ns >= item->expiry_ns &&
+	    !MUTANT(serves_expired)) {
 		count(COUNT_read_expired);
 		ask_for_grant(ctx, work, config, item, lease);
 		return forward(ctx, work);
@@ -91,8 +94,13 @@ INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *c
 	__u64 epoch = take_epoch(config);
 	struct found found;
 	bool have = find(work, &found);
+	if (MUTANT(epoch_after_lookup)) {
+		barrier();
+		epoch = take_epoch(config);
+	}
 	count(COUNT_write);
-	if (have && !raise_epoch(found.item, epoch, work->now_ns)) {
+	if (have && !MUTANT(write_invalidates_nothing) &&
+	    !raise_epoch(found.item, epoch, work->now_ns)) {
 		count(COUNT_write_contended);
 		disown(ctx, work, config);
 		return forward(ctx, work);

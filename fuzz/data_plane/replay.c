@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The same without libFuzzer: runs every file that is named, then as many noisy ones as asked for, always the
- * same ones, and says how often each counter of the data plane rose: replay [--noise COUNT] FILE...
+ * same ones, and says how often each counter of the data plane rose: replay [--mutant NAME] [--noise COUNT] FILE...
+ * With a mutant of bpf/mutants.h the oracle has to object.
  */
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +15,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 void report_coverage(FILE *to);
+bool choose_mutant(const char *name);
 
 static uint64_t state = 1;
+/* Inputs that ran, the one under way not among them. */
+static unsigned long runs;
 
 static uint32_t noise(void)
 {
@@ -44,6 +50,13 @@ static size_t read_file(const char *path, uint8_t *to)
 	return len;
 }
 
+/* The oracle aborts at the first violation. */
+static void say_how_far(int signal_number)
+{
+	(void)signal_number;
+	fprintf(stderr, "in input %lu\n", runs + 1);
+}
+
 /* Some bytes changed. */
 static void change(uint8_t *bytes, size_t len)
 {
@@ -54,11 +67,19 @@ static void change(uint8_t *bytes, size_t len)
 int main(int argc, char **argv)
 {
 	static uint8_t bytes[INPUT_MAX];
-	unsigned long rounds = 0, runs = 0;
+	unsigned long rounds = 0;
 	int first = 1;
-	if (argc > 2 && !strcmp(argv[1], "--noise")) {
-		rounds = strtoul(argv[2], NULL, 10);
-		first = 3;
+	signal(SIGABRT, say_how_far);
+	if (argc > first + 1 && !strcmp(argv[first], "--mutant")) {
+		if (!choose_mutant(argv[first + 1])) {
+			fprintf(stderr, "replay: no mutant has the name %s\n", argv[first + 1]);
+			return 2;
+		}
+		first += 2;
+	}
+	if (argc > first + 1 && !strcmp(argv[first], "--noise")) {
+		rounds = strtoul(argv[first + 1], NULL, 10);
+		first += 2;
 	}
 	for (int i = first; i < argc; i++, runs++)
 		run(bytes, read_file(argv[i], bytes));

@@ -11,7 +11,7 @@ use api::{
     proto::{self, TenantVersion},
     text::one_line,
 };
-use dataplane::{Dataplane, Home, Rows, TenantEntry};
+use dataplane::{Backing, Programs, Rows, TenantEntry};
 use decide::{Configuration, Group, PARAMETERS, Registration, Row};
 use tracing::{debug, info};
 
@@ -51,7 +51,8 @@ impl InForce {
 }
 
 pub(super) struct Configurations {
-    dataplane: Dataplane,
+    programs: Programs,
+    at: Backing,
     disciplines: &'static [Registration],
     wanted: BTreeMap<u32, Wanted>,
     in_force: BTreeMap<u32, InForce>,
@@ -61,9 +62,10 @@ pub(super) struct Configurations {
 }
 
 impl Configurations {
-    pub fn new(dataplane: Dataplane, disciplines: &'static [Registration]) -> Configurations {
+    pub fn new(programs: Programs, disciplines: &'static [Registration]) -> Configurations {
         Configurations {
-            dataplane,
+            at: programs.backing(),
+            programs,
             disciplines,
             wanted: BTreeMap::new(),
             in_force: BTreeMap::new(),
@@ -72,14 +74,14 @@ impl Configurations {
         }
     }
 
-    /// Where the switch lives.
-    pub fn home(&self) -> &Home {
-        self.dataplane.home()
+    /// Where the tables are.
+    pub fn backing(&self) -> &Backing {
+        &self.at
     }
 
     #[cfg(test)]
-    pub fn dataplane(&self) -> &Dataplane {
-        &self.dataplane
+    pub fn programs(&self) -> &Programs {
+        &self.programs
     }
 
     /// Takes configurations in. One that is in force is told again, not carried out again: programs may have changed
@@ -137,7 +139,7 @@ impl Configurations {
         served: &Served,
         before: Option<&Served>,
     ) -> Result<BTreeMap<u32, [u32; PARAMETERS]>, AgentError> {
-        let mut parameters = TenantEntry::parameters(self.home())?;
+        let mut parameters = TenantEntry::parameters(self.backing())?;
         parameters.retain(|(tenant, _)| !changed_discipline(*tenant, served, before));
         Ok(parameters.into_iter().collect())
     }
@@ -214,7 +216,7 @@ impl Configurations {
                 Err(trouble) => troubles.push(trouble),
             }
         }
-        TenantEntry::set_parameters(self.home(), &[(tenant, parameters)])?;
+        TenantEntry::set_parameters(self.backing(), &[(tenant, parameters)])?;
         self.let_go(&before, Some(&now));
         self.in_force.insert(tenant, now);
         if let Some(wanted) = self.wanted.get_mut(&tenant) {
@@ -234,7 +236,7 @@ impl Configurations {
                 row.map
             ));
         }
-        let rows = Rows::open(self.home(), maps, &row.map);
+        let rows = Rows::open(self.backing(), maps, &row.map);
         rows.and_then(|rows| rows.write(&row.key, &row.value))
             .map_err(|e| e.to_string())
     }
@@ -251,20 +253,20 @@ impl Configurations {
             return Err(wrong(format!("it is tenant {other}'s")));
         }
         let port = |name: &String| {
-            let port = self.dataplane.port(name);
+            let port = self.programs.port(name);
             port.ok_or_else(|| wrong(format!("the switch is not attached to {name}")))
         };
         let ports = ports.iter().map(port).collect::<Result<Vec<_>, _>>()?;
-        let set = self.dataplane.set_group(map, *index, &ports);
+        let set = self.programs.set_group(map, *index, &ports);
         set.map_err(|e| e.to_string())
     }
 
     /// Removes the rows and groups that are not among the next ones.
     fn let_go(&self, before: &InForce, next: Option<&InForce>) {
-        let home = self.home();
+        let at = self.backing();
         for Row { map, key, .. } in &before.rows {
             if !next.is_some_and(|next| next.has_row(map, key))
-                && let Err(e) = Rows::open(home, before.maps, map).and_then(|rows| rows.delete(key))
+                && let Err(e) = Rows::open(at, before.maps, map).and_then(|rows| rows.delete(key))
             {
                 debug!("an old row stays: {e}");
             }
@@ -277,7 +279,7 @@ impl Configurations {
     }
 
     fn remove_group(&self, map: &str, index: u32) {
-        if let Err(e) = self.dataplane.set_group(map, index, &[]) {
+        if let Err(e) = self.programs.set_group(map, index, &[]) {
             debug!("an old group of ports stays: {e}");
         }
     }
@@ -285,7 +287,7 @@ impl Configurations {
     /// What an earlier agent left of a tenant's rows.
     fn find(&self, tenant: u32, maps: &'static str) -> Result<InForce, AgentError> {
         let mut rows = vec![];
-        for map in Rows::hash_maps(self.home(), maps)? {
+        for map in Rows::hash_maps(self.backing(), maps)? {
             let all = map.list()?.into_iter();
             let its = all.filter(|(key, _)| key.starts_with(&tenant.to_ne_bytes()));
             rows.extend(its.map(|(key, value)| Row {
@@ -307,7 +309,7 @@ impl Configurations {
         let owners = all.map(|discipline| registry::owner_of_maps(self.disciplines, discipline));
         let mut removed = 0;
         for maps in owners.collect::<BTreeSet<_>>() {
-            for map in Rows::hash_maps(self.home(), maps)? {
+            for map in Rows::hash_maps(self.backing(), maps)? {
                 for (key, _) in map.list()? {
                     let tenant = key.first_chunk().copied().map(u32::from_ne_bytes);
                     let here = tenant.and_then(|tenant| served.tenants.get(&tenant));
@@ -327,7 +329,7 @@ impl Configurations {
     /// Removes groups that an earlier agent left and nobody asks for, once every tenant that may have some has said
     /// which.
     fn sweep_groups(&mut self, served: &Served) {
-        let groups = self.dataplane.groups();
+        let groups = self.programs.groups();
         let has_some = |here: &TenantHere| {
             let maps = self.maps_of(here).unwrap_or_default();
             groups.iter().any(|(map, _)| is_map_of(map, maps))

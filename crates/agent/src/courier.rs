@@ -1,29 +1,41 @@
 //! Packets that the agent itself sends to stores: fetches and lease requests. The answers are taken by the
-//! programs on their way in; should one reach the socket, no program stands on the path to that store.
+//! programs on their way in.
 
-use std::{
-    io::ErrorKind,
-    net::{SocketAddr, UdpSocket},
-};
+use std::net::SocketAddr;
 
 use decide::ItemKey;
-use tracing::{debug, warn};
 use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, TENANT_SYSTEM};
 
-fn is_lease(bytes: &[u8]) -> bool {
-    Packet::decode(bytes).is_ok_and(|packet| packet.header.op == Op::LeaseReply)
+/// Carries packets to stores.
+pub trait Courier {
+    /// Sends a datagram. One that is lost, on the way or here, is sent again by whoever still needs it.
+    fn send(&mut self, store: SocketAddr, datagram: &[u8]);
+
+    /// Leaves what came back: it took a way around the programs.
+    fn drain(&mut self);
 }
 
-#[derive(Default)]
-pub(super) struct Courier {
-    ipv4: Option<UdpSocket>,
-    ipv6: Option<UdpSocket>,
+/// What stores are asked.
+pub(super) struct Requests {
+    courier: Box<dyn Courier>,
     buffer: Vec<u8>,
     request: u32,
-    warned: bool,
 }
 
-impl Courier {
+impl Requests {
+    pub fn new(courier: Box<dyn Courier>) -> Requests {
+        Requests {
+            courier,
+            buffer: vec![],
+            request: 0,
+        }
+    }
+
+    /// Leaves what came back.
+    pub fn drain(&mut self) {
+        self.courier.drain();
+    }
+
     /// Asks a store to grant a key's value for an epoch. Padded to a whole packet: a store answers
     /// tenant 0 with no more bytes than it asked with.
     pub fn fetch(
@@ -71,55 +83,12 @@ impl Courier {
         self.send(store, &Packet::new(header, &[], &[]), 0, secret);
     }
 
-    fn socket(&mut self, store: SocketAddr) -> Option<&UdpSocket> {
-        let (socket, any) = match store {
-            SocketAddr::V4(_) => (&mut self.ipv4, "0.0.0.0:0"),
-            SocketAddr::V6(_) => (&mut self.ipv6, "[::]:0"),
-        };
-        if socket.is_none() {
-            let made = UdpSocket::bind(any).and_then(|s| s.set_nonblocking(true).map(|()| s));
-            *socket = made
-                .inspect_err(|e| warn!("socket towards stores: {e}"))
-                .ok();
-        }
-        socket.as_ref()
-    }
-
-    /// A packet that is lost on the way, or here, is sent again by whoever still needs it.
     fn send(&mut self, store: SocketAddr, packet: &Packet<'_>, padded_to: usize, secret: &Secret) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let encoded = packet.encode(secret, &mut buffer).is_ok();
-        buffer.resize(buffer.len().max(padded_to), 0);
-        if encoded
-            && let Some(socket) = self.socket(store)
-            && let Err(e) = socket.send_to(&buffer, store)
-        {
-            debug!("to store {store}: {e}");
-        }
-        self.buffer = buffer;
-    }
-
-    /// Empties the sockets; what arrives here took a way around the programs.
-    pub fn drain(&mut self) {
-        let mut bytes = [0; 2048];
-        for socket in [&self.ipv4, &self.ipv6].into_iter().flatten() {
-            loop {
-                match socket.recv_from(&mut bytes) {
-                    Ok((len, from)) if !self.warned && is_lease(&bytes[..len]) => {
-                        self.warned = true;
-                        warn!(
-                            "store {} answers through an interface that this switch is not attached to: \
-                             nothing of it is cached; name that interface with --interface",
-                            from.ip()
-                        );
-                    }
-                    Ok(_) => {}
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                    // An ICMP error for an earlier packet: the store is not there (yet).
-                    Err(_) => {}
-                }
-            }
+        self.buffer.clear();
+        if packet.encode(secret, &mut self.buffer).is_ok() {
+            let len = self.buffer.len().max(padded_to);
+            self.buffer.resize(len, 0);
+            self.courier.send(store, &self.buffer);
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Fills items that are copies with their stores' values: keeps the leases, sends fetches. The answers are the programs'
 //! affair.
 
-use std::{collections::HashMap, net::SocketAddr, time::Instant};
+use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
 
-use dataplane::{Home, Leases, Place};
+use dataplane::{Backing, Leases, Place};
 use decide::ItemKey;
 use tracing::warn;
 use wire::Cluster;
 
 use super::{
     AgentError,
-    courier::Courier,
+    courier::{Courier, Requests},
     fetches::{Due, Fetches},
     memory::Memory,
     served::Served,
@@ -20,21 +20,21 @@ const LEASE_LOW_MS: u64 = 700;
 
 pub(super) struct Filling {
     leases: Leases,
-    courier: Courier,
+    requests: Requests,
     fetches: Fetches,
 }
 
 impl Filling {
-    pub fn open(home: &Home) -> Result<Filling, AgentError> {
+    pub fn open(at: &Backing, courier: Box<dyn Courier>) -> Result<Filling, AgentError> {
         Ok(Filling {
-            leases: Leases::open(home)?,
-            courier: Courier::default(),
+            leases: Leases::open(at)?,
+            requests: Requests::new(courier),
             fetches: Fetches::default(),
         })
     }
 
     /// The slots of the stores' leases, taken where there are none yet.
-    pub fn slots(&self, cluster: &Cluster) -> HashMap<SocketAddr, u16> {
+    pub fn slots(&self, cluster: &Cluster) -> BTreeMap<SocketAddr, u16> {
         let slot = |store: SocketAddr| {
             let slot = self.leases.slot_of(store);
             if slot.is_none() {
@@ -47,23 +47,23 @@ impl Filling {
     }
 
     /// Wants the value of a new item.
-    pub fn fetch(&mut self, key: ItemKey, place: Place) {
-        self.fetches.add(key, place, Instant::now());
+    pub fn fetch(&mut self, key: ItemKey, place: Place, now: Instant) {
+        self.fetches.add(key, place, now);
     }
 
     /// Wants the values of items that were read and have none.
-    pub fn fetch_missing(&mut self, read: &[(ItemKey, u64)], memory: &Memory) {
+    pub fn fetch_missing(&mut self, read: &[(ItemKey, u64)], memory: &Memory, now: Instant) {
         let missing = read.iter().filter_map(|(key, _)| {
             let place = memory.place_of(key)?;
             memory.wants_value(key, place, &self.leases)?;
             Some((key.clone(), place))
         });
-        self.fetches.add_again(missing, Instant::now());
+        self.fetches.add_again(missing, now);
     }
 
-    /// Sends what is due, and empties the sockets. Returns the keys that have no value.
+    /// Sends what is due, and leaves what came back. Returns the keys that have no value.
     pub fn send(&mut self, now: Instant, memory: &Memory, served: Option<&Served>) -> Vec<ItemKey> {
-        self.courier.drain();
+        self.requests.drain();
         let Some(served) = served else { return vec![] };
         let Due {
             send,
@@ -77,7 +77,7 @@ impl Filling {
                 continue;
             };
             let store = served.cluster.store_of(key.tenant, hash).address;
-            self.courier
+            self.requests
                 .fetch(store, &key, hash, epoch, &tenant.secrets.tag);
         }
         without_value
@@ -89,7 +89,7 @@ impl Filling {
         for (store, slot) in &served.slots {
             if self.leases.state(*slot).remaining_ms < LEASE_LOW_MS {
                 let now_ns = self.leases.now_ns();
-                self.courier
+                self.requests
                     .ask_for_lease(*store, switch, *slot, now_ns, &secret);
             }
         }

@@ -1,11 +1,9 @@
 //! Keys that were reported hot in this window: told once when they cross the threshold, again each time their
 //! count has doubled, and with the whole count at the window's end.
 
-use std::collections::HashMap;
-
 use dataplane::Sketches;
 use decide::ItemKey;
-use wire::KeyHash;
+use wire::{KeyHash, maps::HashMap};
 
 /// Keys remembered in one window; what comes beyond is told once and not followed.
 const MOST: usize = 65_536;

@@ -3,7 +3,7 @@
 //! Two halves with a queue between them: the table thread ([`thread`]) alone writes the shared tables and
 //! never waits for the network; the session ([`session`]) keeps the stream to the controller. In: setups, commands and
 //! configurations. Out: hot keys, counters, acknowledgements, and packets that fetch values and ask for leases.
-//! The table thread's work has parts that hand values to one another: [`memory`] has the items, [`filling`] fetches the
+//! The table thread's work ([`Tables`]) reads no clock and opens no socket, so that a simulator can drive it too. It has parts that hand values to one another: [`memory`] has the items, [`filling`] fetches the
 //! values of those that are copies, [`reporting`] tells what was seen, [`configurations`] keeps what disciplines have
 //! besides. Items that are the data themselves need the memory only.
 //! Beside the two halves the network half ([`network`]) tells of interfaces and installs the controller's routes.
@@ -16,11 +16,13 @@ mod fetches;
 mod filling;
 mod hot;
 mod memory;
-mod network;
+pub mod network;
 mod registry;
 mod reporting;
 mod served;
 mod session;
+mod sockets;
+mod tables;
 mod tell;
 #[cfg(test)]
 mod testing;
@@ -29,7 +31,7 @@ mod thread;
 use std::{
     path::{Path, PathBuf},
     sync::mpsc,
-    time::Duration,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use api::ControlEndpoint;
@@ -37,7 +39,14 @@ use dataplane::{Attached, Dataplane, Home, Mode, Sizes};
 use decide::Registration;
 use tokio::sync::mpsc as async_mpsc;
 
-use self::thread::Thread;
+pub use self::{
+    courier::Courier,
+    epoch::Reservation,
+    registry::objects,
+    session::{Greeting, hello},
+    tables::Tables,
+};
+use self::{epoch::Lock, sockets::Sockets};
 
 /// What an agent is to run.
 #[derive(Clone, Debug)]
@@ -86,8 +95,8 @@ pub enum AgentError {
 
 /// Directory of locks: one per name of a switch, as there is one set of pins per name on a machine.
 const LOCKS: &str = "/run/shortstop";
-/// How long the table thread waits for commands before it looks at rings and clocks.
-const TICK: Duration = Duration::from_millis(20);
+/// How often rings and clocks are looked at ([`Tables::tick`]).
+pub const TICK: Duration = Duration::from_millis(20);
 /// Batches of commands and reports that may wait between the two halves.
 const QUEUE: usize = 256;
 
@@ -96,8 +105,8 @@ pub struct Agent {
     options: Options,
     attached: Vec<Attached>,
     dataplane: Dataplane,
-    _lock: epoch::Lock,
-    epochs: epoch::Reservation,
+    _lock: Lock,
+    epochs: Reservation,
 }
 
 impl Agent {
@@ -110,13 +119,14 @@ impl Agent {
     pub fn start(options: Options) -> Result<Agent, AgentError> {
         let home = Home::new(&options.name)?;
         let directory = options.state_dir.join(format!("switch-{}", options.name));
-        let lock = epoch::Lock::take(Path::new(LOCKS), &options.name)?;
-        let epochs = epoch::Reservation::open(&directory)?;
+        let lock = Lock::take(Path::new(LOCKS), &options.name)?;
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH);
+        let epochs = Reservation::open(&directory, clock.unwrap_or_default())?;
         let was_running = home.exists();
         let sizes = Sizes {
             pages: options.pages,
         };
-        let objects = registry::objects(options.disciplines, sizes);
+        let objects = objects(options.disciplines, sizes);
         let dataplane = Dataplane::load(home.clone(), &objects, sizes)?;
         let attach = |name: &String| dataplane.attach(name, options.mode);
         let attached = options
@@ -155,13 +165,16 @@ impl Agent {
         let (to_tables, from_session) = mpsc::sync_channel(QUEUE);
         let (to_session, from_tables) = async_mpsc::channel(QUEUE);
         let (id, disciplines) = (self.options.id, self.options.disciplines);
-        let (dataplane, epochs) = (self.dataplane, self.epochs);
+        let (programs, epochs) = (self.dataplane.into(), self.epochs);
         let (ended_tx, ended) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("tables".into())
             .spawn(move || {
-                let result = Thread::open(dataplane, id, disciplines, epochs, to_session)
-                    .and_then(|thread| thread.serve(&from_session));
+                let courier = Box::<Sockets>::default();
+                let now = Instant::now();
+                let tables =
+                    Tables::open(programs, id, disciplines, epochs, courier, to_session, now);
+                let result = tables.and_then(|tables| thread::serve(tables, &from_session));
                 let _ = ended_tx.send(result);
             });
         let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;

@@ -5,7 +5,7 @@ use api::{
     Digest,
     proto::{self, Counters, Flow, FromSwitch, HotReports, from_switch::Body},
 };
-use dataplane::{Event, Events, Home, Sketches, Traffic};
+use dataplane::{Backing, Event, Events, Sketches, Traffic};
 use decide::ItemKey;
 use tokio::sync::mpsc::Sender;
 use tracing::debug;
@@ -28,11 +28,11 @@ pub(super) struct Reporting {
 }
 
 impl Reporting {
-    pub fn open(home: &Home) -> Result<Reporting, AgentError> {
+    pub fn open(at: &Backing) -> Result<Reporting, AgentError> {
         Ok(Reporting {
-            events: Events::open(home)?,
-            sketches: Sketches::open(home)?,
-            traffic: Traffic::open(home)?,
+            events: Events::open(at)?,
+            sketches: Sketches::open(at)?,
+            traffic: Traffic::open(at)?,
             candidates: Candidates::default(),
             digest: Digest::default(),
         })

@@ -1,9 +1,6 @@
 //! Whom the switch serves: the controller's last setup, worked out. The parts read it.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    net::SocketAddr,
-};
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use api::proto::TenantSetup;
 use dataplane::TenantEntry;
@@ -37,14 +34,14 @@ pub(super) struct Served {
     pub cluster: Cluster,
     pub tenants: BTreeMap<u32, TenantHere>,
     /// Slots of the stores' leases.
-    pub slots: HashMap<SocketAddr, u16>,
+    pub slots: BTreeMap<SocketAddr, u16>,
 }
 
 impl Served {
     pub fn new(
         cluster: Cluster,
         tenants: &[TenantSetup],
-        slots: HashMap<SocketAddr, u16>,
+        slots: BTreeMap<SocketAddr, u16>,
         disciplines: &'static [Registration],
     ) -> Served {
         let here = |setup: &TenantSetup| {

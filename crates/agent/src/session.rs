@@ -12,6 +12,7 @@ use api::{
     },
     said,
 };
+use decide::Registration;
 use tokio::sync::mpsc::Receiver;
 use tokio_stream::wrappers::ReceiverStream;
 use tracing::info;
@@ -20,7 +21,7 @@ use super::{Options, network::Network, registry};
 
 /// What the session tells the table thread.
 pub(super) enum ToTables {
-    /// A stream begins: answer with a Hello and, after it, what is held.
+    /// A stream begins: say what is held.
     Attached,
     /// From the controller.
     Message(ToSwitch),
@@ -64,7 +65,13 @@ async fn attach(
 ) -> Result<ControlFlow<TablesGone, String>, String> {
     let ended = |reason: &str| Ok(Continue(reason.to_owned()));
     let (up, upstream) = tokio::sync::mpsc::channel(64);
-    if up.send(hello(options)).await.is_err() {
+    let hello = hello(
+        options.id,
+        &options.name,
+        options.pages,
+        options.disciplines,
+    );
+    if up.send(hello).await.is_err() {
         return ended("stream closed");
     }
     let mut client = ControlClient::new(link).max_decoding_message_size(64 << 20);
@@ -80,7 +87,7 @@ async fn attach(
         return Ok(Break(TablesGone));
     }
     network.repeat();
-    let mut greeted = false;
+    let mut greeting = Greeting::default();
     loop {
         tokio::select! {
             message = down.message() => match message {
@@ -93,16 +100,14 @@ async fn attach(
             },
             message = from_tables.recv() => match message {
                 Some(message) => {
-                    // What was said before the table thread knew of this stream is none of its business.
-                    greeted |= matches!(message.body, Some(Body::Held(_)));
-                    if greeted && up.send(message).await.is_err() {
+                    if greeting.lets_pass(&message) && up.send(message).await.is_err() {
                         return ended("stream closed");
                     }
                 }
                 None => return Ok(Break(TablesGone)),
             },
             // The greeting comes first here too; the network keeps what it has to say until then.
-            body = network.next(), if greeted => if up.send(FromSwitch { body: Some(body) }).await.is_err() {
+            body = network.next(), if greeting.is_over() => if up.send(FromSwitch { body: Some(body) }).await.is_err() {
                 return ended("stream closed");
             },
         }
@@ -123,17 +128,37 @@ async fn pass_on(to_tables: &SyncSender<ToTables>, message: ToTables) -> Result<
     }
 }
 
-/// What is held follows from the table thread, which alone knows.
-fn hello(options: &Options) -> FromSwitch {
+/// What a switch says first on a stream; what it holds comes next.
+pub fn hello(id: u16, name: &str, pages: u32, disciplines: &'static [Registration]) -> FromSwitch {
     let hello = Hello {
-        switch_id: u32::from(options.id),
-        name: options.name.clone(),
+        switch_id: id.into(),
+        name: name.into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        pages: options.pages,
-        disciplines: registry::names(options.disciplines),
+        pages,
+        disciplines: registry::names(disciplines),
     };
     FromSwitch {
         body: Some(Body::Hello(hello)),
+    }
+}
+
+/// How far a stream's greeting is: a hello, and then what is held. What the tables said before they knew of the stream is
+/// none of its business.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Greeting {
+    over: bool,
+}
+
+impl Greeting {
+    /// Whether a message of the tables is for this stream.
+    pub fn lets_pass(&mut self, message: &FromSwitch) -> bool {
+        self.over |= matches!(message.body, Some(Body::Held(_)));
+        self.over
+    }
+
+    /// Whether others may speak too.
+    pub fn is_over(&self) -> bool {
+        self.over
     }
 }
 

@@ -53,7 +53,7 @@ pub fn to_json(status: &StatusReply) -> serde_json::Value {
                 "commands_in_flight": s.commands_in_flight,
                 "updates_per_s": s.updates_per_s,
                 "reports_per_s": s.reports_per_s,
-                "counters": sorted(&s.counters),
+                "counters": s.counters,
             })
         })
         .collect();
@@ -96,21 +96,9 @@ pub fn to_text(status: &StatusReply) -> String {
             "  commands          {} waiting, {} in flight",
             s.commands_waiting, s.commands_in_flight
         );
-        for (name, count) in sorted(&s.counters)
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-        {
+        for (name, count) in s.counters.iter().filter(|(_, count)| **count > 0) {
             let _ = writeln!(out, "  {name:<25} {count}");
         }
     }
     out
-}
-
-fn sorted(
-    counters: &std::collections::HashMap<String, u64>,
-) -> std::collections::BTreeMap<&str, u64> {
-    counters
-        .iter()
-        .map(|(name, count)| (name.as_str(), *count))
-        .collect()
 }

@@ -272,6 +272,7 @@ pub fn one_step(program: &'static str, number: u32, elf: &'static [u8]) -> Objec
         name: program,
         number,
         elf,
+        native: None,
         steps: vec![program],
         egress: None,
         maps: vec![],

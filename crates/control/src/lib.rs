@@ -16,4 +16,4 @@ mod server;
 pub mod state;
 pub mod topology;
 
-pub use server::{Options, Server, ServerError};
+pub use server::{Options, Server, ServerError, core};

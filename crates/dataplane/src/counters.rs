@@ -1,8 +1,6 @@
 use std::sync::LazyLock;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
-
-use crate::{Error, Home};
+use crate::{Backing, Error, map::Map};
 
 /// A way that a packet can end: `bpf/counters.h` is the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +26,9 @@ static LIST: LazyLock<Vec<Counter>> = LazyLock::new(|| {
     source.lines().filter_map(entry).collect()
 });
 
-/// The counters of a switch: reads the pinned map, per CPU, and sums.
+/// The counters of a switch: reads the map, per CPU, and sums.
 pub struct Counters {
-    map: MapHandle,
+    map: Map,
 }
 
 impl Counters {
@@ -39,14 +37,14 @@ impl Counters {
         &LIST
     }
 
-    /// The counters of the switch that lives at `home`.
+    /// The counters of a switch.
     ///
     /// # Errors
     /// [`Error::NoSwitch`] if there is none.
-    pub fn open(home: &Home) -> Result<Counters, Error> {
-        home.must_exist()?;
-        let map = MapHandle::from_pinned_path(home.map("counters"))
-            .map_err(Error::bpf("opening the counters"))?;
+    pub fn open(at: impl Into<Backing>) -> Result<Counters, Error> {
+        let at = at.into();
+        at.must_exist()?;
+        let map = at.map("counters")?;
         Ok(Counters { map })
     }
 
@@ -59,7 +57,7 @@ impl Counters {
             let key = (index as u32).to_ne_bytes();
             let per_cpu = self
                 .map
-                .lookup_percpu(&key, MapFlags::ANY)
+                .lookup_percpu(&key)
                 .map_err(Error::bpf("reading the counters"))?
                 .unwrap_or_default();
             let value = |bytes: &Vec<u8>| u64::from_ne_bytes(bytes[..8].try_into().expect("u64"));

@@ -3,8 +3,10 @@ use std::sync::mpsc;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::{
-    Error, Home,
+    Backing, Error,
     layout::{EVENT_HEADER as HEADER, EVENT_HOT, EVENT_TOO_LARGE},
+    map::Map,
+    native::Keyed,
 };
 
 /// What the programs tell the agent.
@@ -61,22 +63,29 @@ impl Event {
 }
 
 /// The ring of events, emptied by polling: programs wake nobody.
-pub struct Events {
-    ring: RingBuffer<'static>,
-    parsed: mpsc::Receiver<Event>,
+pub struct Events(Ring);
+
+enum Ring {
+    Kernel {
+        ring: RingBuffer<'static>,
+        parsed: mpsc::Receiver<Event>,
+    },
+    Native(Keyed),
 }
 
 impl Events {
-    /// The ring of the switch that lives at `home`. One reader at a time.
+    /// The ring of a switch. One reader at a time.
     ///
     /// # Errors
     /// If it is not there or cannot be mapped.
-    pub fn open(home: &Home) -> Result<Events, Error> {
+    pub fn open(at: impl Into<Backing>) -> Result<Events, Error> {
         let wrong = || Error::bpf("opening the ring of events");
+        let map = match at.into().map("events")? {
+            Map::Native(ring) => return Ok(Events(Ring::Native(ring))),
+            Map::Kernel(map) => map,
+        };
         // The ring's lifetime is tied to its map's; an agent opens one, once.
-        let map: &'static MapHandle = Box::leak(Box::new(
-            MapHandle::from_pinned_path(home.map("events")).map_err(wrong())?,
-        ));
+        let map: &'static MapHandle = Box::leak(Box::new(map));
         let (sender, parsed) = mpsc::channel();
         let mut builder = RingBufferBuilder::new();
         builder
@@ -87,10 +96,8 @@ impl Events {
                 0
             })
             .map_err(wrong())?;
-        Ok(Events {
-            ring: builder.build().map_err(wrong())?,
-            parsed,
-        })
+        let ring = builder.build().map_err(wrong())?;
+        Ok(Events(Ring::Kernel { ring, parsed }))
     }
 
     /// Takes what is in the ring, up to a bound, so that programs that write as fast as it is read cannot
@@ -99,15 +106,23 @@ impl Events {
     /// # Errors
     /// If the kernel refuses.
     pub fn drain(&self) -> Result<impl Iterator<Item = Event> + '_, Error> {
-        let taken = self.ring.consume_raw_n(MOST_AT_ONCE);
-        if taken < 0 {
-            let source = std::io::Error::from_raw_os_error(-taken);
-            return Err(Error::System {
-                what: "reading the ring of events",
-                source,
-            });
+        if let Ring::Kernel { ring, .. } = &self.0 {
+            let taken = ring.consume_raw_n(MOST_AT_ONCE);
+            if taken < 0 {
+                let source = std::io::Error::from_raw_os_error(-taken);
+                return Err(Error::System {
+                    what: "reading the ring of events",
+                    source,
+                });
+            }
         }
-        Ok(self.parsed.try_iter())
+        let next = move || match &self.0 {
+            Ring::Kernel { parsed, .. } => parsed.try_recv().ok(),
+            Ring::Native(ring) => std::iter::repeat_with(|| ring.take())
+                .map_while(|bytes| bytes)
+                .find_map(|bytes| Event::parse(&bytes)),
+        };
+        Ok(std::iter::from_fn(next).take(MOST_AT_ONCE))
     }
 }
 

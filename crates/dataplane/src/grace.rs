@@ -1,15 +1,20 @@
-use std::os::fd::{AsFd, AsRawFd};
+use std::{
+    os::fd::{AsFd, AsRawFd},
+    sync::Arc,
+};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
-use crate::Error;
+use crate::{Error, native::Switch};
 
 /// Waits for programs that are running. `membarrier` would not do: it refuses where a CPU runs without a tick
 /// (`nohz_full`), and waits for nothing where there is only one CPU. The kernel promises this of every change
 /// to a map of maps, so one is kept that nobody looks into.
-pub(crate) struct Grace {
-    outer: MapHandle,
-    inner: MapHandle,
+///
+/// Where programs run in this process, it is asked itself.
+pub(crate) enum Grace {
+    Kernel { outer: MapHandle, inner: MapHandle },
+    Native(Arc<Switch>),
 }
 
 fn create(kind: MapType, name: &str, inner: Option<&MapHandle>) -> Result<MapHandle, Error> {
@@ -26,14 +31,25 @@ impl Grace {
     pub fn new() -> Result<Grace, Error> {
         let inner = create(MapType::Array, "grace_inner", None)?;
         let outer = create(MapType::ArrayOfMaps, "grace", Some(&inner))?;
-        Ok(Grace { outer, inner })
+        Ok(Grace::Kernel { outer, inner })
+    }
+
+    pub fn native(switch: Arc<Switch>) -> Grace {
+        Grace::Native(switch)
     }
 
     /// Returns once every program run that began before this call has ended: an RCU grace period, some
     /// milliseconds.
     pub fn wait(&self) -> Result<(), Error> {
-        let inner = self.inner.as_fd().as_raw_fd();
-        self.outer
+        let (outer, inner) = match self {
+            Grace::Kernel { outer, inner } => (outer, inner),
+            Grace::Native(switch) => {
+                switch.quiesce();
+                return Ok(());
+            }
+        };
+        let inner = inner.as_fd().as_raw_fd();
+        outer
             .update(&0u32.to_ne_bytes(), &inner.to_ne_bytes(), MapFlags::ANY)
             .map_err(Error::bpf("waiting for running programs"))
     }

@@ -4,6 +4,18 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use crate::{Error, layout::GROUP_PORTS, load::devmap_value};
 
+/// Whether a map of so many groups can have this one with so many ports.
+pub(crate) fn check(name: &str, index: u32, groups: u32, ports: usize) -> Result<(), Error> {
+    if index >= groups {
+        return Err(Error::row(name, format!("group {index} of {groups}")));
+    }
+    if ports > GROUP_PORTS {
+        let most = format!("{ports} ports in a group, expected at most {GROUP_PORTS}");
+        return Err(Error::row(name, most));
+    }
+    Ok(())
+}
+
 /// Puts a map of these ports in the place of the group's.
 pub(crate) fn set(
     groups: &MapHandle,
@@ -15,17 +27,7 @@ pub(crate) fn set(
     if groups.map_type() != MapType::ArrayOfMaps {
         return Err(Error::row(name, "it is no map of groups"));
     }
-    if index >= groups.max_entries() {
-        let entries = groups.max_entries();
-        return Err(Error::row(name, format!("group {index} of {entries}")));
-    }
-    if ports.len() > GROUP_PORTS {
-        let most = format!(
-            "{} ports in a group, expected at most {GROUP_PORTS}",
-            ports.len()
-        );
-        return Err(Error::row(name, most));
-    }
+    check(name, index, groups.max_entries(), ports.len())?;
     let key = index.to_ne_bytes();
     if ports.is_empty() {
         return match groups.delete(&key) {

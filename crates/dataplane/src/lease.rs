@@ -6,14 +6,16 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    Error, Home,
+    Backing, Error,
     layout::{Lease, MAX_LEASES},
     mapped::Mapped,
+    native::Clock,
 };
 
 /// The slots in which the programs keep a lease per store.
 pub struct Leases {
     slots: Mapped<Lease>,
+    clock: Clock,
 }
 
 /// One slot as it is now.
@@ -45,21 +47,16 @@ fn address(words: [u64; 2]) -> IpAddr {
     std::net::Ipv6Addr::from(bytes).to_canonical()
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: the clock of leases and expiries.
-pub(crate) fn now_ns() -> u64 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-        .expect("CLOCK_MONOTONIC always exists");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
-}
-
 impl Leases {
-    /// The leases of the switch that lives at `home`.
+    /// The leases of a switch.
     ///
     /// # Errors
     /// If they cannot be mapped.
-    pub fn open(home: &Home) -> Result<Leases, Error> {
+    pub fn open(at: impl Into<Backing>) -> Result<Leases, Error> {
+        let at = at.into();
         Ok(Leases {
-            slots: Mapped::open(home, "leases")?,
+            slots: at.mapped("leases")?,
+            clock: at.clock(),
         })
     }
 
@@ -85,9 +82,9 @@ impl Leases {
         Some(index as u16)
     }
 
-    /// The clock that requests are dated with: CLOCK_MONOTONIC in nanoseconds.
+    /// The clock that requests are dated with: CLOCK_BOOTTIME in nanoseconds.
     pub fn now_ns(&self) -> u64 {
-        now_ns()
+        self.clock.now_ns()
     }
 
     /// The state of one slot.
@@ -100,7 +97,7 @@ impl Leases {
         LeaseState {
             slot,
             store: address([lease.store[0].load(Relaxed), lease.store[1].load(Relaxed)]),
-            remaining_ms: until_ns.saturating_sub(now_ns()) / 1_000_000,
+            remaining_ms: until_ns.saturating_sub(self.now_ns()) / 1_000_000,
             term: lease.term.load(Relaxed),
         }
     }

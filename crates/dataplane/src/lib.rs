@@ -7,6 +7,7 @@
 //! programs; `docs/coherence.md` says in which order they may be written.
 
 mod attach;
+mod backing;
 mod bpffs;
 mod cells;
 mod counters;
@@ -17,8 +18,12 @@ mod group;
 mod layout;
 mod lease;
 mod load;
+mod map;
 mod mapped;
+pub mod native;
 mod page;
+mod page_items;
+mod programs;
 mod recirculation;
 mod rows;
 mod sketch;
@@ -27,6 +32,7 @@ mod tenant;
 mod traffic;
 
 pub use attach::{Attached, Mode, attach, attached, detach, interfaces};
+pub use backing::Backing;
 pub use bpffs::{Home, switches};
 pub use cells::{Cells, PageUsage, Place, cells_needed};
 pub use counters::{Counter, Counters};
@@ -37,6 +43,8 @@ pub use layout::{
 };
 pub use lease::{LeaseState, Leases};
 pub use load::{Dataplane, Object, RECIRCULATION, Sizes, cpus};
+pub use page_items::PageItems;
+pub use programs::Programs;
 pub use rows::{KeyValue, Rows};
 pub use sketch::Sketches;
 pub use table::{Busy, Held, InsertError, Table};

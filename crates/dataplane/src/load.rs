@@ -40,6 +40,8 @@ pub struct Object {
     pub steps: Vec<&'static str>,
     /// The C function that runs on each copy of a fan-out as it leaves.
     pub egress: Option<&'static str>,
+    /// The same programs as native code, if there is one.
+    pub native: Option<decide::Native>,
     /// Entries of maps of its own; the others have the size that the C says.
     pub maps: Vec<(&'static str, u32)>,
 }
@@ -60,6 +62,7 @@ impl Object {
             name: registration.name,
             number: registration.number,
             elf: registration.object,
+            native: registration.native,
             steps: with_role(Role::Step).collect(),
             egress: with_role(Role::Egress).next(),
             maps: maps.map(|map| (map.name, (map.entries)(sizes))).collect(),
@@ -84,11 +87,16 @@ impl Sizes {
 
     /// Entries of a shared table whose size depends on the switch.
     fn of(&self, table: &str) -> Option<u32> {
+        self.on(table, cpus())
+    }
+
+    /// Likewise where programs run on so many CPUs.
+    pub(crate) fn on(&self, table: &str, cpus: u32) -> Option<u32> {
         match table {
             "buckets" => Some(self.buckets()),
             "pages" => Some(self.pages),
-            "hits" => Some(self.buckets() * BUCKET_SLOTS as u32 * cpus()),
-            "sketches" => Some(cpus()),
+            "hits" => Some(self.buckets() * BUCKET_SLOTS as u32 * cpus),
+            "sketches" => Some(cpus),
             _ => None,
         }
     }
@@ -216,14 +224,14 @@ fn load(home: &Home, name: &str, open: OpenObject) -> Result<Loaded, Error> {
 }
 
 impl Object {
-    fn wrong(&self, reason: impl Into<String>) -> Error {
+    pub(crate) fn wrong(&self, reason: impl Into<String>) -> Error {
         Error::Object {
             name: self.name.into(),
             reason: reason.into(),
         }
     }
 
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if self.number >= crate::NO_DISCIPLINE {
             return Err(self.wrong(format!(
                 "its number is {}, expected one below {}",
@@ -480,7 +488,7 @@ pub(crate) fn devmap_value(ifindex: u32, program: Option<i32>) -> [u8; 8] {
 }
 
 /// `struct port_name`.
-fn port_name(name: &str) -> [u8; 16] {
+pub(crate) fn port_name(name: &str) -> [u8; 16] {
     let mut value = [0; 16];
     for (to, from) in value.iter_mut().zip(name.bytes().take(15)) {
         *to = from;

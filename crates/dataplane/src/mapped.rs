@@ -1,16 +1,37 @@
-use std::{marker::PhantomData, num::NonZeroUsize, os::fd::AsFd, ptr::NonNull};
+use std::{marker::PhantomData, num::NonZeroUsize, os::fd::AsFd, ptr::NonNull, sync::Arc};
 
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::{Error, bpffs::Home};
+use crate::{
+    Error,
+    bpffs::Home,
+    native::{Keyed, Switch},
+};
 
-/// A BPF array in this process's memory, shared with the programs. `T` is made of atomics, since
-/// programs on every CPU read and write it at the same time.
+/// What ends with the last reference to an array.
+enum Memory {
+    /// Mapped here.
+    Kernel(NonNull<std::ffi::c_void>, NonZeroUsize),
+    /// A switch's.
+    Native(#[allow(dead_code)] Keyed),
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Memory::Kernel(start, bytes) = self {
+            // SAFETY: exactly the mapping that `open` made; no reference outlives its owner.
+            let _ = unsafe { munmap(*start, bytes.get()) };
+        }
+    }
+}
+
+/// An array of a data plane in this process's memory, shared with the programs. `T` is made of atomics, since
+/// programs on every CPU read and write it at the same time. In the kernel's memory or in this process's.
 pub(crate) struct Mapped<T> {
     start: NonNull<std::ffi::c_void>,
-    bytes: NonZeroUsize,
     len: usize,
+    _memory: Memory,
     kind: PhantomData<T>,
 }
 
@@ -48,8 +69,30 @@ impl<T> Mapped<T> {
         })?;
         Ok(Mapped {
             start,
-            bytes,
             len,
+            _memory: Memory::Kernel(start, bytes),
+            kind: PhantomData,
+        })
+    }
+
+    /// The array `name` of a switch in this process.
+    pub fn native(switch: &Arc<Switch>, name: &str) -> Result<Mapped<T>, Error> {
+        let other = |reason: String| Error::OtherLayout {
+            name: switch.name().into(),
+            reason: format!("{name}: {reason}"),
+        };
+        let table = switch
+            .table(name)
+            .ok_or_else(|| other("there is none".into()))?;
+        let stride = size_of::<T>().next_multiple_of(8);
+        if size_of::<T>() != table.value_size() as usize || stride != table.stride() {
+            return Err(other(format!("values of {} bytes", table.value_size())));
+        }
+        let start = NonNull::new(table.at(0)).ok_or_else(|| other("it is no array".into()))?;
+        Ok(Mapped {
+            start: start.cast(),
+            len: table.max_entries() as usize,
+            _memory: Memory::Native(table),
             kind: PhantomData,
         })
     }
@@ -75,12 +118,5 @@ impl<T> Mapped<T> {
                 .add(index * stride)
                 .cast::<T>()
         }
-    }
-}
-
-impl<T> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `open` made; no reference outlives `self`.
-        let _ = unsafe { munmap(self.start, self.bytes.get()) };
     }
 }

@@ -1,6 +1,6 @@
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::MapType;
 
-use crate::{Error, Home};
+use crate::{Backing, Error, map::Map};
 
 /// A row: the key's bytes and the value's.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
@@ -9,31 +9,30 @@ pub type KeyValue = (Vec<u8>, Vec<u8>);
 /// the lengths of keys and values.
 pub struct Rows {
     name: String,
-    map: MapHandle,
+    map: Map,
 }
 
 impl Rows {
-    /// The map `map` of `discipline` (of the first, if disciplines share an object) of the switch that lives at `home`.
+    /// The map `map` of `discipline` (of the first, if disciplines share an object) of a switch.
     ///
     /// # Errors
     /// No such switch or map, a name that is not the discipline's, or a kind of map that has no rows.
-    pub fn open(home: &Home, discipline: &str, map: &str) -> Result<Rows, Error> {
-        home.must_exist()?;
+    pub fn open(at: impl Into<Backing>, discipline: &str, map: &str) -> Result<Rows, Error> {
+        let at = at.into();
+        at.must_exist()?;
         let own = map
             .strip_prefix(discipline)
             .is_some_and(|rest| rest.starts_with('_'));
         if !own || map.contains(['/', '.']) {
             return Err(Error::row(map, format!("it is not a map of {discipline}")));
         }
-        let path = home.map(map);
-        if !path.exists() {
+        if !at.has_map(map) {
             return Err(Error::row(
                 map,
                 format!("{discipline} has no such map here"),
             ));
         }
-        let handle =
-            MapHandle::from_pinned_path(path).map_err(Error::bpf(format!("opening map {map}")))?;
+        let handle = at.map(map)?;
         let has_rows = [
             MapType::Hash,
             MapType::LruHash,
@@ -52,15 +51,15 @@ impl Rows {
         })
     }
 
-    /// The hash maps of `discipline` at `home`.
+    /// The hash maps of `discipline` there.
     ///
     /// # Errors
     /// If they cannot be listed or opened.
-    pub fn hash_maps(home: &Home, discipline: &str) -> Result<Vec<Rows>, Error> {
+    pub fn hash_maps(at: impl Into<Backing>, discipline: &str) -> Result<Vec<Rows>, Error> {
+        let at = at.into();
         let mut maps = vec![];
-        for name in home.maps_of(discipline)? {
-            let map = MapHandle::from_pinned_path(home.map(&name));
-            let map = map.map_err(Error::bpf(format!("opening map {name}")))?;
+        for name in at.maps_of(discipline)? {
+            let map = at.map(&name)?;
             if map.map_type() == MapType::Hash {
                 maps.push(Rows { name, map });
             }
@@ -80,7 +79,7 @@ impl Rows {
     pub fn write(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.check("a key", key, self.map.key_size())?;
         self.check("a value", value, self.map.value_size())?;
-        let written = self.map.update(key, value, MapFlags::ANY);
+        let written = self.map.update(key, value);
         written.map_err(Error::bpf(format!("writing a row of {}", self.name)))
     }
 
@@ -109,7 +108,7 @@ impl Rows {
     /// A key of another length than the map's.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.check("a key", key, self.map.key_size())?;
-        let found = self.map.lookup(key, MapFlags::ANY);
+        let found = self.map.lookup(key);
         found.map_err(Error::bpf(format!("reading {}", self.name)))
     }
 
@@ -118,7 +117,7 @@ impl Rows {
     /// # Errors
     /// If the kernel refuses.
     pub fn list(&self) -> Result<Vec<KeyValue>, Error> {
-        let keys: Vec<Vec<u8>> = self.map.keys().collect();
+        let keys: Vec<Vec<u8>> = self.map.keys();
         let row = |key: Vec<u8>| self.get(&key).map(|value| value.map(|value| (key, value)));
         keys.into_iter()
             .filter_map(|key| row(key).transpose())

@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use wire::KeyHash;
 
 use crate::{
-    Error, Home,
+    Backing, Error,
     layout::{SKETCH_COLUMNS, Sketch},
     mapped::Mapped,
     tenant::hash_salt,
@@ -23,13 +23,13 @@ fn mix(a: u64, b: u64) -> u64 {
 }
 
 impl Sketches {
-    /// The sketches of the switch that lives at `home`.
+    /// The sketches of a switch.
     ///
     /// # Errors
     /// If they cannot be mapped.
-    pub fn open(home: &Home) -> Result<Sketches, Error> {
+    pub fn open(at: impl Into<Backing>) -> Result<Sketches, Error> {
         Ok(Sketches {
-            per_cpu: Mapped::open(home, "sketches")?,
+            per_cpu: at.into().mapped("sketches")?,
         })
     }
 

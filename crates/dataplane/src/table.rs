@@ -10,14 +10,14 @@ use std::{
 use wire::{Epoch, KeyHash};
 
 use crate::{
-    Error, Home, Place,
+    Backing, Error, Place,
     grace::Grace,
     layout::{
         BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, NO_LEASE, PAGE_START_CELLS,
         Page, VALUE_MAX_BYTES,
     },
-    lease::now_ns,
     mapped::Mapped,
+    native::Clock,
     tenant::hash_salt,
 };
 
@@ -30,6 +30,7 @@ pub struct Table {
     hits: Mapped<std::sync::atomic::AtomicU32>,
     cpus: usize,
     grace: Grace,
+    clock: Clock,
 }
 
 /// An entry with its item, as found in memory.
@@ -83,22 +84,24 @@ fn write_padded(to: &[AtomicU8], bytes: &[u8]) {
 }
 
 impl Table {
-    /// Maps the tables of the switch that lives at `home`.
+    /// Opens the tables of a switch.
     ///
     /// # Errors
     /// If they are not there or of another layout.
-    pub fn open(home: &Home) -> Result<Table, Error> {
-        home.must_exist()?;
-        let buckets: Mapped<Bucket> = Mapped::open(home, "buckets")?;
-        let hits: Mapped<std::sync::atomic::AtomicU32> = Mapped::open(home, "hits")?;
+    pub fn open(at: impl Into<Backing>) -> Result<Table, Error> {
+        let at = at.into();
+        at.must_exist()?;
+        let buckets: Mapped<Bucket> = at.mapped("buckets")?;
+        let hits: Mapped<std::sync::atomic::AtomicU32> = at.mapped("hits")?;
         let cpus = hits.len() / (buckets.len() * BUCKET_SLOTS);
         Ok(Table {
-            config: Mapped::open(home, "config")?,
-            pages: Mapped::open(home, "pages")?,
+            config: at.mapped("config")?,
+            pages: at.mapped("pages")?,
             buckets,
             hits,
             cpus,
-            grace: Grace::new()?,
+            grace: at.grace()?,
+            clock: at.clock(),
         })
     }
 
@@ -246,7 +249,7 @@ impl Table {
         item.tenant.store(tenant, Relaxed);
         item.lease.store(lease, Relaxed);
         item.cells.store(place.cells, Relaxed);
-        item.epoch_ns.store(now_ns(), Relaxed);
+        item.epoch_ns.store(self.clock.now_ns(), Relaxed);
         item.seq
             .store(item.seq.load(Relaxed).wrapping_add(2) & !1, Relaxed);
         let body = self.body(place);
@@ -355,7 +358,7 @@ impl Table {
                 .compare_exchange(word, fresh << 1, SeqCst, SeqCst)
                 .is_ok()
             {
-                item.epoch_ns.store(now_ns(), Relaxed);
+                item.epoch_ns.store(self.clock.now_ns(), Relaxed);
                 return Some(Epoch::new(self.switch_id(), fresh));
             }
         }

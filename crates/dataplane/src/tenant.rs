@@ -1,9 +1,9 @@
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use wire::Secret;
 
 use crate::{
-    Error, Home,
+    Backing, Error,
     layout::{DROP_OVER_RATE, HASH_SALT, MEASURED, NO_DISCIPLINE, PARAMETERS, Tenant},
+    map::Map,
 };
 
 /// What the programs know of a tenant.
@@ -38,23 +38,21 @@ pub(crate) fn hash_salt(tenant: u32) -> u64 {
 
 /// The table of tenants. Whoever writes it reads an entry, changes it and writes it back: requests that are admitted in
 /// between are not counted against the rate, a few in a change.
-struct Map(MapHandle);
+struct Entries(Map);
 
-impl Map {
-    fn open(home: &Home) -> Result<Map, Error> {
-        home.must_exist()?;
-        let map = MapHandle::from_pinned_path(home.map("tenants"));
-        map.map(Map)
-            .map_err(Error::bpf("opening the table of tenants"))
+impl Entries {
+    fn open(at: &Backing) -> Result<Entries, Error> {
+        at.must_exist()?;
+        at.map("tenants").map(Entries)
     }
 
     fn ids(&self) -> Vec<u32> {
         let id = |key: Vec<u8>| Some(u32::from_ne_bytes(*key.first_chunk()?));
-        self.0.keys().filter_map(id).collect()
+        self.0.keys().into_iter().filter_map(id).collect()
     }
 
     fn get(&self, id: u32) -> Result<Option<Tenant>, Error> {
-        let found = self.0.lookup(&id.to_ne_bytes(), MapFlags::ANY);
+        let found = self.0.lookup(&id.to_ne_bytes());
         let bytes = found.map_err(Error::bpf("reading the table of tenants"))?;
         Ok(bytes.and_then(|bytes| Tenant::read(&bytes)))
     }
@@ -66,19 +64,19 @@ impl Map {
             return Ok(());
         }
         let key = tenant.id.to_ne_bytes();
-        let written = self.0.update(&key, &tenant.as_bytes(), MapFlags::ANY);
+        let written = self.0.update(&key, &tenant.as_bytes());
         written.map_err(Error::bpf("writing the table of tenants"))
     }
 }
 
 impl TenantEntry {
-    /// Makes exactly `entries` the tenants of the switch at `home`: adds, changes and removes. A tenant that stays goes
+    /// Makes exactly `entries` the tenants of a switch: adds, changes and removes. A tenant that stays goes
     /// on where it is with its rate.
     ///
     /// # Errors
     /// If the kernel refuses, for one because there are more than 4096.
-    pub fn install(home: &Home, entries: &[TenantEntry]) -> Result<(), Error> {
-        let map = Map::open(home)?;
+    pub fn install(at: impl Into<Backing>, entries: &[TenantEntry]) -> Result<(), Error> {
+        let map = Entries::open(&at.into())?;
         let stay: std::collections::HashSet<u32> = entries.iter().map(|e| e.id).collect();
         // First, so that there is room.
         for id in map.ids().into_iter().filter(|id| !stay.contains(id)) {
@@ -98,8 +96,11 @@ impl TenantEntry {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn set_parameters(home: &Home, words: &[(u32, [u32; PARAMETERS])]) -> Result<(), Error> {
-        let map = Map::open(home)?;
+    pub fn set_parameters(
+        at: impl Into<Backing>,
+        words: &[(u32, [u32; PARAMETERS])],
+    ) -> Result<(), Error> {
+        let map = Entries::open(&at.into())?;
         for (id, [parameter_0, parameter_1]) in words.iter().copied() {
             if let Some(before) = map.get(id)? {
                 let after = Tenant {
@@ -117,8 +118,8 @@ impl TenantEntry {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn parameters(home: &Home) -> Result<Vec<(u32, [u32; PARAMETERS])>, Error> {
-        let map = Map::open(home)?;
+    pub fn parameters(at: impl Into<Backing>) -> Result<Vec<(u32, [u32; PARAMETERS])>, Error> {
+        let map = Entries::open(&at.into())?;
         let mut all = vec![];
         for id in map.ids() {
             let words = |tenant: Tenant| (id, [tenant.parameter_0, tenant.parameter_1]);

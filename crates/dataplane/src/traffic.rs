@@ -1,10 +1,9 @@
 use std::net::Ipv6Addr;
 
-use libbpf_rs::{MapCore, MapHandle};
-
 use crate::{
-    Error, Home,
+    Backing, Error,
     layout::{FLOW_BYTES, TRAFFIC_SAMPLE},
+    map::Map,
 };
 
 /// Requests of a tenant from one client to one store that passed a switch, or were answered there.
@@ -24,18 +23,18 @@ pub struct FlowCount {
 /// whose number is a multiple of 64. At most 8192 pairs of client and store are kept; the rarest make room for new ones,
 /// approximately. A client chooses its numbers, so it can make itself look rare, or up to 64 times as busy as it is.
 pub struct Traffic {
-    map: MapHandle,
+    map: Map,
 }
 
 impl Traffic {
-    /// The sample of the switch that lives at `home`. One reader at a time.
+    /// The sample of a switch. One reader at a time.
     ///
     /// # Errors
     /// If it is not there.
-    pub fn open(home: &Home) -> Result<Traffic, Error> {
-        home.must_exist()?;
-        let map = MapHandle::from_pinned_path(home.map("traffic"));
-        let map = map.map_err(Error::bpf("opening the sample of traffic"))?;
+    pub fn open(at: impl Into<Backing>) -> Result<Traffic, Error> {
+        let at = at.into();
+        at.must_exist()?;
+        let map = at.map("traffic")?;
         Ok(Traffic { map })
     }
 
@@ -47,7 +46,7 @@ impl Traffic {
     pub fn drain(&self) -> Result<Vec<FlowCount>, Error> {
         let mut counts = vec![];
         // The keys first: whoever removes the one that he stands on begins anew.
-        let keys: Vec<Vec<u8>> = self.map.keys().collect();
+        let keys: Vec<Vec<u8>> = self.map.keys();
         for key in keys {
             let value = self.map.lookup_and_delete(&key);
             let value = value.map_err(Error::bpf("emptying the sample of traffic"))?;

@@ -9,7 +9,7 @@ use std::{
 
 use dataplane::{Error, Mode, Object, Rows, TenantEntry};
 use harness::{
-    Message, Seen, Switch, TRIAL, Verdict, World,
+    Message, Seen, Switch, TRIAL, TRIAL_NATIVE, Verdict, World,
     message::store,
     namespace::{ifindex, in_namespace, ip, sysctl, until, without_checksums},
     switch::{pin_to_cpu, tenant},
@@ -27,6 +27,7 @@ fn trial() -> Object {
         name: "trial",
         number: NUMBER,
         elf: TRIAL,
+        native: Some(TRIAL_NATIVE),
         steps: vec!["trial_first", "trial_round", "trial_counter"],
         egress: Some("trial_egress"),
         maps: vec![("trial_notes", NOTES)],
@@ -45,7 +46,7 @@ fn switch() -> Switch {
 }
 
 fn rows(switch: &Switch, map: &str) -> Rows {
-    Rows::open(switch.dataplane.home(), "trial", map).expect("a map of its own")
+    Rows::open(switch.dataplane().home(), "trial", map).expect("a map of its own")
 }
 
 /// `struct note_key` and `struct note`.
@@ -78,7 +79,7 @@ fn the_first_step_finds_the_tenants_words_and_goes_on_in_others() {
     notes.write(&note_key(b'n'), &EMPTY_NOTE).expect("room");
     assert_eq!(moved(&switch, b"n"), ["consume"]);
     assert_eq!(note(&notes, b'n'), (1, [ROUNDS, GROUP, 0, NUMBER * 8]));
-    TenantEntry::set_parameters(switch.dataplane.home(), &[(SIGNED, [5, 6])]).expect("tenants");
+    TenantEntry::set_parameters(switch.dataplane().home(), &[(SIGNED, [5, 6])]).expect("tenants");
     assert_eq!(moved(&switch, b"n"), ["consume"]);
     assert_eq!(note(&notes, b'n'), (2, [5, 6, 0, NUMBER * 8]));
     assert_eq!(
@@ -128,7 +129,7 @@ fn rows_are_of_the_maps_own_lengths() {
         ("trial_other", "trial has no such map here"),
         ("trial_groups", "it is a ArrayOfMaps, which has no rows"),
     ] {
-        let opened = Rows::open(switch.dataplane.home(), "trial", map);
+        let opened = Rows::open(switch.dataplane().home(), "trial", map);
         let error = opened.err().expect("refused").to_string();
         assert_eq!(error, format!("map {map}: {why}"));
     }
@@ -310,8 +311,9 @@ fn network(switch: &Switch, mode: Mode) -> (UdpSocket, Switch, Vec<dataplane::At
         sysctl(&format!("ipv4/conf/host{n}/accept_local"), "1");
     }
     let far = Switch::load(&[], &[]);
-    let attach =
-        |switch: &Switch, port: &str, mode| switch.dataplane.attach(port, mode).expect("attaching");
+    let attach = |switch: &Switch, port: &str, mode| {
+        switch.dataplane().attach(port, mode).expect("attaching")
+    };
     for port in ["in1", "host0", "host1"] {
         attach(
             &far,
@@ -348,10 +350,10 @@ fn copies(mode: Mode) {
                 .expect("a timeout");
             receiver
         });
-        let ports = ["out0", "out1"].map(|name| switch.dataplane.port(name).expect("attached"));
+        let ports = ["out0", "out1"].map(|name| switch.dataplane().port(name).expect("attached"));
         assert_eq!(ports, ["out0", "out1"].map(ifindex));
         switch
-            .dataplane
+            .dataplane()
             .set_group("trial_groups", GROUP, &ports)
             .expect("a group");
         let receive = |receiver: &UdpSocket| {
@@ -379,7 +381,7 @@ fn copies(mode: Mode) {
         }
         assert!(switch.counters.get("fan_out").expect("counters") >= 22);
         let refused = |result: Result<(), Error>| result.expect_err("refused").to_string();
-        let dataplane = &switch.dataplane;
+        let dataplane = switch.dataplane();
         assert_eq!(
             refused(dataplane.set_group("trial_groups", 4, &ports)),
             "map trial_groups: group 4 of 4"
@@ -412,15 +414,15 @@ fn sends_round(mode: Mode) {
     in_namespace(move || {
         let switch = switch();
         let (socket, far, attached) = network(&switch, mode);
-        assert!(switch.dataplane.recirculate(&attached).expect("a port"));
+        assert!(switch.dataplane().recirculate(&attached).expect("a port"));
         assert!(
             switch
-                .dataplane
+                .dataplane()
                 .recirculate(&attached)
                 .expect("the same port")
         );
         let port = switch
-            .dataplane
+            .dataplane()
             .port(dataplane::RECIRCULATION)
             .expect("a port");
         let notes = rows(&switch, "trial_notes");
@@ -450,7 +452,7 @@ fn sends_round(mode: Mode) {
 
         // A copy goes round as well.
         switch
-            .dataplane
+            .dataplane()
             .set_group("trial_groups", GROUP, &[port])
             .expect("a group");
         notes.write(&note_key(b'f'), &EMPTY_NOTE).expect("room");

@@ -37,7 +37,7 @@ fn router() -> Switch {
     let switch = Switch::load(&[], &[tenant(SIGNED, 0)]);
     for port in ["in0", "out0"] {
         switch
-            .dataplane
+            .dataplane()
             .attach(port, dataplane::Mode::Generic)
             .expect("attaching");
     }

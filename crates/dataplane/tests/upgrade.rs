@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use dataplane::{Dataplane, Error, Mode, Object, Sizes};
 use harness::{
-    Message, Switch, TRIAL, Verdict,
+    Message, Switch, TRIAL, TRIAL_NATIVE, Verdict,
     namespace::{ifindex, in_namespace, ip},
     switch::tenant,
 };
@@ -18,6 +18,7 @@ fn trial() -> Object {
         name: "trial",
         number: NUMBER,
         elf: TRIAL,
+        native: Some(TRIAL_NATIVE),
         steps: vec!["trial_first", "trial_round", "trial_counter"],
         egress: Some("trial_egress"),
         maps: vec![],
@@ -25,11 +26,15 @@ fn trial() -> Object {
 }
 
 fn pins(switch: &Switch) -> PathBuf {
-    PathBuf::from("/sys/fs/bpf/shortstop").join(switch.dataplane.home().name())
+    PathBuf::from("/sys/fs/bpf/shortstop").join(switch.dataplane().home().name())
 }
 
 fn again(switch: &Switch, pages: u32) -> Result<Dataplane, Error> {
-    Dataplane::load(switch.dataplane.home().clone(), &[trial()], Sizes { pages })
+    Dataplane::load(
+        switch.dataplane().home().clone(),
+        &[trial()],
+        Sizes { pages },
+    )
 }
 
 /// Puts a map into the place of one that is pinned.
@@ -58,7 +63,7 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
         for link in ["a", "b"] {
             ip(&format!("link add {link}0 type veth peer name {link}1"));
             switch
-                .dataplane
+                .dataplane()
                 .attach(&format!("{link}0"), Mode::Generic)
                 .expect("attached");
         }

@@ -30,7 +30,7 @@ pub use event::{Event, Outcome, Room};
 pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{
-    Items, MapSize, NO_DISCIPLINE, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,
+    Items, MapSize, NO_DISCIPLINE, Native, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,
     StoreMaker,
 };
 pub use store::{MESSAGE_MAX, OperationId, Request, StoreAction, StoreEvent, StoreHalf};

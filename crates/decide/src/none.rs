@@ -15,6 +15,7 @@ pub const NONE: Registration = Registration {
     runs: Runs::WherePages,
     control: |_| Box::new(NoDiscipline),
     object: &[],
+    native: None,
     programs: &[],
     maps: &[],
     store: None,

@@ -72,6 +72,9 @@ pub struct StoreMaker {
     pub make: fn() -> Box<dyn StoreHalf>,
 }
 
+/// Leads to the native code of an object: the `NAME_unit` of its source, `NAME.bpf.c`.
+pub type Native = unsafe extern "C" fn() -> *const std::ffi::c_void;
+
 /// A discipline as the rest of the system knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
@@ -89,6 +92,8 @@ pub struct Registration {
     pub control: fn(Limits) -> Box<dyn Discipline>,
     /// Its switch half: a BPF object. Disciplines that differ in their control halves only may share one.
     pub object: &'static [u8],
+    /// The same programs as native code, which `bpf::compile` makes beside the object.
+    pub native: Option<Native>,
     /// The programs in it, the steps in the order of their numbers.
     pub programs: &'static [Program],
     /// Sizes of maps that depend on the switch.

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    Backend, Measure, Report, Run,
+    Backend, Measure, Options, Report, Run,
     params::exponent,
     plot,
     servers::{Rack, Saturation, Search, Servers},
@@ -29,6 +29,10 @@ impl Measure for Demo {
         self.rack.check()?;
         self.search.check()?;
         exponent(self.theta)
+    }
+
+    fn needs(&self, options: &Options) -> Option<&'static str> {
+        options.backend.needs()
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

@@ -1,18 +1,27 @@
 use anyhow::{Context, ensure};
+use decide::Registration;
 use lab::progress::Progress;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::Report;
+use crate::{Report, World};
 
 /// What a kind of experiment measures: a struct of its parameters, beside the run with them. Its `Deserialize` refuses
 /// fields that it does not have (`deny_unknown_fields`).
 pub trait Measure: Serialize + DeserializeOwned {
+    /// Whether one run goes through as many seeds as [`Options::seeds`] says.
+    const TAKES_SEEDS: bool = false;
+
     /// Checks ranges.
     ///
     /// # Errors
     /// The parameter, what it is, what it may be.
     fn check(&self) -> anyhow::Result<()>;
+
+    /// What it needs and only the kernel's world has; none: it runs in the simulator as well.
+    fn needs(&self, _: &Options) -> Option<&'static str> {
+        None
+    }
 
     /// Runs it; adds what comes out to the report.
     ///
@@ -25,8 +34,10 @@ pub trait Measure: Serialize + DeserializeOwned {
 pub struct Kind {
     /// Its name, as files say it.
     name: &'static str,
+    takes_seeds: bool,
     /// Reads and checks parameters, and gives all of them.
     parameters: fn(&toml::Table) -> anyhow::Result<Value>,
+    needs: fn(&toml::Table, &Options) -> anyhow::Result<Option<&'static str>>,
     run: fn(&toml::Table, &Run<'_>, &mut Report) -> anyhow::Result<()>,
 }
 
@@ -35,7 +46,9 @@ impl Kind {
     pub const fn of<M: Measure>(name: &'static str) -> Kind {
         Kind {
             name,
+            takes_seeds: M::TAKES_SEEDS,
             parameters: |table| Ok(serde_json::to_value(read::<M>(table)?)?),
+            needs: |table, options| Ok(read::<M>(table)?.needs(options)),
             run: |table, run, report| read::<M>(table)?.run(run, report),
         }
     }
@@ -68,6 +81,8 @@ struct File {
     params: toml::Table,
     #[serde(default)]
     quick: toml::Table,
+    #[serde(default)]
+    sim: toml::Table,
 }
 
 /// One experiment.
@@ -82,8 +97,10 @@ pub struct Experiment {
     kind: &'static Kind,
     /// Parameters of the full run.
     params: toml::Table,
-    /// What differs under `--quick`.
+    /// What differs under `--quick`, in both worlds alike.
     quick: toml::Table,
+    /// What differs in the simulator in the full run.
+    sim: toml::Table,
 }
 
 /// How to run it.
@@ -93,10 +110,16 @@ pub struct Options {
     pub quick: bool,
     /// Decides everything random.
     pub seed: u64,
+    /// How many seeds from that one on, for what takes several.
+    pub seeds: u64,
     /// What holds the data.
     pub backend: Backend,
     /// The lab's name; unique if absent.
     pub name: Option<String>,
+    /// Where.
+    pub world: World,
+    /// What switches of a simulated world can do: in the kernel's, the processes know.
+    pub disciplines: &'static [Registration],
 }
 
 /// What holds the data behind the stores.
@@ -118,6 +141,15 @@ impl Backend {
             Backend::Embedded => "embedded",
             Backend::Redis => "redis",
             Backend::Memcached => "memcached",
+        }
+    }
+
+    /// As [`Measure::needs`]: what it is beside the store.
+    pub fn needs(self) -> Option<&'static str> {
+        match self {
+            Backend::Embedded => None,
+            Backend::Redis => Some("Redis"),
+            Backend::Memcached => Some("memcached"),
         }
     }
 }
@@ -154,38 +186,67 @@ impl Experiment {
             kind: registered.kind,
             params: file.params,
             quick: file.quick,
+            sim: file.sim,
         };
-        for quick in [false, true] {
-            experiment
-                .params(quick)
-                .with_context(|| format!("experiment {}", experiment.name))?;
+        for world in [World::Kernel, World::Sim] {
+            for quick in [false, true] {
+                experiment
+                    .params(world, quick)
+                    .with_context(|| format!("experiment {}", experiment.name))?;
+            }
         }
         Ok(experiment)
     }
 
-    /// Gives a parameter another value.
+    /// Gives a parameter another value, in every kind of run. `path` may lead into a table, as `rack.keys` does; the value is
+    /// as TOML has it, and what is no TOML is text.
     ///
     /// # Errors
     /// A parameter that does not exist or has the wrong type or range.
-    pub fn set(&mut self, parameter: &str, value: &str) -> anyhow::Result<()> {
-        self.params.insert(parameter.into(), value.into());
-        self.params(false).map(drop)
+    pub fn set(&mut self, path: &str, value: &str) -> anyhow::Result<()> {
+        let (outer, last) = path.rsplit_once('.').unwrap_or(("", path));
+        let read = toml::from_str(&format!("value = {value}"));
+        let read = read.ok().and_then(|mut t: toml::Table| t.remove("value"));
+        let mut table = toml::Table::new();
+        table.insert(last.into(), read.unwrap_or_else(|| value.into()));
+        for name in outer.rsplit('.').filter(|name| !name.is_empty()) {
+            table = toml::Table::from_iter([(name.into(), toml::Value::Table(table))]);
+        }
+        for all in [&mut self.params, &mut self.quick, &mut self.sim] {
+            overlay(all, &table);
+        }
+        self.params(World::Kernel, false).map(drop)
     }
 
-    fn table(&self, quick: bool) -> toml::Table {
+    /// The same parameters in the simulator as in the kernel, to be compared.
+    pub fn same_in_both(&mut self) {
+        self.sim.clear();
+    }
+
+    fn table(&self, world: World, quick: bool) -> toml::Table {
         let mut table = self.params.clone();
-        if quick {
-            overlay(&mut table, &self.quick);
+        match (world, quick) {
+            (_, true) => overlay(&mut table, &self.quick),
+            (World::Sim, false) => overlay(&mut table, &self.sim),
+            (World::Kernel, false) => {}
         }
         table
     }
 
-    /// The parameters, with those of `[quick]` on top if asked for.
+    /// The parameters: of the full run in this world, or those with `[quick]` on top.
     ///
     /// # Errors
     /// A parameter that does not exist or has the wrong type or range.
-    pub fn params(&self, quick: bool) -> anyhow::Result<Value> {
-        (self.kind.parameters)(&self.table(quick))
+    pub fn params(&self, world: World, quick: bool) -> anyhow::Result<Value> {
+        (self.kind.parameters)(&self.table(world, quick))
+    }
+
+    /// What it needs and only the kernel's world has.
+    ///
+    /// # Errors
+    /// As [`Experiment::params`].
+    pub fn needs(&self, options: &Options) -> anyhow::Result<Option<&'static str>> {
+        (self.kind.needs)(&self.table(options.world, options.quick), options)
     }
 
     /// Runs it.
@@ -193,15 +254,21 @@ impl Experiment {
     /// # Errors
     /// A rig that cannot be built, a process that dies, an interruption. Nothing is left behind.
     pub fn run(&self, options: &Options) -> anyhow::Result<Report> {
-        let params = self.params(options.quick)?;
-        let mut report = Report::new(&self.name, options.seed, params);
+        ensure!(
+            options.seeds == 1 || self.kind.takes_seeds,
+            "experiment {} runs with one seed at a time",
+            self.name
+        );
+        let params = self.params(options.world, options.quick)?;
+        let mut report = Report::new(&self.name, options, params);
         let run = Run {
             name: &self.name,
             discipline: &self.discipline,
             options,
             progress: &Progress::new(),
         };
-        (self.kind.run)(&self.table(options.quick), &run, &mut report)?;
+        let table = self.table(options.world, options.quick);
+        (self.kind.run)(&table, &run, &mut report)?;
         Ok(report)
     }
 }
@@ -270,17 +337,53 @@ mod tests {
     #[test]
     fn quick_replaces_parameters() {
         let experiment = parse("keys = 5000\nitems = 50\n[quick]\nkeys = 500\n").unwrap();
-        assert_eq!(experiment.params(false).unwrap()["keys"], 5000);
-        let quick = experiment.params(true).unwrap();
+        let params = |quick| experiment.params(World::Kernel, quick).unwrap();
+        assert_eq!(params(false)["keys"], 5000);
+        let quick = params(true);
         assert_eq!((&quick["keys"], &quick["items"]), (&500.into(), &50.into()));
     }
 
     #[test]
     fn quick_replaces_within_tables() {
         let text = "[params.inner]\nquota = 30\nmany = 8\n[quick.inner]\nmany = 4\n";
-        let quick = parse(text).unwrap().params(true).unwrap();
+        let quick = parse(text).unwrap().params(World::Kernel, true).unwrap();
         let inner = &quick["inner"];
         assert_eq!((&inner["quota"], &inner["many"]), (&30.into(), &4.into()));
+    }
+
+    #[test]
+    fn the_simulator_has_its_own_full_run_and_the_same_quick_one() {
+        let text = "keys = 500\n[quick]\nkeys = 50\n[sim]\nkeys = 5000\n";
+        let mut experiment = parse(text).unwrap();
+        let keys = |experiment: &Experiment, world, quick| {
+            let params = experiment.params(world, quick).unwrap();
+            params["keys"].as_u64().unwrap()
+        };
+        assert_eq!(keys(&experiment, World::Kernel, false), 500);
+        assert_eq!(keys(&experiment, World::Sim, false), 5000);
+        assert_eq!(keys(&experiment, World::Sim, true), 50);
+        experiment.same_in_both();
+        assert_eq!(keys(&experiment, World::Sim, false), 500);
+    }
+
+    #[test]
+    fn a_parameter_that_is_set_is_set_in_every_kind_of_run() {
+        let text =
+            "[params.inner]\nquota = 1\n[quick.inner]\nquota = 2\n[sim]\ninner = { quota = 3 }\n";
+        let mut experiment = parse(text).unwrap();
+        experiment.set("inner.quota", "9").unwrap();
+        experiment.set("keys", "7").unwrap();
+        for (world, quick) in [
+            (World::Kernel, false),
+            (World::Kernel, true),
+            (World::Sim, false),
+        ] {
+            let params = experiment.params(world, quick).unwrap();
+            assert_eq!(params["inner"]["quota"], 9);
+            assert_eq!(params["keys"], 7);
+        }
+        let error = experiment.set("inner.qota", "1").unwrap_err();
+        assert!(format!("{error:#}").contains("qota"));
     }
 
     #[test]
@@ -315,12 +418,16 @@ mod tests {
         let options = Options {
             quick: true,
             seed: 7,
+            seeds: 1,
             backend: Backend::Embedded,
             name: None,
+            world: World::Sim,
+            disciplines: &[],
         };
         let experiment = parse("keys = 5\n[quick]\nkeys = 4\n").unwrap();
         let report = experiment.run(&options).unwrap();
         assert_eq!((report.seed, &report.params["keys"]), (7, &4.into()));
+        assert_eq!(report.world, World::Sim);
         assert_eq!(report.summary["keys"], 4.0);
     }
 }

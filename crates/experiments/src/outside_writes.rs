@@ -23,7 +23,7 @@ use serde_json::json;
 use wire::{Flags, Header, Op, Packet, Secret, Status};
 
 use crate::{
-    Backend, Measure, Report, Run,
+    Backend, Measure, Options, Report, Run,
     params::positive,
     rig::LEASE_MS,
     servers::{Rack, Servers},
@@ -87,6 +87,10 @@ impl Measure for OutsideWrites {
         positive([("step_s", self.step_s)])
     }
 
+    fn needs(&self, _: &Options) -> Option<&'static str> {
+        Some("Redis")
+    }
+
     /// All is well, then each fault.
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         measure(self, run, report)
@@ -97,7 +101,7 @@ fn measure(params: &OutsideWrites, run: &Run<'_>, report: &mut Report) -> anyhow
     let (rack, seed) = (&params.rack, run.options.seed);
     let mut servers = Servers::new(run, rack, Backend::Redis)?;
     servers.cache_on()?;
-    let mut writer = Writer::connect(&servers.data_of("server"), rack.value_len)?;
+    let mut writer = Writer::connect(&servers.data_of("server")?, rack.value_len)?;
     for key in 0..HOT {
         writer.write(key)?;
     }
@@ -182,7 +186,7 @@ fn learn(servers: &Servers, rack: &Rack, run: &Run<'_>) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
         let stop = AtomicBool::new(false);
-        let place = Place::of(servers);
+        let place = Place::of(servers)?;
         let reads = std::thread::scope(|scope| {
             let reader = scope.spawn(|| read(&place, rack.value_len, run.options.seed, &stop));
             std::thread::sleep(Duration::from_millis(500));
@@ -215,7 +219,7 @@ fn phase(
     let stop = AtomicBool::new(false);
     let length = Duration::from_secs_f64(params.step_s);
     let store = |signal| servers.rig().signal("server", "store", signal);
-    let place = Place::of(servers);
+    let place = Place::of(servers)?;
     let reads = std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&place, params.rack.value_len, seed, &stop));
         let writing = writer.write_for(length, fault == Fault::ConnectionKilled, |since| {
@@ -323,11 +327,11 @@ struct Place {
 }
 
 impl Place {
-    fn of(servers: &Servers) -> Place {
-        Place {
-            namespace: servers.client_namespace(),
+    fn of(servers: &Servers) -> anyhow::Result<Place> {
+        Ok(Place {
+            namespace: servers.client_namespace()?,
             store: servers.first_store(),
-        }
+        })
     }
 }
 

@@ -4,11 +4,15 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::{Options, World};
+
 /// What came out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The experiment's name.
     pub experiment: String,
+    /// The world it ran in.
+    pub world: World,
     /// The seed it ran with.
     pub seed: u64,
     /// The parameters it ran with.
@@ -30,10 +34,11 @@ pub struct Report {
 
 impl Report {
     /// An empty report of an experiment.
-    pub(crate) fn new(name: &str, seed: u64, params: Value) -> Report {
+    pub(crate) fn new(name: &str, options: &Options, params: Value) -> Report {
         Report {
             experiment: name.into(),
-            seed,
+            world: options.world,
+            seed: options.seed,
             params,
             rows: vec![],
             summary: Map::new(),

@@ -5,6 +5,7 @@ use wire::{Epoch, Flags, Header, Op, Packet};
 use crate::{
     Message, Seen, Switch, Verdict, World,
     frame::{MAC_HERE, MAC_THERE},
+    switch::in_this_process,
 };
 
 /// One packet and what becomes of it.
@@ -231,11 +232,16 @@ impl Case {
     }
 }
 
-/// Runs every row in a world of its own, and fails with all that are wrong.
+/// Runs every row in a world of its own, in the kernel and in this process, and fails with all that are wrong.
 pub fn check(world: fn() -> World, cases: &[Case]) {
+    let kernel = |case: &Case| (case.run(world), "in the kernel");
+    let native = |case: &Case| in_this_process(|| (case.run(world), "in this process"));
     let wrong: Vec<String> = cases
         .iter()
-        .filter_map(|case| Some(format!("{}\n    {}", case.name, case.run(world).err()?)))
+        .flat_map(|case| [kernel(case), native(case)].map(|run| (case, run)))
+        .filter_map(|(case, (run, place))| {
+            Some(format!("{}, {place}\n    {}", case.name, run.err()?))
+        })
         .collect();
     assert!(
         wrong.is_empty(),

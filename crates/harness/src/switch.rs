@@ -1,17 +1,23 @@
 //! A switch without interfaces: programs loaded, maps pinned under a name of its own, gone when dropped.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     process,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use dataplane::{
-    Counters, Dataplane, Events, Home, Leases, Object, Sizes, Sketches, Table, TenantEntry, Traffic,
+    Backing, Counters, Dataplane, Events, Home, Leases, Object, Programs, Sizes, Sketches, Table,
+    TenantEntry, Traffic,
+    native::{self, Clock, Cpu, Frame, Program},
 };
-use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
+use libbpf_rs::{MapCore, MapHandle, libbpf_sys};
 use wire::Secret;
 
 use crate::message::secret_of;
@@ -46,14 +52,25 @@ pub struct Run {
 }
 
 /// The entry program, to be run from any thread.
-pub struct Runner {
-    program: OwnedFd,
+pub struct Runner(Under);
+
+enum Under {
+    Kernel(OwnedFd),
+    Native(Mutex<Cpu>),
 }
 
 impl Runner {
+    fn native(switch: &Arc<native::Switch>) -> Runner {
+        Runner(Under::Native(Mutex::new(Cpu::of(switch, 0))))
+    }
+
     /// Runs one packet on this thread's CPU, as if it came in by the interface `ingress` of this thread's
     /// network namespace (the loopback if `None`). `out` receives the packet.
     pub fn run(&self, frame: &[u8], ingress: Option<u32>, out: &mut Vec<u8>) -> Verdict {
+        let program = match &self.0 {
+            Under::Kernel(program) => program,
+            Under::Native(cpu) => return run_native(cpu, frame, ingress, out),
+        };
         out.resize(4096, 0);
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         let context = [0, frame.len() as u32, 0, ingress.unwrap_or(0), 0, 0];
@@ -72,7 +89,7 @@ impl Runner {
         }
         // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
         let failed =
-            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut opts) } != 0;
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut opts) } != 0;
         assert!(
             !failed,
             "test run of {} bytes: {}",
@@ -82,6 +99,33 @@ impl Runner {
         out.truncate(opts.data_size_out as usize);
         Verdict::of(opts.retval)
     }
+}
+
+fn run_native(cpu: &Mutex<Cpu>, frame: &[u8], ingress: Option<u32>, out: &mut Vec<u8>) -> Verdict {
+    let mut frame = Frame::new(frame);
+    let now_ns = Clock::Boot.now_ns();
+    let mut cpu = cpu.lock().expect("no run panicked");
+    let verdict = cpu.run(Program::Entry, &mut frame, ingress.unwrap_or(1), now_ns);
+    out.clear();
+    out.extend_from_slice(frame.bytes());
+    match verdict {
+        native::Verdict::Pass => Verdict::Pass,
+        native::Verdict::Drop => Verdict::Drop,
+        native::Verdict::Back => Verdict::Tx,
+        native::Verdict::To(_) | native::Verdict::Fan => Verdict::Redirect,
+    }
+}
+
+thread_local! {
+    static NATIVE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `work` makes of switches on this thread are ones in this process, instead of the kernel's.
+pub fn in_this_process<R>(work: impl FnOnce() -> R) -> R {
+    NATIVE.set(true);
+    let result = work();
+    NATIVE.set(false);
+    result
 }
 
 /// Keeps this thread on one CPU: what programs count per CPU then adds up.
@@ -94,7 +138,7 @@ pub fn pin_to_cpu(cpu: usize) {
 
 /// A switch with the number [`Switch::ID`]; detached when dropped, also by a failing test.
 pub struct Switch {
-    pub dataplane: Dataplane,
+    pub programs: Programs,
     pub table: Table,
     pub leases: Leases,
     pub counters: Counters,
@@ -110,37 +154,73 @@ impl Switch {
     pub const ID: u16 = 258;
 
     pub fn load(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
+        if NATIVE.get() {
+            return Switch::load_native(objects, tenants);
+        }
         pin_to_cpu(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let home = Home::new(&format!("test-{}-{number}", process::id())).expect("a fine name");
         let detach_if_it_fails = Detach(home.clone());
         let sizes = Sizes { pages: 4 };
         let dataplane = Dataplane::load(home.clone(), objects, sizes).expect("loading");
-        TenantEntry::install(&home, tenants).expect("tenants");
-        let table = Table::open(&home).expect("tables");
-        table.set_identity(Switch::ID, 1_000);
         let program = dataplane
             .program()
             .as_fd()
             .try_clone_to_owned()
             .expect("a descriptor");
-        let switch = Switch {
-            table,
-            leases: Leases::open(&home).expect("leases"),
-            counters: Counters::open(&home).expect("counters"),
-            events: Events::open(&home).expect("events"),
-            traffic: Traffic::open(&home).expect("traffic"),
-            sketches: Sketches::open(&home).expect("sketches"),
-            runner: Runner { program },
-            dataplane,
-        };
+        let switch = Switch::of(dataplane.into(), Runner(Under::Kernel(program)), tenants);
         std::mem::forget(detach_if_it_fails); // from here on it is the switch's own Drop
         switch
     }
 
+    fn load_native(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
+        let sizes = Sizes { pages: 4 };
+        let switch = native::Switch::new("test", objects, sizes, 1, Clock::Boot);
+        let switch = switch.expect("native code");
+        let runner = Runner::native(&switch);
+        Switch::of(switch.into(), runner, tenants)
+    }
+
+    fn of(programs: Programs, runner: Runner, tenants: &[TenantEntry]) -> Switch {
+        let at = &programs.backing();
+        TenantEntry::install(at, tenants).expect("tenants");
+        let table = Table::open(at).expect("tables");
+        table.set_identity(Switch::ID, 1_000);
+        Switch {
+            table,
+            leases: Leases::open(at).expect("leases"),
+            counters: Counters::open(at).expect("counters"),
+            events: Events::open(at).expect("events"),
+            traffic: Traffic::open(at).expect("traffic"),
+            sketches: Sketches::open(at).expect("sketches"),
+            runner,
+            programs,
+        }
+    }
+
+    /// Where its tables are.
+    pub fn backing(&self) -> Backing {
+        self.programs.backing()
+    }
+
+    /// What is loaded into the kernel.
+    ///
+    /// # Panics
+    /// If it is a switch in this process.
+    pub fn dataplane(&self) -> &Dataplane {
+        match &self.programs {
+            Programs::Kernel(dataplane) => dataplane,
+            Programs::Native(_) => panic!("a switch in this process"),
+        }
+    }
+
     pub fn another_runner(&self) -> Runner {
-        Runner {
-            program: self.runner.program.try_clone().expect("a descriptor"),
+        match (&self.runner.0, &self.programs) {
+            (Under::Kernel(program), _) => {
+                Runner(Under::Kernel(program.try_clone().expect("a descriptor")))
+            }
+            (_, Programs::Native(switch)) => Runner::native(switch),
+            _ => unreachable!("both are in the same place"),
         }
     }
 
@@ -172,20 +252,17 @@ impl Switch {
     fn map(&self, name: &str) -> MapHandle {
         let path = format!(
             "/sys/fs/bpf/shortstop/{}/{name}",
-            self.dataplane.home().name()
+            self.dataplane().home().name()
         );
         MapHandle::from_pinned_path(path).expect("every map is pinned")
     }
 
     /// An array's bytes, all elements.
     pub fn snapshot(&self, name: &str) -> Vec<u8> {
-        let map = self.map(name);
-        let element = |index: u32| {
-            map.lookup(&index.to_ne_bytes(), MapFlags::ANY)
-                .expect("readable")
-                .expect("an element")
-        };
-        (0..map.max_entries()).flat_map(element).collect()
+        let at = self.backing();
+        let element = |index: u32| at.element(name, index).expect("an element");
+        let elements = at.elements(name).expect("an array");
+        (0..elements).flat_map(element).collect()
     }
 
     /// An array's first element in this thread's memory, as other CPUs see and change it, for as long as the
@@ -205,14 +282,10 @@ impl Switch {
 
     /// Overwrites bytes of one element of an array, as time or another CPU would.
     pub fn poke(&self, name: &str, index: u32, at: usize, bytes: &[u8]) {
-        let map = self.map(name);
-        let key = index.to_ne_bytes();
-        let mut value = map
-            .lookup(&key, MapFlags::ANY)
-            .expect("readable")
-            .expect("an element");
+        let tables = self.backing();
+        let mut value = tables.element(name, index).expect("an element");
         value[at..at + bytes.len()].copy_from_slice(bytes);
-        map.update(&key, &value, MapFlags::ANY).expect("writable");
+        tables.set_element(name, index, &value).expect("writable");
     }
 }
 
@@ -226,7 +299,9 @@ impl Drop for Detach {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        drop(Detach(self.dataplane.home().clone()));
+        if let Programs::Kernel(dataplane) = &self.programs {
+            drop(Detach(dataplane.home().clone()));
+        }
     }
 }
 

@@ -33,12 +33,12 @@ impl World {
 
     /// Makes these the switch's tenants.
     pub fn install(&self, tenants: &[TenantEntry]) {
-        TenantEntry::install(self.switch.dataplane.home(), tenants).expect("tenants");
+        TenantEntry::install(&self.switch.backing(), tenants).expect("tenants");
     }
 
     /// Gives tenants other parameter words.
     pub fn set_parameters(&self, words: &[(u32, [u32; PARAMETERS])]) {
-        let home = self.switch.dataplane.home();
+        let home = &self.switch.backing();
         TenantEntry::set_parameters(home, words).expect("tenants");
     }
 

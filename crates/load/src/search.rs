@@ -1,6 +1,6 @@
 //! The highest offered rate of which less than a given part is lost.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// When to stop searching.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +62,8 @@ pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
     }
 }
 
-/// Searches from `start` with `measure(rate)`, which returns the part lost and whatever else it
-/// measured. Returns the measurement of the highest rate that passed (of the lowest rate tried, if
+/// Searches from `start` with `measure(rate)`, which returns the part lost, how long it took, and
+/// whatever else it measured. Returns the measurement of the highest rate that passed (of the lowest rate tried, if
 /// none did), its rate, and all points.
 ///
 /// # Errors
@@ -71,14 +71,15 @@ pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
 pub fn saturation<T>(
     start: f64,
     limits: &Limits,
-    mut measure: impl FnMut(f64) -> anyhow::Result<(f64, T)>,
+    mut measure: impl FnMut(f64) -> anyhow::Result<(f64, Duration, T)>,
 ) -> anyhow::Result<(f64, T, Vec<Point>)> {
-    let begin = Instant::now();
+    let mut spent = Duration::ZERO;
     let mut points = vec![];
     let mut rate = start.min(limits.max_rate);
     let mut best: Option<(Point, T)> = None;
     loop {
-        let (loss, measured) = measure(rate)?;
+        let (loss, took, measured) = measure(rate)?;
+        spent += took;
         let point = Point { rate, loss };
         points.push(point);
         let passes = loss < limits.loss;
@@ -93,7 +94,7 @@ pub fn saturation<T>(
         if better {
             best = Some((point, measured));
         }
-        let done = points.len() >= limits.steps || begin.elapsed() >= limits.time;
+        let done = points.len() >= limits.steps || spent >= limits.time;
         let passed = best
             .as_ref()
             .is_some_and(|(point, _)| point.loss < limits.loss);
@@ -137,9 +138,18 @@ pub(crate) mod tests {
             max_rate: 500.0,
             ..limits()
         };
-        let (rate, _, points) = saturation(400.0, &limits, |_| Ok((0.0, ()))).unwrap();
+        let (rate, _, points) =
+            saturation(400.0, &limits, |_| Ok((0.0, Duration::ZERO, ()))).unwrap();
         assert_eq!(rate, 500.0);
         assert!(points.len() <= 4);
+    }
+
+    #[test]
+    fn time_is_what_the_measurements_took() {
+        let took = Duration::from_secs(25);
+        let measure = |_| Ok((0.0, took, ()));
+        let (_, _, points) = saturation(400.0, &limits(), measure).unwrap();
+        assert_eq!(points.len(), 3);
     }
 
     #[test]
@@ -148,7 +158,7 @@ pub(crate) mod tests {
             steps: 4,
             ..limits()
         };
-        let (_, _, points) = saturation(400.0, &limits, |_| Ok((0.5, ()))).unwrap();
+        let (_, _, points) = saturation(400.0, &limits, |_| Ok((0.5, Duration::ZERO, ()))).unwrap();
         assert!(points.len() <= 7);
     }
 
@@ -157,8 +167,8 @@ pub(crate) mod tests {
         fn finds_the_saturation_of_the_model(hot in 0.01f64..0.9, start in 0.3f64..4.0) {
             let shares = [hot, (1.0 - hot) / 2.0, (1.0 - hot) / 2.0];
             let truth = crate::model::saturation(&shares, 100.0, 0.02);
-            let (rate, _, _) =
-                saturation(truth * start, &limits(), |l| Ok((lost(l, &shares, 100.0), ()))).unwrap();
+            let measure = |load| Ok((lost(load, &shares, 100.0), Duration::ZERO, ()));
+            let (rate, _, _) = saturation(truth * start, &limits(), measure).unwrap();
             prop_assert!(rate <= truth * 1.0001 && rate >= truth * 0.97, "{rate} of {truth}");
         }
     }

@@ -2,11 +2,10 @@
 //!
 //! A key is looked up once, when a packet names it; what follows goes by its [`Place`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use hashbrown::{HashMap, HashSet};
 use slab::Slab;
-use wire::KeyHash;
+use wire::{KeyHash, maps::HashMap};
 
 use crate::{
     backend::Key,
@@ -62,7 +61,7 @@ pub(crate) struct Directory<W> {
 impl<W> Directory<W> {
     pub fn new(limit: usize) -> Directory<W> {
         Directory {
-            places: HashMap::new(),
+            places: HashMap::default(),
             entries: Slab::new(),
             order: VecDeque::new(),
             copies: 0,
@@ -136,7 +135,7 @@ impl<W> Directory<W> {
     }
 
     /// Removes and returns everything about these tenants' keys.
-    pub fn remove_tenants(&mut self, tenants: &HashSet<u32>) -> Vec<Entry<W>> {
+    pub fn remove_tenants(&mut self, tenants: &BTreeSet<u32>) -> Vec<Entry<W>> {
         let of_them = self
             .places
             .extract_if(|id, _: &mut Place| tenants.contains(&id.0));
@@ -230,7 +229,7 @@ mod tests {
         directory.forget_if_idle(old, 0);
         assert_eq!(directory.find(&(1, key(2).hash)), Some(new));
         assert_eq!(directory.oldest(), Some(new));
-        let gone = directory.remove_tenants(&HashSet::from([1]));
+        let gone = directory.remove_tenants(&BTreeSet::from([1]));
         assert_eq!(gone.len(), 1);
         assert_eq!(directory.oldest(), None);
     }

@@ -1,12 +1,11 @@
 //! What disciplines' halves report, until somebody takes it to the controller.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
-use hashbrown::HashSet;
 use tokio::sync::Notify;
 
 /// What a discipline's half reports about a tenant.
@@ -34,7 +33,7 @@ impl Reports {
     }
 
     /// Forgets what concerns these tenants.
-    pub fn forget(&self, tenants: &HashSet<u32>) {
+    pub fn forget(&self, tenants: &BTreeSet<u32>) {
         self.newest()
             .retain(|(_, tenant), _| !tenants.contains(tenant));
     }
@@ -42,17 +41,23 @@ impl Reports {
     /// Takes all there are; waits for one.
     pub async fn take(&self) -> Vec<Report> {
         loop {
-            let taken = std::mem::take(&mut *self.newest());
+            let taken = self.take_now();
             if !taken.is_empty() {
-                let report = |((half, tenant), report)| Report {
-                    half,
-                    tenant,
-                    report,
-                };
-                return taken.into_iter().map(report).collect();
+                return taken;
             }
             self.0.1.notified().await;
         }
+    }
+
+    /// Takes all there are.
+    pub fn take_now(&self) -> Vec<Report> {
+        let taken = std::mem::take(&mut *self.newest());
+        let report = |((half, tenant), report)| Report {
+            half,
+            tenant,
+            report,
+        };
+        taken.into_iter().map(report).collect()
     }
 
     fn newest(&self) -> MutexGuard<'_, Newest> {

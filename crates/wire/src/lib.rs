@@ -10,6 +10,7 @@
 mod cluster;
 mod hash;
 mod header;
+pub mod maps;
 mod op;
 mod packet;
 

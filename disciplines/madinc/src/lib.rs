@@ -20,6 +20,7 @@ pub const REGISTRATION: Registration = Registration {
     runs: Runs::WherePages,
     control: controller,
     object: netcache::OBJECT,
+    native: Some(netcache::NATIVE),
     programs: netcache::PROGRAMS,
     maps: &[],
     store: None,

@@ -9,7 +9,7 @@ fn one_program_serves_both_numbers() {
     let sizes = Sizes { pages: 4 };
     let objects = [netcache::REGISTRATION, madinc::REGISTRATION].map(|r| Object::of(&r, sizes));
     let switch = Switch::load(&objects, &[]);
-    let name = switch.dataplane.home().name();
+    let name = switch.dataplane().home().name();
     let map = format!("/sys/fs/bpf/shortstop/{name}/programs");
     let map = MapHandle::from_pinned_path(map).unwrap();
     let first_step = |number: u32| {

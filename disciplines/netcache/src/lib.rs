@@ -5,7 +5,7 @@
 
 mod controller;
 
-use decide::{Items, Program, Registration, Role, Runs};
+use decide::{Items, Native, Program, Registration, Role, Runs};
 
 pub use controller::controller;
 
@@ -18,6 +18,7 @@ pub const REGISTRATION: Registration = Registration {
     runs: Runs::WherePages,
     control: controller,
     object: OBJECT,
+    native: Some(NATIVE),
     programs: PROGRAMS,
     maps: &[],
     store: None,
@@ -28,6 +29,13 @@ pub const PROGRAMS: &[Program] = &[Program {
     name: "netcache",
     role: Role::Step,
 }];
+
+unsafe extern "C" {
+    fn netcache_unit() -> *const std::ffi::c_void;
+}
+
+/// The same programs as native code.
+pub const NATIVE: Native = netcache_unit;
 
 /// The data-plane half: a BPF object with [`PROGRAMS`].
 pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netcache.bpf.o"));

@@ -1,9 +1,8 @@
 //! What the switch holds, by key; the memory itself is the truth, this is the way to find things in it.
 
-use std::collections::HashMap;
-
 use dataplane::{Cells, Held, NO_LEASE, Place, Table};
 use decide::ItemKey;
+use wire::maps::HashMap;
 
 /// An entry of the lookup table as the agent knows it.
 #[derive(Clone, Debug)]

@@ -9,10 +9,10 @@ mod items;
 mod pages;
 mod room;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::proto::{PageUse, TenantUse};
-use dataplane::{Cells, Home, Leases, Place, Table, cells_needed};
+use dataplane::{Backing, Cells, Leases, Place, Table, cells_needed};
 use decide::{ItemKey, Items};
 use tracing::{info, warn};
 use wire::Epoch;
@@ -59,17 +59,17 @@ pub(super) struct Memory {
     resting: Vec<Place>,
     page_table: PageTable,
     /// Running mean of the lengths of each tenant's values, for the room of new items.
-    value_lens: HashMap<u32, usize>,
+    value_lens: BTreeMap<u32, usize>,
     /// Tenants whose pages were compacted in this window.
-    compacted: HashSet<u32>,
+    compacted: BTreeSet<u32>,
     news: Vec<News>,
 }
 
 impl Memory {
-    /// Finds the memory of the switch that lives at `home` as an earlier agent left it, and names the switch. The epoch
+    /// Finds the memory of the switch that lives at `at` as an earlier agent left it, and names the switch. The epoch
     /// counter stands at `epoch` at least from now on.
-    pub fn open(home: &Home, id: u16, epoch: u64) -> Result<Memory, AgentError> {
-        let table = Table::open(home)?;
+    pub fn open(at: &Backing, id: u16, epoch: u64) -> Result<Memory, AgentError> {
+        let table = Table::open(at)?;
         let before = table.switch_id();
         table.set_identity(id, epoch);
         let mut cells = Cells::new(table.pages());
@@ -86,8 +86,8 @@ impl Memory {
             cells,
             index,
             resting: vec![],
-            value_lens: HashMap::new(),
-            compacted: HashSet::new(),
+            value_lens: BTreeMap::new(),
+            compacted: BTreeSet::new(),
         };
         if before != id {
             // Stores know the copies of an earlier id under that id; they could not call these back.

@@ -40,7 +40,7 @@ const MOST: usize = 1024;
 
 /// An interface that the switch is attached to. Lists are sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Interface {
+pub struct Interface {
     /// Its name.
     pub name: String,
     /// Switched on and with carrier. An interface that is gone is not up.

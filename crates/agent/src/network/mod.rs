@@ -3,13 +3,15 @@
 //! In: the kernel's news of links, addresses and neighbours ([`interfaces`]); the controller's routes. Out:
 //! `Interfaces` and `RoutesApplied` for the stream. Only the last of each is kept, so nothing piles up while there
 //! is no stream, and a new stream begins with both. Routes ([`routes`]) are made sure of again whenever an
-//! interface changed, as the kernel forgets those of an interface that goes down, and every [`RECONCILE`].
+//! interface changed, as the kernel forgets those of an interface that goes down, and every [`RECONCILE`]. What needs no
+//! kernel of it is for simulated switches too: [`told`], [`check`], [`is_old`].
 
 mod interfaces;
 mod netlink;
 mod routes;
 #[cfg(test)]
 mod testing;
+mod wanted;
 
 use std::{future::pending, time::Duration};
 
@@ -17,16 +19,17 @@ use api::proto::{self, RoutesApplied, from_switch::Body};
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use self::{
+use self::routes::{Applied, Routes};
+pub use self::{
     interfaces::Interface,
-    routes::{Applied, Route, Routes},
+    wanted::{NextHop, check, is_old},
 };
 
 /// After this long routes are made sure of again, should somebody else have removed them.
 const RECONCILE: Duration = Duration::from_secs(10);
 
 /// The network half of an agent. Ends when it is dropped; routes stay.
-pub(super) struct Network {
+pub(crate) struct Network {
     interfaces: watch::Receiver<Vec<Interface>>,
     wanted: watch::Sender<Option<proto::Routes>>,
     applied: watch::Receiver<Option<RoutesApplied>>,
@@ -50,10 +53,7 @@ impl Network {
     /// and version below the last are ignored.
     pub fn apply(&self, routes: proto::Routes) {
         self.wanted.send_if_modified(|last| {
-            let order = |routes: &proto::Routes| (routes.term, routes.version);
-            let is_old = last
-                .as_ref()
-                .is_some_and(|last| order(&routes) < order(last));
+            let is_old = last.as_ref().is_some_and(|last| is_old(&routes, last));
             if !is_old {
                 *last = Some(routes);
             }
@@ -75,7 +75,7 @@ impl Network {
                     let interfaces = self.interfaces.borrow_and_update();
                     // Empty until they were read for the first time.
                     if !interfaces.is_empty() {
-                        return Body::Interfaces(to_proto(&interfaces));
+                        return told(&interfaces);
                     }
                 }
                 () = changed(&mut self.applied) => {
@@ -151,39 +151,26 @@ async fn apply(routes: &mut Option<Routes>, names: &[String], asked: &proto::Rou
             }
         }
     }
-    let wanted: Vec<Route> = asked
-        .routes
-        .iter()
-        .map(|route| Route {
-            prefix: route.prefix.clone(),
-            via: route.via.clone(),
-            interface: route.interface.clone(),
-        })
-        .collect();
     match routes {
-        Some(routes) => routes.apply(&wanted).await,
+        Some(routes) => routes.apply(&asked.routes).await,
         None => Applied::default(),
     }
 }
 
-fn to_proto(interfaces: &[Interface]) -> proto::Interfaces {
-    let interfaces = interfaces.iter().map(|interface| proto::Interface {
+/// What the controller is told of a switch's interfaces.
+pub fn told(interfaces: &[Interface]) -> Body {
+    fn lines<T: ToString>(all: &[T]) -> Vec<String> {
+        all.iter().map(T::to_string).collect()
+    }
+    let interface = |interface: &Interface| proto::Interface {
         name: interface.name.clone(),
         up: interface.up,
-        addresses: interface
-            .addresses
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
-        neighbours: interface
-            .neighbours
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
-    });
-    proto::Interfaces {
-        interfaces: interfaces.collect(),
-    }
+        addresses: lines(&interface.addresses),
+        neighbours: lines(&interface.neighbours),
+    };
+    Body::Interfaces(proto::Interfaces {
+        interfaces: interfaces.iter().map(interface).collect(),
+    })
 }
 
 #[cfg(test)]

@@ -28,9 +28,12 @@ use rtnetlink::{
     },
 };
 
+use api::proto::Route;
+
 use super::{
-    interfaces::{self, Interface},
+    interfaces,
     netlink::{self, Netlink},
+    wanted::check,
 };
 
 /// Our number among the kernel's routing protocols (`ip route` shows `proto 117`): none of those that
@@ -38,20 +41,6 @@ use super::{
 pub(crate) const PROTOCOL: u8 = 117;
 /// The metric of our routes.
 pub(crate) const METRIC: u32 = 17;
-/// Routes taken from the controller.
-pub(crate) const MOST_ROUTES: usize = 16_384;
-
-/// A route that the controller wants, as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    /// Where to: a network, as `10.0.3.0/24`.
-    pub prefix: String,
-    /// The next hop's address.
-    pub via: String,
-    /// The interface that the next hop is on.
-    pub interface: String,
-}
-
 /// What came of [`Routes::apply`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
@@ -186,9 +175,8 @@ impl Routes {
         wanted: &[Route],
         failed: &mut Vec<String>,
     ) -> Result<BTreeMap<IpNet, Hop>, Error> {
-        let mut checked = BTreeMap::new();
         if wanted.is_empty() {
-            return Ok(checked);
+            return Ok(BTreeMap::new());
         }
         let interfaces = interfaces::read(&self.netlink, &self.interfaces).await?;
         let mut indices = BTreeMap::new();
@@ -197,29 +185,17 @@ impl Routes {
                 indices.insert(name.as_str(), link.header.index);
             }
         }
-        if wanted.len() > MOST_ROUTES {
-            let more = wanted.len() - MOST_ROUTES;
-            failed.push(format!(
-                "{more} routes beyond the first {MOST_ROUTES} are left out"
-            ));
-        }
-        for route in wanted.iter().take(MOST_ROUTES) {
-            let name = cut(&route.prefix);
-            let hop = parse(route, &interfaces).and_then(|(prefix, via)| {
-                let index = indices.get(route.interface.as_str()).copied();
-                let index =
-                    index.ok_or_else(|| format!("interface {} is gone", route.interface))?;
-                if checked.contains_key(&prefix) {
-                    return Err("given twice; expected one next hop".to_owned());
+        let mut hops = BTreeMap::new();
+        for (prefix, next) in check(wanted, &interfaces, failed) {
+            match indices.get(next.interface) {
+                Some(index) => {
+                    let (via, index) = (next.via, *index);
+                    hops.insert(prefix, Hop { via, index });
                 }
-                Ok((prefix, Hop { via, index }))
-            });
-            match hop {
-                Ok((prefix, hop)) => drop(checked.insert(prefix, hop)),
-                Err(reason) => failed.push(format!("{name}: {reason}")),
+                None => failed.push(format!("{prefix}: interface {} is gone", next.interface)),
             }
         }
-        Ok(checked)
+        Ok(hops)
     }
 
     /// Reads the main tables; of others' routes keeps the foremost of each wanted prefix.
@@ -349,60 +325,6 @@ fn protocol_name(protocol: RouteProtocol) -> String {
         RouteProtocol::Other(number) => number.to_string(),
         named => format!("{named:?}").to_lowercase(),
     }
-}
-
-/// What a peer sent, short enough to be sent back.
-fn cut(text: &str) -> String {
-    text.chars().take(64).collect()
-}
-
-/// Checks everything of a route that can be known without asking for it, or says what is wrong.
-fn parse(route: &Route, interfaces: &[Interface]) -> Result<(IpNet, IpAddr), String> {
-    let prefix: IpNet = route
-        .prefix
-        .parse()
-        .map_err(|_| "not a prefix; expected an address and a length, as 10.0.3.0/24".to_owned())?;
-    if prefix != prefix.trunc() {
-        let meant = prefix.trunc();
-        return Err(format!("has bits set beyond its length; expected {meant}"));
-    }
-    let network = prefix.network();
-    if network.is_multicast() || network.is_loopback() {
-        return Err("multicast and loopback addresses are not routed".into());
-    }
-    let via = cut(&route.via);
-    let hop: IpAddr = via
-        .parse()
-        .map_err(|_| format!("via {via}: not an address; expected one as 10.0.1.1"))?;
-    if hop.is_ipv4() != network.is_ipv4() {
-        return Err(format!("via {hop}: expected an address of the same family"));
-    }
-    let name = cut(&route.interface);
-    let Some(interface) = interfaces.iter().find(|i| i.name == route.interface) else {
-        let names: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
-        let names = names.join(", ");
-        return Err(format!(
-            "interface {name} is none of this switch's; expected one of {names}"
-        ));
-    };
-    if interfaces
-        .iter()
-        .any(|i| i.addresses.iter().any(|a| a.addr() == hop))
-    {
-        return Err(format!("via {hop}: an address of this switch itself"));
-    }
-    let of_link = matches!(hop, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    if !of_link
-        && !interface
-            .addresses
-            .iter()
-            .any(|subnet| subnet.contains(&hop))
-    {
-        return Err(format!(
-            "via {hop}: in no subnet of {name}, so not reachable through it"
-        ));
-    }
-    Ok((prefix, hop))
 }
 
 #[cfg(test)]

@@ -3,17 +3,22 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::types::{
-    AuditEntry, ClusterView, NewSecret, PageGrant, PageId, PageRequest, PageView, ReturnPages,
+    AuditEntry, ClusterView, NewSecret, PageGrant, PageRequest, PageView, ReturnPages,
     RouteSettings, RouteTable, TenantChange, TenantSpec, TenantView, TopologySpec, TopologyView,
 };
+use wire::Secret;
 
 use super::{
-    changes::{self, Asked, Change},
-    core::{Core, Made},
+    core::{Asked, Core},
     shared::{Shared, clock_ms},
     views::View,
 };
 use crate::admin::{Admin, PageFilter, Refusal};
+
+/// A secret that nobody knows.
+fn fresh() -> Secret {
+    Secret(rand::random())
+}
 
 /// The admin API of a controller.
 pub struct OnCore {
@@ -44,32 +49,6 @@ impl OnCore {
         self.shared.until_durable(position).await?;
         Ok(result)
     }
-
-    /// Makes a change of a tenant.
-    async fn change(
-        &self,
-        who: &str,
-        plan: impl FnOnce(&View<'_>) -> Result<Change, Refusal>,
-    ) -> Result<Made, Refusal> {
-        self.make(who, |core, asked| core.change(asked, plan)).await
-    }
-
-    fn grant(&self, id: u32, pages: &[PageId]) -> Result<PageGrant, Refusal> {
-        self.read(|view| {
-            Ok(PageGrant {
-                pages: pages.iter().map(|page| view.page(*page)).collect(),
-                quota: view.tenant(id, false)?.quota,
-            })
-        })
-    }
-}
-
-/// The secrets of a tenant that was changed.
-fn secrets(made: &Made) -> Result<NewSecret, Refusal> {
-    let tenant = made.tenant.as_ref();
-    tenant
-        .map(changes::new_secret)
-        .ok_or_else(|| Refusal::no_tenant(made.id))
 }
 
 #[tonic::async_trait]
@@ -88,8 +67,8 @@ impl Admin for OnCore {
     }
 
     async fn create_tenant(&self, who: &str, spec: TenantSpec) -> Result<TenantView, Refusal> {
-        let made = self.change(who, |view| changes::create(view, spec)).await?;
-        self.tenant(made.id, true).await
+        self.make(who, |core, asked| core.create_tenant(asked, spec, fresh()))
+            .await
     }
 
     async fn change_tenant(
@@ -98,24 +77,23 @@ impl Admin for OnCore {
         id: u32,
         change: TenantChange,
     ) -> Result<TenantView, Refusal> {
-        self.change(who, |view| changes::change(view, id, change))
-            .await?;
-        self.tenant(id, false).await
+        self.make(who, |core, asked| core.change_tenant(asked, id, change))
+            .await
     }
 
     async fn remove_tenant(&self, who: &str, id: u32) -> Result<(), Refusal> {
-        let removed = self.change(who, |view| changes::remove(view, id)).await;
-        removed.map(drop)
+        self.make(who, |core, asked| core.remove_tenant(asked, id))
+            .await
     }
 
     async fn rotate_secret(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        let made = self.change(who, |view| changes::rotate_secret(view, id));
-        secrets(&made.await?)
+        self.make(who, |core, asked| core.rotate_secret(asked, id, fresh()))
+            .await
     }
 
     async fn finish_rotation(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        let made = self.change(who, |view| changes::finish_rotation(view, id));
-        secrets(&made.await?)
+        self.make(who, |core, asked| core.finish_rotation(asked, id))
+            .await
     }
 
     async fn credentials(&self, id: u32) -> Result<String, Refusal> {
@@ -132,10 +110,8 @@ impl Admin for OnCore {
         id: u32,
         request: PageRequest,
     ) -> Result<PageGrant, Refusal> {
-        let clock_s = clock_ms() / 1000;
-        let plan = |view: &View<'_>| changes::ask(view, id, request, clock_s);
-        let made = self.change(who, plan).await?;
-        self.grant(id, &made.given)
+        self.make(who, |core, asked| core.ask_pages(asked, id, request))
+            .await
     }
 
     async fn return_pages(
@@ -144,9 +120,8 @@ impl Admin for OnCore {
         id: u32,
         pages: ReturnPages,
     ) -> Result<PageGrant, Refusal> {
-        let plan = |view: &View<'_>| changes::give_back(view, id, &pages);
-        let made = self.change(who, plan).await?;
-        self.grant(id, &made.left)
+        self.make(who, |core, asked| core.return_pages(asked, id, &pages))
+            .await
     }
 
     async fn topology(&self) -> Result<TopologyView, Refusal> {
@@ -159,8 +134,7 @@ impl Admin for OnCore {
         topology: TopologySpec,
     ) -> Result<TopologyView, Refusal> {
         self.make(who, |core, asked| core.declare_topology(asked, topology))
-            .await?;
-        self.topology().await
+            .await
     }
 
     async fn routes(&self) -> Result<RouteTable, Refusal> {
@@ -169,11 +143,9 @@ impl Admin for OnCore {
 
     async fn set_routes(&self, who: &str, settings: RouteSettings) -> Result<RouteTable, Refusal> {
         self.make(who, |core, asked| {
-            core.manage_routes(asked, settings.managed);
-            Ok(())
+            Ok(core.manage_routes(asked, settings.managed))
         })
-        .await?;
-        self.routes().await
+        .await
     }
 
     async fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditEntry>, Refusal> {

@@ -1,7 +1,12 @@
 //! The controller without its sockets: messages of switches, stores and people in, messages to switches and stores out.
 //!
 //! It decides nothing by itself. It hands what comes in to the value that it concerns ([`Memory`], [`Network`], [`Tenants`],
-//! [`Exchange`]) and carries on what that returns.
+//! [`Exchange`]) and carries on what that returns. [`operations`](super::operations) are what people ask of it.
+//!
+//! Whoever drives it hands every message and every [`TICK_EVERY`] the time in, takes what is to be sent with
+//! [`Core::next_message`] and [`Core::next_for_store`] after each of them and every [`PUMP_EVERY`], and writes
+//! [`Core::take_batch`] as soon as there is something in the [`Core::journal`] (items every [`ITEMS_EVERY`]), telling
+//! [`Core::written`] afterwards: some messages wait for that.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,29 +15,34 @@ use api::{
         FromStore, FromSwitch, Hello, Interfaces, PagesApplied, StoreHello, ToStore, ToSwitch,
         from_switch::Body,
     },
-    types::{PageId, TopologySpec},
+    types::{PageId, RouteTable, TopologySpec, TopologyView},
 };
 use decide::{Event, SwitchId};
 
 use super::{
     around::Around,
     audit::{Audit, Entry},
-    changes::{self, Asked, Change, Leaving},
+    changes::{self, Change, Leaving},
     configurations::Configurations,
-    disciplines::Disciplines,
     exchange::Exchange,
     incoming,
     journal::Journal,
     memory::{Memory, Moved},
     network::{Network, Rewired},
-    plan::Plan,
     published::Published,
     remember::Remembered,
     setup,
-    stores::{StoreStreamId, Stores},
-    switch::{Closed, Held, StreamId, Told},
+    stores::Stores,
+    switch::{Held, Told},
     switches::Switches,
     tenants::{Tenant, TenantChanged, Tenants},
+};
+pub use super::{
+    changes::Asked,
+    disciplines::Disciplines,
+    plan::Plan,
+    stores::StoreStreamId,
+    switch::{Closed, StreamId},
     views::View,
 };
 use crate::{
@@ -40,6 +50,13 @@ use crate::{
     pages::ledger::Kind,
     state::{Batch, Loaded, StateError},
 };
+
+/// How often what became due is to be sent.
+pub const PUMP_EVERY: Duration = Duration::from_millis(10);
+/// How often the core is to be told the time.
+pub const TICK_EVERY: Duration = Duration::from_millis(100);
+/// How often the items that switches hold are to be written; other changes are written at once.
+pub const ITEMS_EVERY: Duration = Duration::from_millis(500);
 
 /// What became of a change that somebody asked for.
 #[derive(Debug)]
@@ -300,15 +317,15 @@ impl Core {
         own.map(|(page, _)| page).collect()
     }
 
-    /// Replaces what is declared of the topology.
+    /// See [`Admin::declare_topology`](crate::admin::Admin::declare_topology).
     ///
     /// # Errors
-    /// Names the entry that makes no sense.
+    /// As there.
     pub fn declare_topology(
         &mut self,
         asked: Asked<'_>,
         spec: TopologySpec,
-    ) -> Result<(), Refusal> {
+    ) -> Result<TopologyView, Refusal> {
         let (switches, links) = (spec.switches.len(), spec.links.len());
         let rewired = self.network.declare(spec)?;
         self.journal.put("topology".into(), self.network.declared());
@@ -316,16 +333,17 @@ impl Core {
         self.rewired(rewired);
         self.note(asked, "topology.declare", detail);
         self.allocate();
-        Ok(())
+        Ok(self.view().topology())
     }
 
     /// Keeps routes, or takes away those that were installed.
-    pub fn manage_routes(&mut self, asked: Asked<'_>, managed: bool) {
+    pub fn manage_routes(&mut self, asked: Asked<'_>, managed: bool) -> RouteTable {
         self.network.manage(managed);
         self.journal.put("routing".into(), &managed);
         self.route();
         let what = if managed { "kept" } else { "left alone" };
         self.note(asked, "routes.manage", format!("routes are {what}"));
+        self.view().routes()
     }
 
     /// All of it, to be looked at.

@@ -14,6 +14,7 @@ use api::{
     types::{PageRequest, ReturnPages, TenantChange, TenantSpec},
 };
 use decide::{Action, Discipline, Items, Limits, Registration, Runs};
+use wire::Secret;
 
 use super::*;
 use crate::{admin::RefusalKind, server::changes};
@@ -22,6 +23,7 @@ const ASKED: Asked<'static> = Asked {
     who: "test",
     at_ms: 1_000,
 };
+const SECRET: Secret = Secret([7; 16]);
 const TICK: Duration = Duration::from_millis(100);
 
 /// Wants what it is told to want.
@@ -207,7 +209,9 @@ impl Stage {
     }
 
     fn create_as(&mut self, spec: TenantSpec) -> Result<u32, Refusal> {
-        let created = self.core.change(ASKED, |view| changes::create(view, spec));
+        let created = self
+            .core
+            .change(ASKED, |view| changes::create(view, spec, SECRET));
         created.map(|made| made.id)
     }
 
@@ -230,12 +234,7 @@ impl Stage {
     /// Everything noted becomes durable.
     fn write(&mut self) {
         let (batch, position) = self.core.journal.take();
-        for (key, value) in batch.rows() {
-            match value {
-                Some(value) => self.loaded.rows.insert(key.clone(), value.clone()),
-                None => self.loaded.rows.remove(key),
-            };
-        }
+        self.loaded.apply(&batch);
         self.core.journal.written(position);
     }
 
@@ -431,7 +430,7 @@ fn a_rotation_keeps_the_seed_of_hashes() {
     let mut stage = Stage::new(8);
     stage.create(1, 1).unwrap();
     let first = stage.core.tenants.get(1).unwrap().clone();
-    let rotate = |view: &View<'_>| changes::rotate_secret(view, 1);
+    let rotate = |view: &View<'_>| changes::rotate_secret(view, 1, Secret([8; 16]));
     let finish = |view: &View<'_>| changes::finish_rotation(view, 1);
     let rotated = stage.core.change(ASKED, rotate).unwrap().tenant.unwrap();
     assert_eq!(rotated.also_secret.as_deref(), Some(first.secret.as_str()));

@@ -6,17 +6,11 @@ use decide::Registration;
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{
-    core::Core,
-    disciplines::Disciplines,
-    plan::Plan,
+    core::{Core, Disciplines, ITEMS_EVERY, PUMP_EVERY, Plan, TICK_EVERY},
     shared::{Shared, clock_ms},
 };
 use crate::state::{Lead, StateError};
 
-const PUMP_EVERY: Duration = Duration::from_millis(10);
-const TICK_EVERY: Duration = Duration::from_millis(100);
-/// How often the items that switches hold are written; other changes are written at once.
-const ITEMS_EVERY: Duration = Duration::from_millis(500);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// What every lead starts with.

@@ -3,7 +3,7 @@
 //! [`core`] sequences (no I/O, time as argument): what comes in goes to the value that it concerns, and what that returns is carried
 //! on. [`memory`] says whose each page is, [`network`] which way packets go, [`tenants`] who there is. [`exchange`] stands between
 //! [`disciplines`] and those whom they decide for: each [`switch`], its [`configurations`], and [`stores`].
-//! [`changes`] are what people want, checked; [`views`] what they see; [`journal`] collects what is to be remembered. Around it,
+//! [`operations`] are what people ask, [`changes`] the checks of it, [`views`] what they see; [`journal`] collects what is to be remembered. Around it,
 //! [`lead`] is the life of a controller that leads or stands by, [`service`] speaks gRPC, [`streams`] with switches and stores, and
 //! [`admin`] answers the admin API.
 
@@ -12,7 +12,7 @@ mod around;
 mod audit;
 mod changes;
 mod configurations;
-mod core;
+pub mod core;
 mod disciplines;
 mod exchange;
 mod incoming;
@@ -20,6 +20,7 @@ mod journal;
 mod lead;
 mod memory;
 mod network;
+mod operations;
 mod plan;
 mod published;
 mod remember;

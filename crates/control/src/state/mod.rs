@@ -15,23 +15,22 @@
 
 mod batch;
 mod etcd;
+mod in_memory;
 mod leader;
 mod redb;
 mod tenure;
 mod url;
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use decide::{ItemKey, SwitchId};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
+use wire::maps::HashSet;
 
 pub use self::{
     batch::{Batch, ROW_MAX, ROWS_TOGETHER},
+    in_memory::InMemory,
     leader::{Candidate, Leader},
     url::{Location, LocationError},
 };
@@ -41,7 +40,7 @@ use self::{etcd::Etcd, redb::File, tenure::Tenure};
 const FORMAT: u64 = 3;
 
 /// Everything that is remembered.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
     /// The rows by their keys.
     pub rows: BTreeMap<String, Vec<u8>>,
@@ -50,6 +49,24 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Makes the changes of a batch.
+    pub fn apply(&mut self, batch: &Batch) {
+        for (key, value) in batch.rows() {
+            match value {
+                Some(value) => self.rows.insert(key.clone(), value.clone()),
+                None => self.rows.remove(key),
+            };
+        }
+        for (switch, key, held) in &batch.items {
+            let items = self.items.entry(*switch).or_default();
+            match held {
+                true => items.insert(key.clone()),
+                false => items.remove(key),
+            };
+        }
+        self.items.retain(|_, items| !items.is_empty());
+    }
+
     /// The row under this key, from its JSON.
     ///
     /// # Errors

@@ -207,9 +207,9 @@ fn parse_item(bytes: &[u8]) -> Option<(SwitchId, ItemKey)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashSet};
+    use std::collections::BTreeMap;
 
-    use super::*;
+    use super::{super::InMemory, *};
 
     fn key(n: u8) -> ItemKey {
         ItemKey {
@@ -226,31 +226,39 @@ mod tests {
     #[test]
     fn remembers_what_was_written_and_counts_terms() {
         let directory = tempfile::tempdir().unwrap();
+        // What a simulation has in its place remembers the same.
+        let mut in_memory = InMemory::default();
         {
             let file = File::open(directory.path()).unwrap();
             let term = file.next_term().unwrap();
-            assert_eq!(term, 1);
+            assert_eq!((term, in_memory.next_term()), (1, 1));
             let mut batch = Batch::default();
             batch.put("switch/3", &"three");
             batch.put("topology", &1);
             batch.put("tenant/7", &7);
             batch.items = (0..10).map(|n| (3, key(n), true)).collect();
             file.write(term, &batch).unwrap();
+            in_memory.write(term, &batch).unwrap();
             let mut batch = Batch::default();
             batch.delete("topology");
             batch.put("tenant/7", &8);
             batch.items = vec![(3, key(0), false), (4, key(1), true)];
             file.write(term, &batch).unwrap();
+            in_memory.write(term, &batch).unwrap();
         }
         let file = File::open(directory.path()).unwrap();
         let memory = file.load().unwrap();
+        assert_eq!(memory, in_memory.load());
         let expected = [("switch/3", "\"three\""), ("tenant/7", "8")];
         assert_eq!(memory.rows, rows(&expected));
         assert_eq!(memory.items[&3], (1..10).map(key).collect());
-        assert_eq!(memory.items[&4], HashSet::from([key(1)]));
+        assert_eq!(memory.items[&4], [key(1)].into_iter().collect());
         assert_eq!(file.next_term().unwrap(), 2);
-        let late = file.write(1, &Batch::default());
-        assert!(matches!(late, Err(StateError::Deposed)), "{late:?}");
+        assert_eq!(in_memory.next_term(), 2);
+        let nothing = Batch::default();
+        for late in [file.write(1, &nothing), in_memory.write(1, &nothing)] {
+            assert!(matches!(late, Err(StateError::Deposed)), "{late:?}");
+        }
     }
 
     #[test]

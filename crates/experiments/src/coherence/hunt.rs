@@ -73,7 +73,7 @@ impl Hunt {
         let plan = plan(run.discipline, params.items, run.options.seed);
         let mut hunt = Hunt {
             clients: Clients::default(),
-            rig: Rig::build(plan, run.options.name.clone(), run.progress)?,
+            rig: Rig::build(plan, run.options.name.clone(), run)?,
             discipline: run.discipline.into(),
             faults: Faults::default(),
             round: 0,
@@ -83,7 +83,7 @@ impl Hunt {
             looked: Instant::now(),
             rerouted: vec![],
         };
-        hunt.rig.console().ask(&["route", "on"])?;
+        hunt.rig.console()?.ask(&["route", "on"])?;
         // The first keeps the discipline of the open tenant, the second has the other one.
         let other = match params.other_discipline.as_str() {
             "" => run.discipline,
@@ -173,7 +173,7 @@ impl Hunt {
         let named = TENANTS.iter().filter(|id| **id != wire::TENANT_OPEN);
         for (i, id) in named.enumerate() {
             let (quota, policy) = PLACES[(round as usize + i) % PLACES.len()];
-            if let Err(error) = self.rig.console().change_tenant(*id, quota, policy) {
+            if let Err(error) = self.rig.change_tenant(*id, quota, policy) {
                 tracing::info!("a page move was not possible: {error:#}");
             }
         }
@@ -182,7 +182,7 @@ impl Hunt {
 
     /// Notes which pages have changed hands since the last look.
     pub fn look_at_pages(&mut self) {
-        let Ok(pages) = self.rig.console().pages() else {
+        let Ok(pages) = self.rig.pages() else {
             return;
         };
         if !self.pages.is_empty() {
@@ -197,7 +197,7 @@ impl Hunt {
             return;
         }
         let switches = SWITCHES.map(|(id, name)| (id, name.to_owned()));
-        self.ownership.look(&self.rig.console(), &switches);
+        self.ownership.look(&self.rig, &switches);
         self.looked = Instant::now();
     }
 
@@ -249,7 +249,7 @@ impl Hunt {
         since: Instant,
     ) -> anyhow::Result<Option<Duration>> {
         let to = SocketAddr::new(address.into(), NOBODY);
-        namespace::within(&self.rig.namespace(CLIENT_HOSTS[0]), || {
+        namespace::within(&self.rig.namespace(CLIENT_HOSTS[0])?, || {
             while since.elapsed() < REROUTE {
                 interrupt::check()?;
                 let tried = TcpStream::connect_timeout(&to, REACH);
@@ -265,7 +265,7 @@ impl Hunt {
     /// Where the first switch sends what is for this address.
     fn next_hop(&self, address: Ipv4Addr) -> Option<String> {
         let words = ["ip", "route", "get", &address.to_string()].map(String::from);
-        let output = command_in(&self.rig.namespace(FIRST), &words)
+        let output = command_in(&self.rig.namespace(FIRST).ok()?, &words)
             .ok()?
             .output()
             .ok()?;
@@ -274,7 +274,7 @@ impl Hunt {
 
     /// Evictions that the running controller has asked for; 0 if it does not say.
     fn evictions(&self) -> u64 {
-        let status = self.rig.console().status();
+        let status = self.rig.status();
         let status = status.unwrap_or_default();
         let switches = status["switches"].as_array().cloned().unwrap_or_default();
         switches

@@ -11,7 +11,7 @@ use anyhow::ensure;
 use lab::interrupt;
 use serde::{Deserialize, Serialize};
 
-use crate::{Measure, Report, Run, params::keys, verdict::judge};
+use crate::{Measure, Options, Report, Run, params::keys, verdict::judge};
 use hunt::{Hunt, Rerouted};
 
 /// Client processes on each of the two client hosts, and clients in each.
@@ -68,6 +68,10 @@ impl Measure for Coherence {
             "items = {items}: more than there are keys ({of})"
         );
         Ok(())
+    }
+
+    fn needs(&self, _: &Options) -> Option<&'static str> {
+        Some("Redis")
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

@@ -1,41 +1,38 @@
 //! The rig: what every experiment runs on. A [`Plan`] goes in; a [`Rig`] gives load, clients, what the controller says,
-//! and ways to break things. Experiments know nothing of how it is made.
+//! and ways to break things. Experiments know nothing of how it is made: of namespaces and processes ([`kernel`]), or
+//! simulated. Its time is the only one that they go by.
 
-mod clients;
-mod console;
+mod kernel;
 mod line;
+mod machines;
 mod ownership;
+mod pages;
 mod plan;
+mod sim;
 mod status;
 mod tenants;
 
-pub use clients::Clients;
-pub use console::{Console, PageRow, SwitchPage};
+pub use kernel::{Clients, Console};
 pub use line::{Line, client, control, switch};
+pub use machines::{Driver, Load, Machines};
 pub use ownership::Ownership;
+pub use pages::{PageRow, SwitchPage};
 pub use plan::{Plan, Seated, Site};
 pub use status::{PartitionStatus, StoreStatus};
 pub use tenants::{Policy, TenantSpec};
 
-use std::{
-    collections::BTreeMap,
-    net::{SocketAddr, TcpStream},
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, ensure};
 use history::ClientsConfig;
-use lab::{
-    interrupt, namespace,
-    progress::Progress,
-    rack::{Lab, tail, unique_name},
-    roles::Role,
-    steered::Seat,
-    topology::Topology,
-};
-use load::{LoadConfig, LoadDriver, Phase, PhaseResult, TenantResult};
+use lab::{interrupt, rack::Lab, roles::Role, steered::Seat, topology::Topology};
+use load::{LoadConfig, Phase, PhaseResult, TenantResult};
+use serde_json::Value;
 use wire::{Cluster, Tenant};
+
+use crate::{Run, World};
+use kernel::Kernel;
+use sim::Sim;
 
 /// CPU of the load generator that is measured. What it sends is handled by the switches on the same CPU.
 pub const CLIENT_CPU: usize = 0;
@@ -46,35 +43,45 @@ pub const LEASE_MS: u64 = 1000;
 /// Writes under way while keys are written for the first time.
 const FILLING: usize = 64;
 const FILL_S: f64 = 60.0;
+/// Between two looks at what is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What a plan says, running. Dropping it ends everything.
 pub struct Rig {
-    lab: Lab,
+    machines: Box<dyn Machines>,
+    topology: Topology,
     plan: Plan,
     /// Entries of the tenants that were created, for cluster files.
     entries: BTreeMap<u32, Tenant>,
 }
 
 impl Rig {
-    /// Builds and starts all of it, and waits until the stores take writes and, if controllers start with the rig, every
-    /// switch is attached to one.
+    /// Builds and starts all of it in the run's world, and waits until the stores take writes and, if controllers start
+    /// with the rig, every switch is attached to one.
     ///
     /// # Errors
     /// It cannot be built, or something does not start; its log is part of the message.
-    pub fn build(plan: Plan, name: Option<String>, progress: &Progress) -> anyhow::Result<Rig> {
-        progress.say(format!(
+    pub fn build(plan: Plan, name: Option<String>, run: &Run<'_>) -> anyhow::Result<Rig> {
+        run.progress.say(format!(
             "building {} switches, {} hosts",
             plan.switches.len(),
             plan.hosts.len()
         ));
         let topology = plan.topology()?;
-        let name = name.unwrap_or_else(unique_name);
+        let machines: Box<dyn Machines> = match run.options.world {
+            World::Kernel => {
+                let controllers = plan.nodes_of("control");
+                Box::new(Kernel::build(topology.clone(), name, controllers)?)
+            }
+            World::Sim => Box::new(Sim::build(&plan, &topology, run)?),
+        };
         let mut rig = Rig {
-            lab: Lab::create(&name, topology, false)?,
+            machines,
+            topology,
             plan,
             entries: BTreeMap::new(),
         };
-        progress.say("starting controllers, stores and agents");
+        run.progress.say("starting controllers, stores and agents");
         let seats: Vec<(String, Seated)> = rig.plan.seats().collect();
         for (node, seated) in seats.iter().filter(|(_, seated)| seated.autostart) {
             rig.start_as(node, seated)?;
@@ -85,6 +92,45 @@ impl Rig {
             rig.wait_for_switches()?;
         }
         Ok(rig)
+    }
+
+    /// Time since the rig was begun.
+    pub fn now(&self) -> Duration {
+        self.machines.now()
+    }
+
+    /// Lets this much time pass.
+    ///
+    /// # Errors
+    /// An interruption.
+    pub fn wait(&self, time: Duration) -> anyhow::Result<()> {
+        self.machines.wait(time)
+    }
+
+    /// Waits until `ready` gives something, looking every few milliseconds.
+    ///
+    /// # Errors
+    /// An interruption, an error of `ready`, or `what` not having happened in time.
+    pub fn wait_for<T>(
+        &mut self,
+        what: &str,
+        timeout: Duration,
+        mut ready: impl FnMut(&mut Rig) -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<T> {
+        let begun = self.now();
+        loop {
+            interrupt::check()?;
+            if let Some(value) = ready(self)? {
+                return Ok(value);
+            }
+            let waited = self.now() - begun;
+            ensure!(
+                waited <= timeout,
+                "{what}: not within {} s",
+                timeout.as_secs_f64()
+            );
+            self.wait(LOOK_EVERY)?;
+        }
     }
 
     /// Starts what the plan has under this name on a node, and waits until it is ready.
@@ -101,11 +147,7 @@ impl Rig {
     /// # Errors
     /// It does not start; its log is part of the message.
     pub fn start_as(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
-        self.lab.start(node, &seated.process(), false)?;
-        match seated.role.port() {
-            Some(port) => self.wait_for_port(node, seated.role.name(), port),
-            None => Ok(()),
-        }
+        self.machines.start(node, seated)
     }
 
     /// Ends what runs under this name on a node, by a signal.
@@ -113,7 +155,7 @@ impl Rig {
     /// # Errors
     /// It was never started.
     pub fn stop(&mut self, node: &str, role: &str, signal: i32) -> anyhow::Result<()> {
-        self.lab.stop(node, role, signal)
+        self.machines.stop(node, role, signal)
     }
 
     /// Kills what runs under this name on a node, and starts it again.
@@ -133,71 +175,55 @@ impl Rig {
         self.stop(switch, "agent", libc::SIGKILL)?;
         self.forget_tables(switch);
         // The kernel lets go of an unpinned program a little later; until then the agent refuses to start.
-        let begun = Instant::now();
+        let begun = self.now();
         while let Err(error) = self.start(switch, "agent") {
-            ensure!(begun.elapsed() < Duration::from_secs(5), error);
+            ensure!(self.now() - begun < Duration::from_secs(5), error);
         }
         Ok(())
     }
 
     /// Takes programs and tables of a switch without an agent away.
     pub fn forget_tables(&self, switch: &str) {
-        self.lab.forget_switch(switch);
+        self.machines.forget_tables(switch);
     }
 
     /// Removes what a role keeps in this directory of the rig, `{dir}/NAME`.
     pub fn forget(&self, state: &str) {
-        let name = state.trim_start_matches("{dir}/");
-        let _ = std::fs::remove_dir_all(self.lab.dir().join(name));
+        self.machines.forget(state);
     }
 
     /// Cuts or mends a link, by its place in the plan.
     ///
     /// # Errors
-    /// `ip` failed.
+    /// The kernel refuses.
     pub fn set_link(&self, link: usize, is_up: bool) -> anyhow::Result<()> {
-        let state = if is_up { "up" } else { "down" };
-        for end in &self.lab.topology().interfaces()[link] {
-            let space = self.lab.namespace(&end.node);
-            namespace::ip(&["-n", &space, "link", "set", "dev", &end.name, state])?;
+        self.machines.set_link(link, is_up)
+    }
+
+    /// Sends a signal to what runs under this name on a node.
+    pub fn signal(&self, node: &str, role: &str, signal: i32) {
+        self.machines.signal(node, role, signal);
+    }
+
+    fn wait_for_stores(&mut self) -> anyhow::Result<()> {
+        for host in self.stores() {
+            let what = format!("{host}-store to take writes");
+            self.wait_for(&what, Duration::from_secs(60), |rig| {
+                let runs = rig.machines.is_running(&host, "store");
+                ensure!(runs, "{host}-store ended");
+                let status = rig.store_status(&host).ok();
+                Ok(status.filter(|s| s.ready && s.takes_writes).map(|_| ()))
+            })
+            .with_context(|| self.machines.log(&host, "store"))?;
         }
         Ok(())
     }
 
-    /// Ends the process of a faulty link; what it says in the end is in its log.
-    ///
-    /// # Errors
-    /// The link has no fault.
-    pub fn end_link(&mut self, link: usize) -> anyhow::Result<PathBuf> {
-        let number = (link + 1).to_string();
-        self.lab.stop("fault", &number, libc::SIGTERM)?;
-        Ok(self.lab.dir().join(format!("fault-{number}.log")))
-    }
-
-    fn wait_for_port(&mut self, node: &str, process: &str, port: u16) -> anyhow::Result<()> {
-        let address = self.lab.topology().address_of(node).context("no address")?;
-        let to = SocketAddr::new(address.into(), port);
-        let space = self.lab.namespace(node);
-        let name = format!("{node}-{process}");
-        let log = self.lab.dir().join(format!("{name}.log"));
-        interrupt::wait_for(
-            &format!("{name}: port {port}"),
-            Duration::from_secs(20),
-            || {
-                ensure!(self.lab.is_running(&name), "{name} ended");
-                let connect =
-                    || Ok(TcpStream::connect_timeout(&to, Duration::from_secs(1)).is_ok());
-                Ok(namespace::within(&space, connect)?.then_some(()))
-            },
-        )
-        .with_context(|| format!("log {}:\n{}", log.display(), tail(&log)))
-    }
-
-    fn wait_for_switches(&self) -> anyhow::Result<()> {
+    fn wait_for_switches(&mut self) -> anyhow::Result<()> {
         let what = "every switch to be attached to a controller";
         let mut heard = String::new();
-        interrupt::wait_for(what, Duration::from_secs(30), || {
-            let status = match self.console().status() {
+        self.wait_for(what, Duration::from_secs(30), |rig| {
+            let status = match rig.status() {
                 Ok(status) => status,
                 Err(error) => {
                     heard = format!("{error:#}");
@@ -207,36 +233,51 @@ impl Rig {
             heard = status.to_string();
             let switches = status["switches"].as_array().map_or(&[][..], |s| s);
             let attached = switches.iter().filter(|s| s["attached"] == true).count();
-            Ok((attached >= self.plan.switches.len()).then_some(()))
+            Ok((attached >= rig.plan.switches.len()).then_some(()))
         })
         .with_context(|| format!("last heard: {heard}"))
     }
 
     /// The topology.
     pub fn topology(&self) -> &Topology {
-        self.lab.topology()
+        &self.topology
     }
 
-    /// The namespace of a node, for those who have sockets of their own there.
-    pub fn namespace(&self, node: &str) -> String {
-        self.lab.namespace(node)
+    /// Hosts with a store, in order.
+    pub fn stores(&self) -> Vec<String> {
+        self.plan.nodes_of("store")
     }
 
-    /// A file of the rig.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.lab.dir().join(name)
+    /// The status of the store on a host.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {
+        self.machines.store_status(host)
     }
 
-    /// Sends a signal to what runs under this name on a node.
-    pub fn signal(&self, node: &str, role: &str, signal: i32) {
-        if let Some(process) = self.lab.process(&format!("{node}-{role}")) {
-            process.signal(signal);
-        }
+    /// The status of the controller that leads: standbys have one too, which says nothing of switches.
+    ///
+    /// # Errors
+    /// None leads, or it does not say.
+    pub fn status(&self) -> anyhow::Result<Value> {
+        self.machines.status()
     }
 
-    /// The command line beside the controllers.
-    pub fn console(&self) -> Console<'_> {
-        Console::new(&self.lab, self.plan.nodes_of("control"))
+    /// Every page as the controller has it.
+    ///
+    /// # Errors
+    /// No controller says.
+    pub fn pages(&self) -> anyhow::Result<Vec<PageRow>> {
+        self.machines.pages()
+    }
+
+    /// Every page of a switch as its memory has it.
+    ///
+    /// # Errors
+    /// The switch does not say.
+    pub fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>> {
+        self.machines.switch_pages(switch)
     }
 
     /// Creates tenants, with these hosts as their clients.
@@ -248,19 +289,40 @@ impl Rig {
         tenants: &[TenantSpec],
         clients: &[String],
     ) -> anyhow::Result<()> {
+        let addresses: Vec<Ipv4Addr> = clients
+            .iter()
+            .filter_map(|host| self.topology.address_of(host))
+            .collect();
         for tenant in tenants {
-            let entry = self.console().create_tenant(tenant, clients)?;
+            let entry = self.machines.create_tenant(tenant, &addresses)?;
             self.entries.insert(tenant.id, entry);
         }
         Ok(())
     }
 
+    /// Gives a tenant another quota and another policy: its pages move.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    pub fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
+        self.machines.change_tenant(id, quota, policy)
+    }
+
     /// Removes tenants and waits until their pages are free.
     ///
     /// # Errors
-    /// As [`Console::remove_tenants`].
-    pub fn remove_tenants(&self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
-        self.console().remove_tenants(tenants)
+    /// The controller refuses, or a switch does not give the pages back within ten seconds.
+    pub fn remove_tenants(&mut self, tenants: &[TenantSpec]) -> anyhow::Result<()> {
+        for tenant in tenants {
+            self.machines.remove_tenant(tenant.id)?;
+        }
+        let is_gone = |id: Option<u32>| id.is_none_or(|id| tenants.iter().all(|t| t.id != id));
+        let what = "pages of removed tenants to be free";
+        self.wait_for(what, Duration::from_secs(10), |rig| {
+            let pages = rig.pages()?;
+            let gone = pages.iter().all(|page| is_gone(page.tenant));
+            Ok(gone.then_some(()))
+        })
     }
 
     /// The cluster as clients of these tenants know it.
@@ -268,7 +330,7 @@ impl Rig {
     /// # Errors
     /// A tenant that was never created.
     pub fn cluster(&self, tenants: &[u32]) -> anyhow::Result<Cluster> {
-        let mut cluster = self.plan.cluster(self.topology())?;
+        let mut cluster = self.plan.cluster(&self.topology)?;
         for id in tenants {
             let entry = self.entries.get(id).cloned();
             let entry = entry.with_context(|| format!("tenant {id} was never created"))?;
@@ -281,7 +343,7 @@ impl Rig {
     ///
     /// # Errors
     /// It does not start.
-    pub fn load(&mut self, what: &Generating) -> anyhow::Result<LoadDriver> {
+    pub fn load(&mut self, what: &Generating) -> anyhow::Result<Load> {
         let tenants: Vec<u32> = what.tenants.iter().map(|tenant| tenant.id).collect();
         let config = LoadConfig {
             cluster: self.cluster(&tenants)?,
@@ -294,13 +356,81 @@ impl Rig {
             cpu: what.seat.cpu,
             phases: vec![],
         };
-        LoadDriver::start(&mut self.lab, &what.seat, &config)
+        self.machines.load(&what.seat, &config)
+    }
+
+    /// Items of each tenant in the switches' memory, as the memory itself has it; an item that is not in its owner's
+    /// page does not count.
+    ///
+    /// # Errors
+    /// A switch that does not say.
+    pub fn items(&self) -> anyhow::Result<BTreeMap<u32, u64>> {
+        let mut items = BTreeMap::new();
+        for switch in &self.plan.switches {
+            for page in self.switch_pages(&switch.name)? {
+                if let Some(tenant) = page.tenant {
+                    *items.entry(tenant).or_default() +=
+                        page.items.saturating_sub(page.foreign_items);
+                }
+            }
+        }
+        Ok(items)
+    }
+}
+
+/// What only namespaces and processes of this machine have.
+impl Rig {
+    /// The lab.
+    ///
+    /// # Errors
+    /// The rig is simulated.
+    pub fn lab(&self) -> anyhow::Result<&Lab> {
+        self.machines.lab().context(NO_LAB)
+    }
+
+    fn lab_mut(&mut self) -> anyhow::Result<&mut Lab> {
+        self.machines.lab_mut().context(NO_LAB)
+    }
+
+    /// The command line beside the controllers.
+    ///
+    /// # Errors
+    /// As [`Rig::lab`].
+    pub fn console(&self) -> anyhow::Result<Console<'_>> {
+        Ok(Console::new(self.lab()?, self.plan.nodes_of("control")))
+    }
+
+    /// The namespace of a node, for those who have sockets of their own there.
+    ///
+    /// # Errors
+    /// As [`Rig::lab`].
+    pub fn namespace(&self, node: &str) -> anyhow::Result<String> {
+        Ok(self.lab()?.namespace(node))
+    }
+
+    /// A file of the rig.
+    ///
+    /// # Errors
+    /// As [`Rig::lab`].
+    pub fn file(&self, name: &str) -> anyhow::Result<PathBuf> {
+        Ok(self.lab()?.dir().join(name))
+    }
+
+    /// Ends the process of a faulty link; what it says in the end is in its log.
+    ///
+    /// # Errors
+    /// The link has no fault, or as [`Rig::lab`].
+    pub fn end_link(&mut self, link: usize) -> anyhow::Result<PathBuf> {
+        let number = (link + 1).to_string();
+        let lab = self.lab_mut()?;
+        lab.stop("fault", &number, libc::SIGTERM)?;
+        Ok(lab.dir().join(format!("fault-{number}.log")))
     }
 
     /// Starts a process of clients that record what they see, under a name that is unique on its host.
     ///
     /// # Errors
-    /// It does not start.
+    /// It does not start, or as [`Rig::lab`].
     pub fn clients(
         &mut self,
         all: &mut Clients,
@@ -314,27 +444,12 @@ impl Rig {
             cpu: None,
             nice: 0,
         };
-        all.start(&mut self.lab, &seat, config)
-    }
-
-    /// Items of each tenant in the switches' memory, as the memory itself has it; an item that is not in its owner's
-    /// page does not count.
-    ///
-    /// # Errors
-    /// A switch that does not say.
-    pub fn items(&self) -> anyhow::Result<BTreeMap<u32, u64>> {
-        let mut items = BTreeMap::new();
-        for switch in &self.plan.switches {
-            for page in self.console().switch_pages(&switch.name)? {
-                if let Some(tenant) = page.tenant {
-                    *items.entry(tenant).or_default() +=
-                        page.items.saturating_sub(page.foreign_items);
-                }
-            }
-        }
-        Ok(items)
+        all.start(self.lab_mut()?, &seat, config)
     }
 }
+
+/// Why something of [`Rig::lab`] is not there.
+const NO_LAB: &str = "a simulated rig has no namespaces and no processes";
 
 /// A generator to be started.
 pub struct Generating<'a> {
@@ -357,7 +472,7 @@ pub struct Generating<'a> {
 ///
 /// # Errors
 /// They are not answered within a minute.
-pub fn sweep(load: &mut LoadDriver) -> anyhow::Result<(Vec<f64>, PhaseResult)> {
+pub fn sweep(load: &mut Load) -> anyhow::Result<(Vec<f64>, PhaseResult)> {
     let result = load.run(&Phase::sweep(FILLING, FILL_S))?;
     let share = |tenant: &TenantResult| tenant.cached as f64 / (tenant.answered as f64).max(1.0);
     Ok((result.tenants.iter().map(share).collect(), result))
@@ -368,6 +483,6 @@ pub fn sweep(load: &mut LoadDriver) -> anyhow::Result<(Vec<f64>, PhaseResult)> {
 ///
 /// # Errors
 /// They are not acknowledged within a minute.
-pub fn fill(load: &mut LoadDriver) -> anyhow::Result<()> {
+pub fn fill(load: &mut Load) -> anyhow::Result<()> {
     load.run(&Phase::fill(FILLING, FILL_S)).map(drop)
 }

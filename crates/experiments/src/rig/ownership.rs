@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Console, PageRow, SwitchPage};
+use super::{PageRow, Rig, SwitchPage};
 
 /// What was seen of the pages' owners, from one look to the next.
 #[derive(Debug, Default)]
@@ -18,18 +18,18 @@ pub struct Ownership {
 impl Ownership {
     /// Compares what the controller that leads says with the memory of these switches, given by id and name. Where one of
     /// them does not answer, as between two leaders, it is no look.
-    pub fn look(&mut self, console: &Console<'_>, switches: &[(u16, String)]) {
-        let Ok(before) = console.pages() else {
+    pub fn look(&mut self, rig: &Rig, switches: &[(u16, String)]) {
+        let Ok(before) = rig.pages() else {
             return;
         };
         let mut memory = vec![];
         for (id, name) in switches {
-            let Ok(pages) = console.switch_pages(name) else {
+            let Ok(pages) = rig.switch_pages(name) else {
                 return;
             };
             memory.extend(pages.into_iter().map(|page| (*id, page)));
         }
-        let Ok(after) = console.pages() else {
+        let Ok(after) = rig.pages() else {
             return;
         };
         self.looks += 1;

@@ -1,11 +1,10 @@
 //! Idle memory works (issue: guaranteed and borrowed share): an owner that uses a fifth of its quota beside a tenant whose
 //! working set exceeds its own; then the owner wakes up and wants all of its pages back.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use lab::interrupt;
-use load::{LoadDriver, Phase, PhaseResult, workload::Popularity};
+use load::{Phase, PhaseResult, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -14,7 +13,7 @@ use crate::{
     Measure, Report, Run,
     params::{Tenancy, exponent, positive},
     plot,
-    rig::{CLIENT_CPU, OTHER_CPU, PageRow, TenantSpec, switch},
+    rig::{CLIENT_CPU, Load, OTHER_CPU, PageRow, TenantSpec, switch},
     table::{Table, percent, thousands},
 };
 
@@ -227,7 +226,7 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    fn generator(&mut self, tenant: &TenantSpec, cpu: usize) -> anyhow::Result<LoadDriver> {
+    fn generator(&mut self, tenant: &TenantSpec, cpu: usize) -> anyhow::Result<Load> {
         let name = format!("load{}", tenant.id);
         self.stage.load_on(cpu, &name, std::slice::from_ref(tenant))
     }
@@ -250,7 +249,7 @@ impl Shared<'_> {
     }
 
     /// Pages that the owner fills when all of its keys are cached.
-    fn pages_needed(&mut self, owner: &TenantSpec, load: &mut LoadDriver) -> anyhow::Result<usize> {
+    fn pages_needed(&mut self, owner: &TenantSpec, load: &mut Load) -> anyhow::Result<usize> {
         let all = Phase::reads(Popularity::Uniform, self.params.rate, 0.0, 1.0);
         let settled = self.stage.settle(
             load,
@@ -258,7 +257,7 @@ impl Shared<'_> {
             &all,
             self.params.settle_s,
         )?;
-        let pages = self.stage.rig.console().switch_pages(&switch(1))?;
+        let pages = self.stage.rig.switch_pages(&switch(1))?;
         let used = pages
             .iter()
             .filter(|page| page.tenant == Some(OWNER) && page.items > 0)
@@ -276,9 +275,9 @@ impl Shared<'_> {
     fn beside(
         &mut self,
         tenant: &TenantSpec,
-        owning: &mut LoadDriver,
+        owning: &mut Load,
         what: &str,
-    ) -> anyhow::Result<(Beside, LoadDriver)> {
+    ) -> anyhow::Result<(Beside, Load)> {
         let params = self.params;
         self.stage.create(std::slice::from_ref(tenant))?;
         let mut load = self.generator(tenant, CLIENT_CPU)?;
@@ -291,7 +290,7 @@ impl Shared<'_> {
             measured = Some(load.run(&busy(seconds))?);
             owning.finish()?;
         }
-        let pages = self.stage.rig.console().pages()?;
+        let pages = self.stage.rig.pages()?;
         let beside = Beside {
             result: measured.context("two steps were measured")?,
             own: count(&pages, tenant.id, "own"),
@@ -301,13 +300,9 @@ impl Shared<'_> {
     }
 
     /// Waits until the idle owner's pages are lent; returns how many are.
-    fn let_borrow(
-        &mut self,
-        owning: &mut LoadDriver,
-        load: &mut LoadDriver,
-    ) -> anyhow::Result<usize> {
+    fn let_borrow(&mut self, owning: &mut Load, load: &mut Load) -> anyhow::Result<usize> {
         let params = self.params;
-        let begun = Instant::now();
+        let begun = self.stage.rig.now();
         loop {
             owning.begin(&self.idle(1.0))?;
             load.run(&Phase::reads(
@@ -317,12 +312,12 @@ impl Shared<'_> {
                 1.0,
             ))?;
             owning.finish()?;
-            let lent = count(&self.stage.rig.console().pages()?, BORROWER, "lent");
-            if lent > 0 && begun.elapsed().as_secs_f64() > params.settle_s / 3.0 {
+            let lent = count(&self.stage.rig.pages()?, BORROWER, "lent");
+            if lent > 0 && (self.stage.rig.now() - begun).as_secs_f64() > params.settle_s / 3.0 {
                 return Ok(lent);
             }
             ensure!(
-                begun.elapsed().as_secs_f64() < 3.0 * params.settle_s,
+                (self.stage.rig.now() - begun).as_secs_f64() < 3.0 * params.settle_s,
                 "nothing of the idle owner's memory was lent within {} s",
                 3.0 * params.settle_s
             );
@@ -332,8 +327,8 @@ impl Shared<'_> {
     /// The owner asks for all of its keys while the other goes on; watches the page table.
     fn owner_returns(
         &mut self,
-        owning: &mut LoadDriver,
-        load: &mut LoadDriver,
+        owning: &mut Load,
+        load: &mut Load,
         needed: usize,
     ) -> anyhow::Result<Return> {
         let params = self.params;
@@ -341,13 +336,12 @@ impl Shared<'_> {
         load.begin(&Phase::reads(self.popularity(), rate, 0.0, params.round_s))?;
         let burst = Phase::reads(Popularity::Uniform, params.rate, 0.0, params.round_s);
         // The generator sends its first request a little after this: what is measured includes that.
-        let begun = Instant::now();
+        let begun = self.stage.rig.now();
         owning.begin(&burst)?;
         let mut series = vec![];
         let result = loop {
-            interrupt::check()?;
-            let ms = begun.elapsed().as_secs_f64() * 1000.0;
-            let pages = self.stage.rig.console().pages()?;
+            let ms = (self.stage.rig.now() - begun).as_secs_f64() * 1000.0;
+            let pages = self.stage.rig.pages()?;
             series.push(Look {
                 // The answer is at most as old as the question.
                 ms,
@@ -357,7 +351,7 @@ impl Shared<'_> {
             if let Some(result) = owning.poll()? {
                 break result;
             }
-            std::thread::sleep(LOOK_EVERY);
+            self.stage.rig.wait(LOOK_EVERY)?;
         };
         let other = load.finish()?;
         Ok(Return {

@@ -17,12 +17,12 @@ use super::{
     probe::{Decision, Probe, unavailable_ms},
 };
 use crate::{
-    Measure, Report, Run,
+    Measure, Options, Report, Run,
     params::{Tenancy, positive},
     plot,
     rig::{
-        CLIENT_CPU, Clients, LEASE_MS, Line, Ownership, Rig, TenantSpec, client, control, fill,
-        switch,
+        CLIENT_CPU, Clients, Console, LEASE_MS, Line, Ownership, Rig, TenantSpec, client, control,
+        fill, switch,
     },
     table::{Table, thousands},
     verdict::judge,
@@ -58,6 +58,10 @@ impl Measure for Failover {
         positive([("round_s", self.round_s)])
     }
 
+    fn needs(&self, _: &Options) -> Option<&'static str> {
+        Some("etcd")
+    }
+
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         measure(self, run, report)
     }
@@ -77,7 +81,7 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
     let cluster = stage.rig.cluster(&ids)?;
     let seconds = f64::from(params.kills + 2) * params.round_s;
     let probe = Probe {
-        namespace: stage.rig.namespace(&client(2)),
+        namespace: stage.rig.namespace(&client(2))?,
         cluster: cluster.clone(),
         tenant: PROBE,
         keys: (seconds * FRESH_PER_S) as usize + MARGIN,
@@ -278,7 +282,7 @@ impl Kills {
                 self.all.len(),
                 self.ownership.looks
             ));
-            self.ownership.look(&rig.console(), &switches);
+            self.ownership.look(rig, &switches);
             std::thread::sleep(LOOK_EVERY.min(time.saturating_sub(begun.elapsed())));
         }
         Ok(())
@@ -292,10 +296,9 @@ fn leader(rig: &Rig) -> Option<usize> {
     while begun.elapsed() < Duration::from_secs(5) {
         let mut controllers = 1..=CONTROLLERS;
         let found = controllers.find(|number| {
-            let status = rig
-                .console()
-                .ask_at(&control(*number), &["control", "status"]);
-            status.is_ok_and(|status| leads(&status))
+            let console = rig.console();
+            let ask = |console: Console| console.ask_at(&control(*number), &["control", "status"]);
+            console.and_then(ask).is_ok_and(|status| leads(&status))
         });
         if found.is_some() || interrupt::check().is_err() {
             return found;

@@ -19,7 +19,7 @@
 use anyhow::ensure;
 use lab::steered::Seat;
 use load::{
-    Arrivals, ChurnSchedule, LoadDriver, Phase, PhaseKind, PhaseResult,
+    Arrivals, ChurnSchedule, Phase, PhaseKind, PhaseResult,
     workload::{Churn, ChurnKind, Popularity},
 };
 use serde::{Deserialize, Serialize};
@@ -27,10 +27,10 @@ use serde_json::json;
 
 use super::{Stage, median};
 use crate::{
-    Measure, Report, Run,
+    Measure, Options, Report, Run,
     params::{Tenancy, exponent, positive},
     plot,
-    rig::{CLIENT_CPU, Line, OTHER_CPU, TenantSpec, client},
+    rig::{CLIENT_CPU, Line, Load, OTHER_CPU, TenantSpec, client},
     table::{Table, micros, percent, thousands},
 };
 
@@ -49,8 +49,8 @@ struct Disturber {
     name: &'static str,
     phase: Phase,
     /// Its generator on the victim's rack, and on the other one.
-    here: LoadDriver,
-    elsewhere: LoadDriver,
+    here: Load,
+    elsewhere: Load,
 }
 
 /// Where the disturber is meanwhile.
@@ -107,6 +107,10 @@ impl Measure for Isolation {
         ])
     }
 
+    fn needs(&self, _: &Options) -> Option<&'static str> {
+        Some("CPUs that tenants share")
+    }
+
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         measure(self, run, report)
     }
@@ -116,8 +120,8 @@ impl Measure for Isolation {
 struct Side<'a> {
     stage: Stage<'a>,
     victim: TenantSpec,
-    load: LoadDriver,
-    disturbers: Vec<(&'static str, LoadDriver, Phase)>,
+    load: Load,
+    disturbers: Vec<(&'static str, Load, Phase)>,
 }
 
 impl<'a> Side<'a> {
@@ -261,7 +265,7 @@ fn disturbers(
     stage: &mut Stage,
     victim: &TenantSpec,
     params: &Isolation,
-) -> anyhow::Result<Vec<(&'static str, LoadDriver, Phase)>> {
+) -> anyhow::Result<Vec<(&'static str, Load, Phase)>> {
     let popularity = Popularity::Zipf(params.theta);
     let greedy = TenantSpec {
         rate: params.limit,

@@ -1,11 +1,9 @@
 //! What experiments about tenants measure in the same way.
 
-use std::time::Instant;
-
 use lab::progress::Progress;
-use load::{Interval, LoadDriver, Phase, PhaseResult, workload::Popularity};
+use load::{Interval, Phase, PhaseResult, workload::Popularity};
 
-use crate::rig::{Rig, TenantSpec};
+use crate::rig::{Load, Rig, TenantSpec};
 
 /// Length of one look at the cache while it fills, in seconds.
 const LOOK_S: f64 = 1.0;
@@ -34,14 +32,14 @@ impl Settled {
 /// As [`super::Stage::settle`].
 pub(super) fn settle(
     rig: &Rig,
-    load: &mut LoadDriver,
+    load: &mut Load,
     tenants: &[TenantSpec],
     keys: usize,
     phase: &Phase,
     deadline_s: f64,
     progress: &Progress,
 ) -> anyhow::Result<Settled> {
-    let begun = Instant::now();
+    let begun = rig.now();
     let mut settled = Settled {
         after_s: None,
         shares: vec![],
@@ -58,7 +56,7 @@ pub(super) fn settle(
         let result = load.run(&look)?;
         settled.interval_ms = result.interval_ms;
         settled.intervals.extend(&result.intervals);
-        let seconds = begun.elapsed().as_secs_f64();
+        let seconds = (rig.now() - begun).as_secs_f64();
         let items = rig.items()?;
         settled.shares = tenants
             .iter()

@@ -12,12 +12,12 @@ pub use isolation::Isolation;
 pub use measure::{Settled, distribution, median, named, rates};
 
 use lab::{progress::Progress, steered::Seat};
-use load::{LoadDriver, Phase};
+use load::Phase;
 
 use crate::{
     Run,
     params::Tenancy,
-    rig::{CLIENT_CPU, Generating, Line, Rig, TenantSpec, client, fill},
+    rig::{CLIENT_CPU, Generating, Line, Load, Rig, TenantSpec, client, fill},
 };
 
 /// A line of switches, and tenants as the parameters have them.
@@ -53,7 +53,7 @@ impl<'a> Stage<'a> {
         name: Option<String>,
     ) -> anyhow::Result<Stage<'a>> {
         Ok(Stage {
-            rig: Rig::build(line.plan(), name, run.progress)?,
+            rig: Rig::build(line.plan(), name, run)?,
             tenancy,
             discipline: run.discipline,
             clients: line.clients,
@@ -85,7 +85,7 @@ impl<'a> Stage<'a> {
         seat: Seat,
         tenants: &[TenantSpec],
         keys: usize,
-    ) -> anyhow::Result<LoadDriver> {
+    ) -> anyhow::Result<Load> {
         self.rig.load(&Generating {
             seat,
             tenants,
@@ -105,7 +105,7 @@ impl<'a> Stage<'a> {
         cpu: usize,
         name: &str,
         tenants: &[TenantSpec],
-    ) -> anyhow::Result<LoadDriver> {
+    ) -> anyhow::Result<Load> {
         let seat = Seat {
             host: &client(1),
             name,
@@ -121,7 +121,7 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// The controller refuses, or as [`Stage::load_on`].
-    pub fn newcomers(&mut self, tenants: &[TenantSpec]) -> anyhow::Result<LoadDriver> {
+    pub fn newcomers(&mut self, tenants: &[TenantSpec]) -> anyhow::Result<Load> {
         self.create(tenants)?;
         self.load_on(CLIENT_CPU, "load", tenants)
     }
@@ -132,7 +132,7 @@ impl<'a> Stage<'a> {
     /// The generator died, or a switch does not say.
     pub fn settle(
         &self,
-        load: &mut LoadDriver,
+        load: &mut Load,
         tenants: &[TenantSpec],
         phase: &Phase,
         deadline_s: f64,

@@ -7,9 +7,9 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use disciplines::experiments;
-use experiments::{Backend, Options, Report};
+use experiments::{Backend, Choice, Comparison, Experiment, Options, Report, World};
 use lab::{
-    interrupt, link, process, rack,
+    interrupt, link, privilege, process, rack,
     state::State,
     topology::{Fault, Topology},
 };
@@ -18,7 +18,8 @@ use serde_json::json;
 
 /// Racks of network namespaces on this machine: try things out, measure, reproduce.
 ///
-/// Needs root and iproute2. Everything a lab makes is removed when it ends, also after a crash.
+/// Needs root and iproute2; most experiments also run in the simulator, without privilege. Everything a lab makes is removed
+/// when it ends, also after a crash.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     shortstop lab list\n  \
@@ -37,6 +38,8 @@ enum LabCommand {
     List(List),
     /// Run an experiment; print a table, write JSON and plots.
     Run(Run),
+    /// Run an experiment in the kernel and in the simulator; print both side by side.
+    Compare(Compare),
     /// Build a topology and leave it running.
     Up(Up),
     /// Run a command on a host of a running lab.
@@ -65,17 +68,27 @@ struct List {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  shortstop lab run coherence --quick --json coherence.json\n  \
-    shortstop lab run demo --backend redis"
+    shortstop lab run demo --backend redis\n  shortstop lab run netcache-skew --quick --world sim"
 )]
 struct Run {
     /// The experiment; see `shortstop lab list`.
     name: String,
+    /// Where: kernel (namespaces and processes of this machine) or sim (in virtual time, without privilege). By default
+    /// the kernel where this process may, else the simulator.
+    #[arg(long, value_parser = world)]
+    world: Option<World>,
     /// The short version, done within 45 seconds.
     #[arg(long)]
     quick: bool,
     /// Decides everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// So many seeds, from that one on (for experiments that hunt).
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u64,
+    /// Another value for one of its parameters, as `rack.keys=1000`; they are in the JSON.
+    #[arg(long, value_name = "PARAMETER=VALUE", value_parser = parameter)]
+    set: Vec<(String, String)>,
     /// Write the results as JSON to this file (`-`: to standard output, and no table).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -91,6 +104,22 @@ struct Run {
     /// Name of the lab; a unique one by default.
     #[arg(long)]
     lab: Option<String>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  shortstop lab compare demo --quick")]
+struct Compare {
+    /// The experiment; see `shortstop lab list`.
+    name: String,
+    /// The short version, in both worlds.
+    #[arg(long)]
+    quick: bool,
+    /// Decides everything random, in both worlds.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the comparison as JSON to this file (`-`: to standard output, and no table).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -173,11 +202,24 @@ fn backend(text: &str) -> Result<Backend, String> {
     }
 }
 
+fn world(text: &str) -> Result<World, String> {
+    [World::Kernel, World::Sim]
+        .into_iter()
+        .find(|world| world.name() == text)
+        .ok_or_else(|| "kernel or sim is expected".into())
+}
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (path, value) = text.split_once('=').ok_or("PARAMETER=VALUE is expected")?;
+    Ok((path.into(), value.into()))
+}
+
 /// Runs the subcommand.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         LabCommand::List(args) => list(&args),
         LabCommand::Run(args) => run_experiment(args),
+        LabCommand::Compare(args) => compare(args),
         LabCommand::Up(args) => up(&args),
         LabCommand::Exec(args) => exec(args),
         LabCommand::Down(args) => down(&args),
@@ -228,48 +270,115 @@ fn list(args: &List) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
-    let all = experiments()?;
-    let Some(experiment) = all.iter().find(|experiment| experiment.name == args.name) else {
-        let names: Vec<&str> = all
-            .iter()
-            .map(|experiment| experiment.name.as_str())
-            .collect();
+/// The experiment of this name, about another discipline if one is given.
+fn find(name: &str, discipline: Option<&str>) -> anyhow::Result<Experiment> {
+    let mut all = experiments()?;
+    let Some(at) = all.iter().position(|experiment| experiment.name == name) else {
+        let names: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();
         bail!(
-            "experiment {}: there is none; known are {}",
-            args.name,
+            "experiment {name}: there is none; known are {}",
             names.join(", ")
         );
     };
-    let mut experiment = experiment.clone();
-    if let Some(name) = args.discipline {
-        let known = disciplines::find(&name);
+    let mut experiment = all.swap_remove(at);
+    if let Some(name) = discipline {
+        let known = disciplines::find(name);
         experiment.discipline = known
             .with_context(|| format!("discipline {name}: this build has none of that name"))?
             .name
             .into();
     }
-    need_root()?;
-    interrupt::install();
-    State::remove_stale();
-    let Run {
-        quick,
-        seed,
-        backend,
-        lab: name,
-        ..
-    } = args;
-    let report = experiment.run(&Options {
-        quick,
-        seed,
-        backend,
-        name,
-    })?;
+    Ok(experiment)
+}
+
+fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
+    let mut experiment = find(&args.name, args.discipline.as_deref())?;
+    for (path, value) in args.set {
+        experiment.set(&path, &value)?;
+    }
+    let mut options = Options {
+        quick: args.quick,
+        seed: args.seed,
+        seeds: args.seeds,
+        backend: args.backend,
+        name: args.lab,
+        world: args.world.unwrap_or(World::Kernel),
+        disciplines: disciplines::all(),
+    };
+    let needs = experiment.needs(&options)?;
+    let missing = match args.world {
+        Some(World::Sim) => None,
+        _ => privilege::missing(),
+    };
+    let (world, why) = Choice {
+        experiment: &experiment.name,
+        asked: args.world,
+        needs,
+        missing,
+    }
+    .make()?;
+    options.world = world;
+    if let Some(why) = why {
+        eprintln!("{why}");
+    }
+    let report = run_in(&experiment, &options)?;
     publish(&report, args.json.as_deref(), &args.out)?;
     if let Some(failure) = report.failure {
         bail!("experiment {}: {failure}", report.experiment);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn compare(args: Compare) -> anyhow::Result<ExitCode> {
+    let mut experiment = find(&args.name, None)?;
+    // The simulator's full run may be another one; what is compared has to be the same.
+    experiment.same_in_both();
+    let options = |world| Options {
+        quick: args.quick,
+        seed: args.seed,
+        seeds: 1,
+        backend: Backend::Embedded,
+        name: None,
+        world,
+        disciplines: disciplines::all(),
+    };
+    for (asked, missing) in [(World::Kernel, privilege::missing()), (World::Sim, None)] {
+        let choice = Choice {
+            experiment: &experiment.name,
+            asked: Some(asked),
+            needs: experiment.needs(&options(asked))?,
+            missing,
+        };
+        choice.make()?;
+    }
+    let kernel = run_in(&experiment, &options(World::Kernel))?;
+    let sim = run_in(&experiment, &options(World::Sim))?;
+    let comparison = Comparison::of(&kernel, &sim);
+    let text = serde_json::to_string_pretty(&comparison)?;
+    match &args.json {
+        Some(path) if path == Path::new("-") => {
+            println!("{text}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
+        None => {}
+    }
+    println!("{}", comparison.render());
+    let worst = comparison.worst.as_deref().unwrap_or("nothing judged");
+    println!(
+        "{:<32} {:.3} ({worst})",
+        "worst_relative_difference", comparison.worst_relative_difference
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs an experiment; what a lab leaves is removed, also after an interruption.
+fn run_in(experiment: &Experiment, options: &Options) -> anyhow::Result<Report> {
+    interrupt::install();
+    if options.world == World::Kernel {
+        State::remove_stale();
+    }
+    experiment.run(options)
 }
 
 fn publish(report: &Report, json: Option<&Path>, out: &Path) -> anyhow::Result<()> {
@@ -280,7 +389,15 @@ fn publish(report: &Report, json: Option<&Path>, out: &Path) -> anyhow::Result<(
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
         None => {}
     }
-    let plots = report.write_plots(out)?;
+    let plots = match report.write_plots(out) {
+        Ok(plots) => plots,
+        // What took minutes to measure is not lost over where it was to go.
+        Err(error) => {
+            let other = std::env::temp_dir().join(format!("shortstop-{}", std::process::id()));
+            eprintln!("{error:#}: written to {} instead", other.display());
+            report.write_plots(&other)?
+        }
+    };
     if to_stdout {
         return Ok(());
     }

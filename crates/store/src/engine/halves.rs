@@ -2,10 +2,12 @@
 //!
 //! Cost: what the half does, and a place in the table of open requests with a copy of the key.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use decide::{MESSAGE_MAX, Request, StoreAction, StoreEvent, StoreHalf};
-use hashbrown::HashSet;
 use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 
 use super::{Engine, MAX_WAITING, Waiting, reply::Origin};
@@ -152,8 +154,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes what halves have reported since the last time.
+    pub fn take_reports(&self) -> Vec<crate::Report> {
+        self.halves.reports.take_now()
+    }
+
     /// Where reports of halves can be had.
-    pub fn reports(&self) -> Reports {
+    pub(crate) fn reports(&self) -> Reports {
         self.halves.reports.clone()
     }
 
@@ -175,7 +182,7 @@ impl Engine {
     }
 
     /// Tenants are gone, and with them what halves have and do for them.
-    pub(super) fn tenants_left(&mut self, gone: &HashSet<u32>, now_ns: u64, out: &mut Outbox) {
+    pub(super) fn tenants_left(&mut self, gone: &BTreeSet<u32>, now_ns: u64, out: &mut Outbox) {
         self.halves
             .open
             .retain(|_, open| !gone.contains(&open.origin.tenant));

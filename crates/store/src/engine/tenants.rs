@@ -1,9 +1,8 @@
 //! Whom the store knows: each tenant's secrets, and which partitions it holds for it. May change while it runs.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr};
 
-use hashbrown::{HashMap, HashSet};
-use wire::{Cluster, ClusterError, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM};
+use wire::{Cluster, ClusterError, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM, maps::HashMap};
 
 use super::Engine;
 use crate::{directory::KeyId, net::Outbox};
@@ -41,7 +40,7 @@ impl Tenants {
     ) -> Tenants {
         let entries = before.map_or(&[][..], |(cluster, _)| &cluster.tenants);
         let entries: HashMap<u32, &wire::Tenant> = entries.iter().map(|t| (t.id, t)).collect();
-        let mut known = HashMap::with_capacity(cluster.tenants.len() + 2);
+        let mut known = HashMap::default();
         for id in [TENANT_OPEN, TENANT_SYSTEM] {
             if let Some(secrets) = cluster.secrets_of(id) {
                 let held = None;
@@ -171,7 +170,7 @@ impl Engine {
         }
         let before = std::mem::replace(&mut self.tenants, tenants);
         std::sync::Arc::make_mut(&mut self.config).cluster = new;
-        let (mut gone, mut moved) = (HashSet::new(), HashSet::new());
+        let (mut gone, mut moved) = (BTreeSet::new(), BTreeSet::new());
         for (id, known) in &before.known {
             match self.tenants.get(*id) {
                 None => drop(gone.insert(*id)),
@@ -186,7 +185,7 @@ impl Engine {
         Ok(())
     }
 
-    fn forget_tenants(&mut self, gone: &HashSet<u32>) {
+    fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
         if gone.is_empty() {
             return;
         }
@@ -201,7 +200,7 @@ impl Engine {
     }
 
     /// Calls back the copies of these tenants' keys that this store holds no longer, some at a time.
-    fn recall_moved(&mut self, tenants: &HashSet<u32>, now_ns: u64) {
+    fn recall_moved(&mut self, tenants: &BTreeSet<u32>, now_ns: u64) {
         if tenants.is_empty() {
             return;
         }

@@ -6,12 +6,12 @@ use experiments::{
     Measure, Report, Run,
     params::{Distributions, Tenancy, part, positive},
     plot,
-    rig::{Line, TenantSpec, sweep},
+    rig::{Line, Load, TenantSpec, sweep},
     table::{Table, percent, thousands},
     tenants::{Settled, Stage, median, named, rates},
 };
 use lab::topology::Fault;
-use load::{Arrivals, LoadDriver, Phase, PhaseResult, workload::Popularity};
+use load::{Arrivals, Phase, PhaseResult, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -306,11 +306,7 @@ impl<'a> Switch<'a> {
     }
 
     /// So many new tenants with nothing cached, and a generator with all of their keys written.
-    fn newcomers(
-        &mut self,
-        count: usize,
-        quota: u32,
-    ) -> anyhow::Result<(Vec<TenantSpec>, LoadDriver)> {
+    fn newcomers(&mut self, count: usize, quota: u32) -> anyhow::Result<(Vec<TenantSpec>, Load)> {
         let first = self.next_id;
         self.next_id += count as u32;
         let tenant = |id| TenantSpec {

@@ -1,6 +1,6 @@
 use anyhow::ensure;
 use experiments::{
-    Measure, Report, Run,
+    Measure, Options, Report, Run,
     params::{exponent, positive},
     plot,
     servers::{Rack, Servers},
@@ -51,6 +51,10 @@ impl Measure for Churning {
             ("churn_every_s", self.churn_every_s),
             ("churn_load", self.churn_load),
         ])
+    }
+
+    fn needs(&self, options: &Options) -> Option<&'static str> {
+        options.backend.needs()
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

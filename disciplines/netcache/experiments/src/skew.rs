@@ -1,5 +1,5 @@
 use experiments::{
-    Measure, Report, Run,
+    Measure, Options, Report, Run,
     params::Distributions,
     plot,
     servers::{Rack, Saturation, Search, Servers},
@@ -25,6 +25,10 @@ impl Measure for Skew {
         self.rack.check()?;
         self.search.check()?;
         self.distributions.check()
+    }
+
+    fn needs(&self, options: &Options) -> Option<&'static str> {
+        options.backend.needs()
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 use anyhow::ensure;
 use experiments::{
-    Measure, Report, Run,
+    Measure, Options, Report, Run,
     params::exponent,
     plot,
     servers::{Rack, Saturation, Search, Servers},
@@ -34,6 +34,10 @@ impl Measure for Writes {
             );
         }
         Ok(())
+    }
+
+    fn needs(&self, options: &Options) -> Option<&'static str> {
+        options.backend.needs()
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

@@ -91,7 +91,7 @@ fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
             client_end();
             // The far end of a native program must be native as well: a switch without tenants passes all.
             let far = Switch::load(&[], &[]);
-            far.dataplane
+            far.dataplane()
                 .attach("in1", Mode::Native)
                 .expect("attaching");
             for ipv6 in [false, true] {
@@ -111,7 +111,7 @@ fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
             .replace("self", &std::process::id().to_string());
         ip(&format!("link set in1 netns {path}"));
         w.switch
-            .dataplane
+            .dataplane()
             .attach("in0", Mode::Native)
             .expect("attaching");
         link_is_there.send(()).expect("waits");

@@ -10,6 +10,11 @@ pub mod store;
 use decide::{Items, MapSize, Program, Registration, Role, Runs, StoreMaker};
 use wire::Op;
 
+unsafe extern "C" {
+    /// The same programs as native code.
+    fn highest_unit() -> *const std::ffi::c_void;
+}
+
 /// How the rest of the system learns of it.
 pub const REGISTRATION: Registration = Registration {
     name: "highest",
@@ -19,6 +24,7 @@ pub const REGISTRATION: Registration = Registration {
     runs: Runs::WherePages,
     control: |_| Box::<control::Control>::default(),
     object: include_bytes!(concat!(env!("OUT_DIR"), "/highest.bpf.o")),
+    native: Some(highest_unit),
     programs: &[
         Program {
             name: "highest",

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use api::types::{NAME_MAX, NewSecret, TenantChange, TenantSpec};
-use wire::{TENANT_OPEN, TENANT_SYSTEM};
+use wire::{Secret, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::{Change, Leaving, check_occupied, conflict, invalid, known, shorten};
 use crate::{
@@ -17,10 +17,6 @@ use crate::{
 /// Stores that a refusal names at most.
 const STORES_NAMED: usize = 8;
 
-fn random_secret() -> String {
-    hex::encode(rand::random::<[u8; 16]>())
-}
-
 fn check_secret(secret: &str) -> Result<(), Refusal> {
     let mut bytes = [0; 16];
     let good = hex::decode_to_slice(secret, &mut bytes).is_ok() && bytes != [0; 16];
@@ -28,11 +24,11 @@ fn check_secret(secret: &str) -> Result<(), Refusal> {
         .ok_or_else(|| invalid("secret: 32 hex digits, not all zero, are expected".into()))
 }
 
-/// Creates a tenant; see [`crate::admin::Admin::create_tenant`].
+/// Creates a tenant; see [`crate::admin::Admin::create_tenant`]. It has the `fresh` secret unless it asks for another.
 ///
 /// # Errors
 /// As there.
-pub fn create(view: &View<'_>, spec: TenantSpec) -> Result<Change, Refusal> {
+pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change, Refusal> {
     let tenants = view.around.tenants;
     let id = spec.id.unwrap_or_else(|| tenants.free_id());
     if id == TENANT_OPEN || id == TENANT_SYSTEM {
@@ -55,7 +51,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec) -> Result<Change, Refusal> {
             "there are {TENANTS_MAX} tenants already, which is the most"
         )));
     }
-    let secret = spec.secret.unwrap_or_else(random_secret);
+    let secret = spec.secret.unwrap_or_else(|| hex::encode(fresh.0));
     check_secret(&secret)?;
     let tenant = Tenant {
         name: spec.name,
@@ -180,18 +176,18 @@ pub fn remove(view: &View<'_>, id: u32) -> Result<Change, Refusal> {
     })
 }
 
-/// Begins a rotation; see [`crate::admin::Admin::rotate_secret`].
+/// Begins a rotation to the `fresh` secret; see [`crate::admin::Admin::rotate_secret`].
 ///
 /// # Errors
 /// As there.
-pub fn rotate_secret(view: &View<'_>, id: u32) -> Result<Change, Refusal> {
+pub fn rotate_secret(view: &View<'_>, id: u32, fresh: Secret) -> Result<Change, Refusal> {
     let mut tenant = with_secret(view, id)?.clone();
     if tenant.also_secret.is_some() {
         return Err(conflict(format!(
             "tenant {id}: a rotation goes on; finish it first, then begin the next"
         )));
     }
-    let old = std::mem::replace(&mut tenant.secret, random_secret());
+    let old = std::mem::replace(&mut tenant.secret, hex::encode(fresh.0));
     tenant.hash_secret.get_or_insert_with(|| old.clone());
     tenant.also_secret = Some(old);
     let detail = format!("tenant {id}: two secrets are valid");

@@ -1,9 +1,8 @@
 //! The items that a switch is believed to hold.
 
-use std::collections::{HashMap, HashSet};
-
 use api::Digest;
 use decide::ItemKey;
+use wire::maps::{HashMap, HashSet};
 
 /// What a switch holds, as the controller believes.
 #[derive(Debug, Default)]
@@ -123,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_the_switch_says_replaces_what_was_believed() {
-        let mut held = Held::new([key(1), key(2)].into());
+        let mut held = Held::new([key(1), key(2)].into_iter().collect());
         let (now, lost) = held.replace(vec![key(2), key(3)]);
         assert_eq!((now, lost), (vec![key(2), key(3)], vec![key(1)]));
         let mut changed = held.take_changed();

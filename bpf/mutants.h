@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Ways to break the rules of docs/coherence.md, for tests that must notice: `if (MUTANT(name) || right)`. Nothing is
+ * left of them in a program for the kernel. A user-space build with -DMUTANTS defines CHOSEN_MUTANT, an expression
+ * for the one that is in force, 0 for none. This list is the only one: name, rule, what is broken.
+ */
+#pragma once
+
+/* clang-format off */
+#define MUTANT_LIST(X)                                                                                  \
+	X(epoch_repeats, 1, "the counter goes back, so that numbers come again")                        \
+	X(epoch_after_lookup, 1, "an epoch is taken after the table was searched")                      \
+	X(entry_epoch_falls, 1, "an entry takes an epoch below the one that it has")                    \
+	X(write_invalidates_nothing, 2, "a write takes an epoch and leaves the entry as it is")         \
+	X(entry_keeps_epoch, 2, "an entry is marked invalid and keeps its epoch")                       \
+	X(ack_invalidates_nothing, 4, "an invalidation is acknowledged, the entry left as it is")       \
+	X(ack_takes_no_epoch, 4, "an acknowledgement carries an epoch that was taken before")           \
+	X(installs_any_epoch, 5, "a grant is installed although the entry's epoch moved on")            \
+	X(overwrites_younger, 5, "a grant is written over a younger one that came in between")          \
+	X(serves_torn, 5, "a value that changed while it was copied is served")                         \
+	X(serves_invalid, 6, "an entry is served that is not valid")                                    \
+	X(serves_expired, 6, "an entry is served whose time to live has passed")                        \
+	X(expiry_from_arrival, 6, "a time to live counts from the grant's arrival")                     \
+	X(serves_without_lease, 6, "an entry is served after its lease")                                \
+	X(lease_from_arrival, 6, "a lease counts from its arrival instead of its request")              \
+	X(serves_earlier_term, 6, "an entry of an earlier term is served")                              \
+	X(floor_not_raised, 6, "a new term leaves entries of the earlier one as they are")
+/* clang-format on */
+
+#ifdef MUTANTS
+enum mutant {
+	MUTANT_none,
+#define X(name, rule, breaks) MUTANT_##name,
+	MUTANT_LIST(X)
+#undef X
+		MUTANT_MAX
+};
+#define MUTANT(name) (CHOSEN_MUTANT == MUTANT_##name)
+#else
+#define MUTANT(name) false
+#endif

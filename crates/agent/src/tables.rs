@@ -1,0 +1,376 @@
+//! The one writer of a switch's tables, without a thread, a socket or a clock of its own. Takes messages in turn, and carries
+//! values between the parts: what [`Memory`] did is news to [`Filling`] and [`Reporting`], which never write an item.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use api::{
+    convert,
+    proto::{
+        self, Ack, Acks, Command, Configured, Dropped, FromSwitch, ToSwitch, from_switch::Body,
+        to_switch,
+    },
+};
+use dataplane::{Event, Programs, TenantEntry};
+use decide::{Change, ItemKey, Outcome, Registration};
+use tokio::sync::mpsc::Sender;
+use tracing::{info, warn};
+
+use super::{
+    AgentError,
+    configurations::Configurations,
+    courier::Courier,
+    epoch::Reservation,
+    filling::Filling,
+    memory::{Memory, News},
+    reporting::Reporting,
+    served::Served,
+    tell::{KEYS_PER_MESSAGE, send, tenant_keys},
+};
+
+/// How often counts of hot keys are looked at again.
+const FOLLOW_UP: Duration = Duration::from_millis(100);
+/// How often leases are looked at; the data plane renews them itself when stores offer to.
+const LEASE_CHECK: Duration = Duration::from_millis(200);
+
+/// What every switch's agent is behind its sockets and threads: messages of the controller and the time in, messages to the
+/// controller and packets to stores out.
+pub struct Tables {
+    disciplines: &'static [Registration],
+    /// The last setup.
+    served: Option<Served>,
+    memory: Memory,
+    configurations: Configurations,
+    filling: Filling,
+    reporting: Reporting,
+    epochs: Reservation,
+    /// The highest term heard of.
+    term: u64,
+    /// Length of a statistics window.
+    window: Duration,
+    /// The time of the last call.
+    now: Instant,
+    follow_up: Instant,
+    window_end: Instant,
+    lease_check: Instant,
+    /// A list of what is held is owed to the controller: the last one did not go out whole.
+    owes_list: bool,
+    out: Sender<FromSwitch>,
+}
+
+impl Tables {
+    /// Takes over a data plane as an earlier agent left it. What is for the controller goes into `out`; what that has no room for
+    /// is left out, and made again later.
+    ///
+    /// # Errors
+    /// If the data plane cannot be reached.
+    pub fn open(
+        programs: Programs,
+        id: u16,
+        disciplines: &'static [Registration],
+        epochs: Reservation,
+        courier: Box<dyn Courier>,
+        out: Sender<FromSwitch>,
+        now: Instant,
+    ) -> Result<Tables, AgentError> {
+        let at = programs.backing();
+        let memory = Memory::open(&at, id, epochs.start())?;
+        let mut reporting = Reporting::open(&at)?;
+        reporting.begin(memory.next_window());
+        let window = Duration::from_secs(1);
+        let mut tables = Tables {
+            disciplines,
+            served: None,
+            memory,
+            configurations: Configurations::new(programs, disciplines),
+            filling: Filling::open(&at, courier)?,
+            reporting,
+            epochs,
+            term: 0,
+            window,
+            now,
+            follow_up: now,
+            window_end: now + window,
+            lease_check: now,
+            owes_list: false,
+            out,
+        };
+        tables.pass_on_news();
+        Ok(tables)
+    }
+
+    /// One round; due every [`TICK`](super::TICK).
+    ///
+    /// # Errors
+    /// If the tables can no longer be served.
+    pub fn tick(&mut self, now: Instant) -> Result<(), AgentError> {
+        self.now = now;
+        self.look_at_events()?;
+        if now >= self.follow_up {
+            self.follow_up = now + FOLLOW_UP;
+            let window = self.memory.window();
+            self.reporting.tell_risen(2.0, window, &self.out);
+        }
+        if now >= self.window_end {
+            self.window_end = now + self.window;
+            self.end_window()?;
+        }
+        if now >= self.lease_check {
+            self.lease_check = now + LEASE_CHECK;
+            self.ask_for_leases();
+            self.epochs.keep_ahead(self.memory.epoch())?;
+        }
+        self.fill();
+        if self.owes_list {
+            self.tell_held();
+        }
+        self.tell_configured();
+        self.memory.reuse_resting()
+    }
+
+    /// A stream to the controller began: it is told what is held. What was said before is none of its business, and is
+    /// best emptied out of the queue first.
+    pub fn attached(&mut self) {
+        self.tell_held();
+    }
+
+    /// Does what the controller says. Routes are not for the tables.
+    ///
+    /// # Errors
+    /// If the tables can no longer be served.
+    pub fn take(&mut self, message: ToSwitch, now: Instant) -> Result<(), AgentError> {
+        self.now = now;
+        match message.body {
+            Some(to_switch::Body::Setup(setup)) => self.set_up(&setup)?,
+            Some(to_switch::Body::Commands(commands)) => {
+                let acks = self.obey(commands.commands)?;
+                self.pass_on_news();
+                send(&self.out, Body::Acks(Acks { acks }));
+            }
+            Some(to_switch::Body::Configurations(configurations)) => {
+                self.configure(&configurations)?;
+            }
+            Some(to_switch::Body::Pages(table)) => self.take_page_table(&table)?,
+            Some(to_switch::Body::ListHeld(_)) => self.tell_held(),
+            Some(to_switch::Body::Routes(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    fn set_up(&mut self, setup: &proto::Setup) -> Result<(), AgentError> {
+        if setup.term < self.term {
+            warn!("a controller that does not lead any longer sent a setup: left out");
+            return Ok(());
+        }
+        let cluster = setup.cluster.as_ref().ok_or("it has no cluster".to_owned());
+        let cluster = match cluster.and_then(convert::cluster) {
+            Ok(cluster) => cluster,
+            Err(e) => {
+                warn!("the controller sent a setup that cannot be used, the old one stays: {e}");
+                return Ok(());
+            }
+        };
+        self.window = Duration::from_millis(u64::from(setup.window_ms.clamp(100, 60_000)));
+        self.term = setup.term;
+        self.memory.set_sampling(setup.sample_shift);
+        let slots = self.filling.slots(&cluster);
+        let served = Served::new(cluster, &setup.tenants, slots, self.disciplines);
+        let before = self.served.as_ref();
+        let waited = self.memory.pages_applied().is_none();
+        // What another discipline's programs must not find goes before they are called.
+        self.memory.fit(&served, before)?;
+        let parameters = self.configurations.parameters(&served, before)?;
+        TenantEntry::install(self.configurations.backing(), &served.entries(&parameters))?;
+        self.configurations.fit(&served, before)?;
+        info!(
+            "set up: {} tenants, {} stores",
+            served.tenants.len(),
+            served.slots.len()
+        );
+        self.served = Some(served);
+        self.pass_on_news();
+        if waited {
+            self.confirm_pages();
+        }
+        self.tell_configured();
+        self.ask_for_leases();
+        Ok(())
+    }
+
+    /// Removals first: their cells are then free for what is put.
+    fn obey(&mut self, commands: Vec<Command>) -> Result<Vec<Ack>, AgentError> {
+        let read = |command: Command| Some((command.seq, convert::change(command)?));
+        let changes = commands.into_iter().filter_map(read);
+        let mut acks = vec![];
+        let mut ack = |seq, outcome: Outcome| {
+            let outcome = proto::Outcome::from(outcome).into();
+            acks.push(Ack { seq, outcome });
+        };
+        let mut puts = vec![];
+        for (seq, (key, change)) in changes {
+            match change {
+                Change::Remove => {
+                    self.memory.remove(&key);
+                    ack(seq, Outcome::Done);
+                }
+                Change::Put(record) => puts.push((seq, key, record)),
+            }
+        }
+        for (seq, key, record) in puts {
+            ack(seq, self.memory.put(&key, &record, self.served.as_ref())?);
+        }
+        Ok(acks)
+    }
+
+    fn configure(&mut self, message: &proto::Configurations) -> Result<(), AgentError> {
+        if message.term < self.term {
+            warn!("a controller that does not lead any longer sent configurations: left out");
+            return Ok(());
+        }
+        self.configurations.take(message, self.served.as_ref())?;
+        self.tell_configured();
+        Ok(())
+    }
+
+    /// Says which configurations are in force; those that there is no room for are said again.
+    fn tell_configured(&mut self) {
+        let tenants = self.configurations.untold();
+        if !tenants.is_empty() {
+            let body = Body::Configured(Configured {
+                tenants: tenants.clone(),
+            });
+            if send(&self.out, body) {
+                self.configurations.told(&tenants);
+            }
+        }
+    }
+
+    fn take_page_table(&mut self, table: &proto::PageTable) -> Result<(), AgentError> {
+        if table.term < self.term {
+            return Ok(());
+        }
+        self.term = table.term;
+        self.memory.take_page_table(table, self.served.as_ref())?;
+        self.pass_on_news();
+        self.confirm_pages();
+        Ok(())
+    }
+
+    /// Says which table is in force; said again with every window, should it be lost.
+    fn confirm_pages(&self) {
+        if let Some(applied) = self.memory.pages_applied() {
+            send(&self.out, Body::Pages(applied));
+        }
+    }
+
+    /// Lists everything that is held; if the queue has no room for all of it, later.
+    fn tell_held(&mut self) {
+        let keys: Vec<&ItemKey> = self.memory.keys().collect();
+        let mut chunks: Vec<&[&ItemKey]> = keys.chunks(KEYS_PER_MESSAGE).collect();
+        if chunks.is_empty() {
+            chunks.push(&[]);
+        }
+        let last = chunks.len() - 1;
+        let tell = |(n, chunk): (usize, &[&ItemKey])| {
+            let part = proto::Held {
+                keys: tenant_keys(chunk.iter().copied()),
+                last: n == last,
+            };
+            send(&self.out, Body::Held(part))
+        };
+        let all_told = chunks.into_iter().enumerate().all(tell);
+        self.owes_list = !all_told;
+    }
+
+    /// What became of items, to whom it concerns.
+    fn pass_on_news(&mut self) {
+        let mut dropped = vec![];
+        for news in self.memory.take_news() {
+            match news {
+                News::Here { key, place, fetch } => {
+                    self.reporting.add(&key);
+                    if fetch {
+                        self.filling.fetch(key, place, self.now);
+                    }
+                }
+                News::Gone(key) => self.reporting.remove(&key),
+                News::Dropped(key) => dropped.push(key),
+            }
+        }
+        for part in dropped.chunks(KEYS_PER_MESSAGE) {
+            let keys = tenant_keys(part);
+            send(&self.out, Body::Dropped(Dropped { keys }));
+        }
+    }
+
+    fn look_at_events(&mut self) -> Result<(), AgentError> {
+        let window_now = self.memory.window();
+        let mut hot = vec![];
+        for event in self.reporting.events()? {
+            match event {
+                Event::Hot {
+                    tenant,
+                    key,
+                    window,
+                    ..
+                } => {
+                    let key = key.into();
+                    let key = ItemKey { tenant, key };
+                    // The hash is made anew: what a packet claims could hide an entry from writes.
+                    let hash = self.served.as_ref().and_then(|s| s.hash_of(&key));
+                    if let Some(hash) = hash
+                        && !self.memory.holds(&key)
+                        && let Some(count) = self.reporting.hot(&key, hash, window)
+                    {
+                        hot.push((key, count));
+                    }
+                }
+                Event::TooLarge {
+                    tenant,
+                    key,
+                    value_len,
+                } => {
+                    let key = key.into();
+                    let (key, len) = (ItemKey { tenant, key }, usize::from(value_len));
+                    self.memory.make_larger(&key, len, self.served.as_ref())?;
+                }
+            }
+        }
+        self.pass_on_news();
+        self.reporting.tell_hot(&hot, window_now, &self.out);
+        Ok(())
+    }
+
+    fn end_window(&mut self) -> Result<(), AgentError> {
+        let window = self.memory.window();
+        self.reporting.tell_risen(1.0, window, &self.out);
+        let seen = self.memory.end_window();
+        self.filling
+            .fetch_missing(&seen.requests, &self.memory, self.now);
+        let window_ms = self.window.as_millis() as u32;
+        self.reporting
+            .tell_window(window, window_ms, seen, &self.out);
+        self.memory.apply_pages(self.served.as_ref())?;
+        self.pass_on_news();
+        self.confirm_pages();
+        self.reporting.tell_traffic(&self.out);
+        self.reporting.begin(self.memory.next_window());
+        Ok(())
+    }
+
+    fn ask_for_leases(&mut self) {
+        if let Some(served) = &self.served {
+            let switch = self.memory.switch_id();
+            self.filling.ask_for_leases(switch, served);
+        }
+    }
+
+    fn fill(&mut self) {
+        let served = self.served.as_ref();
+        let without_value = self.filling.send(self.now, &self.memory, served);
+        self.memory.give_up(&without_value);
+        self.pass_on_news();
+    }
+}

@@ -1,0 +1,240 @@
+//! Given records, and items that nobody but their discipline may remove.
+
+use dataplane::VALUE_MAX_BYTES;
+use wire::Op;
+
+use super::*;
+
+#[test]
+fn a_given_record_is_there_at_once_without_a_store() {
+    let mut switch = Switch::start();
+    switch.put(CHAIN, "a", b"one");
+    switch.put(COPIES, "b", b"");
+    assert_eq!(switch.record(CHAIN, "a"), Some(b"one".to_vec()));
+    assert_eq!(switch.record(COPIES, "b"), Some(vec![]));
+    assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
+    assert_eq!(switch.record(COPIES, "c"), None);
+    let now = switch.start + Duration::from_secs(9);
+    let tables = switch.tables();
+    let wants = |name| {
+        let key = key(COPIES, name);
+        let place = tables.memory.place_of(&key).unwrap();
+        let leases = dataplane::Leases::open(tables.configurations.backing()).unwrap();
+        tables.memory.wants_value(&key, place, &leases).is_some()
+    };
+    assert!(wants("c") && !wants("b"));
+    tables.now = now;
+    tables.fill();
+    assert_eq!(switch.held().len(), 3);
+}
+
+#[test]
+fn stores_are_asked_when_the_time_that_is_told_has_come() {
+    let mut switch = Switch::start();
+    assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
+    let mut asked = |ms| {
+        let now = switch.start + Duration::from_millis(ms);
+        switch.tables().tick(now).unwrap();
+        let sent = switch.sent.0.take().into_iter();
+        let op = |(store, bytes): Datagram| {
+            let packet = wire::Packet::decode(&bytes).unwrap();
+            assert_eq!(store, "10.0.2.1:7117".parse().unwrap());
+            (packet.header.op, packet.key.to_vec())
+        };
+        sent.map(op).collect::<Vec<_>>()
+    };
+    let lease = || (Op::LeaseRequest, vec![]);
+    let fetch = || (Op::FetchRequest, b"c".to_vec());
+    // One lease request came with the setup.
+    assert_eq!(asked(0), [lease(), lease(), fetch()]);
+    assert_eq!(asked(39), []);
+    assert_eq!(asked(40), [fetch()]);
+    assert_eq!(asked(119), []);
+    assert_eq!(asked(200), [lease(), fetch()]);
+}
+
+#[test]
+fn another_put_replaces_a_copy_and_leaves_the_data() {
+    let mut switch = Switch::start();
+    for tenant in [CHAIN, COPIES] {
+        switch.put(tenant, "a", b"one");
+        switch.put(tenant, "a", b"two");
+    }
+    assert_eq!(switch.record(CHAIN, "a"), Some(b"one".to_vec()));
+    assert_eq!(switch.record(COPIES, "a"), Some(b"two".to_vec()));
+    let long = [7; 300];
+    switch.put(COPIES, "a", &long);
+    assert_eq!(switch.record(COPIES, "a"), Some(long.to_vec()));
+    // From the one kind of copy to the other and back.
+    assert_eq!(switch.change(&key(COPIES, "a"), &FETCHED), Outcome::Done);
+    assert_eq!(switch.record(COPIES, "a"), None);
+    switch.put(COPIES, "a", b"two");
+    assert_eq!(switch.record(COPIES, "a"), Some(b"two".to_vec()));
+    assert_eq!(switch.held().len(), 2);
+    assert_eq!(
+        switch.change(&key(CHAIN, "a"), &Change::Remove),
+        Outcome::Done
+    );
+    assert_eq!(switch.record(CHAIN, "a"), None);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let mut switch = Switch::start();
+    let too_long = [0; VALUE_MAX_BYTES + 1];
+    let long_key = key(CHAIN, vec![b'k'; wire::MAX_KEY + 1]);
+    for (key, change) in [
+        (key(CHAIN, "a"), FETCHED),
+        (key(CHAIN, "a"), given(&too_long)),
+        (key(COPIES, "a"), given(&too_long)),
+        (key(CHAIN, ""), given(b"r")),
+        (long_key, given(b"r")),
+        (key(99, "a"), given(b"r")),
+    ] {
+        let outcome = switch.change(&key, &change);
+        assert_eq!(outcome, Outcome::Refused, "{key:?} {change:?}");
+    }
+    assert_eq!(switch.held(), []);
+    switch.set_up(&[(CHAIN, "none"), (COPIES, "copies")]);
+    let unknown = switch.change(&key(CHAIN, "a"), &given(b"r"));
+    assert_eq!(unknown, Outcome::Refused);
+}
+
+#[test]
+fn a_page_with_data_on_it_stays_its_tenants() {
+    let mut switch = Switch::start();
+    switch.put(CHAIN, "a", b"one");
+    switch.put(COPIES, "b", b"two");
+    switch.give_pages(2, &[(COPIES, &[0]), (CHAIN, &[2])]);
+    assert_eq!(switch.record(CHAIN, "a"), Some(b"one".to_vec()));
+    assert_eq!(switch.record(COPIES, "b"), None, "its page was taken");
+    assert_eq!(switch.pages_applied(), [0u64; 0]);
+    let no_room = switch.change(&key(COPIES, "b"), &given(b"two"));
+    assert_eq!(no_room, Outcome::NoRoom, "the page is not its yet");
+    switch.tables().end_window().unwrap();
+    assert_eq!(switch.pages_applied(), [0u64; 0]);
+    // Its own discipline removes it: now the page changes hands.
+    switch.change(&key(CHAIN, "a"), &Change::Remove);
+    switch.tables().end_window().unwrap();
+    assert_eq!(switch.pages_applied(), [2]);
+    switch.put(COPIES, "b", b"two");
+    switch.put(CHAIN, "a", b"one");
+}
+
+#[test]
+fn data_outlasts_agents_and_ids_and_ends_with_its_tenant() {
+    let mut switch = Switch::start();
+    switch.put(CHAIN, "a", b"one");
+    switch.put(COPIES, "b", b"two");
+    switch.change(&key(COPIES, "c"), &FETCHED);
+    switch.restart(1);
+    assert_eq!(switch.held().len(), 3);
+    switch.restart(2);
+    assert_eq!(switch.record(CHAIN, "a"), Some(b"one".to_vec()));
+    assert_eq!(switch.record(COPIES, "b"), Some(b"two".to_vec()));
+    assert_eq!(switch.held().len(), 2, "stores know copies by the id");
+    // Nobody said yet whose discipline is which.
+    switch.give_pages(3, &[(OTHERS, &[0, 1, 2, 3])]);
+    assert_eq!(switch.held().len(), 2);
+    assert_eq!(switch.pages_applied(), [0u64; 0]);
+    switch.set_up(&[(CHAIN, "trial"), (COPIES, "copies"), (OTHERS, "copies")]);
+    assert_eq!(switch.record(CHAIN, "a"), Some(b"one".to_vec()));
+    assert_eq!(switch.record(COPIES, "b"), None);
+    assert_eq!(switch.pages_applied(), [0u64; 0]);
+    switch.set_up(&[(COPIES, "copies"), (OTHERS, "copies")]);
+    assert_eq!(switch.held(), []);
+    let heard = switch.heard();
+    assert!(
+        heard
+            .iter()
+            .any(|body| matches!(body, Body::Dropped(d) if d.keys[0].tenant == CHAIN))
+    );
+    assert!(
+        heard
+            .iter()
+            .any(|body| matches!(body, Body::Pages(p) if p.version == 3))
+    );
+}
+
+#[test]
+fn data_stays_when_its_discipline_is_not_known_here_and_goes_when_it_is_another() {
+    let mut switch = Switch::start();
+    switch.put(CHAIN, "a", b"one");
+    switch.set_up(&[(CHAIN, "of a later version")]);
+    assert_eq!(switch.record(CHAIN, "a"), Some(b"one".to_vec()));
+    switch.set_up(&[(CHAIN, "trial")]);
+    assert_eq!(switch.record(CHAIN, "a"), Some(b"one".to_vec()));
+    switch.set_up_with(&[(CHAIN, "trial")], |_| "f".repeat(32));
+    assert_eq!(
+        switch.record(CHAIN, "a"),
+        Some(b"one".to_vec()),
+        "a wrong secret is no reason"
+    );
+    switch.set_up(&[(CHAIN, "copies")]);
+    assert_eq!(switch.held(), []);
+}
+
+/// So many keys of a tenant that share a bucket with the one key that is there.
+fn sharing_a_bucket(switch: &mut Switch, tenant: u32, count: usize) -> Vec<ItemKey> {
+    let tables = switch.tables();
+    let served = tables.served.as_ref().unwrap();
+    let table = Table::open(tables.configurations.backing()).unwrap();
+    let shares = |key: &ItemKey| {
+        let hash = served.hash_of(key).unwrap();
+        table.neighbours(tenant, hash).next().is_some()
+    };
+    let keys = (0..).map(|n: u32| key(tenant, format!("key {n}").into_bytes()));
+    keys.filter(shares).take(count).collect()
+}
+
+#[test]
+fn in_a_full_bucket_copies_make_way_and_data_does_not() {
+    let mut switch = Switch::start();
+    switch.put(CHAIN, "a", b"one");
+    let data = sharing_a_bucket(&mut switch, CHAIN, 8);
+    let copies = sharing_a_bucket(&mut switch, COPIES, 2);
+    for key in &data[..6] {
+        assert_eq!(switch.change(key, &given(b"r")), Outcome::Done);
+    }
+    assert_eq!(switch.change(&copies[0], &FETCHED), Outcome::Done);
+    let (outcome, dropped) = switch.change_telling(&data[6], &given(b"r"));
+    assert_eq!(
+        (outcome, dropped),
+        (Outcome::Done, vec![copies[0].key.clone()])
+    );
+    assert_eq!(switch.change(&copies[1], &FETCHED), Outcome::BucketFull);
+    assert_eq!(switch.change(&data[7], &given(b"r")), Outcome::BucketFull);
+    assert_eq!(switch.held().len(), 8);
+}
+
+#[test]
+fn copies_with_values_are_compacted_and_given_records_are_not() {
+    for (change, makes_room) in [(FETCHED, true), (given(&[1; 128]), false)] {
+        let mut switch = Switch::start();
+        let keys: Vec<_> = (0..128u32)
+            .map(|n| key(COPIES, format!("key {n:012}").into_bytes()))
+            .collect();
+        let outcomes: Vec<_> = keys
+            .iter()
+            .map(|key| switch.change_telling(key, &change))
+            .collect();
+        // A bucket overflows now and then; none did for want of room.
+        assert!(
+            outcomes
+                .iter()
+                .all(|(outcome, _)| *outcome != Outcome::NoRoom)
+        );
+        for key in keys.iter().step_by(2) {
+            switch.change(key, &Change::Remove);
+        }
+        let large = key(COPIES, "large");
+        let (outcome, _) = switch.change_telling(&large, &given(&[2; 300]));
+        let expected = if makes_room {
+            Outcome::Done
+        } else {
+            Outcome::NoRoom
+        };
+        assert_eq!(outcome, expected);
+        assert!(switch.held().len() >= 60, "the others are still there");
+    }
+}

@@ -1,0 +1,263 @@
+//! The tables with a switch in the kernel, which no interface leads to. What the controller would say is handed in,
+//! what it would hear comes out; what the programs would find is read from the tables.
+
+mod configurations;
+mod items;
+
+use std::{
+    cell::RefCell,
+    net::SocketAddr,
+    rc::Rc,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use api::proto::{
+    Commands, FromSwitch, PageTable, PagesApplied, Setup, TenantPages, TenantSetup,
+    from_switch::Body, to_switch,
+};
+use dataplane::{Dataplane, Held, Home, Sizes, Table};
+use decide::{
+    Change, ItemKey, Items, Key, NoDiscipline, Outcome, Program, Record, Registration, Role, Runs,
+};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{Receiver, channel};
+use wire::Cluster;
+
+use super::*;
+use crate::registry;
+
+/// A tenant whose items are the data themselves.
+const CHAIN: u32 = 7;
+/// Tenants whose items are copies.
+const COPIES: u32 = 8;
+const OTHERS: u32 = 9;
+
+const STEPS: [&str; 3] = ["trial_first", "trial_round", "trial_counter"];
+const PROGRAMS: &[Program] = &[
+    step(STEPS[0]),
+    step(STEPS[1]),
+    step(STEPS[2]),
+    Program {
+        name: "trial_egress",
+        role: Role::Egress,
+    },
+];
+const TRIAL: Registration = Registration {
+    name: "trial",
+    about: "for tests",
+    number: 3,
+    items: Items::Truth,
+    runs: Runs::WherePages,
+    control: |_| Box::new(NoDiscipline),
+    object: harness::TRIAL,
+    native: Some(harness::TRIAL_NATIVE),
+    programs: PROGRAMS,
+    maps: &[],
+    store: None,
+};
+static DISCIPLINES: [Registration; 2] = [
+    TRIAL,
+    Registration {
+        name: "copies",
+        number: 4,
+        items: Items::Copies,
+        ..TRIAL
+    },
+];
+
+const fn step(name: &'static str) -> Program {
+    Program {
+        name,
+        role: Role::Step,
+    }
+}
+
+type Datagram = (SocketAddr, Vec<u8>);
+
+/// What was sent to stores.
+#[derive(Clone, Default)]
+struct Sent(Rc<RefCell<Vec<Datagram>>>);
+
+impl Courier for Sent {
+    fn send(&mut self, store: SocketAddr, datagram: &[u8]) {
+        self.0.borrow_mut().push((store, datagram.to_vec()));
+    }
+
+    fn drain(&mut self) {}
+}
+
+/// A switch with an agent's tables, stopped between two messages.
+struct Switch {
+    home: Home,
+    sent: Sent,
+    /// When it began, by no clock.
+    start: Instant,
+    tables: Option<Tables>,
+    out: Receiver<FromSwitch>,
+    state: TempDir,
+}
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+fn key(tenant: u32, name: impl Into<Key>) -> ItemKey {
+    ItemKey {
+        tenant,
+        key: name.into(),
+    }
+}
+
+fn given(record: &[u8]) -> Change {
+    Change::Put(Record::Given(record.to_vec().into()))
+}
+
+const FETCHED: Change = Change::Put(Record::Fetched);
+
+impl Switch {
+    /// Set up for all three tenants: the first two have a page, the third has the other two.
+    fn start() -> Switch {
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let home = Home::new(&format!("agent-{}-{number}", std::process::id())).unwrap();
+        let (_, out) = channel(1);
+        let mut switch = Switch {
+            home,
+            sent: Sent::default(),
+            start: Instant::now(),
+            tables: None,
+            out,
+            state: tempfile::tempdir().unwrap(),
+        };
+        switch.restart(1);
+        switch.set_up(&[(CHAIN, "trial"), (COPIES, "copies"), (OTHERS, "copies")]);
+        switch.give_pages(1, &[(CHAIN, &[0]), (COPIES, &[1]), (OTHERS, &[2, 3])]);
+        switch.heard();
+        switch
+    }
+
+    /// Another agent takes over.
+    fn restart(&mut self, id: u16) {
+        self.tables = None;
+        let sizes = Sizes { pages: 4 };
+        let objects = registry::objects(&DISCIPLINES, sizes);
+        let dataplane = Dataplane::load(self.home.clone(), &objects, sizes).unwrap();
+        let (to_session, out) = channel(64);
+        let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
+        let (courier, now) = (Box::new(self.sent.clone()), self.start);
+        let tables = Tables::open(
+            dataplane.into(),
+            id,
+            &DISCIPLINES,
+            epochs,
+            courier,
+            to_session,
+            now,
+        );
+        (self.tables, self.out) = (Some(tables.unwrap()), out);
+    }
+
+    fn tables(&mut self) -> &mut Tables {
+        self.tables.as_mut().unwrap()
+    }
+
+    fn hear(&mut self, body: to_switch::Body) {
+        let message = ToSwitch { body: Some(body) };
+        let now = self.start;
+        self.tables().take(message, now).unwrap();
+    }
+
+    /// What was said since the last time.
+    fn heard(&mut self) -> Vec<Body> {
+        let next = || self.out.try_recv().ok()?.body;
+        std::iter::from_fn(next).collect()
+    }
+
+    fn set_up(&mut self, tenants: &[(u32, &str)]) {
+        let secret = |id: &u32| format!("{id:032x}");
+        self.set_up_with(tenants, secret);
+    }
+
+    fn set_up_with(&mut self, tenants: &[(u32, &str)], secret: impl Fn(&u32) -> String) {
+        let mut cluster = Cluster::single("10.0.2.1:7117".parse().unwrap(), 4);
+        let tenant = |(id, _): &(u32, &str)| wire::Tenant::new(*id, secret(id));
+        cluster.tenants = tenants.iter().map(tenant).collect();
+        let setup = |(tenant, discipline): &(u32, &str)| TenantSetup {
+            tenant: *tenant,
+            discipline: (*discipline).into(),
+            measured: false,
+        };
+        self.hear(to_switch::Body::Setup(Setup {
+            cluster: Some((&cluster).into()),
+            tenants: tenants.iter().map(setup).collect(),
+            window_ms: 1_000,
+            sample_shift: 0,
+            term: 1,
+        }));
+    }
+
+    fn give_pages(&mut self, version: u64, owners: &[(u32, &[u32])]) {
+        let owner = |(tenant, pages): &(u32, &[u32])| TenantPages {
+            tenant: *tenant,
+            pages: pages.to_vec(),
+        };
+        self.hear(to_switch::Body::Pages(PageTable {
+            term: 1,
+            version,
+            owners: owners.iter().map(owner).collect(),
+        }));
+    }
+
+    /// The page tables that it says are in force, in everything that was said.
+    fn pages_applied(&mut self) -> Vec<u64> {
+        let version = |body| match body {
+            Body::Pages(PagesApplied { version, .. }) => Some(version),
+            _ => None,
+        };
+        self.heard().into_iter().filter_map(version).collect()
+    }
+
+    /// Has a change made, and returns the answer with the keys that were told as dropped before it.
+    fn change_telling(&mut self, key: &ItemKey, change: &Change) -> (Outcome, Vec<Key>) {
+        let commands = vec![convert::command(1, key, change)];
+        self.heard();
+        self.hear(to_switch::Body::Commands(Commands { commands }));
+        let (mut dropped, mut outcome) = (vec![], None);
+        for body in self.heard() {
+            match body {
+                Body::Dropped(d) => dropped.extend(d.keys.into_iter().flat_map(|t| t.keys)),
+                Body::Acks(acks) => outcome = Some(acks.acks[0].outcome().into()),
+                _ => {}
+            }
+        }
+        (outcome.expect("an answer"), dropped)
+    }
+
+    fn change(&mut self, key: &ItemKey, change: &Change) -> Outcome {
+        let (outcome, dropped) = self.change_telling(key, change);
+        assert_eq!(dropped, [""; 0]);
+        outcome
+    }
+
+    fn put(&mut self, tenant: u32, name: &'static str, record: &[u8]) {
+        let done = self.change(&key(tenant, name), &given(record));
+        assert_eq!(done, Outcome::Done);
+    }
+
+    /// What programs find, but for what nobody may serve yet.
+    fn held(&self) -> Vec<Held> {
+        Table::open(&self.home).unwrap().scan()
+    }
+
+    /// The record that programs find behind a key.
+    fn record(&self, tenant: u32, name: &str) -> Option<Vec<u8>> {
+        let table = Table::open(&self.home).unwrap();
+        let mut held = table.scan().into_iter();
+        let its = held.find(|held| held.tenant == tenant && held.key == name.as_bytes())?;
+        let is_given = its.lease == dataplane::NO_LEASE && its.valid;
+        is_given.then(|| table.given(its.place).unwrap())
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        let _ = dataplane::detach(&self.home);
+    }
+}

@@ -1,0 +1,135 @@
+use std::sync::Arc;
+
+use libbpf_rs::MapHandle;
+
+use crate::{
+    Error, Home,
+    grace::Grace,
+    map::Map,
+    mapped::Mapped,
+    native::{Clock, Switch},
+};
+
+/// Where a switch's tables are.
+#[derive(Clone)]
+pub enum Backing {
+    /// Pinned, shared with programs in the kernel.
+    Pinned(Home),
+    /// In this process.
+    Native(Arc<Switch>),
+}
+
+impl Backing {
+    /// The switch's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Backing::Pinned(home) => home.name(),
+            Backing::Native(switch) => switch.name(),
+        }
+    }
+
+    /// What shows the time to its programs.
+    pub fn clock(&self) -> Clock {
+        match self {
+            Backing::Pinned(_) => Clock::Boot,
+            Backing::Native(switch) => switch.clock().clone(),
+        }
+    }
+
+    /// [`Error::NoSwitch`] unless the switch is there.
+    pub(crate) fn must_exist(&self) -> Result<(), Error> {
+        match self {
+            Backing::Pinned(home) => home.must_exist(),
+            Backing::Native(_) => Ok(()),
+        }
+    }
+
+    /// An array that this process shares with the programs, whole.
+    pub(crate) fn mapped<T>(&self, name: &str) -> Result<Mapped<T>, Error> {
+        match self {
+            Backing::Pinned(home) => Mapped::open(home, name),
+            Backing::Native(switch) => Mapped::native(switch, name),
+        }
+    }
+
+    /// A table that is reached row by row.
+    pub(crate) fn map(&self, name: &str) -> Result<Map, Error> {
+        match self {
+            Backing::Pinned(home) => MapHandle::from_pinned_path(home.map(name))
+                .map(Map::Kernel)
+                .map_err(Error::bpf(format!("opening map {name}"))),
+            Backing::Native(switch) => switch
+                .table(name)
+                .map(Map::Native)
+                .ok_or_else(|| Error::row(name, "this switch has no such table")),
+        }
+    }
+
+    /// Whether it has a table of that name.
+    pub(crate) fn has_map(&self, name: &str) -> bool {
+        match self {
+            Backing::Pinned(home) => home.map(name).exists(),
+            Backing::Native(switch) => switch.table(name).is_some(),
+        }
+    }
+
+    /// The names of the maps that a discipline of that name has of its own.
+    pub(crate) fn maps_of(&self, discipline: &str) -> Result<Vec<String>, Error> {
+        match self {
+            Backing::Pinned(home) => home.maps_of(discipline),
+            Backing::Native(switch) => Ok(switch.tables_of(discipline)),
+        }
+    }
+
+    /// Elements that an array has.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn elements(&self, array: &str) -> Result<u32, Error> {
+        Ok(self.map(array)?.max_entries())
+    }
+
+    /// An element of an array as bytes, as its struct in `bpf/` has them; for whoever looks into a switch.
+    ///
+    /// # Errors
+    /// There is no such table or element.
+    pub fn element(&self, array: &str, index: u32) -> Result<Vec<u8>, Error> {
+        let found = self.map(array)?.lookup(&index.to_ne_bytes());
+        let found = found.map_err(Error::bpf(format!("reading {array}")))?;
+        found.ok_or_else(|| Error::row(array, format!("there is no element {index}")))
+    }
+
+    /// Overwrites an element of an array; for tests, which play time and other CPUs.
+    ///
+    /// # Errors
+    /// There is no such table or element.
+    pub fn set_element(&self, array: &str, index: u32, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.map(array)?.update(&index.to_ne_bytes(), bytes);
+        written.map_err(Error::bpf(format!("writing {array}")))
+    }
+
+    pub(crate) fn grace(&self) -> Result<Grace, Error> {
+        match self {
+            Backing::Pinned(_) => Grace::new(),
+            Backing::Native(switch) => Ok(Grace::native(switch.clone())),
+        }
+    }
+}
+
+impl From<&Home> for Backing {
+    fn from(home: &Home) -> Backing {
+        Backing::Pinned(home.clone())
+    }
+}
+
+impl From<&Arc<Switch>> for Backing {
+    fn from(switch: &Arc<Switch>) -> Backing {
+        Backing::Native(switch.clone())
+    }
+}
+
+impl From<&Backing> for Backing {
+    fn from(backing: &Backing) -> Backing {
+        backing.clone()
+    }
+}

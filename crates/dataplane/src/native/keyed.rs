@@ -1,0 +1,178 @@
+use std::{ffi::c_void, ptr::NonNull, sync::Arc};
+
+use super::{Switch, ffi};
+
+type Result<T> = libbpf_rs::Result<T>;
+
+/// One table of a switch, whatever its kind.
+pub(crate) struct Keyed {
+    switch: Arc<Switch>,
+    raw: NonNull<ffi::Table>,
+}
+
+// SAFETY: as the switch's: elements are atomics to whoever shares them, and tables with keys lock.
+unsafe impl Send for Keyed {}
+// SAFETY: as above.
+unsafe impl Sync for Keyed {}
+
+/// Bytes of the longest record of a ring.
+const RECORD: usize = 512;
+
+impl Keyed {
+    pub fn new(switch: Arc<Switch>, raw: NonNull<ffi::Table>) -> Option<Keyed> {
+        Some(Keyed { switch, raw })
+    }
+
+    fn table(&self) -> &ffi::Table {
+        // SAFETY: a part of the switch; made once, never changed.
+        unsafe { self.raw.as_ref() }
+    }
+
+    pub fn kind(&self) -> u32 {
+        self.table().kind
+    }
+
+    pub fn key_size(&self) -> u32 {
+        self.table().key_size
+    }
+
+    pub fn value_size(&self) -> u32 {
+        self.table().value_size
+    }
+
+    pub fn max_entries(&self) -> u32 {
+        self.table().max_entries
+    }
+
+    /// Bytes from one element of an array to the next.
+    pub fn stride(&self) -> usize {
+        self.table().stride as usize
+    }
+
+    /// An element of an array; those of the second CPU follow those of the first.
+    pub fn at(&self, index: usize) -> *mut u8 {
+        let table = self.table();
+        // SAFETY: within the table, which is `max_entries` long for each CPU.
+        unsafe { table.base.add(index * table.stride as usize) }
+    }
+
+    fn hash(&self) -> Option<*mut c_void> {
+        let hash = self.table().hash;
+        (!hash.is_null()).then_some(hash)
+    }
+
+    fn index(&self, key: &[u8]) -> Option<usize> {
+        let index = u32::from_ne_bytes(*key.first_chunk()?);
+        (index < self.max_entries()).then_some(index as usize)
+    }
+
+    fn copy(&self, from: *const u8) -> Vec<u8> {
+        let mut value = vec![0; self.value_size() as usize];
+        // SAFETY: values have that size. Programs may change one meanwhile, as they may while the kernel copies it.
+        unsafe { std::ptr::copy_nonoverlapping(from, value.as_mut_ptr(), value.len()) };
+        value
+    }
+
+    pub fn lookup(&self, key: &[u8]) -> Option<Vec<u8>> {
+        assert_eq!(key.len(), self.key_size() as usize, "a key of the table");
+        let found = match self.hash() {
+            // SAFETY: the key has the table's length.
+            Some(hash) => unsafe { ffi::user_hash_lookup(hash, key.as_ptr().cast()) },
+            None => self.at(self.index(key)?).cast(),
+        };
+        (!found.is_null()).then(|| self.copy(found.cast()))
+    }
+
+    /// The values of all CPUs.
+    pub fn lookup_percpu(&self, key: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let (index, each) = (self.index(key)?, self.max_entries() as usize);
+        let cpus = 0..self.switch.cpus() as usize;
+        Some(
+            cpus.map(|cpu| self.copy(self.at(cpu * each + index)))
+                .collect(),
+        )
+    }
+
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        assert_eq!(key.len(), self.key_size() as usize, "a key of the table");
+        assert_eq!(value.len(), self.value_size() as usize, "a value of it");
+        let Some(hash) = self.hash() else {
+            let index = self.index(key).ok_or_else(|| error(-libc::E2BIG))?;
+            // SAFETY: an element has that size.
+            unsafe {
+                std::ptr::copy_nonoverlapping(value.as_ptr(), self.at(index), value.len());
+            }
+            return Ok(());
+        };
+        // SAFETY: both have the table's lengths.
+        let code =
+            unsafe { ffi::user_hash_update(hash, key.as_ptr().cast(), value.as_ptr().cast(), 0) };
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(error(code as i32))
+        }
+    }
+
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        assert_eq!(key.len(), self.key_size() as usize, "a key of the table");
+        let hash = self.hash().ok_or_else(|| error(-libc::EINVAL))?;
+        // SAFETY: the key has the table's length.
+        match unsafe { ffi::user_hash_delete(hash, key.as_ptr().cast()) } {
+            0 => Ok(()),
+            code => Err(error(code as i32)),
+        }
+    }
+
+    pub fn lookup_and_delete(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let value = self.lookup(key);
+        if value.is_some() {
+            self.delete(key)?;
+        }
+        Ok(value)
+    }
+
+    /// Every key, in the order of places.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        let Some(hash) = self.hash() else {
+            return (0..self.max_entries())
+                .map(|index| index.to_ne_bytes().to_vec())
+                .collect();
+        };
+        let mut keys = vec![];
+        for place in 0.. {
+            let (mut key, mut value, mut end) = (std::ptr::null_mut(), std::ptr::null_mut(), false);
+            // SAFETY: the out parameters live through the call.
+            let is_used = unsafe {
+                ffi::user_hash_at(hash, place, &raw mut key, &raw mut value, &raw mut end)
+            };
+            if end {
+                break;
+            }
+            if is_used {
+                let mut bytes = vec![0; self.key_size() as usize];
+                // SAFETY: keys have that size.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(key.cast(), bytes.as_mut_ptr(), bytes.len());
+                }
+                keys.push(bytes);
+            }
+        }
+        keys
+    }
+
+    /// Takes the oldest record of a ring.
+    pub fn take(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; RECORD];
+        // SAFETY: as much room as it says.
+        let len = unsafe {
+            ffi::user_ring_take(self.raw.as_ptr(), bytes.as_mut_ptr().cast(), RECORD as u32)
+        };
+        bytes.truncate(len as usize);
+        (len > 0).then_some(bytes)
+    }
+}
+
+fn error(code: i32) -> libbpf_rs::Error {
+    libbpf_rs::Error::from_raw_os_error(-code)
+}

@@ -1,0 +1,60 @@
+use std::sync::Arc;
+
+use crate::{Backing, Dataplane, Error, native::Switch};
+
+/// The programs of a switch, wherever they run.
+pub enum Programs {
+    /// In the kernel.
+    Kernel(Dataplane),
+    /// In this process.
+    Native(Arc<Switch>),
+}
+
+impl Programs {
+    /// Where their tables are.
+    pub fn backing(&self) -> Backing {
+        match self {
+            Programs::Kernel(dataplane) => dataplane.home().into(),
+            Programs::Native(switch) => switch.into(),
+        }
+    }
+
+    /// The index of a port by its name, that of the recirculation port included.
+    pub fn port(&self, name: &str) -> Option<u32> {
+        match self {
+            Programs::Kernel(dataplane) => dataplane.port(name),
+            Programs::Native(switch) => switch.port(name),
+        }
+    }
+
+    /// The maps of groups that the objects have, with how many each can hold.
+    pub fn groups(&self) -> Vec<(String, u32)> {
+        match self {
+            Programs::Kernel(dataplane) => dataplane.groups(),
+            Programs::Native(switch) => switch.groups(),
+        }
+    }
+
+    /// As [`Dataplane::set_group`].
+    ///
+    /// # Errors
+    /// As [`Dataplane::set_group`].
+    pub fn set_group(&self, map: &str, index: u32, ports: &[u32]) -> Result<(), Error> {
+        match self {
+            Programs::Kernel(dataplane) => dataplane.set_group(map, index, ports),
+            Programs::Native(switch) => switch.set_group(map, index, ports),
+        }
+    }
+}
+
+impl From<Dataplane> for Programs {
+    fn from(dataplane: Dataplane) -> Programs {
+        Programs::Kernel(dataplane)
+    }
+}
+
+impl From<Arc<Switch>> for Programs {
+    fn from(switch: Arc<Switch>) -> Programs {
+        Programs::Native(switch)
+    }
+}

@@ -1,0 +1,202 @@
+//! The rig in the kernel: namespaces of this machine ([`lab`]), real processes in them, asked through their command lines.
+
+mod clients;
+mod console;
+
+pub use clients::Clients;
+pub use console::Console;
+
+use std::{
+    io::Read,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use lab::{
+    interrupt, namespace,
+    rack::{Lab, tail, unique_name},
+    steered::Seat,
+    topology::Topology,
+};
+use load::{LoadConfig, LoadDriver, Phase, PhaseResult};
+use serde_json::Value;
+use wire::Tenant;
+
+use super::{
+    Driver, Load, Machines, PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
+    tenants::entry_of,
+};
+
+/// Namespaces and processes.
+pub struct Kernel {
+    lab: Lab,
+    /// Hosts with a controller.
+    controllers: Vec<String>,
+    begun: Instant,
+}
+
+impl Kernel {
+    /// Makes the namespaces and links of a topology, under this name or a unique one.
+    ///
+    /// # Errors
+    /// As [`Lab::create`].
+    pub(super) fn build(
+        topology: Topology,
+        name: Option<String>,
+        controllers: Vec<String>,
+    ) -> anyhow::Result<Kernel> {
+        let name = name.unwrap_or_else(unique_name);
+        Ok(Kernel {
+            lab: Lab::create(&name, topology, false)?,
+            controllers,
+            begun: Instant::now(),
+        })
+    }
+
+    fn console(&self) -> Console<'_> {
+        Console::new(&self.lab, self.controllers.clone())
+    }
+
+    fn wait_for_port(&mut self, node: &str, process: &str, port: u16) -> anyhow::Result<()> {
+        let address = self.lab.topology().address_of(node).context("no address")?;
+        let to = SocketAddr::new(address.into(), port);
+        let space = self.lab.namespace(node);
+        let name = format!("{node}-{process}");
+        let log = self.lab.dir().join(format!("{name}.log"));
+        interrupt::wait_for(
+            &format!("{name}: port {port}"),
+            Duration::from_secs(20),
+            || {
+                ensure!(self.lab.is_running(&name), "{name} ended");
+                let connect =
+                    || Ok(TcpStream::connect_timeout(&to, Duration::from_secs(1)).is_ok());
+                Ok(namespace::within(&space, connect)?.then_some(()))
+            },
+        )
+        .with_context(|| format!("log {}:\n{}", log.display(), tail(&log)))
+    }
+}
+
+impl Machines for Kernel {
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn wait(&self, time: Duration) -> anyhow::Result<()> {
+        interrupt::check()?;
+        std::thread::sleep(time);
+        Ok(())
+    }
+
+    fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
+        self.lab.start(node, &seated.process(), false)?;
+        match seated.role.port() {
+            Some(port) => self.wait_for_port(node, seated.role.name(), port),
+            None => Ok(()),
+        }
+    }
+
+    fn is_running(&mut self, node: &str, role: &str) -> bool {
+        self.lab.is_running(&format!("{node}-{role}"))
+    }
+
+    fn log(&self, node: &str, role: &str) -> String {
+        tail(&self.lab.dir().join(format!("{node}-{role}.log")))
+    }
+
+    fn stop(&mut self, node: &str, role: &str, signal: i32) -> anyhow::Result<()> {
+        self.lab.stop(node, role, signal)
+    }
+
+    fn signal(&self, node: &str, role: &str, signal: i32) {
+        if let Some(process) = self.lab.process(&format!("{node}-{role}")) {
+            process.signal(signal);
+        }
+    }
+
+    fn forget_tables(&self, switch: &str) {
+        self.lab.forget_switch(switch);
+    }
+
+    fn forget(&self, state: &str) {
+        let name = state.trim_start_matches("{dir}/");
+        let _ = std::fs::remove_dir_all(self.lab.dir().join(name));
+    }
+
+    fn set_link(&self, link: usize, is_up: bool) -> anyhow::Result<()> {
+        let state = if is_up { "up" } else { "down" };
+        for end in &self.lab.topology().interfaces()[link] {
+            let space = self.lab.namespace(&end.node);
+            namespace::ip(&["-n", &space, "link", "set", "dev", &end.name, state])?;
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> anyhow::Result<Value> {
+        self.console().status()
+    }
+
+    fn pages(&self) -> anyhow::Result<Vec<PageRow>> {
+        self.console().pages()
+    }
+
+    fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>> {
+        self.console().switch_pages(switch)
+    }
+
+    fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {
+        let socket = self.lab.dir().join(format!("{host}.sock"));
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        serde_json::from_str(&text).context("a store's status")
+    }
+
+    fn create_tenant(&self, tenant: &TenantSpec, clients: &[Ipv4Addr]) -> anyhow::Result<Tenant> {
+        let said = self.console().create_tenant(tenant, clients)?;
+        entry_of(tenant.id, &said)
+    }
+
+    fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
+        let (id, quota) = (id.to_string(), quota.to_string());
+        let policy = policy.name();
+        let words = [
+            "tenant", "change", &id, "--quota", &quota, "--policy", policy,
+        ];
+        self.console().ask(&words).map(drop)
+    }
+
+    fn remove_tenant(&self, id: u32) -> anyhow::Result<()> {
+        let id = id.to_string();
+        self.console().ask(&["tenant", "remove", &id]).map(drop)
+    }
+
+    fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load> {
+        Ok(Box::new(LoadDriver::start(&mut self.lab, seat, config)?))
+    }
+
+    fn lab(&self) -> Option<&Lab> {
+        Some(&self.lab)
+    }
+
+    fn lab_mut(&mut self) -> Option<&mut Lab> {
+        Some(&mut self.lab)
+    }
+}
+
+impl Driver for LoadDriver {
+    fn begin(&mut self, phase: &Phase) -> anyhow::Result<()> {
+        LoadDriver::begin(self, phase)
+    }
+
+    fn poll(&mut self) -> anyhow::Result<Option<PhaseResult>> {
+        LoadDriver::poll(self)
+    }
+
+    fn finish(&mut self) -> anyhow::Result<PhaseResult> {
+        LoadDriver::finish(self)
+    }
+}

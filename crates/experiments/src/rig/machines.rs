@@ -1,0 +1,146 @@
+use std::{net::Ipv4Addr, time::Duration};
+
+use lab::{rack::Lab, steered::Seat};
+use load::{LoadConfig, Phase, PhaseResult};
+use serde_json::Value;
+use wire::Tenant;
+
+use super::{PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec};
+
+/// What a rig is made of, in one world: its nodes with what runs there, the network between them, and its time. Nodes and
+/// roles are named as in the plan.
+pub trait Machines {
+    /// Time since the rig was begun.
+    fn now(&self) -> Duration;
+
+    /// Lets this much time pass.
+    ///
+    /// # Errors
+    /// An interruption.
+    fn wait(&self, time: Duration) -> anyhow::Result<()>;
+
+    /// Starts a role on a node, and waits until it can be asked.
+    ///
+    /// # Errors
+    /// It does not start; its log is part of the message.
+    fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()>;
+
+    /// Whether a role that was started runs still.
+    fn is_running(&mut self, node: &str, role: &str) -> bool;
+
+    /// The last lines that a role logged.
+    fn log(&self, node: &str, role: &str) -> String;
+
+    /// Ends a role by a signal.
+    ///
+    /// # Errors
+    /// It was never started.
+    fn stop(&mut self, node: &str, role: &str, signal: i32) -> anyhow::Result<()>;
+
+    /// Sends a signal to a role, if it runs.
+    fn signal(&self, node: &str, role: &str, signal: i32);
+
+    /// Takes programs and tables of a switch without an agent away.
+    fn forget_tables(&self, switch: &str);
+
+    /// Removes what a role keeps in this directory of the rig, `{dir}/NAME`.
+    fn forget(&self, state: &str);
+
+    /// Cuts or mends a link, by its place in the plan.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn set_link(&self, link: usize, is_up: bool) -> anyhow::Result<()>;
+
+    /// The status of the controller that leads.
+    ///
+    /// # Errors
+    /// None leads, or it does not say.
+    fn status(&self) -> anyhow::Result<Value>;
+
+    /// Every page as the controller has it.
+    ///
+    /// # Errors
+    /// No controller says.
+    fn pages(&self) -> anyhow::Result<Vec<PageRow>>;
+
+    /// Every page of a switch as its memory has it.
+    ///
+    /// # Errors
+    /// The switch does not say.
+    fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>>;
+
+    /// The status of the store on a host.
+    ///
+    /// # Errors
+    /// It does not say.
+    fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus>;
+
+    /// Creates a tenant with clients at these addresses; returns its entry in a cluster file, with the secret that the
+    /// controller chose.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    fn create_tenant(&self, tenant: &TenantSpec, clients: &[Ipv4Addr]) -> anyhow::Result<Tenant>;
+
+    /// Gives a tenant another quota and another policy: its pages move.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()>;
+
+    /// Removes a tenant; its pages are free a little later.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    fn remove_tenant(&self, id: u32) -> anyhow::Result<()>;
+
+    /// Starts a load generator.
+    ///
+    /// # Errors
+    /// It does not start.
+    fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load>;
+
+    /// The lab, if these are namespaces of this machine.
+    fn lab(&self) -> Option<&Lab> {
+        None
+    }
+
+    /// As [`Machines::lab`].
+    fn lab_mut(&mut self) -> Option<&mut Lab> {
+        None
+    }
+}
+
+/// A load generator.
+pub type Load = Box<dyn Driver>;
+
+/// Tells a load generator phase by phase what to do.
+pub trait Driver {
+    /// Begins a phase; [`Driver::finish`] has its result. Several generators can so run at the same time.
+    ///
+    /// # Errors
+    /// The generator's death; its log is part of the message.
+    fn begin(&mut self, phase: &Phase) -> anyhow::Result<()>;
+
+    /// The result of the phase that was begun, if it is there already.
+    ///
+    /// # Errors
+    /// As [`Driver::finish`].
+    fn poll(&mut self) -> anyhow::Result<Option<PhaseResult>>;
+
+    /// Waits for the result of the phase that was begun.
+    ///
+    /// # Errors
+    /// An interruption, the generator's death (its log is part of the message), or a phase that does not end.
+    fn finish(&mut self) -> anyhow::Result<PhaseResult>;
+
+    /// Runs one phase.
+    ///
+    /// # Errors
+    /// As [`Driver::finish`].
+    fn run(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
+        self.begin(phase)?;
+        self.finish()
+    }
+}
