@@ -22,6 +22,7 @@ mod map;
 mod mapped;
 pub mod native;
 mod page;
+mod page_items;
 mod programs;
 mod recirculation;
 mod rows;
@@ -41,7 +42,8 @@ pub use layout::{
     NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE, VALUE_MAX_BYTES,
 };
 pub use lease::{LeaseState, Leases};
-pub use load::{Dataplane, Object, RECIRCULATION, Sizes, cpus};
+pub use load::{Dataplane, MapLayout, Object, RECIRCULATION, Sizes, cpus, maps_of};
+pub use page_items::PageItems;
 pub use programs::Programs;
 pub use rows::{KeyValue, Rows};
 pub use sketch::Sketches;

@@ -5,14 +5,26 @@ mod spec;
 
 use std::{cell::RefCell, collections::BTreeMap, net::Ipv4Addr, rc::Rc, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use api::types;
+use control::{
+    admin::{PageFilter, Refusal},
+    core::{Asked, Core},
+};
+use dataplane::{Backing, PageItems, Table};
 use lab::{interrupt, roles::Role, steered::Seat, topology::Topology};
 use load::LoadConfig;
-use serde_json::Value;
-use sim::{ProcessId, State, World};
-use wire::Tenant;
+use rand::RngExt;
+use seed::{SeededRng, rng};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use sim::{AgentHost, ControlHost, MachineId, ProcessId, State, StoreHost, World};
+use wire::{Secret, Tenant};
 
-use super::{Load, Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec};
+use super::{
+    Load, Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
+    tenants::entry_of,
+};
 use crate::Run;
 use generator::Steering;
 
@@ -24,7 +36,9 @@ pub(super) struct Sim {
     world: Rc<RefCell<World>>,
     /// Whose state lies in which directory.
     states: BTreeMap<String, String>,
-    controllers: Vec<String>,
+    controllers: Vec<ProcessId>,
+    /// The controllers' source of secrets.
+    secrets: RefCell<SeededRng>,
 }
 
 impl Sim {
@@ -46,11 +60,20 @@ impl Sim {
             };
             states.insert(state.clone(), format!("{node}/{}", seated.role.name()));
         }
+        let controllers = plan.nodes_of("control").into_iter();
         Ok(Sim {
+            controllers: controllers
+                .filter_map(|node| world.process(&format!("{node}/control")))
+                .collect(),
             world: Rc::new(RefCell::new(world)),
             states,
-            controllers: plan.nodes_of("control"),
+            secrets: RefCell::new(rng(run.options.seed, "secrets of tenants")),
         })
+    }
+
+    fn machine(&self, node: &str) -> anyhow::Result<MachineId> {
+        let found = self.world.borrow().machine(node);
+        found.with_context(|| format!("{node}: there is no such machine"))
     }
 
     fn process(&self, node: &str, role: &str) -> anyhow::Result<ProcessId> {
@@ -58,6 +81,51 @@ impl Sim {
         let found = self.world.borrow().process(&name);
         found.with_context(|| format!("{name}: there is none in this plan"))
     }
+}
+
+impl Sim {
+    /// The controller that runs.
+    fn controller(&self) -> anyhow::Result<ProcessId> {
+        let world = self.world.borrow();
+        let mut all = self.controllers.iter();
+        let running = all.find(|process| world.state(**process) == State::Running);
+        running.copied().context("no controller runs")
+    }
+
+    /// Looks at a controller's core.
+    fn look<R>(&self, look: impl FnOnce(&Core) -> R) -> anyhow::Result<R> {
+        let process = self.controller()?;
+        let world = self.world.borrow();
+        let host = world.get::<ControlHost>(process);
+        Ok(look(host.context("no controller runs")?.core()))
+    }
+
+    /// Asks a controller for a change, and lets time pass until that is durable.
+    fn ask<R>(
+        &self,
+        ask: impl FnOnce(&mut Core, Asked<'_>) -> Result<R, Refusal>,
+    ) -> anyhow::Result<R> {
+        let process = self.controller()?;
+        let asked = self
+            .world
+            .borrow_mut()
+            .with(process, |host: &mut ControlHost, io| host.ask(io, ask));
+        let answer = asked.context("no controller runs")??;
+        let is_written = || {
+            let world = self.world.borrow();
+            let host = world.get::<ControlHost>(process);
+            host.is_none_or(ControlHost::is_written)
+        };
+        while !is_written() {
+            self.wait(Duration::from_millis(1))?;
+        }
+        Ok(answer)
+    }
+}
+
+/// The same value in another type, as JSON would carry it.
+fn carried<T: DeserializeOwned>(value: impl Serialize) -> anyhow::Result<T> {
+    Ok(serde_json::from_value(serde_json::to_value(value)?)?)
 }
 
 impl Machines for Sim {
@@ -108,7 +176,11 @@ impl Machines for Sim {
         }
     }
 
-    fn forget_tables(&self, _switch: &str) {}
+    fn forget_tables(&self, switch: &str) {
+        if let Ok(machine) = self.machine(switch) {
+            self.world.borrow_mut().forget_tables(machine);
+        }
+    }
 
     fn forget(&self, state: &str) {
         let of = self.states.get(state);
@@ -124,42 +196,73 @@ impl Machines for Sim {
     }
 
     fn status(&self) -> anyhow::Result<Value> {
-        bail!("not yet")
+        let switches = self.look(|core| core.view().switches())?;
+        Ok(json!({ "leading": true, "switches": switches }))
     }
 
     fn pages(&self) -> anyhow::Result<Vec<PageRow>> {
-        bail!("not yet")
+        let all = PageFilter {
+            limit: usize::MAX,
+            ..PageFilter::default()
+        };
+        carried(self.look(|core| core.view().pages(all))??)
     }
 
-    fn switch_pages(&self, _switch: &str) -> anyhow::Result<Vec<SwitchPage>> {
-        bail!("not yet")
+    fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>> {
+        let process = self.process(switch, "agent")?;
+        let world = self.world.borrow();
+        let agent = world.get::<AgentHost>(process);
+        let agent = agent.with_context(|| format!("{switch}: its agent does not run"))?;
+        let table = Table::open(Backing::Native(agent.switch().clone()))?;
+        carried(PageItems::of(&table.scan()))
     }
 
     fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {
         let process = self.process(host, "store")?;
+        let now_ns = {
+            let machine = self.machine(host)?;
+            self.world.borrow().clock(machine).monotonic_ns
+        };
         let world = self.world.borrow();
-        let store = world.get::<sim::StoreHost>(process);
+        let store = world.get::<StoreHost>(process);
         let store = store.with_context(|| format!("{host}: its store does not run"))?;
-        let machine = world.machine(host).context("a machine")?;
-        let status = store.status(world.clock(machine).monotonic_ns);
-        Ok(serde_json::from_value(serde_json::to_value(status)?)?)
+        carried(store.status(now_ns))
     }
 
-    fn create_tenant(&self, _tenant: &TenantSpec, _: &[Ipv4Addr]) -> anyhow::Result<Tenant> {
-        bail!("not yet")
+    fn create_tenant(&self, tenant: &TenantSpec, clients: &[Ipv4Addr]) -> anyhow::Result<Tenant> {
+        let spec = types::TenantSpec {
+            id: Some(tenant.id),
+            reuse: true,
+            quota: tenant.quota,
+            policy: carried(tenant.policy)?,
+            rate: tenant.rate,
+            over_rate: types::OverRate::Drop,
+            discipline: Some(tenant.discipline.clone()),
+            clients: carried(clients)?,
+            borrow: tenant.borrows,
+            ..types::TenantSpec::default()
+        };
+        let fresh = Secret(self.secrets.borrow_mut().random());
+        let said = self.ask(|core, asked| core.create_tenant(asked, spec, fresh))?;
+        entry_of(tenant.id, &serde_json::to_value(said)?)
     }
 
-    fn change_tenant(&self, _id: u32, _quota: u32, _policy: Policy) -> anyhow::Result<()> {
-        bail!("not yet")
+    fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
+        let change = types::TenantChange {
+            quota: Some(quota),
+            policy: Some(carried(policy)?),
+            ..types::TenantChange::default()
+        };
+        self.ask(|core, asked| core.change_tenant(asked, id, change))
+            .map(drop)
     }
 
-    fn remove_tenant(&self, _id: u32) -> anyhow::Result<()> {
-        bail!("not yet")
+    fn remove_tenant(&self, id: u32) -> anyhow::Result<()> {
+        self.ask(|core, asked| core.remove_tenant(asked, id))
     }
 
     fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load> {
-        let machine = self.world.borrow().machine(seat.host);
-        let machine = machine.with_context(|| format!("{}: no such host", seat.host))?;
+        let machine = self.machine(seat.host)?;
         let name = format!("{}/{}", seat.host, seat.name);
         let world = self.world.clone();
         Ok(Box::new(Steering::start(world, machine, name, config)?))

@@ -3,9 +3,12 @@
 use anyhow::{Context, bail, ensure};
 use decide::Registration;
 use lab::{roles, topology::Topology};
-use sim::{ForwardSpec, LinkSpec, MachineSpec, Role, Spec, StoreSpec};
+use sim::{AgentSpec, ControlSpec, ForwardSpec, LinkSpec, MachineSpec, Role, Spec, StoreSpec};
 
 use crate::rig::{Plan, Seated, Site};
+
+/// Pages of a switch unless something else is said: as `shortstop switch` has it.
+const PAGES: u32 = 96;
 
 /// The world of a plan. Nothing of it starts by itself.
 ///
@@ -28,10 +31,7 @@ pub(super) fn of(
         .collect::<anyhow::Result<_>>()?;
     let mut machines = vec![];
     for (at, site) in sites.iter().enumerate() {
-        let roles = site
-            .roles
-            .iter()
-            .filter_map(|seated| role(seated, &controllers).transpose());
+        let roles = site.roles.iter().map(|seated| role(seated, &controllers));
         let roles = roles.collect::<anyhow::Result<Vec<Role>>>();
         let mut machine = MachineSpec::host(&site.name, roles.with_context(|| site.name.clone())?);
         for seat in &mut machine.seats {
@@ -63,29 +63,56 @@ fn forwards(_plan: &Plan) -> ForwardSpec {
 }
 
 /// What a role is in the simulator.
-fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Option<Role>> {
-    Ok(Some(match &seated.role {
+fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
+    let follows = |control: bool| match control {
+        true => controllers.to_vec(),
+        false => vec![],
+    };
+    let name = seated.role.name();
+    Ok(match &seated.role {
         roles::Role::Store(store) => {
             ensure!(
                 store.backend.is_none(),
                 "a simulated store has no other server behind it"
             );
-            let populate = store.populate.map(|(keys, len)| (keys as u64, len));
             Role::Store(StoreSpec {
-                control: match store.control {
-                    Some(_) => controllers.to_vec(),
-                    None => vec![],
-                },
-                populate,
+                control: follows(store.control.is_some()),
+                populate: store.populate.map(|(keys, len)| (keys as u64, len)),
                 rate_limit: store.rate_limit,
                 queue_limit: store.queue_limit,
                 lease_ms: store.lease_ms,
                 ..StoreSpec::default()
             })
         }
-        roles::Role::Switch(_) | roles::Role::Control(_) => return Ok(None),
-        roles::Role::Redis(_) | roles::Role::Memcached(_) | roles::Role::Etcd(_) => {
-            bail!("{} runs in the kernel's world only", seated.role.name())
+        roles::Role::Switch(switch) => {
+            no_options(name, &switch.options)?;
+            Role::Agent(AgentSpec {
+                id: switch.id,
+                pages: switch.pages.unwrap_or(PAGES),
+                control: follows(true),
+            })
         }
-    }))
+        roles::Role::Control(control) => {
+            no_options(name, &control.options)?;
+            let usual = ControlSpec::default();
+            Role::Control(ControlSpec {
+                discipline: control.discipline.clone(),
+                window_ms: control.window_ms.unwrap_or(usual.window_ms),
+                max_items: control.max_items.unwrap_or(usual.max_items),
+                ..usual
+            })
+        }
+        roles::Role::Redis(_) | roles::Role::Memcached(_) | roles::Role::Etcd(_) => {
+            bail!("{name} runs in the kernel's world only")
+        }
+    })
+}
+
+fn no_options(role: &str, options: &[String]) -> anyhow::Result<()> {
+    let given = options.join(" ");
+    ensure!(
+        options.is_empty(),
+        "{role}: a simulated one has no command line ({given})"
+    );
+    Ok(())
 }
