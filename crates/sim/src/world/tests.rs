@@ -277,3 +277,25 @@ fn what_does_not_start_with_the_world_is_started_later() {
     world.start(store).unwrap();
     assert!(world.start(store).is_err(), "it runs already");
 }
+
+#[test]
+fn a_machine_that_was_switched_off_begins_anew() {
+    let store = StoreSpec {
+        data: crate::Data::Kept,
+        ..StoreSpec::default()
+    };
+    let (mut world, client) = with_client(&line(Fault::default(), 0.0, store), 1);
+    world.run_until(2 * S + 5 * MS);
+    let before = done(&world, client);
+    let machine = world.machine("server").unwrap();
+    world.power_off(machine);
+    world.run_until(3 * S);
+    assert_eq!(done(&world, client), before);
+    world.power_on(machine);
+    let store = world.process("server/store").unwrap();
+    world.start(store).unwrap();
+    world.run_until(7 * S);
+    let shown = world.clock(machine);
+    assert_eq!((shown.monotonic_ns, shown.boottime_ns), (4 * S, 4 * S));
+    assert_eq!(done(&world, client), 200);
+}
