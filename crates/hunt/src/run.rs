@@ -120,7 +120,9 @@ impl Running<'_> {
                 ..TenantSpec::default()
             };
             let made = self.world.with(control, |host: &mut ControlHost, io| {
-                host.ask(io, |core, asked| core.create_tenant(asked, spec, Secret::NONE))
+                host.ask(io, |core, asked| {
+                    core.create_tenant(asked, spec, Secret::NONE)
+                })
             });
             let made = made.context("the controller does not run")?;
             let view = made.map_err(|e| anyhow::anyhow!("tenant {}: {e:?}", tenant.id))?;
@@ -163,7 +165,9 @@ impl Running<'_> {
             let machine = self.world.machine(&name).context("a client host")?;
             let make = maker(config.clone(), config.options(), clients.pause_us);
             let name = format!("{name}/clients");
-            let process = self.world.place(machine, name, ServiceSpec::default(), make);
+            let process = self
+                .world
+                .place(machine, name, ServiceSpec::default(), make);
             self.world.start(process)?;
         }
         Ok(())
@@ -172,9 +176,9 @@ impl Running<'_> {
     /// How long stores may stand still: what they hold lives for so much longer.
     fn longest_stand_ms(&self) -> u64 {
         let stands = self.plan.deeds.iter().map(|deed| match deed {
-            Deed::Stop { for_ms, .. } | Deed::Suspend { for_ms, .. } | Deed::Kill { for_ms, .. } => {
-                *for_ms
-            }
+            Deed::Stop { for_ms, .. }
+            | Deed::Suspend { for_ms, .. }
+            | Deed::Kill { for_ms, .. } => *for_ms,
             _ => 0,
         });
         stands.sum()
