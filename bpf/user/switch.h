@@ -9,6 +9,10 @@
 
 struct user_hash;
 
+struct clock {
+	__u64 unused;
+};
+
 /* An array's elements lie at `base`, `stride` bytes apart, those of one CPU after those of another. */
 struct user_table {
 	__u8 *base;
@@ -45,7 +49,7 @@ struct user_switch {
 struct user_cpu {
 	struct user_switch *at;
 	__u64 runs; /* odd while a program runs */
-	__u64 now_ns; /* what clocks show */
+	__u64 now_ns; /* what CLOCK_BOOTTIME shows */
 	__u64 random;
 	const struct user_group *group; /* where the last redirect leads; NULL: to `port` */
 	__u32 port;

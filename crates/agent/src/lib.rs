@@ -42,6 +42,7 @@ use tokio::sync::mpsc as async_mpsc;
 pub use self::{
     courier::Courier,
     epoch::Reservation,
+    registry::objects,
     session::{Greeting, hello},
     tables::Tables,
 };
@@ -125,7 +126,7 @@ impl Agent {
         let sizes = Sizes {
             pages: options.pages,
         };
-        let objects = registry::objects(options.disciplines, sizes);
+        let objects = objects(options.disciplines, sizes);
         let dataplane = Dataplane::load(home.clone(), &objects, sizes)?;
         let attach = |name: &String| dataplane.attach(name, options.mode);
         let attached = options

@@ -2,6 +2,34 @@
 //! carry, for exactly this map of keys to servers and this set of cached keys, if everything else
 //! were perfect. A fluid model: queues and randomness are left out.
 
+use wire::partition_of;
+
+use crate::workload::{KeySpace, Permutation, Popularity};
+
+/// Which server has the key of each rank. Two bytes per key.
+pub struct ServersByRank {
+    server_of_rank: Vec<u16>,
+    servers: u32,
+}
+
+impl ServersByRank {
+    /// For these keys, the hottest first as `keys_by_rank` has them. At most 65,536 servers.
+    pub fn new(keys: &KeySpace, keys_by_rank: &Permutation, servers: u32) -> ServersByRank {
+        let server_of = |key| partition_of(keys.get(key).hash, servers) as u16;
+        ServersByRank {
+            server_of_rank: keys_by_rank.keys().map(server_of).collect(),
+            servers,
+        }
+    }
+
+    /// The share of all requests that goes to each server; the `cached` hottest keys are answered on the way.
+    pub fn shares(&self, popularity: Popularity, cached: usize) -> Vec<f64> {
+        let chances = popularity.chances(self.server_of_rank.len());
+        let servers_of = self.server_of_rank.iter().map(|server| u32::from(*server));
+        server_shares(chances, servers_of, self.servers, cached)
+    }
+}
+
 /// The share of all requests that goes to each server.
 ///
 /// From the hottest rank on, `probabilities` has the chance of each and `servers_of` its key's server. The `cached`

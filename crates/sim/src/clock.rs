@@ -109,6 +109,13 @@ impl Clock {
         self.halted = halted;
     }
 
+    /// The machine starts anew: only the wall clock goes on.
+    pub fn restart(&mut self, now_ns: u64) {
+        self.write_down(now_ns);
+        (self.then.monotonic_ns, self.then.boottime_ns) = (0, 0);
+        (self.suspended, self.halted) = (false, false);
+    }
+
     /// Sets the wall clock by so much.
     pub fn step_wall(&mut self, now_ns: u64, by_ns: i64) {
         self.write_down(now_ns);

@@ -1,10 +1,8 @@
 //! One direction of a link: how long a frame takes, and what becomes of it.
 
-use lab::{
-    random::{LabRng, rng},
-    topology::Fault,
-};
+use lab::topology::Fault;
 use rand::RngExt;
+use seed::{SeededRng, rng};
 
 /// What a link is.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +75,7 @@ pub struct Direction {
     fault: Fault,
     flip: f64,
     is_faulty: bool,
-    rng: LabRng,
+    rng: SeededRng,
     /// Whether it carries anything.
     pub is_up: bool,
     /// When the last byte so far has left.

@@ -4,7 +4,7 @@
 //! and .2 in it, switches .254 and .253, as in a lab. So an address says its link, and a route is a number in a table.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::{
         Arc,
@@ -42,6 +42,14 @@ pub struct Network {
     is_switch: Vec<bool>,
     /// Per machine.
     ways: Vec<Arc<Ways>>,
+    /// Per machine: what its routing daemon found.
+    found: Vec<Vec<u16>>,
+    /// Per machine: routes that go before those, by link.
+    set: Vec<BTreeMap<usize, u16>>,
+    /// Per link, as the kernels at its ends see it.
+    up: Vec<bool>,
+    /// How often that changed.
+    changes: u64,
 }
 
 /// The ways of one machine. Shared with its programs, which look into it while they run.
@@ -70,7 +78,7 @@ impl Ways {
 
 /// The link of an address.
 #[inline]
-fn link_of(address: IpAddr) -> usize {
+pub(crate) fn link_of(address: IpAddr) -> usize {
     let n = match address {
         IpAddr::V4(v4) => match v4.octets() {
             [10, high, low, _] => u16::from_be_bytes([high, low]),
@@ -119,6 +127,10 @@ impl Network {
         Network {
             ports,
             of_machine,
+            found: vec![vec![NONE; links.len()]; is_switch.len()],
+            set: vec![BTreeMap::new(); is_switch.len()],
+            up: vec![true; links.len()],
+            changes: 0,
             is_switch,
             ways,
         }
@@ -187,58 +199,92 @@ impl Network {
         Some(self.port(*first).v4)
     }
 
-    /// Works out everybody's shortest ways over the links that are up, through switches only.
-    pub fn find_ways(&self, is_up: impl Fn(usize) -> bool) {
-        for machine in 0..self.is_switch.len() as u32 {
-            let ways = &self.ways[machine as usize];
-            let mut found = vec![NONE; self.ports.len() / 2];
-            // Breadth first. A machine that is reached knows the first port on the way to it.
-            let mut first = vec![NONE; self.is_switch.len()];
-            let mut reached = vec![false; self.is_switch.len()];
-            reached[machine as usize] = true;
-            let mut queue = VecDeque::from([machine]);
-            while let Some(at) = queue.pop_front() {
-                for &port in &self.of_machine[at as usize] {
-                    let link = (port / 2) as usize;
-                    // An own subnet has its route whether the link is up or not.
-                    if at != machine && !is_up(link) {
-                        continue;
-                    }
-                    let index = match at == machine {
-                        true => self.port(port).index,
-                        false => first[at as usize],
-                    };
-                    if found[link] == NONE {
-                        found[link] = index;
-                    }
-                    let far = self.ports[(port ^ 1) as usize].machine as usize;
-                    if is_up(link) && !std::mem::replace(&mut reached[far], true) {
-                        first[far] = index;
-                        if self.is_switch[far] {
-                            queue.push_back(far as u32);
-                        }
-                    }
-                }
-            }
-            for (link, index) in found.into_iter().enumerate() {
-                ways.set(link, index);
-            }
+    /// Whether a link carries anything.
+    pub fn is_up(&self, link: usize) -> bool {
+        self.up[link]
+    }
+
+    /// How often links went down or came back.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A link goes down or comes back. The kernels at its ends know at once, routing daemons later.
+    pub fn set_up(&mut self, link: usize, is_up: bool) {
+        self.up[link] = is_up;
+        self.changes += 1;
+        for side in 0..2 {
+            self.settle(self.ports[link * 2 + side].machine);
         }
     }
 
-    /// The ports on the way from a machine to an address, each the one that is sent out of; `None` if it does not arrive. `is_up` says
-    /// which links carry anything.
-    pub fn path(
-        &self,
-        machine: u32,
-        address: IpAddr,
-        is_up: impl Fn(usize) -> bool,
-    ) -> Option<Vec<PortId>> {
+    /// Gives a machine routes that go before its routing daemon's: by link, the index of the port that leads there.
+    pub fn set_routes(&mut self, machine: u32, routes: BTreeMap<usize, u16>) {
+        self.set[machine as usize] = routes;
+        self.settle(machine);
+    }
+
+    /// Brings a machine's ways up to date: a route out of a port that is down does not count.
+    fn settle(&self, machine: u32) {
+        let (at, ways) = (machine as usize, &self.ways[machine as usize]);
+        for (link, found) in self.found[at].iter().enumerate() {
+            let set = self.set[at].get(&link).copied();
+            let has_link = |index: &u16| {
+                let port = self.of_machine[at].get(usize::from(*index));
+                port.is_some_and(|port| self.up[(port / 2) as usize])
+            };
+            ways.set(link, set.filter(has_link).unwrap_or(*found));
+        }
+    }
+
+    /// Routing daemons agree on everybody's shortest ways over the links that are up, through switches only.
+    pub fn find_ways(&mut self) {
+        for machine in 0..self.is_switch.len() as u32 {
+            self.found[machine as usize] = self.ways_from(machine);
+            self.settle(machine);
+        }
+    }
+
+    /// Breadth first. A machine that is reached knows the first port on the way to it.
+    fn ways_from(&self, machine: u32) -> Vec<u16> {
+        let mut found = vec![NONE; self.up.len()];
+        let mut first = vec![NONE; self.is_switch.len()];
+        let mut reached = vec![false; self.is_switch.len()];
+        reached[machine as usize] = true;
+        let mut queue = VecDeque::from([machine]);
+        while let Some(at) = queue.pop_front() {
+            for &port in &self.of_machine[at as usize] {
+                let link = (port / 2) as usize;
+                // An own subnet has its route whether the link is up or not.
+                if at != machine && !self.up[link] {
+                    continue;
+                }
+                let index = match at == machine {
+                    true => self.port(port).index,
+                    false => first[at as usize],
+                };
+                if found[link] == NONE {
+                    found[link] = index;
+                }
+                let far = self.ports[(port ^ 1) as usize].machine as usize;
+                if self.up[link] && !std::mem::replace(&mut reached[far], true) {
+                    first[far] = index;
+                    if self.is_switch[far] {
+                        queue.push_back(far as u32);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The ports on the way from a machine to an address, each the one that is sent out of; `None` if it does not arrive.
+    pub fn path(&self, machine: u32, address: IpAddr) -> Option<Vec<PortId>> {
         let mut path = vec![];
         let mut at = machine;
         while !self.is_own(at, address) {
             let port = self.way(at, address)?;
-            if !is_up((port / 2) as usize) || path.len() > self.is_switch.len() {
+            if !self.up[(port / 2) as usize] || path.len() > self.is_switch.len() {
                 return None;
             }
             path.push(port);
@@ -258,23 +304,35 @@ mod tests {
         Network::new(is_switch, &[[0, 1], [1, 2], [2, 3], [1, 4], [4, 2]])
     }
 
-    fn hops(network: &Network, to: IpAddr, down: Option<usize>) -> Option<Vec<PortId>> {
-        network.path(0, to, |link| Some(link) != down)
+    #[test]
+    fn ways_are_the_shortest_there_are() {
+        let mut network = network();
+        let server: IpAddr = network.address(3).unwrap().into();
+        assert_eq!(server.to_string(), "10.0.3.1");
+        assert_eq!(network.path(0, server), None);
+        network.find_ways();
+        assert_eq!(network.path(0, server), Some(vec![0, 2, 4]));
+        network.set_up(1, false);
+        assert_eq!(network.path(0, server), None, "not noticed yet");
+        network.find_ways();
+        let detour = Some(vec![0, 6, 8, 4]);
+        assert_eq!(network.path(0, server), detour);
+        assert_eq!(network.path(0, network.port(5).v6.into()), detour);
     }
 
     #[test]
-    fn ways_are_the_shortest_there_are() {
-        let network = network();
+    fn routes_that_are_set_go_first_while_their_port_is_up() {
+        let mut network = network();
+        network.find_ways();
         let server: IpAddr = network.address(3).unwrap().into();
-        assert_eq!(server.to_string(), "10.0.3.1");
-        assert_eq!(hops(&network, server, None), None);
-        network.find_ways(|_| true);
-        assert_eq!(hops(&network, server, None), Some(vec![0, 2, 4]));
-        assert_eq!(hops(&network, server, Some(1)), None, "not noticed yet");
-        network.find_ways(|link| link != 1);
-        assert_eq!(hops(&network, server, Some(1)), Some(vec![0, 6, 8, 4]));
-        let v6 = IpAddr::V6(network.port(5).v6);
-        assert_eq!(hops(&network, v6, Some(1)), Some(vec![0, 6, 8, 4]));
+        network.set_routes(1, BTreeMap::from([(2, 2)]));
+        assert_eq!(network.path(0, server), Some(vec![0, 6, 8, 4]));
+        network.set_up(3, false);
+        assert_eq!(network.path(0, server), Some(vec![0, 2, 4]));
+        network.set_up(3, true);
+        assert_eq!(network.path(0, server), Some(vec![0, 6, 8, 4]));
+        network.set_routes(1, BTreeMap::new());
+        assert_eq!(network.path(0, server), Some(vec![0, 2, 4]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What runs on machines: code that is told what arrives and what time it is, and says what it sends.
 
-use std::{any::Any, net::SocketAddr};
+use std::{any::Any, collections::BTreeMap, net::SocketAddr};
 
 use api::proto::{FromStore, FromSwitch, ToStore, ToSwitch};
 
@@ -49,7 +49,7 @@ pub enum StreamEvent {
 }
 
 /// Code that runs as a process. Times are those of its machine's monotonic clock, in nanoseconds.
-pub trait Process: Any + Send {
+pub trait Process: Any {
     /// A datagram came to one of its ports.
     fn receive(&mut self, datagram: &packet::Datagram<'_>, io: &mut Io<'_>);
 
@@ -74,7 +74,7 @@ pub trait Process: Any + Send {
 }
 
 /// What outlives a process: its files, and others that it left its data with.
-pub type Remains = Option<Box<dyn Any + Send>>;
+pub type Remains = Option<Box<dyn Any>>;
 
 /// What a process is born into.
 pub struct Birth {
@@ -91,7 +91,7 @@ pub struct Birth {
 }
 
 /// Makes a process, each time that it is started.
-pub type Maker = Box<dyn FnMut(Birth) -> anyhow::Result<Box<dyn Process>> + Send>;
+pub type Maker = Box<dyn FnMut(Birth) -> anyhow::Result<Box<dyn Process>>>;
 
 /// What a process asks of streams. Streams get their numbers in the order in which they are opened.
 pub(crate) enum Asked {
@@ -114,12 +114,16 @@ pub(crate) struct Done {
     pub asked: Vec<Asked>,
     /// Datagrams that had no way to go.
     pub unreachable: u64,
+    /// The machine's routes before those of its routing daemon, by link: the index of the port that each leads to.
+    pub routes: Option<BTreeMap<usize, u16>>,
 }
 
 /// What a process can do while it is told something.
 pub struct Io<'a> {
     /// What its machine's clocks show.
     pub clock: Reading,
+    /// The world's time, which no machine knows: for those who record what happened when.
+    pub world_ns: u64,
     pub(crate) process: ProcessId,
     pub(crate) machine: u32,
     pub(crate) streams: &'a Streams,
@@ -191,4 +195,4 @@ impl Io<'_> {
 }
 
 /// Messages that may be on their way in one direction of a stream before the sender waits.
-const ROOM: usize = 8;
+const ROOM: usize = 64;

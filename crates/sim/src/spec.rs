@@ -87,6 +87,10 @@ impl Seat {
 pub enum Role {
     /// A store of the cluster.
     Store(StoreSpec),
+    /// A switch's agent; its first start loads the programs.
+    Agent(AgentSpec),
+    /// A controller.
+    Control(ControlSpec),
 }
 
 impl Role {
@@ -94,6 +98,16 @@ impl Role {
     pub fn name(&self) -> &'static str {
         match self {
             Role::Store(_) => "store",
+            Role::Agent(_) => "agent",
+            Role::Control(_) => "control",
+        }
+    }
+
+    /// How fast the process is.
+    pub fn service(&self) -> ServiceSpec {
+        match self {
+            Role::Store(store) => store.service,
+            Role::Agent(_) | Role::Control(_) => ServiceSpec::default(),
         }
     }
 }
@@ -143,6 +157,50 @@ impl Default for StoreSpec {
                 request_ns: 1500.0,
                 ..ServiceSpec::default()
             },
+        }
+    }
+}
+
+/// A switch's agent.
+#[derive(Clone, Debug)]
+pub struct AgentSpec {
+    /// The switch's id.
+    pub id: u16,
+    /// Pages of memory.
+    pub pages: u32,
+    /// Machines with controllers that it follows.
+    pub control: Vec<usize>,
+}
+
+/// A controller, with the options of `shortstop control`.
+#[derive(Clone, Debug)]
+pub struct ControlSpec {
+    /// What it does for tenants that choose nothing; none: the first discipline.
+    pub discipline: Option<String>,
+    /// Length of a statistics window in milliseconds.
+    pub window_ms: u32,
+    /// Most items of a tenant on one switch.
+    pub max_items: usize,
+    /// Cache updates per second and switch.
+    pub updates_per_s: u32,
+    /// Hot keys that a switch should report per window at most.
+    pub reports_per_window: u32,
+    /// Switches count one request in 2^n.
+    pub sample_shift: u32,
+    /// What writing its state takes, in nanoseconds.
+    pub write_ns: u64,
+}
+
+impl Default for ControlSpec {
+    fn default() -> ControlSpec {
+        ControlSpec {
+            discipline: None,
+            window_ms: 1_000,
+            max_items: 10_000,
+            updates_per_s: 20_000,
+            reports_per_window: 5_000,
+            sample_shift: 0,
+            write_ns: 2_000_000,
         }
     }
 }
@@ -216,6 +274,19 @@ impl Spec {
         };
         spec.cluster.stores = spec.stores()?;
         Ok(spec)
+    }
+
+    /// Gives the stores their IPv6 addresses in the place of those of IPv4.
+    ///
+    /// # Errors
+    /// As [`Spec::new`].
+    pub fn use_ipv6(&mut self) -> anyhow::Result<()> {
+        let network = self.network()?;
+        for store in &mut self.cluster.stores {
+            let port = network.owner(store.address.ip()).context("a store's port")?;
+            store.address.set_ip(network.port(port).v6.into());
+        }
+        Ok(())
     }
 
     /// The stores of the cluster.

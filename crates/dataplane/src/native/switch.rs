@@ -49,8 +49,8 @@ impl Fib for Nowhere {
 /// What shows the time to programs and agent, in nanoseconds.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// CLOCK_MONOTONIC.
-    Monotonic,
+    /// CLOCK_BOOTTIME: leases and lives end on time also where the machine was suspended meanwhile.
+    Boot,
     /// What somebody sets.
     Set(Arc<AtomicU64>),
 }
@@ -59,9 +59,9 @@ impl Clock {
     /// Now.
     pub fn now_ns(&self) -> u64 {
         match self {
-            Clock::Monotonic => {
-                let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-                    .expect("CLOCK_MONOTONIC always exists");
+            Clock::Boot => {
+                let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+                    .expect("CLOCK_BOOTTIME always exists");
                 now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
             }
             Clock::Set(ns) => ns.load(Relaxed),

@@ -2,7 +2,9 @@ use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options};
 use clap::Subcommand;
-use dataplane::{Counters, Home, LeaseState, Leases, Mode, PARAMETERS, Table, TenantEntry};
+use dataplane::{
+    Counters, Home, LeaseState, Leases, Mode, PARAMETERS, PageItems, Table, TenantEntry,
+};
 use serde::Serialize;
 
 use super::common::stopped;
@@ -166,36 +168,6 @@ struct Report {
     counters: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A page as its memory shows it.
-#[derive(Serialize)]
-struct PageItems {
-    page: u32,
-    /// Whose most of its items are.
-    tenant: u32,
-    items: usize,
-    /// Items of other tenants: 0 unless something is broken.
-    foreign_items: usize,
-}
-
-fn page_items(held: &[dataplane::Held]) -> Vec<PageItems> {
-    let mut pages: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
-    for item in held {
-        let tenants = pages.entry(item.place.page).or_default();
-        *tenants.entry(item.tenant).or_default() += 1;
-    }
-    let page = |(page, tenants): (u32, BTreeMap<u32, usize>)| {
-        let items = tenants.values().sum();
-        let (tenant, most) = tenants.into_iter().max_by_key(|(_, n)| *n)?;
-        Some(PageItems {
-            page,
-            tenant,
-            items,
-            foreign_items: items - most,
-        })
-    };
-    pages.into_iter().filter_map(page).collect()
-}
-
 fn report(name: &str) -> anyhow::Result<Report> {
     let home = Home::new(name)?;
     let table = Table::open(&home)?;
@@ -217,7 +189,7 @@ fn report(name: &str) -> anyhow::Result<Report> {
         "bypass_torn",
     ];
     let reads = hits + not_answered.iter().map(|name| get(name)).sum::<u64>();
-    let page_items = page_items(&held);
+    let page_items = PageItems::of(&held);
     Ok(Report {
         name: name.into(),
         id: table.switch_id(),

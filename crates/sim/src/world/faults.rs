@@ -1,5 +1,7 @@
 //! What can be done to a world: processes are killed and stopped, machines suspended, links cut.
 
+use std::{collections::BTreeMap, sync::PoisonError};
+
 use lab::topology::Fault;
 
 use super::{Event, State, World};
@@ -75,6 +77,31 @@ impl World {
         }
     }
 
+    /// Takes a switch's programs and tables away; its kernel forwards on.
+    pub fn forget_tables(&mut self, machine: MachineId) {
+        let loaded = &self.loaded[machine.0 as usize];
+        *loaded.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.attach(machine);
+    }
+
+    /// A machine starts anew: what ran there is killed and started again, tables are gone, clocks begin.
+    ///
+    /// # Errors
+    /// Something does not start.
+    pub fn reboot(&mut self, machine: MachineId) -> anyhow::Result<()> {
+        let all = self.processes_of(machine).into_iter();
+        let lived: Vec<_> = all.filter(|p| self.state(*p) != State::Dead).collect();
+        lived.iter().for_each(|process| self.kill(*process));
+        self.forget_tables(machine);
+        self.network.set_routes(machine.0, BTreeMap::new());
+        let at = &mut self.machines[machine.0 as usize];
+        at.clock.restart(self.now_ns);
+        at.suspended = false;
+        lived
+            .into_iter()
+            .try_for_each(|process| self.start(process))
+    }
+
     /// Sets a machine's wall clock by so many nanoseconds.
     pub fn step_wall(&mut self, machine: MachineId, by_ns: i64) {
         let at = &mut self.machines[machine.0 as usize];
@@ -93,6 +120,7 @@ impl World {
         for side in 0..2 {
             self.directions[link * 2 + side].is_up = is_up;
         }
+        self.network.set_up(link, is_up);
         if let Some(after_ns) = self.spec.routing_ns {
             self.queue.put(self.now_ns + after_ns, Event::Reroute);
         }
@@ -100,7 +128,7 @@ impl World {
 
     /// Whether a link is up.
     pub fn is_up(&self, link: usize) -> bool {
-        self.directions[link * 2].is_up
+        self.network.is_up(link)
     }
 
     /// Changes what goes wrong on a link, both ways.

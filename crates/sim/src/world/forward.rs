@@ -1,8 +1,11 @@
 //! What a switch does with a frame: its programs look at it, and its kernel takes what they pass.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{Arc, PoisonError},
+};
 
-use dataplane::native::{Cpu, Fib, Frame, Program, Route, Switch, Verdict};
+use dataplane::native::{Cpu, Fib, Frame, Program, Route, Verdict};
 
 use super::{Event, World};
 use crate::{
@@ -57,6 +60,7 @@ impl Forwarding {
 }
 
 /// The kernel's routes, as the programs of a machine ask for them.
+#[derive(Clone)]
 pub(crate) struct Routes {
     ways: Arc<Ways>,
     /// By a port's index: its addresses, and the hardware addresses of it and of the one across.
@@ -64,15 +68,15 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Those of a machine.
-    pub fn of(network: &Network, machine: u32) -> Routes {
+    /// Those of a machine, by these ways.
+    pub fn of(network: &Network, machine: u32, ways: Arc<Ways>) -> Routes {
         let port = |port: &PortId| {
             let at = network.port(*port);
             let macs = [at.mac, network.across(*port).mac];
             ([at.v4.into(), at.v6.into()], macs)
         };
         Routes {
-            ways: network.ways(machine).clone(),
+            ways,
             ports: network.ports_of(machine).iter().map(port).collect(),
         }
     }
@@ -100,14 +104,20 @@ impl Fib for Routes {
 }
 
 impl World {
-    /// Has a switch's programs look at what comes to its ports, or nothing any more.
-    ///
-    /// # Panics
-    /// If the machine is a host.
-    pub fn set_programs(&mut self, machine: MachineId, programs: Option<&Arc<Switch>>) {
-        let at = &mut self.machines[machine.0 as usize];
-        let forwarding = at.forwarding.as_mut().expect("a switch");
-        forwarding.cpu = programs.map(|switch| Cpu::of(switch, 0));
+    /// Has a switch's programs look at what comes to its ports, if they are loaded.
+    pub(super) fn attach(&mut self, machine: MachineId) {
+        let loaded = self.loaded[machine.0 as usize].lock();
+        let loaded = loaded.unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(forwarding) = &mut self.machines[machine.0 as usize].forwarding else {
+            return;
+        };
+        if forwarding.cpu.is_some() != loaded.is_some() {
+            forwarding.cpu = loaded.map(|switch| {
+                let mut cpu = Cpu::of(&switch, 0);
+                cpu.seed(self.seed ^ u64::from(machine.0) << 32 | 1);
+                cpu
+            });
+        }
     }
 
     /// What a switch dropped; nothing on a host.
@@ -131,7 +141,7 @@ impl World {
             return self.pass(machine, port, frame, leaves_ns);
         };
         let ingress = u32::from(self.network.port(port).index) + 1;
-        let now_ns = at.clock.at(self.now_ns).monotonic_ns;
+        let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let verdict = cpu.run(Program::Entry, self.frames.at(frame), ingress, now_ns);
         self.carry_out(machine, port, frame, verdict, leaves_ns);
     }
@@ -146,7 +156,7 @@ impl World {
         let Some(cpu) = cpu.filter(|_| !at.suspended) else {
             return self.frames.give(frame);
         };
-        let now_ns = at.clock.at(self.now_ns).monotonic_ns;
+        let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let frame_at = self.frames.at(frame);
         let verdict = cpu.run(Program::ComesBack, frame_at, ROUND_BACK, now_ns);
         // It came by no port of the network; the kernel takes it as its own machine's.
@@ -208,7 +218,7 @@ impl World {
     /// Copies of a frame leave by every port of a group but the one that it came in by.
     fn fan(&mut self, machine: MachineId, port: PortId, frame: FrameId, leaves_ns: u64) {
         let at = &mut self.machines[machine.0 as usize];
-        let now_ns = at.clock.at(self.now_ns).monotonic_ns;
+        let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let Some(forwarding) = &mut at.forwarding else {
             return;
         };

@@ -11,10 +11,11 @@ use std::{any::Any, time::Instant};
 
 use anyhow::Context;
 use dataplane::native::Frame;
-use lab::random::{LabRng, rng};
 use rand::RngExt;
+use seed::{SeededRng, rng};
 
 use crate::{
+    agent::Loaded,
     clock::{Clock, Reading},
     frames::{FrameId, Frames},
     link::{Counts, Direction},
@@ -125,7 +126,8 @@ impl Progress {
     }
 }
 
-/// A world in virtual time. Everything in it follows from its [`Spec`], its seed, and what is done to it.
+/// A world in virtual time. Everything in it follows from its [`Spec`], its seed, and what is done to it. It stays on the thread that made
+/// it: hash maps take their order from the seed there ([`wire::maps::seed_for_simulation`]).
 pub struct World {
     spec: Spec,
     seed: u64,
@@ -138,16 +140,18 @@ pub struct World {
     /// By the port that sends.
     directions: Vec<Direction>,
     machines: Vec<Machine>,
+    /// By machine: what its switch is made of, once it is.
+    loaded: Vec<Loaded>,
     slots: Vec<Slot>,
     streams: Streams,
     /// Decides which segments of streams are lost.
-    stream_rng: LabRng,
+    stream_rng: SeededRng,
     done: Done,
     trace: Trace,
     events: u64,
     packets: u64,
     began: Instant,
-    on_progress: Option<Box<dyn FnMut(&Progress) + Send>>,
+    on_progress: Option<Box<dyn FnMut(&Progress)>>,
 }
 
 impl World {
@@ -158,8 +162,9 @@ impl World {
     pub fn new(spec: &Spec, seed: u64) -> anyhow::Result<World> {
         let spec = spec.clone();
         spec.cluster.check()?;
-        let network = spec.network()?;
-        network.find_ways(|_| true);
+        let mut network = spec.network()?;
+        network.find_ways();
+        wire::maps::seed_for_simulation(seed);
         let mut directions = vec![];
         for (i, link) in spec.links.iter().enumerate() {
             for way in ["a to b", "b to a"] {
@@ -182,6 +187,7 @@ impl World {
             spare: None,
             network,
             directions,
+            loaded: spec.machines.iter().map(|_| Loaded::default()).collect(),
             machines,
             slots: vec![],
             streams: Streams::default(),
@@ -204,9 +210,7 @@ impl World {
         for (i, machine) in self.spec.machines.clone().into_iter().enumerate() {
             for seat in machine.seats {
                 let name = format!("{}/{}", machine.name, seat.role.name());
-                let service = match &seat.role {
-                    Role::Store(store) => store.service,
-                };
+                let service = seat.role.service();
                 let make = self.maker(i, seat.role);
                 let id = self.place(MachineId(i as u32), name, service, make);
                 starting.extend(seat.autostart.then_some(id));
@@ -222,6 +226,12 @@ impl World {
                 let controllers = self.controllers(&store.control);
                 crate::store::maker(&self.spec, &self.network, machine, store, controllers)
             }
+            Role::Agent(agent) => {
+                let controllers = self.controllers(&agent.control);
+                let (loaded, network) = (self.loaded[machine].clone(), &self.network);
+                crate::agent::maker(&self.spec, network, machine, agent, loaded, controllers)
+            }
+            Role::Control(control) => crate::control::maker(&self.spec, control, self.seed),
         }
     }
 
@@ -230,6 +240,12 @@ impl World {
         let all = machines.iter();
         all.filter_map(|machine| self.spec.process_of(*machine, "control"))
             .collect()
+    }
+
+    /// Puts another role in a seat, or the same with other options: counts from its next start on.
+    pub fn reseat(&mut self, process: ProcessId, role: Role) {
+        let machine = self.slots[process.0 as usize].machine.0 as usize;
+        self.slots[process.0 as usize].make = self.maker(machine, role);
     }
 
     /// A place for a process on a machine, not started yet.
@@ -266,6 +282,7 @@ impl World {
 
     /// Lets everything happen that happens up to and at this time.
     pub fn run_until(&mut self, until_ns: u64) {
+        wire::maps::seed_for_simulation(self.seed);
         while let Some((at_ns, event)) = self.queue.take(until_ns) {
             self.happens(at_ns, event);
         }
@@ -280,7 +297,7 @@ impl World {
     }
 
     /// Has somebody told now and then how far the world has come.
-    pub fn on_progress(&mut self, told: impl FnMut(&Progress) + Send + 'static) {
+    pub fn on_progress(&mut self, told: impl FnMut(&Progress) + 'static) {
         self.on_progress = Some(Box::new(told));
     }
 
@@ -309,10 +326,7 @@ impl World {
             Event::Deliver(stream, to_second) => self.deliver(stream, to_second),
             Event::Ended(stream, process) => self.ended(stream, process),
             Event::Round(machine, frame) => self.round(machine, frame),
-            Event::Reroute => {
-                let directions = &self.directions;
-                self.network.find_ways(|link| directions[link * 2].is_up);
-            }
+            Event::Reroute => self.network.find_ways(),
         }
         if self.events.is_multiple_of(PROGRESS_EVERY)
             && let Some(mut told) = self.on_progress.take()
@@ -384,6 +398,7 @@ impl World {
         process: ProcessId,
         work: impl FnOnce(&mut P, &mut Io<'_>) -> R,
     ) -> Option<R> {
+        wire::maps::seed_for_simulation(self.seed);
         let mut result = None;
         self.tell(process, self.now_ns, |body, io| {
             let body: &mut dyn Any = body;
@@ -399,6 +414,7 @@ impl World {
     /// # Errors
     /// It lives, or cannot be made.
     pub fn start(&mut self, process: ProcessId) -> anyhow::Result<()> {
+        wire::maps::seed_for_simulation(self.seed);
         let slot = &mut self.slots[process.0 as usize];
         anyhow::ensure!(slot.state == State::Dead, "{}: it runs already", slot.name);
         let machine = &mut self.machines[slot.machine.0 as usize];
@@ -417,7 +433,9 @@ impl World {
         machine.listeners.extend(ports);
         slot.body = Some(body);
         slot.state = State::Running;
+        let machine = slot.machine;
         self.wake_at(process, self.now_ns);
+        self.attach(machine);
         Ok(())
     }
 
@@ -434,6 +452,7 @@ impl World {
         let machine = &mut self.machines[slot.machine.0 as usize];
         let mut io = Io {
             clock: machine.clock.at(self.now_ns),
+            world_ns: self.now_ns,
             process,
             machine: slot.machine.0,
             streams: &self.streams,
@@ -455,6 +474,10 @@ impl World {
         self.send_all(leaves_ns);
         if !self.done.asked.is_empty() {
             self.do_asked(process);
+        }
+        if let Some(routes) = self.done.routes.take() {
+            let machine = self.slots[process.0 as usize].machine;
+            self.network.set_routes(machine.0, routes);
         }
     }
 

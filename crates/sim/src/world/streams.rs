@@ -67,8 +67,7 @@ impl World {
         let ports = self.network.ports_of(to);
         let paths = ports.iter().filter_map(|port| {
             let address = self.network.port(*port).v4.into();
-            let is_up = |link: usize| self.directions[link * 2].is_up;
-            let path = self.network.path(from, address, is_up)?;
+            let path = self.network.path(from, address)?;
             let is_awake = |port: &u32| {
                 let at = self.network.across(*port).machine;
                 !self.machines[at as usize].suspended
