@@ -92,7 +92,10 @@ fn of_the_store(mutant: Mutant) -> Bounds {
         TwoWritesAtOnce => Bounds {
             entries: [true; 2],
             fetches: 1,
-            ..quiet([&[WRITE], &[SECOND], &[READ]], [Second, Neither, Second])
+            ..quiet(
+                [&[WRITE, READ], &[SECOND], &[READ]],
+                [Second, Neither, Neither],
+            )
         },
         GrantDuringWrite => Bounds {
             entries: [true, false],
@@ -126,7 +129,10 @@ fn of_the_store(mutant: Mutant) -> Bounds {
         RepeatedAnswerGrants => Bounds {
             entries: [false, true],
             retransmissions: 1,
-            ..quiet([&[WRITE], &[SECOND], &[READ]], [Second, Neither, Second])
+            ..quiet(
+                [&[WRITE], &[SECOND, READ], &[READ]],
+                [Second, Neither, Second],
+            )
         },
         TermNotRaised => Bounds {
             steps: 2,
