@@ -31,7 +31,7 @@ mod table;
 mod tenant;
 mod traffic;
 
-pub use attach::{Attached, Mode, attach, attached, detach, interfaces};
+pub use attach::{Attached, Mode, attach, attached, check_interface, detach, interfaces};
 pub use backing::Backing;
 pub use bpffs::{Home, switches};
 pub use cells::{Cells, PageUsage, Place, cells_needed};

@@ -307,7 +307,7 @@ impl Plan {
             shape,
             ipv6: one_in(&mut rng, 4),
             stores,
-            pages: rng.random_range(4..=12),
+            pages: rng.random_range(6..=12),
             items: rng.random_range(2..=16),
             window_ms: *[100, 250, 1000].choose(&mut rng).expect("some"),
             open,

@@ -13,8 +13,8 @@ use crate::{
 };
 
 const MS: u64 = 1_000_000;
-/// Until controller, agents and streams have found one another.
-const SETTLE_MS: u64 = 300;
+/// Until controller, agents and streams have found one another, at most.
+const SETTLE_MS: u64 = 30_000;
 /// How long what is under way may take after the clients have stopped.
 const END_MS: u64 = 12_000;
 /// The policies, in the order of [`Deed::Move`]'s numbers.
@@ -89,10 +89,10 @@ pub(crate) fn run_with(
         disciplines,
     };
     prepare(&mut running.world);
-    running.run_for(SETTLE_MS);
+    running.settle()?;
     let cluster = running.create_tenants()?;
     let longest = plan.stores.iter().map(|store| store.lease_ms).max();
-    running.run_for(longest.context("no store")? + SETTLE_MS);
+    running.run_for(longest.context("no store")? * 3 / 2);
     running.start_clients(&cluster)?;
     running.do_deeds()?;
     running.end()?;
@@ -104,6 +104,24 @@ impl Running<'_> {
     fn run_for(&mut self, ms: u64) {
         let until_ns = self.world.now_ns() + ms * MS;
         self.world.run_until(until_ns);
+    }
+
+    /// Lets the parts find one another: until every switch is attached.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        let control = self.process("control/control")?;
+        let machines = &self.world.spec().machines;
+        let switches = machines.iter().filter(|m| m.forwards.is_some()).count();
+        let deadline_ns = self.world.now_ns() + SETTLE_MS * MS;
+        self.world.run_while(20 * MS, |world| {
+            let attached = world.get::<ControlHost>(control).map_or(0, |host| {
+                let switches = host.core().view().switches();
+                switches.iter().filter(|switch| switch.attached).count()
+            });
+            world.now_ns() < deadline_ns && attached < switches
+        });
+        ensure!(self.world.now_ns() < deadline_ns, "switches did not attach");
+        self.run_for(200);
+        Ok(())
     }
 
     /// Creates the tenants; returns the cluster as their clients know it.
@@ -120,7 +138,9 @@ impl Running<'_> {
                 ..TenantSpec::default()
             };
             let made = self.world.with(control, |host: &mut ControlHost, io| {
-                host.ask(io, |core, asked| core.create_tenant(asked, spec, Secret::NONE))
+                host.ask(io, |core, asked| {
+                    core.create_tenant(asked, spec, Secret::NONE)
+                })
             });
             let made = made.context("the controller does not run")?;
             let view = made.map_err(|e| anyhow::anyhow!("tenant {}: {e:?}", tenant.id))?;
@@ -163,7 +183,9 @@ impl Running<'_> {
             let machine = self.world.machine(&name).context("a client host")?;
             let make = maker(config.clone(), config.options(), clients.pause_us);
             let name = format!("{name}/clients");
-            let process = self.world.place(machine, name, ServiceSpec::default(), make);
+            let process = self
+                .world
+                .place(machine, name, ServiceSpec::default(), make);
             self.world.start(process)?;
         }
         Ok(())
@@ -172,9 +194,9 @@ impl Running<'_> {
     /// How long stores may stand still: what they hold lives for so much longer.
     fn longest_stand_ms(&self) -> u64 {
         let stands = self.plan.deeds.iter().map(|deed| match deed {
-            Deed::Stop { for_ms, .. } | Deed::Suspend { for_ms, .. } | Deed::Kill { for_ms, .. } => {
-                *for_ms
-            }
+            Deed::Stop { for_ms, .. }
+            | Deed::Suspend { for_ms, .. }
+            | Deed::Kill { for_ms, .. } => *for_ms,
             _ => 0,
         });
         stands.sum()

@@ -283,7 +283,9 @@ impl Spec {
     pub fn use_ipv6(&mut self) -> anyhow::Result<()> {
         let network = self.network()?;
         for store in &mut self.cluster.stores {
-            let port = network.owner(store.address.ip()).context("a store's port")?;
+            let port = network
+                .owner(store.address.ip())
+                .context("a store's port")?;
             store.address.set_ip(network.port(port).v6.into());
         }
         Ok(())

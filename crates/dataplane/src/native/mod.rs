@@ -20,5 +20,5 @@ pub use frame::Frame;
 pub(crate) use keyed::Keyed;
 pub use memory::Memory;
 #[cfg(feature = "mutants")]
-pub use mutant::Mutant;
+pub use mutant::{Mutant, choose};
 pub use switch::{Clock, Fib, Route, Switch};
