@@ -34,9 +34,7 @@ lint:
 	@tools/lint
 
 demo:
-	@tools/setup build lab $(BACKEND)
-	tools/cargo build --release
-	$(SUDO) target/release/shortstop lab run demo --backend $(BACKEND) --out target/demo
+	@tools/demo $(BACKEND)
 
 bench:
 	@tools/setup build lab redis memcached

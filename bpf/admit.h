@@ -98,7 +98,7 @@ INLINE int admit(struct xdp_md *ctx, struct work *work)
 		return forward(ctx, work);
 	}
 	work->round = 0;
-	work->now_ns = bpf_ktime_get_coarse_ns();
+	work->now_ns = clock_ns(&work->clock);
 	if (op_is_client_request(work->op)) {
 		if (!within_rate(tenant, work->now_ns))
 			return over_rate(ctx, work, flags);
@@ -119,7 +119,7 @@ INLINE int admit_again(struct xdp_md *ctx, struct work *work)
 		return forward(ctx, work);
 	}
 	work->round = round_of(ctx);
-	work->now_ns = bpf_ktime_get_coarse_ns();
+	work->now_ns = clock_ns(&work->clock);
 	take_hash(work);
 	return CONTINUE;
 }

@@ -205,7 +205,7 @@ struct {
 /* A lease of one store (rule 6). The agent names the store, the programs keep the rest. */
 struct lease {
 	__u8 store[16]; /* its address; IPv4 as ::ffff:a.b.c.d */
-	__u64 until_ns; /* CLOCK_MONOTONIC; served only before it */
+	__u64 until_ns; /* CLOCK_BOOTTIME; served only before it */
 	__u64 floor; /* epochs up to this one belong to an earlier term */
 	__u32 term;
 	__u32 lock;
@@ -256,12 +256,13 @@ struct work {
 	__u16 payload_len; /* of the UDP payload in bytes */
 	__u32 round; /* how often the packet was sent round; 0: it came in from outside */
 	__u64 hash[2]; /* host order, salted with the tenant */
-	__u64 now_ns; /* coarse CLOCK_MONOTONIC */
+	__u64 now_ns; /* coarse CLOCK_BOOTTIME */
 	__u64 secret[2]; /* the one that the packet is signed with */
 	__u32 parameter[PARAMETERS]; /* of the tenant */
 	struct kv_header header; /* as it came in */
 	__u8 key[256 + 16]; /* padded with zeros to whole words */
 	__u8 scratch[512]; /* for whoever needs it within one step */
+	struct clock clock; /* this CPU's; the only thing that the packet before leaves behind */
 };
 _Static_assert(offsetof(struct work, header) == 64, "what every step reads is one cache line");
 

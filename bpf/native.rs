@@ -19,7 +19,11 @@ pub fn compile(clang: &str, headers: &Path, source: &Path, out: &Path) {
 
 /// Compiles one file into a static library that the crate is linked with.
 pub fn library(clang: &str, headers: &Path, source: &Path, name: &str) {
-    cc::Build::new()
+    let mut build = cc::Build::new();
+    if cfg!(feature = "mutants") {
+        build.define("MUTANTS", None);
+    }
+    build
         .compiler(clang)
         .file(source)
         .include(headers.join("user"))

@@ -24,7 +24,7 @@ struct item {
 	__u16 value_len;
 	__u64 word;
 	__u64 version;
-	__u64 expiry_ns; /* CLOCK_MONOTONIC; meaningful with ITEM_EXPIRES */
+	__u64 expiry_ns; /* CLOCK_BOOTTIME; meaningful with ITEM_EXPIRES */
 	__u64 epoch_ns; /* when the epoch was taken: a time to live counts from then */
 	__u32 tenant;
 	__u16 lease; /* slot of the store's lease */

@@ -79,6 +79,28 @@
 /* Set when loading: slots are found by masking. In a section of its own, beside a discipline's constants. */
 #define BUCKET_MASK const volatile __u32 bucket_mask SEC(".rodata.switch") = 4095
 
+/*
+ * CLOCK_BOOTTIME, which goes on while the machine is suspended: no lease and no life lasts longer for that. Coarse, since
+ * the fine clocks cost as much as a lookup: what it is ahead of the coarse monotonic clock is looked at again whenever
+ * that has moved, before which no device has come back from a suspension. Never behind the fine clock by more than a
+ * tick.
+ */
+struct clock {
+	__u64 coarse_ns;
+	__u64 ahead_ns;
+};
+
+INLINE __u64 clock_ns(struct clock *clock)
+{
+	__u64 now_ns = bpf_ktime_get_coarse_ns();
+	if (clock->coarse_ns != now_ns) {
+		__u64 fine_ns = bpf_ktime_get_ns();
+		clock->ahead_ns = bpf_ktime_get_boot_ns() - fine_ns;
+		clock->coarse_ns = now_ns;
+	}
+	return now_ns + clock->ahead_ns;
+}
+
 #define NS_PER_MS 1000000ULL
 
 /* No verdict yet: the caller goes on. Every other return value of a step is an XDP verdict. */

@@ -8,16 +8,24 @@
 #include <sanitizer/asan_interface.h>
 #define USER_GROUND 64
 void (*user_interrupt)(void);
+bool user_ring_is_full;
 #else
 #define USER_GROUND 0
 #endif
 
 _Thread_local struct user_cpu *user_cpu;
 
+static void pause_a_little(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
 static void lock(__u32 *word)
 {
 	while (__atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE))
-		__builtin_ia32_pause();
+		pause_a_little();
 }
 
 static void unlock(__u32 *word)
@@ -36,6 +44,17 @@ static void *zeros(size_t bytes)
 static __u64 padded(__u64 bytes)
 {
 	return (bytes + 7) & ~7ULL;
+}
+
+/* Sanitizers see whoever leaves his element, of which `used` bytes are his. */
+static void poison(__u8 *first, __u64 elements, __u64 stride, __u64 used)
+{
+#ifdef USER_EXACT
+	for (__u64 i = 0; i < elements; i++)
+		__asan_poison_memory_region(first + i * stride + used, stride - used);
+#else
+	(void)first, (void)elements, (void)stride, (void)used;
+#endif
 }
 
 /* ---- tables with keys */
@@ -111,14 +130,24 @@ static struct user_hash *hash_new(const struct user_map *map, __u32 entries)
 	hash->max_entries = entries;
 	hash->mask = heads - 1;
 	hash->makes_room = map->type == BPF_MAP_TYPE_LRU_HASH;
-	hash->stride = sizeof(struct element) + padded(map->key_size) + padded(map->value_size);
+	__u64 bytes = sizeof(struct element) + padded(map->key_size) + padded(map->value_size);
+	hash->stride = bytes + USER_GROUND;
 	hash->bytes = (entries + SPARE_PLACES) * hash->stride;
 	hash->elements = zeros(hash->bytes);
 	hash->heads = zeros(heads * sizeof(__u32));
-	if (hash->elements && hash->heads)
+	if (hash->elements && hash->heads) {
+		poison(hash->elements, entries + SPARE_PLACES, hash->stride, bytes);
 		return hash;
+	}
 	free(hash);
 	return NULL;
+}
+
+static void hash_clear(struct user_hash *hash)
+{
+	madvise(hash->elements, hash->bytes, MADV_DONTNEED);
+	madvise(hash->heads, (hash->mask + 1) * sizeof(__u32), MADV_DONTNEED);
+	hash->count = hash->touched = hash->free = hash->hand = 0;
 }
 
 static void hash_free(struct user_hash *hash)
@@ -285,6 +314,10 @@ long user_ring_output(struct user_table *table, const void *data, __u32 size)
 	__u64 need = RECORD_HEADER + padded(size), header = size;
 	if (!ring)
 		return -EINVAL;
+#ifdef USER_EXACT
+	if (user_ring_is_full)
+		return -EAGAIN;
+#endif
 	lock(&ring->lock);
 	bool fits = ring->head - __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE) + need <=
 		    table->max_entries;
@@ -337,18 +370,6 @@ static __u32 entries_of(const struct user_map *map, const struct user_size *size
 	return map->max_entries;
 }
 
-/* Sanitizers see whoever leaves his element. */
-static void poison(const struct user_table *table, __u64 elements)
-{
-#ifdef USER_EXACT
-	for (__u64 i = 0; i < elements; i++)
-		__asan_poison_memory_region(table->base + i * table->stride + table->value_size,
-					    table->stride - table->value_size);
-#else
-	(void)table, (void)elements;
-#endif
-}
-
 static bool has_keys(__u32 type)
 {
 	return type == BPF_MAP_TYPE_HASH || type == BPF_MAP_TYPE_LRU_HASH ||
@@ -379,7 +400,8 @@ static bool table_new(struct user_switch *at, struct user_table *table, const st
 	}
 	table->base = zeros(table_bytes(at, table));
 	if (table->base && map->type != BPF_MAP_TYPE_RINGBUF)
-		poison(table, table_bytes(at, table) / table->stride);
+		poison(table->base, table_bytes(at, table) / table->stride, table->stride,
+		       table->value_size);
 	return table->base != NULL;
 }
 
@@ -431,6 +453,17 @@ void user_switch_free(struct user_switch *at)
 	free(at);
 }
 
+void user_switch_clear(struct user_switch *at)
+{
+	for (__u32 i = 0; i < USER_TABLES; i++) {
+		struct user_table *table = &at->table[i];
+		if (table->hash)
+			hash_clear(table->hash);
+		if (table->base) /* the memory of what is zero goes back */
+			madvise(table->base, table_bytes(at, table), MADV_DONTNEED);
+	}
+}
+
 struct user_table *user_table_named(struct user_switch *at, const char *name)
 {
 	lock(&names_lock);
@@ -456,6 +489,6 @@ void user_quiesce(struct user_switch *at)
 	for (__u32 i = 0; i < at->cpus; i++) {
 		__u64 runs = __atomic_load_n(&at->cpu[i]->runs, __ATOMIC_ACQUIRE);
 		while ((runs & 1) && __atomic_load_n(&at->cpu[i]->runs, __ATOMIC_ACQUIRE) == runs)
-			__builtin_ia32_pause();
+			pause_a_little();
 	}
 }

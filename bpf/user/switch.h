@@ -9,6 +9,10 @@
 
 struct user_hash;
 
+struct clock {
+	__u64 unused;
+};
+
 /* An array's elements lie at `base`, `stride` bytes apart, those of one CPU after those of another. */
 struct user_table {
 	__u8 *base;
@@ -37,14 +41,15 @@ struct user_switch {
 	void *fib_context;
 	struct user_cpu *cpu[USER_CPUS];
 	__u32 cpus;
-	__u32 bucket_mask;
+	__u32 mask_of_buckets;
+	__u32 mutant; /* of mutants.h; only what was compiled for tests looks at it */
 };
 
 /* Who runs packets: one thread at a time. */
 struct user_cpu {
 	struct user_switch *at;
 	__u64 runs; /* odd while a program runs */
-	__u64 now_ns; /* what clocks show */
+	__u64 now_ns; /* what CLOCK_BOOTTIME shows */
 	__u64 random;
 	const struct user_group *group; /* where the last redirect leads; NULL: to `port` */
 	__u32 port;
@@ -85,6 +90,8 @@ struct user_size {
 struct user_switch *user_switch_new(const struct user_unit *const *units, __u32 count,
 				    const struct user_size *sizes, __u32 size_count, __u32 cpus);
 void user_switch_free(struct user_switch *at);
+/* Makes all tables empty again; entries of tables without keys are zeros. */
+void user_switch_clear(struct user_switch *at);
 /* NULL: there is none of that name. */
 struct user_table *user_table_named(struct user_switch *at, const char *name);
 /* Runs a program on a packet; returns its verdict. */

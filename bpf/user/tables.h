@@ -55,7 +55,7 @@ INLINE void *user_lookup(const struct user_table *table, __u32 type, __u32 value
 		__type(value, struct user_group);                                                  \
 	} name SEC(".maps")
 
-#define bucket_mask (user_cpu->at->bucket_mask)
+#define bucket_mask (user_cpu->at->mask_of_buckets)
 #define BUCKET_MASK _Static_assert(true, "the switch has it")
 
 /* An entry of the list of an object's tables. */

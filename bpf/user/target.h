@@ -42,6 +42,7 @@
 #ifdef USER_EXACT
 /* The other CPU may come in wherever order matters. */
 extern void (*user_interrupt)(void);
+extern bool user_ring_is_full; /* whatever is in it */
 #define user_moment() (user_interrupt ? user_interrupt() : (void)0)
 #define barrier() user_moment()
 #else
@@ -60,9 +61,8 @@ extern void (*user_interrupt)(void);
 #define NS_PER_MS 1000000ULL
 #define CONTINUE (-1)
 
-/* Of mutants.h: the one that the driver has chosen. */
-static __u32 chosen_mutant __attribute__((unused));
-#define CHOSEN_MUTANT chosen_mutant
+/* Of mutants.h: the one that somebody chose for this switch. */
+#define CHOSEN_MUTANT (user_cpu->at->mutant)
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "only for little-endian hosts"

@@ -5,11 +5,16 @@
  * came out may be. libFuzzer calls it, or replay.c. fuzz/build names the discipline's file (DISCIPLINE) and its
  * programs in the order of the steps (STEPS).
  */
+#include <stdio.h>
+
 #include "entry.bpf.c"
 #define LICENSE license_of_the_discipline
 #include DISCIPLINE
 #undef LICENSE
 
+/* The list of tables is made from this file. */
+#ifndef USER_LIST
+#include "switch.h"
 #include "view.h"
 #include "world.h"
 #include "oracle.h"
@@ -17,31 +22,37 @@
 
 static int (*const steps[])(struct xdp_md *ctx) = {STEPS};
 
+static void make_switch_once(void)
+{
+	if (!the_switch)
+		switch_new(steps, sizeof(steps) / sizeof(steps[0]));
+}
+
 int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len);
 void report_coverage(FILE *to);
 bool choose_mutant(const char *name);
 
 int LLVMFuzzerTestOneInput(const __u8 *bytes, size_t len)
 {
-	host.steps = steps;
-	host.step_count = sizeof(steps) / sizeof(steps[0]);
+	make_switch_once();
 	run_script(bytes, len);
-	host_tables_clear();
+	user_switch_clear(the_switch);
 	return 0;
 }
 
 /* Breaks a rule from now on; false if no mutant has that name, or the build has none. */
 bool choose_mutant(const char *name)
 {
+	make_switch_once();
 #ifdef MUTANTS
-#define X(mutant, rule, breaks)                                                                    \
-	if (!strcmp(name, #mutant))                                                                \
-		chosen_mutant = MUTANT_##mutant;
+#define X(other, rule, breaks)                                                                     \
+	if (!strcmp(name, #other))                                                                 \
+		the_switch->mutant = MUTANT_##other;
 	MUTANT_LIST(X)
 #undef X
 #endif
 	(void)name;
-	return chosen_mutant;
+	return the_switch->mutant;
 }
 
 /* One line for each counter: how often the inputs so far made it rise. */
@@ -50,3 +61,4 @@ void report_coverage(FILE *to)
 	for (int i = 0; i < COUNT_MAX; i++)
 		fprintf(to, "%s %llu\n", names[i], totals[i]);
 }
+#endif

@@ -66,7 +66,7 @@ static void oracle_reset(void)
 static void oracle_inserted(__u32 place)
 {
 	__u64 epoch = the_config()->epoch;
-	known[place] = (struct knowledge){epoch, host.now_ns, epoch};
+	known[place] = (struct knowledge){epoch, kernel.now_ns, epoch};
 }
 
 static bool is_authentic(const struct frame *frame, const struct view *view)
@@ -105,7 +105,7 @@ static struct counts read_counts(void)
 {
 	struct counts counts;
 	for (__u32 i = 0; i < COUNT_MAX; i++)
-		counts.of[i] = *(__u64 *)host_put(&counters, i);
+		counts.of[i] = *(__u64 *)put(&counters, i);
 	return counts;
 }
 
@@ -137,7 +137,7 @@ static bool renews_lease(const struct frame *frame, const struct view *view)
 	return view->is_whole && view->op == OP_LEASE_REPLY && view->tenant == TENANT_SYSTEM &&
 	       view->request < STORES && view->epoch >> 48 == SWITCH && is_authentic(frame, view) &&
 	       !memcmp(view->source, stores[view->request].address, 16) &&
-	       view->version <= host.now_ns + CLOCK_MARGIN_NS;
+	       view->version <= kernel.now_ns + CLOCK_MARGIN_NS;
 }
 
 /* What may be granted from now on: noted before the packet runs. */
@@ -179,14 +179,14 @@ static bool may_serve(const struct passage *p, const struct moment *m, int place
 		return false;
 	if (grant->epoch != entry->epoch || grant->epoch < entry->least ||
 	    grant->epoch <= lease->floor ||
-	    (host.now_ns >= lease->until_ns &&
-	     host.now_ns >= pending_until_ns[entries[place].lease]))
+	    (kernel.now_ns >= lease->until_ns &&
+	     kernel.now_ns >= pending_until_ns[entries[place].lease]))
 		return false;
 	if (!grant->expiry_ms)
 		return reply->expiry_ms == 0;
 	__u64 ends_ns = entry->since_ns + grant->expiry_ms * NS_PER_MS;
-	return host.now_ns < ends_ns && reply->expiry_ms > 0 &&
-	       reply->expiry_ms <= (ends_ns - host.now_ns) / NS_PER_MS + 1;
+	return kernel.now_ns < ends_ns && reply->expiry_ms > 0 &&
+	       reply->expiry_ms <= (ends_ns - kernel.now_ns) / NS_PER_MS + 1;
 }
 
 static void check_hit(const struct passage *p)
@@ -319,7 +319,7 @@ static void learn_epochs(const struct passage *p)
 		demand(epoch <= the_config()->epoch, "an item's epoch was taken from the counter");
 		if (epoch > known[i].epoch) {
 			known[i].epoch = epoch;
-			known[i].since_ns = host.now_ns;
+			known[i].since_ns = kernel.now_ns;
 		}
 	}
 }
@@ -338,8 +338,7 @@ static void check_tables(const struct passage *p, bool is_nested)
 			       "a value stays in its item's cells");
 	}
 	for (int i = 0; i < STORES && !is_nested; i++)
-		demand(!((struct lease *)host_put(&leases, i))->lock,
-		       "nobody leaves a lease locked");
+		demand(!((struct lease *)put(&leases, i))->lock, "nobody leaves a lease locked");
 }
 
 /* After the packet: `out` is what left. */

@@ -98,7 +98,7 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 	put_big_endian(kv + 24, 8, hash[0]);
 	put_big_endian(kv + 32, 8, hash[1]);
 	put_big_endian(kv + 40, 8, is_lease ? epoch_pair(SWITCH, 0) : usual_epoch(tenant, key));
-	put_big_endian(kv + 48, 8, is_lease ? host.now_ns - next() * 10 * NS_PER_MS : next());
+	put_big_endian(kv + 48, 8, is_lease ? kernel.now_ns - next() * 10 * NS_PER_MS : next());
 	if (kv[3])
 		key_bytes(key, kv + 64);
 	memset(kv + 64 + kv[3], how ^ kv[55], value_len);
@@ -194,20 +194,19 @@ static void agent_step(void);
 
 static void interrupt(void)
 {
-	if (host_cpu != 0 || !interrupt_in || --interrupt_in)
+	if (user_cpu->number != 0 || !interrupt_in || --interrupt_in)
 		return;
-	struct host_script saved = host;
+	struct kernel saved = kernel;
 	if (agent_interrupts)
 		agent_step();
 	for (__u32 i = 0; i < packets_beside && !agent_interrupts; i++) {
-		host_cpu = 1;
+		user_cpu = the_switch->cpu[1];
 		run_packet(true);
-		host_cpu = 0;
+		user_cpu = the_switch->cpu[0];
 		note_moment(&passages[0]);
 	}
-	saved.events = host.events;
-	saved.random = host.random;
-	host = saved;
+	kernel = saved;
+	user_ring_is_full = kernel.ring_is_full;
 	passages[0].was_interrupted = true;
 	note_moment(&passages[0]);
 }
@@ -216,11 +215,11 @@ static void script_helpers(void)
 {
 	__u8 how = next();
 	static const signed char codes[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -22};
-	host.fib_code = how & 1 ? codes[next_below(COUNT_OF(codes))] : 0;
-	host.fib_ifindex = how & 2 ? PORT_IFINDEX + 1 : PORT_IFINDEX;
-	host.ring_is_full = how & 4;
+	kernel.fib_code = how & 1 ? codes[next_below(COUNT_OF(codes))] : 0;
+	kernel.fib_ifindex = how & 2 ? PORT_IFINDEX + 1 : PORT_IFINDEX;
+	kernel.ring_is_full = how & 4;
 	/* What a work area holds from the packet before must not matter. */
-	memset(host_put(&work_area, 0), how & 8 ? 0xff : 0x5a, sizeof(struct work));
+	memset(put(&work_area, 0), how & 8 ? 0xff : 0x5a, sizeof(struct work));
 }
 
 static void run_packet(bool is_nested)
@@ -238,7 +237,7 @@ static void run_packet(bool is_nested)
 	if ((how & 15) >= 13)
 		damage(&p->in);
 	__u32 linear = how & 16 ? next_word(2) % (p->in.len + 1) : p->in.len;
-	struct xdp_md ctx = host_packet(p->in.bytes, p->in.len, linear < 14 ? 14 : linear);
+	struct xdp_md ctx = user_packet(p->in.bytes, p->in.len, linear < 14 ? 14 : linear);
 	ctx.ingress_ifindex = 1;
 	ctx.head_room = how & 32 ? next() : 216;
 	ctx.tail_room = how & 64 ? next_word(2) % 4000 : 0;
@@ -260,12 +259,12 @@ static void run_packet(bool is_nested)
 	if (renews)
 		pending_until_ns[p->before.request] =
 			p->before.version + p->before.expiry_ms * NS_PER_MS;
-	p->verdict = entry(&ctx);
+	p->verdict = switch_run(is_nested, &ctx);
 	if (renews)
 		pending_until_ns[p->before.request] = 0;
-	p->out.len = host_packet_read(&ctx, p->out.bytes, sizeof(p->out.bytes));
-	demand(p->out.len == host_packet_len(&ctx), "a packet stays below 4096 bytes");
-	host_packet_free(&ctx);
+	p->out.len = user_packet_read(&ctx, p->out.bytes, sizeof(p->out.bytes));
+	demand(p->out.len == user_packet_len(&ctx), "a packet stays below 4096 bytes");
+	user_packet_free(&ctx);
 	check_passage(p, is_nested);
 }
 
@@ -289,10 +288,10 @@ static void run_script(const __u8 *bytes, size_t len)
 {
 	script = (struct script){bytes, len};
 	memset(entries, 0, sizeof(entries));
-	host_cpu = 0;
-	host.now_ns = 1000000 * NS_PER_MS;
-	host.random = 1;
-	host.interrupt = interrupt;
+	kernel.now_ns = 1000000 * NS_PER_MS;
+	for (__u32 cpu = 0; cpu < CPUS; cpu++)
+		the_switch->cpu[cpu]->random = 1;
+	user_interrupt = interrupt;
 	oracle_reset();
 	__u8 how = next();
 	__u8 about = next();
@@ -307,7 +306,7 @@ static void run_script(const __u8 *bytes, size_t len)
 		else if (kind < 0xe0)
 			agent_step();
 		else if (kind < 0xf8)
-			host.now_ns += next_word(kind & 1 ? 1 : 2) * NS_PER_MS;
+			kernel.now_ns += next_word(kind & 1 ? 1 : 2) * NS_PER_MS;
 		else
 			the_config()->window++;
 	}

@@ -37,7 +37,7 @@ static struct tenant *tenant_of(__u32 id)
 {
 	for (int i = 0; i < TENANTS; i++)
 		if (tenant_ids[i] == id)
-			return host_put(&tenants, id);
+			return put(&tenants, id);
 	return NULL;
 }
 
@@ -52,7 +52,7 @@ static void make_tenants(bool system_has_secret, bool rotating, __u32 threshold)
 			.parameter_0 = threshold,
 			.burst_ns = 50 * NS_PER_MS,
 			.ns_per_request = id == 9 || id == 10 ? 100 * NS_PER_MS : 0,
-			.discipline = is_system ? NO_DISCIPLINE : HOST_DISCIPLINE,
+			.discipline = is_system ? NO_DISCIPLINE : DISCIPLINE_NUMBER,
 			.flags = TENANT_MEASURED | (id == 10 ? TENANT_DROP_OVER_RATE : 0),
 		};
 		if (id && (!is_system || system_has_secret))
@@ -64,16 +64,16 @@ static void make_tenants(bool system_has_secret, bool rotating, __u32 threshold)
 
 static struct config *the_config(void)
 {
-	return host_put(&config, 0);
+	return put(&config, 0);
 }
 
 static void make_switch(void)
 {
 	the_config()->switch_id = SWITCH;
 	the_config()->epoch = 1000;
-	host_put(&ports, PORT_IFINDEX);
+	((struct bpf_devmap_val *)put(&ports, PORT_IFINDEX))->ifindex = PORT_IFINDEX;
 	for (int i = 0; i < STORES; i++)
-		memcpy(((struct lease *)host_put(&leases, i))->store, stores[i].address, 16);
+		memcpy(((struct lease *)put(&leases, i))->store, stores[i].address, 16);
 }
 
 /* The tag of the packet that starts at `kv`, under its tenant's secret, or its second one; 0 if it has none. */
@@ -109,7 +109,7 @@ static struct item *place_of(__u32 place, __u32 *reference)
 {
 	__u32 page = place / 2, cell = place & 1 ? PAGE_START_CELLS - 1 : 0;
 	*reference = page << 9 | cell;
-	return (void *)((struct page *)host_put(&pages, page))->bytes + cell * CELL_BYTES;
+	return (void *)((struct page *)put(&pages, page))->bytes + cell * CELL_BYTES;
 }
 
 static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u32 cells)
@@ -120,7 +120,7 @@ static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u3
 	key_hash(key, hash);
 	hash[1] ^= hash_salt(tenant);
 	__u32 fingerprint = hash[1] >> 32 ?: 1;
-	struct bucket *bucket = host_put(&buckets, (__u32)hash[1] & bucket_mask);
+	struct bucket *bucket = put(&buckets, (__u32)hash[1] & bucket_mask);
 	__u64 *free_slot = NULL;
 	for (int i = BUCKET_SLOTS - 1; i >= 0; i--) {
 		if (bucket->slot[i] >> 32 == fingerprint)
@@ -139,7 +139,7 @@ static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u3
 	item->tenant = tenant;
 	item->lease = lease;
 	item->cells = cells < need ? need : cells;
-	item->epoch_ns = host.now_ns;
+	item->epoch_ns = kernel.now_ns;
 	item->seq = (item->seq + 2) & ~1U;
 	memset(bytes, 0, sizeof(bytes));
 	key_bytes(key, bytes);

@@ -45,6 +45,7 @@ use tokio::sync::mpsc as async_mpsc;
 pub use self::{
     courier::Courier,
     epoch::Reservation,
+    registry::objects,
     session::{Greeting, hello},
     tables::Tables,
 };
@@ -157,7 +158,7 @@ impl Agent {
         let sizes = Sizes {
             pages: options.pages,
         };
-        let objects = registry::objects(options.disciplines, sizes);
+        let objects = objects(options.disciplines, sizes);
         let plane = match options.at {
             Where::Kernel(mode) => attach(&home, &options.interfaces, mode, &objects, sizes)?,
             Where::Soft if home.exists() => return Err(AgentError::InKernel(options.name)),

@@ -14,7 +14,7 @@ pub(super) fn names(disciplines: &[Registration]) -> Vec<String> {
 }
 
 /// The disciplines' programs, for a switch of that size.
-pub(super) fn objects(disciplines: &[Registration], sizes: Sizes) -> Vec<Object> {
+pub fn objects(disciplines: &[Registration], sizes: Sizes) -> Vec<Object> {
     with_programs(disciplines)
         .map(|r| Object::of(r, sizes))
         .collect()

@@ -11,7 +11,7 @@ use std::{
 };
 
 use dataplane::{
-    Backing, Counters, Held, Home, LeaseState, Leases, PARAMETERS, Table, TenantEntry,
+    Backing, Counters, Home, LeaseState, Leases, PARAMETERS, PageItems, Table, TenantEntry,
 };
 use serde::{Deserialize, Serialize};
 use soft::{Lost, Soft};
@@ -72,19 +72,6 @@ pub enum Mode {
     Kernel,
     /// In its agent's process.
     Soft,
-}
-
-/// A page as its memory shows it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PageItems {
-    /// Its number.
-    pub page: u32,
-    /// Whose most of its items are.
-    pub tenant: u32,
-    /// Items on it.
-    pub items: usize,
-    /// Items of other tenants: 0 unless something is broken.
-    pub foreign_items: usize,
 }
 
 /// The names of the switches of this machine, sorted.
@@ -189,25 +176,6 @@ impl Drop for Told {
     }
 }
 
-fn page_items(held: &[Held]) -> Vec<PageItems> {
-    let mut pages: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
-    for item in held {
-        let tenants = pages.entry(item.place.page).or_default();
-        *tenants.entry(item.tenant).or_default() += 1;
-    }
-    let page = |(page, tenants): (u32, BTreeMap<u32, usize>)| {
-        let items = tenants.values().sum();
-        let (tenant, most) = tenants.into_iter().max_by_key(|(_, n)| *n)?;
-        Some(PageItems {
-            page,
-            tenant,
-            items,
-            foreign_items: items - most,
-        })
-    };
-    pages.into_iter().filter_map(page).collect()
-}
-
 fn of(
     at: &Backing,
     mode: Mode,
@@ -233,7 +201,7 @@ fn of(
         "bypass_torn",
     ];
     let reads = hits + not_answered.iter().map(|name| get(name)).sum::<u64>();
-    let page_items = page_items(&held);
+    let page_items = PageItems::of(&held);
     Ok(Status {
         name: at.name().into(),
         id: table.switch_id(),

@@ -130,7 +130,8 @@ impl Tables {
         self.memory.reuse_resting()
     }
 
-    /// A stream to the controller began: it is told what is held.
+    /// A stream to the controller began: it is told what is held. What was said before is none of its business, and is
+    /// best emptied out of the queue first.
     pub fn attached(&mut self) {
         self.tell_held();
     }

@@ -4,13 +4,14 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tokio::{
     sync::Semaphore,
-    time::{Instant, sleep_until, timeout_at},
+    time::{sleep_until, timeout_at},
 };
 use wire::Cluster;
 
 use crate::{
     Answer, Condition, Counts, Error, Operation, Options, Value,
     call::{Call, Step},
+    clock,
     port::{Expected, Port},
     rules::Rules,
     window::WriteWindow,
@@ -31,8 +32,6 @@ struct Inner {
     free: Semaphore,
     /// One per store.
     windows: Vec<WriteWindow>,
-    /// Where the nanoseconds of its calls begin.
-    start: Instant,
 }
 
 impl Client {
@@ -60,7 +59,6 @@ impl Client {
             windows: (0..rules.routes.windows)
                 .map(|_| WriteWindow::new())
                 .collect(),
-            start: Instant::now(),
             rules,
         };
         Ok(Client {
@@ -197,8 +195,8 @@ impl Inner {
     /// Carries an operation out: sends until its final answer comes or the deadline has passed.
     async fn call(&self, operation: &Operation<'_>) -> Result<Answer, Error> {
         let rules = &self.rules;
-        let mut call = Call::new(rules, operation, self.now_ns())?;
-        let deadline = self.at(call.deadline_ns());
+        let mut call = Call::new(rules, operation, clock::now_ns())?;
+        let deadline = clock::timer(call.deadline_ns());
         let full = |_| rules.full();
         let _place = timeout_at(deadline, self.free.acquire())
             .await
@@ -217,43 +215,35 @@ impl Inner {
             .as_ref()
             .expect("a socket was opened for each family in the cluster");
         let mut expected: Option<Expected> = None;
-        let mut step = call.start(rules, id, self.now_ns(), rand::random());
+        let mut step = call.start(rules, id, clock::now_ns(), rand::random());
         loop {
             step = match step {
                 Step::Done(result) => return result,
                 Step::Wait { until_ns } => {
-                    sleep_until(self.at(until_ns)).await;
-                    call.timer(rules, false, self.now_ns(), rand::random())
+                    sleep_until(clock::timer(until_ns)).await;
+                    call.timer(rules, false, clock::now_ns(), rand::random())
                 }
                 Step::Send { until_ns } => {
                     let datagram = call.datagram();
                     let expect = || port.expect(call.request(), datagram.clone(), store);
                     let waiting = expected.get_or_insert_with(expect);
-                    if let Err(error) = port.send(datagram, store, deadline).await {
+                    if let Err(error) = port.send(datagram, store, call.deadline_ns()).await {
                         call.not_sent(error)?;
                     }
-                    match timeout_at(self.at(until_ns), &mut waiting.reply).await {
+                    match timeout_at(clock::timer(until_ns), &mut waiting.reply).await {
                         Ok(Ok(reply)) => {
                             expected = None;
-                            call.reply(rules, reply, self.now_ns(), rand::random())
+                            call.reply(rules, reply, clock::now_ns(), rand::random())
                         }
                         // The sender lives in the table as long as `expected` does, or has sent a reply.
                         Ok(Err(_)) => return Err(call.timed_out()),
                         Err(_) => {
                             let denied = waiting.was_denied();
-                            call.timer(rules, denied, self.now_ns(), rand::random())
+                            call.timer(rules, denied, clock::now_ns(), rand::random())
                         }
                     }
                 }
             };
         }
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
-    }
-
-    fn at(&self, ns: u64) -> Instant {
-        self.start + Duration::from_nanos(ns)
     }
 }

@@ -17,6 +17,7 @@
 mod answer;
 mod call;
 mod client;
+mod clock;
 mod counters;
 mod envelope;
 mod error;

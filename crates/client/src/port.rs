@@ -9,17 +9,11 @@ use std::{
 
 use bytes::Bytes;
 use quinn_udp::{RecvMeta, UdpSocketState};
-use tokio::{
-    io::Interest,
-    net::UdpSocket,
-    sync::oneshot,
-    task::AbortHandle,
-    time::{Instant, timeout_at},
-};
+use tokio::{io::Interest, net::UdpSocket, sync::oneshot, task::AbortHandle, time::timeout_at};
 use wire::Secret;
 
 use crate::{
-    Error,
+    Error, clock,
     counters::Counters,
     waiting::{Incoming, Reply, Waiting},
 };
@@ -84,15 +78,15 @@ impl Port {
         &self,
         datagram: &[u8],
         store: SocketAddr,
-        deadline: Instant,
+        deadline_ns: u64,
     ) -> io::Result<()> {
         self.shared.counters.sent.add_one();
         let socket = &self.shared.socket;
         loop {
             match socket.try_send_to(datagram, store) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    timeout_at(deadline, socket.writable()).await??;
-                    if Instant::now() >= deadline {
+                    timeout_at(clock::timer(deadline_ns), socket.writable()).await??;
+                    if clock::now_ns() >= deadline_ns {
                         return Err(e);
                     }
                 }

@@ -31,7 +31,7 @@ impl Backing {
     /// What shows the time to its programs.
     pub fn clock(&self) -> Clock {
         match self {
-            Backing::Pinned(_) => Clock::Monotonic,
+            Backing::Pinned(_) => Clock::Boot,
             Backing::Native(switch) => switch.clock().clone(),
         }
     }

@@ -82,7 +82,7 @@ impl Leases {
         Some(index as u16)
     }
 
-    /// The clock that requests are dated with: CLOCK_MONOTONIC in nanoseconds.
+    /// The clock that requests are dated with: CLOCK_BOOTTIME in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }

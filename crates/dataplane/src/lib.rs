@@ -22,6 +22,7 @@ mod map;
 mod mapped;
 pub mod native;
 mod page;
+mod page_items;
 mod programs;
 mod recirculation;
 mod rows;
@@ -42,6 +43,7 @@ pub use layout::{
 };
 pub use lease::{LeaseState, Leases};
 pub use load::{Dataplane, Object, RECIRCULATION, Sizes, cpus};
+pub use page_items::PageItems;
 pub use programs::Programs;
 pub use rows::{KeyValue, Rows};
 pub use sketch::Sketches;

@@ -20,9 +20,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// It is not there, or refuses an item.
-pub fn redis<'a>(
+pub fn redis(
     socket: &Path,
-    keys: impl Iterator<Item = &'a [u8; KEY_LEN]>,
+    keys: impl Iterator<Item = [u8; KEY_LEN]>,
     value_len: usize,
 ) -> anyhow::Result<()> {
     let stream = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
@@ -41,9 +41,9 @@ pub fn redis<'a>(
 ///
 /// # Errors
 /// It is not there within some seconds, or refuses an item.
-pub fn memcached<'a>(
+pub fn memcached(
     space: &str,
-    keys: impl Iterator<Item = &'a [u8; KEY_LEN]>,
+    keys: impl Iterator<Item = [u8; KEY_LEN]>,
     value_len: usize,
 ) -> anyhow::Result<()> {
     let connect =
@@ -60,9 +60,9 @@ pub fn memcached<'a>(
     fill(stream, keys, value_len, set, b"STORED\r\n")
 }
 
-fn fill<'a>(
+fn fill(
     mut stream: impl Read + Write,
-    keys: impl Iterator<Item = &'a [u8; KEY_LEN]>,
+    keys: impl Iterator<Item = [u8; KEY_LEN]>,
     value_len: usize,
     set: impl Fn(&[u8], &[u8], &mut Vec<u8>) -> std::io::Result<()>,
     done: &[u8],
@@ -73,7 +73,7 @@ fn fill<'a>(
         let mut out = vec![];
         let mut count = 0;
         for key in keys.by_ref().take(BATCH) {
-            set(key, &populated_value(key, value_len), &mut out)?;
+            set(&key, &populated_value(&key, value_len), &mut out)?;
             count += 1;
         }
         stream.write_all(&out)?;

@@ -19,6 +19,7 @@
 //! nothing here names a discipline. Called by those and by the binary's `lab run`.
 
 mod coherence;
+mod compare;
 mod demo;
 mod experiment;
 mod fill;
@@ -33,6 +34,7 @@ pub mod tenants;
 mod verdict;
 mod world;
 
+pub use compare::{Comparison, Figure};
 pub use experiment::{Backend, Experiment, Kind, Measure, Options, Registered, Run};
 pub use report::Report;
 pub use world::{Choice, World};

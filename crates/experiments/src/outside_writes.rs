@@ -384,7 +384,7 @@ impl Reader {
         });
         for _ in 0..READS_PER_MS {
             let index = self.rng.random_range(0..HOT);
-            let key = *self.keys.get(index as u32);
+            let key = self.keys.get(index as u32);
             self.request += 1;
             let header = Header {
                 key_hash: key.hash,

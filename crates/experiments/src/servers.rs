@@ -11,7 +11,8 @@ use lab::{
     topology::Link,
 };
 use load::{
-    Phase, PhaseResult, model,
+    Phase, PhaseResult,
+    model::{self, ServersByRank},
     search::{self, Limits, Point},
     workload::{KeySpace, Permutation, Popularity},
 };
@@ -40,6 +41,11 @@ pub struct Rack {
     pub servers: u32,
     /// Requests per second that each server takes.
     pub server_rate: f64,
+    /// Requests per second that the switch takes, in the simulator; none: as fast as one core is.
+    pub switch_rate: Option<f64>,
+    /// By this the rates of servers and switch are divided: the same rack with fewer requests in each second, so that one of
+    /// fast machines can be simulated. What is measured is so much lower, too; ratios are the same.
+    pub factor: f64,
     /// Requests that wait at a server before it drops more.
     pub queue_limit: u32,
     /// Most items in the cache.
@@ -63,6 +69,8 @@ impl Default for Rack {
             value_len: 128,
             servers: 128,
             server_rate: 250.0,
+            switch_rate: None,
+            factor: 1.0,
             queue_limit: 32,
             items: 10_000,
             loss: 0.02,
@@ -100,6 +108,11 @@ impl Rack {
             ("server_rate", self.server_rate),
             ("learn_s", self.learn_s),
             ("max_rate", self.max_rate),
+            ("factor", self.factor),
+            (
+                "switch_rate",
+                self.switch_rate.map_or(1.0, |rate| rate / self.factor),
+            ),
         ])?;
         part([("loss", self.loss)])
     }
@@ -154,8 +167,7 @@ pub struct Servers<'a> {
     params: Rack,
     seed: u64,
     cluster: Cluster,
-    keys_by_rank: Permutation,
-    partition_of_key: Vec<u32>,
+    by_rank: ServersByRank,
     progress: &'a Progress,
 }
 
@@ -184,8 +196,11 @@ impl<'a> Servers<'a> {
             load: None,
             cluster: rig.cluster(&[])?,
             rig,
-            partition_of_key: keys.partitions(params.servers),
-            keys_by_rank: Permutation::new(params.keys, run.options.seed),
+            by_rank: ServersByRank::new(
+                &keys,
+                &Permutation::new(params.keys, run.options.seed),
+                params.servers,
+            ),
             params: params.clone(),
             seed: run.options.seed,
             progress: run.progress,
@@ -197,10 +212,10 @@ impl<'a> Servers<'a> {
     /// Gives real servers their share of the keys; the embedded table has them already.
     fn fill(&self, keys: &KeySpace, backend: Backend) -> anyhow::Result<()> {
         for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
-            let owned = (0..keys.len() as u32).filter(|key| {
-                (store.first..=store.last).contains(&self.partition_of_key[*key as usize])
-            });
-            let owned = owned.map(|key| &keys.get(key).bytes);
+            let partitions = (0..).zip(keys.partitions(self.params.servers));
+            let owned = partitions
+                .filter(|(_, partition)| (store.first..=store.last).contains(partition))
+                .map(|(key, _)| keys.get(key).bytes);
             let value_len = self.params.value_len;
             self.progress.say(format!("filling {host}"));
             match backend {
@@ -295,31 +310,22 @@ impl<'a> Servers<'a> {
         writes: Popularity,
         cached: usize,
     ) -> Vec<f64> {
-        let (n, servers) = (self.params.keys, self.params.servers);
-        let of = |popularity: Popularity, cached| {
-            let probabilities = popularity.probabilities(n);
-            let keys = self.keys_by_rank.keys();
-            model::server_shares(
-                &probabilities,
-                keys,
-                &self.partition_of_key,
-                servers,
-                cached,
-            )
-        };
-        let reads = of(reads, cached);
+        let reads = self.by_rank.shares(reads, cached);
         if write_ratio == 0.0 {
             return reads;
         }
-        let writes = of(writes, 0);
+        let writes = self.by_rank.shares(writes, 0);
         let both = reads.iter().zip(&writes);
         both.map(|(r, w)| r * (1.0 - write_ratio) + w * write_ratio)
             .collect()
     }
 
-    /// The rate at which servers of these shares lose as much as is allowed.
+    /// The rate at which servers of these shares, or the switch before them, lose as much as is allowed.
     pub fn bound(&self, shares: &[f64]) -> f64 {
-        model::saturation(shares, self.params.server_rate, self.params.loss)
+        let Rack { factor, loss, .. } = self.params;
+        let servers = model::saturation(shares, self.params.server_rate / factor, loss);
+        let switch = self.params.switch_rate.unwrap_or(f64::INFINITY) / factor;
+        servers.min(switch / (1.0 - loss))
     }
 
     /// Offers load until the hit ratio rises no more, or time is up; returns the last second.
@@ -328,8 +334,8 @@ impl<'a> Servers<'a> {
     /// As [`Servers::phase`].
     pub fn learn(&mut self, popularity: Popularity, rate: f64) -> anyhow::Result<PhaseResult> {
         let rate = rate.min(self.params.max_rate);
-        let probabilities = popularity.probabilities(self.params.keys);
-        let optimum: f64 = probabilities.iter().take(self.params.items).sum();
+        let chances = popularity.chances(self.params.keys);
+        let optimum: f64 = chances.take(self.params.items).sum();
         let rounds = self.params.learn_s.ceil().max(1.0) as usize;
         let mut best = 0.0;
         let mut stalled = 0;
@@ -448,6 +454,7 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         links,
         partitions: params.servers,
         is_open: true,
+        switch_rate: params.switch_rate.map(|rate| rate / params.factor),
     }
 }
 
@@ -462,7 +469,7 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
         listen: format!("{{address:{host}}}:{PORT}"),
         populate: (backend == Backend::Embedded).then_some((params.keys, params.value_len)),
         backend: url,
-        rate_limit: Some(params.server_rate),
+        rate_limit: Some(params.server_rate / params.factor),
         queue_limit: Some(params.queue_limit),
         lease_ms: Some(LEASE_MS),
         socket: format!("{{dir}}/{host}.sock"),

@@ -103,7 +103,7 @@ impl Runner {
 
 fn run_native(cpu: &Mutex<Cpu>, frame: &[u8], ingress: Option<u32>, out: &mut Vec<u8>) -> Verdict {
     let mut frame = Frame::new(frame);
-    let now_ns = Clock::Monotonic.now_ns();
+    let now_ns = Clock::Boot.now_ns();
     let mut cpu = cpu.lock().expect("no run panicked");
     let verdict = cpu.run(Program::Entry, &mut frame, ingress.unwrap_or(1), now_ns);
     out.clear();
@@ -175,7 +175,7 @@ impl Switch {
 
     fn load_native(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
         let sizes = Sizes { pages: 4 };
-        let switch = native::Switch::new("test", objects, sizes, 1, Clock::Monotonic);
+        let switch = native::Switch::new("test", objects, sizes, 1, Clock::Boot);
         let switch = switch.expect("native code");
         let runner = Runner::native(&switch);
         Switch::of(switch.into(), runner, tenants)

@@ -7,12 +7,16 @@
 //! operation is linearized only if its state is needed by one that is pending. Of two states of the world that
 //! differ only in which open operations are used up, the one that used fewer covers the other. And a write without a condition
 //! hides every other such write that is under way: those may have taken effect just before it, or may still.
+//!
+//! A value with a time to live goes by itself: its lapse is one more operation, nobody's, which takes effect at some moment while it is
+//! pending if the value is there then, and else never. Between that moment and the lapse's end the value may still be read from a copy,
+//! unless something else was written.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::ensure;
 
-use super::{Effect, Need, Operation};
+use super::{Effect, Lapse, Need, Operation};
 
 /// Its name, for reports.
 pub const CHECKER: &str =
@@ -34,11 +38,13 @@ pub enum Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct World {
     state: Option<u64>,
+    /// The value that has lapsed and may still be read from a copy.
+    ghost: Option<u64>,
     /// Operations that have taken effect and will return.
     done: BTreeSet<usize>,
     /// Operations that may have taken effect unseen, and will return; or they take effect later.
     free: BTreeSet<usize>,
-    /// Operations without a return that have taken effect.
+    /// Operations without a return, and lapses, that have taken effect.
     used: BTreeSet<usize>,
 }
 
@@ -47,25 +53,32 @@ struct World {
 /// # Errors
 /// Too many pasts are possible to decide.
 pub fn check(operations: &[Operation]) -> anyhow::Result<Verdict> {
+    // Lapses stand behind the operations, so that each keeps its index.
+    let lapses: Vec<Operation> = operations.iter().filter_map(lapse_of).collect();
+    let all = [operations, &lapses].concat();
+    let mut search = Search {
+        lapses_from: operations.len(),
+        operations: &all,
+        pending: BTreeSet::new(),
+    };
     // Calls before returns at the same time: operations that touch count as concurrent.
     let mut events: Vec<(u64, bool, usize)> = vec![];
-    for (i, operation) in operations.iter().enumerate() {
+    for (i, operation) in search.operations.iter().enumerate() {
         events.push((operation.call_ns, false, i));
         events.extend(operation.return_ns.map(|at| (at, true, i)));
     }
     events.sort_unstable();
-    let mut search = Search {
-        operations,
-        pending: BTreeSet::new(),
-    };
     let mut worlds = vec![World::default()];
     for (_, is_return, i) in events {
-        if is_return {
+        let operation = &search.operations[i];
+        if is_return && search.is_lapse(i) {
+            worlds = search.lapsed(i, worlds);
+        } else if is_return {
             worlds = search.returned(i, worlds)?;
             if worlds.is_empty() {
                 return Ok(Verdict::Violation(i));
             }
-        } else if operations[i].return_ns.is_some() || operations[i].effect != Effect::Keep {
+        } else if operation.return_ns.is_some() || operation.effect != Effect::Keep {
             search.pending.insert(i);
             worlds.iter_mut().for_each(|world| search.absorb(world));
         }
@@ -73,8 +86,26 @@ pub fn check(operations: &[Operation]) -> anyhow::Result<Verdict> {
     Ok(Verdict::Linearizable)
 }
 
+/// The end of the value that this operation writes, as an operation.
+fn lapse_of(operation: &Operation) -> Option<Operation> {
+    let Lapse { from_ns, until_ns } = operation.lapse?;
+    let Effect::Write(value) = operation.effect else {
+        return None;
+    };
+    Some(Operation {
+        call_ns: from_ns,
+        return_ns: until_ns,
+        need: Need::Value(value),
+        effect: Effect::Delete,
+        lapse: None,
+        ..*operation
+    })
+}
+
 struct Search<'a> {
     operations: &'a [Operation],
+    /// Where among them the lapses begin.
+    lapses_from: usize,
     pending: BTreeSet<usize>,
 }
 
@@ -83,11 +114,15 @@ impl Search<'_> {
         self.operations[i].return_ns.is_none()
     }
 
+    fn is_lapse(&self, i: usize) -> bool {
+        i >= self.lapses_from
+    }
+
     /// Linearizes what changes nothing and can take effect now: waiting could not help it.
     fn absorb(&self, world: &mut World) {
         for &i in &self.pending {
             let operation = &self.operations[i];
-            if operation.effect == Effect::Keep && operation.need.is_met(world.state) {
+            if operation.effect == Effect::Keep && world.shows(operation.need) {
                 world.done.insert(i);
             }
         }
@@ -132,6 +167,32 @@ impl Search<'_> {
         Ok(found.into_all())
     }
 
+    /// The worlds in which the value of this lapse is gone, now that its time is over.
+    fn lapsed(&mut self, lapse: usize, worlds: Vec<World>) -> Vec<World> {
+        let mut found = Worlds::default();
+        for world in worlds {
+            if Need::Value(self.value_of(lapse)).is_met(world.state) {
+                // Each step away from it: the lapse itself, or what came just before and needed the value.
+                for next in self.steps(&world, lapse) {
+                    found.insert(next.without(lapse).without_ghost(self.value_of(lapse)));
+                }
+            } else {
+                // It has gone, or was overwritten: it will not come again, for its write has returned.
+                found.insert(world.without(lapse).without_ghost(self.value_of(lapse)));
+            }
+        }
+        self.pending.remove(&lapse);
+        found.into_all()
+    }
+
+    /// The value that a lapse ends.
+    fn value_of(&self, lapse: usize) -> u64 {
+        match self.operations[lapse].need {
+            Need::Value(value) => value,
+            _ => unreachable!("a lapse needs its value"),
+        }
+    }
+
     /// Each world that one more operation leads to.
     fn steps(&self, world: &World, target: usize) -> Vec<World> {
         let mut next = vec![];
@@ -146,19 +207,22 @@ impl Search<'_> {
             if is_over || !operation.need.is_met(world.state) {
                 continue;
             }
-            // What has no condition, and whose state nobody needs, can wait.
-            let can_wait = self.is_open(i) || operation.need == Need::Any;
+            // What has no condition, and whose state nobody needs, can wait. What has one cannot wait for the end of the value
+            // that it needs.
+            let can_wait = operation.need == Need::Any
+                || (self.is_open(i) || self.is_lapse(i)) && !self.is_lapse(target);
             if can_wait && i != target && !self.is_needed(i, state, world) {
                 continue;
             }
             let mut new = World {
                 state,
+                ghost: world.state.filter(|_| self.is_lapse(i)),
                 ..world.clone()
             };
             if operation.need == Need::Any {
                 self.hide(i, &mut new);
             }
-            if self.is_open(i) {
+            if self.is_open(i) || self.is_lapse(i) {
                 new.used.insert(i);
             } else {
                 new.free.remove(&i);
@@ -199,13 +263,26 @@ impl World {
     fn without(mut self, returned: usize) -> World {
         self.done.remove(&returned);
         self.free.remove(&returned);
+        self.used.remove(&returned);
         self
+    }
+
+    /// This world once no copy of a value is served any more.
+    fn without_ghost(mut self, value: u64) -> World {
+        self.ghost = self.ghost.filter(|ghost| *ghost != value);
+        self
+    }
+
+    /// Whether an operation that changes nothing may see what it needs.
+    fn shows(&self, need: Need) -> bool {
+        need.is_met(self.state) || (self.ghost.is_some() && need.is_met(self.ghost))
     }
 
     /// Whether whatever can follow `other` can follow this: the value is the same, and each operation stands as it does there or
     /// is still free.
     fn covers(&self, other: &World) -> bool {
         self.state == other.state
+            && (self.ghost == other.ghost || other.ghost.is_none())
             && self.used.is_subset(&other.used)
             && self.free.is_superset(&other.free)
             && self.done.is_subset(&other.done)
@@ -219,7 +296,7 @@ impl World {
 /// Worlds of which none covers another.
 #[derive(Default)]
 struct Worlds {
-    by_state: HashMap<Option<u64>, Vec<World>>,
+    by_state: BTreeMap<Option<u64>, Vec<World>>,
     count: usize,
 }
 

@@ -1,19 +1,21 @@
 //! Histories: what clients asked and were told, and whether one copy of each key could have answered so.
 //!
-//! [`clients`] runs concurrent clients that record every operation with the time of its call and of its return, on the
-//! monotonic clock that all processes of a machine share. [`check`] decides, key by key, whether the history is
+//! A [`Recorder`] is one client that records every operation with the time of its call and of its return; it asks through whoever
+//! drives it. [`clients`] drives many at the same time, on the monotonic clock that all processes of a machine share. [`check`] decides, key by key, whether the history is
 //! linearizable; [`shrink`] cuts a bad one down to what is needed to see it.
 //!
-//! Called by experiments, and by the binary's `lab clients`. Of the other crates it knows `wire` and `client`.
+//! Called by experiments, and by the binary's `lab clients`. Of the other crates it knows `wire`, `client` and `seed`.
 
 mod checker;
 mod client;
+mod recorder;
 mod shrink;
 
 use serde::{Deserialize, Serialize};
 
 pub use checker::{CHECKER, Verdict, check};
-pub use client::{ClientsConfig, Recorded, clients};
+pub use client::{ClientsConfig, clients};
+pub use recorder::{Asked, Lives, Recorded, Recorder};
 pub use shrink::shrink;
 
 /// What holds for a key when an operation takes effect.
@@ -58,6 +60,19 @@ pub struct Operation {
     pub need: Need,
     /// Its effect.
     pub effect: Effect,
+    /// For a write whose value lives for a while only: when that ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lapse: Option<Lapse>,
+}
+
+/// When a written value goes by itself, as far as a client can tell: at some moment between two. A copy may be served
+/// until the later one, by a clock that differs from the store's, unless something else is written before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lapse {
+    /// It may be gone from then on, in nanoseconds of the operations' clock.
+    pub from_ns: u64,
+    /// Nobody reads it any more after then. None: it may stay, because it is unknown when it was written.
+    pub until_ns: Option<u64>,
 }
 
 impl Need {

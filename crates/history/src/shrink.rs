@@ -33,9 +33,11 @@ pub fn shrink(operations: &[Operation], violation: usize) -> Vec<Operation> {
 fn is_fair(taken: &[Operation], left: &[Operation]) -> bool {
     taken.iter().all(|operation| match operation.effect {
         Effect::Keep => true,
-        Effect::Write(value) => !left
-            .iter()
-            .any(|other| matches!(other.need, Need::Present) || other.need == Need::Value(value)),
+        Effect::Write(value) => !left.iter().any(|other| match other.need {
+            Need::Present => true,
+            Need::Absent => operation.lapse.is_some(),
+            need => need == Need::Value(value),
+        }),
         Effect::Delete => !left.iter().any(|other| other.need == Need::Absent),
     })
 }
@@ -53,6 +55,7 @@ mod tests {
             return_ns: Some(at + 1),
             need,
             effect,
+            lapse: None,
         };
         let mut history = vec![];
         for i in 0..100 {

@@ -1,9 +1,9 @@
 //! The lab: racks of network namespaces on one machine, with the roles of this program as real processes in them.
 //!
 //! A [`topology::Topology`] goes in; [`rack::Lab`] makes its namespaces, links (also faulty ones, [`link`])
-//! and processes ([`roles`] has their command lines), and removes them whatever happens ([`state`]). Everything random comes from one seed ([`random`]).
+//! and processes ([`roles`] has their command lines), and removes them whatever happens ([`state`]). Everything random comes from one [`seed`].
 //!
-//! Called by the binary's `lab` subcommand, by experiments, measurements and tests. It knows none of the other crates.
+//! Called by the binary's `lab` subcommand, by experiments, measurements and tests. Of the other crates it knows `seed`.
 
 pub mod interrupt;
 pub mod link;
@@ -12,7 +12,6 @@ pub mod privilege;
 pub mod process;
 pub mod progress;
 pub mod rack;
-pub mod random;
 pub mod roles;
 pub mod state;
 pub mod steered;

@@ -13,13 +13,10 @@ use std::{
 
 use anyhow::Context;
 use rand::RngExt;
+use seed::{SeededRng, rng};
 use serde::Serialize;
 
-use crate::{
-    interrupt,
-    random::{LabRng, rng},
-    topology::Fault,
-};
+use crate::{interrupt, topology::Fault};
 
 /// Longest frame with VLAN tags, MTU 9000.
 const MAX_FRAME: usize = 9100;
@@ -54,7 +51,7 @@ struct Fate {
 /// Draws the fate of each frame of one direction.
 struct Dice {
     fault: Fault,
-    rng: LabRng,
+    rng: SeededRng,
 }
 
 impl Dice {

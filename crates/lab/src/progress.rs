@@ -1,4 +1,4 @@
-//! Progress on a terminal; nothing in a pipe.
+//! Progress on a terminal; nothing in a pipe. Where time is virtual, that is shown beside the real one.
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -19,7 +19,8 @@ impl Progress {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {wide_msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {prefix}{wide_msg}")
+        {
             bar.set_style(style);
         }
         if visible {
@@ -28,9 +29,29 @@ impl Progress {
         Progress { bar }
     }
 
+    /// What shows a virtual time.
+    pub fn clock(&self) -> Clock {
+        Clock {
+            bar: self.bar.clone(),
+        }
+    }
+
     /// What is being done now.
     pub fn say(&self, text: impl Into<String>) {
         self.bar.set_message(text.into());
+    }
+}
+
+/// Shows a virtual time beside the real one.
+pub struct Clock {
+    bar: ProgressBar,
+}
+
+impl Clock {
+    /// It is this time now.
+    pub fn show(&self, time: Duration) {
+        self.bar
+            .set_prefix(format!("(virtual {:.1}s) ", time.as_secs_f64()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests that nobody is entitled to send: what a guesser of numbers and tags would try.
 
-use lab::random::LabRng;
 use rand::RngExt;
+use seed::SeededRng;
 use wire::{Packet, Status, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::{PhaseResult, window::Sent};
@@ -11,7 +11,7 @@ const TENANT: std::ops::Range<usize> = 8..12;
 const TAG: std::ops::Range<usize> = 56..64;
 
 /// Gives a genuine request a random tag, and half the time a random tenant.
-pub(super) fn spoil(bytes: &mut [u8], rng: &mut LabRng) {
+pub(super) fn spoil(bytes: &mut [u8], rng: &mut SeededRng) {
     if rng.random::<bool>() {
         let tenant = rng.random_range(TENANT_OPEN + 1..TENANT_SYSTEM);
         bytes[TENANT].copy_from_slice(&tenant.to_be_bytes());
@@ -35,7 +35,7 @@ mod tests {
     use wire::{Header, Op, Secret};
 
     use super::*;
-    use lab::random::rng;
+    use seed::rng;
 
     #[test]
     fn what_is_spoiled_fits_no_secret() {

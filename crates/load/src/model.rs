@@ -2,20 +2,47 @@
 //! carry, for exactly this map of keys to servers and this set of cached keys, if everything else
 //! were perfect. A fluid model: queues and randomness are left out.
 
+use wire::partition_of;
+
+use crate::workload::{KeySpace, Permutation, Popularity};
+
+/// Which server has the key of each rank. Two bytes per key.
+pub struct ServersByRank {
+    server_of_rank: Vec<u16>,
+    servers: u32,
+}
+
+impl ServersByRank {
+    /// For these keys, the hottest first as `keys_by_rank` has them. At most 65,536 servers.
+    pub fn new(keys: &KeySpace, keys_by_rank: &Permutation, servers: u32) -> ServersByRank {
+        let server_of = |key| partition_of(keys.get(key).hash, servers) as u16;
+        ServersByRank {
+            server_of_rank: keys_by_rank.keys().map(server_of).collect(),
+            servers,
+        }
+    }
+
+    /// The share of all requests that goes to each server; the `cached` hottest keys are answered on the way.
+    pub fn shares(&self, popularity: Popularity, cached: usize) -> Vec<f64> {
+        let chances = popularity.chances(self.server_of_rank.len());
+        let servers_of = self.server_of_rank.iter().map(|server| u32::from(*server));
+        server_shares(chances, servers_of, self.servers, cached)
+    }
+}
+
 /// The share of all requests that goes to each server.
 ///
-/// `probabilities[rank]` is the chance of a rank, `keys[rank]` its key, `partition_of_key[key]` the
-/// key's server. The `cached` hottest ranks are answered on the way and reach no server.
+/// From the hottest rank on, `probabilities` has the chance of each and `servers_of` its key's server. The `cached`
+/// hottest ranks are answered on the way and reach no server.
 pub fn server_shares(
-    probabilities: &[f64],
-    keys: &[u32],
-    partition_of_key: &[u32],
+    probabilities: impl IntoIterator<Item = f64>,
+    servers_of: impl IntoIterator<Item = u32>,
     servers: u32,
     cached: usize,
 ) -> Vec<f64> {
     let mut shares = vec![0.0; servers as usize];
-    for (p, key) in probabilities.iter().zip(keys).skip(cached) {
-        shares[partition_of_key[*key as usize] as usize] += p;
+    for (p, server) in probabilities.into_iter().zip(servers_of).skip(cached) {
+        shares[server as usize] += p;
     }
     shares
 }
@@ -78,9 +105,9 @@ mod tests {
         // Ranks 0..4 with keys 3, 2, 1, 0; key k belongs to server k % 2.
         let p = [0.4, 0.3, 0.2, 0.1];
         let keys = [3, 2, 1, 0];
-        let map = [0, 1, 0, 1];
-        assert_eq!(server_shares(&p, &keys, &map, 2, 0), [0.1 + 0.3, 0.4 + 0.2]);
-        assert_eq!(server_shares(&p, &keys, &map, 2, 2), [0.1, 0.2]);
+        let servers = keys.map(|key| key % 2);
+        assert_eq!(server_shares(p, servers, 2, 0), [0.1 + 0.3, 0.4 + 0.2]);
+        assert_eq!(server_shares(p, servers, 2, 2), [0.1, 0.2]);
     }
 
     #[test]

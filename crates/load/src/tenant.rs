@@ -1,8 +1,8 @@
 use anyhow::Context;
-use wire::{Cluster, Secret, TENANT_OPEN};
+use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
 
 use super::versions::{POPULATED, Versions};
-use crate::workload::{KeySpace, Permutation, Stamp};
+use crate::workload::{Key, KeySpace, Permutation, Stamp};
 
 /// One tenant as the generator plays it. All tenants of a generator have keys of the same names, so that whoever mixes
 /// them up shows values that the stamp tells apart.
@@ -10,14 +10,14 @@ pub(super) struct Tenant {
     pub id: u32,
     pub secret: Secret,
     pub keys: KeySpace,
-    /// For each key, the socket that leads to its store.
-    pub lane_of_key: Vec<u16>,
+    /// For each partition, its store's place in the cluster's list.
+    store_of_partition: Vec<u16>,
     pub permutation: Permutation,
     pub versions: Versions,
 }
 
 impl Tenant {
-    /// Prepares `n` keys, at most one per 32 bytes of memory.
+    /// Prepares `n` keys.
     ///
     /// # Errors
     /// The cluster does not list the tenant.
@@ -26,24 +26,28 @@ impl Tenant {
             .secrets_of(id)
             .with_context(|| format!("load: tenant {id} is not in the cluster's list"))?;
         let keys = KeySpace::new(n, id, &secrets.hash);
-        let lane_of = |partition| {
+        let store_of = |partition| {
             let address = cluster.store_of_partition(id, partition).address;
             let at = cluster.stores.iter().position(|s| s.address == address);
             at.expect("it is one of the cluster's") as u16
         };
-        let lane_of_partition: Vec<u16> = (0..cluster.partitions).map(lane_of).collect();
-        let partitions = keys.partitions(cluster.partitions);
-        let lane_of_key = partitions.iter().map(|p| lane_of_partition[*p as usize]);
         // Each tenant finds other keys hot.
         let own_seed = seed ^ u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Tenant {
-            lane_of_key: lane_of_key.collect(),
+            store_of_partition: (0..cluster.partitions).map(store_of).collect(),
             permutation: Permutation::new(n, own_seed),
             versions: Versions::new(n),
             secret: secrets.tag,
             id,
             keys,
         })
+    }
+
+    /// The place in the cluster's list of the store that a key belongs to.
+    #[inline]
+    pub fn store_of(&self, key: &Key) -> usize {
+        let partition = partition_of(key.hash, self.store_of_partition.len() as u32);
+        self.store_of_partition[partition as usize].into()
     }
 }
 

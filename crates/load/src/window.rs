@@ -77,27 +77,31 @@ impl Window {
         let sent = slot.open.then_some(*slot)?;
         slot.open = false;
         self.open -= 1;
+        self.skip();
         Some(sent)
+    }
+
+    /// Leaves behind what is answered or lost: the oldest is an open one again.
+    fn skip(&mut self) {
+        while self.oldest != self.next && !self.slot(self.oldest).open {
+            self.oldest = self.oldest.wrapping_add(1);
+        }
+    }
+
+    /// When the oldest open request was sent.
+    pub fn oldest_ns(&self) -> Option<u64> {
+        let mask = self.slots.len() - 1;
+        (self.open > 0).then(|| self.slots[self.oldest as usize & mask].at_ns)
     }
 
     /// The oldest open request if it was sent before `deadline_ns` (or the window is full); it is now lost.
     pub fn pop_lost(&mut self, deadline_ns: u64) -> Option<Sent> {
-        while self.oldest != self.next {
-            let full = self.is_full();
-            let id = self.oldest;
-            let slot = self.slot(id);
-            if slot.open && slot.at_ns >= deadline_ns && !full {
-                return None;
-            }
-            let lost = slot.open.then_some(*slot);
-            slot.open = false;
-            self.oldest = id.wrapping_add(1);
-            if lost.is_some() {
-                self.open -= 1;
-                return lost;
-            }
+        let full = self.is_full();
+        let oldest = self.oldest_ns()?;
+        if oldest >= deadline_ns && !full {
+            return None;
         }
-        None
+        self.take(self.oldest)
     }
 }
 
@@ -129,7 +133,9 @@ mod tests {
         let mut window = Window::new(4);
         let ids: Vec<u32> = (1..=3).map(|ns| window.push(at(ns))).collect();
         window.take(ids[1]);
+        assert_eq!(window.oldest_ns(), Some(1));
         assert_eq!(window.pop_lost(3).unwrap().at_ns, 1);
+        assert_eq!(window.oldest_ns(), Some(3), "the one between was answered");
         assert!(window.pop_lost(3).is_none(), "sent at 3: not yet");
         assert_eq!(window.pop_lost(4).unwrap().at_ns, 3);
         assert_eq!(window.open(), 0);

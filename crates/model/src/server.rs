@@ -149,9 +149,7 @@ impl Server {
         without: Option<Rule>,
         out: &mut Vec<Message>,
     ) {
-        if !self.key.prove_invalid(epoch) {
-            self.key.disprove_grant(epoch, echoed);
-        }
+        self.key.acknowledged(epoch, echoed);
         self.drive(step, without, out);
     }
 

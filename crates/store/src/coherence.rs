@@ -32,6 +32,8 @@ pub use outside::{Outside, Watch};
 pub use window::{Verdict, Window};
 use wire::Epoch;
 
+use crate::mutants::{Mutant, mutant};
+
 /// A time or a duration in nanoseconds of the store's clock.
 pub type Nanos = u64;
 /// A switch's number, never 0.
@@ -185,7 +187,7 @@ impl<W> KeyState<W> {
     /// Rule 3: takes a write. One at a time: if another is under way, it queues behind, unless `queue_limit` do
     /// already. Call [`KeyState::poll`] next.
     pub fn submit(&mut self, write: Write<W>, queue_limit: usize) -> Submitted<W> {
-        self.prove_invalid(write.epoch);
+        self.passed(write.epoch);
         if !self.is_busy() {
             self.queue.push_back(write);
             return Submitted::Started;
@@ -223,11 +225,32 @@ impl<W> KeyState<W> {
         self.copies.len() < before
     }
 
+    /// Rule 4: a write passed X with (X, e).
+    fn passed(&mut self, proof: Epoch) {
+        if mutant(Mutant::EpochNotCompared) {
+            self.trust(proof.switch());
+        }
+        self.prove_invalid(proof);
+    }
+
+    /// Rule 4: X acknowledged an INVALIDATE for `echoed`. Returns whether that ends the wait for a copy.
+    pub fn acknowledged(&mut self, ack: Epoch, echoed: u64) -> bool {
+        if mutant(Mutant::AckNotCompared) {
+            return self.trust(ack.switch());
+        }
+        self.prove_invalid(ack) || self.disprove_grant(ack, echoed)
+    }
+
+    /// Takes a switch's copy for invalid, as some mutants do.
+    fn trust(&mut self, switch: SwitchId) -> bool {
+        self.prove_invalid(Epoch::new(switch, Epoch::MAX_NUMBER))
+    }
+
     /// Rule 4, against forgery: X acknowledged an INVALIDATE for exactly `echoed`, yet with a number that is not higher.
     /// Numbers only rise (rule 1), so X had never taken that epoch: whoever asked for the grant made it up. X has
     /// invalidated its entry all the same, and can install nothing for an epoch it has not taken. Without
     /// this, one made-up number would hold up every write to the key for a lease. Returns whether there was such a copy.
-    pub fn disprove_grant(&mut self, ack: Epoch, echoed: u64) -> bool {
+    fn disprove_grant(&mut self, ack: Epoch, echoed: u64) -> bool {
         let forged = |copy: &Copy| {
             copy.switch == ack.switch() && copy.granted == echoed && ack.number() <= echoed
         };
@@ -252,7 +275,7 @@ impl<W> KeyState<W> {
                 match self.queue.pop_front() {
                     Some(write) => {
                         // Proof may have become weaker or stronger since it was queued: compare again.
-                        self.prove_invalid(write.epoch);
+                        self.passed(write.epoch);
                         self.begin(Task::Write(write), now_ns);
                     }
                     None if now_ns < self.doubt_until_ns => return Step::Wait(self.doubt_until_ns),
@@ -261,8 +284,18 @@ impl<W> KeyState<W> {
             }
             self.drop_lapsed(leases, now_ns);
             let current = self.current.as_mut().expect("set above");
+            if mutant(Mutant::WaitTimesOut) {
+                let timeout_ns = 10 * BACKOFF_FIRST_NS;
+                current
+                    .waits
+                    .retain(|wait| now_ns < wait.since_ns + timeout_ns);
+            }
             if !current.waits.is_empty() {
-                return Step::Wait(current.repeat(leases, now_ns, out));
+                let next_ns = current.repeat(leases, now_ns, out);
+                if !mutant(Mutant::AppliedBeforeAcknowledged) {
+                    return Step::Wait(next_ns);
+                }
+                current.waits.clear();
             }
             match self.current.take().expect("set above").task {
                 Task::Recall => {}
@@ -292,10 +325,14 @@ impl<W> KeyState<W> {
             next_ns: now_ns,
             backoff_ns: BACKOFF_FIRST_NS,
         };
-        self.current = Some(Current {
-            task,
-            waits: self.copies.iter().map(wait).collect(),
-        });
+        let goes_unasked = |copy: &Copy| {
+            let off_path =
+                matches!(&task, Task::Write(write) if write.epoch.switch() != copy.switch);
+            off_path && mutant(Mutant::OffPathNotInvalidated)
+        };
+        let copies = self.copies.iter().filter(|copy| !goes_unasked(copy));
+        let waits = copies.map(wait).collect();
+        self.current = Some(Current { task, waits });
     }
 
     /// Rules 4 and 6: a copy whose lease has run out, or whose term is over, is dead; nobody waits for it.
@@ -350,11 +387,20 @@ impl<W> KeyState<W> {
         room: bool,
         now_ns: Nanos,
     ) -> Result<(), NoGrant> {
+        let between_two = self.current.is_none() && !self.queue.is_empty();
+        if between_two && mutant(Mutant::TwoWritesAtOnce) {
+            return Ok(());
+        }
         self.may_grant(now_ns)?;
         let switch = epoch.switch();
         let term = leases.term(switch, now_ns).ok_or(NoGrant::NoLease)?;
+        if mutant(Mutant::GrantedNotRaised) {
+            return Ok(());
+        }
         if let Some(copy) = self.copies.iter_mut().find(|copy| copy.switch == switch) {
-            copy.granted = copy.granted.max(epoch.number());
+            if epoch.number() > copy.granted || mutant(Mutant::GrantedFalls) {
+                copy.granted = epoch.number();
+            }
             copy.term = term;
             return Ok(());
         }
@@ -370,7 +416,8 @@ impl<W> KeyState<W> {
     }
 
     fn may_grant(&self, now_ns: Nanos) -> Result<(), NoGrant> {
-        if self.is_busy() || now_ns < self.doubt_until_ns {
+        let busy = self.is_busy() && !mutant(Mutant::GrantDuringWrite);
+        if busy || now_ns < self.doubt_until_ns {
             return Err(NoGrant::WritePending);
         }
         Ok(())

@@ -120,11 +120,7 @@ impl Endpoint {
     /// Sends everything in `outbox` and empties it. Returns how many datagrams the system did not take:
     /// they are lost like any other datagram.
     pub fn send(&mut self, outbox: &mut Outbox) -> u64 {
-        let messages = outbox
-            .messages
-            .iter()
-            .map(|m| (&outbox.bytes[m.start..m.end], m.peer));
-        let lost = self.batch.send(&self.socket, messages);
+        let lost = self.batch.send(&self.socket, outbox.messages());
         outbox.clear();
         lost
     }
@@ -211,6 +207,12 @@ impl Outbox {
             end: self.bytes.len(),
             peer,
         });
+    }
+
+    /// What is queued, oldest first.
+    pub fn messages(&self) -> impl Iterator<Item = (&[u8], Peer)> {
+        let bytes = |m: &Outgoing| (&self.bytes[m.start..m.end], m.peer);
+        self.messages.iter().map(bytes)
     }
 
     /// Takes the newest datagram out again, to be sent later.

@@ -41,17 +41,23 @@ impl Reports {
     /// Takes all there are; waits for one.
     pub async fn take(&self) -> Vec<Report> {
         loop {
-            let taken = std::mem::take(&mut *self.newest());
+            let taken = self.take_now();
             if !taken.is_empty() {
-                let report = |((half, tenant), report)| Report {
-                    half,
-                    tenant,
-                    report,
-                };
-                return taken.into_iter().map(report).collect();
+                return taken;
             }
             self.0.1.notified().await;
         }
+    }
+
+    /// Takes all there are.
+    pub fn take_now(&self) -> Vec<Report> {
+        let taken = std::mem::take(&mut *self.newest());
+        let report = |((half, tenant), report)| Report {
+            half,
+            tenant,
+            report,
+        };
+        taken.into_iter().map(report).collect()
     }
 
     fn newest(&self) -> MutexGuard<'_, Newest> {

@@ -56,7 +56,8 @@ pub struct Switch {
     pub fib_context: *mut c_void,
     pub cpu: [*mut Cpu; CPUS],
     pub cpus: u32,
-    pub bucket_mask: u32,
+    pub mask_of_buckets: u32,
+    pub mutant: u32,
 }
 
 /// `struct user_cpu`.

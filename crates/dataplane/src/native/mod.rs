@@ -10,9 +10,13 @@ mod cpu;
 mod ffi;
 mod frame;
 mod keyed;
+#[cfg(feature = "mutants")]
+mod mutant;
 mod switch;
 
 pub use cpu::{Cpu, Program, Verdict};
 pub use frame::Frame;
 pub(crate) use keyed::Keyed;
+#[cfg(feature = "mutants")]
+pub use mutant::Mutant;
 pub use switch::{Clock, Fib, Route, Switch};

@@ -49,8 +49,8 @@ impl Fib for Nowhere {
 /// What shows the time to programs and agent, in nanoseconds.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// CLOCK_MONOTONIC.
-    Monotonic,
+    /// CLOCK_BOOTTIME: leases and lives end on time also where the machine was suspended meanwhile.
+    Boot,
     /// What somebody sets.
     Set(Arc<AtomicU64>),
 }
@@ -59,9 +59,9 @@ impl Clock {
     /// Now.
     pub fn now_ns(&self) -> u64 {
         match self {
-            Clock::Monotonic => {
-                let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-                    .expect("CLOCK_MONOTONIC always exists");
+            Clock::Boot => {
+                let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+                    .expect("CLOCK_BOOTTIME always exists");
                 now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
             }
             Clock::Set(ns) => ns.load(Relaxed),
@@ -179,7 +179,7 @@ impl Switch {
                 .iter()
                 .filter_map(|name| Some(((*name).to_owned(), sizes.on(name, cpus)?))),
         );
-        let raw = make(&units, &entries, cpus)?;
+        let raw = raw_switch(&units, &entries, cpus)?;
         let fib: Box<Box<dyn Fib>> = Box::new(Box::new(Nowhere));
         let mut switch = Switch {
             raw,
@@ -196,27 +196,19 @@ impl Switch {
         }
         raw.entry = entry.program("entry");
         raw.comes_back = entry.program("comes_back");
-        raw.bucket_mask = sizes.buckets() - 1;
+        raw.mask_of_buckets = sizes.buckets() - 1;
         switch.set_fib(Box::new(Nowhere));
         Ok(Arc::new(switch))
     }
 
-    /// As [`Switch::new`], with these routes.
+    /// Gives a switch that nobody else has yet its routes; before, nobody knows a way.
     ///
-    /// # Errors
-    /// As [`Switch::new`].
-    pub fn with_routes(
-        name: &str,
-        objects: &[Object],
-        sizes: Sizes,
-        cpus: u32,
-        clock: Clock,
-        fib: Box<dyn Fib>,
-    ) -> Result<Arc<Switch>, Error> {
-        let mut switch = Switch::new(name, objects, sizes, cpus, clock)?;
-        let alone = Arc::get_mut(&mut switch).expect("nobody else has it yet");
+    /// # Panics
+    /// If somebody has it.
+    pub fn routed(mut self: Arc<Switch>, fib: Box<dyn Fib>) -> Arc<Switch> {
+        let alone = Arc::get_mut(&mut self).expect("nobody else has it");
         alone.set_fib(fib);
-        Ok(switch)
+        self
     }
 
     fn set_fib(&mut self, fib: Box<dyn Fib>) {
@@ -357,7 +349,7 @@ impl Drop for Switch {
     }
 }
 
-fn make(
+fn raw_switch(
     units: &[*const ffi::Unit],
     entries: &[(String, u32)],
     cpus: u32,

@@ -109,6 +109,8 @@ impl Hunt {
                     keys: params.keys as u32,
                     tenants: TENANTS.to_vec(),
                     lease_ms: LEASE_MS,
+                    longest_value: 0,
+                    lives: None,
                 };
                 let name = format!("clients{process}");
                 hunt.rig.clients(&mut hunt.clients, host, &name, &config)?;

@@ -47,6 +47,7 @@ pub(super) fn plan(discipline: &str, items: usize, seed: u64) -> Plan {
             .collect(),
         partitions: 4,
         is_open: true,
+        switch_rate: None,
     };
     let ends = Topology {
         hosts: plan.hosts.iter().map(Site::node).collect(),

@@ -110,6 +110,7 @@ impl Line {
             hosts,
             partitions: 1,
             is_open: false,
+            switch_rate: None,
         }
     }
 

@@ -8,6 +8,7 @@ mod machines;
 mod ownership;
 mod pages;
 mod plan;
+mod sim;
 mod status;
 mod tenants;
 
@@ -22,7 +23,7 @@ pub use tenants::{Policy, TenantSpec};
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use history::ClientsConfig;
 use lab::{interrupt, rack::Lab, roles::Role, steered::Seat, topology::Topology};
 use load::{LoadConfig, Phase, PhaseResult, TenantResult};
@@ -31,6 +32,7 @@ use wire::{Cluster, Tenant};
 
 use crate::{Run, World};
 use kernel::Kernel;
+use sim::Sim;
 
 /// CPU of the load generator that is measured. What it sends is handled by the switches on the same CPU.
 pub const CLIENT_CPU: usize = 0;
@@ -71,7 +73,7 @@ impl Rig {
                 let controllers = plan.nodes_of("control");
                 Box::new(Kernel::build(topology.clone(), name, controllers)?)
             }
-            World::Sim => bail!("there is no simulator in this build"),
+            World::Sim => Box::new(Sim::build(&plan, &topology, run)?),
         };
         let mut rig = Rig {
             machines,

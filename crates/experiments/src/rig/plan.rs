@@ -20,6 +20,8 @@ pub struct Plan {
     pub partitions: u32,
     /// Whether anybody may ask; otherwise everybody has to show who they are.
     pub is_open: bool,
+    /// Requests per second that each switch takes by each of its ports, in the simulator; none: as fast as one core is.
+    pub switch_rate: Option<f64>,
 }
 
 /// A node and its roles.

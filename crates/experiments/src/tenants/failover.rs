@@ -107,6 +107,8 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
             keys: tenancy.keys as u32,
             tenants: CLIENTS.to_vec(),
             lease_ms: LEASE_MS,
+            longest_value: 0,
+            lives: None,
         };
         stage.rig.clients(&mut clients, &host, "clients", &config)?;
     }

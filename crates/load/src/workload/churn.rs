@@ -1,6 +1,10 @@
-use lab::random::{LabRng, rng};
+use std::collections::HashMap;
+
 use rand::{RngExt, seq::SliceRandom};
+use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
+
+use super::MOST_IN_MEMORY;
 
 /// How popularity changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,37 +43,60 @@ pub struct Churn {
 
 /// Which key has which rank. A bijection, whatever churn does to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Permutation {
-    key_of_rank: Vec<u32>,
+pub struct Permutation(Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The key of each rank.
+    Table(Vec<u32>),
+    /// For more than [`MOST_IN_MEMORY`] keys: computed from the rank.
+    Computed(Computed),
 }
 
 impl Permutation {
     /// A random assignment of `n` keys to ranks; the same seed gives the same one.
     pub fn new(n: usize, seed: u64) -> Permutation {
+        let mut rng = rng(seed, "permutation");
+        if n > MOST_IN_MEMORY {
+            return Permutation(Kind::Computed(Computed::new(n, &mut rng)));
+        }
         let mut key_of_rank: Vec<u32> = (0..n as u32).collect();
-        key_of_rank.shuffle(&mut rng(seed, "permutation"));
-        Permutation { key_of_rank }
+        key_of_rank.shuffle(&mut rng);
+        Permutation(Kind::Table(key_of_rank))
     }
 
     /// The key of a rank (0 is the hottest).
     #[inline]
     pub fn key(&self, rank: u32) -> u32 {
-        self.key_of_rank[rank as usize]
+        match &self.0 {
+            Kind::Table(key_of_rank) => key_of_rank[rank as usize],
+            Kind::Computed(computed) => computed.key(rank),
+        }
+    }
+
+    /// How many keys there are.
+    fn len(&self) -> usize {
+        match &self.0 {
+            Kind::Table(key_of_rank) => key_of_rank.len(),
+            Kind::Computed(computed) => computed.n as usize,
+        }
     }
 
     /// Keys from the hottest to the coldest.
-    pub fn keys(&self) -> &[u32] {
-        &self.key_of_rank
+    pub fn keys(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.len() as u32).map(|rank| self.key(rank))
     }
 
     /// Changes which keys are hot. Counts above the number of keys are cut off.
-    pub fn change(&mut self, churn: Churn, rng: &mut LabRng) {
-        let n = self.key_of_rank.len();
+    pub fn change(&mut self, churn: Churn, rng: &mut SeededRng) {
+        let n = self.len();
         let count = churn.count.min(n);
-        match churn.kind {
-            ChurnKind::HotIn => self.key_of_rank.rotate_right(count),
-            ChurnKind::HotOut => self.key_of_rank.rotate_left(count),
-            ChurnKind::Random => {
+        match (churn.kind, &mut self.0) {
+            (ChurnKind::HotIn, Kind::Table(keys)) => keys.rotate_right(count),
+            (ChurnKind::HotIn, Kind::Computed(computed)) => computed.rotate(n - count),
+            (ChurnKind::HotOut, Kind::Table(keys)) => keys.rotate_left(count),
+            (ChurnKind::HotOut, Kind::Computed(computed)) => computed.rotate(count),
+            (ChurnKind::Random, kind) => {
                 let among = churn.among.clamp(count, n);
                 if among == n {
                     return;
@@ -78,10 +105,79 @@ impl Permutation {
                 let (chosen, _) = top.partial_shuffle(rng, count);
                 for rank in chosen {
                     let other = rng.random_range(among..n);
-                    self.key_of_rank.swap(*rank, other);
+                    match kind {
+                        Kind::Table(keys) => keys.swap(*rank, other),
+                        Kind::Computed(computed) => computed.swap(*rank as u32, other as u32),
+                    }
                 }
             }
         }
+    }
+}
+
+/// A permutation without a table: a Feistel network, walked until it ends inside the key space; then what churn changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Computed {
+    n: u32,
+    /// Bits of half a number.
+    half_bits: u32,
+    rounds: [u64; 4],
+    /// The number that rank 0 has now.
+    first: u32,
+    /// Numbers whose keys changed places.
+    moved: HashMap<u32, u32>,
+}
+
+impl Computed {
+    fn new(n: usize, rng: &mut SeededRng) -> Computed {
+        let n = u32::try_from(n).expect("keys are numbered with 32 bits");
+        Computed {
+            n,
+            half_bits: (u32::BITS - n.leading_zeros()).div_ceil(2),
+            rounds: rng.random(),
+            first: 0,
+            moved: HashMap::new(),
+        }
+    }
+
+    /// The number of a rank: ranks turn, numbers keep their keys.
+    fn number(&self, rank: u32) -> u32 {
+        ((u64::from(self.first) + u64::from(rank)) % u64::from(self.n)) as u32
+    }
+
+    fn key(&self, rank: u32) -> u32 {
+        assert!(rank < self.n, "rank {rank} of {}", self.n);
+        let number = self.number(rank);
+        match self.moved.get(&number) {
+            Some(key) => *key,
+            None => self.scatter(number),
+        }
+    }
+
+    fn scatter(&self, number: u32) -> u32 {
+        let mask = (1u64 << self.half_bits) - 1;
+        let mut at = u64::from(number);
+        loop {
+            let (mut left, mut right) = (at >> self.half_bits, at & mask);
+            for round in self.rounds {
+                let mixed = (right ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (left, right) = (right, left ^ ((mixed ^ (mixed >> 29)) >> 17) & mask);
+            }
+            at = left << self.half_bits | right;
+            if at < u64::from(self.n) {
+                return at as u32;
+            }
+        }
+    }
+
+    fn rotate(&mut self, by: usize) {
+        self.first = self.number((by % self.n as usize) as u32);
+    }
+
+    fn swap(&mut self, a: u32, b: u32) {
+        let (key_a, key_b) = (self.key(a), self.key(b));
+        self.moved.insert(self.number(a), key_b);
+        self.moved.insert(self.number(b), key_a);
     }
 }
 
@@ -92,9 +188,18 @@ mod tests {
     use super::*;
 
     fn ordered(n: usize) -> Permutation {
-        Permutation {
-            key_of_rank: (0..n as u32).collect(),
-        }
+        Permutation(Kind::Table((0..n as u32).collect()))
+    }
+
+    fn keys(p: &Permutation) -> Vec<u32> {
+        p.keys().collect()
+    }
+
+    fn computed(n: usize, seed: u64) -> Permutation {
+        Permutation(Kind::Computed(Computed::new(
+            n,
+            &mut rng(seed, "permutation"),
+        )))
     }
 
     #[test]
@@ -109,7 +214,7 @@ mod tests {
             },
             &mut rng,
         );
-        assert_eq!(p.keys(), [3, 4, 0, 1, 2]);
+        assert_eq!(keys(&p), [3, 4, 0, 1, 2]);
         p.change(
             Churn {
                 kind: ChurnKind::HotOut,
@@ -118,7 +223,7 @@ mod tests {
             },
             &mut rng,
         );
-        assert_eq!(p.keys(), [4, 0, 1, 2, 3]);
+        assert_eq!(keys(&p), [4, 0, 1, 2, 3]);
     }
 
     #[test]
@@ -133,21 +238,61 @@ mod tests {
             &mut rng(3, "churn"),
         );
         assert_eq!(
-            p.keys()[..100].iter().filter(|key| **key >= 100).count(),
+            keys(&p)[..100].iter().filter(|key| **key >= 100).count(),
             20
         );
+    }
+
+    #[test]
+    fn a_computed_permutation_scatters() {
+        let (p, n) = (computed(100_000_000, 3), 100_000_000.0);
+        assert_ne!(p, computed(100_000_000, 4));
+        for first in [0, 5_000_000, 99_000_000] {
+            let some: Vec<f64> = (first..first + 10_000)
+                .map(|r| f64::from(p.key(r)))
+                .collect();
+            let mean = some.iter().sum::<f64>() / 1e4 / n;
+            assert!((mean - 0.5).abs() < 0.015, "mean {mean}");
+            // Neighbours are not neighbours: of 16 buckets, each pair is as likely as any other.
+            let bucket = |key: f64| (key / n * 16.0) as usize;
+            let mut pairs = [0u32; 256];
+            some.windows(2)
+                .for_each(|w| pairs[bucket(w[0]) * 16 + bucket(w[1])] += 1);
+            let chi: f64 = pairs
+                .iter()
+                .map(|c| (f64::from(*c) - 39.06).powi(2) / 39.06)
+                .sum();
+            assert!(
+                (150.0..380.0).contains(&chi),
+                "{chi} for 255 degrees of freedom"
+            );
+        }
     }
 
     proptest! {
         #[test]
         fn stays_a_bijection(n in 1usize..300, seed: u64, count in 0usize..400, among in 0usize..400) {
             let mut rng = rng(seed, "churn");
-            let mut p = Permutation::new(n, seed);
-            for kind in [ChurnKind::HotIn, ChurnKind::Random, ChurnKind::HotOut] {
-                p.change(Churn { kind, count, among }, &mut rng);
-                let mut keys = p.keys().to_vec();
-                keys.sort_unstable();
-                prop_assert_eq!(keys, (0..n as u32).collect::<Vec<_>>());
+            for mut p in [Permutation::new(n, seed), computed(n, seed)] {
+                for kind in [ChurnKind::HotIn, ChurnKind::Random, ChurnKind::HotOut] {
+                    p.change(Churn { kind, count, among }, &mut rng);
+                    let mut keys = keys(&p);
+                    keys.sort_unstable();
+                    prop_assert_eq!(keys, (0..n as u32).collect::<Vec<_>>());
+                }
+            }
+        }
+
+        /// A computed permutation changes as a table does.
+        #[test]
+        fn computed_and_table_churn_alike(n in 1usize..300, seed: u64, count in 0usize..400, among in 0usize..400) {
+            let mut a = computed(n, seed);
+            let mut b = Permutation(Kind::Table(keys(&a)));
+            let mut rngs = [rng(seed, "churn"), rng(seed, "churn")];
+            for kind in [ChurnKind::HotIn, ChurnKind::Random, ChurnKind::HotOut, ChurnKind::Random] {
+                a.change(Churn { kind, count, among }, &mut rngs[0]);
+                b.change(Churn { kind, count, among }, &mut rngs[1]);
+                prop_assert_eq!(keys(&a), keys(&b));
             }
         }
     }

@@ -1,5 +1,7 @@
 use wire::{KeyHash, Secret, partition_of};
 
+use super::MOST_IN_MEMORY;
+
 /// Length of every key of the lab in bytes: `key` and 13 digits.
 pub const KEY_LEN: usize = 16;
 
@@ -15,46 +17,59 @@ pub struct Key {
 /// The keys 0 to N-1 as `store --populate` makes them, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct KeySpace {
+    n: usize,
+    tenant: u32,
+    secret: Secret,
+    /// All of them; none where there are more than [`MOST_IN_MEMORY`], which are made when they are asked for.
     keys: Vec<Key>,
 }
 
 impl KeySpace {
-    /// The first `n` keys, hashed for a tenant. 32 bytes per key.
+    /// The first `n` keys, hashed for a tenant. 32 bytes per key, for at most [`MOST_IN_MEMORY`].
     pub fn new(n: usize, tenant: u32, secret: &Secret) -> KeySpace {
-        let keys = (0..n as u64).map(|index| {
-            let bytes = key_bytes(index);
-            Key {
-                bytes,
-                hash: secret.key_hash(tenant, &bytes),
-            }
-        });
-        KeySpace {
-            keys: keys.collect(),
+        let mut space = KeySpace {
+            n,
+            tenant,
+            secret: *secret,
+            keys: vec![],
+        };
+        if n <= MOST_IN_MEMORY {
+            space.keys = (0..n as u64).map(|index| space.make(index)).collect();
         }
+        space
     }
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.n
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.n == 0
     }
 
     /// Key number `index`.
     #[inline]
-    pub fn get(&self, index: u32) -> &Key {
-        &self.keys[index as usize]
+    pub fn get(&self, index: u32) -> Key {
+        if self.keys.is_empty() {
+            assert!((index as usize) < self.n, "key {index} of {}", self.n);
+            return self.make(index.into());
+        }
+        self.keys[index as usize]
     }
 
-    /// The partition of each key.
-    pub fn partitions(&self, partitions: u32) -> Vec<u32> {
-        self.keys
-            .iter()
-            .map(|key| partition_of(key.hash, partitions))
-            .collect()
+    /// The partition of each key, in order.
+    pub fn partitions(&self, partitions: u32) -> impl Iterator<Item = u32> + '_ {
+        (0..self.n as u32).map(move |index| partition_of(self.get(index).hash, partitions))
+    }
+
+    fn make(&self, index: u64) -> Key {
+        let bytes = key_bytes(index);
+        Key {
+            bytes,
+            hash: self.secret.key_hash(self.tenant, &bytes),
+        }
     }
 }
 
@@ -81,10 +96,22 @@ mod tests {
     #[test]
     fn partitions_follow_the_wire_crate() {
         let keys = KeySpace::new(100, 0, &Secret::NONE);
-        let map = keys.partitions(8);
-        for (i, partition) in map.iter().enumerate() {
+        for (i, partition) in keys.partitions(8).enumerate() {
             let hash = Secret::NONE.key_hash(0, format!("key{i:013}").as_bytes());
-            assert_eq!(*partition, partition_of(hash, 8));
+            assert_eq!(partition, partition_of(hash, 8));
         }
+    }
+
+    #[test]
+    fn many_keys_are_made_when_asked_for() {
+        let secret = Secret([3; 16]);
+        let few = KeySpace::new(1000, 7, &secret);
+        let many = KeySpace::new(100_000_000, 7, &secret);
+        assert!(many.keys.is_empty());
+        for index in 0..1000 {
+            let (a, b) = (few.get(index), many.get(index));
+            assert_eq!((a.bytes, a.hash), (b.bytes, b.hash));
+        }
+        assert_eq!(many.get(99_999_999).bytes, *b"key0000099999999");
     }
 }

@@ -107,7 +107,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use lab::random::rng;
+    use seed::rng;
 
     const KEY: &[u8] = b"key0000000000042";
 

@@ -35,15 +35,22 @@ impl Popularity {
 
     /// The chance of each of `n` ranks; sums to one.
     pub fn probabilities(&self, n: usize) -> Vec<f64> {
-        match self {
-            Popularity::Uniform => vec![1.0 / n as f64; n],
-            Popularity::Zipf(theta) => {
-                let mut weights: Vec<f64> = (1..=n).map(|r| (r as f64).powf(-theta)).collect();
-                let sum: f64 = weights.iter().rev().sum();
-                weights.iter_mut().for_each(|w| *w /= sum);
-                weights
-            }
-        }
+        self.chances(n).collect()
+    }
+
+    /// The same, one after the other and without memory. For many ranks the sum of weights takes a moment before the first.
+    pub fn chances(&self, n: usize) -> impl Iterator<Item = f64> + use<> {
+        let law = *self;
+        let weight = move |rank: usize| match law {
+            Popularity::Uniform => 1.0,
+            Popularity::Zipf(theta) => (rank as f64).powf(-theta),
+        };
+        let sum: f64 = match law {
+            Popularity::Uniform => n as f64,
+            // The small ones first: they would be lost beside a large sum.
+            Popularity::Zipf(_) => (1..=n).rev().map(weight).sum(),
+        };
+        (1..=n).map(move |rank| weight(rank) / sum)
     }
 }
 
@@ -85,7 +92,7 @@ impl Ranks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab::random::rng;
+    use seed::rng;
 
     #[test]
     fn zipf_by_hand() {

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use disciplines::experiments;
-use experiments::{Backend, Choice, Experiment, Options, Report, World};
+use experiments::{Backend, Choice, Comparison, Experiment, Options, Report, World};
 use lab::{
     interrupt, link, privilege, process, rack,
     state::State,
@@ -38,6 +38,8 @@ enum LabCommand {
     List(List),
     /// Run an experiment; print a table, write JSON and plots.
     Run(Run),
+    /// Run an experiment in the kernel and in the simulator; print both side by side.
+    Compare(Compare),
     /// Build a topology and leave it running.
     Up(Up),
     /// Run a command on a host of a running lab.
@@ -102,6 +104,22 @@ struct Run {
     /// Name of the lab; a unique one by default.
     #[arg(long)]
     lab: Option<String>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  shortstop lab compare demo --quick")]
+struct Compare {
+    /// The experiment; see `shortstop lab list`.
+    name: String,
+    /// The short version, in both worlds.
+    #[arg(long)]
+    quick: bool,
+    /// Decides everything random, in both worlds.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the comparison as JSON to this file (`-`: to standard output, and no table).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -201,6 +219,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         LabCommand::List(args) => list(&args),
         LabCommand::Run(args) => run_experiment(args),
+        LabCommand::Compare(args) => compare(args),
         LabCommand::Up(args) => up(&args),
         LabCommand::Exec(args) => exec(args),
         LabCommand::Down(args) => down(&args),
@@ -310,6 +329,49 @@ fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn compare(args: Compare) -> anyhow::Result<ExitCode> {
+    let mut experiment = find(&args.name, None)?;
+    // The simulator's full run may be another one; what is compared has to be the same.
+    experiment.same_in_both();
+    let options = |world| Options {
+        quick: args.quick,
+        seed: args.seed,
+        seeds: 1,
+        backend: Backend::Embedded,
+        name: None,
+        world,
+        disciplines: disciplines::all(),
+    };
+    for (asked, missing) in [(World::Kernel, privilege::missing()), (World::Sim, None)] {
+        let choice = Choice {
+            experiment: &experiment.name,
+            asked: Some(asked),
+            needs: experiment.needs(&options(asked))?,
+            missing,
+        };
+        choice.make()?;
+    }
+    let kernel = run_in(&experiment, &options(World::Kernel))?;
+    let sim = run_in(&experiment, &options(World::Sim))?;
+    let comparison = Comparison::of(&kernel, &sim);
+    let text = serde_json::to_string_pretty(&comparison)?;
+    match &args.json {
+        Some(path) if path == Path::new("-") => {
+            println!("{text}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
+        None => {}
+    }
+    println!("{}", comparison.render());
+    let worst = comparison.worst.as_deref().unwrap_or("nothing judged");
+    println!(
+        "{:<32} {:.3} ({worst})",
+        "worst_relative_difference", comparison.worst_relative_difference
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs an experiment; what a lab leaves is removed, also after an interruption.
 fn run_in(experiment: &Experiment, options: &Options) -> anyhow::Result<Report> {
     interrupt::install();
@@ -327,7 +389,15 @@ fn publish(report: &Report, json: Option<&Path>, out: &Path) -> anyhow::Result<(
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
         None => {}
     }
-    let plots = report.write_plots(out)?;
+    let plots = match report.write_plots(out) {
+        Ok(plots) => plots,
+        // What took minutes to measure is not lost over where it was to go.
+        Err(error) => {
+            let other = std::env::temp_dir().join(format!("shortstop-{}", std::process::id()));
+            eprintln!("{error:#}: written to {} instead", other.display());
+            report.write_plots(&other)?
+        }
+    };
     if to_stdout {
         return Ok(());
     }

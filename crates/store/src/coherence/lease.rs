@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Nanos, SwitchId};
+use crate::mutants::{Mutant, mutant};
 
 /// What a switch has been lent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +64,8 @@ impl<A> Leases<A> {
         wall_s: u32,
         now_ns: Nanos,
     ) -> LeaseAnswer {
-        let until_ns = now_ns + self.length_ns();
+        let parts = if mutant(Mutant::LeaseCutShort) { 2 } else { 1 };
+        let until_ns = now_ns + self.length_ns() / parts;
         let previous = self.by_switch.get_mut(&switch);
         if let Some(lease) = previous.filter(|lease| now_ns < lease.until_ns) {
             if lease.renewal_stopped {
@@ -80,7 +82,11 @@ impl<A> Leases<A> {
             .by_switch
             .get(&switch)
             .map_or(0, |lease| lease.term.saturating_add(1));
-        let term = wall_s.max(above);
+        let term = if above > 0 && mutant(Mutant::TermNotRaised) {
+            above - 1
+        } else {
+            wall_s.max(above)
+        };
         self.by_switch.insert(
             switch,
             Lease {

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::mutants::{Mutant, mutant};
+
 /// The last writes of one client, in order of their request ids, with their outcomes `O`.
 ///
 /// Request ids rise and wrap around: `a` is newer than `b` if it is less than 2^31 ahead of it.
@@ -50,10 +52,20 @@ impl<O: Clone> Window<O> {
         {
             return Verdict::TooOld;
         }
+        if mutant(Mutant::WindowForgets) {
+            let is_kept = |(id, outcome): &(u32, Option<O>)| *id == request || outcome.is_none();
+            self.writes.retain(is_kept);
+        }
         let at = self.position(request);
         match self.writes.get(at) {
+            Some((id, Some(_))) if *id == request && mutant(Mutant::AppliedAgain) => {
+                return Verdict::New;
+            }
             Some((id, Some(outcome))) if *id == request => {
                 return Verdict::Answered(outcome.clone());
+            }
+            Some((id, None)) if *id == request && mutant(Mutant::PendingAppliedAgain) => {
+                return Verdict::New;
             }
             Some((id, None)) if *id == request => return Verdict::Pending,
             _ => {}

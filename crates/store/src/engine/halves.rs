@@ -154,8 +154,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes what halves have reported since the last time.
+    pub fn take_reports(&self) -> Vec<crate::Report> {
+        self.halves.reports.take_now()
+    }
+
     /// Where reports of halves can be had.
-    pub fn reports(&self) -> Reports {
+    pub(crate) fn reports(&self) -> Reports {
         self.halves.reports.clone()
     }
 

@@ -12,6 +12,7 @@ use crate::{
     backend::{Answer as Reply, Change, Condition, Key, Put},
     coherence::{Invalidate, KeyState, NoGrant, Step, Submitted, Verdict, Write},
     directory::Place,
+    mutants::{Mutant, mutant},
     net::Outbox,
 };
 
@@ -65,7 +66,7 @@ impl Engine {
                 .replies
                 .refuse(&origin, key.bytes, Status::TryAgain, now_ns, out);
         }
-        if !self.is_new(&origin, key, now_ns, out) {
+        if !self.is_new(&origin, key, packet.value, now_ns, out) {
             return;
         }
         if self.pending_writes >= MAX_WAITING {
@@ -120,7 +121,14 @@ impl Engine {
     }
 
     /// Rule 7: whether a write is new. One that is not is answered here, or ignored.
-    fn is_new(&mut self, origin: &Origin, key: Key<'_>, now_ns: u64, out: &mut Outbox) -> bool {
+    fn is_new(
+        &mut self,
+        origin: &Origin,
+        key: Key<'_>,
+        value: &[u8],
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> bool {
         match self
             .clients
             .begin(origin.client_id(), origin.request, now_ns)
@@ -130,8 +138,13 @@ impl Engine {
             Verdict::TooOld => self.counters.duplicates_too_old += 1,
             Verdict::Answered(Outcome { status, version }) => {
                 self.counters.duplicates_answered += 1;
+                let grant = mutant(Mutant::RepeatedAnswerGrants)
+                    && origin.wants_grant
+                    && self.grant(origin, key, now_ns, out);
                 let answer = Answer {
                     version,
+                    value: if grant { value } else { &[] },
+                    grant,
                     ..Answer::status(status)
                 };
                 self.replies.send(origin, key.bytes, &answer, now_ns, out);
@@ -149,9 +162,7 @@ impl Engine {
     pub(super) fn acknowledged(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
         let id = (packet.header.tenant, packet.header.key_hash);
         let (epoch, echoed) = (packet.header.epoch, packet.header.version);
-        let ends_wait = |state: &mut KeyState<_>| {
-            state.prove_invalid(epoch) || state.disprove_grant(epoch, echoed)
-        };
+        let ends_wait = |state: &mut KeyState<_>| state.acknowledged(epoch, echoed);
         let at = self.directory.find(&id).filter(|at| {
             let ended = self.directory.update(*at, |e| ends_wait(&mut e.state));
             ended == Some(true)
@@ -204,7 +215,7 @@ impl Engine {
 
     /// Hands the key's current write to the backend.
     fn apply(&mut self, at: Place, now_ns: u64) -> Option<Reply<Change>> {
-        self.version += 1;
+        self.version += u64::from(!mutant(Mutant::VersionNotRaised));
         self.ticket += 1;
         let (version, ticket) = (self.version, self.ticket);
         let entry = self.directory.get(at)?;

@@ -1,0 +1,78 @@
+use std::sync::LazyLock;
+
+use super::Switch;
+
+/// A way to break a rule of `docs/coherence.md` in the C: `bpf/mutants.h` is the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mutant {
+    /// As in the list, for example `serves_invalid`.
+    pub name: String,
+    /// The rule that it breaks.
+    pub rule: u8,
+    /// What happens.
+    pub breaks: String,
+    /// Its place in the list, from 1 on.
+    number: u32,
+}
+
+static LIST: LazyLock<Vec<Mutant>> = LazyLock::new(|| {
+    let source = include_str!("../../../../bpf/mutants.h");
+    let entry = |line: &str| {
+        let mut parts = line.trim().strip_prefix("X(")?.splitn(3, ", ");
+        let name = parts.next()?.into();
+        let rule = parts.next()?.parse().ok()?;
+        let breaks = parts
+            .next()?
+            .strip_prefix('"')?
+            .rsplit_once("\")")?
+            .0
+            .into();
+        Some((name, rule, breaks))
+    };
+    let entries = source.lines().filter_map(entry).zip(1..);
+    entries
+        .map(|((name, rule, breaks), number)| Mutant {
+            name,
+            rule,
+            breaks,
+            number,
+        })
+        .collect()
+});
+
+impl Mutant {
+    /// All of them, in the order of the rules.
+    pub fn list() -> &'static [Mutant] {
+        &LIST
+    }
+
+    /// The one of that name.
+    pub fn find(name: &str) -> Option<&'static Mutant> {
+        LIST.iter().find(|mutant| mutant.name == name)
+    }
+}
+
+impl Switch {
+    /// Breaks a rule from now on, or none.
+    pub fn set_mutant(&self, mutant: Option<&Mutant>) {
+        let number = mutant.map_or(0, |mutant| mutant.number);
+        // SAFETY: it lives; programs that run meanwhile see the one or the other.
+        unsafe { (&raw mut (*self.raw()).mutant).write_volatile(number) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_read_from_the_header_whole() {
+        let lines = include_str!("../../../../bpf/mutants.h")
+            .matches("\tX(")
+            .count();
+        assert_eq!(Mutant::list().len(), lines);
+        let mutant = Mutant::find("serves_invalid").expect("listed");
+        assert_eq!(mutant.rule, 6);
+        assert_eq!(mutant.breaks, "an entry is served that is not valid");
+    }
+}

@@ -1,0 +1,267 @@
+//! The rig in the simulator: a [`sim::World`] made from the same plan, in virtual time.
+
+mod generator;
+mod spec;
+
+use std::{cell::RefCell, collections::BTreeMap, net::Ipv4Addr, rc::Rc, time::Duration};
+
+use anyhow::{Context, ensure};
+use api::types;
+use control::{
+    admin::{PageFilter, Refusal},
+    core::{Asked, Core},
+};
+use dataplane::{PageItems, Table};
+use lab::{interrupt, roles::Role, steered::Seat, topology::Topology};
+use load::LoadConfig;
+use rand::RngExt;
+use seed::{SeededRng, rng};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use sim::{AgentHost, ControlHost, MachineId, ProcessId, State, StoreHost, World};
+use wire::{Secret, Tenant};
+
+use super::{Load, Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec};
+use crate::Run;
+use generator::Steering;
+
+/// Longest stretch of the world's time without a look at whether somebody interrupts, in nanoseconds.
+const STRETCH_NS: u64 = 10_000_000;
+
+/// Simulated machines.
+pub(super) struct Sim {
+    world: Rc<RefCell<World>>,
+    /// Whose state lies in which directory.
+    states: BTreeMap<String, String>,
+    controllers: Vec<ProcessId>,
+    /// The controllers' source of secrets.
+    secrets: RefCell<SeededRng>,
+}
+
+impl Sim {
+    /// A world of the plan's machines, in which nothing runs yet.
+    ///
+    /// # Errors
+    /// The plan has what only a kernel has.
+    pub fn build(plan: &Plan, topology: &Topology, run: &Run<'_>) -> anyhow::Result<Sim> {
+        let spec = spec::of(plan, topology, run.options.disciplines)?;
+        let mut world = World::new(&spec, run.options.seed)?;
+        let clock = run.progress.clock();
+        world.on_progress(move |progress| clock.show(Duration::from_nanos(progress.now_ns)));
+        let mut states = BTreeMap::new();
+        for (node, seated) in plan.seats() {
+            let state = match &seated.role {
+                Role::Control(control) => &control.state,
+                Role::Switch(switch) => &switch.state,
+                _ => continue,
+            };
+            states.insert(state.clone(), format!("{node}/{}", seated.role.name()));
+        }
+        let controllers = plan.nodes_of("control").into_iter();
+        Ok(Sim {
+            controllers: controllers
+                .filter_map(|node| world.process(&format!("{node}/control")))
+                .collect(),
+            world: Rc::new(RefCell::new(world)),
+            states,
+            secrets: RefCell::new(rng(run.options.seed, "secrets of tenants")),
+        })
+    }
+
+    fn machine(&self, node: &str) -> anyhow::Result<MachineId> {
+        let found = self.world.borrow().machine(node);
+        found.with_context(|| format!("{node}: there is no such machine"))
+    }
+
+    fn process(&self, node: &str, role: &str) -> anyhow::Result<ProcessId> {
+        let name = format!("{node}/{role}");
+        let found = self.world.borrow().process(&name);
+        found.with_context(|| format!("{name}: there is none in this plan"))
+    }
+}
+
+impl Sim {
+    /// The controller that runs.
+    fn controller(&self) -> anyhow::Result<ProcessId> {
+        let world = self.world.borrow();
+        let mut all = self.controllers.iter();
+        let running = all.find(|process| world.state(**process) == State::Running);
+        running.copied().context("no controller runs")
+    }
+
+    /// Looks at a controller's core.
+    fn look<R>(&self, look: impl FnOnce(&Core) -> R) -> anyhow::Result<R> {
+        let process = self.controller()?;
+        let world = self.world.borrow();
+        let host = world.get::<ControlHost>(process);
+        Ok(look(host.context("no controller runs")?.core()))
+    }
+
+    /// Asks a controller for a change, and lets time pass until that is durable.
+    fn ask<R>(
+        &self,
+        ask: impl FnOnce(&mut Core, Asked<'_>) -> Result<R, Refusal>,
+    ) -> anyhow::Result<R> {
+        let process = self.controller()?;
+        let asked = self
+            .world
+            .borrow_mut()
+            .with(process, |host: &mut ControlHost, io| host.ask(io, ask));
+        let answer = asked.context("no controller runs")??;
+        let is_written = || {
+            let world = self.world.borrow();
+            let host = world.get::<ControlHost>(process);
+            host.is_none_or(ControlHost::is_written)
+        };
+        while !is_written() {
+            self.wait(Duration::from_millis(1))?;
+        }
+        Ok(answer)
+    }
+}
+
+/// The same value in another type, as JSON would carry it.
+fn carried<T: DeserializeOwned>(value: impl Serialize) -> anyhow::Result<T> {
+    Ok(serde_json::from_value(serde_json::to_value(value)?)?)
+}
+
+impl Machines for Sim {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.world.borrow().now_ns())
+    }
+
+    fn wait(&self, time: Duration) -> anyhow::Result<()> {
+        let mut world = self.world.borrow_mut();
+        let until_ns = world.now_ns() + time.as_nanos() as u64;
+        while world.now_ns() < until_ns {
+            interrupt::check()?;
+            let next_ns = until_ns.min(world.now_ns() + STRETCH_NS);
+            world.run_until(next_ns);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
+        let process = self.process(node, seated.role.name())?;
+        self.world.borrow_mut().start(process)
+    }
+
+    fn is_running(&mut self, node: &str, role: &str) -> bool {
+        let process = self.process(node, role);
+        process.is_ok_and(|process| self.world.borrow().state(process) != State::Dead)
+    }
+
+    fn log(&self, node: &str, role: &str) -> String {
+        format!("{node}/{role}: what is simulated writes no log")
+    }
+
+    fn stop(&mut self, node: &str, role: &str, _: i32) -> anyhow::Result<()> {
+        let process = self.process(node, role)?;
+        self.world.borrow_mut().kill(process);
+        Ok(())
+    }
+
+    fn signal(&self, node: &str, role: &str, signal: i32) {
+        let Ok(process) = self.process(node, role) else {
+            return;
+        };
+        let mut world = self.world.borrow_mut();
+        match signal {
+            libc::SIGSTOP => world.stop(process),
+            libc::SIGCONT => world.cont(process),
+            _ => world.kill(process),
+        }
+    }
+
+    fn forget_tables(&self, switch: &str) {
+        if let Ok(machine) = self.machine(switch) {
+            self.world.borrow_mut().forget_tables(machine);
+        }
+    }
+
+    fn forget(&self, state: &str) {
+        let of = self.states.get(state);
+        let process = of.and_then(|name| self.world.borrow().process(name));
+        if let Some(process) = process {
+            self.world.borrow_mut().forget(process);
+        }
+    }
+
+    fn set_link(&self, link: usize, is_up: bool) -> anyhow::Result<()> {
+        self.world.borrow_mut().set_link(link, is_up);
+        Ok(())
+    }
+
+    fn status(&self) -> anyhow::Result<Value> {
+        let switches = self.look(|core| core.view().switches())?;
+        Ok(json!({ "leading": true, "switches": switches }))
+    }
+
+    fn pages(&self) -> anyhow::Result<Vec<PageRow>> {
+        let all = PageFilter {
+            limit: usize::MAX,
+            ..PageFilter::default()
+        };
+        carried(self.look(|core| core.view().pages(all))??)
+    }
+
+    fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>> {
+        let process = self.process(switch, "agent")?;
+        let world = self.world.borrow();
+        let agent = world.get::<AgentHost>(process);
+        let agent = agent.with_context(|| format!("{switch}: its agent does not run"))?;
+        let table = Table::open(agent.switch().clone())?;
+        carried(PageItems::of(&table.scan()))
+    }
+
+    fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {
+        let process = self.process(host, "store")?;
+        let now_ns = {
+            let machine = self.machine(host)?;
+            self.world.borrow().clock(machine).monotonic_ns
+        };
+        let world = self.world.borrow();
+        let store = world.get::<StoreHost>(process);
+        let store = store.with_context(|| format!("{host}: its store does not run"))?;
+        carried(store.status(now_ns))
+    }
+
+    fn create_tenant(&self, tenant: &TenantSpec, clients: &[Ipv4Addr]) -> anyhow::Result<Tenant> {
+        let spec = types::TenantSpec {
+            id: Some(tenant.id),
+            reuse: true,
+            quota: tenant.quota,
+            policy: carried(tenant.policy)?,
+            rate: tenant.rate,
+            over_rate: types::OverRate::Drop,
+            discipline: Some(tenant.discipline.clone()),
+            clients: carried(clients)?,
+            borrow: tenant.borrows,
+            ..types::TenantSpec::default()
+        };
+        let fresh = Secret(self.secrets.borrow_mut().random());
+        let said = self.ask(|core, asked| core.create_tenant(asked, spec, fresh))?;
+        entry_of(tenant.id, &serde_json::to_value(said)?)
+    }
+
+    fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
+        let change = types::TenantChange {
+            quota: Some(quota),
+            policy: Some(carried(policy)?),
+            ..types::TenantChange::default()
+        };
+        self.ask(|core, asked| core.change_tenant(asked, id, change))
+            .map(drop)
+    }
+
+    fn remove_tenant(&self, id: u32) -> anyhow::Result<()> {
+        self.ask(|core, asked| core.remove_tenant(asked, id))
+    }
+
+    fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load> {
+        let machine = self.machine(seat.host)?;
+        let name = format!("{}/{}", seat.host, seat.name);
+        let world = self.world.clone();
+        Ok(Box::new(Steering::start(world, machine, name, config)?))
+    }
+}

@@ -1,0 +1,118 @@
+//! From a plan to the world that is simulated.
+
+use anyhow::{Context, bail, ensure};
+use decide::Registration;
+use lab::{roles, topology::Topology};
+use sim::{AgentSpec, ControlSpec, ForwardSpec, LinkSpec, MachineSpec, Role, Spec, StoreSpec};
+
+use crate::rig::{Plan, Seated, Site};
+
+/// Pages of a switch unless something else is said: as `shortstop switch` has it.
+const PAGES: u32 = 96;
+
+/// The world of a plan. Nothing of it starts by itself.
+///
+/// # Errors
+/// What a simulated machine cannot run.
+pub(super) fn of(
+    plan: &Plan,
+    topology: &Topology,
+    disciplines: &'static [Registration],
+) -> anyhow::Result<Spec> {
+    let sites: Vec<&Site> = plan.hosts.iter().chain(&plan.switches).collect();
+    let place = |name: &str| {
+        let found = sites.iter().position(|site| site.name == name);
+        found.with_context(|| format!("{name}: a link's end that is no machine"))
+    };
+    let controllers: Vec<usize> = plan
+        .nodes_of("control")
+        .iter()
+        .map(|name| place(name))
+        .collect::<anyhow::Result<_>>()?;
+    let mut machines = vec![];
+    for (at, site) in sites.iter().enumerate() {
+        let roles = site.roles.iter().map(|seated| role(seated, &controllers));
+        let roles = roles.collect::<anyhow::Result<Vec<Role>>>();
+        let mut machine = MachineSpec::host(&site.name, roles.with_context(|| site.name.clone())?);
+        for seat in &mut machine.seats {
+            seat.autostart = false;
+        }
+        machine.forwards = (at >= plan.hosts.len()).then(|| forwards(plan));
+        machines.push(machine);
+    }
+    let mut links = vec![];
+    for link in &plan.links {
+        let [a, b] = &link.ends;
+        links.push(LinkSpec {
+            fault: link.fault.unwrap_or_default(),
+            ..LinkSpec::between(place(a)?, place(b)?)
+        });
+    }
+    let mut spec = Spec::new(machines, links, plan.partitions, plan.is_open, disciplines)?;
+    let cluster = plan.cluster(topology)?;
+    ensure!(
+        cluster.stores == spec.cluster.stores,
+        "the simulated stores have other addresses than the plan's"
+    );
+    spec.cluster = cluster;
+    Ok(spec)
+}
+
+fn forwards(_plan: &Plan) -> ForwardSpec {
+    ForwardSpec::default()
+}
+
+/// What a role is in the simulator.
+fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
+    let follows = |control: bool| match control {
+        true => controllers.to_vec(),
+        false => vec![],
+    };
+    let name = seated.role.name();
+    Ok(match &seated.role {
+        roles::Role::Store(store) => {
+            ensure!(
+                store.backend.is_none(),
+                "a simulated store has no other server behind it"
+            );
+            Role::Store(StoreSpec {
+                control: follows(store.control.is_some()),
+                populate: store.populate.map(|(keys, len)| (keys as u64, len)),
+                rate_limit: store.rate_limit,
+                queue_limit: store.queue_limit,
+                lease_ms: store.lease_ms,
+                ..StoreSpec::default()
+            })
+        }
+        roles::Role::Switch(switch) => {
+            no_options(name, &switch.options)?;
+            Role::Agent(AgentSpec {
+                id: switch.id,
+                pages: switch.pages.unwrap_or(PAGES),
+                control: follows(true),
+            })
+        }
+        roles::Role::Control(control) => {
+            no_options(name, &control.options)?;
+            let usual = ControlSpec::default();
+            Role::Control(ControlSpec {
+                discipline: control.discipline.clone(),
+                window_ms: control.window_ms.unwrap_or(usual.window_ms),
+                max_items: control.max_items.unwrap_or(usual.max_items),
+                ..usual
+            })
+        }
+        roles::Role::Redis(_) | roles::Role::Memcached(_) | roles::Role::Etcd(_) => {
+            bail!("{name} runs in the kernel's world only")
+        }
+    })
+}
+
+fn no_options(role: &str, options: &[String]) -> anyhow::Result<()> {
+    let given = options.join(" ");
+    ensure!(
+        options.is_empty(),
+        "{role}: a simulated one has no command line ({given})"
+    );
+    Ok(())
+}

@@ -1,0 +1,430 @@
+use std::{collections::HashMap, time::Duration};
+
+use client::{Answer, Condition, Error};
+use rand::RngExt;
+use seed::{SeededRng, rng};
+use serde::{Deserialize, Serialize};
+
+use super::{ClientsConfig, Effect, Lapse, Need, Operation};
+
+/// How long the hottest key stays the hottest.
+const HOT_FOR_NS: u64 = 2_000_000_000;
+/// Clocks are coarse: by so much a life may seem shorter or longer.
+const COARSE_NS: u64 = 50_000_000;
+/// Their rates differ, by less than one part in so many.
+const DRIFT: u64 = 50;
+
+/// What clients have seen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Everything that may have had an effect.
+    pub operations: Vec<Operation>,
+    /// Reads answered by a switch.
+    pub cached: u64,
+    /// Reads that nobody answered: they say nothing, and are not among the operations.
+    pub unanswered: u64,
+    /// Values that no client wrote in this form.
+    pub torn: u64,
+}
+
+impl Recorded {
+    /// Adds what others have seen.
+    pub fn add(&mut self, mut other: Recorded) {
+        self.operations.append(&mut other.operations);
+        self.cached += other.cached;
+        self.unanswered += other.unanswered;
+        self.torn += other.torn;
+    }
+}
+
+/// Which written values live for a while only.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lives {
+    /// Part of the writes, 0 to 1.
+    pub part: f64,
+    /// Shortest time to live in milliseconds, at least 1.
+    pub least_ms: u64,
+    /// Longest.
+    pub most_ms: u64,
+    /// How long after its end a value may still be read, for what else stands still or goes wrong: beside the two percent and
+    /// 50 ms that clocks may differ by.
+    pub overdue_ms: u64,
+}
+
+/// One recording client: one operation at a time, asked and answered by whoever drives it.
+///
+/// Its driver takes what to ask from [`Recorder::next`], asks it, and says what came of it with [`Recorder::told`], again and
+/// again. Times are nanoseconds of one clock that all clients of a history share. The configuration's seed and the answers
+/// decide what is asked.
+pub struct Recorder {
+    number: u32,
+    keys: u32,
+    tenants: usize,
+    longest_value: usize,
+    lives: Option<Lives>,
+    rng: SeededRng,
+    written: u64,
+    /// Per key, the last version seen and its value.
+    known: HashMap<u32, (u64, u64)>,
+    asked: Option<Asked>,
+    seen: Recorded,
+}
+
+/// What a client asks.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// In whose name: its place in the configuration's list of tenants.
+    pub tenant: usize,
+    /// The key's name, which tenants share. A value that reaches the wrong tenant's was never written to that key, and the
+    /// checker finds it.
+    pub key: String,
+    what: What,
+    /// The key's number in the record.
+    number: u32,
+    call_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Read,
+    Write {
+        number: u64,
+        value: Vec<u8>,
+        ttl: Option<Duration>,
+        condition: Condition,
+        need: Need,
+    },
+    Delete,
+}
+
+impl Asked {
+    /// The operation to carry out.
+    pub fn operation(&self) -> client::Operation<'_> {
+        let key = self.key.as_bytes();
+        match &self.what {
+            What::Read => client::Operation::Get { key },
+            What::Write {
+                value,
+                ttl,
+                condition,
+                ..
+            } => client::Operation::Set {
+                key,
+                value,
+                ttl: *ttl,
+                condition: *condition,
+            },
+            What::Delete => client::Operation::Delete {
+                key,
+                condition: Condition::Always,
+            },
+        }
+    }
+}
+
+/// What a client was told: what it says about the key, or that it says nothing certain.
+enum Said {
+    Certain(Need, Effect),
+    Open(Need, Effect),
+    Nothing,
+}
+
+impl Recorder {
+    /// Client `number` of the configuration.
+    pub fn new(config: &ClientsConfig, number: u32) -> Recorder {
+        Recorder {
+            number,
+            keys: config.keys,
+            tenants: config.tenants.len().max(1),
+            longest_value: config.longest_value,
+            lives: config.lives,
+            rng: rng(config.seed, &format!("client {number}")),
+            written: 0,
+            known: HashMap::new(),
+            asked: None,
+            seen: Recorded::default(),
+        }
+    }
+
+    /// What it asks next. What was asked before and never answered is forgotten.
+    pub fn next(&mut self, now_ns: u64) -> &Asked {
+        // Squared: some keys are far hotter than others, and become cached; others after a while, so that those are
+        // evicted.
+        let draw: f64 = self.rng.random();
+        let rank = (draw * draw * f64::from(self.keys)) as u64;
+        let key = ((rank + now_ns / HOT_FOR_NS) % u64::from(self.keys)) as u32;
+        let tenant = self.rng.random_range(0..self.tenants);
+        let number = tenant as u32 * self.keys + key;
+        let what = match self.rng.random_range(0..100) {
+            0..72 => What::Read,
+            72..84 => self.write(Condition::Always, Need::Any),
+            84..92 => match self.known.get(&number).copied() {
+                Some((version, value)) => {
+                    self.write(Condition::Version(version), Need::Value(value))
+                }
+                None => What::Read,
+            },
+            92..95 => self.write(Condition::Absent, Need::Absent),
+            95..97 => self.write(Condition::Present, Need::Present),
+            _ => {
+                self.known.remove(&number);
+                What::Delete
+            }
+        };
+        self.asked.insert(Asked {
+            tenant,
+            key: format!("key{key:013}"),
+            what,
+            number,
+            call_ns: now_ns,
+        })
+    }
+
+    fn write(&mut self, condition: Condition, need: Need) -> What {
+        self.written += 1;
+        let number = (u64::from(self.number) << 40) | self.written;
+        let lives = self.lives.filter(|lives| lives.part > 0.0);
+        let ttl = lives.and_then(|lives| {
+            let lives_on = self.rng.random::<f64>() >= lives.part;
+            let ms = self.rng.random_range(lives.least_ms..=lives.most_ms);
+            (!lives_on).then(|| Duration::from_millis(ms))
+        });
+        What::Write {
+            number,
+            value: encode(number, self.longest_value),
+            ttl,
+            condition,
+            need,
+        }
+    }
+
+    /// What came of the operation that was asked last. Returns whether it is in the record now: whether it says anything.
+    pub fn told(&mut self, result: Result<Answer, Error>, now_ns: u64) -> bool {
+        let Some(asked) = self.asked.take() else {
+            return false;
+        };
+        let said = match &asked.what {
+            What::Read => self.read(asked.number, result),
+            What::Delete => match result.and_then(Answer::removed) {
+                Ok(true) => Said::Certain(Need::Present, Effect::Delete),
+                Ok(false) => Said::Certain(Need::Absent, Effect::Keep),
+                Err(error) => failed(&error, Need::Present, Effect::Delete),
+            },
+            What::Write {
+                number,
+                condition,
+                need,
+                ..
+            } => self.wrote(asked.number, *number, *condition, *need, result),
+        };
+        let (need, effect, return_ns) = match said {
+            Said::Certain(need, effect) => (need, effect, Some(now_ns)),
+            Said::Open(need, effect) => (need, effect, None),
+            Said::Nothing => {
+                self.seen.unanswered += 1;
+                return false;
+            }
+        };
+        self.seen.operations.push(Operation {
+            client: self.number,
+            key: asked.number,
+            call_ns: asked.call_ns,
+            return_ns,
+            need,
+            effect,
+            lapse: self.lapse(&asked, effect, return_ns),
+        });
+        true
+    }
+
+    /// What it has seen.
+    pub fn into_recorded(self) -> Recorded {
+        self.seen
+    }
+
+    fn read(&mut self, number: u32, result: Result<Answer, Error>) -> Said {
+        let Ok(found) = result.and_then(Answer::found) else {
+            return Said::Nothing;
+        };
+        let Some(value) = found else {
+            return Said::Certain(Need::Absent, Effect::Keep);
+        };
+        self.seen.cached += u64::from(value.from_switch);
+        let decoded = decode(&value.bytes, self.longest_value).unwrap_or_else(|| {
+            self.seen.torn += 1;
+            u64::MAX // never written: the checker will find it
+        });
+        self.known.insert(number, (value.version, decoded));
+        Said::Certain(Need::Value(decoded), Effect::Keep)
+    }
+
+    fn wrote(
+        &mut self,
+        key: u32,
+        value: u64,
+        condition: Condition,
+        need: Need,
+        result: Result<Answer, Error>,
+    ) -> Said {
+        let effect = Effect::Write(value);
+        match result.and_then(Answer::written) {
+            Ok(version) => {
+                self.known.insert(key, (version, value));
+                Said::Certain(need, effect)
+            }
+            Err(Error::Mismatch { .. }) => match condition {
+                Condition::Absent => Said::Certain(Need::Present, Effect::Keep),
+                Condition::Present => Said::Certain(Need::Absent, Effect::Keep),
+                _ => {
+                    // A store that restarted knows the same value by a younger version: nothing is certain but that
+                    // nothing was written.
+                    self.known.remove(&key);
+                    Said::Certain(Need::Any, Effect::Keep)
+                }
+            },
+            Err(error) => failed(&error, need, effect),
+        }
+    }
+
+    /// When the value that was written ends. The store counts from when it wrote: between call and return.
+    fn lapse(&self, asked: &Asked, effect: Effect, return_ns: Option<u64>) -> Option<Lapse> {
+        let (What::Write { ttl: Some(ttl), .. }, Effect::Write(_)) = (&asked.what, effect) else {
+            return None;
+        };
+        let ttl_ns = ttl.as_nanos() as u64;
+        let margin_ns = ttl_ns / DRIFT + COARSE_NS;
+        let overdue_ns = self.lives.map_or(0, |lives| lives.overdue_ms * 1_000_000);
+        Some(Lapse {
+            from_ns: asked.call_ns + ttl_ns.saturating_sub(margin_ns),
+            until_ns: return_ns.map(|at| at + ttl_ns + margin_ns + overdue_ns),
+        })
+    }
+}
+
+/// A write that was not answered may take effect at any time; unless nothing was sent.
+fn failed(error: &Error, need: Need, effect: Effect) -> Said {
+    match error {
+        Error::Socket { .. } | Error::TooManyInFlight { .. } => Said::Nothing,
+        _ => Said::Open(need, effect),
+    }
+}
+
+/// A value that says its number in every word: a torn one does not pass for another. In one of 23 lengths; with a `longest`,
+/// in every length from a word's to that.
+fn encode(number: u64, longest: usize) -> Vec<u8> {
+    let word = number.to_be_bytes();
+    if longest == 0 {
+        return word.repeat(2 + (number % 23) as usize);
+    }
+    // Spread: numbers of one client follow one another.
+    let spread = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+    let len = word.len() + spread % (longest.max(word.len()) - word.len() + 1);
+    word.into_iter().cycle().take(len).collect()
+}
+
+fn decode(bytes: &[u8], longest: usize) -> Option<u64> {
+    let number = u64::from_be_bytes(*bytes.first_chunk()?);
+    (encode(number, longest) == bytes).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use wire::Cluster;
+
+    use super::*;
+
+    #[test]
+    fn a_torn_value_is_noticed() {
+        for longest in [0, 1400] {
+            assert_eq!(decode(&encode(7, longest), longest), Some(7));
+            let mut torn = encode(7, longest);
+            torn[9] ^= 1;
+            assert_eq!(decode(&torn, longest), None);
+            assert_eq!(decode(b"", longest), None);
+        }
+        assert_eq!(decode(&encode(7, 0)[..8], 0), None);
+    }
+
+    #[test]
+    fn values_have_every_length() {
+        let lengths: BTreeSet<usize> = (1..50_000).map(|n| encode(n, 1400).len()).collect();
+        assert_eq!((lengths.len(), lengths.first()), (1393, Some(&8)));
+        assert_eq!(lengths.last(), Some(&1400));
+    }
+
+    fn config() -> ClientsConfig {
+        ClientsConfig {
+            cluster: Cluster::single(([10, 0, 0, 1], 1).into(), 4),
+            seed: 3,
+            first: 0,
+            clients: 1,
+            keys: 8,
+            tenants: vec![],
+            lease_ms: 2000,
+            longest_value: 0,
+            lives: None,
+        }
+    }
+
+    fn unanswered() -> Error {
+        Error::OutcomeUnknown {
+            store: ([10, 0, 0, 1], 1).into(),
+            after_ms: 1500,
+            tries: 5,
+            try_again: false,
+            denied: None,
+        }
+    }
+
+    #[test]
+    fn a_write_without_an_answer_is_open_and_may_lapse() {
+        let lives = Lives {
+            part: 1.0,
+            least_ms: 1000,
+            most_ms: 1000,
+            overdue_ms: 0,
+        };
+        let mut recorder = Recorder::new(
+            &ClientsConfig {
+                lives: Some(lives),
+                ..config()
+            },
+            0,
+        );
+        for _ in 0..1000 {
+            recorder.next(7);
+            recorder.told(Err(unanswered()), 8);
+        }
+        let seen = recorder.into_recorded();
+        assert!(seen.unanswered > 500, "reads say nothing");
+        for operation in seen.operations {
+            assert_eq!(operation.return_ns, None);
+            let lapse = operation.lapse;
+            match operation.effect {
+                Effect::Write(_) => {
+                    assert_eq!(lapse.unwrap().until_ns, None);
+                    assert_eq!(lapse.unwrap().from_ns, 7 + 930_000_000);
+                }
+                _ => assert_eq!(lapse, None),
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_seed_asks_the_same() {
+        let run = |seed| {
+            let config = ClientsConfig { seed, ..config() };
+            let mut recorder = Recorder::new(&config, 5);
+            let ask = |at| {
+                let asked = format!("{:?}", recorder.next(at));
+                recorder.told(Err(unanswered()), at);
+                asked
+            };
+            (0..100).map(ask).collect::<Vec<_>>()
+        };
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+    }
+}

@@ -1,0 +1,173 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use wire::Cluster;
+
+use super::*;
+use crate::workload::{Churn, ChurnKind, Popularity, populated_value};
+
+const MS: u64 = 1_000_000;
+
+fn config(keys: usize) -> LoadConfig {
+    LoadConfig {
+        cluster: Cluster::single("10.0.0.1:7117".parse().unwrap(), 4),
+        tenants: vec![],
+        keys,
+        value_len: 64,
+        seed: 4,
+        timeout_ms: 200,
+        interval_ms: 50,
+        cpu: None,
+        phases: vec![],
+    }
+}
+
+/// An honest store's answer.
+fn answer(datagram: &[u8], version: u64) -> Vec<u8> {
+    let packet = Packet::decode(datagram).unwrap();
+    let header = Header {
+        op: packet.header.op.reply().unwrap(),
+        version,
+        ..packet.header
+    };
+    let value = match packet.header.op {
+        Op::ReadRequest => populated_value(packet.key, 64),
+        _ => vec![],
+    };
+    let mut bytes = vec![];
+    Packet::new(header, packet.key, &value)
+        .encode(&Secret::NONE, &mut bytes)
+        .unwrap();
+    bytes
+}
+
+/// What was sent when, and the result.
+type Ran = (Vec<(u64, Vec<u8>)>, anyhow::Result<PhaseResult>);
+
+/// Runs a phase in virtual time: each answer takes as long as `delay_ns` says, by number of the request; none: it is lost.
+fn run(source: &mut Source, phase: &Phase, delay_ns: impl Fn(u64) -> Option<u64>) -> Ran {
+    let begin = 1_000 * MS;
+    source.begin(phase, begin).unwrap();
+    let (mut sent, mut arrivals, mut now) = (vec![], BTreeSet::new(), begin);
+    loop {
+        source.due(now, &mut |store, bytes| {
+            assert_eq!(store, 0);
+            if let Some(delay_ns) = delay_ns(sent.len() as u64) {
+                arrivals.insert((now + delay_ns, answer(bytes, 1 + sent.len() as u64)));
+            }
+            sent.push((now, bytes.to_vec()));
+        });
+        source.expire(now);
+        match source.finished(now) {
+            Ok(None) => {}
+            Ok(Some(result)) => return (sent, Ok(result)),
+            Err(error) => return (sent, Err(error)),
+        }
+        let next = source.next_ns().expect("a phase is under way").max(now);
+        match arrivals.first() {
+            Some((at, _)) if *at <= next => {
+                let (at, bytes) = arrivals.pop_first().unwrap();
+                now = now.max(at);
+                source.take(&bytes, now);
+            }
+            _ => now = next,
+        }
+    }
+}
+
+#[test]
+fn requests_of_an_open_loop_leave_at_their_arrival_times() {
+    let mut source = Source::new(config(1000), 9).unwrap();
+    let phase = Phase::reads(Popularity::Zipf(0.99), 10_000.0, 0.1, 0.5);
+    let (sent, result) = run(&mut source, &phase, |_| Some(MS));
+    let result = result.unwrap();
+    assert!(result.behind_ms < 2e-6, "{} ms behind", result.behind_ms);
+    assert_eq!((result.lost, result.sent), (0, result.answered));
+    assert!((5800..6200).contains(&sent.len()), "{}", sent.len());
+    assert!((0.99..1.01).contains(&(result.all.p50_us / 1000.0)));
+    let mut again = Source::new(config(1000), 9).unwrap();
+    assert_eq!(run(&mut again, &phase, |_| Some(MS)).0, sent);
+}
+
+#[test]
+fn a_closed_loop_sends_when_an_answer_comes_or_is_given_up() {
+    let phase = Phase {
+        arrivals: Arrivals::Closed(4),
+        ..Phase::reads(Popularity::Uniform, 1.0, 0.0, 1.0)
+    };
+    let mut source = Source::new(config(1000), 9).unwrap();
+    let (_, result) = run(&mut source, &phase, |_| Some(MS));
+    assert_eq!(result.unwrap().answered, 4 * 1000);
+    let (sent, result) = run(&mut source, &phase, |_| None);
+    let result = result.unwrap();
+    assert_eq!((result.lost, sent.len()), (result.sent, 4 * 5));
+}
+
+#[test]
+fn popularity_changes_on_time() {
+    let phase = Phase {
+        churn: Some(ChurnSchedule {
+            change: Churn {
+                kind: ChurnKind::HotIn,
+                count: 10,
+                among: 0,
+            },
+            every_s: 0.2,
+        }),
+        ..Phase::reads(Popularity::Zipf(0.9), 100.0, 0.0, 1.0)
+    };
+    let mut source = Source::new(config(1000), 9).unwrap();
+    let (_, result) = run(&mut source, &phase, |_| Some(MS));
+    assert_eq!(result.unwrap().changes_ms, [200.0, 400.0, 600.0, 800.0]);
+}
+
+#[test]
+fn every_key_is_asked_for_until_it_is_answered() {
+    let mut source = Source::new(config(1000), 9).unwrap();
+    for phase in [Phase::fill(32, 60.0), Phase::sweep(32, 60.0)] {
+        let every_third = |n: u64| (!n.is_multiple_of(3)).then_some(MS);
+        let (sent, result) = run(&mut source, &phase, every_third);
+        let result = result.unwrap();
+        assert_eq!((result.answered, result.sent), (1000, sent.len() as u64));
+        let keys: BTreeSet<&[u8]> = sent.iter().map(|(_, bytes)| &bytes[64..80]).collect();
+        assert_eq!(keys.len(), 1000);
+    }
+    let (_, result) = run(&mut source, &Phase::fill(32, 1.0), |_| None);
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("1000 of 1000 requests were not"), "{error}");
+}
+
+#[test]
+fn many_keys_are_asked_for_without_a_table() {
+    let mut source = Source::new(config(100_000_000), 9).unwrap();
+    let phase = Phase {
+        write_ratio: 0.1,
+        ..Phase::reads(Popularity::Zipf(0.99), 10_000.0, 0.0, 0.3)
+    };
+    let (sent, result) = run(&mut source, &phase, |_| None);
+    assert!(result.unwrap().sent > 2500);
+    let far = sent
+        .iter()
+        .filter(|(_, bytes)| bytes[64..80] > b"key0000050000000"[..]);
+    assert!(far.count() > 500);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+
+    /// Whatever is lost or late: a phase ends, within the timeout after its end, and counts each request once.
+    #[test]
+    fn a_phase_ends_and_counts_each_request_once(
+        delays in prop::collection::vec(prop::option::weighted(0.8, 0..400 * MS), 1..20), closed: bool,
+    ) {
+        let arrivals = if closed { Arrivals::Closed(8) } else { Arrivals::Open(2000.0) };
+        let phase = Phase { arrivals, ..Phase::reads(Popularity::Zipf(0.9), 1.0, 0.0, 0.5) };
+        let mut source = Source::new(config(100), 9).unwrap();
+        let (sent, result) = run(&mut source, &phase, |n| delays[n as usize % delays.len()]);
+        let result = result.unwrap();
+        prop_assert!(sent.last().is_none_or(|(at, _)| *at < 1500 * MS));
+        prop_assert_eq!(result.sent, sent.len() as u64);
+        prop_assert_eq!(result.answered + result.lost, result.sent);
+        prop_assert_eq!(source.next_ns(), None);
+    }
+}

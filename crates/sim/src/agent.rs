@@ -1,0 +1,346 @@
+//! A switch's agent as a process: its tables, and what it does about the network.
+
+use std::{
+    cell::RefCell,
+    net::SocketAddr,
+    rc::Rc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use agent::{
+    Courier, Greeting, Reservation, TICK, Tables,
+    network::{Interface, check, is_old, told},
+};
+use anyhow::Context;
+use api::proto::{FromSwitch, Routes, RoutesApplied, ToSwitch, from_switch::Body, to_switch};
+use dataplane::{
+    Object, RECIRCULATION, Sizes,
+    native::{Clock, Switch},
+};
+use decide::Registration;
+use tokio::sync::mpsc::{Receiver, channel};
+
+use crate::{
+    follow::{Followed, Following},
+    network::{Network, link_of},
+    packet::Datagram,
+    process::{Birth, Io, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId},
+    spec::{AgentSpec, Spec},
+    world::forward::{ROUND, Routes as KernelRoutes},
+};
+
+/// Messages that wait for the stream, as in the agent's own queue.
+const QUEUE: usize = 256;
+
+/// The tables of a machine: made by its first agent, gone when the machine starts anew.
+pub type Loaded = Arc<Mutex<Option<Arc<Switch>>>>;
+
+/// What makes the agent of a switch, each time that it starts.
+pub(crate) fn maker(
+    spec: &Spec,
+    network: &Network,
+    machine: usize,
+    agent: AgentSpec,
+    loaded: Loaded,
+    controllers: Vec<ProcessId>,
+) -> Maker {
+    let name = spec.machines[machine].name.clone();
+    let disciplines = spec.disciplines;
+    let ports = network.ports_of(machine as u32).len() as u32;
+    let ways = network.ways(machine as u32).clone();
+    let around = KernelRoutes::of(network, machine as u32, ways);
+    Box::new(move |birth| {
+        let mut there = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let switch = match &*there {
+            Some(switch) => switch.clone(),
+            None => {
+                let made = load(&name, disciplines, agent.pages, around.clone(), ports)?;
+                there.insert(made).clone()
+            }
+        };
+        let host = AgentHost::new(
+            &name,
+            disciplines,
+            &agent,
+            switch,
+            controllers.clone(),
+            birth,
+        );
+        Ok(Box::new(host?))
+    })
+}
+
+/// Loads the programs, attached to all ports.
+fn load(
+    name: &str,
+    disciplines: &'static [Registration],
+    pages: u32,
+    routes: KernelRoutes,
+    ports: u32,
+) -> anyhow::Result<Arc<Switch>> {
+    let sizes = Sizes { pages };
+    let with_programs = disciplines.iter().filter(|r| !r.object.is_empty());
+    let objects: Vec<Object> = with_programs.map(|r| Object::of(r, sizes)).collect();
+    let clock = Clock::Set(Arc::default());
+    let routes = Box::new(routes);
+    let switch = Switch::new(name, &objects, sizes, 1, clock)?.routed(routes);
+    for port in 0..ports {
+        switch.add_port(port + 1, &format!("eth{port}"))?;
+    }
+    if switch.recirculates() {
+        switch.add_port(ROUND, RECIRCULATION)?;
+    }
+    Ok(switch)
+}
+
+/// Packets that the tables sent, until the process sends them.
+#[derive(Clone, Default)]
+struct Sent(Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>);
+
+impl Courier for Sent {
+    fn send(&mut self, store: SocketAddr, datagram: &[u8]) {
+        self.0.borrow_mut().push((store, datagram.into()));
+    }
+
+    fn drain(&mut self) {}
+}
+
+/// What is on its disk: up to where epochs are reserved.
+struct Disk(Arc<AtomicU64>);
+
+/// An agent that runs.
+pub struct AgentHost {
+    name: String,
+    spec: AgentSpec,
+    disciplines: &'static [Registration],
+    switch: Arc<Switch>,
+    tables: Tables,
+    sent: Sent,
+    to_session: Receiver<FromSwitch>,
+    /// The monotonic clock's zero, for those who reckon in instants.
+    zero: Instant,
+    tick_ns: u64,
+    following: Following,
+    greeting: Greeting,
+    port: u16,
+    disk: Arc<AtomicU64>,
+    /// The network's changes that the controller was told of.
+    told: Option<u64>,
+    wanted: Option<Routes>,
+    applied: Option<RoutesApplied>,
+    /// Why it cannot go on.
+    failed: Option<String>,
+}
+
+impl AgentHost {
+    fn new(
+        name: &str,
+        disciplines: &'static [Registration],
+        spec: &AgentSpec,
+        switch: Arc<Switch>,
+        controllers: Vec<ProcessId>,
+        birth: Birth,
+    ) -> anyhow::Result<AgentHost> {
+        let disk = birth.remains.and_then(|left| left.downcast::<Disk>().ok());
+        let disk = disk.map_or_else(Arc::default, |disk| disk.0);
+        let wall = Duration::from_nanos(birth.clock.wall_ns);
+        let epochs = Reservation::in_memory(disk.clone(), wall);
+        let (out, to_session) = channel(QUEUE);
+        let sent = Sent::default();
+        let zero = Instant::now();
+        set_clock(&switch, birth.clock.boottime_ns);
+        let now = zero + Duration::from_nanos(birth.clock.monotonic_ns);
+        let courier = Box::new(sent.clone());
+        let programs = switch.clone().into();
+        let tables = Tables::open(programs, spec.id, disciplines, epochs, courier, out, now)
+            .with_context(|| format!("{name}: agent"))?;
+        Ok(AgentHost {
+            name: name.into(),
+            spec: spec.clone(),
+            disciplines,
+            switch,
+            tables,
+            sent,
+            to_session,
+            zero,
+            tick_ns: birth.clock.monotonic_ns,
+            following: Following::new(controllers),
+            greeting: Greeting::default(),
+            port: birth.port,
+            disk,
+            told: None,
+            wanted: None,
+            applied: None,
+            failed: None,
+        })
+    }
+
+    /// The switch that it serves: its tables can be looked into.
+    pub fn switch(&self) -> &Arc<Switch> {
+        &self.switch
+    }
+
+    /// Why it could not go on, if it could not.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    fn now(&self, io: &Io<'_>) -> Instant {
+        set_clock(&self.switch, io.clock.boottime_ns);
+        self.zero + Duration::from_nanos(io.now_ns())
+    }
+
+    fn noted(&mut self, result: Result<(), agent::AgentError>) {
+        if let Err(error) = result {
+            self.failed = Some(error.to_string());
+        }
+    }
+
+    /// Sends what the tables sent, and says what they said.
+    fn pass_on(&mut self, io: &mut Io<'_>) {
+        for (store, datagram) in self.sent.0.borrow_mut().drain(..) {
+            io.send(self.port, store, &datagram);
+        }
+        let Some(stream) = self.following.stream() else {
+            return;
+        };
+        while io.has_room(stream)
+            && let Ok(message) = self.to_session.try_recv()
+        {
+            if self.greeting.lets_pass(&message) {
+                io.say(stream, Message::FromSwitch(message));
+            }
+        }
+        if self.greeting.is_over() {
+            self.tell_network(stream, io);
+        }
+    }
+
+    /// The greeting comes first; the network keeps what it has to say until then.
+    fn tell_network(&mut self, stream: StreamId, io: &mut Io<'_>) {
+        let changes = io.network.changes();
+        if self.told == Some(changes) {
+            return;
+        }
+        self.told = Some(changes);
+        let interfaces = interfaces(io);
+        let say = |io: &mut Io<'_>, body| {
+            io.say(stream, Message::FromSwitch(FromSwitch { body: Some(body) }));
+        };
+        say(io, told(&interfaces));
+        self.install(&interfaces, io);
+        if let Some(applied) = &self.applied {
+            say(io, Body::Routes(applied.clone()));
+        }
+    }
+
+    fn install(&mut self, interfaces: &[Interface], io: &mut Io<'_>) {
+        let Some(wanted) = &self.wanted else { return };
+        let mut failed = vec![];
+        let routes = check(&wanted.routes, interfaces, &mut failed);
+        let index = |hop: &str| interfaces.iter().position(|i| i.name == hop);
+        let ways = routes.iter().filter_map(|(prefix, hop)| {
+            let index = index(hop.interface)? as u16;
+            Some((link_of(prefix.network()), index))
+        });
+        io.done.routes = Some(ways.collect());
+        self.applied = Some(RoutesApplied {
+            version: wanted.version,
+            failed,
+        });
+    }
+
+    fn take(&mut self, message: ToSwitch, io: &mut Io<'_>) {
+        match message.body {
+            Some(to_switch::Body::Routes(routes)) => {
+                let last = self.wanted.as_ref();
+                if last.is_none_or(|last| !is_old(&routes, last)) {
+                    self.wanted = Some(routes);
+                    self.told = None;
+                }
+            }
+            _ => {
+                let now = self.now(io);
+                let taken = self.tables.take(message, now);
+                self.noted(taken);
+            }
+        }
+    }
+}
+
+fn set_clock(switch: &Switch, now_ns: u64) {
+    if let Clock::Set(shown) = switch.clock() {
+        shown.store(now_ns, Relaxed);
+    }
+}
+
+/// The machine's interfaces as its kernel has them.
+fn interfaces(io: &Io<'_>) -> Vec<Interface> {
+    let ports = io.network.ports_of(io.machine);
+    let interface = |id: &u32| {
+        let (port, far) = (io.network.port(*id), io.network.across(*id));
+        let up = io.network.is_up((id / 2) as usize);
+        let net =
+            |address, len| ipnet::IpNet::new(address, len).expect("a length that is possible");
+        let neighbours = vec![far.v4.into(), far.v6.into()];
+        Interface {
+            name: format!("eth{}", port.index),
+            up,
+            addresses: vec![net(port.v4.into(), 24), net(port.v6.into(), 64)],
+            neighbours: if up { neighbours } else { vec![] },
+        }
+    };
+    ports.iter().map(interface).collect()
+}
+
+impl Process for AgentHost {
+    /// The programs take what is meant for the agent; the rest went around them.
+    fn receive(&mut self, _: &Datagram<'_>, _: &mut Io<'_>) {}
+
+    fn wake(&mut self, io: &mut Io<'_>) {
+        self.following.wake(io);
+        if self.failed.is_none() && io.now_ns() >= self.tick_ns {
+            self.tick_ns = io.now_ns() + TICK.as_nanos() as u64;
+            let now = self.now(io);
+            let ticked = self.tables.tick(now);
+            self.noted(ticked);
+        }
+        self.pass_on(io);
+    }
+
+    fn next_wake_ns(&self) -> Option<u64> {
+        let follow = self.following.next_wake_ns().unwrap_or(u64::MAX);
+        Some(self.tick_ns.min(follow))
+    }
+
+    fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
+        match self.following.take(stream, event, io) {
+            Followed::Began(stream) => {
+                let AgentSpec { id, pages, .. } = self.spec;
+                let hello = agent::hello(id, &self.name, pages, self.disciplines);
+                io.say(stream, Message::FromSwitch(hello));
+                // What the tables reported in the meantime is worthless to this stream.
+                while self.to_session.try_recv().is_ok() {}
+                self.greeting = Greeting::default();
+                self.told = None;
+                self.now(io);
+                self.tables.attached();
+            }
+            Followed::Message(Message::ToSwitch(message)) => self.take(message, io),
+            Followed::Message(_) | Followed::Nothing => {}
+        }
+        self.pass_on(io);
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        vec![self.port]
+    }
+
+    fn remains(self: Box<Self>) -> Remains {
+        Some(Box::new(Disk(self.disk)))
+    }
+}

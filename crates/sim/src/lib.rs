@@ -1,0 +1,49 @@
+//! A world in virtual time, in which the real parts run: the programs of the switches as native code, agents, controllers, stores and
+//! clients.
+//!
+//! A [`Spec`] and a seed go in; a [`World`] is run, and things are done to it. Only what is outside the parts is made up: time
+//! ([`clock`]), links ([`link`]), kernels and their routes ([`packet`], [`network`]), TCP ([`streams`]), and how long things take
+//! ([`service`]). The same spec, seed and deeds give the same world, bit by bit ([`World::trace_hash`]).
+//!
+//! One world runs on one thread; many can run in as many threads. Experiments call this crate.
+//!
+//! Cost: below 400 ns of its own for each packet that arrives somewhere, beside what the real code takes.
+
+mod agent;
+mod clients;
+pub mod clock;
+mod control;
+mod follow;
+mod frames;
+mod generator;
+mod kept;
+pub mod link;
+pub mod network;
+pub mod packet;
+mod populated;
+mod process;
+mod queue;
+pub mod service;
+pub mod spec;
+mod store;
+mod streams;
+pub mod topologies;
+mod trace;
+mod world;
+
+pub use agent::AgentHost;
+pub use clients::{Clients, clients};
+pub use clock::{ClockSpec, Reading};
+pub use control::ControlHost;
+pub use generator::{Generator, generator};
+pub use link::LinkSpec;
+pub use process::{
+    Birth, Io, MachineId, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId,
+};
+pub use spec::{
+    AgentSpec, ControlSpec, Data, ForwardSpec, MachineSpec, Role, Seat, ServiceSpec, Spec,
+    StoreSpec,
+};
+pub use store::StoreHost;
+pub use topologies::Shape;
+pub use world::{ForwardCounts, Progress, Refused, State, World};

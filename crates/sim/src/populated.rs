@@ -1,0 +1,219 @@
+//! Data that is there without memory: keys as `store --populate` makes them, each value worked out when it is read.
+//!
+//! Keys that were written, removed or pinned are in an embedded backend, which from then on answers for them. So a store of 10^8
+//! keys costs what was touched of it.
+
+use hashbrown::HashSet;
+use store::backend::{
+    Answer, Backend, Change, Condition, Item, Key, Put, Ticket, embedded::Embedded,
+};
+
+const PREFIX: &[u8] = b"key";
+const DIGITS: usize = 13;
+
+/// The backend.
+pub struct Populated {
+    tenant: u32,
+    count: u64,
+    value_len: usize,
+    version: u64,
+    touched: HashSet<u64>,
+    written: Embedded,
+    /// The value that was read last.
+    value: Vec<u8>,
+}
+
+impl Populated {
+    /// The first `count` keys of a tenant, with values of `value_len` bytes at this version; what is written takes at most
+    /// `memory_limit` bytes.
+    pub fn new(
+        tenant: u32,
+        count: u64,
+        value_len: usize,
+        version: u64,
+        memory_limit: u64,
+    ) -> Populated {
+        Populated {
+            tenant,
+            count,
+            value_len,
+            version,
+            touched: HashSet::new(),
+            written: Embedded::new(memory_limit),
+            value: vec![],
+        }
+    }
+
+    /// The number of a key that is there from the start and was never touched.
+    fn untouched(&self, key: Key<'_>) -> Option<u64> {
+        let digits = key.bytes.strip_prefix(PREFIX)?;
+        if key.tenant != self.tenant || digits.len() != DIGITS {
+            return None;
+        }
+        let mut number = 0;
+        for digit in digits {
+            number = number * 10 + u64::from(char::from(*digit).to_digit(10)?);
+        }
+        (number < self.count && !self.touched.contains(&number)).then_some(number)
+    }
+
+    fn fill(&mut self, key: &[u8]) {
+        self.value.clear();
+        self.value.extend(key.iter().cycle().take(self.value_len));
+    }
+
+    /// Has a key answered for by the embedded backend. False: it has no room.
+    fn touch(&mut self, key: Key<'_>, now_ns: u64) -> bool {
+        let Some(number) = self.untouched(key) else {
+            return true;
+        };
+        self.fill(key.bytes);
+        let put = Put {
+            value: &self.value,
+            ttl_ms: 0,
+            condition: Condition::Always,
+            version: self.version,
+        };
+        let fits = matches!(
+            self.written.put(key, put, now_ns, 0),
+            Answer::Now(Change::Done(_))
+        );
+        fits && self.touched.insert(number)
+    }
+}
+
+impl Backend for Populated {
+    fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
+        if self.untouched(key).is_none() {
+            return self.written.get(key, now_ns, ticket);
+        }
+        self.fill(key.bytes);
+        Answer::Now(Some(Item {
+            value: &self.value,
+            version: self.version,
+            expiry_ms: 0,
+        }))
+    }
+
+    fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
+        if !self.touch(key, now_ns) {
+            return Answer::Now(Change::Full);
+        }
+        self.written.put(key, put, now_ns, ticket)
+    }
+
+    fn delete(
+        &mut self,
+        key: Key<'_>,
+        condition: Condition,
+        version: u64,
+        now_ns: u64,
+        ticket: Ticket,
+    ) -> Answer<Change> {
+        if !self.touch(key, now_ns) {
+            return Answer::Now(Change::Full);
+        }
+        self.written.delete(key, condition, version, now_ns, ticket)
+    }
+
+    fn pin(&mut self, key: Key<'_>, pinned: bool) {
+        // What was never touched is not evicted, and its pin would be forgotten when it is.
+        self.touch(key, 0);
+        self.written.pin(key, pinned);
+    }
+
+    fn items(&self) -> Option<u64> {
+        let written = self.written.items().unwrap_or(0);
+        Some(self.count - self.touched.len() as u64 + written)
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        self.written.memory_bytes()
+    }
+
+    fn evicted(&self) -> u64 {
+        self.written.evicted()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::RngExt;
+    use seed::rng;
+    use store::backend::embedded::populate;
+    use wire::Secret;
+
+    use super::*;
+
+    const TENANT: u32 = wire::TENANT_OPEN;
+
+    /// Two backends of the same keys, one of them with memory for all: whatever is done to them, they answer the same.
+    #[test]
+    fn nobody_can_tell_it_from_memory() {
+        let (count, len, version) = (40, 50, 7 << 32);
+        let mut real = Embedded::new(1 << 30);
+        populate(&mut real, &Secret::NONE, TENANT, count, len, version);
+        let mut made = Populated::new(TENANT, count, len, version, 1 << 30);
+        let mut rng = rng(1, "backends");
+        for step in 0..20_000 {
+            let now_ns = step * 1_000_000;
+            let name = format!("key{:013}", rng.random_range(0..count + 10));
+            let tenant = if rng.random_range(0..10) == 0 {
+                3
+            } else {
+                TENANT
+            };
+            let key = Key {
+                tenant,
+                hash: Secret::NONE.key_hash(tenant, name.as_bytes()),
+                bytes: name.as_bytes(),
+            };
+            let version = version + 1 + step;
+            let condition = match rng.random_range(0..5) {
+                0 => Condition::Absent,
+                1 => Condition::Present,
+                2 => Condition::Version(7 << 32),
+                _ => Condition::Always,
+            };
+            match rng.random_range(0..10) {
+                0 => {
+                    let put = Put {
+                        value: b"written",
+                        ttl_ms: rng.random_range(0..200),
+                        condition,
+                        version,
+                    };
+                    assert_eq!(real.put(key, put, now_ns, 0), made.put(key, put, now_ns, 0));
+                }
+                1 => assert_eq!(
+                    real.delete(key, condition, version, now_ns, 0),
+                    made.delete(key, condition, version, now_ns, 0)
+                ),
+                2 => {
+                    real.pin(key, true);
+                    made.pin(key, true);
+                }
+                _ => assert_eq!(real.get(key, now_ns, 0), made.get(key, now_ns, 0), "{name}"),
+            }
+        }
+        assert!(made.touched.len() <= count as usize);
+    }
+
+    #[test]
+    fn many_keys_take_no_memory() {
+        let mut made = Populated::new(TENANT, 100_000_000, 128, 1, 1 << 20);
+        let name = b"key0000099999999";
+        let hash = Secret::NONE.key_hash(TENANT, name);
+        let key = Key {
+            tenant: TENANT,
+            hash,
+            bytes: name,
+        };
+        let Answer::Now(Some(item)) = made.get(key, 0, 0) else {
+            panic!("it is not there");
+        };
+        assert_eq!(item.value, name.repeat(8));
+        assert_eq!(made.items(), Some(100_000_000));
+        assert_eq!(made.memory_bytes(), Some(0));
+    }
+}

@@ -1,0 +1,218 @@
+//! A store as a process: the engine, a backend, and the way to the controllers.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use api::proto::{
+    FromStore, StoreAck, StoreHello, StoreMessage, StoreReport, ToStore, from_store, to_store,
+};
+use store::{
+    Half,
+    backend::{Backend, embedded::Embedded},
+    engine::Engine,
+    net::{Outbox, Peer},
+};
+
+use crate::{
+    follow::{Followed, Following},
+    kept::{Kept, KeptData},
+    network::Network,
+    packet::Datagram,
+    populated::Populated,
+    process::{Birth, Io, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId},
+    spec::{Data, Spec, StoreSpec},
+};
+
+/// What makes the store of a machine, each time that it starts.
+pub(crate) fn maker(
+    spec: &Spec,
+    network: &Network,
+    machine: usize,
+    store: StoreSpec,
+    controllers: Vec<ProcessId>,
+) -> Maker {
+    let address = network.address(machine as u32);
+    let listen = SocketAddr::new(address.expect("stores have links").into(), wire::PORT);
+    let mut config = store::Config::new(listen);
+    config.cluster = spec.cluster.clone();
+    config.identity = Some(listen);
+    config.memory_limit = store.memory_limit;
+    config.rate_limit = store.rate_limit;
+    config.queue_limit = store.queue_limit.unwrap_or(config.queue_limit);
+    config.lease_ms = store.lease_ms.unwrap_or(config.lease_ms);
+    let half = |known: &decide::Registration| {
+        let (name, maker) = (known.name, known.store?);
+        Some(Half { name, maker })
+    };
+    config.halves = spec.disciplines.iter().filter_map(half).collect();
+    let config = Arc::new(config);
+    Box::new(move |birth| {
+        config.check()?;
+        let host = StoreHost::new(&config, &store, controllers.clone(), birth);
+        Ok(Box::new(host))
+    })
+}
+
+/// The data of a store that was killed, where it outlives it.
+struct Left(KeptData);
+
+/// A store that runs.
+pub struct StoreHost {
+    engine: Engine,
+    outbox: Outbox,
+    config: Arc<store::Config>,
+    /// The machine's monotonic clock at the start; the engine's begins at 0, as a process's does.
+    started_ns: u64,
+    following: Following,
+    /// What is still to be said to the controller.
+    data: Option<KeptData>,
+}
+
+impl StoreHost {
+    fn new(
+        config: &Arc<store::Config>,
+        spec: &StoreSpec,
+        controllers: Vec<ProcessId>,
+        birth: Birth,
+    ) -> StoreHost {
+        let wall_s = (birth.clock.wall_ns / 1_000_000_000) as u32;
+        let started_ns = birth.clock.monotonic_ns;
+        let new = || -> Box<dyn Backend> {
+            match spec.populate {
+                None => Box::new(Embedded::new(spec.memory_limit)),
+                Some((count, len)) => {
+                    let version = u64::from(wall_s) << 32;
+                    let tenant = wire::TENANT_OPEN;
+                    let limit = spec.memory_limit;
+                    Box::new(Populated::new(tenant, count, len, version, limit))
+                }
+            }
+        };
+        let (backend, data): (Box<dyn Backend>, _) = match spec.data {
+            Data::Own => (new(), None),
+            Data::Kept => {
+                let left = birth.remains.and_then(|left| left.downcast::<Left>().ok());
+                let data = left.map_or_else(|| KeptData::new(new()), |left| left.0);
+                let kept = Kept::new(data.clone(), started_ns);
+                (Box::new(kept), Some(data))
+            }
+        };
+        StoreHost {
+            engine: Engine::new(config.clone(), backend, 0, wall_s),
+            outbox: Outbox::default(),
+            config: config.clone(),
+            started_ns,
+            following: Following::new(controllers),
+            data,
+        }
+    }
+
+    /// What it tells about itself.
+    pub fn status(&self, now_ns: u64) -> store::Status {
+        let mut status = self.engine.status(now_ns - self.started_ns);
+        status.listen = self.config.listen.to_string();
+        status
+    }
+
+    fn send(&mut self, io: &mut Io<'_>) {
+        for (bytes, peer) in self.outbox.messages() {
+            io.send(wire::PORT, peer.address, bytes);
+        }
+        self.outbox.clear();
+    }
+
+    fn report(&mut self, io: &mut Io<'_>) {
+        let Some(stream) = self.following.stream() else {
+            return;
+        };
+        for report in self.engine.take_reports() {
+            let body = from_store::Body::Report(StoreReport {
+                discipline: report.half.into(),
+                tenant: report.tenant,
+                report: report.report,
+            });
+            io.say(stream, Message::FromStore(FromStore { body: Some(body) }));
+        }
+    }
+
+    fn told(&mut self, stream: StreamId, message: ToStore, io: &mut Io<'_>) {
+        let now_ns = io.now_ns() - self.started_ns;
+        match message.body {
+            Some(to_store::Body::Cluster(message)) => {
+                if let Ok(cluster) = api::convert::cluster(&message) {
+                    // Refused: the tenants stay as they are.
+                    let _ = self.engine.update(cluster, now_ns, &mut self.outbox);
+                }
+            }
+            Some(to_store::Body::Message(StoreMessage {
+                seq,
+                discipline,
+                tenant,
+                message,
+            })) => {
+                let out = &mut self.outbox;
+                // Dropped: the same would be said of it each time.
+                let _ = self.engine.tell(&discipline, tenant, &message, now_ns, out);
+                let body = Some(from_store::Body::Ack(StoreAck { seq }));
+                io.say(stream, Message::FromStore(FromStore { body }));
+            }
+            None => {}
+        }
+    }
+}
+
+impl Process for StoreHost {
+    #[inline]
+    fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
+        let now_ns = io.now_ns() - self.started_ns;
+        let peer = Peer {
+            address: datagram.from,
+            local: Some(datagram.to.ip()),
+        };
+        let out = &mut self.outbox;
+        self.engine.receive(datagram.payload, peer, now_ns, out);
+        self.send(io);
+    }
+
+    fn wake(&mut self, io: &mut Io<'_>) {
+        let now_ns = io.now_ns() - self.started_ns;
+        self.engine.tick(now_ns, &mut self.outbox);
+        self.send(io);
+        self.following.wake(io);
+        self.report(io);
+    }
+
+    fn next_wake_ns(&self) -> Option<u64> {
+        let engine = self.engine.next_deadline_ns();
+        let engine = engine.map(|ns| ns + self.started_ns);
+        [engine, self.following.next_wake_ns()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
+        match self.following.take(stream, event, io) {
+            Followed::Began(stream) => {
+                let name = self.config.listen.to_string();
+                let hello = StoreHello {
+                    address: name.clone(),
+                    name,
+                };
+                let body = Some(from_store::Body::Hello(hello));
+                io.say(stream, Message::FromStore(FromStore { body }));
+            }
+            Followed::Message(Message::ToStore(message)) => self.told(stream, message, io),
+            Followed::Message(_) | Followed::Nothing => {}
+        }
+        self.send(io);
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        vec![wire::PORT]
+    }
+
+    fn remains(self: Box<Self>) -> Remains {
+        let StoreHost { data, .. } = *self;
+        data.map(|data| Box::new(Left(data)) as _)
+    }
+}

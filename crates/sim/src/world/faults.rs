@@ -1,0 +1,141 @@
+//! What can be done to a world: processes are killed and stopped, machines suspended, links cut.
+
+use std::{collections::BTreeMap, sync::PoisonError};
+
+use lab::topology::Fault;
+
+use super::{Event, State, World};
+use crate::process::{MachineId, ProcessId};
+
+impl World {
+    /// Kills a process. What it had in memory is gone, and its streams end.
+    pub fn kill(&mut self, process: ProcessId) {
+        let slot = &mut self.slots[process.0 as usize];
+        let Some(body) = slot.body.take() else { return };
+        slot.state = State::Dead;
+        slot.wake_ns = u64::MAX;
+        slot.remains = body.remains();
+        for frame in std::mem::take(&mut slot.inbox) {
+            self.frames.give(frame);
+        }
+        let machine = &mut self.machines[slot.machine.0 as usize];
+        machine.listeners.retain(|(_, other)| *other != process);
+        self.end_streams_of(process);
+    }
+
+    /// Takes away what a dead process left behind, as if its files were removed.
+    pub fn forget(&mut self, process: ProcessId) {
+        self.slots[process.0 as usize].remains = None;
+    }
+
+    /// Stops a process (SIGSTOP): what comes waits, as far as there is room.
+    pub fn stop(&mut self, process: ProcessId) {
+        let slot = &mut self.slots[process.0 as usize];
+        if slot.state == State::Running {
+            slot.state = State::Stopped;
+        }
+    }
+
+    /// Lets a stopped process go on: what waited reaches it at once, and timers that are late go off.
+    pub fn cont(&mut self, process: ProcessId) {
+        let slot = &mut self.slots[process.0 as usize];
+        if slot.state == State::Stopped {
+            slot.state = State::Running;
+            self.catch_up(process);
+        }
+    }
+
+    /// Suspends a machine: nothing on it goes on, its ports take nothing, and its monotonic clock stands.
+    pub fn suspend(&mut self, machine: MachineId) {
+        let at = &mut self.machines[machine.0 as usize];
+        if !at.suspended {
+            at.suspended = true;
+            at.clock.suspend(self.now_ns, true);
+        }
+    }
+
+    /// Halts a machine with all of its clocks, as when the virtual machine that it is is paused.
+    pub fn halt(&mut self, machine: MachineId) {
+        self.suspend(machine);
+        let at = &mut self.machines[machine.0 as usize];
+        at.clock.halt(self.now_ns, true);
+    }
+
+    /// Lets a suspended or halted machine go on.
+    pub fn resume(&mut self, machine: MachineId) {
+        let at = &mut self.machines[machine.0 as usize];
+        if !at.suspended {
+            return;
+        }
+        at.suspended = false;
+        at.clock.halt(self.now_ns, false);
+        at.clock.suspend(self.now_ns, false);
+        for process in self.processes_of(machine) {
+            if self.state(process) == State::Running {
+                self.catch_up(process);
+            }
+        }
+    }
+
+    /// Takes a switch's programs and tables away; its kernel forwards on.
+    pub fn forget_tables(&mut self, machine: MachineId) {
+        let loaded = &self.loaded[machine.0 as usize];
+        *loaded.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.attach(machine);
+    }
+
+    /// A machine starts anew: what ran there is killed and started again, tables are gone, clocks begin.
+    ///
+    /// # Errors
+    /// Something does not start.
+    pub fn reboot(&mut self, machine: MachineId) -> anyhow::Result<()> {
+        let all = self.processes_of(machine).into_iter();
+        let lived: Vec<_> = all.filter(|p| self.state(*p) != State::Dead).collect();
+        lived.iter().for_each(|process| self.kill(*process));
+        self.forget_tables(machine);
+        self.network.set_routes(machine.0, BTreeMap::new());
+        let at = &mut self.machines[machine.0 as usize];
+        at.clock.restart(self.now_ns);
+        at.suspended = false;
+        lived
+            .into_iter()
+            .try_for_each(|process| self.start(process))
+    }
+
+    /// Sets a machine's wall clock by so many nanoseconds.
+    pub fn step_wall(&mut self, machine: MachineId, by_ns: i64) {
+        let at = &mut self.machines[machine.0 as usize];
+        at.clock.step_wall(self.now_ns, by_ns);
+    }
+
+    /// The processes of a machine.
+    pub fn processes_of(&self, machine: MachineId) -> Vec<ProcessId> {
+        let slots = (0..).map(ProcessId).zip(&self.slots);
+        let of = slots.filter(|(_, slot)| slot.machine == machine);
+        of.map(|(id, _)| id).collect()
+    }
+
+    /// Cuts or mends a link, both ways. Routes follow later, where there are routing daemons.
+    pub fn set_link(&mut self, link: usize, is_up: bool) {
+        for side in 0..2 {
+            self.directions[link * 2 + side].is_up = is_up;
+        }
+        self.network.set_up(link, is_up);
+        if let Some(after_ns) = self.spec.routing_ns {
+            self.queue.put(self.now_ns + after_ns, Event::Reroute);
+        }
+    }
+
+    /// Whether a link is up.
+    pub fn is_up(&self, link: usize) -> bool {
+        self.network.is_up(link)
+    }
+
+    /// Changes what goes wrong on a link, both ways.
+    pub fn set_fault(&mut self, link: usize, fault: Fault, flip: f64) {
+        let delay_ns = self.spec.links[link].delay_ns;
+        for side in 0..2 {
+            self.directions[link * 2 + side].set_fault(delay_ns, fault, flip);
+        }
+    }
+}

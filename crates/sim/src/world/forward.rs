@@ -1,0 +1,284 @@
+//! What a switch does with a frame: its programs look at it, and its kernel takes what they pass.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, PoisonError},
+};
+
+use dataplane::native::{Cpu, Fib, Frame, Program, Route, Verdict};
+
+use super::{Event, World};
+use crate::{
+    frames::FrameId,
+    network::{Network, PortId, Ways},
+    packet::{self, Mac},
+    process::MachineId,
+    service::Service,
+    spec::ForwardSpec,
+};
+
+/// The index of the port by which packets are sent round, as programs know it. The others have their own, counted from 1.
+pub(crate) const ROUND: u32 = 60_000;
+/// The same port's far end, by which they come back.
+const ROUND_BACK: u32 = ROUND + 1;
+/// Longest IP packet of a link.
+const MTU: u16 = 1500;
+
+/// What forwards on a machine.
+pub(super) struct Forwarding {
+    /// Its programs, where they are loaded.
+    pub cpu: Option<Cpu>,
+    core: Service,
+    /// The port by which packets are sent round.
+    round: Service,
+    /// Ports that copies leave by.
+    fan: Vec<u32>,
+    counts: ForwardCounts,
+}
+
+/// What a switch dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwardCounts {
+    /// Frames that found too many others waiting.
+    pub overflowed: u64,
+    /// Likewise at the port by which they are sent round.
+    pub round_overflowed: u64,
+    /// Frames that the programs dropped.
+    pub dropped: u64,
+}
+
+impl Forwarding {
+    pub fn new(spec: ForwardSpec) -> Forwarding {
+        Forwarding {
+            cpu: None,
+            core: Service::new(spec.packet_ns, 1, spec.queue),
+            round: Service::new(spec.round_ns, 1, spec.round_queue),
+            fan: vec![],
+            counts: ForwardCounts::default(),
+        }
+    }
+}
+
+/// The kernel's routes, as the programs of a machine ask for them.
+#[derive(Clone)]
+pub(crate) struct Routes {
+    ways: Arc<Ways>,
+    /// By a port's index: its addresses, and the hardware addresses of it and of the one across.
+    ports: Vec<([IpAddr; 2], [Mac; 2])>,
+}
+
+impl Routes {
+    /// Those of a machine, by these ways.
+    pub fn of(network: &Network, machine: u32, ways: Arc<Ways>) -> Routes {
+        let port = |port: &PortId| {
+            let at = network.port(*port);
+            let macs = [at.mac, network.across(*port).mac];
+            ([at.v4.into(), at.v6.into()], macs)
+        };
+        Routes {
+            ways,
+            ports: network.ports_of(machine).iter().map(port).collect(),
+        }
+    }
+}
+
+impl Fib for Routes {
+    fn route(&self, _: IpAddr, to: IpAddr, len: u16, _: u32) -> Route {
+        let Some(index) = self.ways.to(to) else {
+            return Route::None;
+        };
+        let (own, [from, to_mac]) = &self.ports[usize::from(index)];
+        // An own address of another port has that port's subnet, which leads out of it.
+        if own.contains(&to) {
+            return Route::None;
+        }
+        if len > MTU {
+            return Route::TooLong;
+        }
+        Route::By {
+            port: u32::from(index) + 1,
+            from: *from,
+            to: *to_mac,
+        }
+    }
+}
+
+impl World {
+    /// Has a switch's programs look at what comes to its ports, if they are loaded.
+    pub(super) fn attach(&mut self, machine: MachineId) {
+        let loaded = self.loaded[machine.0 as usize].lock();
+        let loaded = loaded.unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(forwarding) = &mut self.machines[machine.0 as usize].forwarding else {
+            return;
+        };
+        if forwarding.cpu.is_some() != loaded.is_some() {
+            forwarding.cpu = loaded.map(|switch| {
+                let mut cpu = Cpu::of(&switch, 0);
+                cpu.seed(self.seed ^ u64::from(machine.0) << 32 | 1);
+                cpu
+            });
+        }
+    }
+
+    /// What a switch dropped; nothing on a host.
+    pub fn forward_counts(&self, machine: MachineId) -> ForwardCounts {
+        let forwarding = self.machines[machine.0 as usize].forwarding.as_ref();
+        forwarding.map(|f| f.counts).unwrap_or_default()
+    }
+
+    /// A frame at a port of a switch. It is looked at when it comes, and leaves when the switch's core had time for it.
+    #[inline]
+    pub(super) fn forward(&mut self, machine: MachineId, port: PortId, frame: FrameId) {
+        let at = &mut self.machines[machine.0 as usize];
+        let Some(forwarding) = &mut at.forwarding else {
+            return;
+        };
+        let Some(leaves_ns) = forwarding.core.take(self.now_ns) else {
+            forwarding.counts.overflowed += 1;
+            return self.frames.give(frame);
+        };
+        let Some(cpu) = &mut forwarding.cpu else {
+            return self.pass(machine, port, frame, leaves_ns);
+        };
+        let ingress = u32::from(self.network.port(port).index) + 1;
+        let now_ns = at.clock.at(self.now_ns).boottime_ns;
+        let verdict = cpu.run(Program::Entry, self.frames.at(frame), ingress, now_ns);
+        self.carry_out(machine, port, frame, verdict, leaves_ns);
+    }
+
+    /// A frame comes back that was sent round.
+    pub(super) fn round(&mut self, machine: MachineId, frame: FrameId) {
+        let what = packet::digest(self.frames.bytes(frame)) ^ u64::from(machine.0) << 48;
+        self.trace.note(self.now_ns, what);
+        self.packets += 1;
+        let at = &mut self.machines[machine.0 as usize];
+        let cpu = at.forwarding.as_mut().and_then(|f| f.cpu.as_mut());
+        let Some(cpu) = cpu.filter(|_| !at.suspended) else {
+            return self.frames.give(frame);
+        };
+        let now_ns = at.clock.at(self.now_ns).boottime_ns;
+        let frame_at = self.frames.at(frame);
+        let verdict = cpu.run(Program::ComesBack, frame_at, ROUND_BACK, now_ns);
+        // It came by no port of the network; the kernel takes it as its own machine's.
+        let port = self.network.ports_of(machine.0)[0];
+        let mac = self.network.port(port).mac;
+        if verdict == Verdict::Pass {
+            self.frames.at(frame).bytes_mut()[..6].copy_from_slice(&mac);
+        }
+        match verdict {
+            Verdict::Back => self.frames.give(frame),
+            verdict => self.carry_out(machine, port, frame, verdict, self.now_ns),
+        }
+    }
+
+    #[inline]
+    fn carry_out(
+        &mut self,
+        machine: MachineId,
+        port: PortId,
+        frame: FrameId,
+        verdict: Verdict,
+        leaves_ns: u64,
+    ) {
+        match verdict {
+            Verdict::Back => self.transmit(port, frame, leaves_ns),
+            Verdict::To(ROUND) => self.send_round(machine, frame, leaves_ns),
+            Verdict::To(index) => {
+                let ports = self.network.ports_of(machine.0);
+                match ports.get(index.wrapping_sub(1) as usize) {
+                    Some(&out) => self.transmit(out, frame, leaves_ns),
+                    None => self.frames.give(frame),
+                }
+            }
+            Verdict::Pass => self.pass(machine, port, frame, leaves_ns),
+            Verdict::Fan => self.fan(machine, port, frame, leaves_ns),
+            Verdict::Drop => {
+                if let Some(forwarding) = &mut self.machines[machine.0 as usize].forwarding {
+                    forwarding.counts.dropped += 1;
+                }
+                self.frames.give(frame);
+            }
+        }
+    }
+
+    fn send_round(&mut self, machine: MachineId, frame: FrameId, leaves_ns: u64) {
+        let at = &mut self.machines[machine.0 as usize];
+        let Some(forwarding) = &mut at.forwarding else {
+            return;
+        };
+        match forwarding.round.take(leaves_ns) {
+            Some(back_ns) => self.queue.put(back_ns, Event::Round(machine, frame)),
+            None => {
+                forwarding.counts.round_overflowed += 1;
+                self.frames.give(frame);
+            }
+        }
+    }
+
+    /// Copies of a frame leave by every port of a group but the one that it came in by.
+    fn fan(&mut self, machine: MachineId, port: PortId, frame: FrameId, leaves_ns: u64) {
+        let at = &mut self.machines[machine.0 as usize];
+        let now_ns = at.clock.at(self.now_ns).boottime_ns;
+        let Some(forwarding) = &mut at.forwarding else {
+            return;
+        };
+        let ingress = u32::from(self.network.port(port).index) + 1;
+        let mut fan = std::mem::take(&mut forwarding.fan);
+        if let Some(cpu) = &forwarding.cpu {
+            cpu.fan(ingress, &mut fan);
+        }
+        for egress in fan.drain(..) {
+            let copy = self.frames.copy(frame);
+            let at = &mut self.machines[machine.0 as usize];
+            let cpu = at.forwarding.as_mut().and_then(|f| f.cpu.as_mut());
+            let copy_at: &mut Frame = self.frames.at(copy);
+            let leaves = cpu.is_some_and(|cpu| cpu.leaves(copy_at, ingress, egress, now_ns));
+            if leaves {
+                self.carry_out(machine, port, copy, Verdict::To(egress), leaves_ns);
+            } else {
+                self.frames.give(copy);
+            }
+        }
+        self.frames.give(frame);
+        if let Some(forwarding) = &mut self.machines[machine.0 as usize].forwarding {
+            forwarding.fan = fan;
+        }
+    }
+
+    /// The kernel's way: to a process here, or on to where routes lead.
+    #[inline]
+    fn pass(&mut self, machine: MachineId, port: PortId, frame: FrameId, leaves_ns: u64) {
+        let refused = &mut self.machines[machine.0 as usize].refused;
+        let bytes = self.frames.bytes(frame);
+        if bytes.get(..6) != Some(&self.network.port(port).mac) {
+            refused.not_mine += 1;
+            return self.frames.give(frame);
+        }
+        let to = match packet::destination(bytes) {
+            Ok(to) => to,
+            Err(packet::Refused::Broken) => {
+                refused.broken += 1;
+                return self.frames.give(frame);
+            }
+            Err(packet::Refused::Other) => {
+                refused.not_mine += 1;
+                return self.frames.give(frame);
+            }
+        };
+        if self.network.is_own(machine.0, to) {
+            return self.take_in(machine, port, frame);
+        }
+        let way = self.network.way(machine.0, to);
+        let passed = way.filter(|out| {
+            let macs = [self.network.port(*out), self.network.across(*out)].map(|p| p.mac);
+            packet::pass_on(self.frames.at(frame).bytes_mut(), macs[0], macs[1])
+        });
+        match passed {
+            Some(out) => self.transmit(out, frame, leaves_ns),
+            None => {
+                refused.unreachable += 1;
+                self.frames.give(frame);
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+use std::net::SocketAddr;
+
+use lab::topology::Fault;
+use wire::{Header, Op, Packet, Secret, Status};
+
+use super::*;
+use crate::{LinkSpec, MachineSpec, ServiceSpec, StoreSpec, packet::Datagram, spec::Seat};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+
+/// Writes its keys one after another, each until it is acknowledged, and then reads each back.
+struct Client {
+    port: u16,
+    store: SocketAddr,
+    id: u32,
+    /// Requests that were answered.
+    done: u32,
+    of: u32,
+    sent_ns: u64,
+    times: u32,
+}
+
+impl Client {
+    fn key(&self) -> String {
+        format!("key {}", self.done % self.of)
+    }
+
+    fn is_writing(&self) -> bool {
+        self.done < self.of
+    }
+
+    fn send(&mut self, io: &mut Io<'_>) {
+        let key = self.key();
+        let op = match self.is_writing() {
+            true => Op::WriteRequest,
+            false => Op::ReadRequest,
+        };
+        let header = Header {
+            client: self.id,
+            request: self.done + 1,
+            key_hash: Secret::NONE.key_hash(0, key.as_bytes()),
+            ..Header::new(op)
+        };
+        let value = if self.is_writing() {
+            key.as_bytes()
+        } else {
+            b""
+        };
+        let mut bytes = vec![];
+        Packet::new(header, key.as_bytes(), value)
+            .encode(&Secret::NONE, &mut bytes)
+            .unwrap();
+        bytes.resize(200, 0);
+        io.send(self.port, self.store, &bytes);
+        self.sent_ns = io.now_ns();
+        self.times += 1;
+    }
+}
+
+impl Process for Client {
+    fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
+        let packet = Packet::decode(datagram.payload).unwrap();
+        if packet.header.request != self.done + 1 || packet.header.status == Status::TryAgain {
+            return;
+        }
+        assert_eq!(packet.header.status, Status::Ok);
+        if !self.is_writing() {
+            assert_eq!(packet.value, self.key().as_bytes());
+        }
+        self.done += 1;
+        if self.done < 2 * self.of {
+            self.send(io);
+        }
+    }
+
+    fn wake(&mut self, io: &mut Io<'_>) {
+        if self.times == 0 || io.now_ns() >= self.sent_ns + 20 * MS {
+            self.send(io);
+        }
+    }
+
+    fn next_wake_ns(&self) -> Option<u64> {
+        (self.done < 2 * self.of).then_some(self.sent_ns + 20 * MS)
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        vec![self.port]
+    }
+}
+
+/// client - switch - store, every link with this fault.
+fn line(fault: Fault, flip: f64, store: StoreSpec) -> Spec {
+    let link = |a, b| LinkSpec {
+        fault,
+        flip,
+        ..LinkSpec::between(a, b)
+    };
+    let machines = vec![
+        MachineSpec::host("client", vec![]),
+        MachineSpec::switch("switch", vec![]),
+        MachineSpec::host("server", vec![Role::Store(store)]),
+    ];
+    Spec::new(machines, vec![link(0, 1), link(1, 2)], 8, true, &[]).unwrap()
+}
+
+fn with_client(spec: &Spec, seed: u64) -> (World, ProcessId) {
+    let mut world = World::new(spec, seed).unwrap();
+    let store = spec.cluster.stores[0].address;
+    let machine = world.machine("client").unwrap();
+    let make: Maker = Box::new(move |birth| {
+        Ok(Box::new(Client {
+            port: birth.port,
+            store,
+            id: birth.seed as u32,
+            done: 0,
+            of: 100,
+            sent_ns: 0,
+            times: 0,
+        }))
+    });
+    let free = ServiceSpec::default();
+    let client = world.place(machine, "client/client".into(), free, make);
+    world.start(client).unwrap();
+    (world, client)
+}
+
+fn faulty() -> Fault {
+    Fault {
+        loss: 0.05,
+        duplicate: 0.03,
+        reorder: 0.05,
+        reorder_ms: 3.0,
+        delay_ms: 0.1,
+        seed: 7,
+    }
+}
+
+fn done(world: &World, client: ProcessId) -> u32 {
+    world.get::<Client>(client).unwrap().done
+}
+
+#[test]
+fn a_store_answers_over_links_that_lose_duplicate_reorder_and_flip() {
+    let (mut world, client) = with_client(&line(faulty(), 0.01, StoreSpec::default()), 1);
+    world.run_until(60 * S);
+    assert_eq!(done(&world, client), 200);
+    let asked = world.get::<Client>(client).unwrap().times;
+    assert!(asked > 220, "{asked}: nothing was lost");
+    let counts = world.link_counts(0);
+    assert!(counts[0].lost > 0 && counts[1].lost > 0);
+    let all = ["client", "switch", "server"].map(|name| {
+        let machine = world.machine(name).unwrap();
+        world.refused(machine)
+    });
+    assert!(all.iter().any(|refused| refused.broken > 0), "{all:?}");
+    assert_eq!(world.frames.in_use(), 0);
+}
+
+#[test]
+fn a_world_is_the_same_again_with_the_same_seed_and_another_with_another() {
+    let run = |seed| {
+        wire::maps::seed_for_simulation(seed);
+        let store = StoreSpec {
+            data: crate::Data::Kept,
+            ..StoreSpec::default()
+        };
+        let (mut world, client) = with_client(&line(faulty(), 0.01, store), seed);
+        world.run_until(3 * S);
+        let server = world.process("server/store").unwrap();
+        world.kill(server);
+        world.set_link(0, false);
+        world.run_until(4 * S);
+        world.start(server).unwrap();
+        world.set_link(0, true);
+        world.run_until(8 * S);
+        (
+            world.trace_hash(),
+            world.progress().events,
+            done(&world, client),
+        )
+    };
+    let first = run(5);
+    assert_eq!(first, run(5));
+    assert_ne!(first.0, run(6).0);
+}
+
+#[test]
+fn a_stopped_store_answers_what_waited_when_it_goes_on() {
+    let (mut world, client) = with_client(&line(Fault::default(), 0.0, StoreSpec::default()), 1);
+    let store = world.process("server/store").unwrap();
+    world.run_until(2 * S + 5 * MS);
+    let before = done(&world, client);
+    world.stop(store);
+    world.run_until(3 * S);
+    assert!(done(&world, client) <= before + 1);
+    assert_eq!(world.state(store), State::Stopped);
+    world.cont(store);
+    world.run_until(4 * S);
+    assert_eq!(done(&world, client), 200);
+}
+
+#[test]
+fn a_killed_store_has_lost_its_data_unless_that_is_kept() {
+    for data in [crate::Data::Own, crate::Data::Kept] {
+        let store = StoreSpec {
+            data,
+            ..StoreSpec::default()
+        };
+        let (mut world, client) = with_client(&line(Fault::default(), 0.0, store), 1);
+        world.run_until(5 * S);
+        assert_eq!(done(&world, client), 200);
+        let server = world.process("server/store").unwrap();
+        let items = |world: &World| {
+            let store: &crate::StoreHost = world.get(server).unwrap();
+            store.status(world.now_ns()).items
+        };
+        assert_eq!(items(&world), Some(100));
+        world.kill(server);
+        assert_eq!(world.state(server), State::Dead);
+        world.run_until(6 * S);
+        world.start(server).unwrap();
+        world.run_until(7 * S);
+        let left = if data == crate::Data::Kept { 100 } else { 0 };
+        assert_eq!(items(&world), Some(left));
+    }
+}
+
+#[test]
+fn a_suspended_machine_takes_nothing_and_goes_on_later() {
+    let (mut world, client) = with_client(&line(Fault::default(), 0.0, StoreSpec::default()), 1);
+    let server = world.machine("server").unwrap();
+    world.run_until(2 * S + 5 * MS);
+    world.suspend(server);
+    world.run_until(5 * S);
+    let shown = world.clock(server);
+    assert_eq!(shown.monotonic_ns, 2 * S + 5 * MS);
+    assert_eq!(shown.boottime_ns, 5 * S);
+    assert!(world.refused(server).asleep > 0);
+    world.resume(server);
+    world.run_until(7 * S);
+    assert_eq!(done(&world, client), 200);
+}
+
+#[test]
+fn routes_go_around_a_cut_link_after_a_while() {
+    let machines = vec![
+        MachineSpec::host("client", vec![]),
+        MachineSpec::switch("switch1", vec![]),
+        MachineSpec::switch("switch2", vec![]),
+        MachineSpec::host("server", vec![Role::Store(StoreSpec::default())]),
+        MachineSpec::switch("switch3", vec![]),
+    ];
+    let links = [[0, 1], [1, 2], [2, 3], [1, 4], [4, 2]];
+    let links = links.map(|[a, b]| LinkSpec::between(a, b)).to_vec();
+    let spec = Spec::new(machines, links, 8, true, &[]).unwrap();
+    let (mut world, client) = with_client(&spec, 1);
+    world.set_link(1, false);
+    world.run_until(200 * MS);
+    assert!(world.link_counts(1)[0].cut > 0);
+    assert_eq!(world.link_counts(3)[0].sent, 0);
+    world.run_until(10 * S);
+    assert!(world.link_counts(3)[0].sent > 0);
+    assert_eq!(done(&world, client), 200);
+}
+
+#[test]
+fn what_does_not_start_with_the_world_is_started_later() {
+    let mut spec = line(Fault::default(), 0.0, StoreSpec::default());
+    spec.machines[2].seats = vec![Seat {
+        role: Role::Store(StoreSpec::default()),
+        autostart: false,
+    }];
+    let mut world = World::new(&spec, 1).unwrap();
+    let store = world.process("server/store").unwrap();
+    assert_eq!(world.state(store), State::Dead);
+    world.start(store).unwrap();
+    assert!(world.start(store).is_err(), "it runs already");
+}

@@ -1,0 +1,84 @@
+//! Ways to break the rules of `docs/coherence.md` in the store, for tests that must notice. Without the feature `mutants` none is
+//! ever in force, and nothing of them is left in the program.
+
+/// Makes the list.
+macro_rules! mutants {
+    ($($name:ident, $rule:literal, $breaks:literal;)*) => {
+        /// A way to break a rule.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Mutant {
+            $(#[doc = $breaks] $name,)*
+        }
+
+        impl Mutant {
+            /// All of them, in the order of the rules.
+            pub const ALL: &[Mutant] = &[$(Mutant::$name,)*];
+
+            /// Its name, for example `EpochNotCompared`.
+            pub fn name(self) -> &'static str {
+                match self { $(Mutant::$name => stringify!($name),)* }
+            }
+
+            /// The rule that it breaks.
+            pub fn rule(self) -> u8 {
+                match self { $(Mutant::$name => $rule,)* }
+            }
+
+            /// What happens.
+            pub fn breaks(self) -> &'static str {
+                match self { $(Mutant::$name => $breaks,)* }
+            }
+        }
+    };
+}
+
+mutants! {
+    TwoWritesAtOnce, 3, "a write that queued behind another does not wait for what the other's answer granted";
+    GrantDuringWrite, 3, "a grant is made while a write waits";
+    VersionNotRaised, 3, "a write gets the version of the one before";
+    EpochNotCompared, 4, "(X, e) of a write is trusted without comparing it to granted(X)";
+    OffPathNotInvalidated, 4, "a write does not wait for copies off its path";
+    AppliedBeforeAcknowledged, 4, "a write is applied when invalidations are sent, not when they are acknowledged";
+    WaitTimesOut, 4, "a write waits for an acknowledgement for 50 ms at most";
+    AckNotCompared, 4, "any acknowledgement of a switch ends the wait for it";
+    GrantedNotRaised, 5, "granted(X) is not raised before a grant leaves";
+    GrantedFalls, 5, "granted(X) is the epoch of the last grant, not of the highest";
+    RepeatedAnswerGrants, 5, "the answer to a retransmitted write is a grant again";
+    TermNotRaised, 6, "a lease that had lapsed is renewed in its old term";
+    LeaseCutShort, 6, "the store counts half of each lease that it lends";
+    NoWaitAfterRestart, 6, "a store that restarted takes writes at once";
+    AppliedAgain, 7, "a retransmitted write that was answered is applied again";
+    PendingAppliedAgain, 7, "a retransmitted write is applied beside the one that is under way";
+    WindowForgets, 7, "a client's last write is remembered, those before it are new again";
+}
+
+#[cfg(feature = "mutants")]
+mod chosen {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        static CHOSEN: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Breaks a rule in the stores that this thread runs from now on, or none.
+    pub fn choose(mutant: Option<Mutant>) {
+        CHOSEN.set(mutant);
+    }
+
+    pub(crate) fn mutant(mutant: Mutant) -> bool {
+        CHOSEN.get() == Some(mutant)
+    }
+}
+
+#[cfg(feature = "mutants")]
+pub use chosen::choose;
+#[cfg(feature = "mutants")]
+pub(crate) use chosen::mutant;
+
+/// Whether this one is in force.
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn mutant(_: Mutant) -> bool {
+    false
+}
