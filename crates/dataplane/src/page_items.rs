@@ -13,7 +13,7 @@ pub struct PageItems {
     pub tenant: u32,
     /// How many there are.
     pub items: usize,
-    /// Of these, items of other tenants.
+    /// Of these, items of other tenants: 0 unless something is broken.
     pub foreign_items: usize,
 }
 

@@ -59,7 +59,9 @@ impl Asking {
             tenants: config.tenants.clone(),
             connections: connections.collect::<Result<_, _>>()?,
             waiting: BTreeMap::new(),
-            pausing: (0..recorders.len()).map(|client| (now_ns, client)).collect(),
+            pausing: (0..recorders.len())
+                .map(|client| (now_ns, client))
+                .collect(),
             recorders,
             pause_us,
             rng: seed::rng(birth.seed, "pauses"),
@@ -120,7 +122,11 @@ impl Asking {
                     }
                 }
             }
-            let due = self.pausing.first().copied().filter(|(at, _)| *at <= now_ns);
+            let due = self
+                .pausing
+                .first()
+                .copied()
+                .filter(|(at, _)| *at <= now_ns);
             let Some((at, client)) = due else { return };
             self.pausing.remove(&(at, client));
             let asked = self.recorders[client].next(io.world_ns);

@@ -1,9 +1,7 @@
 //! The machines and links of a plan.
 
 use rand::RngExt;
-use sim::{
-    AgentSpec, ClockSpec, ControlSpec, Data, LinkSpec, MachineSpec, Role, Spec, StoreSpec,
-};
+use sim::{AgentSpec, ClockSpec, ControlSpec, Data, LinkSpec, MachineSpec, Role, Spec, StoreSpec};
 
 use crate::{Disciplines, Plan, Shape};
 
@@ -71,7 +69,11 @@ impl Plan {
                 .map(|n| [switch(n), switch(racks + 1)])
                 .collect(),
         };
-        clients.chain(stores).chain(control).chain(between).collect()
+        clients
+            .chain(stores)
+            .chain(control)
+            .chain(between)
+            .collect()
     }
 
     /// The world that it describes.
@@ -121,7 +123,13 @@ impl Plan {
         };
         let links = self.links().into_iter().map(link).collect();
         let partitions = PARTITIONS * self.stores.len() as u32;
-        let mut spec = Spec::new(machines, links, partitions, self.open.is_some(), disciplines)?;
+        let mut spec = Spec::new(
+            machines,
+            links,
+            partitions,
+            self.open.is_some(),
+            disciplines,
+        )?;
         if self.ipv6 {
             spec.use_ipv6()?;
         }
@@ -154,4 +162,3 @@ impl Plan {
         })
     }
 }
-

@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
 use api::types::{Policy, TenantChange, TenantSpec};
-use client::Options;
 use history::{ClientsConfig, Lives, Operation, Recorded, Verdict, check};
 use serde::{Deserialize, Serialize};
 use sim::{ControlHost, MachineId, Progress, ServiceSpec, State, World};
@@ -121,7 +120,9 @@ impl Running<'_> {
                 ..TenantSpec::default()
             };
             let made = self.world.with(control, |host: &mut ControlHost, io| {
-                host.ask(io, |core, asked| core.create_tenant(asked, spec, Secret::NONE))
+                host.ask(io, |core, asked| {
+                    core.create_tenant(asked, spec, Secret::NONE)
+                })
             });
             let made = made.context("the controller does not run")?;
             let view = made.map_err(|e| anyhow::anyhow!("tenant {}: {e:?}", tenant.id))?;
@@ -164,7 +165,9 @@ impl Running<'_> {
             let machine = self.world.machine(&name).context("a client host")?;
             let make = maker(config.clone(), config.options(), clients.pause_us);
             let name = format!("{name}/clients");
-            let process = self.world.place(machine, name, ServiceSpec::default(), make);
+            let process = self
+                .world
+                .place(machine, name, ServiceSpec::default(), make);
             self.world.start(process)?;
         }
         Ok(())
@@ -173,9 +176,9 @@ impl Running<'_> {
     /// How long stores may stand still: what they hold lives for so much longer.
     fn longest_stand_ms(&self) -> u64 {
         let stands = self.plan.deeds.iter().map(|deed| match deed {
-            Deed::Stop { for_ms, .. } | Deed::Suspend { for_ms, .. } | Deed::Kill { for_ms, .. } => {
-                *for_ms
-            }
+            Deed::Stop { for_ms, .. }
+            | Deed::Suspend { for_ms, .. }
+            | Deed::Kill { for_ms, .. } => *for_ms,
             _ => 0,
         });
         stands.sum()
@@ -225,7 +228,7 @@ impl Running<'_> {
             Deed::Reboot { machine, .. } => {
                 let agent = self.process(&format!("{machine}/agent"))?;
                 self.world.kill(agent);
-                self.world.unload(self.machine(machine)?);
+                self.world.forget_tables(self.machine(machine)?);
             }
             Deed::Cut { link, .. } => {
                 let links = self.world.spec().links.len();

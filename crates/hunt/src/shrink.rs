@@ -47,7 +47,12 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     for i in 0..deeds {
         with(&|p| drop(p.deeds.remove(i)));
     }
-    with(&|p| p.faults = Faults { delay_ms: p.faults.delay_ms, ..Faults::default() });
+    with(&|p| {
+        p.faults = Faults {
+            delay_ms: p.faults.delay_ms,
+            ..Faults::default()
+        }
+    });
     with(&|p| p.faults.loss = 0.0);
     with(&|p| p.faults.duplicate = 0.0);
     with(&|p| p.faults.reorder = 0.0);

@@ -36,6 +36,7 @@ pub use clients::{Clients, clients};
 pub use clock::{ClockSpec, Reading};
 pub use control::ControlHost;
 pub use generator::{Generator, generator};
+pub use lab::topology::Fault;
 pub use link::LinkSpec;
 pub use process::{
     Birth, Io, MachineId, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId,

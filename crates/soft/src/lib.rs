@@ -126,8 +126,8 @@ impl Soft {
         let (ways, lookup) =
             Ways::open(ports.clone()).map_err(Error::system("a netlink socket"))?;
         let threads = dataplane::cpus().min(THREADS);
-        let switch =
-            Switch::new(name, objects, sizes, threads, Clock::Boot)?.routed(Box::new(ways));
+        let switch = Switch::new(name, objects, sizes, threads, Clock::Boot)?;
+        let switch = switch.routed(Box::new(ways));
         for (index, name) in &ports {
             switch.add_port(*index, name)?;
         }

@@ -5,13 +5,13 @@ mod spec;
 
 use std::{cell::RefCell, collections::BTreeMap, net::Ipv4Addr, rc::Rc, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use api::types;
 use control::{
     admin::{PageFilter, Refusal},
     core::{Asked, Core},
 };
-use dataplane::{PageItems, Table};
+use dataplane::{Backing, PageItems, Table};
 use lab::{interrupt, roles::Role, steered::Seat, topology::Topology};
 use load::LoadConfig;
 use rand::RngExt;
@@ -21,7 +21,10 @@ use serde_json::{Value, json};
 use sim::{AgentHost, ControlHost, MachineId, ProcessId, State, StoreHost, World};
 use wire::{Secret, Tenant};
 
-use super::{Load, Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec};
+use super::{
+    Load, Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
+    tenants::entry_of,
+};
 use crate::Run;
 use generator::Steering;
 
@@ -210,7 +213,7 @@ impl Machines for Sim {
         let world = self.world.borrow();
         let agent = world.get::<AgentHost>(process);
         let agent = agent.with_context(|| format!("{switch}: its agent does not run"))?;
-        let table = Table::open(agent.switch().clone())?;
+        let table = Table::open(Backing::Native(agent.switch().clone()))?;
         carried(PageItems::of(&table.scan()))
     }
 
