@@ -230,18 +230,17 @@ impl Machines for Sim {
     }
 
     fn create_tenant(&self, tenant: &TenantSpec, clients: &[Ipv4Addr]) -> anyhow::Result<Tenant> {
-        let spec = types::TenantSpec {
-            id: Some(tenant.id),
-            reuse: true,
-            quota: tenant.quota,
-            policy: carried(tenant.policy)?,
-            rate: tenant.rate,
-            over_rate: types::OverRate::Drop,
-            discipline: Some(tenant.discipline.clone()),
-            clients: carried(clients)?,
-            borrow: tenant.borrows,
-            ..types::TenantSpec::default()
-        };
+        let spec = serde_json::from_value(json!({
+            "id": tenant.id,
+            "reuse": true,
+            "quota": tenant.quota,
+            "policy": tenant.policy,
+            "rate": tenant.rate,
+            "over_rate": "drop",
+            "discipline": tenant.discipline,
+            "clients": clients,
+            "borrow": tenant.borrows,
+        }))?;
         let fresh = Secret(self.secrets.borrow_mut().random());
         let said = self.ask(|core, asked| core.create_tenant(asked, spec, fresh))?;
         entry_of(tenant.id, &serde_json::to_value(said)?)
