@@ -4,11 +4,15 @@
 //! knows a discipline by name.
 
 mod experiments;
+mod resources;
 
 use ::experiments::Registered;
 use decide::Registration;
 
-pub use self::experiments::experiments;
+pub use self::{
+    experiments::experiments,
+    resources::{pipeline, published},
+};
 
 const ALL: &[(Registration, &[Registered])] = &[
     // One line each: how it registers, and its own experiments. The first is for tenants that name none.

@@ -7,7 +7,8 @@
 //! values of those that are copies, [`reporting`] tells what was seen, [`configurations`] keeps what disciplines have
 //! besides. Items that are the data themselves need the memory only.
 //! Beside the two halves the network half ([`network`]) tells of interfaces and installs the controller's routes.
-//! When the agent dies the programs go on serving: tables, links and leases do not need it.
+//! When the agent dies the programs go on serving: tables, links and leases do not need it. Those of a soft switch are a part
+//! of it ([`Where::Soft`]) and end with it. What a switch tells about itself is the same for both ([`status`]).
 
 mod configurations;
 mod courier;
@@ -22,6 +23,7 @@ mod reporting;
 mod served;
 mod session;
 mod sockets;
+pub mod status;
 mod tables;
 mod tell;
 #[cfg(test)]
@@ -35,8 +37,9 @@ use std::{
 };
 
 use api::ControlEndpoint;
-use dataplane::{Attached, Dataplane, Home, Mode, Sizes};
+use dataplane::{Attached, Dataplane, Home, Mode, Object, Programs, Sizes};
 use decide::Registration;
+use soft::Soft;
 use tokio::sync::mpsc as async_mpsc;
 
 pub use self::{
@@ -57,8 +60,8 @@ pub struct Options {
     pub id: u16,
     /// Interfaces to attach to.
     pub interfaces: Vec<String>,
-    /// Where in the kernel to run.
-    pub mode: Mode,
+    /// Where the programs run.
+    pub at: Where,
     /// Pages of cache memory.
     pub pages: u32,
     /// The controllers; the one that leads is looked for among them.
@@ -69,12 +72,37 @@ pub struct Options {
     pub disciplines: &'static [Registration],
 }
 
+/// Where a switch's programs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// In the kernel, from where they outlive the agent.
+    Kernel(Mode),
+    /// In this process, on packet sockets.
+    Soft,
+}
+
 /// Why an agent could not start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The data plane refused.
     #[error(transparent)]
     Dataplane(#[from] dataplane::Error),
+    /// The soft switch cannot be.
+    #[error(transparent)]
+    Soft(#[from] soft::Error),
+    /// Programs of this name are attached.
+    #[error(
+        "switch {0} runs in the kernel; `shortstop switch detach --name {0}` first, or choose another --name"
+    )]
+    InKernel(String),
+    /// It cannot be asked for its status.
+    #[error("status of switch {name}: {source}")]
+    Status {
+        /// The switch.
+        name: String,
+        /// What came of it.
+        source: std::io::Error,
+    },
     /// The state file cannot be used.
     #[error("switch state {path}: {source}; give a directory that can be written with --state-dir")]
     State {
@@ -103,61 +131,59 @@ const QUEUE: usize = 256;
 /// A switch that is attached and ready to be served.
 pub struct Agent {
     options: Options,
-    attached: Vec<Attached>,
-    dataplane: Dataplane,
+    plane: Plane,
     _lock: Lock,
     epochs: Reservation,
 }
 
+/// What forwards packets.
+enum Plane {
+    Kernel(Dataplane, Vec<Attached>),
+    Soft(Soft),
+}
+
 impl Agent {
-    /// Loads the programs and attaches them to every interface, taking over what an earlier agent left.
+    /// Loads the programs and attaches them to every interface, taking over what an earlier agent left in the kernel.
     /// If one interface cannot be attached, those newly attached before it are left attached only if the
-    /// switch had been running already; otherwise everything is undone.
+    /// switch had been running already; otherwise everything is undone. Needs a tokio runtime.
     ///
     /// # Errors
     /// See [`AgentError`]; each says what to do.
-    pub fn start(options: Options) -> Result<Agent, AgentError> {
+    pub async fn start(options: Options) -> Result<Agent, AgentError> {
         let home = Home::new(&options.name)?;
         let directory = options.state_dir.join(format!("switch-{}", options.name));
         let lock = Lock::take(Path::new(LOCKS), &options.name)?;
         let clock = SystemTime::now().duration_since(UNIX_EPOCH);
         let epochs = Reservation::open(&directory, clock.unwrap_or_default())?;
-        let was_running = home.exists();
         let sizes = Sizes {
             pages: options.pages,
         };
         let objects = objects(options.disciplines, sizes);
-        let dataplane = Dataplane::load(home.clone(), &objects, sizes)?;
-        let attach = |name: &String| dataplane.attach(name, options.mode);
-        let attached = options
-            .interfaces
-            .iter()
-            .map(attach)
-            .collect::<Result<Vec<_>, _>>();
-        let opened = attached.and_then(|attached| {
-            dataplane.recirculate(&attached)?;
-            Ok(attached)
-        });
-        let attached = opened.inspect_err(|_| {
-            if !was_running {
-                let _ = dataplane::detach(&home);
+        let plane = match options.at {
+            Where::Kernel(mode) => attach(&home, &options.interfaces, mode, &objects, sizes)?,
+            Where::Soft if home.exists() => return Err(AgentError::InKernel(options.name)),
+            Where::Soft => {
+                let (name, interfaces) = (&options.name, &options.interfaces);
+                Plane::Soft(Soft::start(name, interfaces, &objects, sizes).await?)
             }
-        })?;
+        };
         Ok(Agent {
             options,
-            attached,
-            dataplane,
+            plane,
             _lock: lock,
             epochs,
         })
     }
 
-    /// The interfaces, with the mode chosen for each and why.
+    /// The interfaces of a switch in the kernel, with the mode chosen for each and why.
     pub fn attached(&self) -> &[Attached] {
-        &self.attached
+        match &self.plane {
+            Plane::Kernel(_, attached) => attached,
+            Plane::Soft(_) => &[],
+        }
     }
 
-    /// Serves until `stop` resolves. The programs stay attached afterwards.
+    /// Serves until `stop` resolves. Programs in the kernel stay attached afterwards.
     ///
     /// # Errors
     /// If the tables can no longer be served.
@@ -165,7 +191,14 @@ impl Agent {
         let (to_tables, from_session) = mpsc::sync_channel(QUEUE);
         let (to_session, from_tables) = async_mpsc::channel(QUEUE);
         let (id, disciplines) = (self.options.id, self.options.disciplines);
-        let (programs, epochs) = (self.dataplane.into(), self.epochs);
+        let epochs = self.epochs;
+        let (programs, _soft): (Programs, _) = match self.plane {
+            Plane::Kernel(dataplane, _) => (dataplane.into(), None),
+            Plane::Soft(soft) => {
+                let told = status::Told::open(&soft, &self.options.interfaces)?;
+                (soft.switch().clone().into(), Some((soft, told)))
+            }
+        };
         let (ended_tx, ended) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("tables".into())
@@ -188,4 +221,28 @@ impl Agent {
         let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         Ok(())
     }
+}
+
+/// Loads the programs into the kernel and attaches them.
+fn attach(
+    home: &Home,
+    interfaces: &[String],
+    mode: Mode,
+    objects: &[Object],
+    sizes: Sizes,
+) -> Result<Plane, AgentError> {
+    let was_running = home.exists();
+    let dataplane = Dataplane::load(home.clone(), objects, sizes)?;
+    let attach = |name: &String| dataplane.attach(name, mode);
+    let attached = interfaces.iter().map(attach).collect::<Result<Vec<_>, _>>();
+    let opened = attached.and_then(|attached| {
+        dataplane.recirculate(&attached)?;
+        Ok(attached)
+    });
+    let attached = opened.inspect_err(|_| {
+        if !was_running {
+            let _ = dataplane::detach(home);
+        }
+    })?;
+    Ok(Plane::Kernel(dataplane, attached))
 }

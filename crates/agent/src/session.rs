@@ -183,7 +183,7 @@ mod tests {
             name: "tor".into(),
             id: 1,
             interfaces: vec![],
-            mode: dataplane::Mode::Auto,
+            at: crate::Where::Soft,
             pages: 1,
             control: controller.endpoint(),
             state_dir: state.path().into(),

@@ -145,6 +145,16 @@ fn check_mtu(interface: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The index of an interface that our packets fit through.
+///
+/// # Errors
+/// No such interface, MTU too small.
+pub fn check_interface(interface: &str) -> Result<u32, Error> {
+    let ifindex = ifindex_of(interface)?;
+    check_mtu(interface)?;
+    Ok(ifindex)
+}
+
 fn link_path(home: &Home, interface: &str, ifindex: u32) -> PathBuf {
     home.links().join(format!("{interface}-{ifindex}"))
 }
@@ -270,8 +280,7 @@ pub fn attach(
     interface: &str,
     mode: Mode,
 ) -> Result<Attached, Error> {
-    let ifindex = ifindex_of(interface)?;
-    check_mtu(interface)?;
+    let ifindex = check_interface(interface)?;
     attach_at(
         &link_path(home, interface, ifindex),
         program,

@@ -3,7 +3,7 @@ use std::{
     sync::atomic::Ordering::{Acquire, Relaxed, Release},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Backing, Error,
@@ -19,7 +19,7 @@ pub struct Leases {
 }
 
 /// One slot as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseState {
     /// Slot.
     pub slot: u16,

@@ -31,7 +31,7 @@ mod table;
 mod tenant;
 mod traffic;
 
-pub use attach::{Attached, Mode, attach, attached, detach, interfaces};
+pub use attach::{Attached, Mode, attach, attached, check_interface, detach, interfaces};
 pub use backing::Backing;
 pub use bpffs::{Home, switches};
 pub use cells::{Cells, PageUsage, Place, cells_needed};
@@ -42,7 +42,7 @@ pub use layout::{
     NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE, VALUE_MAX_BYTES,
 };
 pub use lease::{LeaseState, Leases};
-pub use load::{Dataplane, Object, RECIRCULATION, Sizes, cpus};
+pub use load::{Dataplane, MapLayout, Object, RECIRCULATION, Sizes, cpus, maps_of};
 pub use page_items::PageItems;
 pub use programs::Programs;
 pub use rows::{KeyValue, Rows};

@@ -138,6 +138,34 @@ fn open(name: &str, elf: &[u8]) -> Result<OpenObject, Error> {
         .map_err(Error::bpf(format!("opening program {name}")))
 }
 
+/// A map as an object's C declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapLayout {
+    /// Its name.
+    pub name: String,
+    /// Bytes of a key.
+    pub key_bytes: u32,
+    /// Bytes of a value.
+    pub value_bytes: u32,
+    /// Entries, unless they are set when loading.
+    pub entries: u32,
+}
+
+/// The maps that an object declares; needs no privilege.
+///
+/// # Errors
+/// What is no BPF object.
+pub fn maps_of(object: &[u8]) -> Result<Vec<MapLayout>, Error> {
+    let open = open("to read its maps", object)?;
+    let layout = |map: libbpf_rs::OpenMap<'_>| MapLayout {
+        name: map.name().to_string_lossy().into_owned(),
+        key_bytes: map.key_size(),
+        value_bytes: map.value_size(),
+        entries: map.max_entries(),
+    };
+    Ok(open.maps().map(layout).collect())
+}
+
 /// The names of an object's maps that are pinned; sections of constants are not.
 fn pinned_maps(open: &OpenObject) -> Vec<String> {
     let names = open

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Held;
 
 /// Items of one page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageItems {
     /// The page's index.
     pub page: u32,
@@ -13,7 +13,7 @@ pub struct PageItems {
     pub tenant: u32,
     /// How many there are.
     pub items: usize,
-    /// Of these, items of other tenants.
+    /// Of these, items of other tenants: 0 unless something is broken.
     pub foreign_items: usize,
 }
 

@@ -152,7 +152,7 @@ impl AgentHost {
         let (out, to_session) = channel(QUEUE);
         let sent = Sent::default();
         let zero = Instant::now();
-        set_clock(&switch, birth.clock.monotonic_ns);
+        set_clock(&switch, birth.clock.boottime_ns);
         let now = zero + Duration::from_nanos(birth.clock.monotonic_ns);
         let courier = Box::new(sent.clone());
         let programs = switch.clone().into();
@@ -190,7 +190,7 @@ impl AgentHost {
     }
 
     fn now(&self, io: &Io<'_>) -> Instant {
-        set_clock(&self.switch, io.now_ns());
+        set_clock(&self.switch, io.clock.boottime_ns);
         self.zero + Duration::from_nanos(io.now_ns())
     }
 

@@ -59,6 +59,7 @@ impl Frames {
     }
 
     /// Frames that are under way.
+    #[cfg(test)]
     pub fn in_use(&self) -> usize {
         self.all.len() - self.free.len()
     }

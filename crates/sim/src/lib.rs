@@ -10,10 +10,12 @@
 //! Cost: below 400 ns of its own for each packet that arrives somewhere, beside what the real code takes.
 
 mod agent;
+mod clients;
 pub mod clock;
 mod control;
 mod follow;
 mod frames;
+mod generator;
 mod kept;
 pub mod link;
 pub mod network;
@@ -25,12 +27,16 @@ pub mod service;
 pub mod spec;
 mod store;
 mod streams;
+pub mod topologies;
 mod trace;
 mod world;
 
 pub use agent::AgentHost;
+pub use clients::{Clients, clients};
 pub use clock::{ClockSpec, Reading};
 pub use control::ControlHost;
+pub use generator::{Generator, generator};
+pub use lab::topology::Fault;
 pub use link::LinkSpec;
 pub use process::{
     Birth, Io, MachineId, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId,
@@ -40,4 +46,5 @@ pub use spec::{
     StoreSpec,
 };
 pub use store::StoreHost;
+pub use topologies::Shape;
 pub use world::{ForwardCounts, Progress, Refused, State, World};

@@ -138,8 +138,8 @@ impl Backend for Populated {
 
 #[cfg(test)]
 mod tests {
-    use lab::random::rng;
     use rand::RngExt;
+    use seed::rng;
     use store::backend::embedded::populate;
     use wire::Secret;
 

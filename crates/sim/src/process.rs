@@ -122,6 +122,8 @@ pub(crate) struct Done {
 pub struct Io<'a> {
     /// What its machine's clocks show.
     pub clock: Reading,
+    /// The world's time, which no machine knows: for those who record what happened when.
+    pub world_ns: u64,
     pub(crate) process: ProcessId,
     pub(crate) machine: u32,
     pub(crate) streams: &'a Streams,

@@ -33,13 +33,9 @@ impl<T: Copy> Default for Queue<T> {
 
 impl<T: Copy> Queue<T> {
     /// Events that wait.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Puts an event; one whose time is over happens at once, that is, at the time of the last event taken.
@@ -101,8 +97,8 @@ impl<T: Copy> Queue<T> {
 
 #[cfg(test)]
 mod tests {
-    use lab::random::rng;
     use rand::RngExt;
+    use seed::rng;
 
     use super::*;
 
@@ -144,6 +140,6 @@ mod tests {
         assert_eq!(queue.take(100), Some((100, 'b')));
         queue.put(7, 'c');
         assert_eq!(queue.take(u64::MAX), Some((100, 'c')), "its time is over");
-        assert!(queue.is_empty());
+        assert_eq!(queue.len(), 0);
     }
 }

@@ -276,6 +276,21 @@ impl Spec {
         Ok(spec)
     }
 
+    /// Gives the stores their IPv6 addresses in the place of those of IPv4.
+    ///
+    /// # Errors
+    /// As [`Spec::new`].
+    pub fn use_ipv6(&mut self) -> anyhow::Result<()> {
+        let network = self.network()?;
+        for store in &mut self.cluster.stores {
+            let port = network
+                .owner(store.address.ip())
+                .context("a store's port")?;
+            store.address.set_ip(network.port(port).v6.into());
+        }
+        Ok(())
+    }
+
     /// The stores of the cluster.
     fn stores(&self) -> anyhow::Result<Vec<wire::Store>> {
         let network = self.network()?;

@@ -30,8 +30,9 @@ pub(crate) fn maker(
     store: StoreSpec,
     controllers: Vec<ProcessId>,
 ) -> Maker {
-    let address = network.address(machine as u32);
-    let listen = SocketAddr::new(address.expect("stores have links").into(), wire::PORT);
+    let mut addresses = spec.cluster.stores.iter().map(|store| store.address);
+    let is_own = |address: &SocketAddr| network.is_own(machine as u32, address.ip());
+    let listen = addresses.find(is_own).expect("the cluster has all stores");
     let mut config = store::Config::new(listen);
     config.cluster = spec.cluster.clone();
     config.identity = Some(listen);

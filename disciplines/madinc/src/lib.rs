@@ -10,6 +10,8 @@ mod tenant;
 use decide::{Items, Registration, Runs};
 
 pub use controller::controller;
+/// What its data plane would need on a switch chip.
+pub use netcache::pipeline;
 
 /// How it registers.
 pub const REGISTRATION: Registration = Registration {

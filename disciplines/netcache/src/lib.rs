@@ -4,10 +4,12 @@
 //! plane, which others may serve from as well: [`OBJECT`], [`PROGRAMS`].
 
 mod controller;
+mod pipeline;
 
 use decide::{Items, Native, Program, Registration, Role, Runs};
 
 pub use controller::controller;
+pub use pipeline::{PUBLISHED, pipeline};
 
 /// How it registers.
 pub const REGISTRATION: Registration = Registration {

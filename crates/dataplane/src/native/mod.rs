@@ -18,5 +18,5 @@ pub use cpu::{Cpu, Program, Verdict};
 pub use frame::Frame;
 pub(crate) use keyed::Keyed;
 #[cfg(feature = "mutants")]
-pub use mutant::Mutant;
+pub use mutant::{Mutant, choose};
 pub use switch::{Clock, Fib, Route, Switch};

@@ -1,4 +1,4 @@
-use std::sync::LazyLock;
+use std::{cell::Cell, sync::LazyLock};
 
 use super::Switch;
 
@@ -50,6 +50,20 @@ impl Mutant {
     pub fn find(name: &str) -> Option<&'static Mutant> {
         LIST.iter().find(|mutant| mutant.name == name)
     }
+}
+
+thread_local! {
+    static CHOSEN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Breaks a rule in the switches that this thread makes from now on, or none.
+pub fn choose(mutant: Option<&Mutant>) {
+    CHOSEN.set(mutant.map_or(0, |mutant| mutant.number));
+}
+
+/// What a switch that is made now is to break.
+pub(super) fn chosen() -> u32 {
+    CHOSEN.get()
 }
 
 impl Switch {

@@ -11,6 +11,7 @@ mod get;
 mod lab;
 mod page;
 mod reach;
+mod resources;
 mod route;
 mod set;
 mod store;
@@ -54,6 +55,7 @@ enum Command {
     Delete(delete::Args),
     Lab(lab::Args),
     Bench(bench::Args),
+    Resources(resources::Args),
 }
 
 /// Runs the command. Errors are for the user to read; the exit code is the command's own otherwise.
@@ -75,6 +77,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Delete(args) => delete::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Resources(args) => resources::run(args),
     }
 }
 

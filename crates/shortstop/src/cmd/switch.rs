@@ -1,11 +1,8 @@
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
-use agent::{Agent, Options};
+use agent::{Agent, Options, Where, status::Mode};
 use clap::Subcommand;
-use dataplane::{
-    Counters, Home, LeaseState, Leases, Mode, PARAMETERS, PageItems, Table, TenantEntry,
-};
-use serde::Serialize;
+use dataplane::{Counters, Home};
 
 use super::common::stopped;
 
@@ -48,6 +45,10 @@ struct Serve {
     /// interface.
     #[arg(long, value_enum, default_value = "auto")]
     mode: ModeArg,
+    /// Without XDP and BPF: the same programs in this process, on packet sockets. A packet costs microseconds in the place of
+    /// some hundred nanoseconds, and the switch ends with this process. Takes CAP_NET_RAW and CAP_NET_ADMIN.
+    #[arg(long, conflicts_with = "mode")]
+    soft: bool,
     #[command(flatten)]
     reach: super::reach::Reach,
     /// Pages of cache memory, of 26.6 kB each; a page holds at least 128 items of a 16-byte key and a
@@ -61,6 +62,10 @@ struct Serve {
     #[arg(long, value_name = "DIR", default_value = "/var/lib/shortstop")]
     state_dir: PathBuf,
 }
+
+/// What a soft switch costs.
+const SOFT: &str = "serving; soft: in this process, at microseconds a packet in the place of XDP's hundreds of nanoseconds; \
+                    when it ends, the kernel forwards alone";
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum ModeArg {
@@ -103,16 +108,17 @@ fn serve(args: Serve) -> anyhow::Result<()> {
             dataplane::interfaces().join(", ")
         );
     }
-    let mode = match args.mode {
-        ModeArg::Auto => Mode::Auto,
-        ModeArg::Native => Mode::Native,
-        ModeArg::Generic => Mode::Generic,
+    let at = match args.mode {
+        _ if args.soft => Where::Soft,
+        ModeArg::Auto => Where::Kernel(dataplane::Mode::Auto),
+        ModeArg::Native => Where::Kernel(dataplane::Mode::Native),
+        ModeArg::Generic => Where::Kernel(dataplane::Mode::Generic),
     };
     let options = Options {
         name: args.name,
         id: args.id,
         interfaces: args.interface,
-        mode,
+        at,
         pages: args.pages,
         control: args.reach.endpoint()?,
         state_dir: args.state_dir,
@@ -122,9 +128,9 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let agent = Agent::start(options)?;
+        let agent = Agent::start(options).await?;
         for attached in agent.attached() {
-            let mode = if attached.mode == Mode::Native {
+            let mode = if attached.mode == dataplane::Mode::Native {
                 "native"
             } else {
                 "generic"
@@ -139,85 +145,14 @@ fn serve(args: Serve) -> anyhow::Result<()> {
                 attached.interface, attached.reason
             );
         }
-        println!("serving; the programs stay attached when this process ends");
+        match at {
+            Where::Kernel(_) => {
+                println!("serving; the programs stay attached when this process ends")
+            }
+            Where::Soft => println!("{SOFT}"),
+        }
         agent.run(stopped()).await?;
         Ok(())
-    })
-}
-
-#[derive(Serialize)]
-struct Report {
-    name: String,
-    id: u16,
-    interfaces: Vec<String>,
-    items: usize,
-    valid_items: usize,
-    slots: u32,
-    pages: u32,
-    pages_used: usize,
-    /// What lies on each page that holds items.
-    page_items: Vec<PageItems>,
-    memory_bytes: usize,
-    /// Per tenant: the words that its discipline gave it.
-    parameters: BTreeMap<u32, [u32; PARAMETERS]>,
-    invalidation_epoch: u64,
-    reads: u64,
-    hits: u64,
-    hit_ratio: f64,
-    leases: Vec<LeaseState>,
-    counters: serde_json::Map<String, serde_json::Value>,
-}
-
-fn report(name: &str) -> anyhow::Result<Report> {
-    let home = Home::new(name)?;
-    let table = Table::open(&home)?;
-    let held = table.scan();
-    let counters = Counters::open(&home)?.read()?;
-    let get = |name: &str| {
-        counters
-            .iter()
-            .find(|(c, _)| c.name == name)
-            .map_or(0, |(_, v)| *v)
-    };
-    let hits = get("hit");
-    let not_answered = [
-        "miss",
-        "read_invalid",
-        "read_no_lease",
-        "read_expired",
-        "bypass_no_room",
-        "bypass_torn",
-    ];
-    let reads = hits + not_answered.iter().map(|name| get(name)).sum::<u64>();
-    let page_items = PageItems::of(&held);
-    Ok(Report {
-        name: name.into(),
-        id: table.switch_id(),
-        interfaces: dataplane::attached(&home)
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect(),
-        items: held.len(),
-        valid_items: held.iter().filter(|held| held.valid).count(),
-        slots: table.slots(),
-        pages: table.pages(),
-        pages_used: page_items.len(),
-        page_items,
-        memory_bytes: table.memory(),
-        parameters: TenantEntry::parameters(&home)?.into_iter().collect(),
-        invalidation_epoch: table.epoch(),
-        reads,
-        hits,
-        hit_ratio: if reads == 0 {
-            0.0
-        } else {
-            hits as f64 / reads as f64
-        },
-        leases: Leases::open(&home)?.all(),
-        counters: counters
-            .iter()
-            .map(|(c, value)| (c.name.clone(), (*value).into()))
-            .collect(),
     })
 }
 
@@ -225,12 +160,12 @@ fn status(args: &Status) -> anyhow::Result<()> {
     super::end_when_unread();
     let names = match &args.name {
         Some(name) => vec![name.clone()],
-        None => dataplane::switches(),
+        None => agent::status::switches(),
     };
     let reports = names
         .iter()
-        .map(|name| report(name))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+        .map(|name| agent::status::read(name))
+        .collect::<Result<Vec<_>, _>>()?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&reports)?);
     } else if reports.is_empty() {
@@ -241,9 +176,13 @@ fn status(args: &Status) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print(report: &Report) {
+fn print(report: &agent::status::Status) {
+    let soft = match report.mode {
+        Mode::Kernel => "",
+        Mode::Soft => ", soft",
+    };
     println!(
-        "switch {} (id {}) on {}",
+        "switch {} (id {}{soft}) on {}",
         report.name,
         report.id,
         report.interfaces.join(", ")
@@ -276,9 +215,15 @@ fn print(report: &Report) {
         };
         println!("  lease      {}: {state}", lease.store);
     }
+    if let Some(lost) = report.lost {
+        println!(
+            "  lost       {} on arrival ({} joined by the kernel), {} on leaving, {} to the kernel, {} going round",
+            lost.received, lost.joined, lost.sent, lost.passed, lost.recirculated
+        );
+    }
     println!("  counters");
     for counter in Counters::list() {
-        let value = report.counters[&counter.name].as_u64().unwrap_or(0);
+        let value = report.counters.get(&counter.name).copied().unwrap_or(0);
         if value > 0 {
             println!(
                 "    {:<24} {:>12}  {}",

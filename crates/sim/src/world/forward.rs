@@ -141,7 +141,7 @@ impl World {
             return self.pass(machine, port, frame, leaves_ns);
         };
         let ingress = u32::from(self.network.port(port).index) + 1;
-        let now_ns = at.clock.at(self.now_ns).monotonic_ns;
+        let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let verdict = cpu.run(Program::Entry, self.frames.at(frame), ingress, now_ns);
         self.carry_out(machine, port, frame, verdict, leaves_ns);
     }
@@ -156,7 +156,7 @@ impl World {
         let Some(cpu) = cpu.filter(|_| !at.suspended) else {
             return self.frames.give(frame);
         };
-        let now_ns = at.clock.at(self.now_ns).monotonic_ns;
+        let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let frame_at = self.frames.at(frame);
         let verdict = cpu.run(Program::ComesBack, frame_at, ROUND_BACK, now_ns);
         // It came by no port of the network; the kernel takes it as its own machine's.
@@ -218,7 +218,7 @@ impl World {
     /// Copies of a frame leave by every port of a group but the one that it came in by.
     fn fan(&mut self, machine: MachineId, port: PortId, frame: FrameId, leaves_ns: u64) {
         let at = &mut self.machines[machine.0 as usize];
-        let now_ns = at.clock.at(self.now_ns).monotonic_ns;
+        let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let Some(forwarding) = &mut at.forwarding else {
             return;
         };

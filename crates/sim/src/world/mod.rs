@@ -242,6 +242,12 @@ impl World {
             .collect()
     }
 
+    /// Puts another role in a seat, or the same with other options: counts from its next start on.
+    pub fn reseat(&mut self, process: ProcessId, role: Role) {
+        let machine = self.slots[process.0 as usize].machine.0 as usize;
+        self.slots[process.0 as usize].make = self.maker(machine, role);
+    }
+
     /// A place for a process on a machine, not started yet.
     pub fn place(
         &mut self,
@@ -446,6 +452,7 @@ impl World {
         let machine = &mut self.machines[slot.machine.0 as usize];
         let mut io = Io {
             clock: machine.clock.at(self.now_ns),
+            world_ns: self.now_ns,
             process,
             machine: slot.machine.0,
             streams: &self.streams,

@@ -1,0 +1,233 @@
+//! What a switch tells about itself: read from the pinned tables of one in the kernel, whether its agent runs or not; told by the
+//! agent of a soft one on a socket, one JSON document per connection.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read},
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use dataplane::{
+    Backing, Counters, Home, LeaseState, Leases, PARAMETERS, PageItems, Table, TenantEntry,
+};
+use serde::{Deserialize, Serialize};
+use soft::{Lost, Soft};
+use tokio::{io::AsyncWriteExt, net::UnixListener, task::JoinHandle};
+use tracing::warn;
+
+use crate::{AgentError, LOCKS};
+
+/// A switch's status.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name on this machine.
+    pub name: String,
+    /// Its id.
+    pub id: u16,
+    /// Where its programs run.
+    pub mode: Mode,
+    /// The interfaces that it serves.
+    pub interfaces: Vec<String>,
+    /// Items that it holds.
+    pub items: usize,
+    /// Those of them with a value that was granted.
+    pub valid_items: usize,
+    /// Slots of the lookup table.
+    pub slots: u32,
+    /// Pages of memory.
+    pub pages: u32,
+    /// Pages that hold items.
+    pub pages_used: usize,
+    /// What lies on each page that holds items.
+    pub page_items: Vec<PageItems>,
+    /// Bytes of all tables.
+    pub memory_bytes: usize,
+    /// Per tenant: the words that its discipline gave it.
+    pub parameters: BTreeMap<u32, [u32; PARAMETERS]>,
+    /// The last epoch that was handed out.
+    pub invalidation_epoch: u64,
+    /// Reads of keys that it holds or might.
+    pub reads: u64,
+    /// Those answered here.
+    pub hits: u64,
+    /// Their share.
+    pub hit_ratio: f64,
+    /// One for each store.
+    pub leases: Vec<LeaseState>,
+    /// What a soft switch lost beside what its programs counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
+    /// Every counter by name.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// Where a switch's programs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// As XDP programs.
+    Kernel,
+    /// In its agent's process.
+    Soft,
+}
+
+/// The names of the switches of this machine, sorted.
+pub fn switches() -> Vec<String> {
+    let soft = fs::read_dir(LOCKS).into_iter().flatten().flatten();
+    let soft = soft.filter_map(|entry| {
+        let file = entry.file_name().into_string().ok()?;
+        let name = file.strip_prefix("switch-")?.strip_suffix(".sock")?;
+        // One that was killed leaves its socket behind.
+        UnixStream::connect(socket(name)).ok()?;
+        Some(name.to_owned())
+    });
+    let mut names = dataplane::switches();
+    names.extend(soft);
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The status of the switch of that name, wherever its programs run.
+///
+/// # Errors
+/// There is none, or it does not answer.
+pub fn read(name: &str) -> Result<Status, AgentError> {
+    let home = Home::new(name)?;
+    if !home.exists()
+        && let Ok(stream) = UnixStream::connect(socket(name))
+    {
+        return ask(stream).map_err(|source| AgentError::Status {
+            name: name.into(),
+            source,
+        });
+    }
+    let attached = dataplane::attached(&home).into_iter().map(|(name, _)| name);
+    Ok(of(
+        &Backing::from(&home),
+        Mode::Kernel,
+        attached.collect(),
+        None,
+    )?)
+}
+
+fn socket(name: &str) -> PathBuf {
+    Path::new(LOCKS).join(format!("switch-{name}.sock"))
+}
+
+fn ask(mut stream: UnixStream) -> io::Result<Status> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Tells a soft switch's status until it is dropped.
+pub(crate) struct Told {
+    path: PathBuf,
+    work: JoinHandle<()>,
+}
+
+impl Told {
+    /// Needs a tokio runtime, and that nobody else has the switch's name.
+    pub fn open(soft: &Soft, interfaces: &[String]) -> Result<Told, AgentError> {
+        let path = socket(soft.switch().name());
+        let failed = |source| AgentError::State {
+            path: path.clone(),
+            source,
+        };
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let (at, losses) = (Backing::from(soft.switch()), soft.losses());
+        let interfaces = interfaces.to_owned();
+        let work = tokio::spawn(async move {
+            loop {
+                let Ok((mut stream, _)) = listener.accept().await else {
+                    // Out of descriptors, most likely: others must close some first.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
+                let status = of(&at, Mode::Soft, interfaces.clone(), Some(losses.now()));
+                let told = match status.map(|status| serde_json::to_vec(&status)) {
+                    Ok(Ok(text)) => stream.write_all(&text).await,
+                    Ok(Err(e)) => Err(e.into()),
+                    Err(e) => Err(io::Error::other(e)),
+                };
+                if let Err(e) = told {
+                    warn!("status: {e}");
+                }
+            }
+        });
+        Ok(Told { path, work })
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.work.abort();
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn of(
+    at: &Backing,
+    mode: Mode,
+    interfaces: Vec<String>,
+    lost: Option<Lost>,
+) -> Result<Status, dataplane::Error> {
+    let table = Table::open(at)?;
+    let held = table.scan();
+    let counters = Counters::open(at)?.read()?;
+    let get = |name: &str| {
+        counters
+            .iter()
+            .find(|(c, _)| c.name == name)
+            .map_or(0, |(_, v)| *v)
+    };
+    let hits = get("hit");
+    let not_answered = [
+        "miss",
+        "read_invalid",
+        "read_no_lease",
+        "read_expired",
+        "bypass_no_room",
+        "bypass_torn",
+    ];
+    let reads = hits + not_answered.iter().map(|name| get(name)).sum::<u64>();
+    let page_items = PageItems::of(&held);
+    Ok(Status {
+        name: at.name().into(),
+        id: table.switch_id(),
+        mode,
+        interfaces,
+        items: held.len(),
+        valid_items: held.iter().filter(|held| held.valid).count(),
+        slots: table.slots(),
+        pages: table.pages(),
+        pages_used: page_items.len(),
+        page_items,
+        memory_bytes: table.memory(),
+        parameters: TenantEntry::parameters(at)?.into_iter().collect(),
+        invalidation_epoch: table.epoch(),
+        reads,
+        hits,
+        hit_ratio: if reads == 0 {
+            0.0
+        } else {
+            hits as f64 / reads as f64
+        },
+        leases: Leases::open(at)?.all(),
+        lost,
+        counters: counters
+            .iter()
+            .map(|(c, value)| (c.name.clone(), *value))
+            .collect(),
+    })
+}

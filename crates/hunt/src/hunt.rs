@@ -1,0 +1,102 @@
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use crate::{Disciplines, Limits, Outcome, Plan, run};
+
+/// A seed whose history is impossible, or that could not be run to its end.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The plan.
+    pub plan: Plan,
+    /// What came of it, or why nothing did.
+    pub outcome: Result<Outcome, String>,
+}
+
+/// What a hunt came to.
+#[derive(Clone, Debug, Default)]
+pub struct Hunted {
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Operations in all records.
+    pub operations: u64,
+    /// Reads that switches answered.
+    pub cached: u64,
+    /// Packets that arrived somewhere.
+    pub packets: u64,
+    /// Time in the worlds, in nanoseconds.
+    pub world_ns: u64,
+    /// Time of all threads together, in seconds.
+    pub busy_s: f64,
+    /// How often each thing was done or went wrong.
+    pub faults: BTreeMap<String, u64>,
+    /// What was found, in order of seeds.
+    pub found: Vec<Found>,
+}
+
+impl Hunted {
+    fn add(&mut self, plan: Plan, outcome: anyhow::Result<Outcome>) {
+        self.seeds += 1;
+        let outcome = outcome.map_err(|error| format!("{error:#}"));
+        if let Ok(outcome) = &outcome {
+            self.operations += outcome.operations;
+            self.cached += outcome.cached;
+            self.packets += outcome.packets;
+            self.world_ns += outcome.world_ns;
+            for (name, count) in &outcome.faults {
+                *self.faults.entry(name.clone()).or_default() += count;
+            }
+        }
+        if outcome.as_ref().map_or(true, |o| o.violation.is_some()) {
+            self.found.push(Found { plan, outcome });
+        }
+    }
+}
+
+/// Runs the plans of these seeds on so many threads. `goes_on` is asked before each, with what there is so far; when it says no, no
+/// other is begun.
+pub fn hunt(
+    seeds: impl Iterator<Item = u64> + Send,
+    disciplines: Disciplines,
+    limits: Limits,
+    threads: usize,
+    goes_on: impl Fn(&Hunted) -> bool + Sync,
+) -> Hunted {
+    let seeds = Mutex::new(seeds);
+    let hunted = Mutex::new(Hunted::default());
+    let is_over = AtomicBool::new(false);
+    let busy_ns = AtomicU64::new(0);
+    let lock = |hunted: &Mutex<Hunted>| -> bool {
+        goes_on(&hunted.lock().unwrap_or_else(PoisonError::into_inner))
+    };
+    let work = || {
+        loop {
+            if is_over.load(Relaxed) || !lock(&hunted) {
+                is_over.store(true, Relaxed);
+                return;
+            }
+            let seed = seeds.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(seed) = seed else { return };
+            let begun = Instant::now();
+            let plan = Plan::draw(seed, disciplines, limits);
+            let outcome = run(&plan, disciplines);
+            busy_ns.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
+            let mut hunted = hunted.lock().unwrap_or_else(PoisonError::into_inner);
+            hunted.add(plan, outcome);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    let mut hunted = hunted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    hunted.busy_s = busy_ns.load(Relaxed) as f64 / 1e9;
+    hunted.found.sort_by_key(|found| found.plan.seed);
+    hunted
+}

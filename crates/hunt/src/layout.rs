@@ -1,0 +1,164 @@
+//! The machines and links of a plan.
+
+use rand::RngExt;
+use sim::{AgentSpec, ClockSpec, ControlSpec, Data, LinkSpec, MachineSpec, Role, Spec, StoreSpec};
+
+use crate::{Disciplines, Plan, Shape};
+
+/// Where the controller runs.
+const CONTROL: &str = "control";
+/// Partitions of each store.
+const PARTITIONS: u32 = 4;
+
+impl Plan {
+    fn switches(&self) -> u32 {
+        match self.shape {
+            Shape::Line(switches) => switches,
+            Shape::Detour => 3,
+            // One per rack, and the spine.
+            Shape::Racks(racks) => racks + 1,
+        }
+    }
+
+    /// The switch that the store of this number is at; from 1, as in its name.
+    fn switch_of_store(&self, store: u32) -> u32 {
+        match self.shape {
+            Shape::Line(switches) => switches,
+            Shape::Detour => 2,
+            Shape::Racks(racks) => (store + 1) % racks + 1,
+        }
+    }
+
+    /// Names of all machines: clients, stores, the controller's, switches.
+    pub(crate) fn machines(&self) -> Vec<String> {
+        let numbered = |name: &'static str, n: u32| (1..=n).map(move |i| format!("{name}{i}"));
+        numbered("client", self.clients.hosts)
+            .chain(numbered("store", self.stores.len() as u32))
+            .chain([CONTROL.into()])
+            .chain(numbered("switch", self.switches()))
+            .collect()
+    }
+
+    /// Names of all processes that can be killed.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let role = |machine: String| {
+            let role = match machine.trim_end_matches(|c: char| c.is_ascii_digit()) {
+                "client" => "clients",
+                "store" => "store",
+                "switch" => "agent",
+                _ => "control",
+            };
+            format!("{machine}/{role}")
+        };
+        self.machines().into_iter().map(role).collect()
+    }
+
+    /// Links by the names of their ends.
+    pub(crate) fn links(&self) -> Vec<[String; 2]> {
+        let switch = |n: u32| format!("switch{n}");
+        let clients = (1..=self.clients.hosts).map(|i| [format!("client{i}"), switch(1)]);
+        let stores = (0..self.stores.len() as u32)
+            .map(|i| [format!("store{}", i + 1), switch(self.switch_of_store(i))]);
+        let control = [[CONTROL.to_owned(), switch(1)]];
+        let between: Vec<[String; 2]> = match self.shape {
+            Shape::Line(switches) => (1..switches).map(|n| [switch(n), switch(n + 1)]).collect(),
+            Shape::Detour => [(1, 2), (1, 3), (3, 2)]
+                .map(|(a, b)| [switch(a), switch(b)])
+                .to_vec(),
+            Shape::Racks(racks) => (1..=racks)
+                .map(|n| [switch(n), switch(racks + 1)])
+                .collect(),
+        };
+        clients
+            .chain(stores)
+            .chain(control)
+            .chain(between)
+            .collect()
+    }
+
+    /// The world that it describes.
+    ///
+    /// # Errors
+    /// A plan that makes no sense.
+    pub(crate) fn spec(&self, disciplines: Disciplines) -> anyhow::Result<Spec> {
+        let names = self.machines();
+        let place = |name: &str| names.iter().position(|other| other == name);
+        let control = place(CONTROL).expect("it is in the list");
+        let mut rng = seed::rng(self.seed, "clocks");
+        let mut machines = vec![];
+        for name in &names {
+            let number: usize = name
+                .trim_start_matches(|c: char| !c.is_ascii_digit())
+                .parse()
+                .unwrap_or(1);
+            let mut machine = if name.starts_with("switch") {
+                MachineSpec::switch(name, vec![self.agent(number as u16, control)])
+            } else if name.starts_with("store") {
+                MachineSpec::host(name, vec![self.store(number - 1, control)])
+            } else if name == CONTROL {
+                MachineSpec::host(name, vec![self.control()])
+            } else {
+                MachineSpec::host(name, vec![])
+            };
+            let mut within = |most: f64| (rng.random::<f64>() * 2.0 - 1.0) * most;
+            machine.clock = ClockSpec {
+                uptime_ns: 1_000_000_000 * (10 + number as u64),
+                wall_ahead_ns: (within(self.life.wall_s) * 1e9) as i64,
+                drift_ppm: within(self.life.drift_ppm),
+            };
+            machines.push(machine);
+        }
+        let faults = &self.faults;
+        let link = |[a, b]: [String; 2]| LinkSpec {
+            fault: sim::Fault {
+                loss: faults.loss,
+                duplicate: faults.duplicate,
+                reorder: faults.reorder,
+                reorder_ms: faults.reorder_ms,
+                delay_ms: faults.delay_ms,
+                seed: 0,
+            },
+            flip: faults.flip,
+            ..LinkSpec::between(place(&a).expect("a machine"), place(&b).expect("a machine"))
+        };
+        let links = self.links().into_iter().map(link).collect();
+        let partitions = PARTITIONS * self.stores.len() as u32;
+        let mut spec = Spec::new(
+            machines,
+            links,
+            partitions,
+            self.open.is_some(),
+            disciplines,
+        )?;
+        if self.ipv6 {
+            spec.use_ipv6()?;
+        }
+        Ok(spec)
+    }
+
+    fn agent(&self, id: u16, control: usize) -> Role {
+        Role::Agent(AgentSpec {
+            id,
+            pages: self.pages,
+            control: vec![control],
+        })
+    }
+
+    fn store(&self, number: usize, control: usize) -> Role {
+        Role::Store(StoreSpec {
+            control: vec![control],
+            data: Data::Kept,
+            lease_ms: Some(self.stores[number].lease_ms),
+            ..StoreSpec::default()
+        })
+    }
+
+    fn control(&self) -> Role {
+        Role::Control(ControlSpec {
+            discipline: self.open.clone(),
+            window_ms: self.window_ms,
+            max_items: self.items,
+            ..ControlSpec::default()
+        })
+    }
+}

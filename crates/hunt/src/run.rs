@@ -1,0 +1,395 @@
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use api::types::{Policy, TenantChange, TenantSpec};
+use history::{ClientsConfig, Lives, Operation, Recorded, Verdict, check};
+use serde::{Deserialize, Serialize};
+use sim::{ControlHost, MachineId, Progress, ServiceSpec, State, World};
+use wire::{Cluster, Secret};
+
+use crate::{
+    Deed, Disciplines, Plan,
+    clients::{Asking, maker},
+};
+
+const MS: u64 = 1_000_000;
+/// Until controller, agents and streams have found one another, at most.
+const SETTLE_MS: u64 = 30_000;
+/// How long what is under way may take after the clients have stopped.
+const END_MS: u64 = 12_000;
+/// The policies, in the order of [`Deed::Move`]'s numbers.
+const POLICIES: [Policy; 4] = [
+    Policy::NearClient,
+    Policy::NearStore,
+    Policy::EvenSplit,
+    Policy::Measured,
+];
+/// By how much a value may be read after its end: a switch's clock is coarse, and counts from before the store's.
+const OVERDUE_MS: u64 = 0;
+
+/// A history that no single copy of the key could have given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Violation {
+    /// The key's number.
+    pub key: u32,
+    /// What it shows, as small as it could be made.
+    pub history: Vec<Operation>,
+}
+
+/// What came of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Operations in the record.
+    pub operations: u64,
+    /// Reads that switches answered.
+    pub cached: u64,
+    /// Reads that nobody answered.
+    pub unanswered: u64,
+    /// Packets that arrived somewhere.
+    pub packets: u64,
+    /// How long it took in the world, in nanoseconds.
+    pub world_ns: u64,
+    /// A hash of everything that happened.
+    pub trace: u64,
+    /// How often each thing was done or went wrong.
+    pub faults: BTreeMap<String, u64>,
+    /// The first key whose history is impossible, if one is.
+    pub violation: Option<Violation>,
+}
+
+/// A plan under way.
+struct Running<'a> {
+    plan: &'a Plan,
+    world: World,
+    disciplines: Disciplines,
+}
+
+/// Runs a plan from its beginning to its end.
+///
+/// # Errors
+/// A plan that makes no sense; a part that gives up; a history that cannot be decided.
+pub fn run(plan: &Plan, disciplines: Disciplines) -> anyhow::Result<Outcome> {
+    run_with(plan, disciplines, |_| {})
+}
+
+/// As [`run`]; `prepare` has the world before anything happened in it.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_with(
+    plan: &Plan,
+    disciplines: Disciplines,
+    prepare: impl FnOnce(&mut World),
+) -> anyhow::Result<Outcome> {
+    wire::maps::seed_for_simulation(plan.seed);
+    let spec = plan.spec(disciplines)?;
+    let mut running = Running {
+        plan,
+        world: World::new(&spec, plan.seed)?,
+        disciplines,
+    };
+    prepare(&mut running.world);
+    running.settle()?;
+    let cluster = running.create_tenants()?;
+    let longest = plan.stores.iter().map(|store| store.lease_ms).max();
+    running.run_for(longest.context("no store")? * 3 / 2);
+    running.start_clients(&cluster)?;
+    running.do_deeds()?;
+    running.end()?;
+    let recorded = running.recorded()?;
+    running.judge(&recorded)
+}
+
+impl Running<'_> {
+    fn run_for(&mut self, ms: u64) {
+        let until_ns = self.world.now_ns() + ms * MS;
+        self.world.run_until(until_ns);
+    }
+
+    /// Lets the parts find one another: until every switch is attached.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        let control = self.process("control/control")?;
+        let machines = &self.world.spec().machines;
+        let switches = machines.iter().filter(|m| m.forwards.is_some()).count();
+        let deadline_ns = self.world.now_ns() + SETTLE_MS * MS;
+        self.world.run_while(20 * MS, |world| {
+            let attached = world.get::<ControlHost>(control).map_or(0, |host| {
+                let switches = host.core().view().switches();
+                switches.iter().filter(|switch| switch.attached).count()
+            });
+            world.now_ns() < deadline_ns && attached < switches
+        });
+        ensure!(self.world.now_ns() < deadline_ns, "switches did not attach");
+        self.run_for(200);
+        Ok(())
+    }
+
+    /// Creates the tenants; returns the cluster as their clients know it.
+    fn create_tenants(&mut self) -> anyhow::Result<Cluster> {
+        let mut cluster = self.world.spec().cluster.clone();
+        let control = self.world.process("control/control").context("control")?;
+        for tenant in &self.plan.tenants {
+            let secret = format!("{:032x}", u128::from(tenant.id) << 64 | 0x5ec7e7);
+            let spec = TenantSpec {
+                id: Some(tenant.id),
+                secret: Some(secret.clone()),
+                quota: tenant.quota,
+                discipline: Some(tenant.discipline.clone()),
+                ..TenantSpec::default()
+            };
+            let made = self.world.with(control, |host: &mut ControlHost, io| {
+                host.ask(io, |core, asked| {
+                    core.create_tenant(asked, spec, Secret::NONE)
+                })
+            });
+            let made = made.context("the controller does not run")?;
+            let view = made.map_err(|e| anyhow::anyhow!("tenant {}: {e:?}", tenant.id))?;
+            cluster.tenants.push(wire::Tenant {
+                id: tenant.id,
+                secret,
+                also_secret: None,
+                hash_secret: view.hash_secret,
+                rate: 0,
+                over_rate: wire::OverRate::Forward,
+                stores: vec![],
+            });
+        }
+        Ok(cluster)
+    }
+
+    fn start_clients(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        let Plan { clients, .. } = self.plan;
+        let lease_ms = self.plan.stores.iter().map(|store| store.lease_ms).min();
+        let lease_ms = lease_ms.context("no store")?;
+        let lives = (clients.expiring > 0.0).then_some(Lives {
+            part: clients.expiring,
+            least_ms: 20,
+            most_ms: 1_500,
+            overdue_ms: OVERDUE_MS + self.longest_stand_ms(),
+        });
+        for host in 0..clients.hosts {
+            let config = ClientsConfig {
+                cluster: cluster.clone(),
+                seed: self.plan.seed,
+                first: host * clients.each,
+                clients: clients.each,
+                keys: clients.keys,
+                tenants: self.plan.asking(),
+                lease_ms,
+                longest_value: clients.longest_value,
+                lives,
+            };
+            let name = format!("client{}", host + 1);
+            let machine = self.world.machine(&name).context("a client host")?;
+            let make = maker(config.clone(), config.options(), clients.pause_us);
+            let name = format!("{name}/clients");
+            let process = self
+                .world
+                .place(machine, name, ServiceSpec::default(), make);
+            self.world.start(process)?;
+        }
+        Ok(())
+    }
+
+    /// How long stores may stand still: what they hold lives for so much longer.
+    fn longest_stand_ms(&self) -> u64 {
+        let stands = self.plan.deeds.iter().map(|deed| match deed {
+            Deed::Stop { for_ms, .. }
+            | Deed::Suspend { for_ms, .. }
+            | Deed::Kill { for_ms, .. } => *for_ms,
+            _ => 0,
+        });
+        stands.sum()
+    }
+
+    /// Everything that is done, and undone, at its time.
+    fn do_deeds(&mut self) -> anyhow::Result<()> {
+        let begun_ns = self.world.now_ns();
+        let mut steps: BTreeMap<(u64, usize, bool), ()> = BTreeMap::new();
+        for (i, deed) in self.plan.deeds.iter().enumerate() {
+            steps.insert((deed.at_ms(), i, false), ());
+            if let Some(for_ms) = deed.lasts_ms() {
+                steps.insert((deed.at_ms() + for_ms, i, true), ());
+            }
+        }
+        let plan = self.plan;
+        for (at_ms, deed, undo) in steps.into_keys() {
+            self.world.run_until(begun_ns + at_ms * MS);
+            if undo {
+                self.undo(&plan.deeds[deed])?;
+            } else {
+                self.carry_out(&plan.deeds[deed])?;
+            }
+        }
+        let until_ns = begun_ns + plan.lasts_ms * MS;
+        if until_ns > self.world.now_ns() {
+            self.world.run_until(until_ns);
+        }
+        Ok(())
+    }
+
+    fn process(&self, name: &str) -> anyhow::Result<sim::ProcessId> {
+        let found = self.world.process(name);
+        found.with_context(|| format!("{name}: there is no such process"))
+    }
+
+    fn machine(&self, name: &str) -> anyhow::Result<MachineId> {
+        let found = self.world.machine(name);
+        found.with_context(|| format!("{name}: there is no such machine"))
+    }
+
+    fn carry_out(&mut self, deed: &Deed) -> anyhow::Result<()> {
+        match deed {
+            Deed::Kill { process, .. } => self.world.kill(self.process(process)?),
+            Deed::Stop { process, .. } => self.world.stop(self.process(process)?),
+            Deed::Suspend { machine, .. } => self.world.suspend(self.machine(machine)?),
+            Deed::Reboot { machine, .. } => {
+                let agent = self.process(&format!("{machine}/agent"))?;
+                self.world.kill(agent);
+                self.world.forget_tables(self.machine(machine)?);
+            }
+            Deed::Cut { link, .. } => {
+                let links = self.world.spec().links.len();
+                ensure!(*link < links, "link {link} of {links}");
+                self.world.set_link(*link, false);
+            }
+            Deed::Move {
+                tenant,
+                quota,
+                policy,
+                ..
+            } => self.move_pages(*tenant, *quota, *policy)?,
+            Deed::SetWall { machine, by_ms, .. } => {
+                self.world
+                    .step_wall(self.machine(machine)?, by_ms * MS as i64);
+            }
+        }
+        Ok(())
+    }
+
+    fn undo(&mut self, deed: &Deed) -> anyhow::Result<()> {
+        match deed {
+            Deed::Kill { process, .. } => self.start(process)?,
+            Deed::Reboot { machine, .. } => self.start(&format!("{machine}/agent"))?,
+            Deed::Stop { process, .. } => self.world.cont(self.process(process)?),
+            Deed::Suspend { machine, .. } => self.world.resume(self.machine(machine)?),
+            Deed::Cut { link, .. } => self.world.set_link(*link, true),
+            Deed::Move { .. } | Deed::SetWall { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Starts what was killed; another deed may have done it already.
+    fn start(&mut self, name: &str) -> anyhow::Result<()> {
+        let process = self.process(name)?;
+        if self.world.state(process) == State::Dead {
+            self.world.start(process)?;
+        }
+        Ok(())
+    }
+
+    /// What a controller that does not run, or that has no room, refuses is left.
+    fn move_pages(&mut self, tenant: u32, quota: u32, policy: u8) -> anyhow::Result<()> {
+        let control = self.process("control/control")?;
+        let change = TenantChange {
+            quota: Some(quota),
+            policy: Some(POLICIES[usize::from(policy) % POLICIES.len()]),
+            ..TenantChange::default()
+        };
+        self.world.with(control, |host: &mut ControlHost, io| {
+            let _ = host.ask(io, |core, asked| core.change_tenant(asked, tenant, change));
+        });
+        Ok(())
+    }
+
+    /// Everything goes again, and the clients come to an end.
+    fn end(&mut self) -> anyhow::Result<()> {
+        let deeds = self.plan.deeds.clone();
+        for deed in &deeds {
+            self.undo(deed)?;
+        }
+        for process in self.asking()? {
+            self.world
+                .with(process, |clients: &mut Asking, _| clients.stop());
+        }
+        let deadline_ns = self.world.now_ns() + END_MS * MS;
+        let asking = self.asking()?;
+        self.world.run_while(20 * MS, |world| {
+            let is_over = |p: &sim::ProcessId| world.get::<Asking>(*p).is_none_or(Asking::is_over);
+            world.now_ns() < deadline_ns && !asking.iter().all(is_over)
+        });
+        Ok(())
+    }
+
+    fn asking(&self) -> anyhow::Result<Vec<sim::ProcessId>> {
+        let hosts = 1..=self.plan.clients.hosts;
+        hosts
+            .map(|i| self.process(&format!("client{i}/clients")))
+            .collect()
+    }
+
+    fn recorded(&mut self) -> anyhow::Result<Recorded> {
+        let mut all = Recorded::default();
+        for process in self.asking()? {
+            let of = self
+                .world
+                .with(process, |clients: &mut Asking, _| clients.take_recorded());
+            all.add(of.context("the clients do not run")?);
+        }
+        for (process, name) in self.world.processes() {
+            if let Some(agent) = self.world.get::<sim::AgentHost>(process)
+                && let Some(why) = agent.failed()
+            {
+                anyhow::bail!("{name}: {why}");
+            }
+        }
+        Ok(all)
+    }
+
+    fn judge(&self, recorded: &Recorded) -> anyhow::Result<Outcome> {
+        let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
+        for operation in &recorded.operations {
+            by_key.entry(operation.key).or_default().push(*operation);
+        }
+        let mut violation = None;
+        for (key, operations) in by_key {
+            let verdict = check(&operations).with_context(|| format!("key {key}"))?;
+            if let Verdict::Violation(at) = verdict {
+                let history = history::shrink(&operations, at);
+                violation = Some(Violation { key, history });
+                break;
+            }
+        }
+        let Progress {
+            packets, now_ns, ..
+        } = self.world.progress();
+        let _ = self.disciplines;
+        Ok(Outcome {
+            operations: recorded.operations.len() as u64,
+            cached: recorded.cached,
+            unanswered: recorded.unanswered,
+            packets,
+            world_ns: now_ns,
+            trace: self.world.trace_hash(),
+            faults: self.faults(),
+            violation,
+        })
+    }
+
+    fn faults(&self) -> BTreeMap<String, u64> {
+        let mut faults: BTreeMap<String, u64> = BTreeMap::new();
+        let mut add = |name: &str, count| *faults.entry(name.into()).or_default() += count;
+        for link in 0..self.world.spec().links.len() {
+            for counts in self.world.link_counts(link) {
+                add("lost", counts.lost);
+                add("duplicated", counts.duplicated);
+                add("reordered", counts.reordered);
+                add("flipped", counts.flipped);
+            }
+        }
+        for deed in &self.plan.deeds {
+            add(deed.name(), 1);
+        }
+        faults
+    }
+}

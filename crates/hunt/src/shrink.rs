@@ -1,0 +1,78 @@
+use crate::{Disciplines, Faults, Plan, Shape, run};
+
+/// Takes away whatever a plan that fails fails without. `budget` is how many runs may be spent; each smaller plan that still
+/// fails is told. Returns the smallest.
+pub fn shrink(
+    plan: &Plan,
+    disciplines: Disciplines,
+    mut budget: usize,
+    mut told: impl FnMut(&Plan),
+) -> Plan {
+    let mut smallest = plan.clone();
+    let fails = |plan: &Plan| run(plan, disciplines).is_ok_and(|o| o.violation.is_some());
+    loop {
+        let mut got_smaller = false;
+        for smaller in candidates(&smallest) {
+            if budget == 0 {
+                return smallest;
+            }
+            budget -= 1;
+            if fails(&smaller) {
+                told(&smaller);
+                smallest = smaller;
+                got_smaller = true;
+                break;
+            }
+        }
+        if !got_smaller {
+            return smallest;
+        }
+    }
+}
+
+/// Plans that are a little smaller, the boldest first.
+fn candidates(plan: &Plan) -> Vec<Plan> {
+    let mut all = vec![];
+    let mut with = |change: &dyn Fn(&mut Plan)| {
+        let mut smaller = plan.clone();
+        change(&mut smaller);
+        if smaller != *plan {
+            all.push(smaller);
+        }
+    };
+    let deeds = plan.deeds.len();
+    with(&|p| p.deeds.clear());
+    with(&|p| drop(p.deeds.drain(..deeds / 2)));
+    with(&|p| p.deeds.truncate(deeds / 2));
+    for i in 0..deeds {
+        with(&|p| drop(p.deeds.remove(i)));
+    }
+    with(&|p| {
+        p.faults = Faults {
+            delay_ms: p.faults.delay_ms,
+            ..Faults::default()
+        }
+    });
+    with(&|p| p.faults.loss = 0.0);
+    with(&|p| p.faults.duplicate = 0.0);
+    with(&|p| p.faults.reorder = 0.0);
+    with(&|p| p.faults.flip = 0.0);
+    with(&|p| p.life = Default::default());
+    with(&|p| p.clients.expiring = 0.0);
+    with(&|p| p.clients.longest_value = 0);
+    with(&|p| p.ipv6 = false);
+    with(&|p| p.lasts_ms = (p.lasts_ms / 2).max(500));
+    with(&|p| p.clients.hosts = 1);
+    with(&|p| p.clients.each = (p.clients.each / 2).max(1));
+    with(&|p| p.clients.keys = (p.clients.keys / 2).max(1));
+    with(&|p| p.stores.truncate(1));
+    with(&|p| p.shape = Shape::Line(1));
+    with(&|p| p.tenants.clear());
+    with(&|p| p.tenants.truncate(1));
+    with(&|p| {
+        if !p.tenants.is_empty() {
+            p.open = None;
+        }
+    });
+    all
+}

@@ -1,0 +1,304 @@
+//! Packet sockets: what comes in by one interface, and what goes out by any.
+
+use std::{
+    io,
+    mem::zeroed,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+};
+
+use dataplane::native::Frame;
+
+use crate::{checksum, ours};
+
+/// Frames that one system call brings or takes.
+pub const BATCH: usize = 64;
+/// Bytes that may wait in a socket.
+const ROOM: libc::c_int = 8 << 20;
+/// `struct virtio_net_hdr`, which comes before each frame.
+const HEADER: usize = 10;
+
+fn last_error() -> io::Error {
+    io::Error::last_os_error()
+}
+
+fn set<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value has the stated length.
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(value).cast(),
+            len,
+        )
+    } != 0;
+    if failed { Err(last_error()) } else { Ok(()) }
+}
+
+/// A packet socket that takes nothing in yet.
+fn socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if fd < 0 {
+        return Err(last_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn address(interface: u32, protocol: libc::c_int) -> libc::sockaddr_ll {
+    // SAFETY: all-zero is a valid address.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (protocol as u16).to_be();
+    address.sll_ifindex = interface as i32;
+    address
+}
+
+fn attach_filter(socket: &OwnedFd, mut code: Vec<libc::sock_filter>) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: code.len() as u16,
+        filter: code.as_mut_ptr(),
+    };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// What is ours of what comes in by an interface.
+pub struct Tap {
+    socket: OwnedFd,
+    /// The interface.
+    pub port: u32,
+}
+
+impl Tap {
+    /// As many taps of an interface as there are to be threads, with each flow to one of them.
+    pub fn open(port: u32, threads: u32) -> io::Result<Vec<Tap>> {
+        let mut taps: Vec<Tap> = vec![];
+        for _ in 0..threads {
+            let tap = Tap {
+                socket: socket()?,
+                port,
+            };
+            // Until it shares with the others, each frame would come to each of them.
+            attach_filter(&tap.socket, ours::nothing())?;
+            for (option, value) in [
+                (libc::PACKET_IGNORE_OUTGOING, 1),
+                (libc::PACKET_VNET_HDR, 1),
+            ] {
+                set(&tap.socket, libc::SOL_PACKET, option, &value)?;
+            }
+            set(&tap.socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &ROOM)?;
+            let address = address(port, libc::ETH_P_ALL);
+            let len = size_of_val(&address) as libc::socklen_t;
+            // SAFETY: the address has the stated length.
+            let failed =
+                unsafe { libc::bind(tap.socket.as_raw_fd(), (&raw const address).cast(), len) }
+                    != 0;
+            if failed {
+                return Err(last_error());
+            }
+            taps.push(tap);
+        }
+        if threads > 1 {
+            share(&taps)?;
+        }
+        for tap in &taps {
+            attach_filter(&tap.socket, ours::filter())?;
+        }
+        Ok(taps)
+    }
+
+    /// Frames that the socket had no room for since the last call.
+    pub fn lost(&self) -> u64 {
+        let mut counts = [0u32; 2]; // struct tpacket_stats: all, and dropped of them
+        let mut len = size_of_val(&counts) as libc::socklen_t;
+        // SAFETY: the value has the stated length.
+        let failed = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                counts.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        } != 0;
+        if failed { 0 } else { counts[1].into() }
+    }
+}
+
+impl AsRawFd for Tap {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// Divides what comes to these sockets among them. The kernel finds a number for them that nobody else has.
+fn share(taps: &[Tap]) -> io::Result<()> {
+    let how = libc::PACKET_FANOUT_HASH << 16;
+    let unique = (libc::PACKET_FANOUT_FLAG_UNIQUEID as u32) << 16;
+    let first = &taps[0].socket;
+    set(
+        first,
+        libc::SOL_PACKET,
+        libc::PACKET_FANOUT,
+        &(how | unique),
+    )?;
+    let mut number = 0u32;
+    let mut len = size_of_val(&number) as libc::socklen_t;
+    // SAFETY: the value has the stated length.
+    let failed = unsafe {
+        libc::getsockopt(
+            first.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            (&raw mut number).cast(),
+            &raw mut len,
+        )
+    } != 0;
+    if failed {
+        return Err(last_error());
+    }
+    for tap in &taps[1..] {
+        set(
+            &tap.socket,
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            &(how | number & 0xffff),
+        )?;
+    }
+    Ok(())
+}
+
+/// What one call brought.
+pub struct Arrivals {
+    frames: Vec<Frame>,
+    headers: Box<[[u8; HEADER]; BATCH]>,
+    lens: [usize; BATCH],
+}
+
+impl Default for Arrivals {
+    fn default() -> Arrivals {
+        Arrivals {
+            frames: (0..BATCH).map(|_| Frame::default()).collect(),
+            headers: Box::new([[0; HEADER]; BATCH]),
+            lens: [0; BATCH],
+        }
+    }
+}
+
+impl Arrivals {
+    /// Takes what there is, without waiting. Returns how many frames came.
+    pub fn receive(&mut self, tap: &Tap) -> usize {
+        // SAFETY: all-zero is a valid array of empty messages.
+        let mut messages: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
+        // SAFETY: likewise.
+        let mut parts: [[libc::iovec; 2]; BATCH] = unsafe { zeroed() };
+        for (i, frame) in self.frames.iter_mut().enumerate() {
+            let bytes = frame.resize(Frame::MAX);
+            parts[i] = [
+                libc::iovec {
+                    iov_base: self.headers[i].as_mut_ptr().cast(),
+                    iov_len: HEADER,
+                },
+                libc::iovec {
+                    iov_base: bytes.as_mut_ptr().cast(),
+                    iov_len: bytes.len(),
+                },
+            ];
+            messages[i].msg_hdr.msg_iov = parts[i].as_mut_ptr();
+            messages[i].msg_hdr.msg_iovlen = 2;
+        }
+        // SAFETY: messages, parts and what they point to live through the call.
+        let count = unsafe {
+            libc::recvmmsg(
+                tap.as_raw_fd(),
+                messages.as_mut_ptr(),
+                BATCH as u32,
+                0,
+                std::ptr::null_mut(),
+            )
+        };
+        let count = usize::try_from(count).unwrap_or(0);
+        for (len, message) in self.lens.iter_mut().zip(&messages[..count]) {
+            *len = (message.msg_len as usize).saturating_sub(HEADER);
+        }
+        count
+    }
+
+    /// Frame `at`, as the wire would have it; `spare` takes its place. None: it stands for several.
+    pub fn take(&mut self, at: usize, spare: Frame) -> Option<Frame> {
+        const NEEDS_CHECKSUM: u8 = 1;
+        let mut frame = std::mem::replace(&mut self.frames[at], spare);
+        let bytes = frame.resize(self.lens[at]);
+        let header = &self.headers[at];
+        let number = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
+        if header[0] & NEEDS_CHECKSUM != 0 {
+            checksum::complete(bytes, number(6), number(8));
+        }
+        let segments = header[1];
+        (segments == 0).then_some(frame)
+    }
+}
+
+/// Sends frames by any interface.
+pub struct Sender {
+    socket: OwnedFd,
+}
+
+impl Sender {
+    pub fn open() -> io::Result<Sender> {
+        let socket = socket()?;
+        set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &ROOM)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
+        Ok(Sender { socket })
+    }
+
+    /// Sends each frame by its interface. Returns how many the kernel did not take.
+    pub fn send(&self, frames: &mut [(u32, Frame)]) -> u64 {
+        let mut lost = 0;
+        for batch in frames.chunks_mut(BATCH) {
+            let mut sent = 0;
+            while sent < batch.len() {
+                let count = self.send_batch(&mut batch[sent..]);
+                // The first that is refused ends a call: that one is left out.
+                lost += u64::from(count == 0);
+                sent += count.max(1);
+            }
+        }
+        lost
+    }
+
+    fn send_batch(&self, frames: &mut [(u32, Frame)]) -> usize {
+        // SAFETY: all-zero is valid for each of them.
+        let (mut messages, mut parts, mut to): (
+            [libc::mmsghdr; BATCH],
+            [libc::iovec; BATCH],
+            [libc::sockaddr_ll; BATCH],
+        ) = unsafe { zeroed() };
+        for (i, (port, frame)) in frames.iter_mut().enumerate() {
+            let bytes = frame.bytes_mut();
+            to[i] = address(*port, 0);
+            parts[i] = libc::iovec {
+                iov_base: bytes.as_mut_ptr().cast(),
+                iov_len: bytes.len(),
+            };
+            let message = &mut messages[i].msg_hdr;
+            message.msg_name = (&raw mut to[i]).cast();
+            message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            message.msg_iov = &raw mut parts[i];
+            message.msg_iovlen = 1;
+        }
+        // SAFETY: messages, parts and what they point to live through the call.
+        let count = unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                frames.len() as u32,
+                0,
+            )
+        };
+        usize::try_from(count).unwrap_or(0)
+    }
+}
