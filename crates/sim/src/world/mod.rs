@@ -27,7 +27,7 @@ use crate::{
     streams::Streams,
     trace::Trace,
 };
-pub use forward::ForwardCounts;
+pub use forward::{ForwardCounts, Programs};
 use forward::Forwarding;
 
 /// Events between two looks at how far the world has come.
@@ -150,6 +150,7 @@ pub struct World {
     trace: Trace,
     events: u64,
     packets: u64,
+    programs: Programs,
     began: Instant,
     on_progress: Option<Box<dyn FnMut(&Progress)>>,
 }
@@ -197,6 +198,7 @@ impl World {
             trace: Trace::default(),
             events: 0,
             packets: 0,
+            programs: Programs::default(),
             began: Instant::now(),
             on_progress: None,
             spec,
@@ -338,6 +340,16 @@ impl World {
     }
 
     // ---- who is there
+
+    /// How often the switches' programs ran.
+    pub fn programs(&self) -> Programs {
+        self.programs
+    }
+
+    /// Takes the time of the switches' programs from now on, which takes time itself.
+    pub fn time_programs(&mut self) {
+        self.programs.time();
+    }
 
     /// What the world was made from.
     pub fn spec(&self) -> &Spec {
