@@ -10,7 +10,7 @@ use hunt::{Limits, Plan, run};
 use store::mutants::Mutant as InStore;
 
 /// Seeds after which a mutant counts as one that survived.
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 150;
 
 /// A broken rule.
 #[derive(Clone, Copy)]

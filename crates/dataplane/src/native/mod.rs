@@ -10,6 +10,7 @@ mod cpu;
 mod ffi;
 mod frame;
 mod keyed;
+mod memory;
 #[cfg(feature = "mutants")]
 mod mutant;
 mod switch;
@@ -17,6 +18,7 @@ mod switch;
 pub use cpu::{Cpu, Program, Verdict};
 pub use frame::Frame;
 pub(crate) use keyed::Keyed;
+pub use memory::Memory;
 #[cfg(feature = "mutants")]
 pub use mutant::{Mutant, choose};
 pub use switch::{Clock, Fib, Route, Switch};

@@ -28,7 +28,8 @@ const MTU: u16 = 1500;
 pub(super) struct Forwarding {
     /// Its programs, where they are loaded.
     pub cpu: Option<Cpu>,
-    core: Service,
+    /// One, or one for each port.
+    cores: Vec<Service>,
     /// The port by which packets are sent round.
     round: Service,
     /// Ports that copies leave by.
@@ -48,10 +49,12 @@ pub struct ForwardCounts {
 }
 
 impl Forwarding {
-    pub fn new(spec: ForwardSpec) -> Forwarding {
+    /// Of a machine with so many ports.
+    pub fn new(spec: ForwardSpec, ports: usize) -> Forwarding {
+        let cores = if spec.per_port { ports.max(1) } else { 1 };
         Forwarding {
             cpu: None,
-            core: Service::new(spec.packet_ns, 1, spec.queue),
+            cores: vec![Service::new(spec.packet_ns, 1, spec.queue); cores],
             round: Service::new(spec.round_ns, 1, spec.round_queue),
             fan: vec![],
             counts: ForwardCounts::default(),
@@ -133,7 +136,8 @@ impl World {
         let Some(forwarding) = &mut at.forwarding else {
             return;
         };
-        let Some(leaves_ns) = forwarding.core.take(self.now_ns) else {
+        let core = usize::from(self.network.port(port).index).min(forwarding.cores.len() - 1);
+        let Some(leaves_ns) = forwarding.cores[core].take(self.now_ns) else {
             forwarding.counts.overflowed += 1;
             return self.frames.give(frame);
         };

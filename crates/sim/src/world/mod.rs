@@ -174,14 +174,15 @@ impl World {
                 directions.push(Direction::new(link, seed, &format!("link {i} {way}")));
             }
         }
-        let machine = |machine: &crate::spec::MachineSpec| Machine {
+        let ports = |machine| network.ports_of(machine).len();
+        let machine = |(i, machine): (u32, &crate::spec::MachineSpec)| Machine {
             clock: Clock::new(machine.clock),
             suspended: false,
-            forwarding: machine.forwards.map(Forwarding::new),
+            forwarding: machine.forwards.map(|spec| Forwarding::new(spec, ports(i))),
             listeners: vec![],
             refused: Refused::default(),
         };
-        let machines = spec.machines.iter().map(machine).collect();
+        let machines = (0..).zip(&spec.machines).map(machine).collect();
         let mut world = World {
             seed,
             now_ns: 0,

@@ -1,11 +1,11 @@
-//! A load generator of a simulated world.
+//! Steers a load generator of a simulated world.
 
 use std::{cell::RefCell, rc::Rc};
 
 use anyhow::Context;
 use lab::interrupt;
 use load::{LoadConfig, Phase, PhaseResult};
-use sim::{Generator, Io, MachineId, ProcessId, ServiceSpec, World, generator};
+use sim::{Generator, Io, MachineId, ProcessId, ServiceSpec, World};
 
 use crate::rig::Driver;
 
@@ -22,21 +22,17 @@ impl Steering {
     /// Starts a generator of this name on a machine.
     ///
     /// # Errors
-    /// As [`load::Source::new`].
+    /// What is wrong with the configuration.
     pub fn start(
         world: Rc<RefCell<World>>,
         machine: MachineId,
         name: String,
         config: &LoadConfig,
     ) -> anyhow::Result<Steering> {
+        let make = sim::generator(config.clone());
         let process = {
             let mut world = world.borrow_mut();
-            let process = world.place(
-                machine,
-                name,
-                ServiceSpec::default(),
-                generator(config.clone()),
-            );
+            let process = world.place(machine, name, ServiceSpec::default(), make);
             world.start(process)?;
             process
         };
