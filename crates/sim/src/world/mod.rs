@@ -126,6 +126,9 @@ impl Progress {
     }
 }
 
+/// Somebody who is told how far a world has come.
+type Told = Box<dyn FnMut(&Progress)>;
+
 /// A world in virtual time. Everything in it follows from its [`Spec`], its seed, and what is done to it. It stays on the thread that made
 /// it: hash maps take their order from the seed there ([`wire::maps::seed_for_simulation`]).
 pub struct World {
@@ -152,7 +155,7 @@ pub struct World {
     packets: u64,
     programs: Programs,
     began: Instant,
-    on_progress: Option<Box<dyn FnMut(&Progress)>>,
+    on_progress: Option<Told>,
 }
 
 impl World {
