@@ -11,7 +11,6 @@ mod ffi;
 mod frame;
 mod keyed;
 mod memory;
-#[cfg(feature = "mutants")]
 mod mutant;
 mod switch;
 
@@ -19,6 +18,7 @@ pub use cpu::{Cpu, Program, Verdict};
 pub use frame::Frame;
 pub(crate) use keyed::Keyed;
 pub use memory::Memory;
+pub use mutant::Mutant;
 #[cfg(feature = "mutants")]
-pub use mutant::{Mutant, choose};
+pub use mutant::choose;
 pub use switch::{Clock, Fib, Route, Switch};
