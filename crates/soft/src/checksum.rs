@@ -15,6 +15,11 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) {
     bytes[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
+/// The first part of a UDP checksum in IPv6: over both addresses, one behind the other, and the length in bytes.
+pub fn pseudo_header(addresses: &[u8], len: u16) -> u16 {
+    !fold(sum(addresses) + u64::from(len) + libc::IPPROTO_UDP as u64)
+}
+
 fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(2);
     let odd = words

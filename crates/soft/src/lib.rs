@@ -13,6 +13,7 @@ mod checksum;
 mod claim;
 mod door;
 mod ours;
+mod segments;
 mod tap;
 #[cfg(test)]
 mod tests;
