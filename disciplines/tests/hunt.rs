@@ -44,3 +44,13 @@ fn a_seed_is_replayed_bit_by_bit() {
         assert_eq!(run(&plan, registered()).unwrap(), outcome);
     }
 }
+
+/// Not a test of its own: `SEED=n cargo test -p disciplines --test hunt -- --ignored shrinks` shows the smallest plan.
+#[test]
+#[ignore = "for whoever looks into a seed"]
+fn shrinks() {
+    let plan = Plan::draw(number("SEED", 1), registered(), Limits::default());
+    let tell = |plan: &Plan| println!("{}", serde_json::to_string(plan).unwrap());
+    let smallest = hunt::shrink(&plan, registered(), 300, tell);
+    println!("{:#?}", run(&smallest, registered()).unwrap());
+}

@@ -1,26 +1,17 @@
-//! A switch without interfaces that holds items, each with a value, made valid as on a real one: by a lease
-//! and by grants.
+//! A switch in the kernel, without interfaces, that holds items.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    os::fd::AsFd,
-    process,
-};
+use std::{net::IpAddr, os::fd::AsFd, process};
 
 use anyhow::{Context, ensure};
 use dataplane::{
-    Cells, Counters, Dataplane, Home, Leases, NO_DISCIPLINE, Object, PROGRAMS_PER_DISCIPLINE,
-    Sizes, Table, TenantEntry, cells_needed,
+    Backing, Cells, Dataplane, Home, Object, PROGRAMS_PER_DISCIPLINE, Sizes, TenantEntry,
+    cells_needed,
 };
 use decide::Registration;
-use wire::{Flags, Header, KeyHash, Op, Secret};
+use wire::{KeyHash, Secret};
 
-use crate::{packet, runs::Program};
+use crate::{items::Items, packet, runs::Program};
 
-/// This switch's id.
-const SWITCH: u16 = 1;
-const LEASE_MS: u32 = 3_600_000;
-const TERM: u32 = 1;
 /// The discipline's number in these switches.
 pub const DISCIPLINE: u32 = 1;
 /// Reads per window from which a key is reported.
@@ -29,15 +20,18 @@ const HOT_THRESHOLD: u32 = 128;
 /// A switch with its tables; detached when dropped.
 pub struct Cache {
     dataplane: Dataplane,
-    /// Its tables.
-    pub table: Table,
-    leases: Leases,
-    counters: Counters,
     /// The entry program.
     pub entry: Program,
-    cells: Cells,
-    lease: u16,
-    store: IpAddr,
+    /// What it holds.
+    pub items: Items,
+}
+
+/// Shows the entry program what a store says.
+fn say(entry: &Program, store: IpAddr) -> impl Fn(&[u8]) -> anyhow::Result<()> {
+    move |bytes| {
+        entry.run(&packet::reply(store, bytes), 0, 1, &mut vec![])?;
+        Ok(())
+    }
 }
 
 /// Detaches a switch that was only half made.
@@ -73,70 +67,22 @@ impl Cache {
         let home = Home::new(&format!("bench-{}-{name}", process::id()))?;
         let detach_if_it_fails = Detach(home.clone());
         let dataplane = Dataplane::load(home.clone(), objects, Sizes { pages })?;
-        let system = TenantEntry {
-            id: wire::TENANT_SYSTEM,
-            discipline: NO_DISCIPLINE,
-            ..tenant
-        };
-        TenantEntry::install(
-            &home,
-            &[
-                tenant,
-                TenantEntry {
-                    secret: Secret::NONE,
-                    ..system
-                },
-            ],
-        )?;
-        let table = Table::open(&home)?;
-        table.set_identity(SWITCH, 1_000);
-        let leases = Leases::open(&home)?;
-        let lease = leases
-            .slot_of(SocketAddr::new(store, wire::PORT))
-            .context("a free lease slot")?;
         let entry = Program(dataplane.program().as_fd().try_clone_to_owned()?);
-        let counters = Counters::open(&home)?;
-        let cells = Cells::new(pages);
+        let items = Items::open(Backing::from(&home), tenant, pages, store)?;
         let cache = Cache {
             dataplane,
-            table,
-            leases,
-            counters,
             entry,
-            cells,
-            lease,
-            store,
+            items,
         };
         std::mem::forget(detach_if_it_fails); // from here on it is the cache's own Drop
-        cache.take_lease()?;
+        cache.items.take_lease(say(&cache.entry, store))?;
         Ok(cache)
     }
 
-    fn take_lease(&self) -> anyhow::Result<()> {
-        let reply = Header {
-            tenant: wire::TENANT_SYSTEM,
-            epoch: wire::Epoch::new(SWITCH, 0),
-            request: self.lease.into(),
-            version: self.leases.now_ns(),
-            expiry_ms: LEASE_MS,
-            client: TERM,
-            ..Header::new(Op::LeaseReply)
-        };
-        let bytes = packet::payload(reply, b"", b"", 0, &Secret::NONE)?;
-        self.entry
-            .run(&packet::reply(self.store, &bytes), 0, 1, &mut vec![])?;
-        let taken = self.counters.get("lease_renewed")?;
-        ensure!(
-            taken == 1,
-            "the switch did not take the lease that it was given"
-        );
-        Ok(())
-    }
-
-    /// Makes an entry and fills it. False if the key's bucket is full.
+    /// As [`Items::fill`].
     ///
     /// # Errors
-    /// No room in the pages, or the switch did not take the grant.
+    /// As [`Items::fill`].
     pub fn fill(
         &mut self,
         tenant: &TenantEntry,
@@ -144,47 +90,8 @@ impl Cache {
         key: &[u8],
         value: &[u8],
     ) -> anyhow::Result<bool> {
-        let cells = cells_needed(key.len(), value.len()).context("an item that cannot be")?;
-        let place = self.take(tenant.id, cells).context("the pages are full")?;
-        if self
-            .table
-            .insert(tenant.id, hash, key, self.lease, place)
-            .is_err()
-        {
-            self.cells.give_back(place);
-            return Ok(false);
-        }
-        let epoch = self
-            .table
-            .wants_value(place, 0)
-            .context("a new entry holds no value")?;
-        let grant = Header {
-            tenant: tenant.id,
-            flags: Flags::GRANT,
-            key_hash: hash,
-            epoch,
-            version: 1,
-            ..Header::new(Op::FetchReply)
-        };
-        let bytes = packet::payload(grant, key, value, 0, &tenant.secret)?;
-        self.entry
-            .run(&packet::reply(self.store, &bytes), 0, 1, &mut vec![])?;
-        ensure!(
-            self.table.wants_value(place, 0).is_none(),
-            "the switch did not take a grant"
-        );
-        Ok(true)
-    }
-
-    /// Cells on a page of the tenant, or on one that is nobody's and becomes its own.
-    fn take(&mut self, tenant: u32, cells: u8) -> Option<dataplane::Place> {
-        let place = self.cells.take(tenant, cells);
-        place.or_else(|| {
-            let mut pages = 0..self.table.pages();
-            let page = pages.find(|page| self.cells.owner(*page).is_none())?;
-            self.cells.set_owner(page, Some(tenant));
-            self.cells.take(tenant, cells)
-        })
+        let say = say(&self.entry, self.items.store);
+        self.items.fill(say, tenant, hash, key, value)
     }
 
     /// Gives the tenant another discipline.
@@ -200,7 +107,7 @@ impl Cache {
     /// # Errors
     /// The kernel refuses.
     pub fn count(&self, name: &str) -> anyhow::Result<u64> {
-        Ok(self.counters.get(name)?)
+        self.items.count(name)
     }
 
     /// Attaches the entry program to an interface of this thread's network namespace.

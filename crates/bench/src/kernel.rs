@@ -234,7 +234,7 @@ fn in_namespace(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> 
     small.attach("out0")?;
 
     let payload = f64::from(ITEMS) * (KEY_LEN + 128) as f64;
-    let memory = small.table.memory() as f64 / f64::from(ITEMS);
+    let memory = small.items.table.memory() as f64 / f64::from(ITEMS);
     report.ratio(
         "bytes_per_item_over_payload",
         AtMost(2.0),
@@ -320,7 +320,7 @@ fn in_namespace(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> 
     let mut latency = vec![];
     let before = (small.count("hit")?, small.count("miss")?);
     for _ in 0..options.batches {
-        small.table.next_window();
+        small.items.table.next_window();
         let all = [
             &mut driver,
             &mut floor,

@@ -29,6 +29,7 @@ use crate::{
         Target::{AtLeast, AtMost, Report as Told},
     },
     runs::Program,
+    soft,
 };
 
 const VALUE_LEN: usize = 128;
@@ -42,6 +43,7 @@ const MEMCACHED_PORT: u16 = 11_211;
 
 const CLIENT: &str = "client";
 const SWITCH: &str = "switch";
+const SOFT: &str = "soft";
 const PLAIN: &str = "plain";
 const STORE: &str = "store";
 const MIRROR: &str = "mirror";
@@ -76,8 +78,8 @@ fn process(name: &str, command: &str, ready: &str) -> ProcessSpec {
     }
 }
 
-/// A client with four ways: through the switch to a store, through a router of the same kind without our
-/// program to memcached, straight to memcached, straight to a reflector.
+/// A client with five ways: through the switch to a store, through a router of the same kind without our
+/// program to memcached, straight to memcached, straight to a reflector, straight to a soft switch.
 fn topology() -> Topology {
     let node = |name: &str, processes| Node {
         name: name.into(),
@@ -113,7 +115,11 @@ fn topology() -> Topology {
             node(NEAR, memcached(NEAR)),
             node(FAR, memcached(FAR)),
         ],
-        switches: vec![node(SWITCH, vec![]), node(PLAIN, vec![])],
+        switches: vec![
+            node(SWITCH, vec![]),
+            node(PLAIN, vec![]),
+            node(SOFT, vec![]),
+        ],
         links: vec![
             link(CLIENT, SWITCH),
             link(CLIENT, MIRROR),
@@ -121,6 +127,7 @@ fn topology() -> Topology {
             link(CLIENT, PLAIN),
             link(SWITCH, STORE),
             link(PLAIN, FAR),
+            link(CLIENT, SOFT),
         ],
         ..Topology::default()
     }
@@ -295,6 +302,7 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
         "veth_hit_over_reflector",
         "veth_hit_cpu_over_memcached_udp",
         "veth_hit_rate_over_memcached_udp",
+        "soft_hit_over_memcached_udp",
         "miss_path_over_direct",
         "gateway_cpu_over_redis",
     ];
@@ -305,11 +313,12 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
     let mut lab = Lab::create(&unique_name(), topology(), false)?;
     lab.start_all(false)?;
     let address = |node: &str| lab.topology().address_of(node).context("an address");
-    let (near, far, mirror, store) = (
+    let (near, far, mirror, store, soft_address) = (
         address(NEAR)?,
         address(FAR)?,
         address(MIRROR)?,
         address(STORE)?,
+        address(SOFT)?,
     );
     fill_memcached(&lab.namespace(NEAR), near.into())?;
     fill_memcached(&lab.namespace(FAR), far.into())?;
@@ -343,13 +352,35 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
                 Ok(())
             })
         });
+        let (soft_ready, when_soft_is_ready) = std::sync::mpsc::channel();
+        let (soft_done, when_soft_is_done) = tokio::sync::oneshot::channel();
+        let soft_space = lab.namespace(SOFT);
+        let soft_interfaces = lab.topology().interfaces_of(SOFT);
+        let soft_pages = pages_for(CACHED, 16, VALUE_LEN)?;
+        let soft_thread = scope.spawn(move || {
+            namespace::within(&soft_space, || {
+                lab::process::pin_self(SERVER_CPU);
+                let objects = [cache::discipline(options.discipline, soft_pages)];
+                let done = when_soft_is_done;
+                soft::serve(&soft_interfaces, &objects, soft_pages, &soft_ready, done)
+            })
+        });
         let Ok(held) = when_filled.recv() else {
             return switch_thread
                 .join()
                 .map_err(|_| anyhow::anyhow!("filling the switch panicked"))?;
         };
+        let Ok(soft_switch) = when_soft_is_ready.recv() else {
+            return soft_thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("the soft switch panicked"))?;
+        };
         say("asking over links");
         let result = namespace::within(&lab.namespace(CLIENT), || {
+            let items = (0..CACHED).map(|number| (key(number), value(number)));
+            let tenant = cache::tenant(wire::TENANT_OPEN, Secret::NONE);
+            let soft_held =
+                soft::fill(&soft_switch, soft_address.into(), tenant, soft_pages, items)?;
             let ways = [
                 (
                     SocketAddr::new(store.into(), wire::PORT),
@@ -386,6 +417,13 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
                     "router and memcached",
                     pids[1],
                 ),
+                (
+                    SocketAddr::new(soft_address.into(), wire::PORT),
+                    our_requests(&soft_held)?,
+                    is_hit,
+                    "soft hit",
+                    0,
+                ),
             ];
             lab::process::pin_self(CLIENT_CPU);
             let mut all = vec![];
@@ -419,6 +457,10 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
             Ok((measured, through))
         });
         drop(done);
+        drop(soft_done);
+        soft_thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("the soft switch panicked"))??;
         switch_thread
             .join()
             .map_err(|_| anyhow::anyhow!("the switch panicked"))??;
@@ -493,5 +535,11 @@ fn write_rows(report: &mut Report, ways: &[(Side, Side)]) {
         AtLeast(0.8),
         "/s",
         [rate(3), rate(4)],
+    );
+    report.ratio(
+        "soft_hit_over_memcached_udp",
+        Told,
+        "/s",
+        [rate(5), rate(2)],
     );
 }

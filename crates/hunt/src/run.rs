@@ -47,6 +47,8 @@ pub struct Outcome {
     pub unanswered: u64,
     /// Packets that arrived somewhere.
     pub packets: u64,
+    /// Packets that switches took.
+    pub switched: u64,
     /// How long it took in the world, in nanoseconds.
     pub world_ns: u64,
     /// A hash of everything that happened.
@@ -69,10 +71,10 @@ struct Running<'a> {
 /// # Errors
 /// A plan that makes no sense; a part that gives up; a history that cannot be decided.
 pub fn run(plan: &Plan, disciplines: Disciplines) -> anyhow::Result<Outcome> {
-    run_with(plan, disciplines, |_| {})
+    run_with(plan, disciplines, |_| {}, |_| {})
 }
 
-/// As [`run`]; `prepare` has the world before anything happened in it.
+/// As [`run`]; `prepare` has the world before anything happened in it, `over` at its end.
 ///
 /// # Errors
 /// As [`run`].
@@ -80,6 +82,7 @@ pub(crate) fn run_with(
     plan: &Plan,
     disciplines: Disciplines,
     prepare: impl FnOnce(&mut World),
+    over: impl FnOnce(&World),
 ) -> anyhow::Result<Outcome> {
     wire::maps::seed_for_simulation(plan.seed);
     let spec = plan.spec(disciplines)?;
@@ -97,7 +100,9 @@ pub(crate) fn run_with(
     running.do_deeds()?;
     running.end()?;
     let recorded = running.recorded()?;
-    running.judge(&recorded)
+    let outcome = running.judge(&recorded)?;
+    over(&running.world);
+    Ok(outcome)
 }
 
 impl Running<'_> {
@@ -369,6 +374,7 @@ impl Running<'_> {
             cached: recorded.cached,
             unanswered: recorded.unanswered,
             packets,
+            switched: self.world.programs().runs,
             world_ns: now_ns,
             trace: self.world.trace_hash(),
             faults: self.faults(),

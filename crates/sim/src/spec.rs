@@ -123,6 +123,8 @@ pub enum Data {
     Own,
     /// In another process, that is never killed.
     Kept,
+    /// Likewise, in one that answers after so many nanoseconds on average.
+    Remote(u64),
 }
 
 /// A store.

@@ -13,12 +13,19 @@ mod checksum;
 mod claim;
 mod door;
 mod ours;
+mod segments;
 mod tap;
+#[cfg(test)]
+mod tests;
 mod ways;
 mod worker;
 
 use std::{
     io,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -91,6 +98,7 @@ pub struct Soft {
     losses: Arc<Losses>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    _alone: Vec<UnixListener>,
     _claim: Claim,
     _lookup: Lookup,
 }
@@ -111,6 +119,10 @@ impl Soft {
             .iter()
             .map(|name| Ok((dataplane::check_interface(name)?, name.clone())))
             .collect::<Result<Vec<(u32, String)>, dataplane::Error>>()?;
+        let alone = ports
+            .iter()
+            .map(|(_, name)| alone(name))
+            .collect::<Result<Vec<_>, _>>()?;
         let indexes: Vec<u32> = ports.iter().map(|(index, _)| *index).collect();
         let (ways, lookup) =
             Ways::open(ports.clone()).map_err(Error::system("a netlink socket"))?;
@@ -135,6 +147,7 @@ impl Soft {
             losses: Arc::default(),
             stop: Arc::default(),
             threads: vec![],
+            _alone: alone,
             _claim: claim,
             _lookup: lookup,
         };
@@ -194,6 +207,17 @@ impl Drop for Soft {
             let _ = thread.join();
         }
     }
+}
+
+/// Keeps other soft switches away from an interface: a name that belongs to this network namespace, and goes with the process.
+fn alone(interface: &str) -> Result<UnixListener, Error> {
+    let name = format!("shortstop-soft-{interface}");
+    let address = SocketAddr::from_abstract_name(name);
+    let bound = address.and_then(|address| UnixListener::bind_addr(&address));
+    bound.map_err(|e| match e.kind() {
+        io::ErrorKind::AddrInUse => Error::Occupied(interface.into()),
+        _ => Error::system("a name for an interface")(e),
+    })
 }
 
 /// Names what is missing before anything is tried.

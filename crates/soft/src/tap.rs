@@ -227,18 +227,22 @@ impl Arrivals {
         count
     }
 
-    /// Frame `at`, as the wire would have it; `spare` takes its place. None: it stands for several.
-    pub fn take(&mut self, at: usize, spare: Frame) -> Option<Frame> {
+    /// Frame `at`, as the wire would have it; `spare` takes its place. With a number it stands for several datagrams, of so many
+    /// bytes each ([`crate::segments`]).
+    pub fn take(&mut self, at: usize, spare: Frame) -> (Frame, Option<usize>) {
         const NEEDS_CHECKSUM: u8 = 1;
         let mut frame = std::mem::replace(&mut self.frames[at], spare);
         let bytes = frame.resize(self.lens[at]);
         let header = &self.headers[at];
         let number = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
-        if header[0] & NEEDS_CHECKSUM != 0 {
+        let [flags, kind, ..] = *header;
+        if kind != 0 {
+            return (frame, Some(number(4)));
+        }
+        if flags & NEEDS_CHECKSUM != 0 {
             checksum::complete(bytes, number(6), number(8));
         }
-        let segments = header[1];
-        (segments == 0).then_some(frame)
+        (frame, None)
     }
 }
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     RECIRCULATION_PORT,
     door::Door,
+    segments,
     tap::{Arrivals, BATCH, Sender, Tap},
 };
 
@@ -31,8 +32,6 @@ const ACCOUNT: Duration = Duration::from_millis(500);
 pub struct Lost {
     /// For which there was no room before the programs.
     pub received: u64,
-    /// That stood for several, which the kernel had put together.
-    pub joined: u64,
     /// That the kernel did not send.
     pub sent: u64,
     /// That the kernel did not take back.
@@ -45,7 +44,6 @@ pub struct Lost {
 #[derive(Default)]
 pub struct Losses {
     received: AtomicU64,
-    joined: AtomicU64,
     sent: AtomicU64,
     passed: AtomicU64,
     recirculated: AtomicU64,
@@ -55,7 +53,6 @@ impl Losses {
     pub fn now(&self) -> Lost {
         Lost {
             received: self.received.load(Relaxed),
-            joined: self.joined.load(Relaxed),
             sent: self.sent.load(Relaxed),
             passed: self.passed.load(Relaxed),
             recirculated: self.recirculated.load(Relaxed),
@@ -149,13 +146,15 @@ impl Worker {
         for at in 0..came {
             let spare = self.spare.pop().unwrap_or_default();
             match arrivals.take(at, spare) {
-                Some(frame) => self.handle(Program::Entry, frame, ingress, now),
-                None => {
-                    self.losses.joined.fetch_add(1, Relaxed);
+                (frame, None) => self.enter(frame, ingress, now),
+                (whole, Some(size)) => {
+                    let spare = &mut self.spare;
+                    let parts = segments::divide(&whole, size, || spare.pop().unwrap_or_default());
+                    parts
+                        .into_iter()
+                        .for_each(|part| self.enter(part, ingress, now));
+                    self.spare.push(whole);
                 }
-            }
-            while let Some(frame) = self.round.pop_front() {
-                self.handle(Program::ComesBack, frame, RECIRCULATION_PORT, now);
             }
         }
         let lost = self.sender.send(&mut self.leaving);
@@ -164,6 +163,14 @@ impl Worker {
             .extend(self.leaving.drain(..).map(|(_, frame)| frame));
         self.spare.truncate(2 * BATCH);
         came
+    }
+
+    /// A frame that came in, and what becomes of it on the recirculation port.
+    fn enter(&mut self, frame: Frame, ingress: u32, now: u64) {
+        self.handle(Program::Entry, frame, ingress, now);
+        while let Some(frame) = self.round.pop_front() {
+            self.handle(Program::ComesBack, frame, RECIRCULATION_PORT, now);
+        }
     }
 
     fn handle(&mut self, program: Program, mut frame: Frame, ingress: u32, now: u64) {

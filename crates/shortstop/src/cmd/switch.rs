@@ -217,8 +217,8 @@ fn print(report: &agent::status::Status) {
     }
     if let Some(lost) = report.lost {
         println!(
-            "  lost       {} on arrival ({} joined by the kernel), {} on leaving, {} to the kernel, {} going round",
-            lost.received, lost.joined, lost.sent, lost.passed, lost.recirculated
+            "  lost       {} coming in, {} going out, {} on the way to the kernel, {} going round",
+            lost.received, lost.sent, lost.passed, lost.recirculated
         );
     }
     println!("  counters");

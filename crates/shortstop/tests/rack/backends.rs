@@ -7,7 +7,9 @@ use std::{
 
 use lab::namespace::within;
 
-use crate::support::{PATIENCE, Rack, needs_root};
+use crate::support::{Kind, PATIENCE, Rack, needs_root};
+
+on_both!(redis_holds_the_values, memcached_holds_the_values);
 
 const STORE: &str = "name = \"server\"\n";
 const POPULATE: &str = "\"--populate\", \"1000:128\"";
@@ -31,8 +33,7 @@ fn use_it(rack: &Rack, stored: impl Fn() -> Option<String>) {
     assert_eq!(stored(), None);
 }
 
-#[test]
-fn redis_holds_the_values() {
+fn redis_holds_the_values(kind: Kind) {
     needs_root();
     let redis = format!(
         "{STORE}[[host.process]]\nname = \"redis\"\ncommand = [\"redis-server\", \"--port\", \"6379\", \
@@ -40,7 +41,7 @@ fn redis_holds_the_values() {
          \"--dir\", \"{{dir}}\"]\nready = \"{{dir}}/redis.sock\"\n"
     );
     let backend = "\"--backend\", \"redis://127.0.0.1:6379\"";
-    let rack = Rack::with(&[(STORE, &redis), (POPULATE, backend)]);
+    let rack = Rack::with(kind, &[(STORE, &redis), (POPULATE, backend)]);
     let cli = |words: &[&str]| {
         let said = rack.done("server", &[&["redis-cli", "-p", "6379"], words].concat());
         Some(said.trim_end().to_string()).filter(|said| !said.is_empty())
@@ -48,8 +49,7 @@ fn redis_holds_the_values() {
     use_it(&rack, || cli(&["get", "fruit"]));
 }
 
-#[test]
-fn memcached_holds_the_values() {
+fn memcached_holds_the_values(kind: Kind) {
     needs_root();
     let memcached = format!(
         "{STORE}[[host.process]]\nname = \"memcached\"\ncommand = [\"memcached\", \"-u\", \"root\", \
@@ -57,7 +57,7 @@ fn memcached_holds_the_values() {
          ready = \"{{dir}}/memcached.pid\"\n"
     );
     let backend = "\"--backend\", \"memcached://127.0.0.1:11211\"";
-    let rack = Rack::with(&[(STORE, &memcached), (POPULATE, backend)]);
+    let rack = Rack::with(kind, &[(STORE, &memcached), (POPULATE, backend)]);
     let stored = || {
         let connect = || Ok(TcpStream::connect("127.0.0.1:11211")?);
         let mut stream = within(&rack.lab.namespace("server"), connect).unwrap();

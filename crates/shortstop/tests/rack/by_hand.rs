@@ -2,12 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Rack, needs_root, until};
+use crate::support::{Kind, Rack, needs_root, until};
 
-#[test]
-fn two_clients_read_write_and_delete() {
+on_both!(
+    two_clients_read_write_and_delete,
+    a_write_is_seen_by_the_other_client_at_once_two_hundred_times,
+    conditions_hold_for_cached_keys_too,
+    a_copy_never_outlives_its_time_to_live
+);
+
+fn two_clients_read_write_and_delete(kind: Kind) {
     needs_root();
-    let rack = Rack::up();
+    let rack = Rack::up(kind);
     assert_eq!(rack.get("client1", "greeting").value, None);
     let first = rack.set("client1", "greeting", "hello");
     let got = rack.get("client2", "greeting");
@@ -45,10 +51,9 @@ fn two_clients_read_write_and_delete() {
     );
 }
 
-#[test]
-fn a_write_is_seen_by_the_other_client_at_once_two_hundred_times() {
+fn a_write_is_seen_by_the_other_client_at_once_two_hundred_times(kind: Kind) {
     needs_root();
-    let rack = Rack::up();
+    let rack = Rack::up(kind);
     let key = "contended";
     rack.set("client1", key, "-1");
     rack.until_cached("client2", key);
@@ -82,10 +87,9 @@ fn a_write_is_seen_by_the_other_client_at_once_two_hundred_times() {
     );
 }
 
-#[test]
-fn conditions_hold_for_cached_keys_too() {
+fn conditions_hold_for_cached_keys_too(kind: Kind) {
     needs_root();
-    let rack = Rack::up();
+    let rack = Rack::up(kind);
     let first = rack
         .try_set("client1", "lock", "one", &["--if-absent"])
         .unwrap();
@@ -121,10 +125,9 @@ fn conditions_hold_for_cached_keys_too() {
     assert_eq!(rack.get("client2", "lock").value.as_deref(), Some("three"));
 }
 
-#[test]
-fn a_copy_never_outlives_its_time_to_live() {
+fn a_copy_never_outlives_its_time_to_live(kind: Kind) {
     needs_root();
-    let rack = Rack::up();
+    let rack = Rack::up(kind);
     let (key, life) = ("short", Duration::from_secs(2));
     rack.set("client1", key, "for ever");
     rack.until_cached("client2", key);

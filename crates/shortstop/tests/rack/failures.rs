@@ -7,8 +7,13 @@ use std::{
 
 use crate::{
     echo::{Caller, Echo},
-    support::{Rack, SERVER, needs_root, patient, unforgiving, until},
+    support::{Kind, Rack, SERVER, needs_root, patient, unforgiving, until},
 };
+
+on_both!(
+    reads_go_on_without_the_controller_and_its_successor_continues,
+    a_store_that_restarts_takes_writes_again_and_nothing_stale_is_served
+);
 
 const KEY: &str = "key0000000000003";
 
@@ -24,7 +29,7 @@ fn wait_longer_than_a_lease(rack: &Rack) {
 #[test]
 fn reads_go_on_without_the_agent_and_under_its_successor() {
     needs_root();
-    let mut rack = Rack::up();
+    let mut rack = Rack::up(Kind::Kernel);
     let keys: Vec<String> = (10..20).map(|i| format!("key{i:013}")).collect();
     for key in keys.iter().map(String::as_str).chain([KEY]) {
         rack.until_cached("client1", key);
@@ -92,7 +97,7 @@ fn links(rack: &Rack) -> String {
 #[test]
 fn detach_removes_everything_and_traffic_flows_on() {
     needs_root();
-    let mut rack = Rack::up();
+    let mut rack = Rack::up(Kind::Kernel);
     rack.until_cached("client1", KEY);
     let pins = Path::new("/sys/fs/bpf/shortstop").join(rack.switch());
     assert!(pins.exists() && links(&rack).contains("xdp"));
@@ -132,10 +137,9 @@ fn detach_removes_everything_and_traffic_flows_on() {
     rack.until_cached("client1", KEY);
 }
 
-#[test]
-fn reads_go_on_without_the_controller_and_its_successor_continues() {
+fn reads_go_on_without_the_controller_and_its_successor_continues(kind: Kind) {
     needs_root();
-    let mut rack = Rack::up();
+    let mut rack = Rack::up(kind);
     rack.until_cached("client1", KEY);
     let items = until("the controller knows of the item", || {
         rack.control_status()?["items"]
@@ -166,10 +170,9 @@ fn reads_go_on_without_the_controller_and_its_successor_continues() {
     assert!(rack.get("client2", KEY).from_switch);
 }
 
-#[test]
-fn a_store_that_restarts_takes_writes_again_and_nothing_stale_is_served() {
+fn a_store_that_restarts_takes_writes_again_and_nothing_stale_is_served(kind: Kind) {
     needs_root();
-    let mut rack = Rack::up();
+    let mut rack = Rack::up(kind);
     let cluster = rack.cluster();
     for key in ["old1", "old2", KEY] {
         rack.set("client1", key, "from the first life");

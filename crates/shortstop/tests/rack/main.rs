@@ -2,7 +2,10 @@
 //! refused. Each test builds a rack of its own and removes it; without root they are skipped, and say so.
 //!
 //! Nothing here depends on how fast something is: what has to come about is waited for, and what must
-//! never be is looked for all along.
+//! never be is looked for all along. What is not about the kernel's own ways of running a switch is tried with a soft one too.
+
+#[macro_use]
+mod support;
 
 mod backends;
 mod by_hand;
@@ -10,7 +13,6 @@ mod command_line;
 mod echo;
 mod failures;
 mod refusals;
-mod support;
 mod tenants;
 mod tenants_life;
 mod tenants_tls;

@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio};
 
 use crate::{
-    support::{Rack, needs_root, until},
+    support::{Kind, Rack, needs_root, until},
     xdp::attach_pass,
 };
 
@@ -40,7 +40,7 @@ fn check(rack: &Rack, name: &str, cases: &[Case]) {
 fn interfaces_that_cannot_be_used_are_refused() {
     needs_root();
     let link = "ends = [\"client2\", \"switch\"]";
-    let rack = Rack::build(&[(link, &format!("{link}\nmtu = 1400"))]);
+    let rack = Rack::build(Kind::Kernel, &[(link, &format!("{link}\nmtu = 1400"))]);
     let name = format!("{}-wrong", rack.lab.name());
     let _others = attach_pass(&rack.lab.namespace("switch"), "eth2", false);
     check(
@@ -83,7 +83,7 @@ fn interfaces_that_cannot_be_used_are_refused() {
 #[test]
 fn a_switch_that_is_there_already_is_left_alone() {
     needs_root();
-    let rack = Rack::up();
+    let rack = Rack::up(Kind::Kernel);
     rack.until_cached("client1", "key0000000000001");
     let other = format!("{}-other", rack.lab.name());
     check(
@@ -122,7 +122,7 @@ fn an_id_that_is_taken_is_reported_and_harms_nobody() {
     // The rack's own switch leaves one interface to another.
     let all = "\"{interfaces}\"";
     let two = "\"--interface\", \"eth0\", \"--interface\", \"eth2\"";
-    let rack = Rack::with(&[(all, two)]);
+    let rack = Rack::with(Kind::Kernel, &[(all, two)]);
     rack.until_cached("client1", "key0000000000001");
     let (name, log) = (
         format!("{}-twin", rack.lab.name()),

@@ -30,6 +30,27 @@ pub const SERVER: &str = "10.0.3.1";
 /// The same over IPv6.
 pub const SERVER_V6: &str = "fd00:0:0:3::1";
 
+/// What a rack's switch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// XDP programs.
+    Kernel,
+    /// Packet sockets (`shortstop switch --soft`).
+    Soft,
+}
+
+/// Tests of a module, which take a [`Kind`], with both kinds.
+macro_rules! on_both {
+    ($($test:ident),+ $(,)?) => {
+        mod kernel {
+            $(#[test] fn $test() { super::$test(crate::support::Kind::Kernel) })+
+        }
+        mod soft {
+            $(#[test] fn $test() { super::$test(crate::support::Kind::Soft) })+
+        }
+    };
+}
+
 /// A rack that is removed when dropped.
 pub struct Rack {
     pub lab: Lab,
@@ -70,10 +91,20 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// What makes the rack's switch a soft one.
+const SOFT: [(&str, &str); 2] = [
+    ("\"--mode\", \"generic\"", "\"--soft\""),
+    (
+        "/sys/fs/bpf/shortstop/{lab}-switch",
+        "/run/shortstop/switch-{lab}-switch.sock",
+    ),
+];
+
 /// The rack's text with parts replaced; each part must be there.
-pub fn rack_with(changes: &[(&str, &str)]) -> String {
+pub fn rack_with(kind: Kind, changes: &[(&str, &str)]) -> String {
     let mut text = RACK.replace("100000:128", "1000:128");
-    for (from, to) in changes {
+    let soft: &[_] = if kind == Kind::Soft { &SOFT } else { &[] };
+    for (from, to) in soft.iter().chain(changes) {
         assert!(
             text.contains(from),
             "the rack has no {from:?} to be replaced"
@@ -85,20 +116,20 @@ pub fn rack_with(changes: &[(&str, &str)]) -> String {
 
 impl Rack {
     /// The rack as people get it, ready for use.
-    pub fn up() -> Rack {
-        Rack::with(&[])
+    pub fn up(kind: Kind) -> Rack {
+        Rack::with(kind, &[])
     }
 
     /// A rack with parts of its description replaced, ready for use.
-    pub fn with(changes: &[(&str, &str)]) -> Rack {
-        let mut rack = Rack::build(changes);
+    pub fn with(kind: Kind, changes: &[(&str, &str)]) -> Rack {
+        let mut rack = Rack::build(kind, changes);
         rack.start();
         rack
     }
 
     /// Namespaces and links only.
-    pub fn build(changes: &[(&str, &str)]) -> Rack {
-        let topology = Topology::parse(&rack_with(changes)).expect("a valid topology");
+    pub fn build(kind: Kind, changes: &[(&str, &str)]) -> Rack {
+        let topology = Topology::parse(&rack_with(kind, changes)).expect("a valid topology");
         let lab = Lab::create(&unique_name(), topology, false);
         Rack {
             lab: lab.unwrap_or_else(|e| panic!("{e:#}")),

@@ -1,12 +1,13 @@
 //! Tenants with secrets: each has its own keys, and nobody else gets at them.
 
-use crate::support::{Rack, needs_root};
+use crate::support::{Kind, Rack, needs_root};
+
+on_both!(tenants_share_names_but_not_values);
 
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f";
 const WRONG: &str = "ff0102030405060708090a0b0c0d0e0f";
 
-#[test]
-fn tenants_share_names_but_not_values() {
+fn tenants_share_names_but_not_values(kind: Kind) {
     needs_root();
     let tenants = format!(
         "last = 127\n[[tenant]]\nid = 7\nsecret = \"{SECRET}\"\n\
@@ -15,11 +16,14 @@ fn tenants_share_names_but_not_values() {
     let closed = "partitions = 128\nopen_tenant = false\n\
                   system_secret = \"202122232425262728292a2b2c2d2e2f\"";
     let populate = "\"--populate\", \"1000:128\", ";
-    let rack = Rack::with(&[
-        ("partitions = 128", closed),
-        ("last = 127\n", &tenants),
-        (populate, ""),
-    ]);
+    let rack = Rack::with(
+        kind,
+        &[
+            ("partitions = 128", closed),
+            ("last = 127\n", &tenants),
+            (populate, ""),
+        ],
+    );
     let (seven, eight) = (["--tenant", "7"], ["--tenant", "8"]);
 
     rack.try_set("client1", "name", "seven's", &seven).unwrap();

@@ -8,7 +8,14 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{Rack, needs_root, until};
+use crate::support::{Kind, Rack, needs_root, until};
+
+on_both!(
+    every_line_of_the_operations_page_works_as_typed,
+    tenants_do_not_see_each_other_and_wrong_ones_never_touch_a_cache,
+    old_and_new_secrets_work_until_a_rotation_is_finished,
+    pages_stay_whose_they_were_over_restarts
+);
 
 const OPERATIONS: &str = include_str!("../../../../docs/operations.md");
 const WRONG: &str = "000102030405060708090a0b0c0d0e0f";
@@ -118,10 +125,9 @@ fn of<'a>(file: &'a str, id: &'a str) -> [&'a str; 4] {
     ["--cluster", file, "--tenant", id]
 }
 
-#[test]
-fn every_line_of_the_operations_page_works_as_typed() {
+fn every_line_of_the_operations_page_works_as_typed(kind: Kind) {
     needs_root();
-    let rack = Rack::up();
+    let rack = Rack::up(kind);
     let mut last = String::new();
     for line in lines_of("tenant's life") {
         // Clients' commands on a client, all others where the controller is.
@@ -140,10 +146,9 @@ fn every_line_of_the_operations_page_works_as_typed() {
     rack.refuses("switch", "shortstop tenant show 7", &["no tenant 7"]);
 }
 
-#[test]
-fn tenants_do_not_see_each_other_and_wrong_ones_never_touch_a_cache() {
+fn tenants_do_not_see_each_other_and_wrong_ones_never_touch_a_cache(kind: Kind) {
     needs_root();
-    let rack = Rack::up();
+    let rack = Rack::up(kind);
     let seven = rack.tenant(7, "--name shop --quota 8");
     let eight = rack.tenant(8, "--name blog --quota 2");
     for (file, id, value) in [(&seven, "7", "seven's"), (&eight, "8", "eight's")] {
@@ -192,10 +197,9 @@ fn tenants_do_not_see_each_other_and_wrong_ones_never_touch_a_cache() {
     rack.until_cached_for(&seven, "7", "name", "seven's");
 }
 
-#[test]
-fn old_and_new_secrets_work_until_a_rotation_is_finished() {
+fn old_and_new_secrets_work_until_a_rotation_is_finished(kind: Kind) {
     needs_root();
-    let rack = Rack::up();
+    let rack = Rack::up(kind);
     let old = rack.tenant(7, "--quota 2");
     rack.try_set("client1", "k", "v", &of(&old, "7")).unwrap();
     rack.until_cached_for(&old, "7", "k", "v");
@@ -230,10 +234,9 @@ fn old_and_new_secrets_work_until_a_rotation_is_finished() {
     rack.refuses("switch", again, &["tenant 7", "no rotation"]);
 }
 
-#[test]
-fn pages_stay_whose_they_were_over_restarts() {
+fn pages_stay_whose_they_were_over_restarts(kind: Kind) {
     needs_root();
-    let mut rack = Rack::up();
+    let mut rack = Rack::up(kind);
     let seven = rack.tenant(7, "--quota 8");
     let eight = rack.tenant(8, "--quota 4");
     for (file, id) in [(&seven, "7"), (&eight, "8")] {
@@ -282,7 +285,7 @@ fn pages_stay_whose_they_were_over_restarts() {
 #[test]
 fn wrong_requests_are_refused_in_one_line_that_names_them() {
     needs_root();
-    let rack = Rack::up();
+    let rack = Rack::up(Kind::Kernel);
     rack.tenant(7, "--name shop --quota 8");
     rack.tenant(8, "--name blog --quota 2");
     let (sevens, eights) = (rack.own(7), rack.own(8));

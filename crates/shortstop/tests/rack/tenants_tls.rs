@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use crate::support::{Rack, needs_root, until};
+use crate::support::{Kind, Rack, needs_root, until};
 
 /// Where the rack's controller is reached from everywhere.
 const CONTROLLER: &str = "10.0.1.254";
@@ -39,11 +39,14 @@ fn with_certificate_and_tokens_each_may_do_what_its_token_says() {
             "\"--control\", \"https://{url}:7118\", \"--ca\", \"{{dir}}/ca.pem\", \"--token-file\", \"{{dir}}/{token}\","
         )
     };
-    let mut rack = Rack::build(&[
-        (plain, safe),
-        (of_store, &with("{address:switch}", "store.token")),
-        (of_agent, &with("127.0.0.1", "switch.token")),
-    ]);
+    let mut rack = Rack::build(
+        Kind::Kernel,
+        &[
+            (plain, safe),
+            (of_store, &with("{address:switch}", "store.token")),
+            (of_agent, &with("127.0.0.1", "switch.token")),
+        ],
+    );
     certify(&rack);
     for token in [
         "ops admin",

@@ -2,14 +2,19 @@
 
 use crate::{
     echo::stream,
-    support::{Rack, SERVER, SERVER_V6, needs_root},
+    support::{Kind, Rack, SERVER, SERVER_V6, needs_root},
     xdp::attach_pass,
 };
+
+on_both!(a_store_on_ipv6_is_cached_too);
 
 #[test]
 fn native_mode_answers_and_forwards() {
     needs_root();
-    let mut rack = Rack::build(&[("\"--mode\", \"generic\"", "\"--mode\", \"native\"")]);
+    let mut rack = Rack::build(
+        Kind::Kernel,
+        &[("\"--mode\", \"generic\"", "\"--mode\", \"native\"")],
+    );
     // A veth takes in what is redirected to it only if its far end polls; any native program makes it.
     let far_ends = ["client1", "client2", "server"];
     let _programs = far_ends.map(|host| attach_pass(&rack.lab.namespace(host), "eth0", true));
@@ -64,11 +69,10 @@ fn native_mode_answers_and_forwards() {
     }
 }
 
-#[test]
-fn a_store_on_ipv6_is_cached_too() {
+fn a_store_on_ipv6_is_cached_too(kind: Kind) {
     needs_root();
     let there = format!("[{SERVER_V6}]:7117");
-    let rack = Rack::with(&[("{address:server}:7117", &there)]);
+    let rack = Rack::with(kind, &[("{address:server}:7117", &there)]);
     let value = rack.until_cached("client1", "key0000000000004").value;
     assert_eq!(value.unwrap(), "key0000000000004".repeat(8));
     for round in 0..20 {

@@ -1,0 +1,297 @@
+//! A switch between two hosts, each in a network namespace of its own, with the checksum offloads that links of that kind have.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use dataplane::{Backing, Counters, Object, Programs, Rows, Sizes, TenantEntry, native::Switch};
+use lab::namespace::{ip, sysctls, within};
+use wire::{Header, Op};
+
+use crate::{Lost, Soft};
+
+/// How long a datagram may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long one that comes twice is waited for.
+const MOMENT: Duration = Duration::from_millis(100);
+
+const MAC_OF_B: [u8; 6] = [2, 0, 0, 0x77, 0, 2];
+
+/// Hosts `a` and `b`, and `s` between them.
+struct Net(String);
+
+impl Net {
+    fn new(name: &str) -> Net {
+        let net = Net(format!("ss-soft{}-{name}", std::process::id()));
+        let run = |line: String| ip(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        let [a, b, s] = ["a", "b", "s"].map(|host| net.space(host));
+        for space in [&a, &b, &s] {
+            run(format!("netns add {space}"));
+            sysctls(space, &[("net/ipv6/conf/default/accept_dad", "0")]).unwrap();
+        }
+        let forwarding = [
+            ("net/ipv4/ip_forward", "1"),
+            ("net/ipv6/conf/all/forwarding", "1"),
+        ];
+        sysctls(&s, &forwarding).unwrap();
+        for (host, space, n) in [("a", &a, 1), ("b", &b, 2)] {
+            run(format!(
+                "link add name {host} netns {s} type veth peer name e netns {space} address 02:00:00:77:00:0{n}"
+            ));
+            for (space, link, last) in [(&s, host, 254), (space, "e", 1)] {
+                run(format!("-n {space} link set dev {link} up"));
+                run(format!(
+                    "-n {space} addr add 10.77.{n}.{last}/24 dev {link}"
+                ));
+                run(format!(
+                    "-n {space} addr add fd77:{n}::{last:x}/64 dev {link} nodad"
+                ));
+            }
+            run(format!("-n {space} route add default via 10.77.{n}.254"));
+            run(format!("-n {space} -6 route add default via fd77:{n}::fe"));
+        }
+        net
+    }
+
+    fn space(&self, host: &str) -> String {
+        format!("{}{host}", self.0)
+    }
+
+    /// A socket of a host, as other threads may use it.
+    fn socket(&self, host: &str, address: &str) -> UdpSocket {
+        let address = SocketAddr::new(address.parse().unwrap(), wire::PORT);
+        within(&self.space(host), || Ok(UdpSocket::bind(address)?)).unwrap()
+    }
+
+    /// What `work` says while a switch without disciplines forwards, and then what the switch has to say.
+    fn with_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> (T, Lost, Counts) {
+        self.with_objects(&[], |_| work())
+    }
+
+    /// Likewise with these programs; `work` may set them up.
+    fn with_objects<T: Send>(
+        &self,
+        objects: &[Object],
+        work: impl FnOnce(&Arc<Switch>) -> T + Send,
+    ) -> (T, Lost, Counts) {
+        let (started, is_started) = mpsc::channel();
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        let serve = || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            runtime.block_on(async {
+                let interfaces = ["a", "b"].map(String::from);
+                let soft = Soft::start("test", &interfaces, objects, Sizes { pages: 1 }).await?;
+                started.send(soft.switch().clone())?;
+                let answer = is_done.await?;
+                let counters = Counters::open(Backing::from(soft.switch()))?.read()?;
+                let counts = counters.iter().map(|(c, value)| (c.name.clone(), *value));
+                Ok((answer, soft.losses().now(), counts.collect()))
+            })
+        };
+        std::thread::scope(|scope| {
+            let switch = scope.spawn(|| within(&self.space("s"), serve));
+            // An error means that it could not start, and says so below.
+            if let Ok(switch) = is_started.recv() {
+                let _ = done.send(work(&switch));
+            }
+            switch.join().unwrap().unwrap_or_else(|e| panic!("{e:#}"))
+        })
+    }
+}
+
+type Counts = std::collections::BTreeMap<String, u64>;
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for host in ["a", "b", "s"] {
+            let _ = ip(&["netns", "del", &self.space(host)]);
+        }
+    }
+}
+
+/// A request of a tenant that nobody knows: it is ours, and goes on unchanged.
+fn request() -> Vec<u8> {
+    packet(77, Op::ReadRequest, b"key", b"")
+}
+
+fn packet(tenant: u32, op: Op, key: &[u8], value: &[u8]) -> Vec<u8> {
+    let header = Header {
+        tenant,
+        ..Header::new(op)
+    };
+    let mut bytes = vec![];
+    let packet = wire::Packet::new(header, key, value);
+    packet.encode(&wire::Secret::NONE, &mut bytes).unwrap();
+    bytes
+}
+
+/// Sends these bytes and sees them arrive, once.
+fn crosses(from: &UdpSocket, to: &UdpSocket, bytes: &[u8]) {
+    from.send_to(bytes, to.local_addr().unwrap()).unwrap();
+    assert_eq!(arrived(from, to, 1), [bytes]);
+}
+
+/// So many datagrams that arrive, and no more.
+fn arrived(from: &UdpSocket, to: &UdpSocket, count: usize) -> Vec<Vec<u8>> {
+    let mut got = [0; 4096];
+    to.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut next = || {
+        let (len, by) = to.recv_from(&mut got).expect("it arrives");
+        assert_eq!(by, from.local_addr().unwrap());
+        got[..len].to_vec()
+    };
+    let all = (0..count).map(|_| next()).collect();
+    to.set_read_timeout(Some(MOMENT)).unwrap();
+    let again = to.recv_from(&mut got);
+    assert!(again.is_err(), "it came again: {again:?}");
+    all
+}
+
+#[test]
+fn what_is_ours_crosses_once_and_the_rest_goes_by_the_kernel() {
+    let net = Net::new("cross");
+    let ends = [("10.77.1.1", "10.77.2.1"), ("fd77:1::1", "fd77:2::1")];
+    let sockets = ends.map(|(a, b)| (net.socket("a", a), net.socket("b", b)));
+    let (ours, strange) = (request(), b"\x00 is none of our magic".as_slice());
+    let ((), lost, counts) = net.with_switch(|| {
+        for (a, b) in &sockets {
+            for bytes in [&ours, strange, &ours, &ours, strange] {
+                crosses(a, b, bytes);
+                crosses(b, a, bytes);
+            }
+            // In fragments, which are the kernel's.
+            crosses(a, b, &[7; 3000]);
+        }
+    });
+    assert_eq!(lost, Lost::default());
+    assert!(
+        counts["forward"] >= 8 && counts["pass_other_magic"] == 8,
+        "{counts:?}"
+    );
+    // Without the switch the kernel does it all.
+    for (a, b) in &sockets {
+        crosses(a, b, &ours);
+        crosses(b, a, strange);
+    }
+}
+
+#[test]
+fn what_is_for_the_switch_itself_arrives_once() {
+    let net = Net::new("here");
+    let ends = [("10.77.1.1", "10.77.1.254"), ("fd77:1::1", "fd77:1::fe")];
+    let sockets = ends.map(|(a, s)| (net.socket("a", a), net.socket("s", s)));
+    net.with_switch(|| {
+        for (a, s) in &sockets {
+            crosses(a, s, &request());
+            crosses(s, a, &request());
+        }
+    });
+}
+
+/// As a sender's kernel hands them over where the link could divide them.
+#[test]
+fn datagrams_that_come_as_one_are_divided() {
+    let net = Net::new("join");
+    let ends = [("10.77.1.1", "10.77.2.1"), ("fd77:1::1", "fd77:2::1")];
+    let sockets = ends.map(|(a, b)| (net.socket("a", a), net.socket("b", b)));
+    let parts = [vec![1; 500], vec![2; 500], vec![3; 77]];
+    net.with_switch(|| {
+        for (a, b) in &sockets {
+            let size = nix::sys::socket::sockopt::UdpGsoSegment;
+            nix::sys::socket::setsockopt(a, size, &500).unwrap();
+            a.send_to(&parts.concat(), b.local_addr().unwrap()).unwrap();
+            assert_eq!(arrived(a, b, 3), parts);
+        }
+    });
+}
+
+/// The discipline for tests under a number, with a tenant of its own number.
+const TENANT: TenantEntry = TenantEntry {
+    id: 5,
+    secret: wire::Secret::NONE,
+    rate: 0,
+    drop_over_rate: false,
+    also_secret: wire::Secret::NONE,
+    measured: false,
+    // Rounds that a packet may go, and the group that it is copied to.
+    parameters: [300, 1],
+    discipline: 3,
+};
+
+/// `struct port_name`.
+fn named(port: &str) -> [u8; 16] {
+    let mut name = [0; 16];
+    name[..port.len()].copy_from_slice(port.as_bytes());
+    name
+}
+
+fn trial() -> Object {
+    Object {
+        name: "trial",
+        number: TENANT.discipline,
+        elf: harness::TRIAL,
+        native: Some(harness::TRIAL_NATIVE),
+        steps: vec!["trial_first", "trial_round", "trial_counter"],
+        egress: Some("trial_egress"),
+        maps: vec![("trial_notes", 16), ("trial_hosts", 16)],
+    }
+}
+
+#[test]
+fn packets_go_round_and_are_copied() {
+    let net = Net::new("round");
+    let [a, b] = [net.socket("a", "10.77.1.1"), net.socket("b", "10.77.2.1")];
+    let send = |op, key, value: &[u8]| {
+        let bytes = packet(TENANT.id, op, key, value);
+        a.send_to(&bytes, b.local_addr().unwrap()).unwrap();
+        bytes
+    };
+    let (_, lost, counts) = net.with_objects(&[trial()], |switch| {
+        TenantEntry::install(switch, &[TENANT]).unwrap();
+        // The way to b is learnt from a packet that goes none of the others'.
+        crosses(&a, &b, &request());
+        for rounds in [1, 7] {
+            let sent = send(Op::WriteRequest, b"round", &[rounds]);
+            assert_eq!(arrived(&a, &b, 1), [sent]);
+        }
+        // Nobody stops it before it has gone too often.
+        send(Op::WriteRequest, b"round", &[]);
+        let programs = Programs::from(switch.clone());
+        let port = |name| programs.port(name).unwrap();
+        programs
+            .set_group("trial_groups", 1, &[port("a"), port("b")])
+            .unwrap();
+        // A copy for each port but its own.
+        let hosts = Rows::open(switch, "trial", "trial_hosts").unwrap();
+        let host = [&MAC_OF_B[..], &[0, 0], &[10, 77, 2, 1]].concat();
+        hosts.write(&named("b"), &host).unwrap();
+        let sent = send(Op::ReadRequest, b"fan", b"");
+        assert_eq!(arrived(&a, &b, 1), [sent]);
+    });
+    assert_eq!(lost, Lost::default());
+    assert_eq!(counts["drop_rounds"], 1, "{counts:?}");
+}
+
+#[test]
+fn an_interface_has_one_soft_switch() {
+    let net = Net::new("twice");
+    let second = || {
+        let start = async { Soft::start("second", &["a".into()], &[], Sizes { pages: 1 }).await };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        Ok(runtime.block_on(start).err().map(|e| e.to_string()))
+    };
+    let (refused, ..) = net.with_switch(|| within(&net.space("s"), second).unwrap());
+    let refused = refused.expect("a refusal");
+    assert!(
+        refused.contains("interface a") && refused.contains("another soft switch"),
+        "{refused}"
+    );
+    let after = within(&net.space("s"), second).unwrap();
+    assert!(after.is_none(), "{after:?}");
+}
