@@ -48,7 +48,6 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
         needs.collect::<Vec<_>>(),
         [
             ("outside-writes", "Redis"),
-            ("coherence", "Redis"),
             ("tenant-isolation", "CPUs that tenants share"),
             ("controller-failover", "etcd"),
         ]
