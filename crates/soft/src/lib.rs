@@ -60,7 +60,7 @@ pub enum Error {
     #[error(transparent)]
     Dataplane(#[from] dataplane::Error),
     /// Missing privilege.
-    #[error("a soft switch needs {0}: run as root, or with CAP_NET_RAW and CAP_NET_ADMIN")]
+    #[error("a soft switch takes {0}: run it as root, or with CAP_NET_RAW and CAP_NET_ADMIN")]
     NotPermitted(&'static str),
     /// Another has the interface.
     #[error("interface {0}: another soft switch has it; leave it out")]

@@ -235,7 +235,14 @@ fn print(report: &agent::status::Status) {
 }
 
 fn detach(args: &Detach) -> anyhow::Result<()> {
-    let interfaces = dataplane::detach(&Home::new(&args.name)?)?;
+    let home = Home::new(&args.name)?;
+    if !home.exists() && agent::status::switches().contains(&args.name) {
+        anyhow::bail!(
+            "switch {} is soft: it ends when its process is stopped",
+            args.name
+        );
+    }
+    let interfaces = dataplane::detach(&home)?;
     for (interface, _) in interfaces {
         println!("{interface}: detached");
     }
