@@ -37,20 +37,17 @@ impl Claim {
     /// # Errors
     /// No nftables in this kernel, no CAP_NET_ADMIN, or a switch of that name holds one here.
     pub fn new(name: &str, interfaces: &[u32]) -> io::Result<Claim> {
-        let mut socket = Socket::new(NETLINK_NETFILTER)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        let mut claim = Claim {
-            socket,
-            table: format!("shortstop-{name}"),
-            owned: true,
-        };
-        match claim.make(interfaces) {
+        match Claim::held(name, interfaces, true) {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {
-                claim.owned = false;
-                claim.remove_stale()?;
-                claim.make(interfaces)?;
+                Claim::held(name, interfaces, false)
             }
+            other => other,
+        }
+    }
+
+    fn held(name: &str, interfaces: &[u32], owned: bool) -> io::Result<Claim> {
+        let claim = Claim::connect(name, owned)?;
+        match claim.make(interfaces) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
                 claim.remove_stale()?;
                 claim.make(interfaces)?;
@@ -58,6 +55,17 @@ impl Claim {
             other => other?,
         }
         Ok(claim)
+    }
+
+    fn connect(name: &str, owned: bool) -> io::Result<Claim> {
+        let socket = Socket::new(NETLINK_NETFILTER)?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        let table = format!("shortstop-{name}");
+        Ok(Claim {
+            socket,
+            table,
+            owned,
+        })
     }
 
     /// Removes a table of this name that belongs to nobody.
@@ -293,5 +301,35 @@ impl Check {
                 masked.compare(EQUAL, &is.to_be_bytes())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::namespace::{ip, within};
+
+    use super::*;
+
+    /// As before Linux 5.12, killed and started again.
+    #[test]
+    fn a_table_that_nobody_owns_is_taken_over_and_removed() {
+        let space = format!("ss-claim{}", std::process::id());
+        ip(&["netns", "add", &space]).unwrap();
+        let done = within(&space, || {
+            let exists = || {
+                let made = Claim::connect("test", true)?.make(&[1]);
+                let refused = made.err().and_then(|e| e.raw_os_error());
+                Ok::<_, io::Error>(matches!(refused, Some(libc::EEXIST | libc::EPERM)))
+            };
+            std::mem::forget(Claim::held("test", &[1], false)?);
+            let left = exists()?;
+            let again = Claim::held("test", &[1], false)?;
+            let (held, _) = (exists()?, drop(again));
+            let owned = Claim::held("test", &[1], true)?;
+            let (owned, _) = (exists()?, drop(owned));
+            Ok([left, held, owned, exists()?])
+        });
+        ip(&["netns", "del", &space]).unwrap();
+        assert_eq!(done.unwrap(), [true, true, true, false]);
     }
 }

@@ -212,7 +212,7 @@ impl Switch {
     }
 
     fn set_fib(&mut self, fib: Box<dyn Fib>) {
-        self._fib = Box::new(fib);
+        *self._fib = fib;
         let context = ptr::from_ref::<Box<dyn Fib>>(&self._fib);
         // SAFETY: nobody else has the switch, so no program runs.
         let raw = unsafe { self.raw.as_mut() };
