@@ -261,7 +261,7 @@ impl Attributes {
         self.expression("bitwise", data)
     }
 
-    fn to_network_order(self) -> Attributes {
+    fn in_network_order(self) -> Attributes {
         let data = Attributes::default()
             .number(1, REGISTER)
             .number(2, REGISTER);
@@ -287,7 +287,7 @@ impl Check {
             // In a register numbers have the host's byte order, but for comparisons by size.
             Check::Fits => all
                 .meta(LENGTH)
-                .to_network_order()
+                .in_network_order()
                 .compare(AT_MOST, &ours::LONGEST.to_be_bytes()),
             Check::Family(family) => all.meta(FAMILY).compare(EQUAL, &[family]),
             Check::Byte(at, is) => all.payload(at, 1).compare(EQUAL, &[is]),
