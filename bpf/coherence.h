@@ -220,6 +220,8 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 		return COUNT_grant_stale;
 	if (!came_from(ctx, work, lease))
 		return COUNT_grant_refused;
+	if (MUTANT(overwrites_younger))
+		barrier();
 	__u32 seq = READ_ONCE(item->seq);
 	if ((seq & 1) || compare_and_swap(&item->seq, seq, seq + 1) != seq)
 		return COUNT_grant_busy;

@@ -1,7 +1,8 @@
 //! One experiment in both worlds: what they say, side by side.
 //!
 //! Judged is what does not depend on how fast a machine is: throughput (the servers' rates are given), the part that switches
-//! answered, and how unevenly servers are loaded. Times in microseconds are a machine's own, and are printed only.
+//! answered, and how unevenly servers are loaded. The rest is printed only: times in microseconds are a machine's own, and which
+//! of several switches answers depends on when their windows began, from run to run of one world too.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,10 +12,8 @@ use crate::{
     table::{Table, percent},
 };
 
-/// What is judged, by what a figure's name has in it.
-const JUDGED: &[&str] = &["throughput", "hit_ratio", "share", "imbalance"];
-/// Fields of rows that are compared, beside the summary.
-const OF_ROWS: &[&str] = &["throughput", "hit_ratio", "imbalance"];
+/// What is judged, by what a figure's name has in it. These fields of rows are compared beside the summary.
+const JUDGED: &[&str] = &["throughput", "hit_ratio", "imbalance"];
 
 /// One number of an experiment, as each world has it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -104,7 +103,7 @@ fn numbers(report: &Report) -> Vec<(String, f64)> {
         let Value::Object(fields) = row else { continue };
         let texts = fields.values().filter_map(Value::as_str);
         let label = texts.collect::<Vec<_>>().join(" ");
-        for name in OF_ROWS {
+        for name in JUDGED {
             if let Some(value) = fields.get(*name) {
                 collect(format!("{label} {name}"), value, &mut all);
             }
@@ -173,19 +172,19 @@ mod tests {
         let row = |throughput| json!({"discipline": "x", "throughput": throughput, "p50_us": 3.0});
         let one = report(
             World::Kernel,
-            json!({"hit_ratio": 0.5, "rtt_us_p50": 80.0, "shares": {"1": 0.4}, "checker": "text"}),
+            json!({"hit_ratio": 0.5, "rtt_us_p50": 80.0, "steps": {"1": 0.4}, "checker": "text"}),
             vec![row(1000.0)],
         );
         let other = report(
             World::Sim,
-            json!({"hit_ratio": 0.49, "rtt_us_p50": 20.0, "shares": {"1": 0.4}, "only_here": 1.0}),
+            json!({"hit_ratio": 0.49, "rtt_us_p50": 20.0, "steps": {"1": 0.4}, "only_here": 1.0}),
             vec![row(900.0)],
         );
         let compared = Comparison::of(&one, &other);
         let names: Vec<&str> = compared.figures.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(
             names,
-            ["hit_ratio", "rtt_us_p50", "shares.1", "x throughput"]
+            ["hit_ratio", "rtt_us_p50", "steps.1", "x throughput"]
         );
         assert_eq!(compared.worst.as_deref(), Some("x throughput"));
         assert!((compared.worst_relative_difference - 0.1).abs() < 1e-12);

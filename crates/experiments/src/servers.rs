@@ -54,6 +54,8 @@ pub struct Rack {
     pub loss: f64,
     /// Longest time to let the cache learn in seconds.
     pub learn_s: f64,
+    /// Length of the controller's statistics windows in milliseconds; none: the usual one.
+    pub window_ms: Option<u32>,
     /// Rates above this are not offered: two CPUs carry no more.
     pub max_rate: f64,
     /// Options added to the controller's command line.
@@ -75,6 +77,7 @@ impl Default for Rack {
             items: 10_000,
             loss: 0.02,
             learn_s: 30.0,
+            window_ms: None,
             max_rate: 150_000.0,
             control_args: vec![],
             switch_args: vec![],
@@ -328,7 +331,7 @@ impl<'a> Servers<'a> {
         servers.min(switch / (1.0 - loss))
     }
 
-    /// Offers load until the hit ratio rises no more, or time is up; returns the last second.
+    /// Offers load until the hit ratio rises no more, or time is up; returns the last round.
     ///
     /// # Errors
     /// As [`Servers::phase`].
@@ -336,12 +339,17 @@ impl<'a> Servers<'a> {
         let rate = rate.min(self.params.max_rate);
         let chances = popularity.chances(self.params.keys);
         let optimum: f64 = chances.take(self.params.items).sum();
-        let rounds = self.params.learn_s.ceil().max(1.0) as usize;
+        // A cache that learns window by window stalls in between.
+        let round_s = self
+            .params
+            .window_ms
+            .map_or(0.8, |ms| f64::from(ms) / 1000.0);
+        let rounds = (self.params.learn_s / round_s.max(1.0)).ceil().max(1.0) as usize;
         let mut best = 0.0;
         let mut stalled = 0;
         let mut last = PhaseResult::default();
         for _ in 0..rounds {
-            last = self.phase(&Phase::reads(popularity, rate, 0.0, 0.8))?;
+            last = self.phase(&Phase::reads(popularity, rate, 0.0, round_s))?;
             // Of requests, not of answers: overload drops misses only.
             let hits = last.cached as f64 / (last.sent as f64).max(1.0);
             let title = popularity.title();
@@ -497,6 +505,7 @@ fn switch_roles(params: &Rack, discipline: &str) -> Vec<Seated> {
     let control = Role::Control(Control {
         state: CONTROL_STATE.into(),
         max_items: Some(params.items),
+        window_ms: params.window_ms,
         discipline: Some(discipline.into()),
         options: params.control_args.clone(),
         ..Control::default()
@@ -529,6 +538,23 @@ mod tests {
             .collect();
         assert_eq!(started, ["redis", "store"]);
         assert!(!topology.switches[0].processes[1].autostart);
+    }
+
+    #[test]
+    fn a_factor_divides_the_rates_of_servers_and_switch() {
+        let params = Rack {
+            server_rate: 10e6,
+            switch_rate: Some(2e9),
+            factor: 40_000.0,
+            ..Rack::default()
+        };
+        params.check().unwrap();
+        let plan = plan(&params, Backend::Embedded, "some");
+        assert_eq!(plan.switch_rate, Some(50_000.0));
+        let Role::Store(store) = &plan.seated("server", "store").unwrap().role else {
+            panic!("a store")
+        };
+        assert_eq!(store.rate_limit, Some(250.0));
     }
 
     #[test]

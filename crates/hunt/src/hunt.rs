@@ -29,6 +29,8 @@ pub struct Hunted {
     pub cached: u64,
     /// Packets that arrived somewhere.
     pub packets: u64,
+    /// Packets that switches took.
+    pub switched: u64,
     /// Time in the worlds, in nanoseconds.
     pub world_ns: u64,
     /// Time of all threads together, in seconds.
@@ -47,6 +49,7 @@ impl Hunted {
             self.operations += outcome.operations;
             self.cached += outcome.cached;
             self.packets += outcome.packets;
+            self.switched += outcome.switched;
             self.world_ns += outcome.world_ns;
             for (name, count) in &outcome.faults {
                 *self.faults.entry(name.clone()).or_default() += count;

@@ -29,6 +29,24 @@ impl Plan {
         }
     }
 
+    /// The switch that the client host of this number is at: hosts see one another's writes past their own switch.
+    fn switch_of_client(&self, host: u32) -> u32 {
+        match (host, self.shape) {
+            (1, _) => 1,
+            (_, Shape::Line(switches)) => switches,
+            (_, Shape::Detour) => 3,
+            (_, Shape::Racks(_)) => 2,
+        }
+    }
+
+    /// Links between a client and a store that are farthest apart, the detour included.
+    pub(crate) fn longest_path(&self) -> u32 {
+        match self.shape {
+            Shape::Line(switches) => switches + 1,
+            Shape::Detour | Shape::Racks(_) => 4,
+        }
+    }
+
     /// Names of all machines: clients, stores, the controller's, switches.
     pub(crate) fn machines(&self) -> Vec<String> {
         let numbered = |name: &'static str, n: u32| (1..=n).map(move |i| format!("{name}{i}"));
@@ -56,7 +74,8 @@ impl Plan {
     /// Links by the names of their ends.
     pub(crate) fn links(&self) -> Vec<[String; 2]> {
         let switch = |n: u32| format!("switch{n}");
-        let clients = (1..=self.clients.hosts).map(|i| [format!("client{i}"), switch(1)]);
+        let clients = (1..=self.clients.hosts)
+            .map(|i| [format!("client{i}"), switch(self.switch_of_client(i))]);
         let stores = (0..self.stores.len() as u32)
             .map(|i| [format!("store{}", i + 1), switch(self.switch_of_store(i))]);
         let control = [[CONTROL.to_owned(), switch(1)]];

@@ -9,11 +9,13 @@
 mod clients;
 mod hunt;
 mod layout;
+mod measure;
 mod plan;
 mod run;
 mod shrink;
 
 pub use hunt::{Found, Hunted, hunt};
+pub use measure::{Alone, measure};
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
 pub use run::{Outcome, Violation, run};
 pub use shrink::shrink;

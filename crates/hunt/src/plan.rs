@@ -307,7 +307,7 @@ impl Plan {
             shape,
             ipv6: one_in(&mut rng, 4),
             stores,
-            pages: rng.random_range(4..=12),
+            pages: rng.random_range(6..=12),
             items: rng.random_range(2..=16),
             window_ms: *[100, 250, 1000].choose(&mut rng).expect("some"),
             open,
@@ -318,6 +318,7 @@ impl Plan {
             deeds: vec![],
             lasts_ms: rng.random_range(4_000..=10_000),
         };
+        plan.bound_delays();
         let deeds = rng.random_range(0..=8);
         plan.deeds = (0..deeds).map(|_| plan.deed(&mut rng)).collect();
         plan.deeds.sort_by_key(Deed::at_ms);
@@ -377,6 +378,16 @@ impl Plan {
                 by_ms: rng.random_range(-4_000..=4_000),
             },
         }
+    }
+
+    /// A packet is never under way for as long as its sender may send again: then a store that restarted would take an old
+    /// write for a new one, as `docs/coherence.md` says.
+    fn bound_delays(&mut self) {
+        let lease_ms = self.stores.iter().map(|store| store.lease_ms).min();
+        // Clients give up after three quarters.
+        let rest_ms = lease_ms.unwrap_or(0) as f64 / 4.0 * 0.8;
+        let most_ms = rest_ms / f64::from(self.longest_path()) - self.faults.delay_ms;
+        self.faults.reorder_ms = self.faults.reorder_ms.min(most_ms);
     }
 
     /// In whose names clients ask.

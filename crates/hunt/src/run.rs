@@ -13,8 +13,8 @@ use crate::{
 };
 
 const MS: u64 = 1_000_000;
-/// Until controller, agents and streams have found one another.
-const SETTLE_MS: u64 = 300;
+/// Until controller, agents and streams have found one another, at most.
+const SETTLE_MS: u64 = 30_000;
 /// How long what is under way may take after the clients have stopped.
 const END_MS: u64 = 12_000;
 /// The policies, in the order of [`Deed::Move`]'s numbers.
@@ -47,6 +47,8 @@ pub struct Outcome {
     pub unanswered: u64,
     /// Packets that arrived somewhere.
     pub packets: u64,
+    /// Packets that switches took.
+    pub switched: u64,
     /// How long it took in the world, in nanoseconds.
     pub world_ns: u64,
     /// A hash of everything that happened.
@@ -69,10 +71,10 @@ struct Running<'a> {
 /// # Errors
 /// A plan that makes no sense; a part that gives up; a history that cannot be decided.
 pub fn run(plan: &Plan, disciplines: Disciplines) -> anyhow::Result<Outcome> {
-    run_with(plan, disciplines, |_| {})
+    run_with(plan, disciplines, |_| {}, |_| {})
 }
 
-/// As [`run`]; `prepare` has the world before anything happened in it.
+/// As [`run`]; `prepare` has the world before anything happened in it, `over` at its end.
 ///
 /// # Errors
 /// As [`run`].
@@ -80,6 +82,7 @@ pub(crate) fn run_with(
     plan: &Plan,
     disciplines: Disciplines,
     prepare: impl FnOnce(&mut World),
+    over: impl FnOnce(&World),
 ) -> anyhow::Result<Outcome> {
     wire::maps::seed_for_simulation(plan.seed);
     let spec = plan.spec(disciplines)?;
@@ -89,21 +92,41 @@ pub(crate) fn run_with(
         disciplines,
     };
     prepare(&mut running.world);
-    running.run_for(SETTLE_MS);
+    running.settle()?;
     let cluster = running.create_tenants()?;
     let longest = plan.stores.iter().map(|store| store.lease_ms).max();
-    running.run_for(longest.context("no store")? + SETTLE_MS);
+    running.run_for(longest.context("no store")? * 3 / 2);
     running.start_clients(&cluster)?;
     running.do_deeds()?;
     running.end()?;
     let recorded = running.recorded()?;
-    running.judge(&recorded)
+    let outcome = running.judge(&recorded)?;
+    over(&running.world);
+    Ok(outcome)
 }
 
 impl Running<'_> {
     fn run_for(&mut self, ms: u64) {
         let until_ns = self.world.now_ns() + ms * MS;
         self.world.run_until(until_ns);
+    }
+
+    /// Lets the parts find one another: until every switch is attached.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        let control = self.process("control/control")?;
+        let machines = &self.world.spec().machines;
+        let switches = machines.iter().filter(|m| m.forwards.is_some()).count();
+        let deadline_ns = self.world.now_ns() + SETTLE_MS * MS;
+        self.world.run_while(20 * MS, |world| {
+            let attached = world.get::<ControlHost>(control).map_or(0, |host| {
+                let switches = host.core().view().switches();
+                switches.iter().filter(|switch| switch.attached).count()
+            });
+            world.now_ns() < deadline_ns && attached < switches
+        });
+        ensure!(self.world.now_ns() < deadline_ns, "switches did not attach");
+        self.run_for(200);
+        Ok(())
     }
 
     /// Creates the tenants; returns the cluster as their clients know it.
@@ -351,6 +374,7 @@ impl Running<'_> {
             cached: recorded.cached,
             unanswered: recorded.unanswered,
             packets,
+            switched: self.world.programs().runs,
             world_ns: now_ns,
             trace: self.world.trace_hash(),
             faults: self.faults(),

@@ -7,6 +7,8 @@ use crate::{Call, Return, world::Path};
 pub struct Item {
     pub value: u8,
     pub version: u64,
+    /// In a grant: what remained of its life when the store answered, in milliseconds; 0: it does not end.
+    pub life_ms: u32,
 }
 
 /// What is in flight. Whoever has it next is part of it.
@@ -24,10 +26,14 @@ pub enum Message {
     Invalidate(Epoch),
     /// To the store: X is invalid up to this epoch; and the number of the INVALIDATE that it answers.
     Ack(Epoch, u64),
-    /// To the store; the step of time at which it was sent.
-    LeaseRequest { switch: u16, sent: u8 },
+    /// To the store; the time at which it was sent.
+    LeaseRequest { switch: u16, sent_ns: u64 },
     /// To the switch.
-    LeaseReply { switch: u16, sent: u8, term: u32 },
+    LeaseReply {
+        switch: u16,
+        sent_ns: u64,
+        term: u32,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

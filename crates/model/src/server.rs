@@ -1,14 +1,17 @@
 //! The store's half: the engine's order of calls around `store::coherence`, on one key.
 
-use store::coherence::{
-    Invalidate, KeyState, LeaseAnswer, Leases, NoGrant, Step, Submitted, Verdict, Window, Write,
+use store::{
+    coherence::{
+        Invalidate, KeyState, LeaseAnswer, Leases, Step, Submitted, Verdict, Window, Write,
+    },
+    mutants::{Mutant, mutant},
 };
 use wire::Epoch;
 
 use crate::{
-    Call, Return, Rule,
+    Call, Return,
     message::{Item, Message, OrderedReturn, Reply, Request},
-    world::{LEASE_NS, now_ns},
+    world::{FIRST, LEASE_NS, now_ns},
 };
 
 /// Writes remembered per client, and writes queued per key.
@@ -29,18 +32,21 @@ pub struct Server {
     version: u64,
     incarnation: u64,
     started: u8,
+    /// The step at which the first value's life ends; copies of it end then.
+    life: Option<u8>,
 }
 
 impl Server {
-    pub fn new(item: Item) -> Server {
+    pub fn new(life: Option<u8>) -> Server {
         Server {
             key: KeyState::default(),
             leases: Leases::new(LEASE_NS),
             windows: Default::default(),
-            version: item.version,
-            item: Some(item),
+            version: FIRST.version,
+            item: Some(FIRST),
             incarnation: 0,
             started: 0,
+            life,
         }
     }
 
@@ -54,6 +60,7 @@ impl Server {
             version,
             incarnation,
             started: step,
+            life: self.life,
             key: KeyState::default(),
             leases: Leases::new(LEASE_NS),
             windows: Default::default(),
@@ -65,36 +72,27 @@ impl Server {
         self.incarnation == 0 || now_ns(step) >= now_ns(self.started) + self.leases.length_ns()
     }
 
-    pub fn request(
-        &mut self,
-        request: Request,
-        step: u8,
-        without: Option<Rule>,
-        out: &mut Vec<Message>,
-    ) {
+    pub fn request(&mut self, request: Request, step: u8, out: &mut Vec<Message>) {
         if request.call.0 == Call::Read {
-            let granted = request.grant && self.grant(request.epoch, step, without);
             let said = Return::Value(self.item.map(|item| item.value));
             let version = self.item.map_or(0, |item| item.version);
-            let grant = self.item.filter(|_| granted);
+            let asked = request.grant.then_some(request.epoch);
+            let grant = asked.and_then(|epoch| self.granted(epoch, step));
             out.push(reply(&request, OrderedReturn(said), version, grant));
             return;
         }
-        if !self.takes_writes(step) && without != Some(Rule::R6NoWaitAfterRestart) {
+        if !self.takes_writes(step) && !mutant(Mutant::NoWaitAfterRestart) {
             return; // TryAgain: the client sends it again.
         }
         match self.windows[request.client].begin(request.number, LIMIT) {
             Verdict::New => {}
-            _ if without == Some(Rule::R7AppliedAgain) => {}
             Verdict::Answered((said, version)) => {
-                return out.push(reply(&request, said, version, None));
+                let grant = self.grants_again(&request, version, step);
+                return out.push(reply(&request, said, version, grant));
             }
             _ => return,
         }
         let (client, number, epoch) = (request.client, request.number, request.epoch);
-        if without == Some(Rule::R4EpochNotCompared) {
-            self.trust(epoch.switch());
-        }
         let write = Write {
             epoch,
             body: request,
@@ -102,67 +100,66 @@ impl Server {
         if let Submitted::Refused(_) = self.key.submit(write, LIMIT) {
             self.windows[client].forget(number);
         }
-        if without == Some(Rule::R4OffPathNotInvalidated) {
-            let off_path = [1, 2]
-                .into_iter()
-                .filter(|switch| *switch != epoch.switch());
-            off_path.for_each(|switch| self.trust(switch));
-        }
-        self.drive(step, without, out);
+        self.drive(step, out);
     }
 
-    /// Takes every copy of a switch for invalid: what some mutants do.
-    fn trust(&mut self, switch: u16) {
-        self.key
-            .prove_invalid(Epoch::new(switch, Epoch::MAX_NUMBER));
+    /// Rule 5: whether the answer may be a grant.
+    fn grant(&mut self, epoch: Epoch, step: u8) -> bool {
+        let now_ns = now_ns(step);
+        self.key.grant(epoch, &self.leases, true, now_ns).is_ok()
     }
 
-    /// Rule 5, and two ways to break what surrounds it.
-    fn grant(&mut self, epoch: Epoch, step: u8, without: Option<Rule>) -> bool {
-        let mut forgotten;
-        let key = if without == Some(Rule::R5GrantedNotRaised) {
-            forgotten = self.key.clone();
-            &mut forgotten
-        } else {
-            &mut self.key
+    /// What is there, as a grant: with what remains of its life.
+    fn granted(&mut self, epoch: Epoch, step: u8) -> Option<Item> {
+        let item = self.item?;
+        let is_first = item.value == FIRST.value;
+        let life_ms = match self.life {
+            Some(end) if is_first && step >= end => return None,
+            Some(end) if is_first => ((now_ns(end) - now_ns(step)) / 1_000_000) as u32,
+            _ => 0,
         };
-        match key.grant(epoch, &self.leases, true, now_ns(step)) {
-            Ok(()) => true,
-            Err(NoGrant::WritePending) => without == Some(Rule::R3GrantDuringWrite),
-            Err(_) => false,
-        }
+        let granted = self.grant(epoch, step);
+        granted.then_some(Item { life_ms, ..item })
     }
 
-    pub fn fetch(&mut self, epoch: Epoch, step: u8, without: Option<Rule>, out: &mut Vec<Message>) {
-        if self.grant(epoch, step, without)
-            && let Some(item) = self.item
-        {
+    /// Rule 5, broken: the answer to a retransmission is a grant of what it wrote.
+    fn grants_again(&mut self, request: &Request, version: u64, step: u8) -> Option<Item> {
+        let Call::Write(value) = request.call.0 else {
+            return None;
+        };
+        let again = mutant(Mutant::RepeatedAnswerGrants) && request.grant;
+        (again && self.grant(request.epoch, step)).then_some(Item {
+            value,
+            version,
+            life_ms: 0,
+        })
+    }
+
+    pub fn fetch(&mut self, epoch: Epoch, step: u8, out: &mut Vec<Message>) {
+        if let Some(item) = self.granted(epoch, step) {
             out.push(Message::FetchReply(epoch, item));
         }
     }
 
-    pub fn acknowledged(
-        &mut self,
-        epoch: Epoch,
-        echoed: u64,
-        step: u8,
-        without: Option<Rule>,
-        out: &mut Vec<Message>,
-    ) {
+    pub fn acknowledged(&mut self, epoch: Epoch, echoed: u64, step: u8, out: &mut Vec<Message>) {
         self.key.acknowledged(epoch, echoed);
-        self.drive(step, without, out);
+        self.drive(step, out);
     }
 
-    pub fn lease(&mut self, switch: u16, sent: u8, step: u8, out: &mut Vec<Message>) {
+    pub fn lease(&mut self, switch: u16, sent_ns: u64, step: u8, out: &mut Vec<Message>) {
         let now = now_ns(step);
         let wall_s = (WALL_S + now / 1_000_000_000) as u32;
         if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), wall_s, now) {
-            out.push(Message::LeaseReply { switch, sent, term });
+            out.push(Message::LeaseReply {
+                switch,
+                sent_ns,
+                term,
+            });
         }
     }
 
     /// Moves the key on as far as it goes, as the engine does after every event and when time has passed.
-    pub fn drive(&mut self, step: u8, without: Option<Rule>, out: &mut Vec<Message>) {
+    pub fn drive(&mut self, step: u8, out: &mut Vec<Message>) {
         let mut invalidations = vec![];
         while self
             .key
@@ -172,26 +169,21 @@ impl Server {
             let Some(write) = self.key.applied(0) else {
                 break;
             };
-            self.apply(write, step, without, out);
+            self.apply(write, step, out);
         }
         let send =
             |Invalidate { switch, granted }| Message::Invalidate(Epoch::new(switch, granted));
         out.extend(invalidations.into_iter().map(send));
     }
 
-    fn apply(
-        &mut self,
-        write: Write<Request>,
-        step: u8,
-        without: Option<Rule>,
-        out: &mut Vec<Message>,
-    ) {
+    fn apply(&mut self, write: Write<Request>, step: u8, out: &mut Vec<Message>) {
         let request = write.body;
-        self.version += 1;
+        self.version += u64::from(!mutant(Mutant::VersionNotRaised));
         let put = |value| {
             Some(Item {
                 value,
                 version: self.version,
+                life_ms: 0,
             })
         };
         let said = match (request.call.0, self.item) {
@@ -213,7 +205,7 @@ impl Server {
         let outcome = (OrderedReturn(said), self.version);
         self.windows[request.client].finish(request.number, outcome);
         let written = said == Return::Done && request.call.0 != Call::Delete;
-        let granted = written && request.grant && self.grant(request.epoch, step, without);
+        let granted = written && request.grant && self.grant(request.epoch, step);
         let grant = self.item.filter(|_| granted);
         out.push(reply(&request, outcome.0, outcome.1, grant));
     }

@@ -1,163 +1,132 @@
-//! The switch's half: the transitions of `bpf/coherence.h` and of the data plane that includes it.
+//! The switch's half: what becomes of a message that passes a switch, by the data plane's C itself.
 
-use wire::Epoch;
+use wire::{Epoch, Flags, Header, Op};
 
 use crate::{
-    Call, Return, Rule,
+    Call, Return,
     message::{Item, OrderedReturn, Reply, Request},
-    world::{LEASE_NS, now_ns},
+    real::{self, Out, State},
+    world::{LEASE_MS, now_ns},
 };
 
 /// One switch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Switch {
-    pub id: u16,
-    /// Rule 1: numbers given out so far.
-    pub epoch: u64,
-    /// What it holds for the key, if it holds an entry.
-    pub entry: Option<Entry>,
-    pub term: u32,
-    /// Its lease holds before this, in nanoseconds.
-    pub until: u64,
-    /// Epochs up to this were taken in an earlier term.
-    pub floor: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entry {
-    pub epoch: u64,
-    /// Valid if there is one.
-    pub item: Option<Item>,
-}
+pub struct Switch(State);
 
 impl Switch {
-    fn take_epoch(&mut self) -> u64 {
-        self.epoch += 1;
-        self.epoch
+    /// A switch that has given out so many numbers, with no lease and no entry.
+    pub fn new(id: u16, epoch: u64) -> Switch {
+        Switch(State::new(id, epoch))
     }
 
-    fn raise(&mut self, epoch: u64) {
-        if let Some(entry) = &mut self.entry
-            && entry.epoch < epoch
-        {
-            *entry = Entry { epoch, item: None };
-        }
+    pub fn id(&self) -> u16 {
+        self.0.id
     }
 
-    pub fn lease_holds(&self, step: u8) -> bool {
-        now_ns(step) < self.until
+    pub fn has_entry(&self) -> bool {
+        self.0.entry.is_some()
+    }
+
+    /// Whether its agent would ask for a value.
+    pub fn lacks_value(&self) -> bool {
+        self.0.entry.is_some_and(|entry| !entry.is_valid())
     }
 
     /// A request on its way to the store. A reply: the switch answers itself.
-    pub fn request(
-        &mut self,
-        request: &mut Request,
-        step: u8,
-        without: Option<Rule>,
-    ) -> Option<Reply> {
-        if request.call.0 == Call::Read {
-            self.read(request, step, without)
-        } else {
-            self.write(request, without);
-            None
+    pub fn request(&mut self, request: &mut Request, step: u8) -> Option<Reply> {
+        let (op, value) = match request.call.0 {
+            Call::Read => (Op::ReadRequest, None),
+            Call::Write(value) | Call::CompareAndSet { to: value, .. } => {
+                (Op::WriteRequest, Some(value))
+            }
+            Call::Delete => (Op::DeleteRequest, None),
+        };
+        let mut header = Header::new(op);
+        header.epoch = request.epoch;
+        if request.grant {
+            header.flags = Flags::GRANT;
         }
-    }
-
-    fn names_me(&self, epoch: Epoch) -> bool {
-        epoch.switch() == self.id
-    }
-
-    fn read(&mut self, request: &mut Request, step: u8, without: Option<Rule>) -> Option<Reply> {
-        let floor = self.floor;
-        let holds = self.lease_holds(step);
-        let entry = self.entry.as_ref()?;
-        if !holds && without != Some(Rule::R6NoLeaseNeeded) {
-            return None;
-        }
-        let current = entry.epoch > floor || without == Some(Rule::R6TermIgnored);
-        if let Some(item) = entry.item.filter(|_| current) {
-            return Some(Reply {
+        match real::run(&mut self.0, header, value.as_slice(), false, now_ns(step)) {
+            Out::Forward(header) => {
+                request.epoch = header.epoch;
+                request.grant = header.flags.has(Flags::GRANT);
+                None
+            }
+            Out::Back(header, value) => Some(Reply {
                 client: request.client,
                 number: request.number,
-                said: OrderedReturn(Return::Value(Some(item.value))),
-                version: item.version,
+                said: OrderedReturn(Return::Value(value)),
+                version: header.version,
                 path: request.path,
                 left: request.passed,
                 epoch: Epoch::NONE,
                 grant: None,
-            });
-        }
-        if request.epoch != Epoch::NONE && !self.names_me(request.epoch) {
-            return None;
-        }
-        let mut epoch = entry.epoch;
-        if epoch <= floor {
-            epoch = self.take_epoch();
-            self.raise(epoch);
-        }
-        request.epoch = Epoch::new(self.id, epoch);
-        request.grant = true;
-        None
-    }
-
-    /// Rule 2.
-    fn write(&mut self, request: &mut Request, without: Option<Rule>) {
-        let epoch = self.take_epoch();
-        let have = self.entry.is_some();
-        if without != Some(Rule::R2WriteDoesNotInvalidate) {
-            self.raise(epoch);
-        }
-        if request.epoch == Epoch::NONE || self.names_me(request.epoch) || (have && !request.grant)
-        {
-            request.epoch = Epoch::new(self.id, epoch);
-            request.grant = have;
+            }),
+            Out::Ends => panic!("a request ends in a switch"),
         }
     }
 
-    /// Rule 5: a grant that names this switch.
-    pub fn install(&mut self, epoch: Epoch, item: Item, without: Option<Rule>) {
-        if !self.names_me(epoch) || epoch.number() <= self.floor {
-            return;
-        }
-        let Some(entry) = &mut self.entry else { return };
-        let fits = entry.epoch == epoch.number() && entry.item.is_none();
-        if fits || without == Some(Rule::R5InstallOfAnyEpoch) {
-            entry.item = Some(item);
+    /// Rule 5: the answer to a client passes, and is a grant.
+    pub fn reply(&mut self, call: Op, epoch: Epoch, item: Item, step: u8) {
+        let out = self.grant(call, epoch, item, step);
+        assert!(matches!(out, Out::Forward(_)), "an answer goes on: {out:?}");
+    }
+
+    /// Rule 5: the answer to the agent.
+    pub fn fetched(&mut self, epoch: Epoch, item: Item, step: u8) {
+        let out = self.grant(Op::FetchReply, epoch, item, step);
+        assert!(matches!(out, Out::Ends), "it is for this switch: {out:?}");
+    }
+
+    fn grant(&mut self, op: Op, epoch: Epoch, item: Item, step: u8) -> Out {
+        let mut header = Header::new(op);
+        header.flags = Flags::GRANT;
+        header.epoch = epoch;
+        header.version = item.version;
+        header.expiry_ms = item.life_ms;
+        real::run(&mut self.0, header, &[item.value], true, now_ns(step))
+    }
+
+    /// An INVALIDATE; the acknowledgement: its epoch, and the number that it echoes.
+    pub fn invalidate(&mut self, epoch: Epoch, step: u8) -> Option<(Epoch, u64)> {
+        let mut header = Header::new(Op::Invalidate);
+        header.epoch = epoch;
+        match real::run(&mut self.0, header, &[], true, now_ns(step)) {
+            Out::Back(header, _) => Some((header.epoch, header.version)),
+            _ => None,
         }
     }
 
-    /// An INVALIDATE; returns the epoch for the acknowledgement.
-    pub fn invalidate(&mut self) -> Epoch {
-        let epoch = self.take_epoch();
-        self.raise(epoch);
-        Epoch::new(self.id, epoch)
+    /// The store's offer, which becomes the request: the time with which it is dated.
+    pub fn offered(&mut self, step: u8) -> Option<u64> {
+        let header = real::lease_header(Op::LeaseOffer, self.id());
+        match real::run(&mut self.0, header, &[], true, now_ns(step)) {
+            Out::Back(header, _) => Some(header.version),
+            _ => None,
+        }
     }
 
-    /// A lease, counted from when it was asked for; a new term raises the floor.
-    pub fn take_lease(&mut self, sent: u8, term: u32, step: u8) {
-        let until = now_ns(sent) + LEASE_NS;
-        if until <= now_ns(step) {
-            return;
-        }
-        if self.term != term {
-            self.until = 0;
-            self.floor = self.epoch;
-            self.term = term;
-        }
-        self.until = self.until.max(until);
+    /// A lease, asked for at `sent_ns`.
+    pub fn take_lease(&mut self, sent_ns: u64, term: u32, step: u8) {
+        let mut header = real::lease_header(Op::LeaseReply, self.id());
+        header.version = sent_ns;
+        header.client = term;
+        header.expiry_ms = LEASE_MS;
+        real::run(&mut self.0, header, &[], true, now_ns(step));
     }
 
     /// The agent makes an entry without a value.
-    pub fn insert(&mut self) {
-        let epoch = self.take_epoch();
-        self.entry = Some(Entry { epoch, item: None });
+    pub fn insert(&mut self, step: u8) {
+        real::insert(&mut self.0, now_ns(step));
     }
 
-    /// The agent removes the entry. Rule 1 off: the counter goes with it.
-    pub fn evict(&mut self, without: Option<Rule>) {
-        self.entry = None;
-        if without == Some(Rule::R1EpochsRepeat) {
-            self.epoch = 0;
-        }
+    /// The agent asks for the value under this epoch.
+    pub fn fetch(&mut self, step: u8) -> Option<Epoch> {
+        real::fetch(&mut self.0, now_ns(step))
+    }
+
+    /// The agent removes the entry.
+    pub fn evict(&mut self) {
+        self.0.entry = None;
     }
 }

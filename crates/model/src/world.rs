@@ -1,20 +1,23 @@
 //! The whole: one store, two switches, three clients, what is in flight, and what may happen next.
 
+use decide::Registration;
 use stateright::{
     Model, Property,
     semantics::{ConsistencyTester, LinearizabilityTester},
 };
-use wire::Epoch;
+use wire::{Epoch, Op};
 
 use crate::{
-    Call, Register, Rule,
+    Broken, Call, Register, Return,
     message::{Item, Message, OrderedCall, Reply, Request},
+    real,
     server::Server,
-    switch::{Entry, Switch},
+    switch::Switch,
 };
 
-/// A lease as its holder counts it, in nanoseconds.
-pub(crate) const LEASE_NS: u64 = 1_000_000_000;
+/// A lease as its holder counts it.
+pub(crate) const LEASE_MS: u32 = 1000;
+pub(crate) const LEASE_NS: u64 = LEASE_MS as u64 * 1_000_000;
 /// Steps after which no datagram of an operation is in flight any more: one lease, the bound that rule 7 rests on
 /// when a store restarts.
 const REQUEST_LIFE: u8 = 2;
@@ -71,6 +74,8 @@ pub struct Bounds {
     pub steps: u8,
     /// Restarts of the store.
     pub restarts: u8,
+    /// The step at which the life of the value ends that the key begins with: no switch may serve it then.
+    pub life: Option<u8>,
     /// How many of all the above may happen together, refills and steps of time not counted: the states to look at
     /// are those of every choice of so many.
     pub together: u8,
@@ -91,18 +96,21 @@ impl Bounds {
             renewals: 0,
             steps: 0,
             restarts: 0,
+            life: None,
             together: u8::MAX,
         }
     }
 }
 
-/// The model: its bounds, and the rule that is off, if any.
+/// The model: its bounds, whose programs the switches run, and what is broken, if anything.
 #[derive(Clone, Debug)]
 pub struct World {
     /// How much of everything.
     pub bounds: Bounds,
-    /// The rule that is broken.
-    pub without: Option<Rule>,
+    /// The discipline of the switches; its copies follow docs/coherence.md.
+    pub discipline: &'static Registration,
+    /// What breaks a rule.
+    pub broken: Option<Broken>,
 }
 
 /// A client between or within its operations.
@@ -144,6 +152,8 @@ pub struct WorldState {
     history: LinearizabilityTester<usize, Register>,
     /// Whether a switch has answered a read, for the test that the model is not vacuous.
     served: bool,
+    /// Whether one has answered with a value whose life was over.
+    served_late: bool,
 }
 
 /// What may happen.
@@ -163,7 +173,7 @@ pub enum Action {
     Refill(usize),
     /// A switch's agent asks for the value.
     Fetch(usize),
-    /// A switch asks for its lease.
+    /// The store offers a switch its lease, and it asks for it.
     Renew(usize),
     /// 0.6 leases pass.
     Pass,
@@ -171,10 +181,14 @@ pub enum Action {
     Restart,
 }
 
-const FIRST: Item = Item {
+/// What the key begins with.
+pub(crate) const FIRST: Item = Item {
     value: 0,
     version: 1,
+    life_ms: 0,
 };
+/// Numbers that a switch has given out at the beginning: a mutant that lets them come again does so soon behind it.
+const FIRST_EPOCH: u64 = 6;
 
 impl World {
     fn send(&self, state: &mut WorldState, client: usize, path: Path) {
@@ -201,9 +215,12 @@ impl World {
     /// The request meets its next switch.
     fn forward(&self, state: &mut WorldState, mut request: Request) {
         let switch = &mut state.switches[request.path.switches()[request.passed]];
-        match switch.request(&mut request, state.step, self.without) {
+        match switch.request(&mut request, state.step) {
             Some(reply) => {
                 state.served = true;
+                let is_first = reply.said.0 == Return::Value(Some(FIRST.value));
+                let is_over = self.bounds.life.is_some_and(|end| state.step >= end);
+                state.served_late |= is_first && is_over;
                 self.back(state, reply);
             }
             None => {
@@ -231,41 +248,47 @@ impl World {
     }
 
     fn deliver(&self, state: &mut WorldState, message: Message) {
-        let (step, without) = (state.step, self.without);
+        let step = state.step;
         let mut out = vec![];
         match message {
             Message::Request(request) if request.passed < request.path.switches().len() => {
                 self.forward(state, request);
             }
-            Message::Request(request) => state.server.request(request, step, without, &mut out),
+            Message::Request(request) => state.server.request(request, step, &mut out),
             Message::Reply(mut reply) => {
                 if reply.left > 0 {
                     reply.left -= 1;
                     let switch = &mut state.switches[reply.path.switches()[reply.left]];
                     if let Some(item) = reply.grant {
-                        switch.install(reply.epoch, item, without);
+                        let op = match reply.said.0 {
+                            Return::Value(_) => Op::ReadReply,
+                            _ => Op::WriteReply,
+                        };
+                        switch.reply(op, reply.epoch, item, step);
                     }
                 }
                 self.back(state, reply);
             }
-            Message::Fetch(epoch) => state.server.fetch(epoch, step, without, &mut out),
+            Message::Fetch(epoch) => state.server.fetch(epoch, step, &mut out),
             Message::FetchReply(epoch, item) => {
-                state.switch(epoch.switch()).install(epoch, item, without);
+                state.switch(epoch.switch()).fetched(epoch, item, step);
             }
             Message::Invalidate(epoch) => {
-                let ack = state.switch(epoch.switch()).invalidate();
-                out.push(Message::Ack(ack, epoch.number()));
+                let ack = state.switch(epoch.switch()).invalidate(epoch, step);
+                out.extend(ack.map(|(epoch, echoed)| Message::Ack(epoch, echoed)));
             }
             Message::Ack(epoch, echoed) => {
-                state
-                    .server
-                    .acknowledged(epoch, echoed, step, without, &mut out);
+                state.server.acknowledged(epoch, echoed, step, &mut out);
             }
-            Message::LeaseRequest { switch, sent } => {
-                state.server.lease(switch, sent, step, &mut out);
+            Message::LeaseRequest { switch, sent_ns } => {
+                state.server.lease(switch, sent_ns, step, &mut out);
             }
-            Message::LeaseReply { switch, sent, term } => {
-                state.switch(switch).take_lease(sent, term, step);
+            Message::LeaseReply {
+                switch,
+                sent_ns,
+                term,
+            } => {
+                state.switch(switch).take_lease(sent_ns, term, step);
             }
         }
         out.into_iter().for_each(|message| state.fly(message));
@@ -291,7 +314,7 @@ impl WorldState {
                 reply.grant.is_some() || (client.waits && client.begun == reply.number)
             }
             Message::Request(request) => step < request.since + REQUEST_LIFE,
-            Message::LeaseReply { sent, .. } => now_ns(*sent) + LEASE_NS > now_ns(step),
+            Message::LeaseReply { sent_ns, .. } => sent_ns + LEASE_NS > now_ns(step),
             _ => true,
         });
     }
@@ -307,28 +330,18 @@ impl Model for World {
 
     fn init_states(&self) -> Vec<WorldState> {
         let bounds = &self.bounds;
-        let mut server = Server::new(FIRST);
-        let mut switches = [1, 2].map(|id| Switch {
-            id,
-            epoch: 0,
-            entry: None,
-            term: 0,
-            until: 0,
-            floor: 0,
-        });
+        real::prepare(self.discipline, self.broken);
+        let mut server = Server::new(bounds.life);
+        let mut switches = [1, 2].map(|id| Switch::new(id, FIRST_EPOCH));
         // Both hold leases that were asked for and lent just now.
         for (switch, has_entry) in switches.iter_mut().zip(bounds.entries) {
             let mut lent = vec![];
-            server.lease(switch.id, 0, 0, &mut lent);
-            if let Some(Message::LeaseReply { sent, term, .. }) = lent.pop() {
-                switch.take_lease(sent, term, 0);
+            server.lease(switch.id(), now_ns(0), 0, &mut lent);
+            if let Some(Message::LeaseReply { sent_ns, term, .. }) = lent.pop() {
+                switch.take_lease(sent_ns, term, 0);
             }
             if has_entry {
-                switch.epoch += 1;
-                switch.entry = Some(Entry {
-                    epoch: switch.epoch,
-                    item: None,
-                });
+                switch.insert(0);
             }
         }
         let client = Client {
@@ -354,6 +367,7 @@ impl Model for World {
             },
             history: LinearizabilityTester::new(Register(Some(FIRST.value))),
             served: false,
+            served_late: false,
         }]
     }
 
@@ -385,17 +399,14 @@ impl Model for World {
             }
         }
         for (i, switch) in state.switches.iter().enumerate() {
-            match &switch.entry {
-                Some(entry) => {
-                    if left.evictions > 0 {
-                        actions.push(Action::Evict(i));
-                    }
-                    if left.fetches > 0 && entry.item.is_none() {
-                        actions.push(Action::Fetch(i));
-                    }
-                }
-                None if left.refills > 0 => actions.push(Action::Refill(i)),
-                None => {}
+            if !switch.has_entry() && left.refills > 0 {
+                actions.push(Action::Refill(i));
+            }
+            if switch.has_entry() && left.evictions > 0 {
+                actions.push(Action::Evict(i));
+            }
+            if switch.lacks_value() && left.fetches > 0 {
+                actions.push(Action::Fetch(i));
             }
             if left.renewals > 0 {
                 actions.push(Action::Renew(i));
@@ -410,6 +421,7 @@ impl Model for World {
     }
 
     fn next_state(&self, last: &WorldState, action: Action) -> Option<WorldState> {
+        real::prepare(self.discipline, self.broken);
         let mut state = last.clone();
         let step = state.step;
         match action {
@@ -440,31 +452,33 @@ impl Model for World {
             Action::Evict(i) => {
                 state.left.evictions -= 1;
                 state.left.together -= 1;
-                state.switches[i].evict(self.without);
+                state.switches[i].evict();
             }
             Action::Refill(i) => {
                 state.left.refills -= 1;
-                state.switches[i].insert();
+                state.switches[i].insert(step);
             }
             Action::Fetch(i) => {
                 state.left.fetches -= 1;
                 state.left.together -= 1;
-                let switch = &state.switches[i];
-                let epoch = switch.entry.as_ref()?.epoch;
-                let fetch = Message::Fetch(Epoch::new(switch.id, epoch));
-                state.fly(fetch);
+                let epoch = state.switches[i].fetch(step)?;
+                state.fly(Message::Fetch(epoch));
             }
             Action::Renew(i) => {
                 state.left.renewals -= 1;
                 state.left.together -= 1;
-                let switch = state.switches[i].id;
-                state.fly(Message::LeaseRequest { switch, sent: step });
+                let switch = &mut state.switches[i];
+                let (id, sent_ns) = (switch.id(), switch.offered(step)?);
+                state.fly(Message::LeaseRequest {
+                    switch: id,
+                    sent_ns,
+                });
             }
             Action::Pass => {
                 state.left.steps -= 1;
                 state.step += 1;
                 let mut out = vec![];
-                state.server.drive(state.step, self.without, &mut out);
+                state.server.drive(state.step, &mut out);
                 out.into_iter().for_each(|message| state.fly(message));
             }
             Action::Restart => {
@@ -481,6 +495,9 @@ impl Model for World {
         vec![
             Property::always("linearizable", |_, state: &WorldState| {
                 state.is_linearizable()
+            }),
+            Property::always("no copy outlives its value", |_, state: &WorldState| {
+                !state.served_late
             }),
             Property::sometimes("a switch answers", |_, state: &WorldState| state.served),
         ]

@@ -97,9 +97,12 @@ fn load(
     Ok(switch)
 }
 
+/// A datagram to a store.
+type Letter = (SocketAddr, Vec<u8>);
+
 /// Packets that the tables sent, until the process sends them.
 #[derive(Clone, Default)]
-struct Sent(Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>);
+struct Sent(Rc<RefCell<Vec<Letter>>>);
 
 impl Courier for Sent {
     fn send(&mut self, store: SocketAddr, datagram: &[u8]) {

@@ -1,48 +1,225 @@
-//! Data that outlives its store: it is another process's, which is never killed.
+//! Data that outlives its store: it is another process's, which is never killed. It answers at once, or after some time and in the order
+//! in which it was asked; what a store asked before it was killed is carried out all the same.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use store::backend::{Answer, Backend, Change, Condition, Item, Key, Put, Ticket};
+use rand::RngExt;
+use seed::{SeededRng, rng};
+use store::backend::{
+    Answer, Backend, Change, Completion, Condition, Found, Item, Key, Put, Ticket,
+};
+use wire::KeyHash;
+
+/// A key that is not borrowed.
+struct OwnKey {
+    tenant: u32,
+    hash: KeyHash,
+    bytes: Vec<u8>,
+}
+
+impl OwnKey {
+    fn of(key: Key<'_>) -> OwnKey {
+        OwnKey {
+            tenant: key.tenant,
+            hash: key.hash,
+            bytes: key.bytes.into(),
+        }
+    }
+
+    fn key(&self) -> Key<'_> {
+        Key {
+            tenant: self.tenant,
+            hash: self.hash,
+            bytes: &self.bytes,
+        }
+    }
+}
+
+enum Verb {
+    Get,
+    Put {
+        value: Vec<u8>,
+        ttl_ms: u32,
+        condition: Condition,
+        version: u64,
+    },
+    Delete(Condition, u64),
+}
+
+/// What a store asked, on its way.
+struct Command {
+    /// On the data's clock.
+    due_ns: u64,
+    /// Which life of the store asked.
+    asker: u64,
+    ticket: Ticket,
+    key: OwnKey,
+    verb: Verb,
+}
+
+struct Server {
+    backend: Box<dyn Backend>,
+    /// Commands in the order in which they are carried out.
+    queue: VecDeque<Command>,
+    /// What one takes, on average; 0: nothing.
+    delay_ns: u64,
+    rng: SeededRng,
+    askers: u64,
+}
+
+impl Server {
+    /// Puts a command at the end, to be carried out after about the usual time.
+    fn queue(&mut self, now_ns: u64, asker: u64, ticket: Ticket, key: Key<'_>, verb: Verb) {
+        let delay_ns = self
+            .rng
+            .random_range(self.delay_ns / 2..=self.delay_ns * 3 / 2);
+        let before_ns = self.queue.back().map_or(0, |command| command.due_ns);
+        self.queue.push_back(Command {
+            due_ns: before_ns.max(now_ns + delay_ns),
+            asker,
+            ticket,
+            key: OwnKey::of(key),
+            verb,
+        });
+    }
+
+    fn carry_out(&mut self, command: &Command) -> Completion {
+        let (key, now_ns, ticket) = (command.key.key(), command.due_ns, command.ticket);
+        let change = match &command.verb {
+            Verb::Get => {
+                let Answer::Now(found) = self.backend.get(key, now_ns, ticket) else {
+                    return Completion::Get(ticket, Found::Failed);
+                };
+                let found = found.map(|item| Item {
+                    value: item.value.to_vec(),
+                    version: item.version,
+                    expiry_ms: item.expiry_ms,
+                });
+                return Completion::Get(ticket, found.map_or(Found::Absent, Found::Item));
+            }
+            Verb::Put {
+                value,
+                ttl_ms,
+                condition,
+                version,
+            } => {
+                let put = Put {
+                    value,
+                    ttl_ms: *ttl_ms,
+                    condition: *condition,
+                    version: *version,
+                };
+                self.backend.put(key, put, now_ns, ticket)
+            }
+            Verb::Delete(condition, version) => {
+                let (condition, version) = (*condition, *version);
+                self.backend.delete(key, condition, version, now_ns, ticket)
+            }
+        };
+        match change {
+            Answer::Now(change) => Completion::Change(ticket, change),
+            Answer::Later => Completion::Change(ticket, Change::Failed),
+        }
+    }
+}
 
 /// The data, wherever it is asked from.
 #[derive(Clone)]
-pub struct KeptData(Arc<Mutex<Box<dyn Backend>>>);
+pub struct KeptData(Arc<Mutex<Server>>);
 
 impl KeptData {
-    /// What lies in a backend now.
-    pub fn new(backend: Box<dyn Backend>) -> KeptData {
-        KeptData(Arc::new(Mutex::new(backend)))
+    /// What lies in a backend now, and is answered after `delay_ns` on average.
+    pub fn new(backend: Box<dyn Backend>, delay_ns: u64, seed: u64) -> KeptData {
+        KeptData(Arc::new(Mutex::new(Server {
+            backend,
+            queue: VecDeque::new(),
+            delay_ns,
+            rng: rng(seed, "data"),
+            askers: 0,
+        })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Box<dyn Backend>> {
+    fn lock(&self) -> MutexGuard<'_, Server> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One store's way to it.
-pub struct Kept {
+/// One life's way to it.
+#[derive(Clone)]
+pub struct Way {
     data: KeptData,
     /// The data's clock when this store's was at 0.
     began_ns: u64,
+    asker: u64,
+}
+
+impl Way {
+    /// For a store whose clock is at 0 when the data's is at `began_ns`.
+    pub fn new(data: KeptData, began_ns: u64) -> Way {
+        let mut server = data.lock();
+        server.askers += 1;
+        let asker = server.askers;
+        drop(server);
+        Way {
+            data,
+            began_ns,
+            asker,
+        }
+    }
+
+    /// The data, for the next life.
+    pub fn into_data(self) -> KeptData {
+        self.data
+    }
+
+    /// When the next answer is due.
+    pub fn next_ns(&self) -> Option<u64> {
+        let server = self.data.lock();
+        let first = server.queue.front()?;
+        Some(first.due_ns.saturating_sub(self.began_ns))
+    }
+
+    /// Carries out what is due; the next answer to this life, if there is one.
+    pub fn next_completion(&self, now_ns: u64) -> Option<Completion> {
+        let mut server = self.data.lock();
+        while server.queue.front()?.due_ns <= now_ns + self.began_ns {
+            let command = server.queue.pop_front()?;
+            let completion = server.carry_out(&command);
+            if command.asker == self.asker {
+                return Some(completion);
+            }
+        }
+        None
+    }
+}
+
+/// The backend of one life of a store.
+pub struct Kept {
+    way: Way,
     /// The value that was read last.
     value: Vec<u8>,
 }
 
 impl Kept {
-    /// For a store whose clock is at 0 when the data's is at `began_ns`.
-    pub fn new(data: KeptData, began_ns: u64) -> Kept {
-        Kept {
-            data,
-            began_ns,
-            value: vec![],
-        }
+    /// By this way.
+    pub fn new(way: Way) -> Kept {
+        let value = vec![];
+        Kept { way, value }
     }
 }
 
 impl Backend for Kept {
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
-        let mut data = self.data.lock();
-        let Answer::Now(found) = data.get(key, now_ns + self.began_ns, ticket) else {
+        let mut server = self.way.data.lock();
+        let now_ns = now_ns + self.way.began_ns;
+        if server.delay_ns > 0 {
+            server.queue(now_ns, self.way.asker, ticket, key, Verb::Get);
+            return Answer::Later;
+        }
+        let Answer::Now(found) = server.backend.get(key, now_ns, ticket) else {
             return Answer::Later;
         };
         Answer::Now(found.map(|item| {
@@ -57,8 +234,19 @@ impl Backend for Kept {
     }
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
-        let mut data = self.data.lock();
-        data.put(key, put, now_ns + self.began_ns, ticket)
+        let mut server = self.way.data.lock();
+        let now_ns = now_ns + self.way.began_ns;
+        if server.delay_ns == 0 {
+            return server.backend.put(key, put, now_ns, ticket);
+        }
+        let verb = Verb::Put {
+            value: put.value.into(),
+            ttl_ms: put.ttl_ms,
+            condition: put.condition,
+            version: put.version,
+        };
+        server.queue(now_ns, self.way.asker, ticket, key, verb);
+        Answer::Later
     }
 
     fn delete(
@@ -69,23 +257,31 @@ impl Backend for Kept {
         now_ns: u64,
         ticket: Ticket,
     ) -> Answer<Change> {
-        let mut data = self.data.lock();
-        data.delete(key, condition, version, now_ns + self.began_ns, ticket)
+        let mut server = self.way.data.lock();
+        let now_ns = now_ns + self.way.began_ns;
+        if server.delay_ns == 0 {
+            return server
+                .backend
+                .delete(key, condition, version, now_ns, ticket);
+        }
+        let verb = Verb::Delete(condition, version);
+        server.queue(now_ns, self.way.asker, ticket, key, verb);
+        Answer::Later
     }
 
     fn pin(&mut self, key: Key<'_>, pinned: bool) {
-        self.data.lock().pin(key, pinned);
+        self.way.data.lock().backend.pin(key, pinned);
     }
 
     fn items(&self) -> Option<u64> {
-        self.data.lock().items()
+        self.way.data.lock().backend.items()
     }
 
     fn memory_bytes(&self) -> Option<u64> {
-        self.data.lock().memory_bytes()
+        self.way.data.lock().backend.memory_bytes()
     }
 
     fn evicted(&self) -> u64 {
-        self.data.lock().evicted()
+        self.way.data.lock().backend.evicted()
     }
 }

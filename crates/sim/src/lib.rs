@@ -10,7 +10,6 @@
 //! Cost: below 400 ns of its own for each packet that arrives somewhere, beside what the real code takes.
 
 mod agent;
-mod clients;
 pub mod clock;
 mod control;
 mod follow;
@@ -32,7 +31,6 @@ mod trace;
 mod world;
 
 pub use agent::AgentHost;
-pub use clients::{Clients, clients};
 pub use clock::{ClockSpec, Reading};
 pub use control::ControlHost;
 pub use generator::{Generator, generator};
@@ -47,4 +45,4 @@ pub use spec::{
 };
 pub use store::StoreHost;
 pub use topologies::Shape;
-pub use world::{ForwardCounts, Progress, Refused, State, World};
+pub use world::{ForwardCounts, Programs, Progress, Refused, State, World};

@@ -47,6 +47,8 @@ pub struct ForwardSpec {
     pub packet_ns: f64,
     /// Packets that may wait; what comes on top is dropped.
     pub queue: u32,
+    /// Whether each port has a pipeline of that speed for itself, as in a switch chip; otherwise one core is there for all.
+    pub per_port: bool,
     /// What a packet takes that is sent round once more, in nanoseconds.
     pub round_ns: f64,
     /// Packets that may wait at the recirculation port.
@@ -59,6 +61,7 @@ impl Default for ForwardSpec {
         ForwardSpec {
             packet_ns: 500.0,
             queue: 1024,
+            per_port: false,
             round_ns: 1000.0,
             round_queue: 256,
         }
@@ -120,6 +123,8 @@ pub enum Data {
     Own,
     /// In another process, that is never killed.
     Kept,
+    /// Likewise, in one that answers after so many nanoseconds on average.
+    Remote(u64),
 }
 
 /// A store.

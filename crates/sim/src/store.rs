@@ -14,7 +14,7 @@ use store::{
 
 use crate::{
     follow::{Followed, Following},
-    kept::{Kept, KeptData},
+    kept::{Kept, KeptData, Way},
     network::Network,
     packet::Datagram,
     populated::Populated,
@@ -30,8 +30,9 @@ pub(crate) fn maker(
     store: StoreSpec,
     controllers: Vec<ProcessId>,
 ) -> Maker {
-    let address = network.address(machine as u32);
-    let listen = SocketAddr::new(address.expect("stores have links").into(), wire::PORT);
+    let mut addresses = spec.cluster.stores.iter().map(|store| store.address);
+    let is_own = |address: &SocketAddr| network.is_own(machine as u32, address.ip());
+    let listen = addresses.find(is_own).expect("the cluster has all stores");
     let mut config = store::Config::new(listen);
     config.cluster = spec.cluster.clone();
     config.identity = Some(listen);
@@ -63,8 +64,8 @@ pub struct StoreHost {
     /// The machine's monotonic clock at the start; the engine's begins at 0, as a process's does.
     started_ns: u64,
     following: Following,
-    /// What is still to be said to the controller.
-    data: Option<KeptData>,
+    /// To the data that outlives it.
+    way: Option<Way>,
 }
 
 impl StoreHost {
@@ -87,14 +88,21 @@ impl StoreHost {
                 }
             }
         };
-        let (backend, data): (Box<dyn Backend>, _) = match spec.data {
-            Data::Own => (new(), None),
-            Data::Kept => {
-                let left = birth.remains.and_then(|left| left.downcast::<Left>().ok());
-                let data = left.map_or_else(|| KeptData::new(new()), |left| left.0);
-                let kept = Kept::new(data.clone(), started_ns);
-                (Box::new(kept), Some(data))
-            }
+        let kept = |delay_ns| {
+            let left = birth.remains.and_then(|left| left.downcast::<Left>().ok());
+            let new = || KeptData::new(new(), delay_ns, birth.seed);
+            let data = left.map_or_else(new, |left| left.0);
+            // The data's clock is nobody's that is switched off.
+            Way::new(data, birth.clock.wall_ns)
+        };
+        let way = match spec.data {
+            Data::Own => None,
+            Data::Kept => Some(kept(0)),
+            Data::Remote(delay_ns) => Some(kept(delay_ns)),
+        };
+        let backend = match &way {
+            None => new(),
+            Some(way) => Box::new(Kept::new(way.clone())),
         };
         StoreHost {
             engine: Engine::new(config.clone(), backend, 0, wall_s),
@@ -102,7 +110,7 @@ impl StoreHost {
             config: config.clone(),
             started_ns,
             following: Following::new(controllers),
-            data,
+            way,
         }
     }
 
@@ -175,6 +183,11 @@ impl Process for StoreHost {
 
     fn wake(&mut self, io: &mut Io<'_>) {
         let now_ns = io.now_ns() - self.started_ns;
+        if let Some(way) = &self.way {
+            while let Some(completion) = way.next_completion(now_ns) {
+                self.engine.complete(completion, now_ns, &mut self.outbox);
+            }
+        }
         self.engine.tick(now_ns, &mut self.outbox);
         self.send(io);
         self.following.wake(io);
@@ -182,9 +195,10 @@ impl Process for StoreHost {
     }
 
     fn next_wake_ns(&self) -> Option<u64> {
-        let engine = self.engine.next_deadline_ns();
-        let engine = engine.map(|ns| ns + self.started_ns);
-        [engine, self.following.next_wake_ns()]
+        let data = self.way.as_ref().and_then(Way::next_ns);
+        let own = [self.engine.next_deadline_ns(), data].into_iter().flatten();
+        let own = own.min().map(|ns| ns + self.started_ns);
+        [own, self.following.next_wake_ns()]
             .into_iter()
             .flatten()
             .min()
@@ -212,7 +226,7 @@ impl Process for StoreHost {
     }
 
     fn remains(self: Box<Self>) -> Remains {
-        let StoreHost { data, .. } = *self;
-        data.map(|data| Box::new(Left(data)) as _)
+        let StoreHost { way, .. } = *self;
+        way.map(|way| Box::new(Left(way.into_data())) as _)
     }
 }

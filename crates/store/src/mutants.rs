@@ -67,15 +67,14 @@ mod chosen {
         CHOSEN.set(mutant);
     }
 
-    pub(crate) fn mutant(mutant: Mutant) -> bool {
+    /// Whether this one is in force on this thread.
+    pub fn mutant(mutant: Mutant) -> bool {
         CHOSEN.get() == Some(mutant)
     }
 }
 
 #[cfg(feature = "mutants")]
-pub use chosen::choose;
-#[cfg(feature = "mutants")]
-pub(crate) use chosen::mutant;
+pub use chosen::{choose, mutant};
 
 /// Whether this one is in force.
 #[cfg(not(feature = "mutants"))]

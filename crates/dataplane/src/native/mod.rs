@@ -10,13 +10,15 @@ mod cpu;
 mod ffi;
 mod frame;
 mod keyed;
-#[cfg(feature = "mutants")]
+mod memory;
 mod mutant;
 mod switch;
 
 pub use cpu::{Cpu, Program, Verdict};
 pub use frame::Frame;
 pub(crate) use keyed::Keyed;
-#[cfg(feature = "mutants")]
+pub use memory::Memory;
 pub use mutant::Mutant;
+#[cfg(feature = "mutants")]
+pub use mutant::choose;
 pub use switch::{Clock, Fib, Route, Switch};

@@ -1,6 +1,6 @@
+#[cfg(feature = "mutants")]
+use std::cell::Cell;
 use std::sync::LazyLock;
-
-use super::Switch;
 
 /// A way to break a rule of `docs/coherence.md` in the C: `bpf/mutants.h` is the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub struct Mutant {
     /// What happens.
     pub breaks: String,
     /// Its place in the list, from 1 on.
+    #[cfg_attr(not(feature = "mutants"), allow(dead_code))]
     number: u32,
 }
 
@@ -52,7 +53,25 @@ impl Mutant {
     }
 }
 
-impl Switch {
+#[cfg(feature = "mutants")]
+thread_local! {
+    static CHOSEN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Breaks a rule in the switches that this thread makes from now on, or none.
+#[cfg(feature = "mutants")]
+pub fn choose(mutant: Option<&Mutant>) {
+    CHOSEN.set(mutant.map_or(0, |mutant| mutant.number));
+}
+
+/// What a switch that is made now is to break.
+#[cfg(feature = "mutants")]
+pub(super) fn chosen() -> u32 {
+    CHOSEN.get()
+}
+
+#[cfg(feature = "mutants")]
+impl super::Switch {
     /// Breaks a rule from now on, or none.
     pub fn set_mutant(&self, mutant: Option<&Mutant>) {
         let number = mutant.map_or(0, |mutant| mutant.number);

@@ -196,6 +196,10 @@ impl Switch {
         }
         raw.entry = entry.program("entry");
         raw.comes_back = entry.program("comes_back");
+        #[cfg(feature = "mutants")]
+        {
+            raw.mutant = super::mutant::chosen();
+        }
         raw.mask_of_buckets = sizes.buckets() - 1;
         switch.set_fib(Box::new(Nowhere));
         Ok(Arc::new(switch))

@@ -4,6 +4,7 @@
 
 mod hunt;
 mod layout;
+mod simulated;
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,8 @@ use anyhow::ensure;
 use lab::interrupt;
 use serde::{Deserialize, Serialize};
 
-use crate::{Measure, Options, Report, Run, params::keys, verdict::judge};
-use hunt::{Hunt, Rerouted};
+use crate::{Measure, Report, Run, World, params::keys, verdict::judge};
+use self::hunt::{Hunt, Rerouted};
 
 /// Client processes on each of the two client hosts, and clients in each.
 const PROCESSES: u32 = 2;
@@ -70,12 +71,11 @@ impl Measure for Coherence {
         Ok(())
     }
 
-    fn needs(&self, _: &Options) -> Option<&'static str> {
-        Some("Redis")
-    }
-
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
-        hunt(self, run, report)
+        match run.options.world {
+            World::Kernel => hunt(self, run, report),
+            World::Sim => simulated::run(run, report),
+        }
     }
 }
 

@@ -84,22 +84,21 @@ impl World {
         self.attach(machine);
     }
 
-    /// A machine starts anew: what ran there is killed and started again, tables are gone, clocks begin.
-    ///
-    /// # Errors
-    /// Something does not start.
-    pub fn reboot(&mut self, machine: MachineId) -> anyhow::Result<()> {
-        let all = self.processes_of(machine).into_iter();
-        let lived: Vec<_> = all.filter(|p| self.state(*p) != State::Dead).collect();
-        lived.iter().for_each(|process| self.kill(*process));
+    /// Switches a machine off: what runs there is killed, tables are gone, and its ports take nothing.
+    pub fn power_off(&mut self, machine: MachineId) {
+        for process in self.processes_of(machine) {
+            self.kill(process);
+        }
         self.forget_tables(machine);
         self.network.set_routes(machine.0, BTreeMap::new());
+        self.suspend(machine);
+    }
+
+    /// Switches it on again: its clocks begin, but for the wall clock. Its processes are started by whoever wants them.
+    pub fn power_on(&mut self, machine: MachineId) {
         let at = &mut self.machines[machine.0 as usize];
         at.clock.restart(self.now_ns);
         at.suspended = false;
-        lived
-            .into_iter()
-            .try_for_each(|process| self.start(process))
     }
 
     /// Sets a machine's wall clock by so many nanoseconds.

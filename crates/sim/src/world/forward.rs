@@ -3,6 +3,7 @@
 use std::{
     net::IpAddr,
     sync::{Arc, PoisonError},
+    time::Instant,
 };
 
 use dataplane::native::{Cpu, Fib, Frame, Program, Route, Verdict};
@@ -28,12 +29,47 @@ const MTU: u16 = 1500;
 pub(super) struct Forwarding {
     /// Its programs, where they are loaded.
     pub cpu: Option<Cpu>,
-    core: Service,
+    /// One, or one for each port.
+    cores: Vec<Service>,
     /// The port by which packets are sent round.
     round: Service,
     /// Ports that copies leave by.
     fan: Vec<u32>,
     counts: ForwardCounts,
+}
+
+/// How often the switches' programs ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Programs {
+    /// Runs.
+    pub runs: u64,
+    /// What they took, in nanoseconds; 0 unless they are timed.
+    pub ns: f64,
+    /// What reading the clock takes, if they are.
+    clock_ns: Option<f64>,
+}
+
+impl Programs {
+    /// From now on with their time.
+    pub(super) fn time(&mut self) {
+        const TIMES: u32 = 10_000;
+        let begun = Instant::now();
+        let read = (0..TIMES).map(|_| Instant::now()).max();
+        let took = read.unwrap_or(begun) - begun;
+        self.clock_ns = Some(took.as_nanos() as f64 / f64::from(TIMES));
+    }
+
+    #[inline]
+    fn count<R>(&mut self, run: impl FnOnce() -> R) -> R {
+        self.runs += 1;
+        let Some(clock_ns) = self.clock_ns else {
+            return run();
+        };
+        let begun = Instant::now();
+        let result = run();
+        self.ns += (begun.elapsed().as_nanos() as f64 - clock_ns).max(0.0);
+        result
+    }
 }
 
 /// What a switch dropped.
@@ -48,10 +84,12 @@ pub struct ForwardCounts {
 }
 
 impl Forwarding {
-    pub fn new(spec: ForwardSpec) -> Forwarding {
+    /// Of a machine with so many ports.
+    pub fn new(spec: ForwardSpec, ports: usize) -> Forwarding {
+        let cores = if spec.per_port { ports.max(1) } else { 1 };
         Forwarding {
             cpu: None,
-            core: Service::new(spec.packet_ns, 1, spec.queue),
+            cores: vec![Service::new(spec.packet_ns, 1, spec.queue); cores],
             round: Service::new(spec.round_ns, 1, spec.round_queue),
             fan: vec![],
             counts: ForwardCounts::default(),
@@ -133,7 +171,8 @@ impl World {
         let Some(forwarding) = &mut at.forwarding else {
             return;
         };
-        let Some(leaves_ns) = forwarding.core.take(self.now_ns) else {
+        let core = usize::from(self.network.port(port).index).min(forwarding.cores.len() - 1);
+        let Some(leaves_ns) = forwarding.cores[core].take(self.now_ns) else {
             forwarding.counts.overflowed += 1;
             return self.frames.give(frame);
         };
@@ -142,7 +181,10 @@ impl World {
         };
         let ingress = u32::from(self.network.port(port).index) + 1;
         let now_ns = at.clock.at(self.now_ns).boottime_ns;
-        let verdict = cpu.run(Program::Entry, self.frames.at(frame), ingress, now_ns);
+        let frame_at = self.frames.at(frame);
+        let verdict = self
+            .programs
+            .count(|| cpu.run(Program::Entry, frame_at, ingress, now_ns));
         self.carry_out(machine, port, frame, verdict, leaves_ns);
     }
 
@@ -158,7 +200,9 @@ impl World {
         };
         let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let frame_at = self.frames.at(frame);
-        let verdict = cpu.run(Program::ComesBack, frame_at, ROUND_BACK, now_ns);
+        let verdict = self
+            .programs
+            .count(|| cpu.run(Program::ComesBack, frame_at, ROUND_BACK, now_ns));
         // It came by no port of the network; the kernel takes it as its own machine's.
         let port = self.network.ports_of(machine.0)[0];
         let mac = self.network.port(port).mac;

@@ -27,7 +27,7 @@ use crate::{
     streams::Streams,
     trace::Trace,
 };
-pub use forward::ForwardCounts;
+pub use forward::{ForwardCounts, Programs};
 use forward::Forwarding;
 
 /// Events between two looks at how far the world has come.
@@ -126,6 +126,9 @@ impl Progress {
     }
 }
 
+/// Somebody who is told how far a world has come.
+type Told = Box<dyn FnMut(&Progress)>;
+
 /// A world in virtual time. Everything in it follows from its [`Spec`], its seed, and what is done to it. It stays on the thread that made
 /// it: hash maps take their order from the seed there ([`wire::maps::seed_for_simulation`]).
 pub struct World {
@@ -150,8 +153,9 @@ pub struct World {
     trace: Trace,
     events: u64,
     packets: u64,
+    programs: Programs,
     began: Instant,
-    on_progress: Option<Box<dyn FnMut(&Progress)>>,
+    on_progress: Option<Told>,
 }
 
 impl World {
@@ -171,14 +175,15 @@ impl World {
                 directions.push(Direction::new(link, seed, &format!("link {i} {way}")));
             }
         }
-        let machine = |machine: &crate::spec::MachineSpec| Machine {
+        let ports = |machine| network.ports_of(machine).len();
+        let machine = |(i, machine): (u32, &crate::spec::MachineSpec)| Machine {
             clock: Clock::new(machine.clock),
             suspended: false,
-            forwarding: machine.forwards.map(Forwarding::new),
+            forwarding: machine.forwards.map(|spec| Forwarding::new(spec, ports(i))),
             listeners: vec![],
             refused: Refused::default(),
         };
-        let machines = spec.machines.iter().map(machine).collect();
+        let machines = (0..).zip(&spec.machines).map(machine).collect();
         let mut world = World {
             seed,
             now_ns: 0,
@@ -196,6 +201,7 @@ impl World {
             trace: Trace::default(),
             events: 0,
             packets: 0,
+            programs: Programs::default(),
             began: Instant::now(),
             on_progress: None,
             spec,
@@ -337,6 +343,16 @@ impl World {
     }
 
     // ---- who is there
+
+    /// How often the switches' programs ran.
+    pub fn programs(&self) -> Programs {
+        self.programs
+    }
+
+    /// Takes the time of the switches' programs from now on, which takes time itself.
+    pub fn time_programs(&mut self) {
+        self.programs.time();
+    }
 
     /// What the world was made from.
     pub fn spec(&self) -> &Spec {

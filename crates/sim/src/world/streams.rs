@@ -37,6 +37,12 @@ impl World {
         self.say(stream, to, StreamEvent::Opened(to));
     }
 
+    /// Whether a process's machine is suspended.
+    fn is_asleep(&self, process: ProcessId) -> bool {
+        let machine = self.slots[process.0 as usize].machine;
+        self.machines[machine.0 as usize].suspended
+    }
+
     /// Puts something on its way from a process to the other end.
     fn say(&mut self, id: StreamId, from: ProcessId, what: StreamEvent) {
         let Some(stream) = self.streams.get(id) else {
@@ -97,7 +103,7 @@ impl World {
         if first.is_none_or(|(at_ns, _)| *at_ns > self.now_ns) {
             return;
         }
-        if self.way_ns(from, to).is_none() {
+        if self.is_asleep(to) || self.way_ns(from, to).is_none() {
             return self.keep_waiting(id, side);
         }
         // Who is stopped finds it when he goes on.
@@ -173,7 +179,7 @@ impl World {
 
     /// A process learns that a stream has ended.
     pub(super) fn ended(&mut self, id: StreamId, process: ProcessId) {
-        if self.state(process) == State::Stopped {
+        if self.state(process) == State::Stopped || self.is_asleep(process) {
             return self
                 .queue
                 .put(self.now_ns + RETRY_NS, Event::Ended(id, process));

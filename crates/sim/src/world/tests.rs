@@ -4,7 +4,7 @@ use lab::topology::Fault;
 use wire::{Header, Op, Packet, Secret, Status};
 
 use super::*;
-use crate::{LinkSpec, MachineSpec, ServiceSpec, StoreSpec, packet::Datagram, spec::Seat};
+use crate::{Data, LinkSpec, MachineSpec, ServiceSpec, StoreSpec, packet::Datagram, spec::Seat};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -162,7 +162,7 @@ fn a_world_is_the_same_again_with_the_same_seed_and_another_with_another() {
     let run = |seed| {
         wire::maps::seed_for_simulation(seed);
         let store = StoreSpec {
-            data: crate::Data::Kept,
+            data: Data::Kept,
             ..StoreSpec::default()
         };
         let (mut world, client) = with_client(&line(faulty(), 0.01, store), seed);
@@ -202,7 +202,7 @@ fn a_stopped_store_answers_what_waited_when_it_goes_on() {
 
 #[test]
 fn a_killed_store_has_lost_its_data_unless_that_is_kept() {
-    for data in [crate::Data::Own, crate::Data::Kept] {
+    for data in [Data::Own, Data::Kept, Data::Remote(200_000)] {
         let store = StoreSpec {
             data,
             ..StoreSpec::default()
@@ -221,7 +221,7 @@ fn a_killed_store_has_lost_its_data_unless_that_is_kept() {
         world.run_until(6 * S);
         world.start(server).unwrap();
         world.run_until(7 * S);
-        let left = if data == crate::Data::Kept { 100 } else { 0 };
+        let left = if data == Data::Own { 0 } else { 100 };
         assert_eq!(items(&world), Some(left));
     }
 }
@@ -276,4 +276,26 @@ fn what_does_not_start_with_the_world_is_started_later() {
     assert_eq!(world.state(store), State::Dead);
     world.start(store).unwrap();
     assert!(world.start(store).is_err(), "it runs already");
+}
+
+#[test]
+fn a_machine_that_was_switched_off_begins_anew() {
+    let store = StoreSpec {
+        data: Data::Kept,
+        ..StoreSpec::default()
+    };
+    let (mut world, client) = with_client(&line(Fault::default(), 0.0, store), 1);
+    world.run_until(2 * S + 5 * MS);
+    let before = done(&world, client);
+    let machine = world.machine("server").unwrap();
+    world.power_off(machine);
+    world.run_until(3 * S);
+    assert_eq!(done(&world, client), before);
+    world.power_on(machine);
+    let store = world.process("server/store").unwrap();
+    world.start(store).unwrap();
+    world.run_until(7 * S);
+    let shown = world.clock(machine);
+    assert_eq!((shown.monotonic_ns, shown.boottime_ns), (4 * S, 4 * S));
+    assert_eq!(done(&world, client), 200);
 }

@@ -111,6 +111,8 @@ fn tell(report: &mut Report, run: &Run<'_>, seen: &[(Popularity, PhaseResult)]) 
         report.rows.push(json!({
             "popularity": popularity.name(),
             "answered": result.answered,
+            "throughput": result.throughput(),
+            "hit_ratio": result.hit_ratio(),
             "lost": result.lost,
             "served_by": result.served_by,
             "p50_us": result.all.p50_us,

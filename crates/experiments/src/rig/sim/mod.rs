@@ -1,10 +1,11 @@
 //! The rig in the simulator: a [`sim::World`] made from the same plan, in virtual time.
 
-mod generator;
+mod load;
 mod spec;
 
 use std::{cell::RefCell, collections::BTreeMap, net::Ipv4Addr, rc::Rc, time::Duration};
 
+use ::load::LoadConfig;
 use anyhow::Context;
 use api::types;
 use control::{
@@ -13,7 +14,6 @@ use control::{
 };
 use dataplane::{Backing, PageItems, Table};
 use lab::{interrupt, roles::Role, steered::Seat, topology::Topology};
-use load::LoadConfig;
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use serde::{Serialize, de::DeserializeOwned};
@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 use sim::{AgentHost, ControlHost, MachineId, ProcessId, State, StoreHost, World};
 use wire::{Secret, Tenant};
 
+use self::load::Steering;
 use super::{
     Load, Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
     tenants::entry_of,
 };
 use crate::Run;
-use generator::Steering;
 
 /// Longest stretch of the world's time without a look at whether somebody interrupts, in nanoseconds.
 const STRETCH_NS: u64 = 10_000_000;
@@ -230,18 +230,17 @@ impl Machines for Sim {
     }
 
     fn create_tenant(&self, tenant: &TenantSpec, clients: &[Ipv4Addr]) -> anyhow::Result<Tenant> {
-        let spec = types::TenantSpec {
-            id: Some(tenant.id),
-            reuse: true,
-            quota: tenant.quota,
-            policy: carried(tenant.policy)?,
-            rate: tenant.rate,
-            over_rate: types::OverRate::Drop,
-            discipline: Some(tenant.discipline.clone()),
-            clients: carried(clients)?,
-            borrow: tenant.borrows,
-            ..types::TenantSpec::default()
-        };
+        let spec = serde_json::from_value(json!({
+            "id": tenant.id,
+            "reuse": true,
+            "quota": tenant.quota,
+            "policy": tenant.policy,
+            "rate": tenant.rate,
+            "over_rate": "drop",
+            "discipline": tenant.discipline,
+            "clients": clients,
+            "borrow": tenant.borrows,
+        }))?;
         let fresh = Secret(self.secrets.borrow_mut().random());
         let said = self.ask(|core, asked| core.create_tenant(asked, spec, fresh))?;
         entry_of(tenant.id, &serde_json::to_value(said)?)

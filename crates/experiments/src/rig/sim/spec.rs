@@ -58,8 +58,17 @@ pub(super) fn of(
     Ok(spec)
 }
 
-fn forwards(_plan: &Plan) -> ForwardSpec {
-    ForwardSpec::default()
+/// How switches forward: as one core does, or as a chip whose ports take so many each.
+fn forwards(plan: &Plan) -> ForwardSpec {
+    let usual = ForwardSpec::default();
+    match plan.switch_rate {
+        None => usual,
+        Some(rate) => ForwardSpec {
+            packet_ns: 1e9 / rate,
+            per_port: true,
+            ..usual
+        },
+    }
 }
 
 /// What a role is in the simulator.

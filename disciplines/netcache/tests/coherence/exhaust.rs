@@ -22,7 +22,8 @@ fn exhaust(name: &str, bounds: Bounds) -> usize {
     println!("{name}: {bounds:?}");
     let checker = World {
         bounds,
-        without: None,
+        discipline: &netcache::REGISTRATION,
+        broken: None,
     }
     .checker()
     .threads(2)
@@ -34,8 +35,10 @@ fn exhaust(name: &str, bounds: Bounds) -> usize {
         checker.max_depth(),
         begun.elapsed().as_secs_f64()
     );
-    if let Some(path) = checker.discovery("linearizable") {
-        panic!("{name}: not linearizable after\n{path}");
+    for property in ["linearizable", "no copy outlives its value"] {
+        if let Some(path) = checker.discovery(property) {
+            panic!("{name}: not so ({property}) after\n{path}");
+        }
     }
     assert!(checker.is_done(), "{name}: not exhausted");
     assert!(

@@ -1,0 +1,49 @@
+use std::sync::Arc;
+
+use super::{Keyed, Switch};
+
+/// The memory of one element of an array, for tests: they put a switch into a state and look at what became of it. Nobody may run
+/// programs of the switch meanwhile.
+pub struct Memory {
+    table: Keyed,
+    index: usize,
+}
+
+impl Switch {
+    /// Element `index` of the array `table`; `None` if there is none.
+    pub fn memory(self: &Arc<Switch>, table: &str, index: u32) -> Option<Memory> {
+        let table = self.table(table)?;
+        (index < table.max_entries()).then_some(Memory {
+            table,
+            index: index as usize,
+        })
+    }
+}
+
+impl Memory {
+    fn start(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset + len <= self.table.stride(), "within the element");
+        // SAFETY: within the element, as was just seen.
+        unsafe { self.table.at(self.index).add(offset) }
+    }
+
+    /// The bytes from `offset` on.
+    ///
+    /// # Panics
+    /// Beyond the element.
+    pub fn read<const LEN: usize>(&self, offset: usize) -> [u8; LEN] {
+        let from = self.start(offset, LEN);
+        // SAFETY: as many bytes of the element; nobody writes them now.
+        unsafe { from.cast::<[u8; LEN]>().read_unaligned() }
+    }
+
+    /// Overwrites the bytes from `offset` on.
+    ///
+    /// # Panics
+    /// Beyond the element.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        let to = self.start(offset, bytes.len());
+        // SAFETY: as many bytes of the element; nobody else uses them now.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+}

@@ -1,0 +1,127 @@
+//! The hunt in the simulator: a seed after the other, each a whole system of its own.
+
+use std::time::Instant;
+
+use anyhow::Context;
+use ::hunt::{self as hunting, Found, Hunted, Limits, hunt, measure, shrink};
+use lab::interrupt;
+use serde_json::json;
+
+use crate::{
+    Report, Run,
+    table::{Table, thousands},
+};
+
+/// Runs that are spent on making a plan that fails smaller.
+const SHRINKING: usize = 300;
+
+/// Seeds from that of the options on; 0 of them: until somebody interrupts.
+pub(super) fn run(run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let options = run.options;
+    let last = match options.seeds {
+        0 => u64::MAX,
+        seeds => options.seed.saturating_add(seeds),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let begun = Instant::now();
+    let goes_on = |so_far: &Hunted| {
+        run.progress.say(format!(
+            "{} seeds, {} operations, {:.2} simulated hours, {} violations",
+            so_far.seeds,
+            thousands(so_far.operations as f64),
+            hours(so_far),
+            so_far.found.len()
+        ));
+        interrupt::check().is_ok()
+    };
+    let seeds = options.seed..last;
+    let hunted = hunt(seeds, options.disciplines, Limits::default(), threads, goes_on);
+    let wall_s = begun.elapsed().as_secs_f64();
+    // Without an end the interruption is how it ends.
+    if options.seeds > 0 {
+        interrupt::check()?;
+    }
+    tell(report, &hunted);
+    for found in &hunted.found {
+        keep(run, report, found)?;
+    }
+    speed(run, report, &hunted, wall_s)
+}
+
+fn hours(hunted: &Hunted) -> f64 {
+    hunted.world_ns as f64 / 3.6e12
+}
+
+fn tell(report: &mut Report, hunted: &Hunted) {
+    for (name, count) in [
+        ("seeds", hunted.seeds),
+        ("operations", hunted.operations),
+        ("reads_from_switches", hunted.cached),
+        ("packets", hunted.packets),
+        ("violations", hunted.found.len() as u64),
+    ] {
+        report.count(name, count);
+    }
+    report.summarize("simulated_hours", hours(hunted));
+    report
+        .summary
+        .insert("faults".into(), json!(hunted.faults));
+    let mut table = Table::new(&["what went wrong", "times"]);
+    for (name, count) in &hunted.faults {
+        table.row([name.replace('_', " "), thousands(*count as f64)]);
+    }
+    report.text = table.render();
+}
+
+/// What a seed that fails leaves: its plan, the smallest one that fails, and the history that shows it.
+fn keep(run: &Run<'_>, report: &mut Report, found: &Found) -> anyhow::Result<()> {
+    let seed = found.plan.seed;
+    let name = |what: &str| format!("{}-{what}-seed{seed}.json", run.name);
+    let plan = |plan| serde_json::to_string_pretty(plan).context("a plan");
+    report.plots.push((name("plan"), plan(&found.plan)?));
+    match &found.outcome {
+        Err(why) => report.fails(format!("seed {seed}: {why}")),
+        Ok(outcome) => {
+            run.progress.say(format!("seed {seed}: making it smaller"));
+            let disciplines = run.options.disciplines;
+            let smallest = shrink(&found.plan, disciplines, SHRINKING, |_| {});
+            let again = hunting::run(&smallest, disciplines)?;
+            report.plots.push((name("smallest-plan"), plan(&smallest)?));
+            let history = serde_json::to_string_pretty(&again.violation)?;
+            report.plots.push((name("violation"), history));
+            report.rows.push(json!({"seed": seed, "outcome": outcome, "smallest": smallest}));
+            report.fails(format!(
+                "seed {seed}: a key's history is not linearizable; the smallest plan and history that show it are among the files written, \
+                 and `lab run {} --world sim --seed {seed}` replays it",
+                run.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// How fast that was, beside what the switches' programs alone take.
+fn speed(
+    run: &Run<'_>,
+    report: &mut Report,
+    hunted: &Hunted,
+    wall_s: f64,
+) -> anyhow::Result<()> {
+    let alone = measure(run.options.seed, run.options.disciplines)?;
+    let rate = hunted.packets as f64 / wall_s.max(1e-9);
+    report.summarize("wall_seconds", wall_s);
+    report.summarize("packets_per_second", rate);
+    report.summarize("programs_alone_ns", alone.program_ns);
+    report.summarize("sim_overhead", 1e9 / alone.program_ns / rate);
+    // The same for the packets that switches took, and for one core.
+    let busy_ns = hunted.busy_s * 1e9 / (hunted.switched.max(1)) as f64;
+    report.summarize("sim_overhead_per_switch_packet", busy_ns / alone.program_ns);
+    report.text += &format!(
+        "\n{} seeds, {} operations, {:.2} simulated hours in {wall_s:.0} s: {} packets a second\n",
+        hunted.seeds,
+        thousands(hunted.operations as f64),
+        hours(hunted),
+        thousands(rate),
+    );
+    Ok(())
+}
