@@ -295,3 +295,20 @@ fn an_interface_has_one_soft_switch() {
     let after = within(&net.space("s"), second).unwrap();
     assert!(after.is_none(), "{after:?}");
 }
+
+#[test]
+fn an_interface_without_ethernet_is_refused() {
+    let net = Net::new("other");
+    let start = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let start = async { Soft::start("test", &["lo".into()], &[], Sizes { pages: 1 }).await };
+        Ok(runtime.block_on(start).err().map(|e| e.to_string()))
+    };
+    let refused = within(&net.space("s"), start).unwrap().expect("a refusal");
+    assert!(
+        refused.contains("interface lo") && refused.contains("Ethernet"),
+        "{refused}"
+    );
+}
