@@ -49,7 +49,7 @@ impl Claim {
         let claim = Claim::connect(name, owned)?;
         match claim.make(interfaces) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
-                claim.remove_stale()?;
+                claim.remove()?;
                 claim.make(interfaces)?;
             }
             other => other?,
@@ -68,8 +68,8 @@ impl Claim {
         })
     }
 
-    /// Removes a table of this name that belongs to nobody.
-    fn remove_stale(&self) -> io::Result<()> {
+    /// Removes the table of this name that is ours or nobody's.
+    fn remove(&self) -> io::Result<()> {
         match self.send(vec![self.message(DELETE_TABLE, 0, &self.named(1))]) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
@@ -149,9 +149,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if !self.owned
-            && let Err(e) = self.remove_stale()
-        {
+        // Also if it is owned: a child that this process is just starting may have the socket for a moment longer.
+        if let Err(e) = self.remove() {
             tracing::warn!(
                 "nftables table {}: {e}; `nft delete table inet {0}` removes it",
                 self.table
@@ -317,9 +316,13 @@ mod tests {
         ip(&["netns", "add", &space]).unwrap();
         let done = within(&space, || {
             let exists = || {
-                let made = Claim::connect("test", true)?.make(&[1]);
-                let refused = made.err().and_then(|e| e.raw_os_error());
-                Ok::<_, io::Error>(matches!(refused, Some(libc::EEXIST | libc::EPERM)))
+                let asks = Claim::connect("test", true)?;
+                let refused = asks.make(&[1]).err().and_then(|e| e.raw_os_error());
+                let exists = matches!(refused, Some(libc::EEXIST | libc::EPERM));
+                if exists {
+                    std::mem::forget(asks); // not its table
+                }
+                Ok::<_, io::Error>(exists)
             };
             std::mem::forget(Claim::held("test", &[1], false)?);
             let left = exists()?;

@@ -3,7 +3,7 @@
 use std::{
     net::{SocketAddr, UdpSocket},
     sync::{Arc, mpsc},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dataplane::{Backing, Counters, Object, Programs, Rows, Sizes, TenantEntry, native::Switch};
@@ -292,8 +292,11 @@ fn an_interface_has_one_soft_switch() {
         refused.contains("interface a") && refused.contains("another soft switch"),
         "{refused}"
     );
-    let after = within(&net.space("s"), second).unwrap();
-    assert!(after.is_none(), "{after:?}");
+    // A child that another test is just starting may have a copy of its descriptors.
+    let start = Instant::now();
+    while let Some(refused) = within(&net.space("s"), second).unwrap() {
+        assert!(start.elapsed() < PATIENCE, "{refused}");
+    }
 }
 
 #[test]
