@@ -12,8 +12,8 @@ use anyhow::ensure;
 use lab::interrupt;
 use serde::{Deserialize, Serialize};
 
-use crate::{Measure, Report, Run, World, params::keys, verdict::judge};
 use self::hunt::{Hunt, Rerouted};
+use crate::{Measure, Report, Run, World, params::keys, verdict::judge};
 
 /// Client processes on each of the two client hosts, and clients in each.
 const PROCESSES: u32 = 2;
@@ -59,6 +59,8 @@ pub struct Coherence {
 }
 
 impl Measure for Coherence {
+    const TAKES_SEEDS: bool = true;
+
     fn check(&self) -> anyhow::Result<()> {
         let Coherence {
             keys: of, items, ..

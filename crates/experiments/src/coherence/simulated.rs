@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use anyhow::Context;
 use ::hunt::{self as hunting, Found, Hunted, Limits, hunt, measure, shrink};
+use anyhow::Context;
 use lab::interrupt;
 use serde_json::json;
 
@@ -35,7 +35,13 @@ pub(super) fn run(run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         interrupt::check().is_ok()
     };
     let seeds = options.seed..last;
-    let hunted = hunt(seeds, options.disciplines, Limits::default(), threads, goes_on);
+    let hunted = hunt(
+        seeds,
+        options.disciplines,
+        Limits::default(),
+        threads,
+        goes_on,
+    );
     let wall_s = begun.elapsed().as_secs_f64();
     // Without an end the interruption is how it ends.
     if options.seeds > 0 {
@@ -63,9 +69,7 @@ fn tell(report: &mut Report, hunted: &Hunted) {
         report.count(name, count);
     }
     report.summarize("simulated_hours", hours(hunted));
-    report
-        .summary
-        .insert("faults".into(), json!(hunted.faults));
+    report.summary.insert("faults".into(), json!(hunted.faults));
     let mut table = Table::new(&["what went wrong", "times"]);
     for (name, count) in &hunted.faults {
         table.row([name.replace('_', " "), thousands(*count as f64)]);
@@ -89,7 +93,9 @@ fn keep(run: &Run<'_>, report: &mut Report, found: &Found) -> anyhow::Result<()>
             report.plots.push((name("smallest-plan"), plan(&smallest)?));
             let history = serde_json::to_string_pretty(&again.violation)?;
             report.plots.push((name("violation"), history));
-            report.rows.push(json!({"seed": seed, "outcome": outcome, "smallest": smallest}));
+            report
+                .rows
+                .push(json!({"seed": seed, "outcome": outcome, "smallest": smallest}));
             report.fails(format!(
                 "seed {seed}: a key's history is not linearizable; the smallest plan and history that show it are among the files written, \
                  and `lab run {} --world sim --seed {seed}` replays it",
@@ -101,12 +107,7 @@ fn keep(run: &Run<'_>, report: &mut Report, found: &Found) -> anyhow::Result<()>
 }
 
 /// How fast that was, beside what the switches' programs alone take.
-fn speed(
-    run: &Run<'_>,
-    report: &mut Report,
-    hunted: &Hunted,
-    wall_s: f64,
-) -> anyhow::Result<()> {
+fn speed(run: &Run<'_>, report: &mut Report, hunted: &Hunted, wall_s: f64) -> anyhow::Result<()> {
     let alone = measure(run.options.seed, run.options.disciplines)?;
     let rate = hunted.packets as f64 / wall_s.max(1e-9);
     report.summarize("wall_seconds", wall_s);

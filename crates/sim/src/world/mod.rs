@@ -27,8 +27,8 @@ use crate::{
     streams::Streams,
     trace::Trace,
 };
-pub use forward::{ForwardCounts, Programs};
 use forward::Forwarding;
+pub use forward::{ForwardCounts, Programs};
 
 /// Events between two looks at how far the world has come.
 const PROGRESS_EVERY: u64 = 1 << 20;
