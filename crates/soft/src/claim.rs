@@ -37,22 +37,19 @@ impl Claim {
     /// # Errors
     /// No nftables in this kernel, no CAP_NET_ADMIN, or a switch of that name holds one here.
     pub fn new(name: &str, interfaces: &[u32]) -> io::Result<Claim> {
-        let mut socket = Socket::new(NETLINK_NETFILTER)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        let mut claim = Claim {
-            socket,
-            table: format!("shortstop-{name}"),
-            owned: true,
-        };
-        match claim.make(interfaces) {
+        match Claim::held(name, interfaces, true) {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {
-                claim.owned = false;
-                claim.remove_stale()?;
-                claim.make(interfaces)?;
+                Claim::held(name, interfaces, false)
             }
+            other => other,
+        }
+    }
+
+    fn held(name: &str, interfaces: &[u32], owned: bool) -> io::Result<Claim> {
+        let claim = Claim::connect(name, owned)?;
+        match claim.make(interfaces) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
-                claim.remove_stale()?;
+                claim.remove()?;
                 claim.make(interfaces)?;
             }
             other => other?,
@@ -60,8 +57,19 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Removes a table of this name that belongs to nobody.
-    fn remove_stale(&self) -> io::Result<()> {
+    fn connect(name: &str, owned: bool) -> io::Result<Claim> {
+        let socket = Socket::new(NETLINK_NETFILTER)?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        let table = format!("shortstop-{name}");
+        Ok(Claim {
+            socket,
+            table,
+            owned,
+        })
+    }
+
+    /// Removes the table of this name that is ours or nobody's.
+    fn remove(&self) -> io::Result<()> {
         match self.send(vec![self.message(DELETE_TABLE, 0, &self.named(1))]) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
@@ -141,9 +149,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if !self.owned
-            && let Err(e) = self.remove_stale()
-        {
+        // Also if it is owned: a child that this process is just starting may have the socket for a moment longer.
+        if let Err(e) = self.remove() {
             tracing::warn!(
                 "nftables table {}: {e}; `nft delete table inet {0}` removes it",
                 self.table
@@ -253,7 +260,7 @@ impl Attributes {
         self.expression("bitwise", data)
     }
 
-    fn to_network_order(self) -> Attributes {
+    fn in_network_order(self) -> Attributes {
         let data = Attributes::default()
             .number(1, REGISTER)
             .number(2, REGISTER);
@@ -279,7 +286,7 @@ impl Check {
             // In a register numbers have the host's byte order, but for comparisons by size.
             Check::Fits => all
                 .meta(LENGTH)
-                .to_network_order()
+                .in_network_order()
                 .compare(AT_MOST, &ours::LONGEST.to_be_bytes()),
             Check::Family(family) => all.meta(FAMILY).compare(EQUAL, &[family]),
             Check::Byte(at, is) => all.payload(at, 1).compare(EQUAL, &[is]),
@@ -293,5 +300,39 @@ impl Check {
                 masked.compare(EQUAL, &is.to_be_bytes())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::namespace::{ip, within};
+
+    use super::*;
+
+    /// As before Linux 5.12, killed and started again.
+    #[test]
+    fn a_table_that_nobody_owns_is_taken_over_and_removed() {
+        let space = format!("ss-claim{}", std::process::id());
+        ip(&["netns", "add", &space]).unwrap();
+        let done = within(&space, || {
+            let exists = || {
+                let asks = Claim::connect("test", true)?;
+                let refused = asks.make(&[1]).err().and_then(|e| e.raw_os_error());
+                let exists = matches!(refused, Some(libc::EEXIST | libc::EPERM));
+                if exists {
+                    std::mem::forget(asks); // not its table
+                }
+                Ok::<_, io::Error>(exists)
+            };
+            std::mem::forget(Claim::held("test", &[1], false)?);
+            let left = exists()?;
+            let again = Claim::held("test", &[1], false)?;
+            let (held, _) = (exists()?, drop(again));
+            let owned = Claim::held("test", &[1], true)?;
+            let (owned, _) = (exists()?, drop(owned));
+            Ok([left, held, owned, exists()?])
+        });
+        ip(&["netns", "del", &space]).unwrap();
+        assert_eq!(done.unwrap(), [true, true, true, false]);
     }
 }

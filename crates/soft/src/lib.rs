@@ -37,6 +37,8 @@ use dataplane::{
     Object, RECIRCULATION, Sizes,
     native::{Clock, Cpu, Switch},
 };
+use futures_util::TryStreamExt;
+use rtnetlink::packet_route::link::LinkLayerType;
 
 use self::{
     claim::Claim,
@@ -60,11 +62,14 @@ pub enum Error {
     #[error(transparent)]
     Dataplane(#[from] dataplane::Error),
     /// Missing privilege.
-    #[error("a soft switch needs {0}: run as root, or with CAP_NET_RAW and CAP_NET_ADMIN")]
+    #[error("a soft switch takes {0}: run it as root, or with CAP_NET_RAW and CAP_NET_ADMIN")]
     NotPermitted(&'static str),
     /// Another has the interface.
     #[error("interface {0}: another soft switch has it; leave it out")]
     Occupied(String),
+    /// Frames have other headers there.
+    #[error("interface {0}: it is no Ethernet, which a soft switch takes; leave it out")]
+    NotEthernet(String),
     /// No way to keep packets from the kernel.
     #[error("nftables, which keep the kernel from handling what the switch takes: {0}")]
     Claim(io::Error),
@@ -135,12 +140,7 @@ impl Soft {
         if switch.recirculates() {
             switch.add_port(RECIRCULATION_PORT, RECIRCULATION)?;
         }
-        let (connection, netlink, _) =
-            rtnetlink::new_connection().map_err(Error::system("a netlink socket"))?;
-        let connection = tokio::spawn(connection);
-        let door = Door::open(&netlink).await.map(Arc::new);
-        connection.abort();
-        let door = door?;
+        let door = open_door(&ports).await?;
         let claim = Claim::new(name, &indexes).map_err(Error::Claim)?;
         let mut soft = Soft {
             switch,
@@ -207,6 +207,24 @@ impl Drop for Soft {
             let _ = thread.join();
         }
     }
+}
+
+/// Makes the way back into the kernel, once it is clear that the interfaces are of the kind that frames are read from.
+async fn open_door(ports: &[(u32, String)]) -> Result<Arc<Door>, Error> {
+    let (connection, netlink, _) =
+        rtnetlink::new_connection().map_err(Error::system("a netlink socket"))?;
+    let connection = tokio::spawn(connection);
+    for (index, name) in ports {
+        let mut link = netlink.link().get().match_index(*index).execute();
+        let link = link.try_next().await;
+        let link = link.map_err(|e| Error::system(name.clone())(io::Error::other(e)))?;
+        if link.is_none_or(|link| link.header.link_layer_type != LinkLayerType::Ether) {
+            return Err(Error::NotEthernet(name.clone()));
+        }
+    }
+    let door = Door::open(&netlink).await.map(Arc::new);
+    connection.abort();
+    door
 }
 
 /// Keeps other soft switches away from an interface: a name that belongs to this network namespace, and goes with the process.

@@ -137,7 +137,7 @@ impl AsRawFd for Tap {
 /// Divides what comes to these sockets among them. The kernel finds a number for them that nobody else has.
 fn share(taps: &[Tap]) -> io::Result<()> {
     let how = libc::PACKET_FANOUT_HASH << 16;
-    let unique = (libc::PACKET_FANOUT_FLAG_UNIQUEID as u32) << 16;
+    let unique = libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
     let first = &taps[0].socket;
     set(
         first,

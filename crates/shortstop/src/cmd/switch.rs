@@ -9,11 +9,13 @@ use super::common::stopped;
 /// Turns this machine (or network namespace) into a switch that answers hot keys itself.
 ///
 /// Attaches to the interfaces, takes over what an earlier agent of the same name left, and serves until it is
-/// stopped. The programs stay attached and go on serving when it stops or dies; `detach` removes them.
+/// stopped. The programs stay attached and go on serving when it stops or dies; `detach` removes them. With --soft
+/// they run in this process, and end with it.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  shortstop switch --id 1 --interface eth0 --interface eth1\n  \
+                  shortstop switch --soft --interface eth0\n  \
                   shortstop switch status\n  shortstop switch detach"
 )]
 pub struct Args {
@@ -235,7 +237,14 @@ fn print(report: &agent::status::Status) {
 }
 
 fn detach(args: &Detach) -> anyhow::Result<()> {
-    let interfaces = dataplane::detach(&Home::new(&args.name)?)?;
+    let home = Home::new(&args.name)?;
+    if !home.exists() && agent::status::switches().contains(&args.name) {
+        anyhow::bail!(
+            "switch {} is soft: it ends when its process is stopped",
+            args.name
+        );
+    }
+    let interfaces = dataplane::detach(&home)?;
     for (interface, _) in interfaces {
         println!("{interface}: detached");
     }

@@ -137,6 +137,34 @@ fn detach_removes_everything_and_traffic_flows_on() {
     rack.until_cached("client1", KEY);
 }
 
+#[test]
+fn a_soft_switch_ends_with_its_agent_and_traffic_flows_on() {
+    needs_root();
+    let mut rack = Rack::up(Kind::Soft);
+    let has_device = |rack: &Rack| links(rack).contains("shortstop");
+    assert!(has_device(&rack));
+    for signal in [libc::SIGKILL, libc::SIGTERM] {
+        rack.until_cached("client1", KEY);
+        let reader = rack.keep_reading("client1", KEY, patient());
+        reader.wait_for_hits(20);
+        rack.lab.stop("switch", "agent", signal).unwrap();
+        assert!(!has_device(&rack), "{}", links(&rack));
+        let status = ["shortstop", "switch", "status", "--name", &rack.switch()];
+        let said = rack.refused("switch", &status);
+        assert!(said.contains("no switch"), "{said}");
+        reader.wait_for_reads(50);
+        // The store waits for the lease of a switch that does not answer any more before it writes.
+        let version = until("a write", || {
+            rack.try_set("client2", KEY, "past no switch", &[]).ok()
+        });
+        reader.expect_version(version);
+        reader.wait_for_reads(20);
+        rack.start_again("switch", "agent");
+        reader.wait_for_hits(20);
+        reader.finish();
+    }
+}
+
 fn reads_go_on_without_the_controller_and_its_successor_continues(kind: Kind) {
     needs_root();
     let mut rack = Rack::up(kind);

@@ -164,3 +164,64 @@ fn an_id_that_is_taken_is_reported_and_harms_nobody() {
         rack.switch().as_str()
     );
 }
+
+#[test]
+fn a_soft_switch_takes_two_capabilities_and_no_more() {
+    needs_root();
+    let command = "\"shortstop\", \"switch\", \"--id\"";
+    let confined = format!(
+        "\"setpriv\", \"--bounding-set=-all,+net_raw,+net_admin\", \"--inh-caps=-all\", {command}"
+    );
+    let rack = Rack::with(Kind::Soft, &[(command, &confined)]);
+    rack.until_cached("client1", "key0000000000001");
+    let status = rack.status();
+    assert_eq!(status["mode"], "soft");
+    let nothing_lost = status["lost"].as_object().expect("what was lost");
+    assert!(nothing_lost.values().all(|n| n == 0), "{status}");
+    let (same, other) = (rack.switch(), format!("{}-other", rack.lab.name()));
+    let soft = ["shortstop", "switch", "--soft", "--interface", "eth0"];
+    for (bounds, lacks) in [
+        ("-all", "CAP_NET_RAW and CAP_NET_ADMIN"),
+        ("-all,+net_admin", "CAP_NET_RAW, "),
+        ("-all,+net_raw", "CAP_NET_ADMIN, "),
+    ] {
+        let bounds = format!("--bounding-set={bounds}");
+        let confined = ["setpriv", &bounds, "--inh-caps=-all"];
+        let words = [&confined[..], &soft, &["--name", &other]].concat();
+        let said = rack.refused("switch", &words);
+        assert!(said.contains(lacks), "{said}");
+    }
+    for (words, expected) in [
+        (["--name", &same], "another agent"),
+        (["--name", &other], "interface eth0: another soft switch"),
+    ] {
+        let said = rack.refused("switch", &[&soft[..], &words].concat());
+        assert!(said.contains(expected), "{said}");
+    }
+    let said = rack.refused(
+        "switch",
+        &["shortstop", "switch", "detach", "--name", &same],
+    );
+    assert!(said.contains(&same) && said.contains("is soft"), "{said}");
+    assert!(rack.get("client1", "key0000000000001").from_switch);
+}
+
+#[test]
+fn a_switch_in_the_kernel_is_not_soft_as_well() {
+    needs_root();
+    let mut rack = Rack::up(Kind::Kernel);
+    rack.kill("switch", "agent");
+    let same = rack.switch();
+    let words = [
+        "shortstop",
+        "switch",
+        "--soft",
+        "--interface",
+        "eth0",
+        "--name",
+        &same,
+    ];
+    let said = rack.refused("switch", &words);
+    assert!(said.contains(&same) && said.contains("detach"), "{said}");
+    assert_eq!(rack.status()["mode"], "kernel");
+}
