@@ -2,10 +2,11 @@
 
 BACKEND ?= embedded
 FUZZ_SECONDS ?= 60
+SEED ?= 1
 ARGS ?=
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
-.PHONY: help build test lint demo bench fuzz clean
+.PHONY: help build test lint demo bench fuzz hunt clean
 
 help:
 	@echo 'make build   the program, target/release/shortstop'
@@ -15,6 +16,7 @@ help:
 	@echo 'make lint    formatting and warnings, Rust and C'
 	@echo 'make bench   what hits and misses cost, as a table and target/bench.json'
 	@echo 'make fuzz    feed the data plane and every parser with noise  [FUZZ_SECONDS=60 each]'
+	@echo 'make hunt    whole systems under every fault in the simulator, on all cores, until stopped  [SEED=1]'
 	@echo 'make clean   remove what was built'
 	@echo
 	@echo 'Needed: Rust (at least the rust-version of Cargo.toml), clang 15 or newer (we use 19), gcc, make, pkg-config, libelf'
@@ -40,6 +42,11 @@ bench:
 	@tools/setup build lab redis memcached
 	tools/cargo build --release
 	$(SUDO) target/release/shortstop bench --json target/bench.json
+
+hunt:
+	@tools/setup build
+	tools/cargo build --release
+	target/release/shortstop lab run coherence --world sim --seeds 0 --seed $(SEED)
 
 fuzz:
 	@tools/setup build fuzz
