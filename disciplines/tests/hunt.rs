@@ -19,7 +19,11 @@ fn no_client_notices() {
     let seeds = first..first + number("SEEDS", SEEDS);
     let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
     for found in &hunted.found {
-        println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
+        println!(
+            "{}\n{:?}",
+            serde_json::to_string(&found.plan).unwrap(),
+            found.outcome
+        );
     }
     println!(
         "{} seeds, {} operations, {} reads from switches, {} packets, {:.2} hours, {:.1} s of work: {:?}",

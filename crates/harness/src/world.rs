@@ -33,7 +33,7 @@ impl World {
 
     /// Makes these the switch's tenants.
     pub fn install(&self, tenants: &[TenantEntry]) {
-        TenantEntry::install(&self.switch.backing(), tenants).expect("tenants");
+        TenantEntry::install(self.switch.backing(), tenants).expect("tenants");
     }
 
     /// Gives tenants other parameter words.
