@@ -9,7 +9,7 @@ use super::table::table;
 /// What disciplines would need on a switch chip, computed from their tables, beside what papers publish.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  shortstop resources\n  shortstop resources --discipline netcache --items 10000 --json"
+    after_help = "Example:\n  shortstop resources\n  shortstop resources --items 10000 --value-bytes 64 --json"
 )]
 pub struct Args {
     /// One discipline, with each of its tables; all without.
