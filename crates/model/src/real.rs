@@ -51,6 +51,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    const EMPTY: Entry = Entry {
+        header: [0; HEADER],
+        value: [0; 8],
+    };
+
     /// Whether it has a value for its epoch.
     pub fn is_valid(&self) -> bool {
         self.header[8] & 1 == 1
@@ -156,10 +161,7 @@ pub fn insert(state: &mut State, now_ns: u64) {
         real.table
             .insert(TENANT_OPEN, real.key_hash, KEY, real.lease_slot, PLACE)
             .expect("the state had no entry");
-        state.entry = Some(Entry {
-            header: [0; HEADER],
-            value: [0; 8],
-        });
+        state.entry = Some(Entry::EMPTY);
         real.take(state);
     });
 }
@@ -255,10 +257,11 @@ impl Real {
         self.lease.write(UNTIL_AT + 16, &state.term.to_ne_bytes());
         let slot = state.entry.map_or([0; 8], |_| self.slot);
         self.bucket.write(self.slot_at, &slot);
-        if let Some(entry) = &state.entry {
-            self.page.write(0, &entry.header);
-            self.page.write(VALUE_AT, &entry.value);
-        }
+        // Without an entry too: what another state left in the cells is no part of this one.
+        let entry = state.entry.unwrap_or(Entry::EMPTY);
+        self.page.write(0, &entry.header);
+        self.page.write(HEADER, KEY);
+        self.page.write(VALUE_AT, &entry.value);
     }
 
     fn take(&self, state: &mut State) {
