@@ -218,9 +218,21 @@ impl Experiment {
         self.params(World::Kernel, false).map(drop)
     }
 
-    /// The same parameters in the simulator as in the kernel, to be compared.
+    /// The same parameters in the simulator as in the kernel, to be compared; and where a kind searches, longer looks, so that chance
+    /// does not decide.
     pub fn same_in_both(&mut self) {
         self.sim.clear();
+        for (path, value) in [
+            ("search.loads_s", "20.0"),
+            ("search.search_s", "15.0"),
+            ("search.precision", "0.01"),
+            ("search.steps", "9"),
+        ] {
+            let mut longer = self.clone();
+            if longer.set(path, value).is_ok() {
+                *self = longer;
+            }
+        }
     }
 
     fn table(&self, world: World, quick: bool) -> toml::Table {

@@ -137,6 +137,9 @@ pub struct Search {
     pub precision: f64,
     /// Most steps.
     pub steps: usize,
+    /// Seconds for which the servers' loads are measured, at nine tenths of the rate that is expected: the same rate in every run,
+    /// and long enough that chance does not decide. 0: as the best step had them.
+    pub loads_s: f64,
 }
 
 impl Default for Search {
@@ -148,6 +151,7 @@ impl Default for Search {
             warmup_s: 0.3,
             precision: 0.02,
             steps: 12,
+            loads_s: 0.0,
         }
     }
 }
@@ -389,15 +393,19 @@ impl<'a> Servers<'a> {
         } else {
             max_rate / 2.0
         };
-        let (rate, (result, server_load), points) = search::saturation(start, &limits, |rate| {
+        let step = |this: &mut Servers<'_>, rate: f64, seconds: f64| {
+            let before = this.served()?;
+            let result = this.phase(&phase(rate, search.warmup_s, seconds))?;
+            let after = this.served()?;
+            let load: Vec<f64> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
+            anyhow::Ok((result, load))
+        };
+        let (rate, measured, points) = search::saturation(start, &limits, |rate| {
             progress.say(format!("{what}: trying {}/s", thousands(rate)));
             let begun = self.rig.now();
             let needed = search.step_requests / rate;
             let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
-            let before = self.served()?;
-            let result = self.phase(&phase(rate, search.warmup_s, seconds))?;
-            let after = self.served()?;
-            let load = after.iter().zip(&before).map(|(a, b)| a - b).collect();
+            let (result, load) = step(self, rate, seconds)?;
             tracing::info!(
                 "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
                 result.lasting_loss() * 100.0,
@@ -413,6 +421,11 @@ impl<'a> Servers<'a> {
             };
             Ok((loss, self.rig.now() - begun, (result, load)))
         })?;
+        let (result, mut server_load) = measured;
+        if search.loads_s > 0.0 {
+            progress.say(format!("{what}: loads of the servers"));
+            (_, server_load) = step(self, start / 0.97 * 0.9, search.loads_s)?;
+        }
         Ok(Saturation {
             rate,
             result,
