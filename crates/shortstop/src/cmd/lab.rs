@@ -68,7 +68,7 @@ struct List {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  shortstop lab run coherence --quick --json coherence.json\n  \
-    shortstop lab run demo --backend redis\n  shortstop lab run netcache-skew --quick --world sim"
+    shortstop lab run demo --backend redis\n  shortstop lab run demo --world sim"
 )]
 struct Run {
     /// The experiment; see `shortstop lab list`.
