@@ -74,12 +74,10 @@ pub fn hunt(
     let hunted = Mutex::new(Hunted::default());
     let is_over = AtomicBool::new(false);
     let busy_ns = AtomicU64::new(0);
-    let lock = |hunted: &Mutex<Hunted>| -> bool {
-        goes_on(&hunted.lock().unwrap_or_else(PoisonError::into_inner))
-    };
+    let may_go_on = || goes_on(&hunted.lock().unwrap_or_else(PoisonError::into_inner));
     let work = || {
         loop {
-            if is_over.load(Relaxed) || !lock(&hunted) {
+            if is_over.load(Relaxed) || !may_go_on() {
                 is_over.store(true, Relaxed);
                 return;
             }

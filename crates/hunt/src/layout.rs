@@ -113,7 +113,8 @@ impl Plan {
             let mut machine = if name.starts_with("switch") {
                 MachineSpec::switch(name, vec![self.agent(number as u16, control)])
             } else if name.starts_with("store") {
-                MachineSpec::host(name, vec![self.store(number - 1, control)])
+                let lease_ms = self.stores[number - 1].lease_ms;
+                MachineSpec::host(name, vec![store(lease_ms, control)])
             } else if name == CONTROL {
                 MachineSpec::host(name, vec![self.control()])
             } else {
@@ -163,15 +164,6 @@ impl Plan {
         })
     }
 
-    fn store(&self, number: usize, control: usize) -> Role {
-        Role::Store(StoreSpec {
-            control: vec![control],
-            data: Data::Kept,
-            lease_ms: Some(self.stores[number].lease_ms),
-            ..StoreSpec::default()
-        })
-    }
-
     fn control(&self) -> Role {
         Role::Control(ControlSpec {
             discipline: self.open.clone(),
@@ -180,4 +172,14 @@ impl Plan {
             ..ControlSpec::default()
         })
     }
+}
+
+/// A store that lends for so long; its data outlives it.
+pub(crate) fn store(lease_ms: u64, control: usize) -> Role {
+    Role::Store(StoreSpec {
+        control: vec![control],
+        data: Data::Kept,
+        lease_ms: Some(lease_ms),
+        ..StoreSpec::default()
+    })
 }

@@ -107,6 +107,18 @@ pub enum Deed {
         /// For how long it is away.
         for_ms: u64,
     },
+    /// A store is killed, and started again with other leases. Never shorter ones: a store does not know what it lent in its
+    /// former life, and waits for one of its own.
+    Relend {
+        /// When.
+        at_ms: u64,
+        /// Its place among the stores.
+        store: usize,
+        /// Length of its leases from then on, in milliseconds.
+        lease_ms: u64,
+        /// For how long it is away.
+        for_ms: u64,
+    },
     /// A link is cut, and mended later.
     Cut {
         /// When.
@@ -146,6 +158,7 @@ impl Deed {
             | Deed::Stop { at_ms, .. }
             | Deed::Suspend { at_ms, .. }
             | Deed::Reboot { at_ms, .. }
+            | Deed::Relend { at_ms, .. }
             | Deed::Cut { at_ms, .. }
             | Deed::Move { at_ms, .. }
             | Deed::SetWall { at_ms, .. } => *at_ms,
@@ -159,6 +172,7 @@ impl Deed {
             | Deed::Stop { for_ms, .. }
             | Deed::Suspend { for_ms, .. }
             | Deed::Reboot { for_ms, .. }
+            | Deed::Relend { for_ms, .. }
             | Deed::Cut { for_ms, .. } => Some(*for_ms),
             Deed::Move { .. } | Deed::SetWall { .. } => None,
         }
@@ -171,6 +185,7 @@ impl Deed {
             Deed::Stop { .. } => "stopped",
             Deed::Suspend { .. } => "suspended",
             Deed::Reboot { .. } => "rebooted",
+            Deed::Relend { .. } => "leases_rewritten",
             Deed::Cut { .. } => "cut",
             Deed::Move { .. } => "moved",
             Deed::SetWall { .. } => "wall_clock_set",
@@ -275,7 +290,7 @@ impl Plan {
             each: rng.random_range(2..=5),
             keys: rng.random_range(2..=12),
             pause_us: *[2_000, 10_000, 30_000].choose(&mut rng).expect("some"),
-            longest_value: *[0, 60, 400, 1200].choose(&mut rng).expect("some"),
+            longest_value: *[0, 60, 400, 1370].choose(&mut rng).expect("some"),
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
         };
         let quiet = one_in(&mut rng, 6);
@@ -322,6 +337,7 @@ impl Plan {
         let deeds = rng.random_range(0..=8);
         plan.deeds = (0..deeds).map(|_| plan.deed(&mut rng)).collect();
         plan.deeds.sort_by_key(Deed::at_ms);
+        plan.lengthen_leases();
         plan
     }
 
@@ -340,7 +356,7 @@ impl Plan {
             .iter()
             .filter(|name| name.starts_with("switch"))
             .collect();
-        match rng.random_range(0..10) {
+        match rng.random_range(0..11) {
             0..3 => Deed::Kill {
                 at_ms,
                 process: process(rng),
@@ -366,6 +382,15 @@ impl Plan {
                 link: rng.random_range(0..self.links().len()),
                 for_ms,
             },
+            10 => {
+                let store = rng.random_range(0..self.stores.len());
+                Deed::Relend {
+                    at_ms,
+                    store,
+                    lease_ms: self.stores[store].lease_ms + rng.random_range(0..=3_000),
+                    for_ms: short_ms,
+                }
+            }
             8 if !self.tenants.is_empty() => Deed::Move {
                 at_ms,
                 tenant: self.tenants.choose(rng).expect("some").id,
@@ -388,6 +413,20 @@ impl Plan {
         let rest_ms = lease_ms.unwrap_or(0) as f64 / 4.0 * 0.8;
         let most_ms = rest_ms / f64::from(self.longest_path()) - self.faults.delay_ms;
         self.faults.reorder_ms = self.faults.reorder_ms.min(most_ms);
+    }
+
+    /// What is lent becomes longer each time.
+    fn lengthen_leases(&mut self) {
+        let mut lent: Vec<u64> = self.stores.iter().map(|store| store.lease_ms).collect();
+        for deed in &mut self.deeds {
+            if let Deed::Relend {
+                store, lease_ms, ..
+            } = deed
+            {
+                lent[*store] = lent[*store].max(*lease_ms);
+                *lease_ms = lent[*store];
+            }
+        }
     }
 
     /// In whose names clients ask.

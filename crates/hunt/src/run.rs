@@ -10,6 +10,7 @@ use wire::{Cluster, Secret};
 use crate::{
     Deed, Disciplines, Plan,
     clients::{Asking, maker},
+    layout,
 };
 
 const MS: u64 = 1_000_000;
@@ -24,9 +25,6 @@ const POLICIES: [Policy; 4] = [
     Policy::EvenSplit,
     Policy::Measured,
 ];
-/// By how much a value may be read after its end: a switch's clock is coarse, and counts from before the store's.
-const OVERDUE_MS: u64 = 0;
-
 /// A history that no single copy of the key could have given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Violation {
@@ -63,7 +61,6 @@ pub struct Outcome {
 struct Running<'a> {
     plan: &'a Plan,
     world: World,
-    disciplines: Disciplines,
 }
 
 /// Runs a plan from its beginning to its end.
@@ -89,7 +86,6 @@ pub(crate) fn run_with(
     let mut running = Running {
         plan,
         world: World::new(&spec, plan.seed)?,
-        disciplines,
     };
     prepare(&mut running.world);
     running.settle()?;
@@ -170,7 +166,7 @@ impl Running<'_> {
             part: clients.expiring,
             least_ms: 20,
             most_ms: 1_500,
-            overdue_ms: OVERDUE_MS + self.longest_stand_ms(),
+            overdue_ms: self.longest_stand_ms(),
         });
         for host in 0..clients.hosts {
             let config = ClientsConfig {
@@ -201,6 +197,7 @@ impl Running<'_> {
         let stands = self.plan.deeds.iter().map(|deed| match deed {
             Deed::Stop { for_ms, .. }
             | Deed::Suspend { for_ms, .. }
+            | Deed::Relend { for_ms, .. }
             | Deed::Kill { for_ms, .. } => *for_ms,
             _ => 0,
         });
@@ -210,15 +207,14 @@ impl Running<'_> {
     /// Everything that is done, and undone, at its time.
     fn do_deeds(&mut self) -> anyhow::Result<()> {
         let begun_ns = self.world.now_ns();
-        let mut steps: BTreeMap<(u64, usize, bool), ()> = BTreeMap::new();
-        for (i, deed) in self.plan.deeds.iter().enumerate() {
-            steps.insert((deed.at_ms(), i, false), ());
-            if let Some(for_ms) = deed.lasts_ms() {
-                steps.insert((deed.at_ms() + for_ms, i, true), ());
-            }
-        }
         let plan = self.plan;
-        for (at_ms, deed, undo) in steps.into_keys() {
+        let mut steps: Vec<(u64, usize, bool)> = vec![];
+        for (i, deed) in plan.deeds.iter().enumerate() {
+            steps.push((deed.at_ms(), i, false));
+            steps.extend(deed.lasts_ms().map(|ms| (deed.at_ms() + ms, i, true)));
+        }
+        steps.sort_unstable();
+        for (at_ms, deed, undo) in steps {
             self.world.run_until(begun_ns + at_ms * MS);
             if undo {
                 self.undo(&plan.deeds[deed])?;
@@ -253,6 +249,15 @@ impl Running<'_> {
                 self.world.kill(agent);
                 self.world.forget_tables(self.machine(machine)?);
             }
+            Deed::Relend {
+                store, lease_ms, ..
+            } => {
+                let process = self.process(&format!("store{}/store", store + 1))?;
+                let control = self.machine("control")?.0 as usize;
+                self.world.kill(process);
+                self.world
+                    .reseat(process, layout::store(*lease_ms, control));
+            }
             Deed::Cut { link, .. } => {
                 let links = self.world.spec().links.len();
                 ensure!(*link < links, "link {link} of {links}");
@@ -276,6 +281,7 @@ impl Running<'_> {
         match deed {
             Deed::Kill { process, .. } => self.start(process)?,
             Deed::Reboot { machine, .. } => self.start(&format!("{machine}/agent"))?,
+            Deed::Relend { store, .. } => self.start(&format!("store{}/store", store + 1))?,
             Deed::Stop { process, .. } => self.world.cont(self.process(process)?),
             Deed::Suspend { machine, .. } => self.world.resume(self.machine(machine)?),
             Deed::Cut { link, .. } => self.world.set_link(*link, true),
@@ -368,7 +374,6 @@ impl Running<'_> {
         let Progress {
             packets, now_ns, ..
         } = self.world.progress();
-        let _ = self.disciplines;
         Ok(Outcome {
             operations: recorded.operations.len() as u64,
             cached: recorded.cached,
