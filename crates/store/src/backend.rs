@@ -79,7 +79,7 @@ pub enum Change {
 /// How a read ended that was answered later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The item.
+    /// The item. A value that no packet carries may be cut short, but not to what one carries.
     Item(Item<Vec<u8>>),
     /// There is no such key.
     Absent,
