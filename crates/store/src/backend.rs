@@ -10,6 +10,7 @@
 //! clients change, afterwards ([`OutsideEvent`]). memcached does not: the copies live on until their expiry or the next write
 //! here. Run it with `-M` where that matters.
 
+mod direct;
 pub mod embedded;
 pub mod memcached;
 pub mod redis;
