@@ -58,11 +58,12 @@ impl Inner {
     /// Hands every switch and store what there is for it, as far as its stream takes it.
     pub fn pump(&mut self, now: Duration) {
         let Some(core) = &mut self.core else { return };
-        for (stream, sender) in &self.switches {
-            hand(sender, || core.next_message(now, *stream));
-        }
+        // A store is to know where a tenant is before the switch there asks for copies.
         for (stream, sender) in &self.stores {
             hand(sender, || core.next_for_store(*stream));
+        }
+        for (stream, sender) in &self.switches {
+            hand(sender, || core.next_message(now, *stream));
         }
     }
 }
