@@ -218,6 +218,7 @@ impl Tables {
                 Change::Put(record) => puts.push((seq, key, record)),
             }
         }
+        self.memory.begin_batch();
         for (seq, key, record) in puts {
             ack(seq, self.memory.put(&key, &record, self.served.as_ref())?);
         }
@@ -306,9 +307,14 @@ impl Tables {
     }
 
     fn look_at_events(&mut self) -> Result<(), AgentError> {
+        let events = self.reporting.events()?;
+        self.heed(events)
+    }
+
+    fn heed(&mut self, events: Vec<Event>) -> Result<(), AgentError> {
         let window_now = self.memory.window();
-        let mut hot = vec![];
-        for event in self.reporting.events()? {
+        let (mut hot, mut too_small) = (vec![], vec![]);
+        for event in events {
             match event {
                 Event::Hot {
                     tenant,
@@ -333,11 +339,11 @@ impl Tables {
                     value_len,
                 } => {
                     let key = key.into();
-                    let (key, len) = (ItemKey { tenant, key }, usize::from(value_len));
-                    self.memory.make_larger(&key, len, self.served.as_ref())?;
+                    too_small.push((ItemKey { tenant, key }, usize::from(value_len)));
                 }
             }
         }
+        self.memory.make_larger(&too_small, self.served.as_ref())?;
         self.pass_on_news();
         self.reporting.tell_hot(&hot, window_now, &self.out);
         Ok(())

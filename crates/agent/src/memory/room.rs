@@ -13,6 +13,12 @@ use super::{
 };
 
 impl Memory {
+    /// What is put from here on belongs together: programs are waited for once, at most, to make room for all of it. Else a
+    /// tenant whose items push one another out would have us wait for each.
+    pub fn begin_batch(&mut self) {
+        self.has_waited = false;
+    }
+
     /// Room for an item on its tenant's pages.
     pub(super) fn place(
         &mut self,
@@ -21,7 +27,8 @@ impl Memory {
         served: &Served,
     ) -> Result<Option<Place>, AgentError> {
         let mut place = self.cells.take(tenant, cells);
-        if place.is_none() && !self.resting.is_empty() {
+        if place.is_none() && !self.resting.is_empty() && !self.has_waited {
+            self.has_waited = true;
             self.reuse_resting()?;
             place = self.cells.take(tenant, cells);
         }
