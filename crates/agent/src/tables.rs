@@ -313,6 +313,7 @@ impl Tables {
 
     fn heed(&mut self, events: Vec<Event>) -> Result<(), AgentError> {
         let window_now = self.memory.window();
+        let tenants = self.served.as_ref().map_or(0, |s| s.tenants.len());
         let (mut hot, mut too_small) = (vec![], vec![]);
         for event in events {
             match event {
@@ -328,7 +329,7 @@ impl Tables {
                     let hash = self.served.as_ref().and_then(|s| s.hash_of(&key));
                     if let Some(hash) = hash
                         && !self.memory.holds(&key)
-                        && let Some(count) = self.reporting.hot(&key, hash, window)
+                        && let Some(count) = self.reporting.hot(&key, hash, window, tenants)
                     {
                         hot.push((key, count));
                     }

@@ -129,6 +129,16 @@ impl Table {
         (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1) & EPOCH_MASK
     }
 
+    /// Scatters what is counted by a number that clients do not know; whoever makes the tables does, before the first
+    /// packet. One that is set stays.
+    pub fn scatter(&self, seed: u64) {
+        let _ = self
+            .config
+            .at(0)
+            .seed
+            .compare_exchange(0, seed, SeqCst, SeqCst);
+    }
+
     /// Which share of reads is counted: one in 2^`sample_shift`.
     pub fn set_sampling(&self, sample_shift: u32) {
         let mask = (1 << sample_shift.min(16)) - 1;

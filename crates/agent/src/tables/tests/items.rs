@@ -207,6 +207,22 @@ fn in_a_full_bucket_copies_make_way_and_data_does_not() {
     assert_eq!(switch.held().len(), 8);
 }
 
+/// A tenant that picks its keys fills a bucket; whoever has less of it finds room, and stays.
+#[test]
+fn in_a_full_bucket_the_tenant_with_most_of_it_makes_way() {
+    let mut switch = Switch::start();
+    assert_eq!(switch.change(&key(COPIES, "a"), &FETCHED), Outcome::Done);
+    let others = sharing_a_bucket(&mut switch, OTHERS, 12);
+    let dropped = others.iter().map(|key| {
+        let (outcome, dropped) = switch.change_telling(key, &FETCHED);
+        assert_eq!(outcome, Outcome::Done);
+        dropped
+    });
+    let dropped: Vec<Key> = dropped.flatten().collect();
+    assert_eq!(dropped.len(), 5, "of the others' own");
+    assert!(!dropped.contains(&key(COPIES, "a").key));
+}
+
 #[test]
 fn copies_with_values_are_compacted_and_given_records_are_not() {
     for (change, makes_room) in [(FETCHED, true), (given(&[1; 128]), false)] {
