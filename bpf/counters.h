@@ -25,6 +25,7 @@
 	X(drop_bad_value_length, "malformed: value where there must be none")                          \
 	X(drop_bad_fragment, "malformed: fragment index not below the count")                          \
 	X(drop_truncated, "malformed: lengths exceed the packet")                                      \
+	X(drop_source, "ours, from an address that no route leads back to, as --source-check asks")    \
 	X(drop_over_rate, "request above its tenant's rate, and the tenant is set to drop")            \
 	X(bypass_over_rate, "request above its tenant's rate, forwarded past the cache")               \
 	X(bypass_unknown_tenant, "tenant not known here, forwarded past the cache")                    \

@@ -32,6 +32,19 @@ pub const PARAMETERS: usize = 2;
 pub(crate) const GROUP_PORTS: usize = 64;
 /// In the place of a lease's slot in an item whose record was given.
 pub const NO_LEASE: u16 = 0xffff;
+/// Whether a packet's source address must be one that replies would be sent to. The kernel's `rp_filter` does not see what
+/// the programs forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceCheck {
+    /// It may be any.
+    #[default]
+    Off = 0,
+    /// Some route must lead to it.
+    Loose = 1,
+    /// A route must lead to it by the interface that the packet came in by.
+    Strict = 2,
+}
+
 /// Mixed into key hashes, times the tenant.
 pub(crate) const HASH_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) const EVENT_HOT: u8 = 1;
@@ -48,7 +61,9 @@ pub(crate) struct Config {
     pub sample_mask: AtomicU32,
     pub share: AtomicU32,
     pub seed: AtomicU64,
-    pub unused: [u64; 5],
+    pub source_check: AtomicU32,
+    pub unused_word: u32,
+    pub unused: [u64; 4],
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
 }
@@ -133,7 +148,8 @@ const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
 mod tests {
     use super::*;
 
-    const HEADERS: [&str; 6] = [
+    const HEADERS: [&str; 7] = [
+        include_str!("../../../bpf/source.h"),
         include_str!("../../../bpf/sketch.h"),
         include_str!("../../../bpf/maps.h"),
         include_str!("../../../bpf/table.h"),
@@ -179,6 +195,8 @@ mod tests {
             ("PARAMETERS", PARAMETERS as u64),
             ("GROUP_PORTS", GROUP_PORTS as u64),
             ("NO_LEASE", NO_LEASE.into()),
+            ("SOURCE_LOOSE", SourceCheck::Loose as u64),
+            ("SOURCE_STRICT", SourceCheck::Strict as u64),
             ("HASH_SALT", HASH_SALT),
             ("EVENT_HOT", EVENT_HOT.into()),
             ("EVENT_TOO_LARGE", EVENT_TOO_LARGE.into()),

@@ -14,7 +14,7 @@ use crate::{
     grace::Grace,
     layout::{
         BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, NO_LEASE, PAGE_START_CELLS,
-        Page, VALUE_MAX_BYTES,
+        Page, SourceCheck, VALUE_MAX_BYTES,
     },
     mapped::Mapped,
     native::Clock,
@@ -137,6 +137,11 @@ impl Table {
             .at(0)
             .seed
             .compare_exchange(0, seed, SeqCst, SeqCst);
+    }
+
+    /// What packets' source addresses must be from now on.
+    pub fn check_sources(&self, how: SourceCheck) {
+        self.config.at(0).source_check.store(how as u32, Relaxed);
     }
 
     /// Which share of reads is counted: one in 2^`sample_shift`.
