@@ -55,7 +55,7 @@ pub struct Copy {
     /// granted(X): the highest epoch number ever granted to it.
     pub granted: u64,
     /// The term of X's lease at that time; in any other term the copy is dead.
-    pub term: u32,
+    pub term: u64,
 }
 
 /// A write as the rules see it. Its contents `W` are the caller's.

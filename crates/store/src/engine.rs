@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 use wire::{Op, Packet, Secret, Status};
 
 use crate::{
-    Config,
+    Config, Incarnation,
     backend::{Backend, Key, Ticket},
     clients::Clients,
     coherence::{Invalidate, Leases, Nanos, Outside},
@@ -109,15 +109,19 @@ pub struct Engine {
     ticket: Ticket,
     /// Empty between uses; kept for its memory.
     invalidations: Vec<Invalidate>,
-    wall_start_s: u32,
-    /// (Unix seconds at the start << 32) + writes since.
+    /// Of the last write.
     version: u64,
     started_ns: u64,
 }
 
 impl Engine {
-    /// A store that starts at `now_ns` of its own clock, `wall_s` seconds after 1970.
-    pub fn new(config: Arc<Config>, backend: Box<dyn Backend>, now_ns: u64, wall_s: u32) -> Engine {
+    /// A store that starts at `now_ns` of its own clock.
+    pub fn new(
+        config: Arc<Config>,
+        backend: Box<dyn Backend>,
+        now_ns: u64,
+        incarnation: Incarnation,
+    ) -> Engine {
         let cluster = &config.cluster;
         let owned = |partition: u32| {
             config.identity.is_none_or(|me| {
@@ -134,7 +138,7 @@ impl Engine {
             config.rate_limit,
             config.queue_limit,
         );
-        let leases = Leases::new(config.lease_ms * 1_000_000);
+        let leases = Leases::new(config.lease_ms * 1_000_000, incarnation.first_term());
         Engine {
             directory: Directory::new(config.directory_limit),
             clients: Clients::new(config.client_limit, tenants.len(), leases.length_ns()),
@@ -148,7 +152,6 @@ impl Engine {
             next_offer_ns: 0,
             ticket: 0,
             invalidations: Vec::new(),
-            wall_start_s: wall_s,
             partitions,
             backend,
             counters: Counters::default(),
@@ -156,7 +159,7 @@ impl Engine {
                 delayed: Delayed::default(),
             },
             tenants,
-            version: u64::from(wall_s) << 32,
+            version: incarnation.first_version(),
             started_ns: now_ns,
             config,
         }

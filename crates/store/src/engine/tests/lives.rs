@@ -1,0 +1,56 @@
+//! What one life of a store must not have in common with the next.
+
+use super::*;
+
+fn lease_request() -> Header {
+    Header {
+        tenant: TENANT_SYSTEM,
+        epoch: Epoch::new(1, 0),
+        ..Header::new(Op::LeaseRequest)
+    }
+}
+
+/// The same data for two lives that begin at these times of the wall clock.
+const WALLS_S: [(u32, u32); 3] = [
+    (1_700_000_000, 1_700_000_000),
+    (1_700_000_000, 1_699_999_999),
+    (1_700_000_005, 1_700_000_000),
+];
+
+/// Random numbers of two lives.
+const FIRST: u64 = 0x1122_3344_5566_7788;
+const SECOND: u64 = 0x99aa_bbcc_ddee_ff00;
+
+#[test]
+fn no_life_lends_in_a_term_of_another_whatever_the_wall_clock_says() {
+    for (before_s, after_s) in WALLS_S {
+        let term = |wall_s, random| {
+            let mut store = Store::born(wall_s, random);
+            store.ask(lease_request(), &[]).expect("a lease").client
+        };
+        assert_ne!(
+            term(before_s, FIRST),
+            term(after_s, SECOND),
+            "{before_s}, {after_s}"
+        );
+    }
+}
+
+#[test]
+fn no_life_gives_out_a_version_of_another_whatever_the_wall_clock_says() {
+    for (before_s, after_s) in WALLS_S {
+        let version = |wall_s, random| {
+            let mut store = Store::born(wall_s, random);
+            let header = Header {
+                request: 1,
+                ..Header::new(Op::WriteRequest)
+            };
+            store.ask(header, b"k").expect("written").version
+        };
+        assert_ne!(
+            version(before_s, FIRST),
+            version(after_s, SECOND),
+            "{before_s}, {after_s}"
+        );
+    }
+}
