@@ -27,7 +27,7 @@ mod window;
 
 use std::collections::VecDeque;
 
-pub use lease::{Lease, LeaseAnswer, Leases};
+pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
 pub use outside::{Outside, Watch};
 pub use window::{Verdict, Window};
 use wire::Epoch;

@@ -20,7 +20,7 @@ use crate::{
     Config, Incarnation,
     backend::{Backend, Key, Ticket},
     clients::Clients,
-    coherence::{Invalidate, Leases, Nanos, Outside},
+    coherence::{Invalidate, Leases, Nanos, Outside, counted_ns},
     counters::Counters,
     directory::{Directory, KeyId, Place},
     mutants::{Mutant, mutant},
@@ -138,10 +138,14 @@ impl Engine {
             config.rate_limit,
             config.queue_limit,
         );
-        let leases = Leases::new(config.lease_ms * 1_000_000, incarnation.first_term());
+        let leases = Leases::new(config.lease_ns(), incarnation.first_term());
         Engine {
             directory: Directory::new(config.directory_limit),
-            clients: Clients::new(config.client_limit, tenants.len(), leases.length_ns()),
+            clients: Clients::new(
+                config.client_limit,
+                tenants.len(),
+                counted_ns(config.longest_lease_ns()),
+            ),
             leases,
             outside: Outside::new(backend.watch(), now_ns),
             recalls: Recalls::default(),
@@ -312,10 +316,11 @@ impl Engine {
         .min()
     }
 
-    /// Whether the restart wait is over.
+    /// Whether the restart wait is over: what a former life lent has ended, and clients have given up what it may have applied.
     fn takes_writes(&self, now_ns: u64) -> bool {
-        let waited = now_ns >= self.started_ns + self.leases.length_ns();
-        waited || mutant(Mutant::NoWaitAfterRestart)
+        let waited_ns = now_ns - self.started_ns;
+        waited_ns >= counted_ns(self.config.longest_lease_ns())
+            || mutant(Mutant::NoWaitAfterRestart)
     }
 
     /// What the store tells about itself; where it listens is left to the caller.

@@ -40,10 +40,14 @@ pub struct Leases<A> {
     first_term: u64,
 }
 
+/// How long a granter counts a lease of this length, from when it answers: 1/64 longer than the holder, which is far more than two
+/// clocks drift apart in that time and than the time between reading the clock and sending.
+pub fn counted_ns(lent_ns: Nanos) -> Nanos {
+    lent_ns + lent_ns / 64
+}
+
 impl<A> Leases<A> {
-    /// Leases of this length; the granter counts 1/64 longer than the holder, which is far more than two
-    /// clocks drift apart in that time and than the time between reading the clock and sending. Each switch's first term is this one,
-    /// which no other life of the store comes near.
+    /// Leases of this length. Each switch's first term is this one, which no other life of the store comes near.
     pub fn new(length_ns: Nanos, first_term: u64) -> Leases<A> {
         Leases {
             by_switch: BTreeMap::new(),
@@ -54,7 +58,7 @@ impl<A> Leases<A> {
 
     /// How long the granter counts, from when it answers.
     pub fn length_ns(&self) -> Nanos {
-        self.length_ns + self.length_ns / 64
+        counted_ns(self.length_ns)
     }
 
     /// A switch asks for a lease. While its lease holds, it is renewed in the same term. Otherwise a new term

@@ -46,7 +46,7 @@ impl Engine {
             slot: header.request,
         };
         // Where others write to the backend: no lease goes beyond what is known of that.
-        let length_ns = self.config.lease_ms * 1_000_000;
+        let length_ns = self.config.lease_ns();
         let directory = &self.directory;
         let holds = |id: &KeyId| directory.holds(id, switch);
         let Some(lent_ns) = self.outside.lendable_ns(length_ns, now_ns, holds) else {
@@ -111,7 +111,7 @@ impl Engine {
     /// Offers leases and repeats invalidations that are due.
     pub(super) fn timers(&mut self, now_ns: u64, out: &mut Outbox) {
         if now_ns >= self.next_offer_ns {
-            self.next_offer_ns = now_ns + self.config.lease_ms * 1_000_000 / 3;
+            self.next_offer_ns = now_ns + self.config.lease_ns() / 3;
             self.offer_leases(now_ns, out);
             for at in self.directory.sweep(&self.leases, now_ns, SWEEP_KEYS) {
                 self.drive(at, now_ns, out);

@@ -54,3 +54,18 @@ fn no_life_gives_out_a_version_of_another_whatever_the_wall_clock_says() {
         );
     }
 }
+
+#[test]
+fn a_store_started_with_shorter_leases_waits_for_the_long_ones_of_its_former_life() {
+    let started = |lease_ms, lease_max_ms| {
+        let mut store = Store::with(|config| {
+            config.cluster.lease_ms = lease_ms;
+            config.cluster.lease_max_ms = lease_max_ms;
+        });
+        let lent = store.ask(lease_request(), &[]).map(|reply| reply.expiry_ms);
+        (lent, store.write(TENANT_OPEN, 1, 1, b"k"))
+    };
+    // Three seconds after its start.
+    assert_eq!(started(2000, 2000), (Some(2000), Some(Status::Ok)));
+    assert_eq!(started(2000, 10_000), (None, Some(Status::TryAgain)));
+}
