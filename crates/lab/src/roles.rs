@@ -88,8 +88,6 @@ pub struct Store {
     pub rate_limit: Option<f64>,
     /// Requests that wait at a partition before it drops more.
     pub queue_limit: Option<u32>,
-    /// Length of its leases in milliseconds; none: the usual one.
-    pub lease_ms: Option<u64>,
     /// Where it tells its status.
     pub socket: String,
 }
@@ -105,7 +103,6 @@ impl Store {
             .maybe("--populate", populate)
             .maybe("--rate-limit", self.rate_limit)
             .maybe("--queue-limit", self.queue_limit)
-            .maybe("--lease-ms", self.lease_ms)
             .option("--status-socket", &self.socket)
     }
 

@@ -39,7 +39,7 @@ pub const CLIENT_CPU: usize = 0;
 /// CPU of the stores, the agents' and controllers' more frequent one, and of generators that disturb.
 pub const OTHER_CPU: usize = 1;
 /// The shortest lease that a store gives: the sooner it takes writes.
-pub const LEASE_MS: u64 = 1000;
+pub const LEASE_MS: u32 = 1000;
 /// Writes under way while keys are written for the first time.
 const FILLING: usize = 64;
 const FILL_S: f64 = 60.0;
