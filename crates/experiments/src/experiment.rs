@@ -4,7 +4,7 @@ use lab::progress::Progress;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{Report, World};
+use crate::{Report, World, rig::Seen};
 
 /// What a kind of experiment measures: a struct of its parameters, beside the run with them. Its `Deserialize` refuses
 /// fields that it does not have (`deny_unknown_fields`).
@@ -164,6 +164,8 @@ pub struct Run<'a> {
     pub options: &'a Options,
     /// Where to say what is being done.
     pub progress: &'a Progress,
+    /// What must never have been counted, and was.
+    pub(crate) seen: Seen,
 }
 
 impl Experiment {
@@ -278,9 +280,17 @@ impl Experiment {
             discipline: &self.discipline,
             options,
             progress: &Progress::new(),
+            seen: Seen::default(),
         };
         let table = self.table(options.world, options.quick);
         (self.kind.run)(&table, &run, &mut report)?;
+        let seen = run.seen.borrow();
+        report
+            .summary
+            .insert("must_be_zero".into(), serde_json::to_value(seen.counts())?);
+        if let Some(complaint) = seen.complaint() {
+            report.fails(complaint);
+        }
         Ok(report)
     }
 }

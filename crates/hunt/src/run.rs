@@ -258,14 +258,17 @@ impl Running<'_> {
         found.with_context(|| format!("{name}: there is no such machine"))
     }
 
-    /// Takes down what a store counted, or a switch, that is about to lose it.
-    fn look_at(&mut self, process: sim::ProcessId) -> anyhow::Result<()> {
+    /// Takes down what a store that is about to lose it has counted.
+    fn look_at_store(&mut self, process: sim::ProcessId) -> anyhow::Result<()> {
         if let Some(store) = self.world.get::<StoreHost>(process) {
             self.never.look_at(&serde_json::to_value(store.counters())?);
         }
-        if let Some(agent) = self.world.get::<AgentHost>(process) {
-            self.never.look(agent.counters()?);
-        }
+        Ok(())
+    }
+
+    /// Likewise a switch.
+    fn look_at_switch(&mut self, machine: MachineId) -> anyhow::Result<()> {
+        self.never.look(self.world.counters(machine)?);
         Ok(())
     }
 
@@ -273,25 +276,24 @@ impl Running<'_> {
         match deed {
             Deed::Kill { process, .. } => {
                 let process = self.process(process)?;
-                if self.world.get::<StoreHost>(process).is_some() {
-                    self.look_at(process)?;
-                }
+                self.look_at_store(process)?;
                 self.world.kill(process);
             }
             Deed::Stop { process, .. } => self.world.stop(self.process(process)?),
             Deed::Suspend { machine, .. } => self.world.suspend(self.machine(machine)?),
             Deed::Reboot { machine, .. } => {
                 let agent = self.process(&format!("{machine}/agent"))?;
-                self.look_at(agent)?;
                 self.world.kill(agent);
-                self.world.forget_tables(self.machine(machine)?);
+                let machine = self.machine(machine)?;
+                self.look_at_switch(machine)?;
+                self.world.forget_tables(machine);
             }
             Deed::Relend {
                 store, lease_ms, ..
             } => {
                 let process = self.process(&format!("store{}/store", store + 1))?;
                 let control = self.machine("control")?.0 as usize;
-                self.look_at(process)?;
+                self.look_at_store(process)?;
                 self.world.kill(process);
                 self.world
                     .reseat(process, layout::store(*lease_ms, control));
@@ -394,7 +396,10 @@ impl Running<'_> {
         }
         let processes: Vec<_> = self.world.processes().map(|(process, _)| process).collect();
         for process in processes {
-            self.look_at(process)?;
+            self.look_at_store(process)?;
+        }
+        for machine in 0..self.world.spec().machines.len() as u32 {
+            self.look_at_switch(MachineId(machine))?;
         }
         Ok(all)
     }

@@ -18,7 +18,7 @@ use agent::{
 use anyhow::Context;
 use api::proto::{FromSwitch, Routes, RoutesApplied, ToSwitch, from_switch::Body, to_switch};
 use dataplane::{
-    Backing, Counters, Object, RECIRCULATION, Sizes,
+    Object, RECIRCULATION, Sizes,
     native::{Clock, Switch},
 };
 use decide::Registration;
@@ -185,18 +185,6 @@ impl AgentHost {
     /// The switch that it serves: its tables can be looked into.
     pub fn switch(&self) -> &Arc<Switch> {
         &self.switch
-    }
-
-    /// What the switch has counted since its tables were made, by name.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, dataplane::Error> {
-        let counters = Counters::open(Backing::Native(self.switch.clone()))?.read()?;
-        let named = counters
-            .into_iter()
-            .map(|(counter, count)| (counter.name.as_str(), count));
-        Ok(named.collect())
     }
 
     /// Why it could not go on, if it could not.
