@@ -23,13 +23,14 @@
 	X(drop_unknown_status, "malformed: status not assigned")                                       \
 	X(drop_bad_key_length, "malformed: key length not possible for the op")                        \
 	X(drop_bad_value_length, "malformed: value where there must be none")                          \
-	X(drop_bad_fragment, "malformed: fragment index not below the count")                          \
+	X(drop_bad_part, "malformed: more of a value than there is")                                   \
 	X(drop_truncated, "malformed: lengths exceed the packet")                                      \
 	X(drop_over_rate, "request above its tenant's rate, and the tenant is set to drop")            \
 	X(bypass_over_rate, "request above its tenant's rate, forwarded past the cache")               \
 	X(bypass_unknown_tenant, "tenant not known here, forwarded past the cache")                    \
 	X(bypass_bad_tag, "auth tag wrong, forwarded past the cache")                                  \
 	X(bypass_no_discipline, "tenant without a discipline here, forwarded")                         \
+	X(bypass_part, "read of a part of a value, forwarded past the cache")                          \
 	X(bypass_correction, "correction request, forwarded past the cache")                           \
 	X(bypass_no_room, "hit, but the reply fits neither the packet nor its padding: forwarded")     \
 	X(bypass_torn, "hit, but the item changed while it was copied: forwarded")                     \

@@ -207,9 +207,9 @@ struct lease {
 	__u8 store[16]; /* its address; IPv4 as ::ffff:a.b.c.d */
 	__u64 until_ns; /* CLOCK_BOOTTIME; served only before it */
 	__u64 floor; /* epochs up to this one belong to an earlier term */
-	__u32 term;
+	__u64 term; /* compared for equality only */
 	__u32 lock;
-	__u64 unused[3];
+	__u32 unused[5];
 };
 _Static_assert(sizeof(struct lease) == 64, "one cache line; crates/dataplane maps the same struct");
 
@@ -242,6 +242,11 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } sketches SEC(".maps");
 
+/* State of a SipHash. */
+struct sip {
+	__u64 v0, v1, v2, v3;
+};
+
 /* What one packet's way through the programs remembers; a tail call keeps nothing else. */
 struct work {
 	__u8 l3; /* offsets from the packet's start in bytes */
@@ -260,9 +265,10 @@ struct work {
 	__u64 secret[2]; /* the one that the packet is signed with */
 	__u32 parameter[PARAMETERS]; /* of the tenant */
 	struct kv_header header; /* as it came in */
+	struct clock clock; /* this CPU's; the only thing that the packet before leaves behind */
+	struct sip shared; /* the tag's hash as far as a reply shares it with its request */
 	__u8 key[256 + 16]; /* padded with zeros to whole words */
 	__u8 scratch[512]; /* for whoever needs it within one step */
-	struct clock clock; /* this CPU's; the only thing that the packet before leaves behind */
 };
 _Static_assert(offsetof(struct work, header) == 64, "what every step reads is one cache line");
 

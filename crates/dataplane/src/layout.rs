@@ -14,7 +14,7 @@ pub(crate) const PAGE_BYTES: usize = (PAGE_START_CELLS + ITEM_MAX_CELLS - 1) * C
 pub(crate) const PAGE_CELLS: usize = PAGE_BYTES / CELL_BYTES;
 pub(crate) const BUCKET_SLOTS: usize = 8;
 /// Longest value in bytes that an item holds.
-pub const VALUE_MAX_BYTES: usize = 1408;
+pub const VALUE_MAX_BYTES: usize = 1392;
 pub(crate) const SKETCH_ROWS: usize = 4;
 pub(crate) const SKETCH_COLUMNS: usize = 65536;
 pub(crate) const BLOOM_CELLS: usize = 65536;
@@ -80,9 +80,9 @@ pub(crate) struct Lease {
     pub store: [AtomicU64; 2],
     pub until_ns: AtomicU64,
     pub floor: AtomicU64,
-    pub term: AtomicU32,
+    pub term: AtomicU64,
     pub lock: AtomicU32,
-    pub unused: [u64; 3],
+    pub unused: [u32; 5],
 }
 
 #[repr(C)]

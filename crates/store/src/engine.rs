@@ -214,8 +214,8 @@ impl Engine {
         out: &mut Outbox,
     ) -> Option<(Origin, bool)> {
         let header = &packet.header;
-        if header.fragments > 1 {
-            self.counters.dropped_fragment += 1;
+        if header.is_part() {
+            self.counters.dropped_part += 1;
             return None;
         }
         let mut origin = Origin::of(header, room, peer);
@@ -252,6 +252,7 @@ impl Engine {
         foreign: bool,
     ) -> (Secret, Result<(usize, bool), Status>) {
         let header = &packet.header;
+        let system = self.system_secret();
         let counters = &mut self.counters;
         let known = self.tenants.get(header.tenant);
         let Some(known) = known.filter(|_| header.tenant != wire::TENANT_SYSTEM) else {
@@ -259,7 +260,11 @@ impl Engine {
             let secret = known.map_or(Secret::NONE, |known| known.secrets.tag);
             return (secret, Err(Status::Denied));
         };
-        let Some(secret) = known.secrets.that_signed(packet) else {
+        let signed = match header.op.is_system() {
+            true => Some(system).filter(|secret| packet.tag_is_valid(secret)),
+            false => known.secrets.that_signed(packet),
+        };
+        let Some(secret) = signed else {
             counters.denied_tag += 1;
             return (known.secrets.tag, Err(Status::Denied));
         };
@@ -276,10 +281,8 @@ impl Engine {
         (secret, Ok((partition, owned)))
     }
 
-    /// An acknowledgement, under a secret of its key's tenant.
     fn ack(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
-        let known = self.tenants.get(packet.header.tenant);
-        if known.is_some_and(|known| known.secrets.that_signed(packet).is_some()) {
+        if packet.tag_is_valid(&self.system_secret()) {
             self.acknowledged(packet, now_ns, out);
         } else {
             self.counters.denied_tag += 1;

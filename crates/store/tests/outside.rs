@@ -79,7 +79,7 @@ impl Switch {
     }
 
     /// Asks for a lease; its length in milliseconds and its term, if one is lent.
-    fn lease(&self) -> Option<(u32, u32)> {
+    fn lease(&self) -> Option<(u32, u64)> {
         let header = Header {
             tenant: TENANT_SYSTEM,
             epoch: Epoch::new(SWITCH, 0),
@@ -91,7 +91,7 @@ impl Switch {
     }
 
     /// Asks until a lease is lent: a store that has just started lends none.
-    fn hold_lease(&self) -> (u32, u32) {
+    fn hold_lease(&self) -> (u32, u64) {
         (0..100)
             .find_map(|_| self.lease())
             .expect("a lease, in time")

@@ -17,7 +17,7 @@ mod packet;
 #[cfg(feature = "cluster")]
 pub use cluster::{Cluster, ClusterError, OverRate, Secrets, Store, Tenant};
 pub use hash::{KeyHash, Secret, partition_of};
-pub use header::{Epoch, Flags, Header, Status};
+pub use header::{Epoch, Flags, Header, PART, Status};
 pub use op::Op;
 pub use packet::{DecodeError, EncodeError, Packet};
 
@@ -26,10 +26,12 @@ pub type SwitchId = u16;
 
 /// The reserved UDP port of requests, replies and control messages.
 pub const PORT: u16 = 7117;
-/// First byte of every packet: magic `0xA` in the high half, protocol version 1 in the low half.
-pub const MAGIC_VERSION: u8 = 0xA1;
+/// First byte of every packet: magic `0xA` in the high half, protocol version 2 in the low half.
+pub const MAGIC_VERSION: u8 = 0xA2;
 /// Length of the fixed header in bytes.
-pub const HEADER_LEN: usize = 64;
+pub const HEADER_LEN: usize = 80;
+/// Bytes of the header, from its first, that a reply repeats of its request.
+pub const SHARED_LEN: usize = 40;
 /// Longest key in bytes (memcached's limit).
 pub const MAX_KEY: usize = 250;
 /// Longest UDP payload in bytes that fits an Ethernet frame of 1500 bytes over IPv4.

@@ -283,7 +283,7 @@ impl Engine {
         if !origin.allows(&key, value.len()) {
             self.counters.need_padding += 1;
             header.status = Status::NeedPadding;
-            header.expiry_ms = value.len() as u32;
+            header.total = value.len() as u32;
             value = &[];
         }
         let sent = self
