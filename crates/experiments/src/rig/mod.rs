@@ -5,6 +5,7 @@
 mod kernel;
 mod line;
 mod machines;
+mod never;
 mod ownership;
 mod pages;
 mod plan;
@@ -15,6 +16,7 @@ mod tenants;
 pub use kernel::{Clients, Console};
 pub use line::{Line, client, control, switch};
 pub use machines::{Driver, Load, Machines};
+pub(crate) use never::Seen;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use plan::{Plan, Seated, Site};
@@ -32,6 +34,7 @@ use wire::{Cluster, Tenant};
 
 use crate::{Run, World};
 use kernel::Kernel;
+use never::Counting;
 use sim::Sim;
 
 /// CPU of the load generator that is measured. What it sends is handled by the switches on the same CPU.
@@ -53,6 +56,7 @@ pub struct Rig {
     plan: Plan,
     /// Entries of the tenants that were created, for cluster files.
     entries: BTreeMap<u32, Tenant>,
+    seen: Seen,
 }
 
 impl Rig {
@@ -80,6 +84,7 @@ impl Rig {
             topology,
             plan,
             entries: BTreeMap::new(),
+            seen: run.seen.clone(),
         };
         run.progress.say("starting controllers, stores and agents");
         let seats: Vec<(String, Seated)> = rig.plan.seats().collect();
@@ -155,6 +160,9 @@ impl Rig {
     /// # Errors
     /// It was never started.
     pub fn stop(&mut self, node: &str, role: &str, signal: i32) -> anyhow::Result<()> {
+        if role == "store" {
+            self.look_at_store(node);
+        }
         self.machines.stop(node, role, signal)
     }
 
@@ -183,7 +191,8 @@ impl Rig {
     }
 
     /// Takes programs and tables of a switch without an agent away.
-    pub fn forget_tables(&self, switch: &str) {
+    pub fn forget_tables(&mut self, switch: &str) {
+        self.look_at_switch(switch);
         self.machines.forget_tables(switch);
     }
 
@@ -356,7 +365,9 @@ impl Rig {
             cpu: what.seat.cpu,
             phases: vec![],
         };
-        self.machines.load(&what.seat, &config)
+        let load = self.machines.load(&what.seat, &config)?;
+        let seen = self.seen.clone();
+        Ok(Box::new(Counting { load, seen }))
     }
 
     /// Items of each tenant in the switches' memory, as the memory itself has it; an item that is not in its owner's
