@@ -161,6 +161,7 @@ impl Plan {
             id,
             pages: self.pages,
             control: vec![control],
+            probes: true,
         })
     }
 

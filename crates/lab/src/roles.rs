@@ -131,6 +131,8 @@ pub struct Switch {
     pub state: String,
     /// Pages of memory; none: the usual number.
     pub pages: Option<u32>,
+    /// Whether it leaves its neighbours unprobed.
+    pub no_probes: bool,
     /// More options.
     pub options: Vec<String>,
 }
@@ -152,6 +154,11 @@ impl Switch {
             .option("--control", &self.control)
             .option("--state-dir", &self.state)
             .maybe("--pages", self.pages)
+            .words(if self.no_probes {
+                &["--no-probes"][..]
+            } else {
+                &[]
+            })
             .words(&self.options)
     }
 
