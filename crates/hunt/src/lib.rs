@@ -14,6 +14,7 @@ mod plan;
 mod run;
 mod shrink;
 
+pub use clients::{Asking, maker as clients};
 pub use hunt::{Found, Hunted, hunt};
 pub use measure::{Alone, measure};
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
