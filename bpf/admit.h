@@ -21,22 +21,30 @@ INLINE bool within_rate(struct tenant *tenant, __u64 now_ns)
 	return true;
 }
 
+INLINE bool is_signed_so(struct work *work)
+{
+	if (!has_secret(work))
+		return true;
+	hash_shared(work);
+	return tag_of(work) == work->header.tag;
+}
+
 /*
- * Whether the tag is right, under the tenant's secret or the one that is accepted as well; `work->secret` is then the
+ * Whether the tag is right, under the signer's secret or the one that is accepted as well; `work->secret` is then the
  * one that it was made with, and signs whatever becomes of the packet.
  */
-INLINE bool tag_is_right(struct work *work, const struct tenant *tenant)
+INLINE bool tag_is_right(struct work *work, const struct tenant *signer)
 {
-	__u64 also[2] = {tenant->also_secret[0], tenant->also_secret[1]};
-	work->secret[0] = tenant->secret[0];
-	work->secret[1] = tenant->secret[1];
-	if (!has_secret(work) || tag_of(work) == work->header.tag)
+	__u64 also[2] = {signer->also_secret[0], signer->also_secret[1]};
+	work->secret[0] = signer->secret[0];
+	work->secret[1] = signer->secret[1];
+	if (is_signed_so(work))
 		return true;
 	if (!(also[0] | also[1]))
 		return false;
 	work->secret[0] = also[0];
 	work->secret[1] = also[1];
-	return tag_of(work) == work->header.tag;
+	return is_signed_so(work);
 }
 
 INLINE int over_rate(struct xdp_md *ctx, struct work *work, __u32 flags)
@@ -47,23 +55,25 @@ INLINE int over_rate(struct xdp_md *ctx, struct work *work, __u32 flags)
 	return forward(ctx, work);
 }
 
+/* Who signs what is said about this tenant's keys; NULL if the system's secret is needed and nobody gave it. */
+INLINE struct tenant *signer_of(const struct work *work, struct tenant *tenant)
+{
+	__u32 system = TENANT_SYSTEM;
+	return op_is_system(work->op) ? bpf_map_lookup_elem(&tenants, &system) : tenant;
+}
+
 /*
- * What the packet's tenant says, into `work`; NULL if nobody knows the tenant. A packet that comes back on the
- * recirculation port was checked when it came in: then the tag is only looked at to see which of two secrets it is
- * signed with.
+ * What the packet's tenant says, into `work`; NULL if nobody knows the tenant. `right`: whether the tag is; it says
+ * which of two secrets a packet is signed with, also where it was checked before.
  */
-INLINE struct tenant *take_tenant(struct work *work, bool comes_back, bool *right, __u32 *flags)
+INLINE struct tenant *take_tenant(struct work *work, bool *right, __u32 *flags)
 {
 	__u32 id = bpf_ntohl(work->header.tenant);
 	struct tenant *tenant = bpf_map_lookup_elem(&tenants, &id);
 	if (!tenant)
 		return NULL;
-	if (!comes_back || (tenant->also_secret[0] | tenant->also_secret[1])) {
-		*right = tag_is_right(work, tenant);
-	} else {
-		work->secret[0] = tenant->secret[0];
-		work->secret[1] = tenant->secret[1];
-	}
+	struct tenant *signer = signer_of(work, tenant);
+	*right = signer && tag_is_right(work, signer);
 	*flags = tenant->flags;
 	work->base = tenant->discipline * PROGRAMS_PER_DISCIPLINE;
 	work->parameter[0] = tenant->parameter_0;
@@ -88,7 +98,7 @@ INLINE int admit(struct xdp_md *ctx, struct work *work)
 {
 	bool right = false;
 	__u32 flags = 0;
-	struct tenant *tenant = take_tenant(work, false, &right, &flags);
+	struct tenant *tenant = take_tenant(work, &right, &flags);
 	if (!tenant) {
 		count(COUNT_bypass_unknown_tenant);
 		return forward(ctx, work);
@@ -114,7 +124,7 @@ INLINE int admit_again(struct xdp_md *ctx, struct work *work)
 {
 	bool right = false;
 	__u32 flags = 0;
-	if (!take_tenant(work, true, &right, &flags)) {
+	if (!take_tenant(work, &right, &flags)) {
 		count(COUNT_bypass_unknown_tenant);
 		return forward(ctx, work);
 	}

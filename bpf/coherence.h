@@ -218,7 +218,7 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 		granted = epoch_of(READ_ONCE(item->word)) << 1;
 	if (!lease || READ_ONCE(item->word) != granted || epoch <= READ_ONCE(lease->floor))
 		return COUNT_grant_stale;
-	if (!came_from(ctx, work, lease))
+	if (!came_from(ctx, work, lease) || is_part(&work->header))
 		return COUNT_grant_refused;
 	if (MUTANT(overwrites_younger))
 		barrier();
@@ -266,7 +266,8 @@ INLINE int ask_for_lease(struct xdp_md *ctx, struct work *work)
  */
 INLINE int take_lease(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	__u32 slot = bpf_ntohl(work->header.request), term = bpf_ntohl(work->header.client);
+	__u32 slot = bpf_be64_to_cpu(work->header.request);
+	__u64 term = bpf_be64_to_cpu(work->header.client);
 	__u64 sent_ns = bpf_be64_to_cpu(work->header.version);
 	__u64 from_ns = MUTANT(lease_from_arrival) ? work->now_ns : sent_ns;
 	__u64 until_ns = from_ns + bpf_ntohl(work->header.expiry_ms) * NS_PER_MS;

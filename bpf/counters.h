@@ -23,13 +23,15 @@
 	X(drop_unknown_status, "malformed: status not assigned")                                       \
 	X(drop_bad_key_length, "malformed: key length not possible for the op")                        \
 	X(drop_bad_value_length, "malformed: value where there must be none")                          \
-	X(drop_bad_fragment, "malformed: fragment index not below the count")                          \
+	X(drop_bad_part, "malformed: more of a value than there is")                                   \
 	X(drop_truncated, "malformed: lengths exceed the packet")                                      \
+	X(drop_source, "ours, from an address that no route leads back to, as --source-check asks")    \
 	X(drop_over_rate, "request above its tenant's rate, and the tenant is set to drop")            \
 	X(bypass_over_rate, "request above its tenant's rate, forwarded past the cache")               \
 	X(bypass_unknown_tenant, "tenant not known here, forwarded past the cache")                    \
 	X(bypass_bad_tag, "auth tag wrong, forwarded past the cache")                                  \
 	X(bypass_no_discipline, "tenant without a discipline here, forwarded")                         \
+	X(bypass_part, "read of a part of a value, forwarded past the cache")                          \
 	X(bypass_correction, "correction request, forwarded past the cache")                           \
 	X(bypass_no_room, "hit, but the reply fits neither the packet nor its padding: forwarded")     \
 	X(bypass_torn, "hit, but the item changed while it was copied: forwarded")                     \
@@ -65,7 +67,8 @@
 	X(lease_stale, "lease reply that came too late or from the wrong host")                        \
 	X(probe, "probe of a neighbouring switch, answered")                                           \
 	X(hot_report, "hot key reported")                                                              \
-	X(hot_report_lost, "hot key not reported, the ring was full; it is reported again")
+	X(hot_report_lost, "hot key not reported, the ring was full; it is reported again")            \
+	X(hot_report_share, "hot key not reported, its tenant had its share; reported in the next window")
 /* clang-format on */
 
 enum counter {

@@ -5,6 +5,7 @@
  */
 #include "admit.h"
 #include "discipline.h"
+#include "source.h"
 
 /* A neighbour asks whether the link between us carries anything; no process has to be scheduled for the answer. */
 INLINE int answer_probe(struct xdp_md *ctx, struct work *work)
@@ -48,6 +49,12 @@ int entry(struct xdp_md *ctx)
 	int verdict = parse(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
+	struct config *config = get_config();
+	if (config && config->source_check) {
+		verdict = check_source(ctx, work, config->source_check);
+		if (verdict != CONTINUE)
+			return verdict;
+	}
 	verdict = admit(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;

@@ -96,8 +96,9 @@ INLINE int parse_kv(struct cursor *cursor, struct work *work)
 		return ends(COUNT_drop_bad_key_length, XDP_DROP);
 	if (work->value_len && !op_may_have_value(kv->op))
 		return ends(COUNT_drop_bad_value_length, XDP_DROP);
-	if (kv->fragment && kv->fragment >= kv->fragments)
-		return ends(COUNT_drop_bad_fragment, XDP_DROP);
+	if ((kv->part || kv->total) &&
+	    bpf_ntohs(kv->part) * KV_PART + work->value_len > bpf_ntohl(kv->total))
+		return ends(COUNT_drop_bad_part, XDP_DROP);
 	if (KV_HEADER_LEN + kv->key_len + work->value_len > work->payload_len)
 		return ends(COUNT_drop_truncated, XDP_DROP);
 	return CONTINUE;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* SipHash-2-4 of a header without its tag, and the key behind it: the tag of a packet. */
+/*
+ * SipHash-1-3 of what a reply shares with its request (the header's first half and the key), then of the rest of the
+ * header: the tag of a packet. The state after the first of these is kept, so that signing a reply, or a request
+ * that was changed on its way, costs the second only.
+ */
 #pragma once
 
 #include "maps.h"
-
-struct sip {
-	__u64 v0, v1, v2, v3;
-};
 
 INLINE __u64 rotate_left(__u64 x, int by)
 {
@@ -31,41 +31,51 @@ INLINE void sip_word(struct sip *s, __u64 word)
 {
 	s->v3 ^= word;
 	sip_round(s);
-	sip_round(s);
 	s->v0 ^= word;
 }
 
-#define TAGGED_HEADER_BYTES 56
 #define KEY_WORDS_MAX 32
 
 /*
- * The tag of `work->header` and `work->key` as it stands in the packet. The header's 56 bytes are whole
- * words, so the key starts on a word; behind the key there are zeros.
+ * Hashes what does not change while this packet is here: the first half of `work->header` and `work->key`, under
+ * `work->secret`. The key counts as whole words, with zeros behind it; its length is in the header.
  */
-OUTLINE __u64 tag_of(struct work *work)
+OUTLINE int hash_shared(struct work *work)
 {
 	if (!work)
 		return 0;
 	const __u64 *head = (const __u64 *)&work->header;
 	const __u64 *key = (const __u64 *)work->key;
-	__u32 key_len = work->header.key_len;
 	struct sip s = {
 		work->secret[0] ^ 0x736f6d6570736575ULL,
 		work->secret[1] ^ 0x646f72616e646f6dULL,
 		work->secret[0] ^ 0x6c7967656e657261ULL,
 		work->secret[1] ^ 0x7465646279746573ULL,
 	};
-	for (int i = 0; i < TAGGED_HEADER_BYTES / 8; i++)
+	for (int i = 0; i < KV_SHARED_LEN / 8; i++)
 		sip_word(&s, head[i]);
-	for (__u32 i = 0; i < KEY_WORDS_MAX - 1; i++) {
-		if (i * 8 + 8 > key_len)
+	for (__u32 i = 0; i < KEY_WORDS_MAX; i++) {
+		if (i * 8 >= work->key_len)
 			break;
 		sip_word(&s, key[i]);
 	}
-	__u64 last = key[(key_len >> 3) & (KEY_WORDS_MAX - 1)];
-	sip_word(&s, (__u64)(TAGGED_HEADER_BYTES + key_len) << 56 | last);
+	work->shared = s;
+	return 0;
+}
+
+/* The tag of `work->header` as it is now, after `hash_shared`, as it stands in the packet. */
+OUTLINE __u64 tag_of(struct work *work)
+{
+	if (!work)
+		return 0;
+	const __u64 *head = (const __u64 *)&work->header;
+	struct sip s = work->shared;
+	for (int i = KV_SHARED_LEN / 8; i < KV_HEADER_LEN / 8 - 1; i++)
+		sip_word(&s, head[i]);
+	__u64 hashed = KV_HEADER_LEN - 8 + ((work->key_len + 7) & ~7U);
+	sip_word(&s, hashed << 56);
 	s.v2 ^= 0xff;
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 3; i++)
 		sip_round(&s);
 	return bpf_cpu_to_be64(s.v0 ^ s.v1 ^ s.v2 ^ s.v3);
 }

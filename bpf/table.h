@@ -36,7 +36,7 @@ _Static_assert(sizeof(struct item) == 48, "three cells hold a 16-byte key and a 
 #define ITEM_EXPIRES 0x1
 #define ITEM_TOO_SMALL 0x2 /* the agent was told that the value does not fit */
 
-#define VALUE_MAX_BYTES 1408
+#define VALUE_MAX_BYTES 1392
 
 struct found {
 	struct page *page;

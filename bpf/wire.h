@@ -5,9 +5,13 @@
 #include <target.h>
 
 #define KV_PORT 7117
-#define KV_MAGIC_VERSION 0xA1
+#define KV_MAGIC_VERSION 0xA2
 #define KV_MAX_KEY 250
-#define KV_HEADER_LEN 64
+#define KV_HEADER_LEN 80
+/* Up to here a reply repeats its request, and so their tags share this and the key. */
+#define KV_SHARED_LEN 40
+/* What `part` counts in, in bytes. */
+#define KV_PART 256
 
 #define TENANT_SYSTEM 0xffffffffU
 
@@ -44,35 +48,38 @@ enum kv_op {
 #define FLAG_COMPARE 0x2
 #define FLAG_CACHED 0x4
 #define STATUS_MASK 0xf0
-#define STATUS_MAX 8
+#define STATUS_MAX 9
 
 /* Every field in network order. */
 struct kv_header {
 	__u8 magic_version;
+	__u8 key_len;
+	__be16 life; /* of the store */
+	__be32 tenant;
+	__be64 client;
+	__be64 request;
+	__be64 key_hash[2];
+	/* From here on replies and switches change what requests say. */
 	__u8 op;
 	__u8 flags;
-	__u8 key_len;
 	__be16 value_len;
-	__u8 fragment;
-	__u8 fragments;
-	__be32 tenant;
 	__be32 expiry_ms;
-	__be32 client;
-	__be32 request;
-	__be64 key_hash[2];
+	__be16 node;
+	__be16 part; /* where the bytes of this packet begin in the value, in steps of KV_PART */
+	__be32 total; /* length of the whole value, where it is not all here */
 	__be64 epoch; /* 16 bits of switch id, 48 bits of invalidation number */
 	__be64 version;
 	__be64 tag;
 };
 
-_Static_assert(sizeof(struct kv_header) == KV_HEADER_LEN, "the header is 64 bytes");
-_Static_assert(offsetof(struct kv_header, value_len) == 4, "value_len");
-_Static_assert(offsetof(struct kv_header, tenant) == 8, "tenant");
-_Static_assert(offsetof(struct kv_header, client) == 16, "client");
+_Static_assert(sizeof(struct kv_header) == KV_HEADER_LEN, "the header is 80 bytes");
+_Static_assert(offsetof(struct kv_header, client) == 8, "client");
 _Static_assert(offsetof(struct kv_header, key_hash) == 24, "key_hash");
-_Static_assert(offsetof(struct kv_header, epoch) == 40, "epoch");
-_Static_assert(offsetof(struct kv_header, version) == 48, "version");
-_Static_assert(offsetof(struct kv_header, tag) == 56,
+_Static_assert(offsetof(struct kv_header, op) == KV_SHARED_LEN, "op is the first that changes");
+_Static_assert(offsetof(struct kv_header, node) == 48, "node");
+_Static_assert(offsetof(struct kv_header, epoch) == 56, "epoch");
+_Static_assert(offsetof(struct kv_header, version) == 64, "version");
+_Static_assert(offsetof(struct kv_header, tag) == 72,
 	       "the tag is last: it covers what stands before it");
 
 #define EPOCH_NUMBER_BITS 48
@@ -83,6 +90,12 @@ INLINE __u64 epoch_pair(__u16 switch_id, __u64 number)
 	return ((__u64)switch_id << EPOCH_NUMBER_BITS) | (number & EPOCH_NUMBER_MASK);
 }
 
+/* Whether the packet has to do with a part of a value only. */
+INLINE bool is_part(const struct kv_header *header)
+{
+	return header->part || bpf_ntohl(header->total) > bpf_ntohs(header->value_len);
+}
+
 INLINE bool op_is_known(__u8 op)
 {
 	return (op >= OP_READ_REQUEST && op <= OP_CORRECTION_REQUEST) ||
@@ -91,6 +104,12 @@ INLINE bool op_is_known(__u8 op)
 	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_UPDATE) ||
 	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK) ||
 	       (op >= OP_DISCIPLINE_REQUEST && op <= OP_DISCIPLINE_REPLY);
+}
+
+/* What switches and stores say to each other, about whosever key: signed with the system's secret. */
+INLINE bool op_is_system(__u8 op)
+{
+	return op >= OP_FETCH_REQUEST && op < OP_HOT_REPORT;
 }
 
 /* Lease, probe and page messages have no key; every other packet has one. */

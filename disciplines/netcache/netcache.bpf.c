@@ -47,6 +47,7 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *co
 	work->header.op = OP_READ_REPLY;
 	work->header.flags = FLAG_CACHED;
 	work->header.value_len = bpf_htons(len);
+	work->header.total = 0;
 	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, 0));
 	work->header.version = bpf_cpu_to_be64(version);
 	work->header.expiry_ms =
@@ -58,6 +59,11 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *co
 INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found;
+	if (is_part(&work->header)) {
+		count(COUNT_bypass_part);
+		disown(ctx, work, config);
+		return forward(ctx, work);
+	}
 	if (!find(work, &found)) {
 		count(COUNT_miss);
 		count_miss(work, config, work->parameter[HOT_THRESHOLD]);

@@ -38,7 +38,7 @@ struct knowledge {
 struct lease_knowledge {
 	__u64 until_ns;
 	__u64 floor;
-	__u32 term;
+	__u64 term;
 };
 
 struct moment {
@@ -71,7 +71,7 @@ static void oracle_inserted(__u32 place)
 
 static bool is_authentic(const struct frame *frame, const struct view *view)
 {
-	const struct tenant *tenant = tenant_of(view->tenant);
+	const struct tenant *tenant = tenant_of(op_is_system(view->op) ? TENANT_SYSTEM : view->tenant);
 	if (!tenant)
 		return false;
 	if (!(tenant->secret[0] | tenant->secret[1]))
@@ -146,7 +146,8 @@ static void note_grant(const struct frame *frame, const struct view *view)
 	bool may_grant = view->op == OP_READ_REPLY || view->op == OP_WRITE_REPLY ||
 			 view->op == OP_FETCH_REPLY;
 	if (!view->is_whole || !may_grant || !(view->flags & FLAG_GRANT) ||
-	    view->epoch >> 48 != SWITCH || view->value_len > VALUE_MAX_BYTES ||
+	    view->epoch >> 48 != SWITCH || view->value_len > VALUE_MAX_BYTES || view->part ||
+	    view->total > view->value_len ||
 	    view->key_len > KV_MAX_KEY || !is_authentic(frame, view))
 		return;
 	struct grant *grant = &grants[grants_made++ % GRANTS_MAX];
@@ -236,15 +237,16 @@ static void check_passed_on(const struct passage *p)
 	demand(out->op == in->op && out->tenant == in->tenant && out->client == in->client &&
 		       out->request == in->request && out->version == in->version &&
 		       out->value_len == in->value_len && out->expiry_ms == in->expiry_ms &&
+		       out->part == in->part && out->total == in->total &&
 		       out->key_len == in->key_len && out->hash[0] == in->hash[0] &&
 		       out->hash[1] == in->hash[1],
 	       "what is passed on asks for the same");
-	__u32 same = p->moved.of[COUNT_bypass_torn] ? 64U + in->key_len : in->payload_len;
-	demand(same <= 64 ||
-		       !memcmp(p->out.bytes + out->kv + 64, p->in.bytes + in->kv + 64, same - 64),
+	__u32 same = p->moved.of[COUNT_bypass_torn] ? 80U + in->key_len : in->payload_len;
+	demand(same <= 80 ||
+		       !memcmp(p->out.bytes + out->kv + 80, p->in.bytes + in->kv + 80, same - 80),
 	       "what is passed on keeps key and value");
 	bool padding_was_zero = true;
-	for (__u32 i = 64U + in->key_len + in->value_len; i < in->payload_len; i++)
+	for (__u32 i = 80U + in->key_len + in->value_len; i < in->payload_len; i++)
 		padding_was_zero &= !p->in.bytes[in->kv + i];
 	if (checksums_are_right(&p->in, in) && padding_was_zero)
 		demand(checksums_are_right(&p->out, out), "right checksums stay right");

@@ -85,31 +85,37 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 	*store = focus.store ^ (how & 1);
 	key_hash(key, hash);
 	kv[0] = KV_MAGIC_VERSION;
-	kv[1] = op;
-	kv[2] = how & 2 ? next() : FLAG_GRANT;
-	kv[3] = op_has_key(op) ? key_lens[key] : 0;
+	kv[1] = op_has_key(op) ? key_lens[key] : 0;
+	kv[40] = op;
+	kv[41] = how & 2 ? next() : FLAG_GRANT;
 	if (op_may_have_value(op))
 		value_len = usual_value_lens[next_below(COUNT_OF(usual_value_lens))];
-	put_big_endian(kv + 4, 2, value_len);
-	put_big_endian(kv + 8, 4, tenant);
-	put_big_endian(kv + 12, 4, is_lease ? 1000 + next() * 100 : how & 4 ? next_word(2) : 0);
-	put_big_endian(kv + 16, 4, next());
-	put_big_endian(kv + 20, 4, is_lease ? *store : next());
+	put_big_endian(kv + 2, 2, 0);
+	put_big_endian(kv + 42, 2, value_len);
+	put_big_endian(kv + 4, 4, tenant);
+	put_big_endian(kv + 44, 4, is_lease ? 1000 + next() * 100 : how & 4 ? next_word(2) : 0);
+	put_big_endian(kv + 8, 8, next());
+	put_big_endian(kv + 16, 8, is_lease ? *store : next());
 	put_big_endian(kv + 24, 8, hash[0]);
 	put_big_endian(kv + 32, 8, hash[1]);
-	put_big_endian(kv + 40, 8, is_lease ? epoch_pair(SWITCH, 0) : usual_epoch(tenant, key));
-	put_big_endian(kv + 48, 8, is_lease ? kernel.now_ns - next() * 10 * NS_PER_MS : next());
-	if (kv[3])
-		key_bytes(key, kv + 64);
-	memset(kv + 64 + kv[3], how ^ kv[55], value_len);
-	__u32 len = 64 + kv[3] + value_len;
+	put_big_endian(kv + 48, 8, 0);
+	put_big_endian(kv + 56, 8, is_lease ? epoch_pair(SWITCH, 0) : usual_epoch(tenant, key));
+	put_big_endian(kv + 64, 8, is_lease ? kernel.now_ns - next() * 10 * NS_PER_MS : next());
+	if (kv[1])
+		key_bytes(key, kv + 80);
+	memset(kv + 80 + kv[1], how ^ kv[71], value_len);
+	__u32 len = 80 + kv[1] + value_len;
+	if (how & 64) { /* a part of a value; now and then more than there is */
+		put_big_endian(kv + 50, 2, next_below(4));
+		put_big_endian(kv + 52, 4, next() * 16);
+	}
 	if (how & 8) { /* padding */
 		__u32 more = next() * 8;
 		memset(kv + len, how & 16 ? next() : 0, more);
 		len += more;
 	}
 	if (!(how & 32) || next())
-		put_big_endian(kv + 56, 8, right_tag(kv));
+		put_big_endian(kv + 72, 8, right_tag(kv));
 	return len;
 }
 

@@ -17,8 +17,8 @@ struct view {
 	__u32 payload_len;
 	__u8 source[16];
 	__u8 op, flags, key_len;
-	__u32 value_len, tenant, expiry_ms, client, request;
-	__u64 hash[2], epoch, version, tag;
+	__u32 value_len, tenant, expiry_ms, part, total;
+	__u64 client, request, hash[2], epoch, version, tag;
 	const __u8 *key, *value;
 };
 
@@ -84,25 +84,27 @@ static struct view view_of(const struct frame *frame)
 		return view;
 	view.is_ours = true;
 	view.payload_len = udp_len - 8;
-	if (view.payload_len < 64 || frame->len < view.kv + view.payload_len)
+	if (view.payload_len < 80 || frame->len < view.kv + view.payload_len)
 		return view;
 	const __u8 *kv = frame->bytes + view.kv;
-	view.op = kv[1];
-	view.flags = kv[2];
-	view.key_len = kv[3];
-	view.value_len = big_endian(kv + 4, 2);
-	view.tenant = big_endian(kv + 8, 4);
-	view.expiry_ms = big_endian(kv + 12, 4);
-	view.client = big_endian(kv + 16, 4);
-	view.request = big_endian(kv + 20, 4);
+	view.key_len = kv[1];
+	view.tenant = big_endian(kv + 4, 4);
+	view.client = big_endian(kv + 8, 8);
+	view.request = big_endian(kv + 16, 8);
 	view.hash[0] = big_endian(kv + 24, 8);
 	view.hash[1] = big_endian(kv + 32, 8);
-	view.epoch = big_endian(kv + 40, 8);
-	view.version = big_endian(kv + 48, 8);
-	view.tag = big_endian(kv + 56, 8);
-	view.key = kv + 64;
+	view.op = kv[40];
+	view.flags = kv[41];
+	view.value_len = big_endian(kv + 42, 2);
+	view.expiry_ms = big_endian(kv + 44, 4);
+	view.part = big_endian(kv + 50, 2);
+	view.total = big_endian(kv + 52, 4);
+	view.epoch = big_endian(kv + 56, 8);
+	view.version = big_endian(kv + 64, 8);
+	view.tag = big_endian(kv + 72, 8);
+	view.key = kv + 80;
 	view.value = view.key + view.key_len;
-	view.is_whole = 64 + view.key_len + view.value_len <= view.payload_len;
+	view.is_whole = 80 + view.key_len + view.value_len <= view.payload_len;
 	return view;
 }
 

@@ -80,15 +80,18 @@ static void make_switch(void)
 static __u64 right_tag(const __u8 *kv)
 {
 	struct work *work = calloc(1, sizeof(*work));
-	const struct tenant *tenant = tenant_of(big_endian(kv + 8, 4));
+	const struct tenant *tenant =
+		tenant_of(op_is_system(kv[40]) ? TENANT_SYSTEM : big_endian(kv + 4, 4));
 	__u64 tag = 0;
 	if (!work)
 		abort();
-	memcpy(&work->header, kv, 64);
-	memcpy(work->key, kv + 64, work->header.key_len <= KV_MAX_KEY ? work->header.key_len : 0);
+	memcpy(&work->header, kv, 80);
+	work->key_len = work->header.key_len <= KV_MAX_KEY ? work->header.key_len : 0;
+	memcpy(work->key, kv + 80, work->key_len);
 	if (tenant && (tenant->secret[0] | tenant->secret[1])) {
 		bool rotating = tenant->also_secret[0] | tenant->also_secret[1];
 		memcpy(work->secret, rotating ? tenant->also_secret : tenant->secret, 16);
+		hash_shared(work);
 		tag = bpf_be64_to_cpu(tag_of(work));
 	}
 	free(work);

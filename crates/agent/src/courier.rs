@@ -19,7 +19,7 @@ pub trait Courier {
 pub(super) struct Requests {
     courier: Box<dyn Courier>,
     buffer: Vec<u8>,
-    request: u32,
+    request: u64,
 }
 
 impl Requests {
@@ -52,7 +52,7 @@ impl Requests {
             key_hash: hash,
             epoch,
             flags: Flags::GRANT,
-            client: u32::from(epoch.switch()),
+            client: epoch.switch().into(),
             request: self.request,
             ..Header::new(Op::FetchRequest)
         };
@@ -76,7 +76,7 @@ impl Requests {
         let header = Header {
             tenant: TENANT_SYSTEM,
             epoch: Epoch::new(switch, 0),
-            request: u32::from(slot),
+            request: slot.into(),
             version: now_ns,
             ..Header::new(Op::LeaseRequest)
         };

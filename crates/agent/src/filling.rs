@@ -72,13 +72,12 @@ impl Filling {
             memory.wants_value(key, place, &self.leases)
         });
         for (key, epoch) in send {
-            let Some((tenant, hash)) = served.tenants.get(&key.tenant).zip(served.hash_of(&key))
-            else {
+            let Some(hash) = served.hash_of(&key) else {
                 continue;
             };
             let store = served.cluster.store_of(key.tenant, hash).address;
             self.requests
-                .fetch(store, &key, hash, epoch, &tenant.secrets.tag);
+                .fetch(store, &key, hash, epoch, &served.system_secret());
         }
         without_value
     }

@@ -7,9 +7,9 @@
 #include "wire.h"
 
 /* Ethernet, IPv4 and UDP, our header, a key of 16 bytes. */
-#define FRONT_BYTES 122
+#define FRONT_BYTES 138
 #define HEADER_AT 42
-#define KEY_AT 106
+#define KEY_AT 122
 
 #define TAGS_MAX 65536
 

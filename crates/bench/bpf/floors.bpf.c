@@ -9,10 +9,10 @@
 #define VALUE_BYTES 128
 
 struct floor_key {
-	__be32 request;
+	__be64 request;
 	__be64 hash[2];
-} __attribute__((packed));
-_Static_assert(sizeof(struct floor_key) == 20, "as `request` and `key_hash` stand in the header");
+};
+_Static_assert(sizeof(struct floor_key) == 24, "as `request` and `key_hash` stand in the header");
 
 struct floor_value {
 	__u8 bytes[VALUE_BYTES];

@@ -12,7 +12,7 @@ use crate::{
 };
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drive.bpf.o"));
-const FRONT_BYTES: usize = 122;
+const FRONT_BYTES: usize = 138;
 
 /// `struct plan` of `bpf/drive.bpf.c`.
 #[repr(C)]

@@ -13,7 +13,7 @@ use crate::packet;
 /// This switch's id.
 const SWITCH: u16 = 1;
 const LEASE_MS: u32 = 3_600_000;
-const TERM: u32 = 1;
+const TERM: u64 = 1;
 
 /// The tables of one switch. What a store says to it, its owner brings: `say` returns once the switch has heard it.
 pub struct Items {

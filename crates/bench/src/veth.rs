@@ -138,7 +138,7 @@ fn our_request(number: usize) -> anyhow::Result<Vec<u8>> {
     let key = key(number);
     let header = Header {
         client: 0xbe7c_0001,
-        request: number as u32,
+        request: number as u64,
         key_hash: Secret::NONE.key_hash(wire::TENANT_OPEN, &key),
         ..Header::new(Op::ReadRequest)
     };

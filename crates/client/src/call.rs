@@ -150,7 +150,7 @@ impl Call {
     }
 
     /// The id of the request that is under way.
-    pub fn request(&self) -> u32 {
+    pub fn request(&self) -> u64 {
         self.header.request
     }
 
@@ -189,7 +189,7 @@ impl Call {
             Status::NeedPadding if !write && self.paddings < MAX_PADDINGS => {
                 rules.counters.padded.add_one();
                 self.paddings += 1;
-                rules.saw_value(header.expiry_ms as usize);
+                rules.saw_value(header.total as usize);
                 self.sign(rules, rules.new_id());
                 self.ask(rules, now_ns, random)
             }
@@ -204,7 +204,7 @@ impl Call {
                     until_ns: self.until_ns,
                 }
             }
-            _ if header.fragments > 1 => bad("a fragment of a value"),
+            _ if header.is_part() => bad("a part of a value"),
             _ => Step::Done(self.answer(rules, header, value)),
         }
     }
@@ -331,11 +331,10 @@ impl Call {
         let len = datagram.len().max(room(rules, &self.header, self.store));
         datagram.resize(len, 0);
         let mut head = self.header.to_bytes();
-        let signed = head.first_chunk().expect("64 > 56");
         let tag = rules
             .secrets
             .tag
-            .tag(signed, &datagram[HEADER_LEN..][..key_len]);
+            .tag(&head, &datagram[HEADER_LEN..][..key_len]);
         head[HEADER_LEN - 8..].copy_from_slice(&tag.to_be_bytes());
         datagram[..HEADER_LEN].copy_from_slice(&head);
         self.datagram = datagram.into();

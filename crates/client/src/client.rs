@@ -44,7 +44,7 @@ impl Client {
         tenant: u32,
         options: Options,
     ) -> Result<Client, Error> {
-        let rules = Rules::new(cluster, tenant, options, rand::random)?;
+        let rules = Rules::new(cluster, tenant, options, rand::random())?;
         let open = |v6| {
             rules
                 .routes

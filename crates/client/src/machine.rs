@@ -81,7 +81,7 @@ impl Machine {
         seed: u64,
     ) -> Result<Machine, Error> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let rules = Rules::new(cluster, tenant, options, || rng.random())?;
+        let rules = Rules::new(cluster, tenant, options, rng.random())?;
         Ok(Machine {
             rng,
             waiting: Waiting::default(),

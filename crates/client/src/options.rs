@@ -21,8 +21,6 @@ pub struct Options {
     /// Length in bytes of the values that reads leave room for at first; the client learns from what it
     /// sees. Default 256.
     pub expected_value: usize,
-    /// The id to be known by; `None`: a random one. Two clients on one host must differ.
-    pub client_id: Option<u32>,
     /// Seals what is written and opens what is read; `None`: keys and values travel and are kept as they are. All
     /// clients of a tenant must agree: a sealed key is another key.
     pub seal: Option<Seal>,
@@ -38,7 +36,6 @@ impl Default for Options {
             min_timeout: Duration::from_millis(5),
             max_timeout: Duration::from_millis(500),
             expected_value: 256,
-            client_id: None,
             seal: None,
         }
     }

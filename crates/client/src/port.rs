@@ -63,7 +63,7 @@ impl Port {
     }
 
     /// Makes an answer to the datagram, which must be a request with this id, arrive at the result.
-    pub fn expect(&self, request: u32, datagram: Bytes, store: SocketAddr) -> Expected<'_> {
+    pub fn expect(&self, request: u64, datagram: Bytes, store: SocketAddr) -> Expected<'_> {
         let (done, reply) = oneshot::channel();
         self.shared.waiting().insert(request, datagram, store, done);
         Expected {
@@ -105,7 +105,7 @@ impl Drop for Port {
 /// A place in the table of waiting requests, given up when dropped: a cancelled call leaves nothing.
 pub(crate) struct Expected<'a> {
     port: &'a Port,
-    request: u32,
+    request: u64,
     /// What came.
     pub reply: oneshot::Receiver<Reply>,
 }

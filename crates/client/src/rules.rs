@@ -17,8 +17,8 @@ use crate::{
 /// What ties an answer to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Id {
-    pub client: u32,
-    pub request: u32,
+    pub client: u64,
+    pub request: u64,
 }
 
 pub(crate) struct Rules {
@@ -29,20 +29,20 @@ pub(crate) struct Rules {
     pub envelope: Envelope,
     pub round_trip: RoundTrip,
     pub counters: Arc<Counters>,
-    /// Client id in the high half, request id in the low half. When the request ids are used up, the
-    /// next client id follows, so that a pair never comes twice.
-    next_id: AtomicU64,
+    client: u64,
+    next_request: AtomicU64,
     /// Length in bytes of the largest value seen, as it travels.
     largest_value: AtomicUsize,
 }
 
 impl Rules {
-    /// For calls in the name of `tenant`; the client is known by the id of the options, or else by `client_id`.
+    /// For calls in the name of `tenant`; the client is known by `client`, which nobody else may ever have had: stores
+    /// remember its writes by it.
     pub fn new(
         cluster: &Cluster,
         tenant: u32,
         options: Options,
-        client_id: impl FnOnce() -> u32,
+        client: u64,
     ) -> Result<Rules, Error> {
         options.check()?;
         if cluster.stores.is_empty() || cluster.partitions == 0 {
@@ -55,14 +55,14 @@ impl Rules {
             .flatten()
             .ok_or(Error::UnknownTenant(tenant))?;
         let envelope = Envelope::new(options.seal.as_ref(), tenant);
-        let id = options.client_id.unwrap_or_else(client_id);
         Ok(Rules {
             tenant,
             secrets,
             routes: Routes::new(cluster, tenant),
             round_trip: RoundTrip::new(&options),
             counters: Arc::default(),
-            next_id: AtomicU64::new((u64::from(id) << 32) | 1),
+            client,
+            next_request: AtomicU64::new(1),
             largest_value: AtomicUsize::new(options.expected_value + envelope.overhead()),
             envelope,
             options,
@@ -70,10 +70,9 @@ impl Rules {
     }
 
     pub fn new_id(&self) -> Id {
-        let next = self.next_id.fetch_add(1, Relaxed);
         Id {
-            client: (next >> 32) as u32,
-            request: next as u32,
+            client: self.client,
+            request: self.next_request.fetch_add(1, Relaxed),
         }
     }
 

@@ -31,7 +31,7 @@ impl<'a> Incoming<'a> {
 }
 
 /// The requests that wait for answers, each with whom to tell.
-pub(crate) struct Waiting<T>(HashMap<u32, Request<T>>);
+pub(crate) struct Waiting<T>(HashMap<u64, Request<T>>);
 
 /// A request that waits: its datagram says what must come back.
 struct Request<T> {
@@ -50,7 +50,7 @@ impl<T> Default for Waiting<T> {
 
 impl<T> Waiting<T> {
     /// From now on answers to the request with this id are waited for.
-    pub fn insert(&mut self, request: u32, datagram: Bytes, store: SocketAddr, whom: T) {
+    pub fn insert(&mut self, request: u64, datagram: Bytes, store: SocketAddr, whom: T) {
         let denied = false;
         self.0.insert(
             request,
@@ -63,13 +63,13 @@ impl<T> Waiting<T> {
         );
     }
 
-    pub fn remove(&mut self, request: u32) {
+    pub fn remove(&mut self, request: u64) {
         self.0.remove(&request);
     }
 
     /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has another
     /// secret, or a forger.
-    pub fn was_denied(&self, request: u32) -> bool {
+    pub fn was_denied(&self, request: u64) -> bool {
         self.0.get(&request).is_some_and(|waiting| waiting.denied)
     }
 

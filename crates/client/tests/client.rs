@@ -145,7 +145,10 @@ async fn asks_again_with_room_and_remembers_it() {
     assert_eq!(client.counts().padded, 1);
     let mut seen = store.state().seen.clone();
     seen.dedup(); // retransmissions
-    let sizes: Vec<_> = seen.iter().map(|(_, _, len)| *len - 64 - 3).collect();
+    let sizes: Vec<_> = seen
+        .iter()
+        .map(|(_, _, len)| *len - wire::HEADER_LEN - 3)
+        .collect();
     assert_eq!(sizes, [256, 1000, 1000, 1000]);
 }
 

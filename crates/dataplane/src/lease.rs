@@ -28,7 +28,7 @@ pub struct LeaseState {
     /// Milliseconds for which entries of this store may still be served; 0: not at all.
     pub remaining_ms: u64,
     /// The term that the store gave the lease.
-    pub term: u32,
+    pub term: u64,
 }
 
 fn words(address: IpAddr) -> [u64; 2] {

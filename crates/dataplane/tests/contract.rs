@@ -361,7 +361,7 @@ fn copies(mode: Mode) {
             let len = receiver.recv(&mut bytes).ok()?;
             Some(bytes[..len].to_vec())
         };
-        let send = |number: u32| {
+        let send = |number: u64| {
             let message = Message::write(SIGNED, b"for all", b"value").numbered(number);
             socket.send(&message.payload()).expect("sent");
             message.payload()

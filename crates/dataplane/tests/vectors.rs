@@ -86,7 +86,7 @@ fn every_malformed_packet_ends_under_its_name() {
             "UnknownStatus" => "drop_unknown_status",
             "BadKeyLength" => "drop_bad_key_length",
             "UnexpectedValue" => "drop_bad_value_length",
-            "BadFragment" => "drop_bad_fragment",
+            "BadPart" => "drop_bad_part",
             "Truncated" => "drop_truncated",
             other => panic!("no counter is known for {other}"),
         };

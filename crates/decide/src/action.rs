@@ -10,7 +10,7 @@ pub enum Record {
     /// The key's value, which the switch fetches from the key's store and serves under that store's lease
     /// (`docs/coherence.md`). Only for [`crate::Items::Copies`].
     Fetched,
-    /// These bytes, at most 1408 of them, valid at once; only the discipline's programs know what they mean. For
+    /// These bytes, at most 1392 of them, valid at once; only the discipline's programs know what they mean. For
     /// [`crate::Items::Truth`] they are what a new item starts with: an item that is there already stays as it is.
     Given(Bytes),
 }

@@ -74,11 +74,11 @@ pub enum StoreAction {
         /// Op, status, flags, version and expiry of the answer.
         header: Header,
         /// Its value. A tenant that has no secret gets none that makes the answer longer than the request: the status is
-        /// [`wire::Status::NeedPadding`] then, and the expiry the value's length.
+        /// [`wire::Status::NeedPadding`] then, and `total` the value's length.
         value: Bytes,
     },
     /// Read the value of a request's key from the backend, as it is at the moment: [`StoreEvent::Value`] brings it. If the backend
-    /// fails, the store answers that, and the request is over.
+    /// fails, or the value is longer than any packet carries, the store answers that, and the request is over.
     Read {
         /// For which request.
         request: Request,

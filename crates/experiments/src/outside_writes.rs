@@ -352,8 +352,8 @@ struct Reader {
     keys: KeySpace,
     value_len: usize,
     rng: StdRng,
-    request: u32,
-    open: HashMap<u32, (usize, Instant)>,
+    request: u64,
+    open: HashMap<u64, (usize, Instant)>,
     next: Instant,
     reads: Reads,
 }

@@ -70,7 +70,11 @@ impl Message {
             hop_limit: 61,
             checksum: true,
             spoil: 0,
-            secret: secret_of(tenant),
+            secret: secret_of(if op.is_system() {
+                wire::TENANT_SYSTEM
+            } else {
+                tenant
+            }),
         }
     }
 
@@ -192,7 +196,7 @@ impl Message {
         self
     }
 
-    pub fn numbered(mut self, request: u32) -> Message {
+    pub fn numbered(mut self, request: u64) -> Message {
         self.header.request = request;
         self
     }
@@ -213,8 +217,8 @@ impl Message {
         Packet::new(self.header, &self.key, &self.value)
             .encode(&self.secret, &mut bytes)
             .expect("lengths are possible");
-        let tag = u64::from_be_bytes(bytes[56..64].try_into().expect("eight bytes"));
-        bytes[56..64].copy_from_slice(&(tag ^ self.spoil).to_be_bytes());
+        let tag = u64::from_be_bytes(bytes[72..80].try_into().expect("eight bytes"));
+        bytes[72..80].copy_from_slice(&(tag ^ self.spoil).to_be_bytes());
         bytes.resize(bytes.len() + self.padding, 0);
         bytes
     }

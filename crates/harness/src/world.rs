@@ -10,7 +10,7 @@ use crate::{
     message::{address, secret_of},
 };
 
-pub const TERM: u32 = 1_700_000_000;
+pub const TERM: u64 = 1_700_000_000;
 
 const NEVER_MIND_MS: u32 = 600_000;
 
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// A lease reply to a request of `age_ms` ago.
-    pub fn lease_reply(&self, term: u32, lease_ms: u32, age_ms: u64) -> Message {
+    pub fn lease_reply(&self, term: u64, lease_ms: u32, age_ms: u64) -> Message {
         let mut reply = Message::lease(Op::LeaseReply, Switch::ID, self.slot(false));
         reply.header.version = self.switch.leases.now_ns() - age_ms * 1_000_000;
         reply.header.expiry_ms = lease_ms;
@@ -74,7 +74,7 @@ impl World {
     }
 
     /// The store's lease, in this term, for longer than the test takes.
-    pub fn lease(&self, term: u32) {
+    pub fn lease(&self, term: u64) {
         self.send_as("lease_renewed", self.lease_reply(term, NEVER_MIND_MS, 0));
     }
 

@@ -7,8 +7,8 @@ use wire::{Packet, Status, TENANT_OPEN, TENANT_SYSTEM};
 use super::{PhaseResult, window::Sent};
 
 /// Where the tenant's number and the tag stand in a request.
-const TENANT: std::ops::Range<usize> = 8..12;
-const TAG: std::ops::Range<usize> = 56..64;
+const TENANT: std::ops::Range<usize> = 4..8;
+const TAG: std::ops::Range<usize> = 72..80;
 
 /// Gives a genuine request a random tag, and half the time a random tenant.
 pub(super) fn spoil(bytes: &mut [u8], rng: &mut SeededRng) {

@@ -35,7 +35,7 @@ const LONGEST: usize = 2048;
 pub struct Source {
     config: LoadConfig,
     tenants: Vec<Tenant>,
-    client: u32,
+    client: u64,
     window: Window,
     /// Writes so far.
     written: u32,
@@ -72,11 +72,11 @@ impl Run {
 }
 
 impl Source {
-    /// Prepares keys and tables. The client's id must differ from those of all others on the same host.
+    /// Prepares keys and tables. The client's id must differ from those of all others.
     ///
     /// # Errors
     /// A tenant without a secret, no keys, or intervals of no length.
-    pub fn new(config: LoadConfig, client: u32) -> anyhow::Result<Source> {
+    pub fn new(config: LoadConfig, client: u64) -> anyhow::Result<Source> {
         ensure!(
             config.keys > 0,
             "load: keys = 0: at least one key is needed"
@@ -526,8 +526,8 @@ fn encode(bytes: &mut [u8], mut header: Header, key: &Key, stamp: Stamp, secret:
     }
     let mut encoded = header.to_bytes();
     if *secret != Secret::NONE {
-        let tag = secret.tag(encoded.first_chunk().expect("64 > 56"), &key.bytes);
-        encoded[56..].copy_from_slice(&tag.to_be_bytes());
+        let tag = secret.tag(&encoded, &key.bytes);
+        encoded[HEADER_LEN - 8..].copy_from_slice(&tag.to_be_bytes());
     }
     head.copy_from_slice(&encoded);
     key_part.copy_from_slice(&key.bytes);

@@ -27,8 +27,8 @@ impl Sent {
 /// found without a search, and an answer without a hash.
 pub(super) struct Window {
     slots: Vec<Sent>,
-    oldest: u32,
-    next: u32,
+    oldest: u64,
+    next: u64,
     open: usize,
 }
 
@@ -44,7 +44,7 @@ impl Window {
         }
     }
 
-    fn slot(&mut self, id: u32) -> &mut Sent {
+    fn slot(&mut self, id: u64) -> &mut Sent {
         let mask = self.slots.len() - 1;
         &mut self.slots[id as usize & mask]
     }
@@ -56,21 +56,21 @@ impl Window {
 
     /// Whether no further request can be remembered.
     pub fn is_full(&self) -> bool {
-        self.next.wrapping_sub(self.oldest) as usize == self.slots.len()
+        (self.next - self.oldest) as usize == self.slots.len()
     }
 
     /// Remembers a request and gives it its id. The window must not be full.
-    pub fn push(&mut self, sent: Sent) -> u32 {
+    pub fn push(&mut self, sent: Sent) -> u64 {
         let id = self.next;
         *self.slot(id) = Sent { open: true, ..sent };
-        self.next = id.wrapping_add(1);
+        self.next = id + 1;
         self.open += 1;
         id
     }
 
     /// The request with this id, if it is neither answered nor lost; it is now answered.
-    pub fn take(&mut self, id: u32) -> Option<Sent> {
-        if id.wrapping_sub(self.oldest) >= self.next.wrapping_sub(self.oldest) {
+    pub fn take(&mut self, id: u64) -> Option<Sent> {
+        if !(self.oldest..self.next).contains(&id) {
             return None;
         }
         let slot = self.slot(id);
@@ -84,7 +84,7 @@ impl Window {
     /// Leaves behind what is answered or lost: the oldest is an open one again.
     fn skip(&mut self) {
         while self.oldest != self.next && !self.slot(self.oldest).open {
-            self.oldest = self.oldest.wrapping_add(1);
+            self.oldest += 1;
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn the_oldest_are_lost_first() {
         let mut window = Window::new(4);
-        let ids: Vec<u32> = (1..=3).map(|ns| window.push(at(ns))).collect();
+        let ids: Vec<u64> = (1..=3).map(|ns| window.push(at(ns))).collect();
         window.take(ids[1]);
         assert_eq!(window.oldest_ns(), Some(1));
         assert_eq!(window.pop_lost(3).unwrap().at_ns, 1);

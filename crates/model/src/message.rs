@@ -39,7 +39,7 @@ pub enum Message {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Request {
     pub client: usize,
-    pub number: u32,
+    pub number: u64,
     /// Step of time at which the operation began.
     pub since: u8,
     pub call: OrderedCall,
@@ -54,7 +54,7 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reply {
     pub client: usize,
-    pub number: u32,
+    pub number: u64,
     pub said: OrderedReturn,
     pub version: u64,
     pub path: Path,

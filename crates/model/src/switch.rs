@@ -110,7 +110,7 @@ impl Switch {
     pub fn take_lease(&mut self, sent_ns: u64, term: u32, step: u8) {
         let mut header = real::lease_header(Op::LeaseReply, self.id());
         header.version = sent_ns;
-        header.client = term;
+        header.client = term.into();
         header.expiry_ms = LEASE_MS;
         real::run(&mut self.0, header, &[], true, now_ns(step));
     }

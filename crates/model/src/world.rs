@@ -117,7 +117,7 @@ pub struct World {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Client {
     /// Operations begun.
-    begun: u32,
+    begun: u64,
     waits: bool,
     /// Step at which the operation that waits began.
     since: u8,

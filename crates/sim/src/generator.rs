@@ -15,7 +15,7 @@ pub fn generator(config: LoadConfig) -> Maker {
     Box::new(move |birth| {
         Ok(Box::new(Generator {
             stores: stores.clone(),
-            source: Source::new(config.clone(), birth.seed as u32)?,
+            source: Source::new(config.clone(), birth.seed)?,
             port: birth.port,
             result: None,
         }))

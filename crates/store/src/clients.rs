@@ -1,6 +1,6 @@
 //! The windows of rule 7, one per client; a bounded number of clients.
 
-use std::{collections::VecDeque, net::IpAddr};
+use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
@@ -9,9 +9,9 @@ use crate::coherence::{Nanos, Verdict, Window};
 /// Writes remembered per client: four times the 64 that a client may rely on.
 const WINDOW: usize = 256;
 
-/// A client: its tenant, where it is, and the number that it chose. Without the tenant, somebody who knows another's
-/// address and number could have its writes taken for repetitions of his own.
-pub(crate) type ClientId = (u32, IpAddr, u32);
+/// A client: its tenant, and the number that it drew. Not its address, which may move while it retransmits. Without the
+/// tenant, somebody who knows another's number could have its writes taken for repetitions of his own.
+pub(crate) type ClientId = (u32, u64);
 
 struct Client<O> {
     window: Window<O>,
@@ -62,7 +62,7 @@ impl<O: Clone> Clients<O> {
     }
 
     /// A write has come from a client.
-    pub fn begin(&mut self, id: ClientId, request: u32, now_ns: Nanos) -> Verdict<O> {
+    pub fn begin(&mut self, id: ClientId, request: u64, now_ns: Nanos) -> Verdict<O> {
         if !self.clients.contains_key(&id) {
             while self.known(id.0) >= self.share {
                 if !self.forget_one(id.0, now_ns) {
@@ -84,14 +84,14 @@ impl<O: Clone> Clients<O> {
     }
 
     /// A write's outcome.
-    pub fn finish(&mut self, id: ClientId, request: u32, outcome: O) {
+    pub fn finish(&mut self, id: ClientId, request: u64, outcome: O) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.window.finish(request, outcome);
         }
     }
 
     /// A write was refused and not carried out.
-    pub fn forget(&mut self, id: ClientId, request: u32) {
+    pub fn forget(&mut self, id: ClientId, request: u64) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.window.forget(request);
         }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_client_that_may_still_retransmit_is_not_forgotten() {
         let mut clients = Clients::new(2, 1, 100);
-        let id = |n: u8| (0, IpAddr::from([10, 0, 0, n]), 1);
+        let id = |n: u8| (0, n.into());
         for n in 1..=2 {
             assert_eq!(clients.begin(id(n), 7, 0), Verdict::New);
             clients.finish(id(n), 7, n);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_tenant_fills_its_own_share_only() {
         let mut clients: Clients<()> = Clients::new(4, 2, 100);
-        let id = |tenant, n: u8| (tenant, IpAddr::from([10, 0, 0, n]), 1);
+        let id = |tenant, n: u8| (tenant, n.into());
         let verdicts: Vec<_> = (1..=9).map(|n| clients.begin(id(7, n), 1, 0)).collect();
         assert_eq!(verdicts.iter().filter(|v| **v == Verdict::New).count(), 2);
         assert_eq!(clients.begin(id(8, 1), 1, 0), Verdict::New);
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn shares_follow_the_number_of_tenants() {
         let mut clients: Clients<()> = Clients::new(4, 1, 100);
-        let id = |tenant, n: u8| (tenant, IpAddr::from([10, 0, 0, n]), 1);
+        let id = |tenant, n: u8| (tenant, n.into());
         for n in 1..=4 {
             assert_eq!(clients.begin(id(7, n), 1, 0), Verdict::New);
             clients.finish(id(7, n), 1, ());

@@ -97,8 +97,8 @@ pub struct Counters {
     pub dropped_malformed: u64,
     /// Datagrams dropped: an op that neither the store nor a discipline takes.
     pub dropped_op: u64,
-    /// Datagrams dropped: fragments of values are not supported.
-    pub dropped_fragment: u64,
+    /// Datagrams dropped: parts of values are not taken.
+    pub dropped_part: u64,
     /// Lease messages dropped: wrong tag or tenant.
     pub dropped_lease_auth: u64,
     /// Replies that the system did not take.

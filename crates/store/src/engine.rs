@@ -26,6 +26,7 @@ use crate::{
     mutants::{Mutant, mutant},
     net::{Outbox, Peer},
     partition::Partitions,
+    placements::Placements,
 };
 use halves::Halves;
 pub use halves::TellError;
@@ -93,6 +94,7 @@ pub struct Engine {
     backend: Box<dyn Backend>,
     tenants: Tenants,
     partitions: Partitions,
+    placements: Placements,
     counters: Counters,
     replies: Replies,
     leases: Leases<Home>,
@@ -150,6 +152,7 @@ impl Engine {
             invalidations: Vec::new(),
             wall_start_s: wall_s,
             partitions,
+            placements: Placements::default(),
             backend,
             counters: Counters::default(),
             replies: Replies {
@@ -214,8 +217,8 @@ impl Engine {
         out: &mut Outbox,
     ) -> Option<(Origin, bool)> {
         let header = &packet.header;
-        if header.fragments > 1 {
-            self.counters.dropped_fragment += 1;
+        if header.is_part() {
+            self.counters.dropped_part += 1;
             return None;
         }
         let mut origin = Origin::of(header, room, peer);
@@ -252,6 +255,7 @@ impl Engine {
         foreign: bool,
     ) -> (Secret, Result<(usize, bool), Status>) {
         let header = &packet.header;
+        let system = self.system_secret();
         let counters = &mut self.counters;
         let known = self.tenants.get(header.tenant);
         let Some(known) = known.filter(|_| header.tenant != wire::TENANT_SYSTEM) else {
@@ -259,7 +263,11 @@ impl Engine {
             let secret = known.map_or(Secret::NONE, |known| known.secrets.tag);
             return (secret, Err(Status::Denied));
         };
-        let Some(secret) = known.secrets.that_signed(packet) else {
+        let signed = match header.op.is_system() {
+            true => Some(system).filter(|secret| packet.tag_is_valid(secret)),
+            false => known.secrets.that_signed(packet),
+        };
+        let Some(secret) = signed else {
             counters.denied_tag += 1;
             return (known.secrets.tag, Err(Status::Denied));
         };
@@ -276,14 +284,18 @@ impl Engine {
         (secret, Ok((partition, owned)))
     }
 
-    /// An acknowledgement, under a secret of its key's tenant.
     fn ack(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
-        let known = self.tenants.get(packet.header.tenant);
-        if known.is_some_and(|known| known.secrets.that_signed(packet).is_some()) {
+        if packet.tag_is_valid(&self.system_secret()) {
             self.acknowledged(packet, now_ns, out);
         } else {
             self.counters.denied_tag += 1;
         }
+    }
+
+    /// The controller has placed tenants on these switches, and nowhere else: pairs of a tenant and a switch. Copies that were
+    /// granted before stay in the directory until they are called back or die.
+    pub fn place(&mut self, all: impl IntoIterator<Item = (u32, u16)>) {
+        self.placements.set(all);
     }
 
     /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases delayed replies.
@@ -329,6 +341,7 @@ impl Engine {
             evicted: self.backend.evicted(),
             outside_writes: self.outside.watch().into(),
             copies: self.directory.copies() as u64,
+            placements: self.placements.told().map(|pairs| pairs as u64),
             leases: self
                 .leases
                 .iter()

@@ -1,9 +1,11 @@
 use std::hash::Hasher;
 
 use siphasher::{
-    sip::SipHasher24,
+    sip::SipHasher13,
     sip128::{Hasher128, SipHasher24 as SipHasher24x128},
 };
+
+use crate::{HEADER_LEN, SHARED_LEN};
 
 /// A tenant's 128-bit secret. [`Secret::NONE`] stands for a tenant without one.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,15 +15,18 @@ impl Secret {
     /// No secret: tags are zero and are not checked.
     pub const NONE: Secret = Secret([0; 16]);
 
-    /// SipHash-2-4 (64 bit) over the 56 header bytes before the tag, followed by the key. The result
-    /// stands in the packet in network order. Zero for [`Secret::NONE`].
-    pub fn tag(&self, header_before_tag: &[u8; 56], key: &[u8]) -> u64 {
+    /// SipHash-1-3 (64 bit) over what a reply repeats of its request (40 bytes of the header, and the key, filled up with
+    /// zeros to whole words of eight bytes) and over the header's other bytes before the tag. The result stands in the
+    /// packet in network order. Zero for [`Secret::NONE`].
+    pub fn tag(&self, header: &[u8; HEADER_LEN], key: &[u8]) -> u64 {
         if *self == Secret::NONE {
             return 0;
         }
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(header_before_tag);
+        let mut hasher = SipHasher13::new_with_key(&self.0);
+        hasher.write(&header[..SHARED_LEN]);
         hasher.write(key);
+        hasher.write(&[0; 7][..key.len().wrapping_neg() % 8]);
+        hasher.write(&header[SHARED_LEN..HEADER_LEN - 8]);
         hasher.finish()
     }
 

@@ -54,8 +54,8 @@ pub enum Status {
     NotFound = 1,
     /// The compared version was another; `version` is the current one (0: absent). Nothing was written.
     Mismatch = 2,
-    /// The value needs a larger reply than the request allowed; `expiry_ms` holds the value's length
-    /// in bytes. Ask again with more padding.
+    /// The value needs a larger reply than the request allowed; `total` holds its length in bytes. Ask again with more
+    /// padding.
     NeedPadding = 3,
     /// The store takes no writes yet (it waits out a lease) or is full; ask again later.
     TryAgain = 4,
@@ -67,13 +67,16 @@ pub enum Status {
     BackendError = 7,
     /// The tenant is unknown to the store, or the tag is wrong.
     Denied = 8,
+    /// A write that names another life of this store; nothing was done by this packet. What an earlier life did with
+    /// the same request nobody knows any more.
+    OtherLife = 9,
 }
 
 impl Status {
     /// Status from its number.
     ///
     /// # Errors
-    /// [`DecodeError::UnknownStatus`] for numbers above 8.
+    /// [`DecodeError::UnknownStatus`] for numbers above 9.
     pub const fn from_bits(bits: u8) -> Result<Status, DecodeError> {
         Ok(match bits {
             0 => Status::Ok,
@@ -85,6 +88,7 @@ impl Status {
             6 => Status::WrongPartition,
             7 => Status::BackendError,
             8 => Status::Denied,
+            9 => Status::OtherLife,
             _ => return Err(DecodeError::UnknownStatus(bits)),
         })
     }
@@ -123,85 +127,103 @@ impl std::fmt::Debug for Epoch {
     }
 }
 
-/// The fixed header of 64 bytes; every field in network order on the wire. See `docs/protocol.md`.
+/// The fixed header of 80 bytes; every field in network order on the wire. See `docs/protocol.md`.
+///
+/// What a reply repeats of its request stands first, so that their tags share the hash of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Byte 1.
-    pub op: Op,
-    /// Byte 2, low half.
-    pub flags: Flags,
-    /// Byte 2, high half.
-    pub status: Status,
-    /// Byte 3: length of the key in bytes, at most 250.
+    /// Byte 1: length of the key in bytes, at most 250.
     pub key_len: u8,
-    /// Bytes 4-5: length of the value in this packet in bytes.
-    pub value_len: u16,
-    /// Byte 6: index of this fragment of a value, from 0.
-    pub fragment: u8,
-    /// Byte 7: number of fragments; 0 and 1 both mean that the value is whole.
-    pub fragments: u8,
-    /// Bytes 8-11.
+    /// Bytes 2-3: 16 bits that a store draws when it starts; 0: not known, or not meant.
+    pub life: u16,
+    /// Bytes 4-7.
     pub tenant: u32,
-    /// Bytes 12-15: what remains of the value's life in milliseconds; 0: it does not expire.
-    pub expiry_ms: u32,
-    /// Bytes 16-19: chosen at random by each client; in a `LeaseReply`, the term.
-    pub client: u32,
-    /// Bytes 20-23: rises with each request of a client; in lease messages, the lease slot.
-    pub request: u32,
+    /// Bytes 8-15: drawn at random by each client; in a `LeaseReply`, the term.
+    pub client: u64,
+    /// Bytes 16-23: rises with each request of a client; in lease messages, the lease slot.
+    pub request: u64,
     /// Bytes 24-39.
     pub key_hash: KeyHash,
-    /// Bytes 40-47: (switch, invalidation number).
+    /// Byte 40.
+    pub op: Op,
+    /// Byte 41, low half.
+    pub flags: Flags,
+    /// Byte 41, high half.
+    pub status: Status,
+    /// Bytes 42-43: length of the value in this packet in bytes.
+    pub value_len: u16,
+    /// Bytes 44-47: what remains of the value's life in milliseconds; 0: it does not expire.
+    pub expiry_ms: u32,
+    /// Bytes 48-49: a store or switch that the packet was sent to in another's place; 0: none.
+    pub node: u16,
+    /// Bytes 50-51: where the bytes of this packet begin in the value, in steps of [`PART`] bytes.
+    pub part: u16,
+    /// Bytes 52-55: length of the whole value in bytes, where it is not all in this packet; else 0.
+    pub total: u32,
+    /// Bytes 56-63: (switch, invalidation number).
     pub epoch: Epoch,
-    /// Bytes 48-55: version of the value; in lease messages, the switch's clock in nanoseconds.
+    /// Bytes 64-71: version of the value; in lease messages, the switch's clock in nanoseconds.
     pub version: u64,
-    /// Bytes 56-63.
+    /// Bytes 72-79.
     pub tag: u64,
 }
+
+/// What [`Header::part`] counts in, in bytes.
+pub const PART: usize = 256;
 
 impl Header {
     /// A header of this op with every other field zero or empty.
     pub const fn new(op: Op) -> Header {
         Header {
-            op,
-            flags: Flags::NONE,
-            status: Status::Ok,
             key_len: 0,
-            value_len: 0,
-            fragment: 0,
-            fragments: 0,
+            life: 0,
             tenant: 0,
-            expiry_ms: 0,
             client: 0,
             request: 0,
             key_hash: KeyHash([0; 16]),
+            op,
+            flags: Flags::NONE,
+            status: Status::Ok,
+            value_len: 0,
+            expiry_ms: 0,
+            node: 0,
+            part: 0,
+            total: 0,
             epoch: Epoch::NONE,
             version: 0,
             tag: 0,
         }
     }
 
-    /// The header's 64 bytes.
+    /// Whether the packet has to do with a part of a value only.
+    pub const fn is_part(&self) -> bool {
+        self.part > 0 || self.total > self.value_len as u32
+    }
+
+    /// The header's 80 bytes.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[0] = MAGIC_VERSION;
-        out[1] = self.op as u8;
-        out[2] = self.flags.bits() | ((self.status as u8) << 4);
-        out[3] = self.key_len;
-        out[4..6].copy_from_slice(&self.value_len.to_be_bytes());
-        out[6] = self.fragment;
-        out[7] = self.fragments;
-        out[8..12].copy_from_slice(&self.tenant.to_be_bytes());
-        out[12..16].copy_from_slice(&self.expiry_ms.to_be_bytes());
-        out[16..20].copy_from_slice(&self.client.to_be_bytes());
-        out[20..24].copy_from_slice(&self.request.to_be_bytes());
+        out[1] = self.key_len;
+        out[2..4].copy_from_slice(&self.life.to_be_bytes());
+        out[4..8].copy_from_slice(&self.tenant.to_be_bytes());
+        out[8..16].copy_from_slice(&self.client.to_be_bytes());
+        out[16..24].copy_from_slice(&self.request.to_be_bytes());
         out[24..40].copy_from_slice(&self.key_hash.0);
-        out[40..48].copy_from_slice(&self.epoch.0.to_be_bytes());
-        out[48..56].copy_from_slice(&self.version.to_be_bytes());
-        out[56..64].copy_from_slice(&self.tag.to_be_bytes());
+        out[40] = self.op as u8;
+        out[41] = self.flags.bits() | ((self.status as u8) << 4);
+        out[42..44].copy_from_slice(&self.value_len.to_be_bytes());
+        out[44..48].copy_from_slice(&self.expiry_ms.to_be_bytes());
+        out[48..50].copy_from_slice(&self.node.to_be_bytes());
+        out[50..52].copy_from_slice(&self.part.to_be_bytes());
+        out[52..56].copy_from_slice(&self.total.to_be_bytes());
+        out[56..64].copy_from_slice(&self.epoch.0.to_be_bytes());
+        out[64..72].copy_from_slice(&self.version.to_be_bytes());
+        out[72..80].copy_from_slice(&self.tag.to_be_bytes());
         out
     }
 
-    /// Reads a header from the first 64 bytes.
+    /// Reads a header from the first 80 bytes.
     ///
     /// # Errors
     /// The first field that is wrong, as a [`DecodeError`]. Lengths are checked against the bytes by
@@ -217,21 +239,23 @@ impl Header {
             return Err(DecodeError::UnknownVersion(bytes[0] & 0xf));
         }
         Ok(Header {
-            op: Op::try_from(bytes[1])?,
-            flags: Flags::from_bits(bytes[2]),
-            status: Status::from_bits(bytes[2] >> 4)?,
-            key_len: bytes[3],
-            value_len: u16::from_be_bytes(be(bytes, 4)),
-            fragment: bytes[6],
-            fragments: bytes[7],
-            tenant: u32::from_be_bytes(be(bytes, 8)),
-            expiry_ms: u32::from_be_bytes(be(bytes, 12)),
-            client: u32::from_be_bytes(be(bytes, 16)),
-            request: u32::from_be_bytes(be(bytes, 20)),
+            key_len: bytes[1],
+            life: u16::from_be_bytes(be(bytes, 2)),
+            tenant: u32::from_be_bytes(be(bytes, 4)),
+            client: u64::from_be_bytes(be(bytes, 8)),
+            request: u64::from_be_bytes(be(bytes, 16)),
             key_hash: KeyHash(be(bytes, 24)),
-            epoch: Epoch(u64::from_be_bytes(be(bytes, 40))),
-            version: u64::from_be_bytes(be(bytes, 48)),
-            tag: u64::from_be_bytes(be(bytes, 56)),
+            op: Op::try_from(bytes[40])?,
+            flags: Flags::from_bits(bytes[41]),
+            status: Status::from_bits(bytes[41] >> 4)?,
+            value_len: u16::from_be_bytes(be(bytes, 42)),
+            expiry_ms: u32::from_be_bytes(be(bytes, 44)),
+            node: u16::from_be_bytes(be(bytes, 48)),
+            part: u16::from_be_bytes(be(bytes, 50)),
+            total: u32::from_be_bytes(be(bytes, 52)),
+            epoch: Epoch(u64::from_be_bytes(be(bytes, 56))),
+            version: u64::from_be_bytes(be(bytes, 64)),
+            tag: u64::from_be_bytes(be(bytes, 72)),
         })
     }
 }

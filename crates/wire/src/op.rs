@@ -125,6 +125,11 @@ impl Op {
         })
     }
 
+    /// Whether stores and switches say it to each other: it is signed with the system's secret, whosever key it is about.
+    pub const fn is_system(self) -> bool {
+        (self as u8) >= Op::FetchRequest as u8 && (self as u8) < Op::HotReport as u8
+    }
+
     /// Whether this op changes the value of its key.
     pub const fn is_write(self) -> bool {
         matches!(self, Op::WriteRequest | Op::DeleteRequest)

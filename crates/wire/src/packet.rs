@@ -1,16 +1,16 @@
-use crate::{HEADER_LEN, Header, MAX_KEY, Op, Secret};
+use crate::{HEADER_LEN, Header, MAX_KEY, Op, PART, Secret};
 
 /// Why bytes are not a packet: the field, what it holds, what was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Fewer bytes than a header.
-    #[error("packet of {0} bytes is shorter than its 64-byte header")]
+    #[error("packet of {0} bytes is shorter than its 80-byte header")]
     ShortHeader(usize),
     /// Not shortstop's magic.
     #[error("first byte {0:#04x}: expected magic 0xA in its high half")]
     BadMagic(u8),
     /// A version that this build does not speak.
-    #[error("protocol version {0}: this build speaks version 1")]
+    #[error("protocol version {0}: this build speaks version 2")]
     UnknownVersion(u8),
     /// An op that has no meaning.
     #[error("op {0:#04x} is not assigned")]
@@ -42,13 +42,15 @@ pub enum DecodeError {
         /// Bytes there are.
         actual: usize,
     },
-    /// A fragment index that is not below the count.
-    #[error("fragment {fragment} of {fragments}: the index must be below the count")]
-    BadFragment {
-        /// Index.
-        fragment: u8,
-        /// Count.
-        fragments: u8,
+    /// A part that ends behind the whole.
+    #[error("part of a value from byte {from} to {to}: the whole value has {total}")]
+    BadPart {
+        /// Where the part begins in bytes.
+        from: usize,
+        /// Where it ends in bytes.
+        to: usize,
+        /// Length of the value that the header states in bytes.
+        total: u32,
     },
 }
 
@@ -72,7 +74,7 @@ pub struct Packet<'a> {
     pub header: Header,
     /// 1 to 250 bytes, none for lease and page messages.
     pub key: &'a [u8],
-    /// The value, or this fragment of it.
+    /// The value, or this part of it.
     pub value: &'a [u8],
 }
 
@@ -105,15 +107,12 @@ impl<'a> Packet<'a> {
                 len: header.value_len,
             });
         }
-        if header.fragment > 0 && header.fragment >= header.fragments {
-            let Header {
-                fragment,
-                fragments,
-                ..
-            } = header;
-            return Err(DecodeError::BadFragment {
-                fragment,
-                fragments,
+        let from = usize::from(header.part) * PART;
+        if (header.part > 0 || header.total > 0) && from + value_len > header.total as usize {
+            return Err(DecodeError::BadPart {
+                from,
+                to: from + value_len,
+                total: header.total,
             });
         }
         let stated = HEADER_LEN + key_len + value_len;
@@ -150,8 +149,8 @@ impl<'a> Packet<'a> {
             ..self.header
         };
         let mut bytes = header.to_bytes();
-        let tag = secret.tag(bytes.first_chunk().expect("64 > 56"), self.key);
-        bytes[56..].copy_from_slice(&tag.to_be_bytes());
+        let tag = secret.tag(&bytes, self.key);
+        bytes[HEADER_LEN - 8..].copy_from_slice(&tag.to_be_bytes());
         out.extend_from_slice(&bytes);
         out.extend_from_slice(self.key);
         out.extend_from_slice(self.value);
@@ -163,7 +162,6 @@ impl<'a> Packet<'a> {
         if *secret == Secret::NONE {
             return true;
         }
-        let bytes = self.header.to_bytes();
-        secret.tag(bytes.first_chunk().expect("64 > 56"), self.key) == self.header.tag
+        secret.tag(&self.header.to_bytes(), self.key) == self.header.tag
     }
 }

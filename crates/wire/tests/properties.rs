@@ -8,30 +8,27 @@ use wire::{
 };
 
 fn any_header() -> impl Strategy<Value = Header> {
-    let marks = (select(Op::ALL), 0u8..16, 0u8..9, any::<u8>(), any::<u8>());
-    let numbers = (any::<[u32; 4]>(), any::<[u8; 16]>(), any::<[u64; 2]>());
-    (marks, numbers)
-        .prop_map(|((op, flags, status, a, b), (words, hash, longs))| Header {
+    let marks = (select(Op::ALL), 0u8..16, 0u8..10, any::<[u16; 3]>());
+    let numbers = (any::<[u32; 2]>(), any::<[u8; 16]>(), any::<[u64; 4]>());
+    let total = prop_oneof![Just(0u32), 20_000_000u32..];
+    (marks, numbers, total).prop_map(
+        |((op, flags, status, halves), (words, hash, longs), total)| Header {
             flags: Flags::from_bits(flags),
-            status: Status::from_bits(status).expect("0 to 8 are assigned"),
-            fragment: a.min(b),
-            fragments: if a == b { 0 } else { a.max(b) },
+            status: Status::from_bits(status).expect("0 to 9 are assigned"),
+            life: halves[0],
+            node: halves[1],
+            part: if total > 0 { halves[2] } else { 0 },
+            total,
             tenant: words[0],
             expiry_ms: words[1],
-            client: words[2],
-            request: words[3],
+            client: longs[2],
+            request: longs[3],
             key_hash: KeyHash(hash),
             epoch: Epoch(longs[0]),
             version: longs[1],
             ..Header::new(op)
-        })
-        .prop_map(|h| {
-            if h.fragments == 0 {
-                Header { fragment: 0, ..h }
-            } else {
-                h
-            }
-        })
+        },
+    )
 }
 
 /// A packet that can be encoded: header, key, value.
@@ -83,17 +80,21 @@ proptest! {
     /// Random bytes hardly pass the magic; these have plausible heads, so that every check is reached.
     #[test]
     fn any_plausible_bytes_are_a_packet_or_an_error(
-        op in select(Op::ALL), marks: u8, lengths: [u8; 3], bytes in vec(any::<u8>(), 60..1600),
+        op in select(Op::ALL), marks: u8, lengths: [u8; 3], whole: bool, bytes in vec(any::<u8>(), 80..1600),
     ) {
-        let mut packet = vec![0xA1, op as u8, marks, lengths[0], lengths[1] % 8, lengths[2]];
-        packet.extend(bytes);
+        let mut packet = bytes;
+        packet[..2].copy_from_slice(&[0xA2, lengths[0]]);
+        packet[40..44].copy_from_slice(&[op as u8, marks, lengths[1] % 8, lengths[2]]);
+        if whole {
+            packet[50..56].fill(0);
+        }
         if let Ok(decoded) = Packet::decode(&packet) {
             let end = HEADER_LEN + decoded.key.len() + decoded.value.len();
             prop_assert!(end <= packet.len());
             let again = encoded(decoded.header, decoded.key, decoded.value, &Secret::NONE, 0);
             // All but the tag: the header holds nothing that decoding forgets.
-            prop_assert_eq!(&again[..56], &packet[..56]);
-            prop_assert_eq!(&again[64..], &packet[64..end]);
+            prop_assert_eq!(&again[..72], &packet[..72]);
+            prop_assert_eq!(&again[80..], &packet[80..end]);
         }
     }
 

@@ -19,8 +19,9 @@ fn secret() -> Secret {
 fn header(op: Op) -> Header {
     Header {
         tenant: TENANT,
-        client: 0xC11E_0001,
-        request: 0x0000_4E21,
+        life: 0x11FE,
+        client: 0xC11E_0001_0203_0405,
+        request: 0x4E21,
         ..Header::new(op)
     }
 }
@@ -115,8 +116,42 @@ fn cases() -> Vec<Case> {
             "read reply: needs padding",
             Header {
                 status: Status::NeedPadding,
-                expiry_ms: 1024,
+                total: 1024,
                 ..header(Op::ReadReply)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "read request of the second part of a value, if it still is version 5",
+            Header {
+                flags: Flags::COMPARE,
+                version: 5,
+                part: 4,
+                total: 1500,
+                ..header(Op::ReadRequest)
+            },
+            key,
+            b"",
+            476,
+        ),
+        (
+            "write reply: another life of the store",
+            Header {
+                status: Status::OtherLife,
+                life: 0x22FE,
+                ..header(Op::WriteReply)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "read request sent to another node",
+            Header {
+                node: 3,
+                ..header(Op::ReadRequest)
             },
             key,
             b"",
@@ -280,7 +315,7 @@ fn cases() -> Vec<Case> {
                 op: Op::LeaseReply,
                 version: 123_456_789_012_345,
                 expiry_ms: 2000,
-                client: 0x6543_2101,
+                client: 0x6543_2101_0708_090A,
                 ..lease
             },
             b"",
@@ -328,11 +363,11 @@ fn cases() -> Vec<Case> {
         ),
         ("chain read", header(Op::ChainRead), key, b"", 0),
         (
-            "chain write, a fragment",
+            "chain write, the end of a value",
             Header {
                 version,
-                fragment: 1,
-                fragments: 3,
+                part: 1,
+                total: 288,
                 ..header(Op::ChainWrite)
             },
             key,
@@ -403,8 +438,8 @@ fn packet_vector((name, header, key, value, padding): Case) -> Value {
         "fields": {
             "op": h.op as u8, "op_name": format!("{:?}", h.op), "flags": h.flags.bits(),
             "status": h.status as u8, "key_len": h.key_len, "value_len": h.value_len,
-            "fragment": h.fragment, "fragments": h.fragments, "tenant": h.tenant,
-            "expiry_ms": h.expiry_ms, "client": h.client, "request": h.request,
+            "life": h.life, "node": h.node, "part": h.part, "total": h.total, "tenant": h.tenant,
+            "expiry_ms": h.expiry_ms, "client": format!("{:016x}", h.client), "request": format!("{:016x}", h.request),
             "key_hash": hex::encode(h.key_hash.0), "switch": h.epoch.switch(),
             "epoch_number": h.epoch.number(), "version": format!("{:016x}", h.version),
             "tag": format!("{:016x}", h.tag),
@@ -426,32 +461,32 @@ fn malformed() -> Vec<Value> {
         bytes
     };
     let lease_with_key = {
-        let mut bytes = with(1, Op::LeaseOffer as u8);
-        bytes[5] = 0;
+        let mut bytes = with(40, Op::LeaseOffer as u8);
+        bytes[43] = 0;
         bytes
     };
-    let late_fragment = {
-        let mut bytes = with(6, 3);
-        bytes[7] = 3;
+    let late_part = {
+        let mut bytes = with(51, 1);
+        bytes[54..56].copy_from_slice(&260u16.to_be_bytes());
         bytes
     };
     [
         ("nothing", vec![]),
         ("a header less one byte", good[..HEADER_LEN - 1].to_vec()),
         ("another magic", with(0, 0x51)),
-        ("protocol version 2", with(0, 0xA2)),
-        ("op 0", with(1, 0)),
-        ("op without meaning", with(1, 0x7f)),
-        ("status without meaning", with(2, 0x90)),
-        ("no key", with(3, 0)),
-        ("key of 251 bytes", with(3, 251)),
+        ("protocol version 1", with(0, 0xA1)),
+        ("op 0", with(40, 0)),
+        ("op without meaning", with(40, 0x7f)),
+        ("status without meaning", with(41, 0xa0)),
+        ("no key", with(1, 0)),
+        ("key of 251 bytes", with(1, 251)),
         ("key in a lease message", lease_with_key),
-        ("value in a read request", with(1, Op::ReadRequest as u8)),
+        ("value in a read request", with(40, Op::ReadRequest as u8)),
         ("value cut off by one byte", good[..good.len() - 1].to_vec()),
-        ("value length beyond the packet", with(4, 0xff)),
-        ("key length beyond the packet", with(3, 200)),
-        ("fragment 3 of 3", late_fragment),
-        ("fragment 1 of none", with(6, 1)),
+        ("value length beyond the packet", with(42, 0xff)),
+        ("key length beyond the packet", with(1, 200)),
+        ("bytes 256 to 261 of 260", late_part),
+        ("a part of nothing", with(51, 1)),
     ]
     .into_iter()
     .map(|(name, bytes)| {
@@ -468,7 +503,16 @@ fn forged() -> Vec<Value> {
     Packet::new(header(Op::WriteRequest), b"key", b"value")
         .encode(&secret(), &mut good)
         .unwrap();
-    [("reserved flag bit", 2, 8), ("request id", 23, 1), ("tag", 63, 1), ("key", 64, 1)]
+    [
+        ("life", 2, 8),
+        ("client", 8, 128),
+        ("request", 23, 1),
+        ("op", 40, 0x30),
+        ("reserved flag bit", 41, 8),
+        ("version", 71, 1),
+        ("tag", 79, 1),
+        ("key", 80, 1),
+    ]
         .into_iter()
         .map(|(what, at, bit)| {
             let mut bytes = good.clone();
@@ -527,9 +571,9 @@ fn every_malformed_packet_has_a_name_and_every_error_a_packet() {
         .map(|v| v["error"].as_str().unwrap().to_owned())
         .collect();
     let all = [
-        "BadFragment",
         "BadKeyLength",
         "BadMagic",
+        "BadPart",
         "ShortHeader",
         "Truncated",
         "UnexpectedValue",

@@ -156,7 +156,7 @@ fn writes_run_no_further_ahead_than_a_store_remembers() {
     machine.take(&answer(&under_way[0], Status::Ok), store(), MS);
     let rest = sent(&mut machine);
     assert_eq!(rest.len(), 72);
-    let ids: Vec<u32> = under_way
+    let ids: Vec<u64> = under_way
         .iter()
         .chain(&rest)
         .map(|d| Packet::decode(d).unwrap().header.request)

@@ -39,14 +39,14 @@ pub struct Reply {
 pub struct State {
     pub data: BTreeMap<Vec<u8>, (Vec<u8>, u64, u32)>,
     /// Every request that arrived and was not lost: op, request id, bytes.
-    pub seen: Vec<(Op, u32, usize)>,
+    pub seen: Vec<(Op, u64, usize)>,
     /// Their bytes.
     pub datagrams: Vec<Vec<u8>>,
     /// Writes that were applied.
     pub applied: u64,
     pub twist: Option<Twist>,
-    answered: HashMap<(u32, u32), (Header, Vec<u8>)>,
-    losses: HashMap<(u32, bool), u32>,
+    answered: HashMap<(u64, u64), (Header, Vec<u8>)>,
+    losses: HashMap<(u64, bool), u32>,
     version: u64,
 }
 
@@ -138,7 +138,7 @@ impl Link {
         (z ^ (z >> 31)) % 100 < percent
     }
 
-    fn loses(&mut self, state: &mut State, request: u32, back: bool) -> bool {
+    fn loses(&mut self, state: &mut State, request: u64, back: bool) -> bool {
         let lost = self.chance(self.faults.lose);
         let losses = state.losses.entry((request, back)).or_default();
         *losses += u32::from(lost);
@@ -241,11 +241,10 @@ impl State {
             );
         };
         if wire::HEADER_LEN + packet.key.len() + value.len() > len {
-            let expiry_ms = value.len() as u32;
             return (
                 Header {
                     status: Status::NeedPadding,
-                    expiry_ms,
+                    total: value.len() as u32,
                     ..reply
                 },
                 vec![],

@@ -75,10 +75,10 @@ struct Asking<'a> {
     secrets: Secrets,
     socket: UdpSocket,
     keys: KeySpace,
-    client: u32,
+    client: u64,
     decisions: Vec<Decision>,
     /// Indices of keys that are not cached yet.
-    open: Vec<u32>,
+    open: Vec<u64>,
     next_fresh: Instant,
     next_ask: Instant,
 }
@@ -108,11 +108,11 @@ impl<'a> Asking<'a> {
                 asked: now,
                 cached: None,
             });
-            self.open.push(fresh as u32);
+            self.open.push(fresh as u64);
             self.next_fresh = now + FRESH_EVERY;
         }
         for index in &self.open {
-            let key = self.keys.get(*index);
+            let key = self.keys.get(*index as u32);
             let header = Header {
                 tenant: self.probe.tenant,
                 client: self.client,

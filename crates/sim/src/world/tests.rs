@@ -37,8 +37,8 @@ impl Client {
             false => Op::ReadRequest,
         };
         let header = Header {
-            client: self.id,
-            request: self.done + 1,
+            client: self.id.into(),
+            request: u64::from(self.done) + 1,
             key_hash: Secret::NONE.key_hash(0, key.as_bytes()),
             ..Header::new(op)
         };
@@ -61,7 +61,9 @@ impl Client {
 impl Process for Client {
     fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
         let packet = Packet::decode(datagram.payload).unwrap();
-        if packet.header.request != self.done + 1 || packet.header.status == Status::TryAgain {
+        if packet.header.request != u64::from(self.done) + 1
+            || packet.header.status == Status::TryAgain
+        {
             return;
         }
         assert_eq!(packet.header.status, Status::Ok);

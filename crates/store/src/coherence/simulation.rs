@@ -18,7 +18,7 @@ enum Message {
     /// To the store, through a switch or none: a write of the next value, with the epoch taken on the way.
     Write {
         client: usize,
-        request: u32,
+        request: u64,
         epoch: Epoch,
     },
     /// To the store: a read through switch X that asks for a grant.
@@ -87,14 +87,14 @@ impl Switch {
 struct World {
     now: Nanos,
     wall_s: u32,
-    store: KeyState<(usize, u32)>,
+    store: KeyState<(usize, u64)>,
     leases: Leases<()>,
     windows: [Window<u32>; 2],
     /// The number of the last write applied: the value at the store.
     value: u32,
     /// The highest value that a client has been told is written, or has read.
     known: u32,
-    applied: std::collections::HashSet<(usize, u32)>,
+    applied: std::collections::HashSet<(usize, u64)>,
     switches: [Switch; SWITCHES],
     flying: Vec<Message>,
 }
@@ -146,14 +146,14 @@ impl World {
         }
     }
 
-    fn happen(&mut self, event: Event, requests: &mut [u32; 2]) -> Result<(), TestCaseError> {
+    fn happen(&mut self, event: Event, requests: &mut [u64; 2]) -> Result<(), TestCaseError> {
         match event {
             Event::Write {
                 client,
                 through,
                 again,
             } => {
-                requests[client] += u32::from(!again || requests[client] == 0);
+                requests[client] += u64::from(!again || requests[client] == 0);
                 let epoch = match self.switches.get_mut(through) {
                     Some(switch) => Epoch::new(through as u16 + 1, switch.take_epoch()),
                     None => Epoch::NONE,

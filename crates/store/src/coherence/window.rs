@@ -6,12 +6,12 @@ use crate::mutants::{Mutant, mutant};
 
 /// The last writes of one client, in order of their request ids, with their outcomes `O`.
 ///
-/// Request ids rise and wrap around: `a` is newer than `b` if it is less than 2^31 ahead of it.
+/// Request ids rise, and have 64 bits: they never come again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Window<O> {
-    writes: VecDeque<(u32, Option<O>)>,
+    writes: VecDeque<(u64, Option<O>)>,
     /// The newest id that was forgotten. Nobody can tell whether an id up to it was applied.
-    forgotten: Option<u32>,
+    forgotten: Option<u64>,
 }
 
 /// What to do with a write.
@@ -38,22 +38,14 @@ impl<O> Default for Window<O> {
     }
 }
 
-/// Whether request id `a` was given out after `b`.
-fn newer(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) > 0
-}
-
 impl<O: Clone> Window<O> {
     /// Rule 7: a write has come. Remembers `limit` writes.
-    pub fn begin(&mut self, request: u32, limit: usize) -> Verdict<O> {
-        if self
-            .forgotten
-            .is_some_and(|forgotten| !newer(request, forgotten))
-        {
+    pub fn begin(&mut self, request: u64, limit: usize) -> Verdict<O> {
+        if self.forgotten.is_some_and(|forgotten| request <= forgotten) {
             return Verdict::TooOld;
         }
         if mutant(Mutant::WindowForgets) {
-            let is_kept = |(id, outcome): &(u32, Option<O>)| *id == request || outcome.is_none();
+            let is_kept = |(id, outcome): &(u64, Option<O>)| *id == request || outcome.is_none();
             self.writes.retain(is_kept);
         }
         let at = self.position(request);
@@ -75,7 +67,7 @@ impl<O: Clone> Window<O> {
             return Verdict::New;
         }
         match self.writes.front() {
-            Some((oldest, _)) if newer(*oldest, request) => Verdict::TooOld,
+            Some((oldest, _)) if *oldest > request => Verdict::TooOld,
             Some((oldest, Some(_))) => {
                 self.forgotten = Some(*oldest);
                 self.writes.pop_front();
@@ -87,7 +79,7 @@ impl<O: Clone> Window<O> {
     }
 
     /// A write that was [`Verdict::New`] has this outcome.
-    pub fn finish(&mut self, request: u32, outcome: O) {
+    pub fn finish(&mut self, request: u64, outcome: O) {
         let at = self.position(request);
         if let Some((_, pending)) = self.writes.get_mut(at).filter(|(id, _)| *id == request) {
             *pending = Some(outcome);
@@ -95,7 +87,7 @@ impl<O: Clone> Window<O> {
     }
 
     /// A write that was [`Verdict::New`] was refused and not carried out: it may come again.
-    pub fn forget(&mut self, request: u32) {
+    pub fn forget(&mut self, request: u64) {
         let at = self.position(request);
         if self
             .writes
@@ -112,12 +104,8 @@ impl<O: Clone> Window<O> {
     }
 
     /// Where a request id stands or would stand: almost always at the end.
-    fn position(&self, request: u32) -> usize {
-        let older = self
-            .writes
-            .iter()
-            .rev()
-            .position(|(id, _)| !newer(*id, request));
+    fn position(&self, request: u64) -> usize {
+        let older = self.writes.iter().rev().position(|(id, _)| *id <= request);
         match older {
             None => 0,
             Some(back) => {

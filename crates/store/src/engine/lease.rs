@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Home {
     peer: Peer,
-    slot: u32,
+    slot: u64,
 }
 
 /// Leases that lapsed longer ago than this many lease lengths are offered no more.
@@ -67,7 +67,7 @@ impl Engine {
                 reply.epoch = header.epoch;
                 reply.request = header.request;
                 reply.version = header.version;
-                reply.client = term;
+                reply.client = term.into();
                 reply.expiry_ms = (lent_ns / 1_000_000) as u32;
                 let _ = out.push(&Packet::new(reply, &[], &[]), &secret, peer);
             }
@@ -103,7 +103,7 @@ impl Engine {
             return;
         };
         let (tenant, key_hash) = entry.id;
-        let secret = self.tenants.tag_of(tenant);
+        let secret = self.system_secret();
         let mut header = Header::new(Op::Invalidate);
         header.tenant = tenant;
         header.key_hash = key_hash;
@@ -134,7 +134,7 @@ impl Engine {
         }
     }
 
-    fn system_secret(&self) -> Secret {
+    pub(super) fn system_secret(&self) -> Secret {
         self.tenants.tag_of(wire::TENANT_SYSTEM)
     }
 }

@@ -117,10 +117,9 @@ fn answer<'a>(
     }
     if !origin.allows(key, value.len()) {
         counters.need_padding += 1;
-        let expiry_ms = value.len() as u32;
         return Answer {
             version,
-            expiry_ms,
+            total: value.len() as u32,
             ..Answer::status(Status::NeedPadding)
         };
     }
@@ -128,6 +127,7 @@ fn answer<'a>(
         status: Status::Ok,
         version,
         expiry_ms,
+        total: 0,
         value,
         grant: origin.wants_grant,
     }

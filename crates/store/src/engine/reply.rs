@@ -17,8 +17,8 @@ pub(super) struct Origin {
     pub tenant: u32,
     /// What the request was signed with, and its reply will be.
     pub secret: Secret,
-    pub client: u32,
-    pub request: u32,
+    pub client: u64,
+    pub request: u64,
     pub key_hash: KeyHash,
     /// (X, e) of the request, and whether X asks for a grant.
     pub epoch: Epoch,
@@ -48,7 +48,7 @@ impl Origin {
 
     /// The client, as rule 7 tells clients apart.
     pub(super) fn client_id(&self) -> ClientId {
-        (self.tenant, self.peer.address.ip(), self.client)
+        (self.tenant, self.client)
     }
 
     /// Whether a reply with a value of this length may be sent: tenant 0 needs no secret, and whoever
@@ -63,6 +63,8 @@ pub(super) struct Answer<'a> {
     pub status: Status,
     pub version: u64,
     pub expiry_ms: u32,
+    /// Length of the value in bytes, where it is not here.
+    pub total: u32,
     pub value: &'a [u8],
     /// Whether it is a grant for the request's (X, e).
     pub grant: bool,
@@ -74,6 +76,7 @@ impl Answer<'_> {
             status,
             version: 0,
             expiry_ms: 0,
+            total: 0,
             value: &[],
             grant: false,
         }
@@ -101,6 +104,7 @@ impl Replies {
         header.status = answer.status;
         header.version = answer.version;
         header.expiry_ms = answer.expiry_ms;
+        header.total = answer.total;
         if answer.grant {
             header.flags = Flags::GRANT;
             header.epoch = origin.epoch;

@@ -134,7 +134,7 @@ impl Store {
         }
     }
 
-    fn write(&mut self, tenant: u32, client: u32, request: u32, key: &[u8]) -> Option<Status> {
+    fn write(&mut self, tenant: u32, client: u64, request: u64, key: &[u8]) -> Option<Status> {
         let header = Header {
             tenant,
             client,
@@ -179,7 +179,7 @@ fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
         };
         store.ask(fetch, &key);
         for request in 1..=40 {
-            match store.write(TENANT_OPEN, n, request, &key) {
+            match store.write(TENANT_OPEN, n.into(), request, &key) {
                 None => waiting += 1,
                 Some(status) => {
                     assert_eq!(status, Status::TryAgain);

@@ -281,6 +281,7 @@ impl Engine {
             status: outcome.status,
             version: outcome.version,
             expiry_ms: if grant { job.ttl_ms } else { 0 },
+            total: 0,
             value: if grant { &job.value } else { &[] },
             grant,
         };

@@ -65,7 +65,7 @@ impl Drop for Running {
 /// A client with one socket, that asks one question at a time and repeats it until it is answered.
 pub struct Client {
     pub socket: UdpSocket,
-    pub request: u32,
+    pub request: u64,
     /// Signs requests and seeds hashes.
     pub secrets: Secrets,
 }
