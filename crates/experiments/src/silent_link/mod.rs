@@ -17,7 +17,7 @@ use self::layout::{CLIENT_HOSTS, SILENT, SILENT_ENDS, plan};
 use crate::{
     Measure, Report, Run,
     params::{keys, positive},
-    rig::{Clients, LEASE_MS, Rig, TenantSpec},
+    rig::{Clients, Rig, TenantSpec},
     table::{Table, thousands},
     verdict::judge,
 };
@@ -91,7 +91,6 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
             clients: params.clients,
             keys: params.keys as u32,
             tenants: vec![TENANT],
-            lease_ms: LEASE_MS,
             longest_value: 0,
             lives: None,
         };
