@@ -5,6 +5,7 @@
  */
 #include "admit.h"
 #include "discipline.h"
+#include "source.h"
 
 /* Leases belong to no tenant and no discipline: stores and switches agree on them here. */
 INLINE int lease_message(struct xdp_md *ctx, struct work *work)
@@ -32,6 +33,12 @@ int entry(struct xdp_md *ctx)
 	int verdict = parse(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
+	struct config *config = get_config();
+	if (config && config->source_check) {
+		verdict = check_source(ctx, work, config->source_check);
+		if (verdict != CONTINUE)
+			return verdict;
+	}
 	verdict = admit(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;

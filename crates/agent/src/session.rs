@@ -184,6 +184,7 @@ mod tests {
             id: 1,
             interfaces: vec![],
             at: crate::Where::Soft,
+            source_check: dataplane::SourceCheck::Off,
             pages: 1,
             control: controller.endpoint(),
             state_dir: state.path().into(),

@@ -42,6 +42,16 @@ pub fn cluster(message: &proto::Cluster) -> Result<Cluster, String> {
     Ok(cluster)
 }
 
+/// Pairs of a tenant and a switch, of a message. What is no switch's number is left out.
+pub fn placements(message: &proto::Placements) -> Vec<(u32, u16)> {
+    let of = |tenant: &proto::TenantSwitches| {
+        let (id, switches) = (tenant.tenant, tenant.switches.clone());
+        let switches = switches.into_iter();
+        switches.filter_map(move |switch| Some((id, u16::try_from(switch).ok()?)))
+    };
+    message.tenants.iter().flat_map(of).collect()
+}
+
 fn each<A, B>(all: &[A], one: impl Fn(&A) -> Result<B, String>) -> Result<Vec<B>, String> {
     all.iter().map(one).collect()
 }

@@ -292,7 +292,7 @@ impl Plan {
             each: rng.random_range(2..=5),
             keys: rng.random_range(2..=12),
             pause_us: *[2_000, 10_000, 30_000].choose(&mut rng).expect("some"),
-            longest_value: *[0, 60, 400, 1370].choose(&mut rng).expect("some"),
+            longest_value: *[0, 60, 400, 1350].choose(&mut rng).expect("some"),
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
         };
         let quiet = one_in(&mut rng, 6);

@@ -328,8 +328,8 @@ const BAD: &[(&str, &[&str])] = &[
         &["time to live", "49 days"],
     ),
     (
-        "set --server 127.0.0.1:1 k {1408}",
-        &["value of 1408 bytes", "1407"],
+        "set --server 127.0.0.1:1 k {1392}",
+        &["value of 1392 bytes", "1391"],
     ),
     (
         "set --server 127.0.0.1:1 k v --if-absent --if-present",

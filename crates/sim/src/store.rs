@@ -152,6 +152,9 @@ impl StoreHost {
                     let _ = self.engine.update(cluster, now_ns, &mut self.outbox);
                 }
             }
+            Some(to_store::Body::Placements(message)) => {
+                self.engine.place(api::convert::placements(&message));
+            }
             Some(to_store::Body::Message(StoreMessage {
                 seq,
                 discipline,

@@ -26,6 +26,7 @@ use crate::{
     mutants::{Mutant, mutant},
     net::{Outbox, Peer},
     partition::Partitions,
+    placements::Placements,
 };
 use halves::Halves;
 pub use halves::TellError;
@@ -93,6 +94,7 @@ pub struct Engine {
     backend: Box<dyn Backend>,
     tenants: Tenants,
     partitions: Partitions,
+    placements: Placements,
     counters: Counters,
     replies: Replies,
     leases: Leases<Home>,
@@ -157,6 +159,7 @@ impl Engine {
             ticket: 0,
             invalidations: Vec::new(),
             partitions,
+            placements: Placements::default(),
             backend,
             counters: Counters::default(),
             replies: Replies {
@@ -296,6 +299,12 @@ impl Engine {
         }
     }
 
+    /// The controller has placed tenants on these switches, and nowhere else: pairs of a tenant and a switch. Copies that were
+    /// granted before stay in the directory until they are called back or die.
+    pub fn place(&mut self, all: impl IntoIterator<Item = (u32, u16)>) {
+        self.placements.set(all);
+    }
+
     /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases delayed replies.
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
         self.recall_more(now_ns, out);
@@ -340,6 +349,7 @@ impl Engine {
             evicted: self.backend.evicted(),
             outside_writes: self.outside.watch().into(),
             copies: self.directory.copies() as u64,
+            placements: self.placements.told().map(|pairs| pairs as u64),
             leases: self
                 .leases
                 .iter()

@@ -54,6 +54,7 @@ pub struct Server {
 /// What the store is to do, and whom to tell when it has.
 enum Order {
     Update(Cluster, oneshot::Sender<Result<(), UpdateError>>),
+    Place(Vec<(u32, u16)>, oneshot::Sender<()>),
     Tell {
         half: String,
         tenant: u32,
@@ -79,6 +80,12 @@ impl Handle {
     pub async fn update(&self, cluster: Cluster) -> Result<(), UpdateError> {
         let done = self.order(|done| Order::Update(cluster, done)).await;
         done.unwrap_or(Err(UpdateError::Ended))
+    }
+
+    /// Tells the store where tenants are placed, pairs of a tenant and a switch: no other switch is granted copies from then on.
+    /// Before the first time every switch is.
+    pub async fn place(&self, all: Vec<(u32, u16)>) {
+        self.order(|done| Order::Place(all, done)).await;
     }
 
     /// Gives the half of a discipline in the store a message about a tenant, at most [`decide::MESSAGE_MAX`] bytes. It has it once this returns.
@@ -217,6 +224,10 @@ impl Server {
         match order {
             Order::Update(cluster, done) => {
                 let _ = done.send(engine.update(cluster, now_ns, outbox));
+            }
+            Order::Place(all, done) => {
+                engine.place(all);
+                let _ = done.send(());
             }
             Order::Tell {
                 half,

@@ -263,7 +263,7 @@ impl Core {
     /// The next message for a store's stream, if there is one now.
     pub fn next_for_store(&mut self, stream: StoreStreamId) -> Option<ToStore> {
         let cluster = self.cluster.safe(self.journal.durable());
-        self.exchange.next_for_store(stream, cluster)
+        self.exchange.next_for_store(stream, cluster, &self.memory)
     }
 
     // ---- time and people
