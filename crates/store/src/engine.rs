@@ -163,6 +163,7 @@ impl Engine {
             backend,
             counters: Counters::default(),
             replies: Replies {
+                life: incarnation.name(),
                 delayed: Delayed::default(),
             },
             tenants,
