@@ -341,7 +341,8 @@ async fn open_backend(config: &Config, wall_s: u32) -> anyhow::Result<Opened> {
     let (backend, completions) = match &config.backend {
         BackendConfig::Embedded => return Ok((open_embedded(config, wall_s)?, None)),
         BackendConfig::Redis(url) => {
-            redis::connect(url, config.outside_writes, base_version).await?
+            let password = config.backend_password.as_deref();
+            redis::connect(url, password, config.outside_writes, base_version).await?
         }
         BackendConfig::Memcached(server) => memcached::connect(server, base_version).await?,
     };
