@@ -353,7 +353,8 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
     let (backend, completions) = match &config.backend {
         BackendConfig::Embedded => return Ok((open_embedded(config, base_version)?, None)),
         BackendConfig::Redis(url) => {
-            redis::connect(url, config.outside_writes, base_version).await?
+            let password = config.backend_password.as_deref();
+            redis::connect(url, password, config.outside_writes, base_version).await?
         }
         BackendConfig::Memcached(server) => memcached::connect(server, base_version).await?,
     };
