@@ -108,6 +108,11 @@ impl Handle {
         self.reports.take().await
     }
 
+    /// Reports that were taken may be lost with their stream: [`Handle::reports`] brings the newest about each tenant again.
+    pub fn report_again(&self) {
+        self.reports.again();
+    }
+
     async fn order<R>(&self, make: impl FnOnce(oneshot::Sender<R>) -> Order) -> Option<R> {
         let (done, answer) = oneshot::channel();
         self.orders.send(make(done)).await.ok()?;

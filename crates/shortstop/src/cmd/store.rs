@@ -175,6 +175,7 @@ async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) 
                 tracing::warn!("the controller's tenants cannot be served: {e}");
             }
         }
+        Told::Began => handle.report_again(),
         Told::Placements(all) => handle.place(all).await,
         Told::Message {
             discipline,
