@@ -234,12 +234,16 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 	return result;
 }
 
-/* A store wants this key invalid here; the acknowledgement says from which epoch on it is (rule 4). */
+/*
+ * A store wants this key invalid here; the acknowledgement says from which epoch on it is (rule 4). Whose key it is does
+ * not matter: a store that hears nothing gives up the lease, and with it every tenant's copies. What was given is no
+ * copy of a store's.
+ */
 INLINE int invalidate(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	__u64 epoch = MUTANT(ack_takes_no_epoch) ? newest_epoch(config) : take_epoch(config);
 	struct found found;
-	if (find(work, &found) && !MUTANT(ack_invalidates_nothing) &&
+	if (find(work, &found) && lease_of(found.item) && !MUTANT(ack_invalidates_nothing) &&
 	    !raise_epoch(found.item, epoch, work->now_ns))
 		return ends(COUNT_invalidate_contended, XDP_DROP);
 	work->header.op = OP_INVALIDATE_ACK;

@@ -26,6 +26,7 @@
 	X(drop_bad_part, "malformed: more of a value than there is")                                   \
 	X(drop_truncated, "malformed: lengths exceed the packet")                                      \
 	X(drop_source, "ours, from an address that no route leads back to, as --source-check asks")    \
+	X(drop_forged, "invalidation for this switch that is not signed with the system's secret")     \
 	X(drop_over_rate, "request above its tenant's rate, and the tenant is set to drop")            \
 	X(bypass_over_rate, "request above its tenant's rate, forwarded past the cache")               \
 	X(bypass_unknown_tenant, "tenant not known here, forwarded past the cache")                    \

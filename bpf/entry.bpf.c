@@ -8,11 +8,9 @@
 #include "source.h"
 
 /* Leases belong to no tenant and no discipline: stores and switches agree on them here. */
-INLINE int lease_message(struct xdp_md *ctx, struct work *work)
+INLINE int lease_message(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	struct config *config = get_config();
-	if (!config || !names_this_switch(work, config) ||
-	    work->header.tenant != bpf_htonl(TENANT_SYSTEM))
+	if (!names_this_switch(work, config) || work->header.tenant != bpf_htonl(TENANT_SYSTEM))
 		return CONTINUE;
 	switch (work->op) {
 	case OP_LEASE_OFFER:
@@ -22,6 +20,14 @@ INLINE int lease_message(struct xdp_md *ctx, struct work *work)
 	default:
 		return CONTINUE;
 	}
+}
+
+/* Nobody else may hear of it: behind this switch's address there is no one to acknowledge it. */
+INLINE int called_back(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	if (!admit_system(work))
+		return ends(COUNT_drop_forged, XDP_DROP);
+	return invalidate(ctx, work, config);
 }
 
 SEC("xdp.frags")
@@ -34,15 +40,19 @@ int entry(struct xdp_md *ctx)
 	if (verdict != CONTINUE)
 		return verdict;
 	struct config *config = get_config();
-	if (config && config->source_check) {
+	if (!config)
+		return XDP_PASS;
+	if (config->source_check) {
 		verdict = check_source(ctx, work, config->source_check);
 		if (verdict != CONTINUE)
 			return verdict;
 	}
+	if (work->op == OP_INVALIDATE && names_this_switch(work, config))
+		return called_back(ctx, work, config);
 	verdict = admit(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
-	verdict = lease_message(ctx, work);
+	verdict = lease_message(ctx, work, config);
 	if (verdict != CONTINUE)
 		return verdict;
 	bpf_tail_call(ctx, &programs, work->base);

@@ -157,10 +157,6 @@ STEP int netcache(struct xdp_md *ctx)
 		return reply(ctx, work, config);
 	case OP_FETCH_REPLY:
 		return fetch_reply(ctx, work, config);
-	case OP_INVALIDATE:
-		if (names_this_switch(work, config))
-			return invalidate(ctx, work, config);
-		return forward(ctx, work);
 	case OP_CORRECTION_REQUEST:
 		count(COUNT_bypass_correction);
 		return forward(ctx, work);

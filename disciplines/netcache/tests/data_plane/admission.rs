@@ -66,9 +66,12 @@ fn admitted_or_not() {
                 w.lease(TERM);
                 w.entry(ROTATING, KEY, 128);
             },
-            packet: |w| w.grant(ROTATING, KEY, V128).signed_with(ALSO),
-            then: Dropped,
-            counts: &["grant_installed", "fetch_reply"],
+            packet: |w| {
+                let epoch = w.epoch(ROTATING, KEY);
+                Message::grant(wire::Op::ReadReply, ROTATING, KEY, V128, epoch).signed_with(ALSO)
+            },
+            then: Forwarded,
+            counts: &["grant_installed", "pass_local"],
         },
         Case {
             name: "neither secret",
