@@ -6,9 +6,11 @@ use bytes::Bytes;
 use decide::{StoreAction, StoreEvent};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
+mod lives;
+
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
 use crate::{
-    Config,
+    Config, Incarnation,
     backend::embedded::Embedded,
     net::{Outbox, Peer},
 };
@@ -73,6 +75,15 @@ impl Store {
     }
 
     fn with(change: impl FnOnce(&mut Config)) -> Store {
+        Store::make(change, 1_700_000_000, 0)
+    }
+
+    /// A store whose life began then.
+    fn born(wall_s: u32, random: u64) -> Store {
+        Store::make(|_| {}, wall_s, random)
+    }
+
+    fn make(change: impl FnOnce(&mut Config), wall_s: u32, random: u64) -> Store {
         let mut config = Config::new("127.0.0.1:7117".parse().unwrap());
         config
             .cluster
@@ -81,7 +92,12 @@ impl Store {
         change(&mut config);
         let backend = Box::new(Embedded::new(config.memory_limit));
         Store {
-            engine: Engine::new(Arc::new(config), backend, 0, 1_700_000_000),
+            engine: Engine::new(
+                Arc::new(config),
+                backend,
+                0,
+                Incarnation::new(wall_s, random),
+            ),
             out: Outbox::default(),
         }
     }
@@ -238,7 +254,7 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
         .collect();
     assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
     assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
-    assert!(store.engine.leases.holds(1, 1_700_000_003, LATER_NS));
+    assert!(store.engine.leases.holds(1, 0, LATER_NS));
     store.engine.update(with, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.write(KEYED, 1, 5, b"k"), Some(Status::Ok));
 }

@@ -1,6 +1,7 @@
 //! Who may use the cache.
 
 use harness::{Case, Message, Then::*};
+use wire::Op;
 
 use crate::world::*;
 
@@ -67,8 +68,8 @@ fn admitted_or_not() {
                 w.entry(ROTATING, KEY, 128);
             },
             packet: |w| {
-                let epoch = w.epoch(ROTATING, KEY);
-                Message::grant(wire::Op::ReadReply, ROTATING, KEY, V128, epoch).signed_with(ALSO)
+                Message::grant(Op::ReadReply, ROTATING, KEY, V128, w.epoch(ROTATING, KEY))
+                    .signed_with(ALSO)
             },
             then: Forwarded,
             counts: &["grant_installed", "pass_local"],
