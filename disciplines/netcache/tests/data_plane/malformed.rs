@@ -11,11 +11,12 @@ use harness::{Message, Switch, switch::ending};
 use crate::world::*;
 
 /// What well-formed packets end as.
-const OF_WELL_FORMED: [&str; 4] = [
+const OF_WELL_FORMED: [&str; 5] = [
     "drop_over_rate",
     "drop_rounds",
     "drop_refused",
     "drop_source",
+    "drop_spoiled", // the system has a secret
 ];
 const PACKETS: u32 = 110_000;
 

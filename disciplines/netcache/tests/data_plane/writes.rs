@@ -341,3 +341,31 @@ fn invalidations_are_acknowledged_whosever_key_it_is() {
         },
     ]);
 }
+
+/// A stamp counts the checksum on, so that what was wrong stays wrong: the receiver's kernel drops it.
+#[test]
+fn a_flipped_bit_still_shows_behind_the_stamp() {
+    fn flipped(w: &mut World) {
+        w.cached(SIGNED, KEY, V128);
+        for write in [
+            Message::write(SIGNED, KEY, b"new"),
+            Message::write(SIGNED, KEY, b"new").over_ipv6(),
+        ] {
+            let run = w
+                .switch
+                .run(&write.clone().with_a_flipped_bit().frame().bytes(), None);
+            assert_eq!(run.moved.get("write_invalidated"), Some(&1));
+            let seen = harness::Seen::read(&run.frame);
+            assert!(seen.is_err_and(|wrong| wrong.contains("UDP checksum")));
+            // Who sends none is not protected.
+            let bare = write.without_checksum();
+            if bare.from.is_ipv4() {
+                let run = w.switch.run(&bare.frame().bytes(), None);
+                let seen = harness::Seen::read(&run.frame).expect("a right packet");
+                assert_eq!(seen.checksum, 0);
+            }
+        }
+    }
+    flipped(&mut world());
+    harness::switch::in_this_process(|| flipped(&mut world()));
+}
