@@ -65,6 +65,7 @@
 	X(lease_offer, "lease offer, turned into a request")                                           \
 	X(lease_renewed, "lease reply, taken")                                                         \
 	X(lease_stale, "lease reply that came too late or from the wrong host")                        \
+	X(probe, "probe of a neighbouring switch, answered")                                           \
 	X(hot_report, "hot key reported")                                                              \
 	X(hot_report_lost, "hot key not reported, the ring was full; it is reported again")            \
 	X(hot_report_share, "hot key not reported, its tenant had its share; reported in the next window")

@@ -27,6 +27,7 @@ fn rack(discipline: &Registration) -> Spec {
                 id: 1,
                 pages: 64,
                 control: vec![at],
+                probes: true,
             }),
             name if name.starts_with("server") => Role::Store(StoreSpec {
                 control: vec![at],

@@ -74,6 +74,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// The disciplines that tenants may choose.
     pub disciplines: &'static [Registration],
+    /// Whether neighbouring switches are probed.
+    pub probes: bool,
 }
 
 /// Where a switch's programs run.

@@ -165,6 +165,7 @@ impl Plan {
             id,
             pages: self.pages,
             control: vec![control],
+            probes: true,
         })
     }
 

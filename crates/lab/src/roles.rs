@@ -128,6 +128,8 @@ pub struct Switch {
     pub state: String,
     /// Pages of memory; none: the usual number.
     pub pages: Option<u32>,
+    /// Whether it leaves its neighbours unprobed.
+    pub no_probes: bool,
     /// More options.
     pub options: Vec<String>,
 }
@@ -149,6 +151,11 @@ impl Switch {
             .option("--control", &self.control)
             .option("--state-dir", &self.state)
             .maybe("--pages", self.pages)
+            .words(if self.no_probes {
+                &["--no-probes"][..]
+            } else {
+                &[]
+            })
             .words(&self.options)
     }
 

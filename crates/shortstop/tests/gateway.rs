@@ -75,7 +75,9 @@ impl Rack {
     }
 
     fn start_on_redis(mut self, with_backend: bool) -> Rack {
-        ["redis-server", "redis-cli", "redis-benchmark"].map(needs);
+        for tool in ["redis-server", "redis-cli", "redis-benchmark"] {
+            needs(tool);
+        }
         let rack = &mut self;
         rack.redis = free_port();
         let port = rack.redis.to_string();

@@ -175,6 +175,8 @@ pub struct AgentSpec {
     pub pages: u32,
     /// Machines with controllers that it follows.
     pub control: Vec<usize>,
+    /// Whether neighbouring switches are probed.
+    pub probes: bool,
 }
 
 /// A controller, with the options of `shortstop control`.

@@ -122,6 +122,11 @@ impl StoreHost {
         status
     }
 
+    /// What it has counted in this life.
+    pub fn counters(&self) -> &store::Counters {
+        self.engine.counters()
+    }
+
     fn send(&mut self, io: &mut Io<'_>) {
         for (bytes, peer) in self.outbox.messages() {
             io.send(wire::PORT, peer.address, bytes);

@@ -316,6 +316,11 @@ impl Engine {
             || mutant(Mutant::NoWaitAfterRestart)
     }
 
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// What the store tells about itself; where it listens is left to the caller.
     pub fn status(&self, now_ns: u64) -> crate::Status {
         // One that is another's may be held here for a tenant that may not use that store.

@@ -153,6 +153,7 @@ impl Line {
             state: format!("{{dir}}/{}", switch(number)),
             pages: Some(self.pages),
             options: self.switch_args.clone(),
+            ..Switch::default()
         }));
         agent.nice(5)
     }

@@ -67,6 +67,9 @@ struct Serve {
     /// Directory for what must outlive a reboot.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/shortstop")]
     state_dir: PathBuf,
+    /// Send no probes to neighbouring switches: a link that loses everything and keeps its carrier is not noticed.
+    #[arg(long)]
+    no_probes: bool,
 }
 
 /// What a soft switch costs.
@@ -141,6 +144,7 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         control: args.reach.endpoint()?,
         state_dir: args.state_dir,
         disciplines: disciplines::all(),
+        probes: !args.no_probes,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

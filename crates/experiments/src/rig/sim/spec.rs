@@ -98,6 +98,7 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
                 id: switch.id,
                 pages: switch.pages.unwrap_or(PAGES),
                 control: follows(true),
+                probes: !switch.no_probes,
             })
         }
         roles::Role::Control(control) => {
