@@ -24,7 +24,9 @@ pub struct Counters {
     pub grants_no_lease: u64,
     /// Grants refused: a write to the key is pending.
     pub grants_write_pending: u64,
-    /// Grants refused: the directory is full.
+    /// Grants refused: the tenant has no memory on the switch, as the controller says.
+    pub grants_not_placed: u64,
+    /// Grants refused: the directory has no more room for the tenant.
     pub grants_directory_full: u64,
     /// Grants refused: writes by others could not be told from the backend just then, or at all.
     pub grants_unwatched: u64,

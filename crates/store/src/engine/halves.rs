@@ -10,7 +10,7 @@ use std::{
 use decide::{MESSAGE_MAX, Request, StoreAction, StoreEvent, StoreHalf};
 use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 
-use super::{Engine, MAX_WAITING, Waiting, reply::Origin};
+use super::{Engine, reply::Origin, waiting::Asked};
 use crate::{
     backend::{Answer, Found, Key},
     coherence::Nanos,
@@ -318,7 +318,7 @@ impl Engine {
         let Some(open) = open.filter(|open| open.half == half) else {
             return false;
         };
-        if self.waiting.len() >= MAX_WAITING {
+        if !self.waiting.has_room(open.origin.tenant) {
             self.counters.dropped_backend_busy += 1;
             self.halves.open.remove(&request);
             return true;
@@ -336,8 +336,8 @@ impl Engine {
                 self.halves.made[half].on(now, StoreEvent::Value { request, value }, actions);
             }
             Answer::Later => {
-                let waiting = Waiting::Half(request, key.tenant);
-                self.waiting.insert(self.ticket, waiting);
+                let asked = Asked::Half(request, key.tenant);
+                self.waiting.insert(self.ticket, asked);
             }
         }
         true
