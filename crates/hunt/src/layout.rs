@@ -136,9 +136,9 @@ impl Plan {
                 reorder: faults.reorder,
                 reorder_ms: faults.reorder_ms,
                 delay_ms: faults.delay_ms,
+                flip: faults.flip,
                 seed: 0,
             },
-            flip: faults.flip,
             ..LinkSpec::between(place(&a).expect("a machine"), place(&b).expect("a machine"))
         };
         let links = self.links().into_iter().map(link).collect();
