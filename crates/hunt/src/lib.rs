@@ -15,7 +15,7 @@ mod plan;
 mod run;
 mod shrink;
 
-pub use hunt::{Found, Hunted, hunt};
+pub use hunt::{Found, Hunted, KINDS, hunt};
 pub use measure::{Alone, measure};
 pub use never::Never;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
