@@ -32,6 +32,7 @@ pub mod plot;
 mod report;
 pub mod rig;
 pub mod servers;
+mod silent_link;
 pub mod table;
 pub mod tenants;
 mod verdict;
@@ -79,6 +80,12 @@ pub const CONTROLLER_FAILOVER: Registered = Registered {
     kind: &Kind::of::<tenants::Failover>("failover"),
 };
 
+/// A link between two switches that loses everything and keeps its carrier.
+pub const SILENT_LINK: Registered = Registered {
+    toml: include_str!("silent_link/silent_link.toml"),
+    kind: &Kind::of::<silent_link::SilentLink>("silent-link"),
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +99,7 @@ mod tests {
             TENANT_ISOLATION,
             WORK_CONSERVING,
             CONTROLLER_FAILOVER,
+            SILENT_LINK,
         ] {
             Experiment::of(&registered, "some").unwrap();
         }

@@ -165,6 +165,10 @@ impl Plan {
             self.open.is_some(),
             disciplines,
         )?;
+        // What clients go by: the file as it was at first.
+        let lease_ms = self.stores.iter().map(|store| store.lease_ms).max();
+        spec.cluster.lease_ms = lease_ms.unwrap_or(spec.cluster.lease_ms);
+        spec.cluster.lease_max_ms = self.longest_lease_ms();
         if self.ipv6 {
             spec.use_ipv6()?;
         }
@@ -176,6 +180,7 @@ impl Plan {
             id,
             pages: self.pages,
             control: vec![control],
+            probes: true,
         })
     }
 

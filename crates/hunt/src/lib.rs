@@ -15,6 +15,7 @@ mod plan;
 mod run;
 mod shrink;
 
+pub use clients::{Asking, maker as clients};
 pub use hunt::{Found, Hunted, KINDS, hunt};
 pub use measure::{Alone, measure};
 pub use never::Never;

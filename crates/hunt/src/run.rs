@@ -109,8 +109,7 @@ pub(crate) fn run_with(
     prepare(&mut running.world);
     running.settle()?;
     let cluster = running.create_tenants()?;
-    let longest = plan.stores.iter().map(|store| store.lease_ms).max();
-    running.run_for(longest.context("no store")? * 3 / 2);
+    running.run_for(u64::from(plan.longest_lease_ms()) * 3 / 2);
     running.start_clients(&cluster)?;
     running.do_deeds()?;
     running.end()?;
@@ -179,8 +178,6 @@ impl Running<'_> {
 
     fn start_clients(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
         let Plan { clients, .. } = self.plan;
-        let lease_ms = self.plan.stores.iter().map(|store| store.lease_ms).min();
-        let lease_ms = lease_ms.context("no store")?;
         let lives = (clients.expiring > 0.0).then_some(Lives {
             part: clients.expiring,
             least_ms: 20,
@@ -195,7 +192,6 @@ impl Running<'_> {
                 clients: clients.each,
                 keys: clients.keys,
                 tenants: self.plan.asking(),
-                lease_ms,
                 longest_value: clients.longest_value,
                 lives,
             };

@@ -10,17 +10,16 @@ use std::{
 use anyhow::Context;
 use history::{ClientsConfig, Lives, Recorded};
 use lab::{interrupt, link::Counts, namespace, process::command_in};
+use wire::Cluster;
 
 use super::{
     CLIENTS, Coherence, FLIPPED, Faults, PROCESSES, REROUTED, TENANTS,
     addresses::Movable,
-    layout::{
-        CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVERS, SWITCHES, controller, plan, store,
-    },
+    layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVERS, SWITCHES, controller, plan},
 };
 use crate::{
     Run,
-    rig::{Clients, LEASE_MS, Ownership, PageRow, Policy, Rig, TenantSpec},
+    rig::{Clients, Ownership, PageRow, Policy, Rig, TenantSpec},
 };
 
 /// What page moves go through: quota and policy. With none of its own a tenant leaves every switch.
@@ -31,15 +30,10 @@ const PLACES: [(u32, Policy); 5] = [
     (1, Policy::EvenSplit),
     (2, Policy::Measured),
 ];
-/// Lengths of a store's leases in milliseconds, from one life to the next.
-const LEASES: [u64; 4] = [
-    LEASE_MS * 3 / 2,
-    LEASE_MS * 2,
-    LEASE_MS * 2,
-    LEASE_MS * 5 / 2,
-];
+/// Lengths of leases in milliseconds that the cluster file has, from one store's start to the next.
+const LEASES: [u32; 3] = [1500, 2000, 1000];
 /// How long what stands still does so: longer than the longest lease.
-const STAND_STILL: Duration = Duration::from_millis(LEASE_MS * 5 / 2 + 300);
+const STAND_STILL: Duration = Duration::from_millis(2300);
 /// The longest value that one packet carries with a key of the recorders' 16 bytes: IPv6's header is 20 bytes longer.
 const LONGEST_VALUE: usize = wire::max_value(16) - 20;
 /// A part of the values lives for a while only. Redis counts their lives, and stands still for nobody.
@@ -134,7 +128,6 @@ impl Hunt {
                     clients: CLIENTS,
                     keys: params.keys as u32,
                     tenants: TENANTS.to_vec(),
-                    lease_ms: LEASE_MS,
                     longest_value: LONGEST_VALUE,
                     lives: Some(LIVES),
                 };
@@ -179,11 +172,16 @@ impl Hunt {
         Ok(())
     }
 
-    /// Kills a store, and starts it again with other leases.
+    /// Kills a store, writes leases of another length into the cluster file, and starts it again. The longest one stays in the file.
     fn kill_store(&mut self, server: &str, time: usize) -> anyhow::Result<()> {
-        let again = store(server, self.rig.topology(), LEASES[time % LEASES.len()]);
+        let lease_ms = LEASES[time % LEASES.len()];
         self.rig.stop(server, "store", libc::SIGKILL)?;
-        self.rig.start_as(server, &again)?;
+        let file = self.rig.file("cluster.toml")?;
+        let mut cluster = Cluster::parse(&std::fs::read_to_string(&file)?)?;
+        cluster.lease_ms = lease_ms;
+        cluster.lease_max_ms = cluster.lease_max_ms.max(lease_ms);
+        std::fs::write(&file, cluster.to_toml())?;
+        self.rig.start(server, "store")?;
         self.faults.add("killed_store", 1);
         self.faults.add("leases_rewritten", 1);
         Ok(())

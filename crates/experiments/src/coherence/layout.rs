@@ -4,7 +4,7 @@ use lab::{
 };
 use wire::PORT;
 
-use crate::rig::{LEASE_MS, Plan, Seated, Site};
+use crate::rig::{Plan, Seated, Site};
 
 /// The switch that one client host goes around, and the one on every path.
 pub(super) const FIRST: &str = "switch1";
@@ -94,8 +94,7 @@ fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec
                 socket: data_of(host),
                 journal: Some(format!("{host}.aof")),
             };
-            let store = store(host, topology, LEASE_MS);
-            vec![Seated::new(Role::Redis(redis)), store]
+            vec![Seated::new(Role::Redis(redis)), store(host, topology)]
         }
         CONTROL => vec![controller(discipline, items)],
         _ => {
@@ -122,8 +121,8 @@ fn data_of(host: &str) -> String {
     format!("{{dir}}/{host}-data")
 }
 
-/// The store on a server, with leases of this length.
-pub(super) fn store(host: &str, topology: &Topology, lease_ms: u64) -> Seated {
+/// The store on a server.
+fn store(host: &str, topology: &Topology) -> Seated {
     let (listen, beside) = match host == SERVERS[0] {
         true => (format!("{{address:{host}}}:{PORT}"), SECOND),
         false => (format!("[{{address6:{host}}}]:{PORT}"), FIRST),
@@ -133,7 +132,6 @@ pub(super) fn store(host: &str, topology: &Topology, lease_ms: u64) -> Seated {
         // The switch beside the store leads to the controller.
         control: Some(control_from(beside, topology)),
         backend: Some(format!("redis+unix://{}", data_of(host))),
-        lease_ms: Some(lease_ms),
         socket: format!("{{dir}}/{host}.sock"),
         ..Store::default()
     }))

@@ -206,18 +206,25 @@ impl Engine {
             return;
         };
         let value = match &found {
-            Found::Item(item) => Some((&item.value[..], item.version)),
-            Found::Absent => None,
-            Found::Failed => {
-                self.counters.backend_errors += 1;
-                if let Some(Open { origin, key, .. }) = self.halves.close(half, request) {
-                    self.replies
-                        .refuse(&origin, &key, Status::BackendError, now_ns, out);
-                }
-                return;
-            }
+            // A longer one may have been cut short.
+            Found::Item(item) if item.value.len() > wire::max_value(0) => Err(Status::TooLarge),
+            Found::Item(item) => Ok(Some((&item.value[..], item.version))),
+            Found::Absent => Ok(None),
+            Found::Failed => Err(Status::BackendError),
         };
-        self.happened(half, StoreEvent::Value { request, value }, now_ns, out);
+        let status = match value {
+            Ok(value) => {
+                return self.happened(half, StoreEvent::Value { request, value }, now_ns, out);
+            }
+            Err(status) => status,
+        };
+        match status {
+            Status::TooLarge => self.counters.refused_too_large += 1,
+            _ => self.counters.backend_errors += 1,
+        }
+        if let Some(Open { origin, key, .. }) = self.halves.close(half, request) {
+            self.replies.refuse(&origin, &key, status, now_ns, out);
+        }
     }
 
     /// Lets a half decide, and does what it wants.
