@@ -20,7 +20,7 @@ pub use machines::{Driver, Load, Machines};
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use plan::{Plan, Seated, Site};
-pub use status::{PartitionStatus, StoreStatus};
+pub use status::{PartitionStatus, StoreStatus, StoreTotals};
 pub use tenants::{Policy, TenantSpec};
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
