@@ -5,19 +5,36 @@
  */
 #include "admit.h"
 #include "discipline.h"
+#include "source.h"
 
-/* Leases belong to no tenant and no discipline: stores and switches agree on them here. */
-INLINE int lease_message(struct xdp_md *ctx, struct work *work)
+/* A neighbour asks whether the link between us carries anything; no process has to be scheduled for the answer. */
+INLINE int answer_probe(struct xdp_md *ctx, struct work *work)
+{
+	work->header.op = OP_PROBE_REPLY;
+	count(COUNT_probe);
+	return send_back_bare(ctx, work);
+}
+
+/*
+ * Leases belong to no tenant and no discipline: stores and switches agree on them here. So do probes, whose
+ * answers are for the agent's socket.
+ */
+INLINE int system_message(struct xdp_md *ctx, struct work *work)
 {
 	struct config *config = get_config();
-	if (!config || !names_this_switch(work, config) ||
-	    work->header.tenant != bpf_htonl(TENANT_SYSTEM))
+	if (!config || work->header.tenant != bpf_htonl(TENANT_SYSTEM))
+		return CONTINUE;
+	if (work->op == OP_PROBE_REPLY)
+		return forward(ctx, work);
+	if (!names_this_switch(work, config))
 		return CONTINUE;
 	switch (work->op) {
 	case OP_LEASE_OFFER:
 		return ask_for_lease(ctx, work);
 	case OP_LEASE_REPLY:
 		return take_lease(ctx, work, config);
+	case OP_PROBE_REQUEST:
+		return answer_probe(ctx, work);
 	default:
 		return CONTINUE;
 	}
@@ -32,10 +49,16 @@ int entry(struct xdp_md *ctx)
 	int verdict = parse(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
+	struct config *config = get_config();
+	if (config && config->source_check) {
+		verdict = check_source(ctx, work, config->source_check);
+		if (verdict != CONTINUE)
+			return verdict;
+	}
 	verdict = admit(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
-	verdict = lease_message(ctx, work);
+	verdict = system_message(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
 	bpf_tail_call(ctx, &programs, work->base);

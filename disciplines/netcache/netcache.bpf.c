@@ -97,7 +97,7 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 /* Rule 2: invalid here first, then on to the store with the epoch that proves it. */
 INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	__u64 epoch = take_epoch(config);
+	__u64 epoch = MUTANT(write_takes_no_epoch) ? newest_epoch(config) : take_epoch(config);
 	struct found found;
 	bool have = find(work, &found);
 	if (MUTANT(epoch_after_lookup)) {
@@ -117,8 +117,9 @@ INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *c
 	 * Another switch may have stamped it before us: it keeps the place unless only we have an entry.
 	 * What claims to be our own stamp is replaced: only we know our epochs.
 	 */
-	if (!work->header.epoch || names_this_switch(work, config) ||
-	    (have && !(work->header.flags & FLAG_GRANT)))
+	if (!MUTANT(write_carries_nothing) &&
+	    (!work->header.epoch || names_this_switch(work, config) ||
+	     (have && !(work->header.flags & FLAG_GRANT))))
 		stamp(ctx, work, config, epoch, have ? FLAG_GRANT : 0);
 	return forward(ctx, work);
 }

@@ -10,6 +10,7 @@ const OF_NO_PAPER: &[(Registered, &str)] = &[
     (experiments::TENANT_ISOLATION, "madinc"),
     (experiments::WORK_CONSERVING, "madinc"),
     (experiments::CONTROLLER_FAILOVER, "madinc"),
+    (experiments::SILENT_LINK, "netcache"),
 ];
 
 /// What parameters name disciplines: experiment, parameter, discipline.

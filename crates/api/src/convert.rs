@@ -18,6 +18,8 @@ impl From<&Cluster> for proto::Cluster {
             tenants: cluster.tenants.iter().map(tenant_to).collect(),
             open_tenant: cluster.open_tenant,
             system_secret: secret_to(cluster.system_secret.as_deref()),
+            lease_ms: cluster.lease_ms,
+            lease_max_ms: cluster.lease_max_ms,
         }
     }
 }
@@ -33,9 +35,21 @@ pub fn cluster(message: &proto::Cluster) -> Result<Cluster, String> {
         tenants: each(&message.tenants, tenant)?,
         open_tenant: message.open_tenant,
         system_secret: secret(&message.system_secret),
+        lease_ms: message.lease_ms,
+        lease_max_ms: message.lease_max_ms,
     };
     cluster.check().map_err(|e| e.to_string())?;
     Ok(cluster)
+}
+
+/// Pairs of a tenant and a switch, of a message. What is no switch's number is left out.
+pub fn placements(message: &proto::Placements) -> Vec<(u32, u16)> {
+    let of = |tenant: &proto::TenantSwitches| {
+        let (id, switches) = (tenant.tenant, tenant.switches.clone());
+        let switches = switches.into_iter();
+        switches.filter_map(move |switch| Some((id, u16::try_from(switch).ok()?)))
+    };
+    message.tenants.iter().flat_map(of).collect()
 }
 
 fn each<A, B>(all: &[A], one: impl Fn(&A) -> Result<B, String>) -> Result<Vec<B>, String> {

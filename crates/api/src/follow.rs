@@ -27,6 +27,8 @@ const SENDING: usize = 4;
 pub enum Told {
     /// The cluster as it is from now on.
     Cluster(Cluster),
+    /// Pairs of a tenant and a switch: where tenants are placed from now on, and nowhere else.
+    Placements(Vec<(u32, u16)>),
     /// Something for the half of a discipline. May come twice.
     Message {
         /// The discipline's name.
@@ -93,6 +95,9 @@ impl Up {
                 Ok(cluster) => take(Told::Cluster(cluster)).await,
                 Err(e) => warn!("the controller sent a cluster that cannot be used: {e}"),
             },
+            Some(to_store::Body::Placements(message)) => {
+                take(Told::Placements(crate::convert::placements(&message))).await;
+            }
             Some(to_store::Body::Message(StoreMessage {
                 seq,
                 discipline,

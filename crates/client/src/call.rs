@@ -76,7 +76,7 @@ impl Call {
     pub fn new(rules: &Rules, operation: &Operation<'_>, now_ns: u64) -> Result<Call, Error> {
         let header = operation.header()?;
         let limit = if header.op.is_write() {
-            rules.options.write_deadline()
+            rules.write_deadline
         } else {
             rules.options.deadline
         };

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use wire::{Cluster, MAX_PAYLOAD, Secrets, TENANT_SYSTEM};
@@ -25,6 +26,8 @@ pub(crate) struct Rules {
     pub tenant: u32,
     pub secrets: Secrets,
     pub options: Options,
+    /// How long a write may take: no retransmission of it outlives a store's memory of it (rule 7).
+    pub write_deadline: Duration,
     pub routes: Routes,
     pub envelope: Envelope,
     pub round_trip: RoundTrip,
@@ -59,6 +62,7 @@ impl Rules {
             tenant,
             secrets,
             routes: Routes::new(cluster, tenant),
+            write_deadline: options.deadline.min(cluster.write_deadline()),
             round_trip: RoundTrip::new(&options),
             counters: Arc::default(),
             client,

@@ -314,11 +314,6 @@ async fn tenants_and_options_are_checked_when_connecting() {
         ..Options::default()
     };
     assert!(Client::connect(&store.cluster(), 0, options).await.is_err());
-    let options = Options {
-        deadline: 10_000 * MS,
-        ..Options::default()
-    };
-    assert_eq!(options.write_deadline(), 1500 * MS);
 }
 
 #[tokio::test]

@@ -616,9 +616,12 @@ impl Store {
     }
 
     async fn told(&mut self) -> StoreMessage {
-        match self.next().await {
-            to_store::Body::Message(message) => message,
-            other => panic!("expected a message: {other:?}"),
+        loop {
+            match self.next().await {
+                to_store::Body::Message(message) => return message,
+                to_store::Body::Placements(_) => {}
+                other => panic!("expected a message: {other:?}"),
+            }
         }
     }
 

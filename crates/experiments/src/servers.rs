@@ -22,7 +22,7 @@ use wire::{Cluster, PORT, Secret};
 use crate::{
     Backend, Run, fill,
     params::{keys, part, positive, value_len},
-    rig::{CLIENT_CPU, Generating, LEASE_MS, Load, OTHER_CPU, Plan, Rig, Seated, Site},
+    rig::{CLIENT_CPU, Generating, Load, OTHER_CPU, Plan, Rig, Seated, Site},
     table::thousands,
 };
 
@@ -492,7 +492,6 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
         backend: url,
         rate_limit: Some(params.server_rate / params.factor),
         queue_limit: Some(params.queue_limit),
-        lease_ms: Some(LEASE_MS),
         socket: format!("{{dir}}/{host}.sock"),
         ..Store::default()
     });

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{Disciplines, Limits, Outcome, Plan, run};
 
-/// A seed whose history is impossible, or that could not be run to its end.
+/// A seed in which something came about that must not, or that could not be run to its end.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The plan.
@@ -55,7 +55,7 @@ impl Hunted {
                 *self.faults.entry(name.clone()).or_default() += count;
             }
         }
-        if outcome.as_ref().map_or(true, |o| o.violation.is_some()) {
+        if outcome.as_ref().map_or(true, |o| o.complaint().is_some()) {
             self.found.push(Found { plan, outcome });
         }
     }

@@ -150,6 +150,10 @@ impl Plan {
             self.open.is_some(),
             disciplines,
         )?;
+        // What clients go by: the file as it was at first.
+        let lease_ms = self.stores.iter().map(|store| store.lease_ms).max();
+        spec.cluster.lease_ms = lease_ms.unwrap_or(spec.cluster.lease_ms);
+        spec.cluster.lease_max_ms = self.longest_lease_ms();
         if self.ipv6 {
             spec.use_ipv6()?;
         }
@@ -161,6 +165,7 @@ impl Plan {
             id,
             pages: self.pages,
             control: vec![control],
+            probes: true,
         })
     }
 
@@ -175,7 +180,7 @@ impl Plan {
 }
 
 /// A store that lends for so long; its data outlives it.
-pub(crate) fn store(lease_ms: u64, control: usize) -> Role {
+pub(crate) fn store(lease_ms: u32, control: usize) -> Role {
     Role::Store(StoreSpec {
         control: vec![control],
         data: Data::Kept,

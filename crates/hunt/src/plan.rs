@@ -38,8 +38,8 @@ pub struct Faults {
 /// A store.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Store {
-    /// Length of its leases in milliseconds.
-    pub lease_ms: u64,
+    /// Length of leases in milliseconds, as its copy of the cluster file has it.
+    pub lease_ms: u32,
 }
 
 /// A tenant beside the open one.
@@ -110,15 +110,14 @@ pub enum Deed {
         /// For how long it is away.
         for_ms: u64,
     },
-    /// A store is killed, and started again with other leases. Never shorter ones: a store does not know what it lent in its
-    /// former life, and waits for one of its own.
+    /// A store is killed, and started again with another cluster file: its leases are longer, or shorter.
     Relend {
         /// When.
         at_ms: u64,
         /// Its place among the stores.
         store: usize,
         /// Length of its leases from then on, in milliseconds.
-        lease_ms: u64,
+        lease_ms: u32,
         /// For how long it is away.
         for_ms: u64,
     },
@@ -293,7 +292,7 @@ impl Plan {
             each: rng.random_range(2..=5),
             keys: rng.random_range(2..=12),
             pause_us: *[2_000, 10_000, 30_000].choose(&mut rng).expect("some"),
-            longest_value: *[0, 60, 400, 1370].choose(&mut rng).expect("some"),
+            longest_value: *[0, 60, 400, 1350].choose(&mut rng).expect("some"),
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
         };
         let quiet = one_in(&mut rng, 6);
@@ -340,7 +339,6 @@ impl Plan {
         let deeds = rng.random_range(0..=8);
         plan.deeds = (0..deeds).map(|_| plan.deed(&mut rng)).collect();
         plan.deeds.sort_by_key(Deed::at_ms);
-        plan.lengthen_leases();
         plan
     }
 
@@ -390,7 +388,7 @@ impl Plan {
                 Deed::Relend {
                     at_ms,
                     store,
-                    lease_ms: self.stores[store].lease_ms + rng.random_range(0..=3_000),
+                    lease_ms: rng.random_range(1000..=self.stores[store].lease_ms + 3_000),
                     for_ms: short_ms,
                 }
             }
@@ -419,23 +417,19 @@ impl Plan {
     fn bound_delays(&mut self) {
         let lease_ms = self.stores.iter().map(|store| store.lease_ms).min();
         // Clients give up after three quarters.
-        let rest_ms = lease_ms.unwrap_or(0) as f64 / 4.0 * 0.8;
+        let rest_ms = f64::from(lease_ms.unwrap_or(0)) / 4.0 * 0.8;
         let most_ms = rest_ms / f64::from(self.longest_path()) - self.faults.delay_ms;
         self.faults.reorder_ms = self.faults.reorder_ms.min(most_ms);
     }
 
-    /// What is lent becomes longer each time.
-    fn lengthen_leases(&mut self) {
-        let mut lent: Vec<u64> = self.stores.iter().map(|store| store.lease_ms).collect();
-        for deed in &mut self.deeds {
-            if let Deed::Relend {
-                store, lease_ms, ..
-            } = deed
-            {
-                lent[*store] = lent[*store].max(*lease_ms);
-                *lease_ms = lent[*store];
-            }
-        }
+    /// The longest lease that any store ever lends, in milliseconds.
+    pub(crate) fn longest_lease_ms(&self) -> u32 {
+        let relent = self.deeds.iter().filter_map(|deed| match deed {
+            Deed::Relend { lease_ms, .. } => Some(*lease_ms),
+            _ => None,
+        });
+        let first = self.stores.iter().map(|store| store.lease_ms);
+        first.chain(relent).max().unwrap_or(0)
     }
 
     /// In whose names clients ask.

@@ -9,7 +9,7 @@ pub fn shrink(
     mut told: impl FnMut(&Plan),
 ) -> Plan {
     let mut smallest = plan.clone();
-    let fails = |plan: &Plan| run(plan, disciplines).is_ok_and(|o| o.violation.is_some());
+    let fails = |plan: &Plan| run(plan, disciplines).is_ok_and(|o| o.complaint().is_some());
     loop {
         let mut got_smaller = false;
         for smaller in candidates(&smallest) {

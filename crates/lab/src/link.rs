@@ -2,12 +2,15 @@
 //!
 //! Frames come from one packet socket and go to the other, each way by its own random stream, so
 //! that the same frames in the same order meet the same fate under the same seed.
+//!
+//! A signal makes it swallow everything that goes one way ([`SILENCERS`]), and another one of the kind pass it again. Its carrier stays.
 
 use std::{
     cmp::{Ordering, Reverse},
     collections::BinaryHeap,
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Instant,
 };
 
@@ -30,6 +33,8 @@ pub struct Counts {
     pub received: u64,
     /// Lost on purpose.
     pub lost: u64,
+    /// Swallowed while this way was silent.
+    pub swallowed: u64,
     /// Sent twice on purpose.
     pub duplicated: u64,
     /// Held back on purpose.
@@ -38,6 +43,16 @@ pub struct Counts {
     pub sent: u64,
     /// Not sent because too many were held back or the interface did not take them.
     pub overflowed: u64,
+}
+
+/// What begins and ends the silence of each way, a to b first.
+pub const SILENCERS: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
+
+static SILENT: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
+
+extern "C" fn silence(signal: i32) {
+    let way = usize::from(signal == SILENCERS[1]);
+    SILENT[way].fetch_not(Relaxed);
 }
 
 /// What one frame meets.
@@ -122,6 +137,10 @@ struct Direction {
 /// An interface does not exist, or this is not root.
 pub fn run(a: &str, b: &str, fault: Fault, on_ready: impl FnOnce()) -> anyhow::Result<[Counts; 2]> {
     interrupt::install();
+    for signal in SILENCERS {
+        // SAFETY: the handler only changes an atomic.
+        unsafe { libc::signal(signal, silence as *const () as libc::sighandler_t) };
+    }
     let sockets = [open(a)?, open(b)?];
     let new = |from, to, name| Direction {
         from,
@@ -170,6 +189,10 @@ fn pump(
             break;
         };
         counts.received += 1;
+        if SILENT[*from].load(Relaxed) {
+            counts.swallowed += 1;
+            continue;
+        }
         let fate = dice.next();
         counts.reordered += u64::from(fate.reordered);
         match fate.copies {

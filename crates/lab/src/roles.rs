@@ -88,8 +88,6 @@ pub struct Store {
     pub rate_limit: Option<f64>,
     /// Requests that wait at a partition before it drops more.
     pub queue_limit: Option<u32>,
-    /// Length of its leases in milliseconds; none: the usual one.
-    pub lease_ms: Option<u64>,
     /// Where it tells its status.
     pub socket: String,
 }
@@ -105,7 +103,6 @@ impl Store {
             .maybe("--populate", populate)
             .maybe("--rate-limit", self.rate_limit)
             .maybe("--queue-limit", self.queue_limit)
-            .maybe("--lease-ms", self.lease_ms)
             .option("--status-socket", &self.socket)
     }
 
@@ -131,6 +128,8 @@ pub struct Switch {
     pub state: String,
     /// Pages of memory; none: the usual number.
     pub pages: Option<u32>,
+    /// Whether it leaves its neighbours unprobed.
+    pub no_probes: bool,
     /// More options.
     pub options: Vec<String>,
 }
@@ -152,6 +151,11 @@ impl Switch {
             .option("--control", &self.control)
             .option("--state-dir", &self.state)
             .maybe("--pages", self.pages)
+            .words(if self.no_probes {
+                &["--no-probes"][..]
+            } else {
+                &[]
+            })
             .words(&self.options)
     }
 

@@ -33,6 +33,10 @@ fn files(test: &str) -> PathBuf {
             "unknown.toml",
             format!("partitions = 4\nshards = 4\n{}", store(3)),
         ),
+        (
+            "leases.toml",
+            format!("partitions = 4\nlease_ms = 10\n{}", store(3)),
+        ),
     ];
     for (name, text) in files {
         std::fs::write(directory.join(name), text).unwrap();
@@ -265,9 +269,10 @@ const BAD: &[(&str, &[&str])] = &[
         &["--populate", "5000 bytes", "one packet"],
     ),
     (
-        "store --lease-ms 10 --listen 127.0.0.1:0",
-        &["--lease-ms 10", "1000 to 60000"],
+        "store --cluster leases.toml",
+        &["leases.toml", "lease_ms = 10", "1000 to 60000"],
     ),
+    ("store --lease-ms 10", &["--lease-ms"]),
     (
         "store --partitions 0 --listen 127.0.0.1:0",
         &["0 partitions"],
@@ -361,8 +366,8 @@ const BAD: &[(&str, &[&str])] = &[
         &["time to live", "49 days"],
     ),
     (
-        "set --server 127.0.0.1:1 k {1408}",
-        &["value of 1408 bytes", "1407"],
+        "set --server 127.0.0.1:1 k {1392}",
+        &["value of 1392 bytes", "1391"],
     ),
     (
         "set --server 127.0.0.1:1 k v --if-absent --if-present",

@@ -75,8 +75,8 @@ impl Rack {
     }
 
     fn start_on_redis(mut self, with_backend: bool) -> Rack {
-        for program in ["redis-server", "redis-cli", "redis-benchmark"] {
-            needs(program);
+        for tool in ["redis-server", "redis-cli", "redis-benchmark"] {
+            needs(tool);
         }
         let rack = &mut self;
         rack.redis = free_port();
@@ -94,15 +94,7 @@ impl Rack {
     fn store_and_gateway(&mut self, backend: &str, direct: Option<&str>) {
         let shortstop = env!("CARGO_BIN_EXE_shortstop");
         let store = format!("127.0.0.1:{}", free_port());
-        let store_words = [
-            "store",
-            "--listen",
-            &store,
-            "--backend",
-            backend,
-            "--lease-ms",
-            "1000",
-        ];
+        let store_words = ["store", "--listen", &store, "--backend", backend];
         self.start(shortstop, &store_words);
         self.gateway = free_port();
         let listen = format!("127.0.0.1:{}", self.gateway);
@@ -113,7 +105,7 @@ impl Rack {
         words.extend(seal_key.into_iter().flat_map(|file| ["--seal-key", file]));
         self.start(shortstop, &words);
         wait_for(self.gateway);
-        // The store takes no writes for its first second, and a client waits no longer than that.
+        // The store takes no writes for its first two seconds, and a client waits no longer than that.
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.cli(&["set ready yes"]) != ["OK"] {
             assert!(Instant::now() < deadline, "the store takes no writes");

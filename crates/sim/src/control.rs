@@ -161,7 +161,11 @@ impl ControlHost {
     /// Hands every switch and store what there is for it, as far as its stream takes it.
     fn pump(&mut self, io: &mut Io<'_>) {
         let now = self.now(io);
-        for (stream, peer) in &self.peers {
+        // Stores first: one is to know where a tenant is before the switch there asks for copies.
+        let is_store = |peer: &Peer| matches!(peer, Peer::Store(_));
+        let (stores, others): (Vec<_>, Vec<_>) =
+            self.peers.iter().partition(|(_, peer)| is_store(peer));
+        for (stream, peer) in stores.into_iter().chain(others) {
             while io.has_room(*stream) {
                 let message = match peer {
                     Peer::New => None,

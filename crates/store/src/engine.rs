@@ -17,15 +17,16 @@ use hashbrown::HashMap;
 use wire::{Op, Packet, Secret, Status};
 
 use crate::{
-    Config,
+    Config, Incarnation,
     backend::{Backend, Key, Ticket},
     clients::Clients,
-    coherence::{Invalidate, Leases, Nanos, Outside},
+    coherence::{Invalidate, Leases, Nanos, Outside, counted_ns},
     counters::Counters,
     directory::{Directory, KeyId, Place},
     mutants::{Mutant, mutant},
     net::{Outbox, Peer},
     partition::Partitions,
+    placements::Placements,
 };
 use halves::Halves;
 pub use halves::TellError;
@@ -93,6 +94,7 @@ pub struct Engine {
     backend: Box<dyn Backend>,
     tenants: Tenants,
     partitions: Partitions,
+    placements: Placements,
     counters: Counters,
     replies: Replies,
     leases: Leases<Home>,
@@ -109,15 +111,19 @@ pub struct Engine {
     ticket: Ticket,
     /// Empty between uses; kept for its memory.
     invalidations: Vec<Invalidate>,
-    wall_start_s: u32,
-    /// (Unix seconds at the start << 32) + writes since.
+    /// Of the last write.
     version: u64,
     started_ns: u64,
 }
 
 impl Engine {
-    /// A store that starts at `now_ns` of its own clock, `wall_s` seconds after 1970.
-    pub fn new(config: Arc<Config>, backend: Box<dyn Backend>, now_ns: u64, wall_s: u32) -> Engine {
+    /// A store that starts at `now_ns` of its own clock.
+    pub fn new(
+        config: Arc<Config>,
+        backend: Box<dyn Backend>,
+        now_ns: u64,
+        incarnation: Incarnation,
+    ) -> Engine {
         let cluster = &config.cluster;
         let owned = |partition: u32| {
             config.identity.is_none_or(|me| {
@@ -134,10 +140,14 @@ impl Engine {
             config.rate_limit,
             config.queue_limit,
         );
-        let leases = Leases::new(config.lease_ms * 1_000_000);
+        let leases = Leases::new(config.lease_ns(), incarnation.first_term());
         Engine {
             directory: Directory::new(config.directory_limit),
-            clients: Clients::new(config.client_limit, tenants.len(), leases.length_ns()),
+            clients: Clients::new(
+                config.client_limit,
+                tenants.len(),
+                counted_ns(config.longest_lease_ns()),
+            ),
             leases,
             outside: Outside::new(backend.watch(), now_ns),
             recalls: Recalls::default(),
@@ -148,15 +158,15 @@ impl Engine {
             next_offer_ns: 0,
             ticket: 0,
             invalidations: Vec::new(),
-            wall_start_s: wall_s,
             partitions,
+            placements: Placements::default(),
             backend,
             counters: Counters::default(),
             replies: Replies {
                 delayed: Delayed::default(),
             },
             tenants,
-            version: u64::from(wall_s) << 32,
+            version: incarnation.first_version(),
             started_ns: now_ns,
             config,
         }
@@ -289,6 +299,12 @@ impl Engine {
         }
     }
 
+    /// The controller has placed tenants on these switches, and nowhere else: pairs of a tenant and a switch. Copies that were
+    /// granted before stay in the directory until they are called back or die.
+    pub fn place(&mut self, all: impl IntoIterator<Item = (u32, u16)>) {
+        self.placements.set(all);
+    }
+
     /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases delayed replies.
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
         self.recall_more(now_ns, out);
@@ -312,10 +328,16 @@ impl Engine {
         .min()
     }
 
-    /// Whether the restart wait is over.
+    /// Whether the restart wait is over: what a former life lent has ended, and clients have given up what it may have applied.
     fn takes_writes(&self, now_ns: u64) -> bool {
-        let waited = now_ns >= self.started_ns + self.leases.length_ns();
-        waited || mutant(Mutant::NoWaitAfterRestart)
+        let waited_ns = now_ns - self.started_ns;
+        waited_ns >= counted_ns(self.config.longest_lease_ns())
+            || mutant(Mutant::NoWaitAfterRestart)
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// What the store tells about itself; where it listens is left to the caller.
@@ -332,6 +354,7 @@ impl Engine {
             evicted: self.backend.evicted(),
             outside_writes: self.outside.watch().into(),
             copies: self.directory.copies() as u64,
+            placements: self.placements.told().map(|pairs| pairs as u64),
             leases: self
                 .leases
                 .iter()

@@ -19,7 +19,7 @@ use tokio::{
 use wire::Cluster;
 
 use crate::{
-    BackendConfig, Config,
+    BackendConfig, Config, Incarnation,
     backend::{Backend, Completion, embedded, memcached, redis},
     engine::{Engine, TellError, UpdateError},
     net::{Endpoint, Outbox},
@@ -54,6 +54,7 @@ pub struct Server {
 /// What the store is to do, and whom to tell when it has.
 enum Order {
     Update(Cluster, oneshot::Sender<Result<(), UpdateError>>),
+    Place(Vec<(u32, u16)>, oneshot::Sender<()>),
     Tell {
         half: String,
         tenant: u32,
@@ -79,6 +80,12 @@ impl Handle {
     pub async fn update(&self, cluster: Cluster) -> Result<(), UpdateError> {
         let done = self.order(|done| Order::Update(cluster, done)).await;
         done.unwrap_or(Err(UpdateError::Ended))
+    }
+
+    /// Tells the store where tenants are placed, pairs of a tenant and a switch: no other switch is granted copies from then on.
+    /// Before the first time every switch is.
+    pub async fn place(&self, all: Vec<(u32, u16)>) {
+        self.order(|done| Order::Place(all, done)).await;
     }
 
     /// Gives the half of a discipline in the store a message about a tenant, at most [`decide::MESSAGE_MAX`] bytes. It has it once this returns.
@@ -125,14 +132,15 @@ impl Server {
             .elapsed()
             .context("the clock is set before 1970")?;
         let wall_s = u32::try_from(wall.as_secs()).context("the clock is set after 2106")?;
-        let (backend, completions) = open_backend(&config, wall_s).await?;
+        let incarnation = Incarnation::new(wall_s, rand::random());
+        let (backend, completions) = open_backend(&config, incarnation).await?;
         let endpoint = Endpoint::bind(config.listen)?;
         let status = config
             .status_socket
             .as_deref()
             .map(StatusSocket::bind)
             .transpose()?;
-        let engine = Engine::new(Arc::new(config), backend, 0, wall_s);
+        let engine = Engine::new(Arc::new(config), backend, 0, incarnation);
         let (orders_in, orders) = mpsc::channel(1);
         Ok(Server {
             orders,
@@ -216,6 +224,10 @@ impl Server {
         match order {
             Order::Update(cluster, done) => {
                 let _ = done.send(engine.update(cluster, now_ns, outbox));
+            }
+            Order::Place(all, done) => {
+                engine.place(all);
+                let _ = done.send(());
             }
             Order::Tell {
                 half,
@@ -336,10 +348,10 @@ async fn next(completions: Option<&mut UnboundedReceiver<Completion>>) -> Comple
 
 type Opened = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>);
 
-async fn open_backend(config: &Config, wall_s: u32) -> anyhow::Result<Opened> {
-    let base_version = u64::from(wall_s) << 32;
+async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Result<Opened> {
+    let base_version = incarnation.first_version();
     let (backend, completions) = match &config.backend {
-        BackendConfig::Embedded => return Ok((open_embedded(config, wall_s)?, None)),
+        BackendConfig::Embedded => return Ok((open_embedded(config, base_version)?, None)),
         BackendConfig::Redis(url) => {
             let password = config.backend_password.as_deref();
             redis::connect(url, password, config.outside_writes, base_version).await?
@@ -349,14 +361,13 @@ async fn open_backend(config: &Config, wall_s: u32) -> anyhow::Result<Opened> {
     Ok((backend, Some(completions)))
 }
 
-fn open_embedded(config: &Config, wall_s: u32) -> anyhow::Result<Box<dyn Backend>> {
+fn open_embedded(config: &Config, version: u64) -> anyhow::Result<Box<dyn Backend>> {
     let mut embedded = embedded::Embedded::new(config.memory_limit);
     if let Some(populate) = config.populate {
         let secret = config
             .cluster
             .secret_of(wire::TENANT_OPEN)
             .context("--populate fills tenant 0, which this cluster has switched off")?;
-        let version = u64::from(wall_s) << 32;
         let (tenant, count) = (wire::TENANT_OPEN, populate.count);
         let written = embedded::populate(
             &mut embedded,

@@ -29,6 +29,8 @@ pub struct Status {
     pub outside_writes: OutsideWritesStatus,
     /// Copies that the directory remembers.
     pub copies: u64,
+    /// Pairs of a tenant and a switch that may have copies of its items; `None`: no controller has told, and all may.
+    pub placements: Option<u64>,
     /// Switches whose lease holds.
     pub leases: Vec<LeaseStatus>,
     /// The partitions that it owns.
@@ -66,7 +68,7 @@ pub struct LeaseStatus {
     /// The switch.
     pub switch: u16,
     /// The lease's term.
-    pub term: u32,
+    pub term: u64,
     /// What is left of it in milliseconds.
     pub left_ms: u64,
 }

@@ -79,6 +79,6 @@ fn an_item_has_the_bits_of_its_cells() {
 fn the_sketch_has_the_bits_of_one_cpu() {
     let (map, tables) = (map("sketches"), of_map("sketches"));
     let total: u32 = tables.iter().map(|table| table.entries * table.bits).sum();
-    // Three probes share out the filter's cells; one is left over.
-    assert_eq!(total + 8, 8 * map.value_bytes);
+    // Three probes share out the filter's cells; one is left over, and so is a word at the end.
+    assert_eq!(total + 8 + 32, 8 * map.value_bytes);
 }

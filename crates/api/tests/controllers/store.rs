@@ -153,6 +153,15 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
         stand.says(to_store::Body::Cluster(broken)).await;
         stand.says(to_store::Body::Cluster(in_proto.clone())).await;
         assert_eq!(taken.recv().await, Some(Told::Cluster(cluster.clone())));
+        let placements = proto::Placements {
+            tenants: vec![proto::TenantSwitches {
+                tenant: 7,
+                switches: vec![1, 70_000, 2],
+            }],
+        };
+        stand.says(to_store::Body::Placements(placements)).await;
+        let told_placements = Told::Placements(vec![(7, 1), (7, 2)]);
+        assert_eq!(taken.recv().await, Some(told_placements));
         stand.says(message(5)).await;
         assert_eq!(taken.recv().await, Some(told(5)));
         assert_eq!(stand.hears().await, Body::Ack(StoreAck { seq: 5 }));

@@ -58,6 +58,33 @@ fn sent(machine: &mut Machine) -> Vec<Bytes> {
 }
 
 #[test]
+fn a_write_is_sent_for_no_longer_than_the_clusters_leases_allow() {
+    let options = Options {
+        deadline: Duration::from_secs(30),
+        ..Options::default()
+    };
+    for (lease_ms, last_ms) in [(1000, 750), (2000, 1500), (10_000, 7500)] {
+        let cluster = Cluster::single(store(), 4).with_lease_ms(lease_ms);
+        let mut machine = Machine::new(&cluster, 0, options.clone(), 1).unwrap();
+        machine.begin(&set(b"k", b"v"), 0);
+        let mut last = 0;
+        while let Some(now) = machine.next_ns() {
+            machine.timer(now);
+            if !sent(&mut machine).is_empty() {
+                last = now;
+            }
+        }
+        let (_, result) = machine.next_finished().unwrap();
+        assert!(matches!(result, Err(Error::OutcomeUnknown { .. })));
+        assert!(
+            last < last_ms * MS,
+            "leases of {lease_ms} ms: sent at {last}"
+        );
+        assert!(last > last_ms * MS / 2, "leases of {lease_ms} ms: {last}");
+    }
+}
+
+#[test]
 fn operations_are_answered() {
     let mut machine = machine(Options::default());
     let number = machine.begin(&get(b"k"), 5);
@@ -220,8 +247,6 @@ proptest! {
         fates in fates(), late_ms in prop::collection::vec(0..1000u64, 1..10), calls in 1..300u64,
     ) {
         let options = Options { max_in_flight: 150, ..Options::default() };
-        let deadline = options.write_deadline().min(options.deadline);
-        prop_assert_eq!(deadline, Duration::from_millis(1500));
         let mut machine = machine(options);
         let mut fates = fates.iter().cycle();
         for number in 0..calls {

@@ -263,7 +263,7 @@ impl Core {
     /// The next message for a store's stream, if there is one now.
     pub fn next_for_store(&mut self, stream: StoreStreamId) -> Option<ToStore> {
         let cluster = self.cluster.safe(self.journal.durable());
-        self.exchange.next_for_store(stream, cluster)
+        self.exchange.next_for_store(stream, cluster, &self.memory)
     }
 
     // ---- time and people
@@ -527,6 +527,7 @@ impl Core {
             let event = Event::Link { ends, up };
             self.exchange.tell(event, &mut self.journal);
         }
+        self.make_setups(rewired.moved);
         self.memory.place_again();
         self.route();
     }

@@ -265,6 +265,16 @@ impl Stage {
         }
     }
 
+    /// What a store that follows is told of placements; none: nothing new.
+    fn placed(&mut self, store: StoreStreamId) -> Option<Vec<(u32, u16)>> {
+        let messages = std::iter::from_fn(|| self.core.next_for_store(store)?.body);
+        let placements = messages.filter_map(|body| match body {
+            to_store::Body::Placements(placements) => Some(placements),
+            _ => None,
+        });
+        placements.last().map(|all| api::convert::placements(&all))
+    }
+
     fn confirm(&mut self) {
         let PageTable { term, version, .. } = self.table;
         let applied = api::proto::PagesApplied { term, version };
@@ -311,6 +321,27 @@ fn a_quota_above_what_there_is_is_refused_and_what_is_free_is_said() {
     assert_eq!(granted.len(), 3);
     stage.settle();
     assert_eq!(stage.pages()[&1], 10);
+}
+
+#[test]
+fn stores_learn_where_tenants_are_before_the_switch_there_does() {
+    let mut stage = Stage::new(4);
+    let store = stage.core.store_came(&StoreHello::default());
+    stage.settle();
+    assert_eq!(stage.placed(store), Some(vec![]));
+    stage.create(1, 2).unwrap();
+    assert!(!stage.receive(), "not durable yet");
+    assert_eq!(stage.placed(store), Some(vec![(1, 1)]));
+    stage.settle();
+    stage.create(2, 1).unwrap();
+    assert_eq!(stage.placed(store), Some(vec![(1, 1), (2, 1)]));
+    stage.settle();
+    assert_eq!(stage.placed(store), None, "nothing changed");
+    let again = stage.core.store_came(&StoreHello::default());
+    assert_eq!(stage.placed(again), Some(vec![(1, 1), (2, 1)]));
+    let remove = |view: &View<'_>| changes::remove(view, 1);
+    stage.core.change(ASKED, remove).unwrap();
+    assert_eq!(stage.placed(store), Some(vec![(2, 1)]));
 }
 
 #[test]

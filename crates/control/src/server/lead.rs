@@ -1,6 +1,6 @@
 //! The life of a controller: it stands by, leads while it may, writes what changed, and stands by again.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use decide::Registration;
 use tokio::{sync::watch, time::MissedTickBehavior};
@@ -79,7 +79,7 @@ async fn lead_once(
     shared.begin(core, lead.term());
     let over = tokio::select! {
         () = lead.lost() => Over::Lost,
-        () = keep_time(shared, lead) => Over::Lost,
+        never = keep_time(shared, lead) => match never {},
         over = write_changes(shared, lead) => match over {
             StateError::Deposed => Over::Lost,
             other => return Err(other),
@@ -92,22 +92,26 @@ async fn lead_once(
     Ok(over)
 }
 
-/// Sends what became due, and ticks. Nothing is sent after the lead is over by this machine's clock.
-async fn keep_time(shared: &Shared, lead: &Lead) {
+/// Sends what became due, and ticks, while the lead holds by this machine's clock. While it does not, this controller is as one
+/// that stands by.
+async fn keep_time(shared: &Shared, lead: &Lead) -> Infallible {
     let mut pump = tokio::time::interval(PUMP_EVERY);
     let mut tick = tokio::time::interval(TICK_EVERY);
     pump.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while lead.holds() {
-        tokio::select! {
-            _ = pump.tick() => {}
-            _ = tick.tick() => {
-                if let Some(core) = &mut shared.lock().core {
-                    core.tick(shared.now(), clock_ms());
-                }
-            }
-        }
+    loop {
+        let ticks = tokio::select! {
+            _ = pump.tick() => false,
+            _ = tick.tick() => true,
+        };
         let mut inner = shared.lock();
+        // Looked at last: this process may have stood still until now.
+        if !shared.holds(lead.holds().then_some(lead.term())) {
+            continue;
+        }
+        if let Some(core) = inner.core.as_mut().filter(|_| ticks) {
+            core.tick(shared.now(), clock_ms());
+        }
         inner.pump(shared.now());
         if inner
             .core

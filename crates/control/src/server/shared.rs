@@ -58,11 +58,12 @@ impl Inner {
     /// Hands every switch and store what there is for it, as far as its stream takes it.
     pub fn pump(&mut self, now: Duration) {
         let Some(core) = &mut self.core else { return };
-        for (stream, sender) in &self.switches {
-            hand(sender, || core.next_message(now, *stream));
-        }
+        // A store is to know where a tenant is before the switch there asks for copies.
         for (stream, sender) in &self.stores {
             hand(sender, || core.next_for_store(*stream));
+        }
+        for (stream, sender) in &self.switches {
+            hand(sender, || core.next_message(now, *stream));
         }
     }
 }
@@ -82,7 +83,7 @@ pub struct Shared {
     pub state: State,
     /// There may be something to send or to write.
     pub poke: Notify,
-    /// The term in which this controller leads; 0: it stands by.
+    /// The term in which this controller leads; 0: it stands by, or does not know whether it still leads.
     pub term: watch::Sender<u64>,
     /// Up to which position of the journal everything is durable.
     pub durable: watch::Sender<u64>,
@@ -127,6 +128,21 @@ impl Shared {
         self.term.send_replace(term);
     }
 
+    /// The lead in that term holds, or none does: then this controller answers as one that stands by, and its streams end, but
+    /// it keeps the core. True: it holds.
+    pub fn holds(&self, term: Option<u64>) -> bool {
+        let now = term.unwrap_or(0);
+        self.term.send_if_modified(|term| {
+            let changed = *term != now;
+            if changed && now == 0 {
+                tracing::warn!("etcd does not answer: nothing is decided meanwhile");
+            }
+            *term = now;
+            changed
+        });
+        term.is_some()
+    }
+
     /// This controller does not lead any longer: streams end, and nothing is sent.
     pub fn end(&self) {
         let mut inner = self.lock();
@@ -143,8 +159,8 @@ impl Shared {
     pub fn leading<R>(&self, work: impl FnOnce(&mut Core) -> R) -> Result<R, Refusal> {
         let mut inner = self.lock();
         let result = match &mut inner.core {
-            Some(core) => work(core),
-            None => return Err(self.not_leader()),
+            Some(core) if *self.term.borrow() > 0 => work(core),
+            _ => return Err(self.not_leader()),
         };
         drop(inner);
         self.poke.notify_one();

@@ -1,4 +1,4 @@
-//! The streams of stores: the cluster, and messages of disciplines to their halves there.
+//! The streams of stores: the cluster, where tenants are placed, and messages of disciplines to their halves there.
 //!
 //! Messages are numbered, wait until they are acknowledged, and are sent again over a new stream. They are not remembered: after
 //! a change of the leader a discipline's control half starts anew, and tells again what it has to say.
@@ -10,6 +10,8 @@ use std::{
 
 use api::proto::{Cluster, StoreHello, StoreMessage, ToStore, to_store::Body};
 use bytes::Bytes;
+
+use super::memory::Rooms;
 
 /// Longest message, and longest report.
 pub const MESSAGE_MAX: usize = 64 << 10;
@@ -26,6 +28,8 @@ struct Stream {
     store: Option<SocketAddr>,
     /// Version of the cluster that was sent.
     cluster: Option<u64>,
+    /// Version of the placements that were sent.
+    placements: Option<u64>,
     /// Number of the last message that was sent.
     sent: u64,
 }
@@ -70,6 +74,7 @@ impl Stores {
         let stream = Stream {
             store,
             cluster: None,
+            placements: None,
             sent: 0,
         };
         self.streams.insert(id, stream);
@@ -123,14 +128,23 @@ impl Stores {
         Ok(())
     }
 
-    /// What to send on a stream now: the cluster of this version if it is newer, then messages.
-    pub fn next(&mut self, id: StoreStreamId, cluster: Option<(u64, &Cluster)>) -> Option<ToStore> {
+    /// What to send on a stream now: the cluster of this version if it is newer, then where tenants have rooms if that changed,
+    /// then messages.
+    pub fn next(
+        &mut self,
+        id: StoreStreamId,
+        cluster: Option<(u64, &Cluster)>,
+        rooms: &Rooms,
+    ) -> Option<ToStore> {
         let stream = self.streams.get_mut(&id)?;
         let body = if let Some((version, cluster)) = cluster
             && stream.cluster != Some(version)
         {
             stream.cluster = Some(version);
             Body::Cluster(cluster.clone())
+        } else if stream.cluster.is_some() && stream.placements < rooms.version() {
+            stream.placements = rooms.version();
+            Body::Placements(rooms.placements())
         } else {
             stream.cluster?;
             let messages = &self.waiting.get(&stream.store?)?.messages;
@@ -183,7 +197,7 @@ mod tests {
     fn message(message: ToStore) -> Option<(u64, u32)> {
         match message.body? {
             Body::Message(m) => Some((m.seq, m.tenant)),
-            Body::Cluster(_) => None,
+            Body::Cluster(_) | Body::Placements(_) => None,
         }
     }
 
@@ -196,12 +210,13 @@ mod tests {
         }
         let cluster = Cluster::default();
         let take = |stores: &mut Stores, id| {
-            let messages = std::iter::from_fn(|| stores.next(id, Some((1, &cluster))));
+            let messages =
+                std::iter::from_fn(|| stores.next(id, Some((1, &cluster)), &Rooms::default()));
             messages.map(message).collect::<Vec<_>>()
         };
         let first = stores.begin(&hello("10.0.0.1:7117"));
         assert!(
-            stores.next(first, None).is_none(),
+            stores.next(first, None, &Rooms::default()).is_none(),
             "the cluster comes first"
         );
         let all = [None, Some((10, 1)), Some((11, 2)), Some((12, 1))];

@@ -1,9 +1,9 @@
 //! The state in etcd, and how its servers are reached.
 //!
-//! Under the prefix: `rows/KEY` the rows, `leader` who leads (with its lease), `term` the last term, `format`.
-//! Every write is a transaction that compares the revision in which `leader` was made: once another leads, or
-//! the lease has run out, it writes nothing. It also compares and sets `written`, the number of the leader's
-//! last transaction, so that each is carried out once and in order, however often it is sent.
+//! Under the prefix: `rows/KEY` the rows, `leader` who leads, `alive` its heartbeat, `term` the last term, `format`.
+//! Every write is a transaction that compares the revision in which `leader` was written: once another leads, it writes
+//! nothing. It also compares and sets `written`, the number of the leader's last transaction, so that each is carried out
+//! once and in order, however often it is sent.
 //!
 //! One server is asked at a time, and the next one after it failed or did not answer in time.
 
@@ -24,7 +24,7 @@ use tonic::Code;
 use super::{
     Batch, Loaded, StateError,
     batch::Transaction,
-    tenure::{Fence, Tenure, Writes},
+    tenure::{Fence, OUT_OF_REACH, Tenure, Writes},
     url::{Servers, TlsFiles},
 };
 
@@ -51,9 +51,6 @@ pub(super) enum Fault {
     /// The answer is too long.
     #[error("the answer is too long")]
     TooLong,
-    /// The lease has run out.
-    #[error("the lease ran out")]
-    NoLease,
 }
 
 impl From<Error> for Fault {
@@ -61,13 +58,10 @@ impl From<Error> for Fault {
         use Code::*;
         let status = match error {
             Error::GRpcStatus(status) => status,
-            // What the client makes of an answer without a time to live.
-            Error::LeaseKeepAliveError(_) => return Fault::NoLease,
             other => return Fault::Passing(other.to_string()),
         };
         let reason = reason(&status);
         match status.code() {
-            NotFound => Fault::NoLease,
             OutOfRange => Fault::TooLong,
             InvalidArgument | PermissionDenied | Unauthenticated | FailedPrecondition
             | Unimplemented => Fault::Lasting(reason),
@@ -231,7 +225,7 @@ impl Etcd {
                     backoff.wait().await;
                 }
             }
-            if !tenure.holds() {
+            if tenure.is_over() {
                 return Err(StateError::Deposed);
             }
         }
@@ -266,12 +260,14 @@ impl Etcd {
         operations.push(TxnOp::put(self.key("written"), number.to_string(), None));
         let began = Instant::now();
         let mut backoff = Backoff::new();
-        while tenure.holds() {
+        while !tenure.is_over() {
+            let sent = Instant::now();
             let txn = self.fenced(fence, writes.last, operations.clone());
             let write = |mut client: Client| async move { client.txn(txn).await };
             match self.ask(WRITE_WITHIN, write).await {
                 Ok(answer) if answer.succeeded() => {
                     writes.last = number;
+                    tenure.heard(sent);
                     return Ok(());
                 }
                 Ok(answer) => match self.written(fence, &answer) {
@@ -283,12 +279,12 @@ impl Etcd {
                     // So was one of a write that was given up: this one comes after it.
                     Some(last) if last > writes.last => writes.last = last,
                     _ => {
-                        tenure.end("etcd has another leader, or the lease ran out");
+                        tenure.end("etcd has another leader");
                         break;
                     }
                 },
                 Err(Fault::Lasting(reason)) => return Err(self.refused(reason)),
-                Err(fault) if began.elapsed() > Fence::LEASE => {
+                Err(fault) if began.elapsed() > OUT_OF_REACH => {
                     tenure.end(&format!("{}: cannot be written: {fault}", self.place));
                     break;
                 }
@@ -306,7 +302,7 @@ impl Etcd {
         let (leader, written) = (self.key("leader"), self.key("written"));
         Txn::new()
             .when([
-                Compare::create_revision(leader.as_str(), CompareOp::Equal, fence.leader_since),
+                Compare::mod_revision(leader.as_str(), CompareOp::Equal, fence.leader_since),
                 Compare::value(written.as_str(), CompareOp::Equal, last.to_string()),
             ])
             .and_then(operations)
@@ -319,7 +315,7 @@ impl Etcd {
         let [TxnOpResponse::Get(leader), TxnOpResponse::Get(written)] = got.as_slice() else {
             return None;
         };
-        let leads = leader.kvs().first()?.create_revision() == fence.leader_since;
+        let leads = leader.kvs().first()?.mod_revision() == fence.leader_since;
         let last = written.kvs().first()?.value_str().ok()?.parse().ok()?;
         leads.then_some(last)
     }
@@ -339,7 +335,7 @@ impl Etcd {
 async fn connect(server: &str, tls: &Option<TlsOptions>) -> Result<Client, Error> {
     let mut options = ConnectOptions::new()
         .with_connect_timeout(REQUEST_WITHIN)
-        // A member without a leader says so, instead of keeping a watch that tells nothing.
+        // A member without a leader says so.
         .with_require_leader(true);
     let mut scheme = "http";
     if let Some(tls) = tls {

@@ -1,33 +1,31 @@
 //! Which controller leads, by an election in etcd.
 //!
-//! A candidate takes a lease of [`Fence::LEASE`] and makes the key `leader` under it, if it is not there. In the same
-//! transaction the term rises. The leader renews the lease three times in its length; if it does not for any
-//! reason, etcd removes the key, and the candidates that watch it try at once.
+//! The leader's record is the key `leader`; it writes `alive` some times a second (see [`super::heartbeat`]). Standbys look at
+//! both ten times a second. One that has seen neither a heartbeat nor a write for [`SILENCE`], while etcd answered it, writes
+//! `leader` anew, in a transaction that compares all that it saw: a leader that gave a sign in the meantime stays. In the same
+//! transaction the term rises, and from then on every transaction of the one before is refused.
 //!
-//! The leader counts the lease from before it asked for it or for its renewal, by its own monotonic clock, and gives
-//! up [`MARGIN`] before etcd can have ended it. So it stops before another begins, if clocks run at the same speed
-//! within that margin; if they do not, the term keeps what it sends and writes from having an effect.
+//! The leader counts from the moment at which it sent a sign that etcd took, by its own monotonic clock, and sends nothing any
+//! more a little before others may take its place: it stops before another begins, if clocks run at the same speed. If they
+//! do not, or if its process stood still, the term keeps what it sends and writes from having an effect.
+//!
+//! No lease of etcd's: the shortest that it gives is one and a half times its election timeout, two seconds by default, and
+//! it looks for those that ran out twice a second.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use etcd_client::{
-    Client, Compare, CompareOp, EventType, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
-    WatchOptions,
-};
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::{
     FORMAT, StateError,
     etcd::{Backoff, Etcd, Fault, REQUEST_WITHIN, WRITE_WITHIN},
-    tenure::{Fence, MARGIN, Tenure},
+    tenure::{Fence, SILENCE, Tenure},
 };
 
-/// A standby looks again after this time even if its watch told nothing: its connection may hang.
-const LOOK_AGAIN: Duration = Duration::from_secs(3);
+/// From one look of a standby at the leader to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A controller that wants to lead.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,71 +57,16 @@ impl Leader {
     }
 }
 
-/// Renews the lease of a tenure until it ends, then gives the lease back.
-pub(super) async fn keep(etcd: Arc<Etcd>, tenure: Arc<Tenure>) {
-    let Some(Fence { lease, .. }) = tenure.fence() else {
-        return;
-    };
-    tokio::select! {
-        why = renew(&etcd, &tenure, lease) => tenure.end(&why),
-        () = tenure.lost() => {}
-    }
-    revoke(&etcd, lease).await;
-}
-
-/// Renews as long as it can; why it no longer can.
-async fn renew(etcd: &Etcd, tenure: &Tenure, lease: i64) -> String {
-    let mut backoff = Backoff::new();
-    let mut last = "it was not renewed in time".to_string();
-    while let Some(fence) = tenure.fence() {
-        let sent = Instant::now();
-        if sent >= fence.ends {
-            break;
-        }
-        let request = async {
-            let renew = |mut client: Client| async move { client.lease_keep_alive(lease).await };
-            etcd.ask(REQUEST_WITHIN, renew).await
-        };
-        match tokio::time::timeout_at(fence.ends.into(), request).await {
-            Ok(Ok(_)) => {
-                tenure.renewed(sent);
-                backoff = Backoff::new();
-                tokio::time::sleep_until((sent + fence.length / 3).into()).await;
-            }
-            Ok(Err(Fault::NoLease)) => return "etcd says that its lease ran out".into(),
-            Ok(Err(fault)) => {
-                last = fault.to_string();
-                let wait = tokio::time::timeout_at(fence.ends.into(), backoff.wait());
-                // Its end is seen at the loop's begin.
-                let _ = wait.await;
-            }
-            Err(_) => break,
-        }
-    }
-    format!("its lease runs out: {last}")
-}
-
-/// Gives a lease back, so that others need not wait for its end. If it cannot, they do.
-async fn revoke(etcd: &Etcd, lease: i64) {
-    for _ in 0..2 {
-        let revoke = |mut client: Client| async move { client.lease_revoke(lease).await };
-        match etcd.ask(REQUEST_WITHIN, revoke).await {
-            Err(Fault::Passing(_)) => {}
-            _ => return,
-        }
-    }
-}
-
 /// Waits until this candidate leads; tells `seen` who leads meanwhile.
 pub(super) async fn campaign(
     etcd: &Etcd,
     candidate: &Candidate,
     seen: &watch::Sender<Option<Leader>>,
 ) -> Result<Tenure, StateError> {
-    let mut backoff = Backoff::new();
+    let (mut backoff, mut silence) = (Backoff::new(), Silence::default());
     let mut told = false;
     loop {
-        let reason = match stand(etcd, candidate, seen).await {
+        let reason = match stand(etcd, candidate, seen, &mut silence).await {
             Ok(Some(tenure)) => return Ok(tenure),
             Ok(None) => {
                 if std::mem::take(&mut told) {
@@ -136,6 +79,8 @@ pub(super) async fn campaign(
             Err(Stop::Fault(Fault::Lasting(reason))) => return Err(etcd.refused(reason)),
             Err(Stop::Fault(fault)) => fault,
         };
+        // An etcd that does not answer tells nothing about the leader.
+        silence = Silence::default();
         if !std::mem::replace(&mut told, true) {
             tracing::warn!(etcd = %etcd.place(), "no leader can be elected, tried again until it works: {reason}");
         }
@@ -154,11 +99,25 @@ impl From<Fault> for Stop {
     }
 }
 
-/// One try: waits until the leader that is there is gone, or tries to be it if there is none.
+/// How long a standby has seen the same signs of life, while etcd answered.
+#[derive(Default)]
+struct Silence(Option<(Signs, Instant)>);
+
+impl Silence {
+    /// These are to be seen now; when they will have been for too long.
+    fn over_at(&mut self, signs: Signs) -> Instant {
+        let same = self.0.filter(|(before, _)| *before == signs);
+        let (_, since) = *self.0.insert(same.unwrap_or((signs, Instant::now())));
+        since + SILENCE
+    }
+}
+
+/// One try: looks at the leader that is there, or tries to be it if there is none.
 async fn stand(
     etcd: &Etcd,
     candidate: &Candidate,
     seen: &watch::Sender<Option<Leader>>,
+    silence: &mut Silence,
 ) -> Result<Option<Tenure>, Stop> {
     let view = look(etcd).await?;
     if let Some(found) = view.format
@@ -172,41 +131,45 @@ async fn stand(
         seen.clone_from(&view.leader);
         changed
     });
-    if view.led {
-        until_gone(etcd, view.revision + 1).await?;
+    let over_at = silence.over_at(view.signs);
+    if view.signs.leader > 0 && Instant::now() < over_at {
+        tokio::time::sleep_until(over_at.min(Instant::now() + LOOK_EVERY).into()).await;
         return Ok(None);
     }
-    let tenure = elect(etcd, candidate, view.term, view.term_revision).await?;
+    let tenure = elect(etcd, candidate, view.term, view.signs).await?;
     if let Some(tenure) = &tenure {
         seen.send_replace(Some(Leader::of(candidate, tenure.term)));
     }
     Ok(tenure)
 }
 
+/// The revisions in which the election's keys were written last; 0: they are not there. As long as they are the same the
+/// leader gave no sign of life.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Signs {
+    leader: i64,
+    alive: i64,
+    written: i64,
+    term: i64,
+}
+
 /// What etcd says about the election.
 #[derive(Default)]
 struct View {
-    revision: i64,
-    /// Whether there is a leader.
-    led: bool,
-    /// It, if its record can be read.
+    signs: Signs,
+    /// Who leads, if the record can be read.
     leader: Option<Leader>,
     /// The last term.
     term: u64,
-    /// The revision in which it was written.
-    term_revision: i64,
     format: Option<String>,
 }
 
 async fn look(etcd: &Etcd) -> Result<View, Fault> {
-    let names = ["leader", "term", "format"];
+    let names = ["leader", "alive", "written", "term", "format"];
     let txn = Txn::new().and_then(names.map(|name| TxnOp::get(etcd.key(name), None)));
     let get = |mut client: Client| async move { client.txn(txn).await };
     let answer = etcd.ask(REQUEST_WITHIN, get).await?;
-    let mut view = View {
-        revision: revision_of(&answer)?,
-        ..View::default()
-    };
+    let mut view = View::default();
     for (name, got) in names.iter().zip(answer.op_responses()) {
         let TxnOpResponse::Get(got) = got else {
             continue;
@@ -215,13 +178,16 @@ async fn look(etcd: &Etcd) -> Result<View, Fault> {
             continue;
         };
         let text = String::from_utf8_lossy(row.value());
+        let revision = row.mod_revision();
         match *name {
             "leader" => {
-                view.led = true;
+                view.signs.leader = revision;
                 view.leader = serde_json::from_str(&text).ok();
             }
+            "alive" => view.signs.alive = revision,
+            "written" => view.signs.written = revision,
             "term" => {
-                view.term_revision = row.mod_revision();
+                view.signs.term = revision;
                 let wrong = || Fault::Lasting(format!("{} is no number", etcd.key("term")));
                 view.term = text.parse().map_err(|_| wrong())?;
             }
@@ -238,78 +204,42 @@ fn revision_of(answer: &TxnResponse) -> Result<i64, Fault> {
         .ok_or_else(|| Fault::Passing("an answer without revision".into()))
 }
 
-/// Done when the leader's key is removed, or may have been.
-async fn until_gone(etcd: &Etcd, from_revision: i64) -> Result<(), Fault> {
-    let key = etcd.key("leader");
-    let options = WatchOptions::new().with_start_revision(from_revision);
-    let watch = |mut client: Client| async move { client.watch(key, Some(options)).await };
-    let mut stream = etcd.ask(REQUEST_WITHIN, watch).await?;
-    let gone = async {
-        while let Some(message) = stream.message().await? {
-            let removed = |e: &etcd_client::Event| e.event_type() == EventType::Delete;
-            if message.events().iter().any(removed) {
-                return Ok(());
-            }
-            if message.canceled() {
-                return Err(Fault::Passing(format!(
-                    "watch ended: {}",
-                    message.cancel_reason()
-                )));
-            }
-        }
-        Err(Fault::Passing("watch ended".into()))
-    };
-    tokio::time::timeout(LOOK_AGAIN, gone)
-        .await
-        .unwrap_or(Ok(()))
-}
-
-/// Tries to be the leader after the one of `last_term`; `None` if another was faster.
+/// Tries to be the leader after the one of `last_term`; `None` if another was faster, or the leader gave a sign of life.
 async fn elect(
     etcd: &Etcd,
     candidate: &Candidate,
     last_term: u64,
-    term_revision: i64,
+    signs: Signs,
 ) -> Result<Option<Tenure>, Fault> {
     let asked = Instant::now();
-    let seconds = Fence::LEASE.as_secs() as i64;
-    let grant = |mut client: Client| async move { client.lease_grant(seconds, None).await };
-    let granted = etcd.ask(WRITE_WITHIN, grant).await?;
-    let lease = granted.id();
-    let length = Duration::from_secs(granted.ttl().max(1) as u64);
-
     let term = last_term + 1;
     let leader = Leader::of(candidate, term);
     let record = serde_json::to_vec(&leader).expect("plain data is always valid JSON");
+    let as_seen = [
+        ("leader", signs.leader),
+        ("alive", signs.alive),
+        ("written", signs.written),
+        ("term", signs.term),
+    ];
     let txn = Txn::new()
-        .when([
-            Compare::create_revision(etcd.key("leader"), CompareOp::Equal, 0),
-            Compare::mod_revision(etcd.key("term"), CompareOp::Equal, term_revision),
-        ])
+        .when(as_seen.map(|(name, revision)| {
+            Compare::mod_revision(etcd.key(name), CompareOp::Equal, revision)
+        }))
         .and_then([
-            TxnOp::put(
-                etcd.key("leader"),
-                record,
-                Some(PutOptions::new().with_lease(lease)),
-            ),
+            TxnOp::put(etcd.key("leader"), record, None),
             TxnOp::put(etcd.key("term"), term.to_string(), None),
             TxnOp::put(etcd.key("written"), "0", None),
             TxnOp::put(etcd.key("format"), FORMAT.to_string(), None),
         ]);
     let elect = |mut client: Client| async move { client.txn(txn).await };
-    let elected = etcd.ask(WRITE_WITHIN, elect).await;
-    if let Ok(answer) = &elected
-        && answer.succeeded()
-    {
-        let fence = Fence {
-            leader_since: revision_of(answer)?,
-            lease,
-            length,
-            ends: asked + length - MARGIN,
-        };
-        return Ok(Some(Tenure::limited(term, fence)));
+    // If there is no answer we may have been elected, and do not know since when: we are silent then, and replaced.
+    let answer = etcd.ask(WRITE_WITHIN, elect).await?;
+    if !answer.succeeded() {
+        return Ok(None);
     }
-    // Also if there was no answer: we may have been elected, but do not know since when.
-    revoke(etcd, lease).await;
-    elected.map(|_| None)
+    let fence = Fence {
+        leader_since: revision_of(&answer)?,
+        heard: asked,
+    };
+    Ok(Some(Tenure::limited(term, fence)))
 }

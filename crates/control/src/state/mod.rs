@@ -10,11 +10,12 @@
 //! an older term are refused by the store ([`StateError::Deposed`]), and its messages by the switches. What
 //! a new leader loads is therefore final: nothing of an older term can come after it.
 //!
-//! Costs: a write is one synced commit of the file, or one round trip to etcd per 100 rows; a standby keeps
-//! one watch open, and the leader sends etcd one keepalive a second.
+//! Costs: a write is one synced commit of the file, or one round trip to etcd per 100 rows; the leader has etcd write
+//! some seven heartbeats a second, and a standby reads four keys ten times a second.
 
 mod batch;
 mod etcd;
+mod heartbeat;
 mod in_memory;
 mod leader;
 mod redb;
@@ -25,7 +26,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use decide::{ItemKey, SwitchId};
 use serde::de::DeserializeOwned;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::sync::watch;
 use wire::maps::HashSet;
 
 pub use self::{
@@ -34,7 +35,7 @@ pub use self::{
     leader::{Candidate, Leader},
     url::{Location, LocationError},
 };
-use self::{etcd::Etcd, redb::File, tenure::Tenure};
+use self::{etcd::Etcd, heartbeat::Heartbeat, redb::File, tenure::Tenure};
 
 /// Version of what is stored and how; it is stored with it.
 const FORMAT: u64 = 3;
@@ -199,17 +200,17 @@ impl State {
                 Ok(Lead {
                     backend: self.backend.clone(),
                     tenure: Arc::new(Tenure::unlimited(term)),
-                    keeper: None,
+                    heartbeat: None,
                 })
             }
             Backend::Etcd(etcd) => {
                 let tenure = leader::campaign(etcd, &self.candidate, &self.leader).await?;
                 let tenure = Arc::new(tenure);
-                let keeper = tokio::spawn(leader::keep(etcd.clone(), tenure.clone()));
+                let heartbeat = Heartbeat::start(etcd.place().clone(), tenure.clone());
                 Ok(Lead {
                     backend: self.backend.clone(),
                     tenure,
-                    keeper: Some(keeper),
+                    heartbeat: Some(heartbeat),
                 })
             }
         }
@@ -223,11 +224,11 @@ impl State {
 }
 
 /// The right to read and change the state, while it lasts. If it is dropped without [`Lead::resign`], it ends as
-/// if the process had been killed: with etcd, others lead when the lease has run out.
+/// if the process had been killed: with etcd, others lead when they have heard nothing of it for long enough.
 pub struct Lead {
     backend: Backend,
     tenure: Arc<Tenure>,
-    keeper: Option<JoinHandle<()>>,
+    heartbeat: Option<Heartbeat>,
 }
 
 impl Lead {
@@ -236,14 +237,14 @@ impl Lead {
         self.tenure.term
     }
 
-    /// Whether this controller leads now, by this machine's clock: to be asked before something is sent that only
-    /// the leader may send.
+    /// Whether this controller leads now, by this machine's clock: to be asked right before something is sent that only
+    /// the leader may send. While etcd does not answer it may not hold, and hold again later.
     pub fn holds(&self) -> bool {
         self.tenure.holds()
     }
 
-    /// Done when this controller does not lead any more: etcd did not renew its lease in time, or does not
-    /// take its writes. Never with a file.
+    /// Done when this controller does not lead any more: another took its place, or etcd does not answer for too long. Never
+    /// with a file.
     pub async fn lost(&self) {
         self.tenure.lost().await;
     }
@@ -290,19 +291,8 @@ impl Lead {
     /// Ends the lead, so that another controller can lead at once.
     pub async fn resign(mut self) {
         self.tenure.end("it stops");
-        if let Some(keeper) = self.keeper.take() {
-            let _ = keeper.await;
-        }
-    }
-}
-
-impl Drop for Lead {
-    fn drop(&mut self) {
-        // One that is over ends by itself, after it gave the lease back.
-        if let Some(keeper) = &self.keeper
-            && !self.tenure.is_over()
-        {
-            keeper.abort();
+        if let Some(heartbeat) = self.heartbeat.take() {
+            heartbeat.ended().await;
         }
     }
 }

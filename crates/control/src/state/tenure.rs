@@ -7,25 +7,27 @@ use std::{
 
 use tokio::sync::watch;
 
-/// The leader gives up this long before its lease ends: etcd's clock may run faster than ours.
-pub(super) const MARGIN: Duration = Duration::from_millis(300);
+/// A leader that standbys have heard nothing of for so long may be replaced.
+pub(super) const SILENCE: Duration = Duration::from_millis(700);
+/// The leader stops this long before: others' clocks may run faster than its own.
+const MARGIN: Duration = Duration::from_millis(100);
+/// A leader that etcd has not answered for so long stands by again, even if nobody took its place.
+pub(super) const OUT_OF_REACH: Duration = Duration::from_millis(2500);
 
 /// What ties a leader to its election.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fence {
-    /// The revision in which etcd's key `leader` was made.
+    /// The revision in which etcd's key `leader` was written.
     pub(super) leader_since: i64,
-    /// The lease that the key hangs on.
-    pub(super) lease: i64,
-    /// Length of the lease.
-    pub(super) length: Duration,
-    /// By when it must be renewed.
-    pub(super) ends: Instant,
+    /// When the newest sign of life that etcd took was sent.
+    pub(super) heard: Instant,
 }
 
 impl Fence {
-    /// Length of the lease that is asked for; etcd may give a longer one.
-    pub(super) const LEASE: Duration = Duration::from_secs(3);
+    /// Until when nobody can have taken its place.
+    fn ends(&self) -> Instant {
+        self.heard + SILENCE - MARGIN
+    }
 }
 
 /// Numbers of a leader's transactions. etcd's key `written` holds the last one that was carried out, and each
@@ -80,11 +82,15 @@ impl Tenure {
         )
     }
 
+    /// Whether nobody else can lead now, by this machine's clock. It may hold again when etcd has taken a sign of life.
     pub(super) fn holds(&self) -> bool {
-        !self.is_over() && self.fence().is_none_or(|fence| Instant::now() < fence.ends)
+        !self.is_over()
+            && self
+                .fence()
+                .is_none_or(|fence| Instant::now() < fence.ends())
     }
 
-    /// Whether it was ended. By the clock alone it may have no right any more before that.
+    /// Whether it was ended, for good.
     pub(super) fn is_over(&self) -> bool {
         *self.over.borrow()
     }
@@ -105,10 +111,10 @@ impl Tenure {
         }
     }
 
-    /// The lease was renewed by a request that was sent then.
-    pub(super) fn renewed(&self, sent: Instant) {
+    /// etcd took a sign of life that was sent then.
+    pub(super) fn heard(&self, sent: Instant) {
         if let Some(mut fence) = self.locked() {
-            fence.ends = sent + fence.length - MARGIN;
+            fence.heard = fence.heard.max(sent);
         }
     }
 }

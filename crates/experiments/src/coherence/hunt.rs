@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Run,
-    rig::{Clients, LEASE_MS, Ownership, PageRow, Policy, Rig, TenantSpec},
+    rig::{Clients, Ownership, PageRow, Policy, Rig, TenantSpec},
 };
 
 /// What page moves go through: quota and policy.
@@ -108,7 +108,6 @@ impl Hunt {
                     clients: CLIENTS,
                     keys: params.keys as u32,
                     tenants: TENANTS.to_vec(),
-                    lease_ms: LEASE_MS,
                     longest_value: 0,
                     lives: None,
                 };

@@ -4,7 +4,7 @@ use lab::{
 };
 use wire::PORT;
 
-use crate::rig::{LEASE_MS, Plan, Seated, Site};
+use crate::rig::{Plan, Seated, Site};
 
 /// The switch that one client host goes around, and the one on every path.
 pub(super) const FIRST: &str = "switch1";
@@ -115,7 +115,6 @@ fn store(topology: &Topology) -> Seated {
         // The switch beside the store leads to the controller.
         control: Some(control_from(SECOND, topology)),
         backend: Some(format!("redis+unix://{DATA}")),
-        lease_ms: Some(LEASE_MS),
         socket: format!("{{dir}}/{SERVER}.sock"),
         ..Store::default()
     }))

@@ -3,7 +3,7 @@ use lab::{
     topology::{Fault, Link},
 };
 
-use super::{LEASE_MS, OTHER_CPU, Plan, Seated, Site};
+use super::{OTHER_CPU, Plan, Seated, Site};
 
 /// The only server.
 const SERVER: &str = "server";
@@ -137,7 +137,6 @@ impl Line {
         let store = Seated::new(Role::Store(Store {
             listen: format!("{{address:{SERVER}}}:{}", wire::PORT),
             control: Some(self.urls()),
-            lease_ms: Some(LEASE_MS),
             socket: format!("{{dir}}/{SERVER}.sock"),
             rate_limit: self.server_rate,
             queue_limit: self.server_rate.map(|_| 64),
@@ -154,6 +153,7 @@ impl Line {
             state: format!("{{dir}}/{}", switch(number)),
             pages: Some(self.pages),
             options: self.switch_args.clone(),
+            ..Switch::default()
         }));
         agent.nice(5)
     }

@@ -141,6 +141,8 @@ impl Plan {
             tenants: vec![],
             open_tenant: self.is_open,
             system_secret: (!self.is_open).then(|| format!("{:032x}", 0x5353)),
+            lease_ms: super::LEASE_MS,
+            lease_max_ms: super::LEASE_MS,
         })
     }
 

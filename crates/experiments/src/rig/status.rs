@@ -1,6 +1,7 @@
 //! What stores say of themselves.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// The status of a store.
 #[derive(Clone, Debug, Deserialize)]
@@ -11,6 +12,9 @@ pub struct StoreStatus {
     pub takes_writes: bool,
     /// Its partitions.
     pub partitions: Vec<PartitionStatus>,
+    /// Its counters, by name.
+    #[serde(default)]
+    pub totals: Value,
 }
 
 /// The status of one partition.

@@ -94,9 +94,6 @@ struct Serve {
     /// Requests that may wait in each partition when its rate is limited.
     #[arg(long, value_name = "N", default_value_t = 16)]
     queue_limit: u32,
-    /// Length of the leases given to switches, and of the wait for writes after a start.
-    #[arg(long, value_name = "MS", default_value_t = 2000)]
-    lease_ms: u64,
     /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on.
     #[arg(long, value_name = "N:VALUE_LEN")]
     populate: Option<Populate>,
@@ -128,7 +125,6 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     config.memory_limit = options.memory_limit;
     config.rate_limit = options.rate_limit;
     config.queue_limit = options.queue_limit;
-    config.lease_ms = options.lease_ms;
     config.populate = options.populate;
     config.status_socket = options.status_socket;
     config.halves = registered_halves();
@@ -179,6 +175,7 @@ async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) 
                 tracing::warn!("the controller's tenants cannot be served: {e}");
             }
         }
+        Told::Placements(all) => handle.place(all).await,
         Told::Message {
             discipline,
             tenant,

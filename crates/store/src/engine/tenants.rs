@@ -108,6 +108,11 @@ pub enum UpdateError {
         "the new cluster's stores or their partitions differ from those that this store runs with: restart every store to change them"
     )]
     Stores,
+    /// Leases of another length: who goes by the old one is not asked.
+    #[error(
+        "the new cluster has another lease_ms or lease_max_ms: restart every store to change them"
+    )]
+    Leases,
     /// Another system secret: every lease would end.
     #[error(
         "the new cluster has another system_secret: restart the stores and switches to change it"
@@ -138,6 +143,9 @@ fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
     };
     if in_order(old) != in_order(new) {
         return Err(UpdateError::Stores);
+    }
+    if (old.lease_ms, old.lease_max_ms) != (new.lease_ms, new.lease_max_ms) {
+        return Err(UpdateError::Leases);
     }
     if old.secrets_of(TENANT_SYSTEM) != new.secrets_of(TENANT_SYSTEM) {
         return Err(UpdateError::SystemSecret);

@@ -6,15 +6,18 @@ use bytes::Bytes;
 use decide::{StoreAction, StoreEvent};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
+mod lives;
+
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
 use crate::{
-    Config,
+    Config, Incarnation,
     backend::embedded::Embedded,
     net::{Outbox, Peer},
 };
 
 const KEYED: u32 = 7;
 const SECRET: Secret = Secret([9; 16]);
+const SYSTEM: Secret = Secret([5; 16]);
 /// A time at which the wait after the start is over.
 const LATER_NS: u64 = 3_000_000_000;
 
@@ -73,15 +76,30 @@ impl Store {
     }
 
     fn with(change: impl FnOnce(&mut Config)) -> Store {
+        Store::make(change, 1_700_000_000, 0)
+    }
+
+    /// A store whose life began then.
+    fn born(wall_s: u32, random: u64) -> Store {
+        Store::make(|_| {}, wall_s, random)
+    }
+
+    fn make(change: impl FnOnce(&mut Config), wall_s: u32, random: u64) -> Store {
         let mut config = Config::new("127.0.0.1:7117".parse().unwrap());
         config
             .cluster
             .tenants
             .push(wire::Tenant::new(KEYED, "09".repeat(16)));
+        config.cluster.system_secret = Some("05".repeat(16));
         change(&mut config);
         let backend = Box::new(Embedded::new(config.memory_limit));
         Store {
-            engine: Engine::new(Arc::new(config), backend, 0, 1_700_000_000),
+            engine: Engine::new(
+                Arc::new(config),
+                backend,
+                0,
+                Incarnation::new(wall_s, random),
+            ),
             out: Outbox::default(),
         }
     }
@@ -96,9 +114,14 @@ impl Store {
         if !key.is_empty() {
             header.key_hash = secret.key_hash(header.tenant, key);
         }
+        let signs = if header.op.is_system() {
+            SYSTEM
+        } else {
+            secret
+        };
         let mut bytes = vec![];
         Packet::new(header, key, &[])
-            .encode(&secret, &mut bytes)
+            .encode(&signs, &mut bytes)
             .unwrap();
         let peer = Peer {
             address: "10.0.0.1:5000".parse().unwrap(),
@@ -238,7 +261,7 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
         .collect();
     assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
     assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
-    assert!(store.engine.leases.holds(1, 1_700_000_003, LATER_NS));
+    assert!(store.engine.leases.holds(1, 0, LATER_NS));
     store.engine.update(with, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.write(KEYED, 1, 5, b"k"), Some(Status::Ok));
 }
@@ -272,7 +295,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     let sent = std::iter::from_fn(|| store.out.pop());
     let invalidations = sent.filter(|(bytes, _)| {
         let packet = Packet::decode(bytes).unwrap();
-        packet.header.op == Op::Invalidate && packet.key == b"k" && packet.tag_is_valid(&SECRET)
+        packet.header.op == Op::Invalidate && packet.key == b"k" && packet.tag_is_valid(&SYSTEM)
     });
     assert_eq!(invalidations.count(), 1);
     let asked = store.write(KEYED, 1, 9, b"k");
@@ -280,8 +303,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
 }
 
 #[test]
-fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
-    const NEW: Secret = Secret([8; 16]);
+fn while_a_tenants_secret_changes_its_copies_are_called_back_as_ever() {
     let mut store = with_a_copy();
     let mut cluster = store.engine.config.cluster.clone();
     cluster.tenants[0] = wire::Tenant {
@@ -300,7 +322,7 @@ fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
     let sent = std::iter::from_fn(|| store.out.pop());
     let invalidations = sent.filter(|(bytes, _)| {
         let packet = Packet::decode(bytes).unwrap();
-        packet.header.op == Op::Invalidate && packet.tag_is_valid(&NEW)
+        packet.header.op == Op::Invalidate && packet.tag_is_valid(&SYSTEM)
     });
     assert_eq!(invalidations.count(), 1);
     let ack = Header {

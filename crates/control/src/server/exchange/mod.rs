@@ -199,13 +199,15 @@ impl Exchange {
         self.stores.end(stream);
     }
 
-    /// The next message for a store's stream: the cluster of this version if it is newer, else what disciplines have to tell.
+    /// The next message for a store's stream: the cluster of this version if it is newer, where
+    /// tenants are placed if that changed, else what disciplines have to tell.
     pub fn next_for_store(
         &mut self,
         stream: StoreStreamId,
         cluster: Option<(u64, &api::proto::Cluster)>,
+        memory: &Memory,
     ) -> Option<ToStore> {
-        self.stores.next(stream, cluster)
+        self.stores.next(stream, cluster, memory.rooms())
     }
 
     // ---- disciplines

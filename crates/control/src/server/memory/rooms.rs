@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::proto::{self, TenantSwitches};
 use decide::SwitchId;
 
 use super::placements::Placements;
@@ -17,6 +18,8 @@ pub type TenantRooms = Vec<(SwitchId, Portion)>;
 #[derive(Debug, Default)]
 pub struct Rooms {
     of: BTreeMap<u32, TenantRooms>,
+    /// Rises whenever a tenant came to a switch or left one; 0: not looked yet.
+    version: u64,
 }
 
 /// Tenants whose rooms changed, and the switches that one of them came to or left.
@@ -69,6 +72,24 @@ impl Rooms {
             };
             changed.rooms.push((tenant, rooms));
         }
+        if self.version == 0 || !changed.switches.is_empty() {
+            self.version += 1;
+        }
         changed
+    }
+
+    /// Rises whenever a tenant came to a switch or left one; `None` before the first look at the pages.
+    pub fn version(&self) -> Option<u64> {
+        (self.version > 0).then_some(self.version)
+    }
+
+    /// What stores are to know of it: where each tenant has pages.
+    pub fn placements(&self) -> proto::Placements {
+        let tenant = |(tenant, rooms): (&u32, &TenantRooms)| TenantSwitches {
+            tenant: *tenant,
+            switches: rooms.iter().map(|(id, _)| u32::from(*id)).collect(),
+        };
+        let tenants = self.of.iter().map(tenant).collect();
+        proto::Placements { tenants }
     }
 }
