@@ -431,10 +431,8 @@ fn a_redis_with_a_password_is_reached_without_telling_it_to_everybody() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redis.password");
     std::fs::write(&file, "a:strange/one@\n").unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
-    let rack = Rack {
-        password_file: Some(file),
-        ..Rack::default()
-    };
+    let mut rack = Rack::default();
+    rack.password_file = Some(file);
     let rack = rack.start_on_redis(true);
     let large = "x".repeat(5000);
     assert_eq!(rack.cli(&["set a small"]), ["OK"]);
