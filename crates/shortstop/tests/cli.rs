@@ -520,9 +520,6 @@ fn output_that_nobody_reads_ends_quietly() {
         &["lab", "list"],
         &["token", "ops", "admin"],
         &["lab", "run", "demo", "--world", "sim", "--quick"],
-        &[
-            "lab", "run", "demo", "--world", "sim", "--quick", "--json", "-",
-        ],
     ] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_shortstop"))
             .args(words)
