@@ -5,22 +5,46 @@
  */
 #include "admit.h"
 #include "discipline.h"
+#include "source.h"
 
-/* Leases belong to no tenant and no discipline: stores and switches agree on them here. */
-INLINE int lease_message(struct xdp_md *ctx, struct work *work)
+/* A neighbour asks whether the link between us carries anything; no process has to be scheduled for the answer. */
+INLINE int answer_probe(struct xdp_md *ctx, struct work *work)
 {
-	struct config *config = get_config();
-	if (!config || !names_this_switch(work, config) ||
-	    work->header.tenant != bpf_htonl(TENANT_SYSTEM))
+	work->header.op = OP_PROBE_REPLY;
+	count(COUNT_probe);
+	return send_back_bare(ctx, work);
+}
+
+/*
+ * Leases belong to no tenant and no discipline: stores and switches agree on them here. So do probes, whose
+ * answers are for the agent's socket.
+ */
+INLINE int system_message(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	if (work->header.tenant != bpf_htonl(TENANT_SYSTEM))
+		return CONTINUE;
+	if (work->op == OP_PROBE_REPLY)
+		return forward(ctx, work);
+	if (!names_this_switch(work, config))
 		return CONTINUE;
 	switch (work->op) {
 	case OP_LEASE_OFFER:
 		return ask_for_lease(ctx, work);
 	case OP_LEASE_REPLY:
 		return take_lease(ctx, work, config);
+	case OP_PROBE_REQUEST:
+		return answer_probe(ctx, work);
 	default:
 		return CONTINUE;
 	}
+}
+
+/* Nobody else may hear of it: behind this switch's address there is no one to acknowledge it. */
+INLINE int called_back(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	if (!admit_system(work))
+		return ends(COUNT_drop_forged, XDP_DROP);
+	return invalidate(ctx, work, config);
 }
 
 SEC("xdp.frags")
@@ -32,10 +56,20 @@ int entry(struct xdp_md *ctx)
 	int verdict = parse(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
+	struct config *config = get_config();
+	if (!config)
+		return XDP_PASS;
+	if (config->source_check) {
+		verdict = check_source(ctx, work, config->source_check);
+		if (verdict != CONTINUE)
+			return verdict;
+	}
+	if (work->op == OP_INVALIDATE && names_this_switch(work, config))
+		return called_back(ctx, work, config);
 	verdict = admit(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
-	verdict = lease_message(ctx, work);
+	verdict = system_message(ctx, work, config);
 	if (verdict != CONTINUE)
 		return verdict;
 	bpf_tail_call(ctx, &programs, work->base);

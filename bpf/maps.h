@@ -32,14 +32,18 @@ _Static_assert(NO_DISCIPLINE < MAX_DISCIPLINES, "it has a place of its own in `p
 #define SKETCH_ROWS 4
 #define SKETCH_COLUMNS 65536
 #define BLOOM_CELLS 65536
+#define MAX_TENANTS 4096
 
 /* What the agent tells the programs. Read by every packet, written rarely. */
 struct config {
 	__u32 switch_id; /* 1..65535 */
 	__u32 window; /* number of the statistics window, counted by the agent */
 	__u32 sample_mask; /* 2^n - 1: one request in 2^n is counted */
+	__u32 share; /* hot keys that each tenant may report in a window, from one CPU */
+	__u64 seed; /* scatters what is counted; nobody outside of the switch knows it */
+	__u32 source_check; /* of source.h */
 	__u32 unused_word;
-	__u64 unused[6];
+	__u64 unused[4];
 	/* Rule 1: the invalidation counter, on a cache line of its own. Only ever rises. */
 	__u64 epoch;
 	__u64 unused_too[7];
@@ -59,6 +63,8 @@ struct {
 
 #define TENANT_DROP_OVER_RATE 0x1
 #define TENANT_MEASURED 0x2 /* its requests are counted by client and store */
+/* Above the flags: the tenant's place in arrays of MAX_TENANTS. */
+#define TENANT_PLACE_SHIFT 16
 
 /*
  * Behind the map's own 56 bytes of an element (link, hash, key) the first word ends their cache line, and the rest
@@ -89,7 +95,7 @@ INLINE __u64 hash_salt(__u32 tenant)
 /* key: tenant id. Written by the agent. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, MAX_TENANTS);
 	__type(key, __u32);
 	__type(value, struct tenant);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -224,12 +230,16 @@ struct {
 } leases SEC(".maps");
 
 /*
- * Count-min sketch and Bloom filter of one CPU. Each cell is tagged with the low bits of the window it was
+ * Count-min sketch, Bloom filter and shares of reports of one CPU. Each cell is tagged with the low bits of the window it was
  * last written in, so that a new window needs no clearing: a cell of another window counts as zero.
  */
 struct sketch {
 	__u32 row[SKETCH_ROWS][SKETCH_COLUMNS]; /* 8 bits of window over 24 bits of count */
 	__u8 bloom[BLOOM_CELLS]; /* low 8 bits of window, plus 1 */
+	/* Hot keys reported, as rows have it: of each tenant's share, and of what is for whoever comes first. */
+	__u32 reports[MAX_TENANTS];
+	__u32 reports_of_all;
+	__u32 unused;
 };
 
 /* key: cpu. Written by the programs, read by the agent. */

@@ -2,12 +2,18 @@
 /*
  * Which uncached keys are hot: a count-min sketch counts reads that missed, and a Bloom filter lets each key
  * be reported once in a window (NetCache's query statistics). Per CPU, so nothing bounces between cores.
+ *
+ * All tenants share the cells. Which ones a key has depends on its tenant and on a seed that no client knows, so the
+ * hash that a request claims leads to cells of its own tenant's, which nobody can choose. A tenant has its share of
+ * the reports of a window, and with it of the filter's cells and of the ring; half of all are for whoever comes first.
  */
 #pragma once
 
 #include "events.h"
 
 #define BLOOM_PROBES 3
+/* Reports of a window that are in nobody's share. As many are shared out: together a third of the filter's cells. */
+#define REPORTS_OF_ALL 4096
 
 /* Mixes both halves of the hash, so that the rows' columns are independent of bucket and partition. */
 INLINE __u64 mix(__u64 a, __u64 b)
@@ -18,13 +24,19 @@ INLINE __u64 mix(__u64 a, __u64 b)
 	return x ^ x >> 31;
 }
 
+/* What a cell counted in this window. */
+INLINE __u32 counted(__u32 cell, __u32 window)
+{
+	return cell >> 24 == (window & 0xff) ? cell & 0xffffff : 0;
+}
+
 /* Counts one read; returns the estimate of this CPU's reads of this key in this window. */
 INLINE __u32 sketch_add(struct sketch *sketch, __u64 mixed, __u32 window)
 {
 	__u32 least = ~0U;
 	for (int i = 0; i < SKETCH_ROWS; i++) {
 		__u32 *cell = &sketch->row[i][mixed >> (16 * i) & (SKETCH_COLUMNS - 1)];
-		__u32 seen = *cell >> 24 == (window & 0xff) ? *cell & 0xffffff : 0;
+		__u32 seen = counted(*cell, window);
 		if (seen < 0xffffff)
 			seen++;
 		*cell = window << 24 | seen;
@@ -49,6 +61,22 @@ INLINE void bloom_add(struct sketch *sketch, __u64 mixed, __u32 window)
 		sketch->bloom[mixed >> (16 * i) & (BLOOM_CELLS - 1)] = (window & 0xff) + 1;
 }
 
+/* What the tenant's next report is counted under; NULL if it had its share, and others the rest. */
+INLINE __u32 *account_of(struct sketch *sketch, const struct work *work,
+			 const struct config *config)
+{
+	__u32 id = bpf_ntohl(work->header.tenant), window = config->window;
+	const struct tenant *tenant = bpf_map_lookup_elem(&tenants, &id);
+	if (!tenant)
+		return NULL;
+	__u32 *own = &sketch->reports[tenant->flags >> TENANT_PLACE_SHIFT & (MAX_TENANTS - 1)];
+	if (counted(*own, window) < config->share)
+		return own;
+	if (counted(sketch->reports_of_all, window) < REPORTS_OF_ALL)
+		return &sketch->reports_of_all;
+	return NULL;
+}
+
 /*
  * A read that missed; reported from `threshold` reads in a window on. A report that finds no room is not marked, so
  * the key's next read tries again.
@@ -61,17 +89,25 @@ INLINE void count_miss(struct work *work, const struct config *config, __u32 thr
 	struct sketch *sketch = bpf_map_lookup_elem(&sketches, &cpu);
 	if (!sketch)
 		return;
-	__u64 mixed = mix(work->hash[0], work->hash[1]);
+	__u64 seed = config->seed * (2ULL * bpf_ntohl(work->header.tenant) + 1);
+	__u64 mixed = mix(work->hash[0] ^ seed, work->hash[1]);
 	__u32 estimate = sketch_add(sketch, mixed, window);
 	if (estimate < threshold)
 		return;
-	__u64 probes = mix(mixed, work->hash[0]);
+	/* With the window: two keys that meet in one part in the next. */
+	__u64 probes = mix(mixed + window, work->hash[0]);
 	if (bloom_has(sketch, probes, window))
 		return;
+	__u32 *account = account_of(sketch, work, config);
+	if (!account) {
+		count(COUNT_hot_report_share);
+		return;
+	}
 	if (!send_event(work, EVENT_HOT, estimate, 0, window)) {
 		count(COUNT_hot_report_lost);
 		return;
 	}
 	bloom_add(sketch, probes, window);
+	*account = window << 24 | (counted(*account, window) + 1);
 	count(COUNT_hot_report);
 }

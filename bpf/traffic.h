@@ -9,7 +9,7 @@
 
 INLINE bool is_sampled(const struct work *work)
 {
-	return !(bpf_ntohl(work->header.request) & TRAFFIC_SAMPLE_MASK);
+	return !(bpf_be64_to_cpu(work->header.request) & TRAFFIC_SAMPLE_MASK);
 }
 
 INLINE bool flow_of(struct xdp_md *ctx, const struct work *work, struct flow *flow)

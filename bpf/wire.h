@@ -30,6 +30,8 @@ enum kv_op {
 	OP_LEASE_REQUEST = 0x14,
 	OP_LEASE_REPLY = 0x15,
 	OP_LEASE_OFFER = 0x16,
+	OP_PROBE_REQUEST = 0x17,
+	OP_PROBE_REPLY = 0x18,
 	OP_HOT_REPORT = 0x20,
 	OP_CONTROL_FREE = 0x27,
 	OP_REPLICA_CONFIRM = 0x30,
@@ -97,7 +99,7 @@ INLINE bool is_part(const struct kv_header *header)
 INLINE bool op_is_known(__u8 op)
 {
 	return (op >= OP_READ_REQUEST && op <= OP_CORRECTION_REQUEST) ||
-	       (op >= OP_FETCH_REQUEST && op <= OP_LEASE_OFFER) ||
+	       (op >= OP_FETCH_REQUEST && op <= OP_PROBE_REPLY) ||
 	       (op >= OP_HOT_REPORT && op <= OP_CONTROL_FREE) ||
 	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_UPDATE) ||
 	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK) ||
@@ -110,10 +112,10 @@ INLINE bool op_is_system(__u8 op)
 	return op >= OP_FETCH_REQUEST && op < OP_HOT_REPORT;
 }
 
-/* Lease and page messages have no key; every other packet has one. */
+/* Lease, probe and page messages have no key; every other packet has one. */
 INLINE bool op_has_key(__u8 op)
 {
-	return !(op >= OP_LEASE_REQUEST && op <= OP_LEASE_OFFER) && op != 0x26 && op != 0x27;
+	return !(op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY) && op != 0x26 && op != 0x27;
 }
 
 /* As crates/wire/src/op.rs says for each op. */

@@ -10,6 +10,8 @@ const OF_NO_PAPER: &[(Registered, &str)] = &[
     (experiments::TENANT_ISOLATION, "madinc"),
     (experiments::WORK_CONSERVING, "madinc"),
     (experiments::CONTROLLER_FAILOVER, "madinc"),
+    (experiments::SILENT_LINK, "netcache"),
+    (experiments::HOSTILE, "netcache"),
 ];
 
 /// What parameters name disciplines: experiment, parameter, discipline.
@@ -54,6 +56,8 @@ mod tests {
                 "tenant-isolation",
                 "work-conserving",
                 "controller-failover",
+                "silent-link",
+                "hostile",
                 "netcache-churn",
                 "netcache-skew",
                 "netcache-writes",

@@ -27,18 +27,20 @@ fn rack(discipline: &Registration) -> Spec {
                 id: 1,
                 pages: 64,
                 control: vec![at],
+                probes: true,
             }),
             name if name.starts_with("server") => Role::Store(StoreSpec {
                 control: vec![at],
                 populate: Some((KEYS as u64, 128)),
-                lease_ms: Some(1000),
                 ..StoreSpec::default()
             }),
             _ => continue,
         };
         machine.seats.push(Seat::new(role));
     }
-    Spec::new(shape.machines, shape.links, 8, true, disciplines::all()).unwrap()
+    let mut spec = Spec::new(shape.machines, shape.links, 8, true, disciplines::all()).unwrap();
+    spec.cluster = spec.cluster.with_lease_ms(1000);
+    spec
 }
 
 /// What a client saw, and the world's trace.

@@ -5,7 +5,8 @@ use dataplane::Sketches;
 use decide::ItemKey;
 use wire::{KeyHash, maps::HashMap};
 
-/// Keys remembered in one window; what comes beyond is told once and not followed.
+/// Keys remembered in one window; what comes beyond is told once and not followed. Half of them are shared out among the
+/// tenants, half are for whoever comes first.
 const MOST: usize = 65_536;
 
 struct Candidate {
@@ -17,24 +18,34 @@ struct Candidate {
 pub(super) struct Candidates {
     window: u32,
     by_key: HashMap<ItemKey, Candidate>,
+    /// How many were remembered of each tenant.
+    of: HashMap<u32, usize>,
 }
 
 impl Candidates {
-    /// A program reported a key; returns the count to pass on, if it is news.
+    /// Follows a key, if its tenant, of so many, has room for it.
+    fn follow(&mut self, key: &ItemKey, candidate: Candidate, tenants: usize) {
+        let of_tenant = self.of.entry(key.tenant).or_default();
+        if self.by_key.len() < MOST / 2 || *of_tenant < MOST / 2 / tenants.max(1) {
+            *of_tenant += 1;
+            self.by_key.insert(key.clone(), candidate);
+        }
+    }
+
+    /// A program reported a key of one of so many tenants; returns the count to pass on, if it is news.
     pub fn report(
         &mut self,
         key: &ItemKey,
         hash: KeyHash,
         window: u32,
+        tenants: usize,
         sketches: &Sketches,
     ) -> Option<u64> {
         if window != self.window || self.by_key.contains_key(key) {
             return None;
         }
         let told = sketches.estimate(key.tenant, hash, window).max(1);
-        if self.by_key.len() < MOST {
-            self.by_key.insert(key.clone(), Candidate { hash, told });
-        }
+        self.follow(key, Candidate { hash, told }, tenants);
         Some(told)
     }
 
@@ -61,5 +72,29 @@ impl Candidates {
     pub fn begin(&mut self, window: u32) {
         self.window = window;
         self.by_key.clear();
+        self.of.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_with_many_hot_keys_leaves_the_others_their_share() {
+        let mut candidates = Candidates::default();
+        let mut follow = |tenant: u32, keys: u32| {
+            for n in 0..keys {
+                let key = n.to_be_bytes().to_vec().into();
+                let hash = KeyHash::default();
+                candidates.follow(&ItemKey { tenant, key }, Candidate { hash, told: 1 }, 4);
+            }
+            candidates.by_key.len()
+        };
+        assert_eq!(follow(1, 100_000), MOST / 2);
+        for others in 1..=3 {
+            let tenant = 1 + others as u32;
+            assert_eq!(follow(tenant, 100_000), MOST / 2 + others * MOST / 8);
+        }
     }
 }

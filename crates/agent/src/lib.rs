@@ -37,7 +37,9 @@ use std::{
 };
 
 use api::ControlEndpoint;
-use dataplane::{Attached, Dataplane, Home, Mode, Object, Programs, Sizes};
+use dataplane::{
+    Attached, Backing, Dataplane, Home, Mode, Object, Programs, Sizes, SourceCheck, Table,
+};
 use decide::Registration;
 use soft::Soft;
 use tokio::sync::mpsc as async_mpsc;
@@ -62,6 +64,8 @@ pub struct Options {
     pub interfaces: Vec<String>,
     /// Where the programs run.
     pub at: Where,
+    /// What packets' source addresses must be.
+    pub source_check: SourceCheck,
     /// Pages of cache memory.
     pub pages: u32,
     /// The controllers; the one that leads is looked for among them.
@@ -70,6 +74,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// The disciplines that tenants may choose.
     pub disciplines: &'static [Registration],
+    /// Whether neighbouring switches are probed.
+    pub probes: bool,
 }
 
 /// Where a switch's programs run.
@@ -167,6 +173,11 @@ impl Agent {
                 Plane::Soft(Soft::start(name, interfaces, &objects, sizes).await?)
             }
         };
+        let at: Backing = match &plane {
+            Plane::Kernel(..) => (&home).into(),
+            Plane::Soft(soft) => soft.switch().into(),
+        };
+        Table::open(at)?.check_sources(options.source_check);
         Ok(Agent {
             options,
             plane,

@@ -54,9 +54,16 @@ impl Reporting {
         Ok(self.events.drain()?.collect())
     }
 
-    /// A program reported a key that is not held; the count to tell, if it is news.
-    pub fn hot(&mut self, key: &ItemKey, hash: KeyHash, window: u32) -> Option<u64> {
-        self.candidates.report(key, hash, window, &self.sketches)
+    /// A program reported a key that is not held, of one of so many tenants; the count to tell, if it is news.
+    pub fn hot(
+        &mut self,
+        key: &ItemKey,
+        hash: KeyHash,
+        window: u32,
+        tenants: usize,
+    ) -> Option<u64> {
+        let sketches = &self.sketches;
+        self.candidates.report(key, hash, window, tenants, sketches)
     }
 
     /// Tells of hot keys in this window.

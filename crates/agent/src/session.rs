@@ -33,7 +33,7 @@ pub(super) async fn run(
     to_tables: SyncSender<ToTables>,
     mut from_tables: Receiver<FromSwitch>,
 ) {
-    let mut network = Network::start(options.interfaces.clone());
+    let mut network = Network::start(options.interfaces.clone(), options.probes);
     let stream = async |link, url: &str| {
         attach(
             options,
@@ -92,9 +92,14 @@ async fn attach(
         tokio::select! {
             message = down.message() => match message {
                 Ok(Some(ToSwitch { body: Some(to_switch::Body::Routes(routes)) })) => network.apply(routes),
-                Ok(Some(message)) => if pass_on(to_tables, ToTables::Message(message)).await.is_err() {
-                    return Ok(Break(TablesGone));
-                },
+                Ok(Some(message)) => {
+                    if let Some(to_switch::Body::Setup(setup)) = &message.body {
+                        network.set_up(setup);
+                    }
+                    if pass_on(to_tables, ToTables::Message(message)).await.is_err() {
+                        return Ok(Break(TablesGone));
+                    }
+                }
                 Ok(None) => return ended("it closed the stream"),
                 Err(status) => return ended(&said(&status)),
             },
@@ -184,10 +189,12 @@ mod tests {
             id: 1,
             interfaces: vec![],
             at: crate::Where::Soft,
+            source_check: dataplane::SourceCheck::Off,
             pages: 1,
             control: controller.endpoint(),
             state_dir: state.path().into(),
             disciplines: &[],
+            probes: true,
         };
         let (to_tables, heard) = sync_channel(16);
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
@@ -205,7 +212,7 @@ mod tests {
         });
         let (link, _) = options.control.connect(0).await.unwrap();
         // There is news of the network from the first moment on.
-        let mut network = Network::start(vec!["lo".into()]);
+        let mut network = Network::start(vec!["lo".into()], true);
         let Body::Interfaces(_) = network.next().await else {
             panic!("no interfaces");
         };

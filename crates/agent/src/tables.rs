@@ -218,6 +218,7 @@ impl Tables {
                 Change::Put(record) => puts.push((seq, key, record)),
             }
         }
+        self.memory.begin_batch();
         for (seq, key, record) in puts {
             ack(seq, self.memory.put(&key, &record, self.served.as_ref())?);
         }
@@ -306,9 +307,15 @@ impl Tables {
     }
 
     fn look_at_events(&mut self) -> Result<(), AgentError> {
+        let events = self.reporting.events()?;
+        self.heed(events)
+    }
+
+    fn heed(&mut self, events: Vec<Event>) -> Result<(), AgentError> {
         let window_now = self.memory.window();
-        let mut hot = vec![];
-        for event in self.reporting.events()? {
+        let tenants = self.served.as_ref().map_or(0, |s| s.tenants.len());
+        let (mut hot, mut too_small) = (vec![], vec![]);
+        for event in events {
             match event {
                 Event::Hot {
                     tenant,
@@ -322,7 +329,7 @@ impl Tables {
                     let hash = self.served.as_ref().and_then(|s| s.hash_of(&key));
                     if let Some(hash) = hash
                         && !self.memory.holds(&key)
-                        && let Some(count) = self.reporting.hot(&key, hash, window)
+                        && let Some(count) = self.reporting.hot(&key, hash, window, tenants)
                     {
                         hot.push((key, count));
                     }
@@ -333,11 +340,11 @@ impl Tables {
                     value_len,
                 } => {
                     let key = key.into();
-                    let (key, len) = (ItemKey { tenant, key }, usize::from(value_len));
-                    self.memory.make_larger(&key, len, self.served.as_ref())?;
+                    too_small.push((ItemKey { tenant, key }, usize::from(value_len)));
                 }
             }
         }
+        self.memory.make_larger(&too_small, self.served.as_ref())?;
         self.pass_on_news();
         self.reporting.tell_hot(&hot, window_now, &self.out);
         Ok(())

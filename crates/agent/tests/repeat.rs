@@ -186,6 +186,7 @@ impl World {
             window_ms: 500,
             sample_shift: 0,
             term: 1,
+            neighbours: vec![],
         }));
     }
 

@@ -18,6 +18,9 @@ pub const VALUE_MAX_BYTES: usize = 1392;
 pub(crate) const SKETCH_ROWS: usize = 4;
 pub(crate) const SKETCH_COLUMNS: usize = 65536;
 pub(crate) const BLOOM_CELLS: usize = 65536;
+pub(crate) const MAX_TENANTS: usize = 4096;
+/// Hot keys that all tenants together may report in a window, from one CPU, before each has only its share.
+pub(crate) const REPORTS_OF_ALL: u32 = 4096;
 pub(crate) const MAX_LEASES: usize = 1024;
 pub(crate) const EPOCH_MASK: u64 = (1 << 48) - 1;
 /// Steps that a discipline may have, and its places in the table of programs.
@@ -29,21 +32,40 @@ pub const PARAMETERS: usize = 2;
 pub(crate) const GROUP_PORTS: usize = 64;
 /// In the place of a lease's slot in an item whose record was given.
 pub const NO_LEASE: u16 = 0xffff;
+/// Whether a packet's source address must be one that replies would be sent to. The kernel's `rp_filter` does not see what
+/// the programs forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceCheck {
+    /// It may be any.
+    #[default]
+    Off = 0,
+    /// Some route must lead to it.
+    Loose = 1,
+    /// A route must lead to it by the interface that the packet came in by.
+    Strict = 2,
+}
+
 /// Mixed into key hashes, times the tenant.
 pub(crate) const HASH_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Of an item's flags, those that say how many cells it has.
+pub(crate) const ITEM_CELLS: u8 = 0x3f;
 pub(crate) const EVENT_HOT: u8 = 1;
 pub(crate) const EVENT_TOO_LARGE: u8 = 2;
 pub(crate) const EVENT_HEADER: usize = 16;
 pub(crate) const DROP_OVER_RATE: u32 = 1;
 pub(crate) const MEASURED: u32 = 2;
+pub(crate) const PLACE_SHIFT: u32 = 16;
 
 #[repr(C)]
 pub(crate) struct Config {
     pub switch_id: AtomicU32,
     pub window: AtomicU32,
     pub sample_mask: AtomicU32,
+    pub share: AtomicU32,
+    pub seed: AtomicU64,
+    pub source_check: AtomicU32,
     pub unused_word: u32,
-    pub unused: [u64; 6],
+    pub unused: [u64; 4],
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
 }
@@ -71,8 +93,7 @@ pub(crate) struct Item {
     pub epoch_ns: AtomicU64,
     pub tenant: AtomicU32,
     pub lease: AtomicU16,
-    pub cells: AtomicU8,
-    pub unused: AtomicU8,
+    pub sum: AtomicU16,
 }
 
 #[repr(C)]
@@ -89,6 +110,9 @@ pub(crate) struct Lease {
 pub(crate) struct Sketch {
     pub row: [[AtomicU32; SKETCH_COLUMNS]; SKETCH_ROWS],
     pub bloom: [AtomicU8; BLOOM_CELLS],
+    pub reports: [AtomicU32; MAX_TENANTS],
+    pub reports_of_all: AtomicU32,
+    pub unused: u32,
 }
 
 /// As the `tenants` map holds it; written through the syscall.
@@ -125,7 +149,9 @@ const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
 mod tests {
     use super::*;
 
-    const HEADERS: [&str; 5] = [
+    const HEADERS: [&str; 7] = [
+        include_str!("../../../bpf/source.h"),
+        include_str!("../../../bpf/sketch.h"),
         include_str!("../../../bpf/maps.h"),
         include_str!("../../../bpf/table.h"),
         include_str!("../../../bpf/given.h"),
@@ -162,18 +188,24 @@ mod tests {
             ("SKETCH_ROWS", SKETCH_ROWS as u64),
             ("SKETCH_COLUMNS", SKETCH_COLUMNS as u64),
             ("BLOOM_CELLS", BLOOM_CELLS as u64),
+            ("MAX_TENANTS", MAX_TENANTS as u64),
+            ("REPORTS_OF_ALL", REPORTS_OF_ALL.into()),
             ("MAX_LEASES", MAX_LEASES as u64),
             ("PROGRAMS_PER_DISCIPLINE", PROGRAMS_PER_DISCIPLINE as u64),
             ("NO_DISCIPLINE", NO_DISCIPLINE.into()),
             ("PARAMETERS", PARAMETERS as u64),
             ("GROUP_PORTS", GROUP_PORTS as u64),
             ("NO_LEASE", NO_LEASE.into()),
+            ("ITEM_CELLS", ITEM_CELLS.into()),
+            ("SOURCE_LOOSE", SourceCheck::Loose as u64),
+            ("SOURCE_STRICT", SourceCheck::Strict as u64),
             ("HASH_SALT", HASH_SALT),
             ("EVENT_HOT", EVENT_HOT.into()),
             ("EVENT_TOO_LARGE", EVENT_TOO_LARGE.into()),
             ("EVENT_HEADER_BYTES", EVENT_HEADER as u64),
             ("TENANT_DROP_OVER_RATE", DROP_OVER_RATE.into()),
             ("TENANT_MEASURED", MEASURED.into()),
+            ("TENANT_PLACE_SHIFT", PLACE_SHIFT.into()),
         ];
         for (name, here) in numbers {
             assert_eq!(in_c(name), here, "{name}");

@@ -39,7 +39,8 @@ pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use events::{Event, Events};
 pub use layout::{
-    NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE, VALUE_MAX_BYTES,
+    NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE, SourceCheck,
+    VALUE_MAX_BYTES,
 };
 pub use lease::{LeaseState, Leases};
 pub use load::{Dataplane, MapLayout, Object, RECIRCULATION, Sizes, cpus, maps_of};

@@ -11,7 +11,7 @@ use libbpf_rs::{
 };
 
 use crate::{
-    Attached, Error, Home, Mode, attach,
+    Attached, Error, Home, Mode, Table, attach,
     layout::{BUCKET_SLOTS, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE},
     recirculation,
 };
@@ -24,7 +24,7 @@ pub const RECIRCULATION: &str = "recirculation";
 /// meet there: what is loaded already keeps its own until the last link runs what is loaded now.
 const OF_ONE_LOADING: [&str; 4] = ["work_area", "programs", "works", "disciplines"];
 /// Maps that only count: made anew where their layout changed.
-const STATISTICS: [&str; 1] = ["counters"];
+const STATISTICS: [&str; 2] = ["counters", "sketches"];
 
 /// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines that differ in their
 /// control half only share it.
@@ -374,6 +374,7 @@ impl Dataplane {
             }
             dataplane.objects.push((loaded, first.egress));
         }
+        Table::open(home)?.scatter(rand::random());
         Ok(dataplane)
     }
 

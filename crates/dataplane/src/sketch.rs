@@ -4,7 +4,7 @@ use wire::KeyHash;
 
 use crate::{
     Backing, Error,
-    layout::{SKETCH_COLUMNS, Sketch},
+    layout::{Config, SKETCH_COLUMNS, Sketch},
     mapped::Mapped,
     tenant::hash_salt,
 };
@@ -12,6 +12,7 @@ use crate::{
 /// The count-min sketches of all CPUs, read by the agent.
 pub struct Sketches {
     per_cpu: Mapped<Sketch>,
+    config: Mapped<Config>,
 }
 
 /// As `mix` in `bpf/sketch.h`.
@@ -28,14 +29,18 @@ impl Sketches {
     /// # Errors
     /// If they cannot be mapped.
     pub fn open(at: impl Into<Backing>) -> Result<Sketches, Error> {
+        let at = at.into();
         Ok(Sketches {
-            per_cpu: at.into().mapped("sketches")?,
+            per_cpu: at.mapped("sketches")?,
+            config: at.mapped("config")?,
         })
     }
 
     /// Estimated reads of an uncached key in a window, over all CPUs. Never too low, but for races.
     pub fn estimate(&self, tenant: u32, hash: KeyHash, window: u32) -> u64 {
-        let mixed = mix(hash.high(), hash.low() ^ hash_salt(tenant));
+        let seed = self.config.at(0).seed.load(Relaxed);
+        let seed = seed.wrapping_mul(2 * u64::from(tenant) + 1);
+        let mixed = mix(hash.high() ^ seed, hash.low() ^ hash_salt(tenant));
         let on_cpu = |cpu| {
             let sketch: &Sketch = self.per_cpu.at(cpu);
             let rows = sketch.row.iter().enumerate();

@@ -1,7 +1,7 @@
 use std::{
     slice,
     sync::atomic::{
-        AtomicU8,
+        AtomicU8, AtomicU64,
         Ordering::{Acquire, Relaxed, Release, SeqCst},
         fence,
     },
@@ -13,8 +13,8 @@ use crate::{
     Backing, Error, Place,
     grace::Grace,
     layout::{
-        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, NO_LEASE, PAGE_START_CELLS,
-        Page, VALUE_MAX_BYTES,
+        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, ITEM_CELLS, Item, NO_LEASE,
+        PAGE_START_CELLS, Page, SourceCheck, VALUE_MAX_BYTES,
     },
     mapped::Mapped,
     native::Clock,
@@ -30,6 +30,7 @@ pub struct Table {
     hits: Mapped<std::sync::atomic::AtomicU32>,
     cpus: usize,
     grace: Grace,
+    waits: AtomicU64,
     clock: Clock,
 }
 
@@ -101,6 +102,7 @@ impl Table {
             hits,
             cpus,
             grace: at.grace()?,
+            waits: AtomicU64::new(0),
             clock: at.clock(),
         })
     }
@@ -125,6 +127,21 @@ impl Table {
 
     fn take_epoch(&self) -> u64 {
         (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1) & EPOCH_MASK
+    }
+
+    /// Scatters what is counted by a number that clients do not know; whoever makes the tables does, before the first
+    /// packet. One that is set stays.
+    pub fn scatter(&self, seed: u64) {
+        let _ = self
+            .config
+            .at(0)
+            .seed
+            .compare_exchange(0, seed, SeqCst, SeqCst);
+    }
+
+    /// What packets' source addresses must be from now on.
+    pub fn check_sources(&self, how: SourceCheck) {
+        self.config.at(0).source_check.store(how as u32, Relaxed);
     }
 
     /// Which share of reads is counted: one in 2^`sample_shift`.
@@ -243,12 +260,11 @@ impl Table {
         item.word.store(word, Relaxed);
         item.version.store(0, Relaxed);
         item.key_len.store(key.len() as u8, Relaxed);
-        item.flags.store(0, Relaxed);
+        item.flags.store(place.cells & ITEM_CELLS, Relaxed);
         item.value_len
             .store(record.map_or(0, <[u8]>::len) as u16, Relaxed);
         item.tenant.store(tenant, Relaxed);
         item.lease.store(lease, Relaxed);
-        item.cells.store(place.cells, Relaxed);
         item.epoch_ns.store(self.clock.now_ns(), Relaxed);
         item.seq
             .store(item.seq.load(Relaxed).wrapping_add(2) & !1, Relaxed);
@@ -338,7 +354,13 @@ impl Table {
     /// # Errors
     /// If the kernel cannot wait; the cells must then never be used again.
     pub fn quiesce(&self) -> Result<(), Error> {
+        self.waits.fetch_add(1, Relaxed);
         self.grace.wait()
+    }
+
+    /// How often somebody waited so.
+    pub fn waits(&self) -> u64 {
+        self.waits.load(Relaxed)
     }
 
     /// The epoch to fetch an entry's value for, as (switch, number); `None` if it has a valid value. An
@@ -352,13 +374,15 @@ impl Table {
             if epoch > floor {
                 return (!valid).then(|| Epoch::new(self.switch_id(), epoch));
             }
+            // Read first: a life counts from before its epoch, or a copy could outlive it.
+            let now_ns = self.clock.now_ns();
             let fresh = self.take_epoch();
             if item
                 .word
                 .compare_exchange(word, fresh << 1, SeqCst, SeqCst)
                 .is_ok()
             {
-                item.epoch_ns.store(self.clock.now_ns(), Relaxed);
+                item.epoch_ns.store(now_ns, Relaxed);
                 return Some(Epoch::new(self.switch_id(), fresh));
             }
         }
@@ -407,7 +431,7 @@ impl Table {
         let place = Place {
             page,
             cell,
-            cells: item.cells.load(Relaxed).clamp(1, 32),
+            cells: (item.flags.load(Relaxed) & ITEM_CELLS).clamp(1, 32),
         };
         let key_len = usize::from(item.key_len.load(Relaxed));
         let key = self
@@ -425,5 +449,47 @@ impl Table {
             valid: item.word.load(Relaxed) & 1 == 1,
             value_len: item.value_len.load(Relaxed),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, atomic::AtomicBool};
+
+    use super::*;
+    use crate::{
+        Cells, Sizes,
+        native::{Clock, Switch},
+    };
+
+    /// The clock follows the invalidation counter, so an epoch is always above what was read before it was taken.
+    #[test]
+    fn a_life_counts_from_before_its_epoch() {
+        let ns = Arc::new(AtomicU64::new(0));
+        let clock = Clock::Set(ns.clone());
+        let switch = Switch::new("test", &[], Sizes { pages: 4 }, 1, clock).unwrap();
+        let table = Table::open(&switch).unwrap();
+        table.set_identity(1, 1);
+        let mut cells = Cells::new(4);
+        cells.set_owner(0, Some(7));
+        let place = cells.take(7, 3).unwrap();
+        table
+            .insert(7, KeyHash::default(), b"key", 0, place)
+            .unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    ns.store(table.epoch(), SeqCst);
+                }
+            });
+            let late = (0..200_000).find_map(|_| {
+                let epoch = table.wants_value(place, table.epoch())?.number();
+                let epoch_ns = table.item(place).epoch_ns.load(Relaxed);
+                (epoch_ns >= epoch).then_some((epoch_ns, epoch))
+            });
+            stop.store(true, Relaxed);
+            assert_eq!(late, None, "the clock was read after the epoch was taken");
+        });
     }
 }

@@ -1,9 +1,15 @@
+use std::sync::atomic::Ordering;
+
 use wire::Secret;
 
 use crate::{
     Backing, Error,
-    layout::{DROP_OVER_RATE, HASH_SALT, MEASURED, NO_DISCIPLINE, PARAMETERS, Tenant},
+    layout::{
+        Config, DROP_OVER_RATE, HASH_SALT, MEASURED, NO_DISCIPLINE, PARAMETERS, PLACE_SHIFT,
+        REPORTS_OF_ALL, Tenant,
+    },
     map::Map,
+    mapped::Mapped,
 };
 
 /// What the programs know of a tenant.
@@ -27,6 +33,9 @@ pub struct TenantEntry {
     /// Number of its discipline; one without a program means that its packets are only forwarded.
     pub discipline: u32,
 }
+
+/// The least share of reports of hot keys that a tenant has, however many they are.
+const LEAST_SHARE: u32 = 16;
 
 /// Requests that a tenant may send at once after a pause, as time at its rate.
 const BURST_NS: u32 = 50_000_000;
@@ -71,23 +80,31 @@ impl Entries {
 
 impl TenantEntry {
     /// Makes exactly `entries` the tenants of a switch: adds, changes and removes. A tenant that stays goes
-    /// on where it is with its rate.
+    /// on where it is with its rate. Those with a discipline share out the reports of hot keys.
     ///
     /// # Errors
     /// If the kernel refuses, for one because there are more than 4096.
     pub fn install(at: impl Into<Backing>, entries: &[TenantEntry]) -> Result<(), Error> {
-        let map = Entries::open(&at.into())?;
+        let at = at.into();
+        let map = Entries::open(&at)?;
         let stay: std::collections::HashSet<u32> = entries.iter().map(|e| e.id).collect();
         // First, so that there is room.
         for id in map.ids().into_iter().filter(|id| !stay.contains(id)) {
             let removed = map.0.delete(&id.to_ne_bytes());
             removed.map_err(Error::bpf("removing a tenant"))?;
         }
-        for entry in entries {
+        for (entry, place) in entries.iter().zip(0u32..) {
             let before = map.get(entry.id)?;
             let next_ns = before.map_or(0, |tenant| tenant.next_ns);
-            map.put(before, entry.with(next_ns))?;
+            map.put(before, entry.with(next_ns, place))?;
         }
+        let served = entries.iter().filter(|e| e.discipline != NO_DISCIPLINE);
+        let share = REPORTS_OF_ALL / (served.count() as u32).max(1);
+        let config: Mapped<Config> = at.mapped("config")?;
+        config
+            .at(0)
+            .share
+            .store(share.max(LEAST_SHARE), Ordering::Relaxed);
         Ok(())
     }
 
@@ -129,11 +146,13 @@ impl TenantEntry {
         Ok(all)
     }
 
-    fn with(&self, next_ns: u64) -> Tenant {
+    fn with(&self, next_ns: u64, place: u32) -> Tenant {
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         Tenant {
             id: self.id,
-            flags: flag(self.drop_over_rate, DROP_OVER_RATE) | flag(self.measured, MEASURED),
+            flags: flag(self.drop_over_rate, DROP_OVER_RATE)
+                | flag(self.measured, MEASURED)
+                | place << PLACE_SHIFT,
             secret: self.secret.0,
             also_secret: self.also_secret.0,
             ns_per_request: 1_000_000_000u64.checked_div(self.rate).unwrap_or(0),

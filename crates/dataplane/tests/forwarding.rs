@@ -1,6 +1,12 @@
 //! Packets that really leave: a namespace with two links, routes, a neighbour. No discipline is loaded, so every
 //! admitted packet is only forwarded.
 
+use std::net::IpAddr;
+
+use dataplane::{
+    Sizes, SourceCheck, Table, TenantEntry,
+    native::{self, Clock, Fib, Route},
+};
 use harness::{
     Message, Seen, Switch, Verdict,
     message::address,
@@ -192,4 +198,111 @@ fn a_host_that_does_not_forward_keeps_the_packet() {
         assert_eq!(run.moved.get("pass_local"), Some(&1), "{:?}", run.moved);
         assert_eq!((run.verdict, run.frame), (Verdict::Pass, frame));
     });
+}
+
+/// A packet of ours from a source, and what it is counted as with each setting.
+#[test]
+fn sources_are_looked_at_as_the_setting_says() {
+    const IN: &str = "forward";
+    const DROPPED: &str = "drop_source";
+    let by = |packet: Message, host: u8| {
+        let ipv6 = packet.from.is_ipv6();
+        packet.sent_by(address(ipv6, host))
+    };
+    let no_route = |packet: Message| packet.sent_by([10, 9, 9, 9].into());
+    in_namespace(move || {
+        let switch = router();
+        ip("address add 10.0.0.100/32 dev in0");
+        ip("route add blackhole 10.0.0.66/32");
+        ip("route add 10.0.0.12/32 dev in0"); // without a neighbour
+        let rows = [
+            ("the interface's own", by(read(), 1), [IN, IN, IN]),
+            ("likewise IPv6", read().over_ipv6(), [IN, IN, IN]),
+            ("no neighbour yet", by(read(), 12), [IN, IN, IN]),
+            ("of another", by(read(), 9), [IN, IN, DROPPED]),
+            (
+                "of another, IPv6",
+                by(read().over_ipv6(), 2),
+                [IN, IN, DROPPED],
+            ),
+            ("no route", no_route(read()), [IN, DROPPED, DROPPED]),
+            (
+                "no route, IPv6",
+                by(read().over_ipv6(), 99),
+                [IN, DROPPED, DROPPED],
+            ),
+            ("blackhole", by(read(), 66), [IN, DROPPED, DROPPED]),
+            ("this host's", by(read(), 100), [IN, DROPPED, DROPPED]),
+            ("a VLAN", read().vlan(5), ["pass_vlan"; 3]),
+        ];
+        for (name, packet, endings) in rows {
+            let settings = [SourceCheck::Off, SourceCheck::Loose, SourceCheck::Strict];
+            for (setting, ending) in settings.into_iter().zip(endings) {
+                switch.table.check_sources(setting);
+                let run = switch.run(&packet.frame().bytes(), Some(ifindex("in0")));
+                let mut moved: Vec<_> = run.moved.into_iter().collect();
+                moved.retain(|counted| *counted != ("bypass_no_discipline", 1));
+                assert_eq!(moved, [(ending, 1)], "{name}, {setting:?}");
+            }
+        }
+    });
+}
+
+/// The way back as the soft switch knows it.
+struct Back;
+
+impl Fib for Back {
+    fn route(&self, _: IpAddr, to: IpAddr, _: u16, _: u32) -> Route {
+        let by = |port| Route::By {
+            port,
+            from: OWN,
+            to: NEXT_HOP,
+        };
+        match to.to_string().as_str() {
+            "10.0.0.1" | "fd00::1" => by(1),
+            "10.0.0.2" | "fd00::2" => by(2),
+            "10.0.0.12" => Route::NoNeighbour { port: 1 },
+            "10.0.0.13" => Route::NoNeighbour { port: 2 },
+            "10.0.0.14" => Route::NoNeighbour { port: 0 },
+            "10.0.0.15" => Route::Off,
+            _ => Route::None,
+        }
+    }
+}
+
+#[test]
+fn a_soft_switch_looks_at_sources_too() {
+    let sizes = Sizes { pages: 4 };
+    let switch = native::Switch::new("test", &[], sizes, 1, Clock::Boot).unwrap();
+    let switch = switch.routed(Box::new(Back));
+    TenantEntry::install(&switch, &[tenant(SIGNED, 0)]).unwrap();
+    switch.add_port(2, "out0").unwrap();
+    let table = Table::open(&switch).unwrap();
+    let mut cpu = native::Cpu::of(&switch, 0);
+    let mut run = |packet: &Message| {
+        let mut frame = native::Frame::new(&packet.frame().bytes());
+        cpu.run(native::Program::Entry, &mut frame, 1, 0)
+    };
+    use native::Verdict::{Drop, Pass, To};
+    let forged = [
+        (1, [To(2), To(2)]),
+        (2, [To(2), Drop]),
+        (12, [To(2), To(2)]),
+        (13, [To(2), Drop]),
+        (14, [Pass, Pass]),
+        (15, [Pass, Pass]),
+        (77, [Drop, Drop]),
+    ];
+    for (host, verdicts) in forged {
+        let packet = read().sent_by(address(false, host));
+        assert_eq!(run(&packet), To(2), "{host}: any source may be");
+        for (setting, verdict) in [SourceCheck::Loose, SourceCheck::Strict]
+            .into_iter()
+            .zip(verdicts)
+        {
+            table.check_sources(setting);
+            assert_eq!(run(&packet), verdict, "{host}, {setting:?}");
+        }
+        table.check_sources(SourceCheck::Off);
+    }
 }

@@ -78,7 +78,7 @@ pub enum StoreAction {
         value: Bytes,
     },
     /// Read the value of a request's key from the backend, as it is at the moment: [`StoreEvent::Value`] brings it. If the backend
-    /// fails, the store answers that, and the request is over.
+    /// fails, or the value is longer than any packet carries, the store answers that, and the request is over.
     Read {
         /// For which request.
         request: Request,

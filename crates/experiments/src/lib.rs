@@ -12,12 +12,15 @@
 //! keys = 1000000
 //! [quick.rack]      # replaces params under --quick
 //! keys = 100000
+//! [claims]          # what has to come out, or the run has failed
+//! speedup = { least = 3.0 }
 //! ```
 //!
 //! Two shapes of racks come ready-made: [`servers`], servers behind one switch, with a cache on or off; and [`tenants`],
 //! switches in a line that tenants share. A paper's own experiments are built on these in its discipline's folder;
 //! nothing here names a discipline. Called by those and by the binary's `lab run`.
 
+mod claim;
 mod coherence;
 mod compare;
 mod demo;
@@ -29,6 +32,7 @@ pub mod plot;
 mod report;
 pub mod rig;
 pub mod servers;
+mod silent_link;
 pub mod table;
 pub mod tenants;
 mod verdict;
@@ -76,6 +80,18 @@ pub const CONTROLLER_FAILOVER: Registered = Registered {
     kind: &Kind::of::<tenants::Failover>("failover"),
 };
 
+/// A well-behaved tenant beside one that attacks what tenants share.
+pub const HOSTILE: Registered = Registered {
+    toml: include_str!("tenants/hostile.toml"),
+    kind: &Kind::of::<tenants::Hostile>("hostile"),
+};
+
+/// A link between two switches that loses everything and keeps its carrier.
+pub const SILENT_LINK: Registered = Registered {
+    toml: include_str!("silent_link/silent_link.toml"),
+    kind: &Kind::of::<silent_link::SilentLink>("silent-link"),
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +105,8 @@ mod tests {
             TENANT_ISOLATION,
             WORK_CONSERVING,
             CONTROLLER_FAILOVER,
+            SILENT_LINK,
+            HOSTILE,
         ] {
             Experiment::of(&registered, "some").unwrap();
         }

@@ -30,6 +30,8 @@ counters! {
     total_error_replies,
     /// Connections closed because what came was no command.
     protocol_errors,
+    /// Connections closed because what came was HTTP or TLS: a web page, most likely.
+    foreign_protocols,
     /// Commands and values refused because the memory for large ones was in use.
     memory_refusals,
     /// Reads that found their key.

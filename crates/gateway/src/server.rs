@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -27,6 +27,9 @@ use crate::{
 /// After an error of accept (no file descriptor is free) it is tried again so much later.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
+/// Least time between two log lines about foreign protocols, as in Redis.
+const FOREIGN_EVERY_S: u64 = 60;
+
 /// What all connections share, data aside.
 pub(crate) struct Shared {
     pub limits: Limits,
@@ -35,6 +38,8 @@ pub(crate) struct Shared {
     pub listen: SocketAddr,
     pub since: Instant,
     connected: AtomicUsize,
+    /// When it was last said that a connection spoke another protocol: seconds after `since`, plus one; 0: never.
+    foreign_said_s: AtomicU64,
 }
 
 impl Shared {
@@ -51,6 +56,21 @@ impl Shared {
             listen,
             since: Instant::now(),
             connected: AtomicUsize::new(0),
+            foreign_said_s: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a connection that speaks HTTP or TLS, and says so, but not each time.
+    pub fn foreign(&self, peer: SocketAddr) {
+        self.counters.foreign_protocols.add_one();
+        let now_s = self.since.elapsed().as_secs() + 1;
+        let said_s = self.foreign_said_s.load(Relaxed);
+        if said_s == 0 || now_s - said_s >= FOREIGN_EVERY_S {
+            self.foreign_said_s.store(now_s, Relaxed);
+            tracing::warn!(
+                %peer,
+                "closed a connection that speaks HTTP or TLS: a web page may be trying to reach this port"
+            );
         }
     }
 

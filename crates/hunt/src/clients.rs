@@ -13,12 +13,12 @@ use sim::{Birth, Io, Maker, Process, Remains, packet::Datagram};
 use wire::Packet;
 
 /// What makes the clients of a host, each time that they start: with the records of their earlier lives.
-pub(crate) fn maker(config: ClientsConfig, options: Options, pause_us: u64) -> Maker {
+pub fn maker(config: ClientsConfig, options: Options, pause_us: u64) -> Maker {
     Box::new(move |birth| Ok(Box::new(Asking::new(&config, &options, pause_us, birth)?)))
 }
 
 /// Clients that run. All of a tenant's share a connection.
-pub(crate) struct Asking {
+pub struct Asking {
     tenants: Vec<u32>,
     /// One per tenant.
     connections: Vec<Machine>,
@@ -30,6 +30,7 @@ pub(crate) struct Asking {
     pause_us: u64,
     rng: SeededRng,
     stopped: bool,
+    operations: u64,
     port: u16,
 }
 
@@ -66,6 +67,7 @@ impl Asking {
             pause_us,
             rng: seed::rng(birth.seed, "pauses"),
             stopped: false,
+            operations: 0,
             port: birth.port,
         })
     }
@@ -74,6 +76,11 @@ impl Asking {
     pub fn stop(&mut self) {
         self.stopped = true;
         self.pausing.clear();
+    }
+
+    /// Operations so far, of this life.
+    pub fn operations(&self) -> u64 {
+        self.operations
     }
 
     /// Whether nothing is under way any more, after [`Asking::stop`].
@@ -115,7 +122,8 @@ impl Asking {
                 while let Some((number, result)) = self.connections[connection].next_finished() {
                     let waiting = self.waiting.remove(&(connection, number));
                     let client = waiting.expect("somebody asked for it");
-                    self.recorders[client].told(result, io.world_ns);
+                    let says_something = self.recorders[client].told(result, io.world_ns);
+                    self.operations += u64::from(says_something);
                     let pause_ns = self.rng.random_range(0..=self.pause_us) * 1_000;
                     if !self.stopped {
                         self.pausing.insert((now_ns + pause_ns, client));

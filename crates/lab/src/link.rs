@@ -1,20 +1,23 @@
-//! A link that loses, duplicates, delays and reorders: a process between two veth ends.
+//! A link that loses, duplicates, delays, reorders and alters: a process between two veth ends.
 //!
 //! Frames come from one packet socket and go to the other, each way by its own random stream, so
 //! that the same frames in the same order meet the same fate under the same seed.
+//!
+//! A signal makes it swallow everything that goes one way ([`SILENCERS`]), and another one of the kind pass it again. Its carrier stays.
 
 use std::{
     cmp::{Ordering, Reverse},
     collections::BinaryHeap,
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Instant,
 };
 
 use anyhow::Context;
 use rand::RngExt;
 use seed::{SeededRng, rng};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{interrupt, topology::Fault};
 
@@ -24,20 +27,34 @@ const MAX_FRAME: usize = 9100;
 const MAX_HELD: usize = 100_000;
 
 /// What happened to the frames of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Frames that came in.
     pub received: u64,
     /// Lost on purpose.
     pub lost: u64,
+    /// Swallowed while this way was silent.
+    pub swallowed: u64,
     /// Sent twice on purpose.
     pub duplicated: u64,
     /// Held back on purpose.
     pub reordered: u64,
+    /// With a bit flipped on purpose.
+    pub flipped: u64,
     /// Sent, duplicates included.
     pub sent: u64,
     /// Not sent because too many were held back or the interface did not take them.
     pub overflowed: u64,
+}
+
+/// What begins and ends the silence of each way, a to b first.
+pub const SILENCERS: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
+
+static SILENT: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
+
+extern "C" fn silence(signal: i32) {
+    let way = usize::from(signal == SILENCERS[1]);
+    SILENT[way].fetch_not(Relaxed);
 }
 
 /// What one frame meets.
@@ -46,6 +63,8 @@ struct Fate {
     copies: u8,
     delay_ns: u64,
     reordered: bool,
+    /// The bit that is flipped, modulo their number.
+    flipped: Option<usize>,
 }
 
 /// Draws the fate of each frame of one direction.
@@ -64,7 +83,8 @@ impl Dice {
 
     /// Always draws the same number of times, so that one frame's fate does not shift the next one's.
     fn next(&mut self) -> Fate {
-        let draws: [f64; 4] = std::array::from_fn(|_| self.rng.random());
+        let draws: [f64; 5] = std::array::from_fn(|_| self.rng.random());
+        let bit: u32 = self.rng.random();
         let reordered = draws[2] < self.fault.reorder;
         let copies = match () {
             () if draws[0] < self.fault.loss => 0,
@@ -80,6 +100,7 @@ impl Dice {
             copies,
             delay_ns: ((self.fault.delay_ms + held_ms) * 1e6) as u64,
             reordered,
+            flipped: (draws[4] < self.fault.flip).then_some(bit as usize),
         }
     }
 }
@@ -122,6 +143,10 @@ struct Direction {
 /// An interface does not exist, or this is not root.
 pub fn run(a: &str, b: &str, fault: Fault, on_ready: impl FnOnce()) -> anyhow::Result<[Counts; 2]> {
     interrupt::install();
+    for signal in SILENCERS {
+        // SAFETY: the handler only changes an atomic.
+        unsafe { libc::signal(signal, silence as *const () as libc::sighandler_t) };
+    }
     let sockets = [open(a)?, open(b)?];
     let new = |from, to, name| Direction {
         from,
@@ -170,12 +195,20 @@ fn pump(
             break;
         };
         counts.received += 1;
+        if SILENT[*from].load(Relaxed) {
+            counts.swallowed += 1;
+            continue;
+        }
         let fate = dice.next();
         counts.reordered += u64::from(fate.reordered);
         match fate.copies {
             0 => counts.lost += 1,
             2 => counts.duplicated += 1,
             _ => {}
+        }
+        if let Some(bit) = fate.flipped.filter(|_| fate.copies > 0 && len > 0) {
+            counts.flipped += 1;
+            buffer[bit / 8 % len] ^= 1 << (bit % 8);
         }
         let at_ns = start.elapsed().as_nanos() as u64 + fate.delay_ns;
         for _ in 0..fate.copies {
@@ -335,6 +368,7 @@ mod tests {
             reorder: 0.02,
             reorder_ms: 4.0,
             delay_ms: 1.0,
+            flip: 0.01,
             seed: 9,
         };
         let fates = |name| {
@@ -348,6 +382,7 @@ mod tests {
         assert!((part(|f| f.copies == 0) - 0.1).abs() < 0.005);
         assert!((part(|f| f.copies == 2) - 0.9 * 0.05).abs() < 0.004);
         assert!((part(|f| f.reordered) - 0.02).abs() < 0.003);
+        assert!((part(|f| f.flipped.is_some()) - 0.01).abs() < 0.003);
         assert!(all.iter().all(|f| f.reordered || f.delay_ns == 1_000_000));
         assert!(
             all.iter()

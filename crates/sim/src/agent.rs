@@ -13,7 +13,7 @@ use std::{
 
 use agent::{
     Courier, Greeting, Reservation, TICK, Tables,
-    network::{Interface, check, is_old, told},
+    network::{Interface, Probes, check, is_old, told},
 };
 use anyhow::Context;
 use api::proto::{FromSwitch, Routes, RoutesApplied, ToSwitch, from_switch::Body, to_switch};
@@ -129,6 +129,7 @@ pub struct AgentHost {
     tick_ns: u64,
     following: Following,
     greeting: Greeting,
+    probes: Probes,
     port: u16,
     disk: Arc<AtomicU64>,
     /// The network's changes that the controller was told of.
@@ -173,6 +174,7 @@ impl AgentHost {
             tick_ns: birth.clock.monotonic_ns,
             following: Following::new(controllers),
             greeting: Greeting::default(),
+            probes: Probes::default(),
             port: birth.port,
             disk,
             told: None,
@@ -223,6 +225,18 @@ impl AgentHost {
         }
     }
 
+    fn probe(&mut self, io: &mut Io<'_>) {
+        let before = self.probes.silent();
+        let (now, port) = (self.now(io), self.port);
+        self.probes.due(now, |to, datagram| {
+            io.send(port, to, datagram);
+            true
+        });
+        if self.probes.silent() != before {
+            self.told = None;
+        }
+    }
+
     /// The greeting comes first; the network keeps what it has to say until then.
     fn tell_network(&mut self, stream: StreamId, io: &mut Io<'_>) {
         let changes = io.network.changes();
@@ -234,7 +248,7 @@ impl AgentHost {
         let say = |io: &mut Io<'_>, body| {
             io.say(stream, Message::FromSwitch(FromSwitch { body: Some(body) }));
         };
-        say(io, told(&interfaces));
+        say(io, told(&interfaces, &self.probes.silent()));
         self.install(&interfaces, io);
         if let Some(applied) = &self.applied {
             say(io, Body::Routes(applied.clone()));
@@ -266,7 +280,13 @@ impl AgentHost {
                     self.told = None;
                 }
             }
-            _ => {
+            body => {
+                if let Some(to_switch::Body::Setup(setup)) = &body
+                    && self.spec.probes
+                {
+                    self.probes.set_up(setup);
+                }
+                let message = ToSwitch { body };
                 let now = self.now(io);
                 let taken = self.tables.take(message, now);
                 self.noted(taken);
@@ -301,8 +321,10 @@ fn interfaces(io: &Io<'_>) -> Vec<Interface> {
 }
 
 impl Process for AgentHost {
-    /// The programs take what is meant for the agent; the rest went around them.
-    fn receive(&mut self, _: &Datagram<'_>, _: &mut Io<'_>) {}
+    /// The programs take what stores answer, or it went around them.
+    fn receive(&mut self, datagram: &Datagram<'_>, _: &mut Io<'_>) {
+        self.probes.take(datagram.from, datagram.payload);
+    }
 
     fn wake(&mut self, io: &mut Io<'_>) {
         self.following.wake(io);
@@ -312,12 +334,17 @@ impl Process for AgentHost {
             let ticked = self.tables.tick(now);
             self.noted(ticked);
         }
+        self.probe(io);
         self.pass_on(io);
     }
 
     fn next_wake_ns(&self) -> Option<u64> {
         let follow = self.following.next_wake_ns().unwrap_or(u64::MAX);
-        Some(self.tick_ns.min(follow))
+        let probe = self
+            .probes
+            .next()
+            .map(|next| (next - self.zero).as_nanos() as u64);
+        Some(self.tick_ns.min(follow).min(probe.unwrap_or(u64::MAX)))
     }
 
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {

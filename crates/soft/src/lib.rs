@@ -34,7 +34,7 @@ use std::{
 };
 
 use dataplane::{
-    Object, RECIRCULATION, Sizes,
+    Object, RECIRCULATION, Sizes, Table,
     native::{Clock, Cpu, Switch},
 };
 use futures_util::TryStreamExt;
@@ -134,6 +134,7 @@ impl Soft {
         let threads = dataplane::cpus().min(THREADS);
         let switch = Switch::new(name, objects, sizes, threads, Clock::Boot)?;
         let switch = switch.routed(Box::new(ways));
+        Table::open(&switch)?.scatter(rand::random());
         for (index, name) in &ports {
             switch.add_port(*index, name)?;
         }

@@ -135,11 +135,11 @@ impl Fib for Ways {
         if let Some(forwards) = known.forwards.get(&ingress)
             && !forwards[usize::from(to.is_ipv6())]
         {
-            return Route::None;
+            return Route::Off;
         }
         let Some(way) = known.ways.get(&to) else {
             let _ = self.ask.try_send(to);
-            return Route::NoNeighbour;
+            return Route::NoNeighbour { port: 0 };
         };
         if !way.used.load(Relaxed) {
             way.used.store(true, Relaxed);
@@ -351,6 +351,6 @@ fn way(to: IpAddr, route: &RouteMessage, links: &Links, neighbours: &Neighbours)
             },
             mtu,
         ),
-        None => (Route::NoNeighbour, mtu),
+        None => (Route::NoNeighbour { port }, mtu),
     }
 }

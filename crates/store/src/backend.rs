@@ -10,6 +10,7 @@
 //! clients change, afterwards ([`OutsideEvent`]). memcached does not: the copies live on until their expiry or the next write
 //! here. Run it with `-M` where that matters.
 
+mod direct;
 pub mod embedded;
 pub mod memcached;
 pub mod redis;
@@ -79,7 +80,7 @@ pub enum Change {
 /// How a read ended that was answered later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The item.
+    /// The item. A value that no packet carries may be cut short, but not to what one carries.
     Item(Item<Vec<u8>>),
     /// There is no such key.
     Absent,

@@ -2,7 +2,10 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{Read, Write},
+    time::{Duration, Instant},
+};
 
 use store::{BackendConfig, Config};
 use support::{
@@ -92,6 +95,39 @@ fn behaves(store: &Running) {
     assert_eq!(client.write(&odd, &value).header.status, Status::Ok);
     assert_eq!(client.read_padded(&odd, 1400).value, value);
 
+    // Empty is not absent, with a time to live or without, nor is as much as a packet carries too much.
+    let most = vec![7; wire::max_value(1)];
+    for (value, expiry_ms) in [(&b""[..], 0), (b"", 60_000), (&most, 0), (&most, 60_000)] {
+        let header = Header {
+            expiry_ms,
+            ..Header::new(Op::WriteRequest)
+        };
+        assert_eq!(client.ask(header, b"e", value, 0).header.status, Status::Ok);
+        let read = client.read_padded(b"e", wire::MAX_PAYLOAD);
+        assert_eq!((read.header.status, &read.value[..]), (Status::Ok, value));
+        assert_eq!(read.header.expiry_ms > 0, expiry_ms > 0);
+    }
+
+    // What is deleted only if it is absent is not deleted.
+    let header = |version| Header {
+        flags: Flags::COMPARE,
+        version,
+        ..Header::new(Op::DeleteRequest)
+    };
+    let version = client.write(b"d", b"v").header.version;
+    let kept = client
+        .ask(header(wire::VERSION_ABSENT), b"d", &[], 0)
+        .header;
+    assert_eq!((kept.status, kept.version), (Status::Mismatch, version));
+    assert_eq!(client.read(b"d").value, b"v");
+    let none = client.ask(header(wire::VERSION_ABSENT), b"nosuch", &[], 0);
+    assert_eq!(none.header.status, Status::NotFound);
+    let gone = client.ask(header(wire::VERSION_PRESENT), b"d", &[], 0);
+    assert_eq!(gone.header.status, Status::Ok);
+    assert_eq!(client.read(b"d").header.status, Status::NotFound);
+    let none = client.ask(header(wire::VERSION_PRESENT), b"d", &[], 0);
+    assert_eq!(none.header.status, Status::Mismatch, "it is absent");
+
     let lasting = Header {
         expiry_ms: 60_000,
         ..Header::new(Op::WriteRequest)
@@ -129,6 +165,31 @@ fn memcached_behaves() {
         "memcached://127.0.0.1:{}",
         server.port
     )));
+}
+
+#[test]
+fn a_large_value_in_memcached_is_read_past() {
+    let server = memcached();
+    let store = store_over(&format!("memcached://127.0.0.1:{}", server.port));
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let large = [
+        b"set large 0 0 1000000\r\n".as_slice(),
+        &[b'\n'; 1_000_000],
+        b"\r\nset small 0 0 1\r\nv\r\nquit\r\n",
+    ];
+    stream.write_all(&large.concat()).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "STORED\r\nSTORED\r\n");
+    let mut client = Client::to(store.address);
+    for _ in 0..10 {
+        let large = client.read(b"large");
+        assert_eq!(
+            (large.header.status, large.value),
+            (Status::TooLarge, vec![])
+        );
+        assert_eq!(client.read(b"small").value, b"v");
+    }
 }
 
 #[test]

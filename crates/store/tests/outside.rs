@@ -176,7 +176,6 @@ fn config(server: &Process) -> Config {
         backend: format!("redis://127.0.0.1:{}", server.port)
             .parse()
             .unwrap(),
-        lease_ms: LEASE_MS,
         ..support::loopback()
     }
 }
@@ -324,6 +323,52 @@ fn while_redis_does_not_answer_no_lease_goes_beyond_what_was_seen() {
     assert_eq!(switch.copy(b"k"), b"w");
     let (_, next) = switch.hold_lease();
     assert!(next > term, "it had lapsed: a new term");
+}
+
+/// Values that no packet carries are not brought here: many reads of them take no longer than many reads, and the connection, which
+/// every tenant's copies depend on, stays.
+#[test]
+fn large_values_in_redis_cost_no_more_than_small_ones() {
+    let server = redis();
+    let mut other = Outsider::of(&server);
+    other.command("SET small v");
+    for n in 0..4 {
+        let len = other.command(&format!("SETRANGE large{n} 33554431 x"));
+        assert_eq!(len, ":33554432\r\n");
+    }
+    let store = Running::start(config(&server));
+    let mut switch = Switch::to(store.address);
+    assert_eq!(switch.copy(b"small"), b"v");
+    let crowd = Switch::to(store.address);
+    for round in 0..4 {
+        for n in 0..128 {
+            let header = Header {
+                request: n,
+                ..Header::new(Op::ReadRequest)
+            };
+            crowd.send(header, format!("large{}", n % 4).as_bytes());
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut answered = 0;
+        while answered < 128 {
+            if let Some((header, _, value)) = crowd.hear() {
+                assert_eq!((header.status, value.len()), (Status::TooLarge, 0));
+                answered += 1;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{answered} of 128 answers in round {round}"
+            );
+        }
+        while let Some((header, ..)) = switch.hear() {
+            assert_ne!(header.op, Op::Invalidate, "the copy of another key");
+        }
+    }
+    let (length_ms, term) = switch.hold_lease();
+    assert!(length_ms > 0 && switch.lease().unwrap().1 == term);
+    // A copy of one that was large is brought once it is small.
+    other.command("SET large0 v");
+    assert_eq!(switch.copy(b"large0"), b"v");
 }
 
 #[test]

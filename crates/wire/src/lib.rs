@@ -36,6 +36,8 @@ pub const SHARED_LEN: usize = 40;
 pub const MAX_KEY: usize = 250;
 /// Longest UDP payload in bytes that fits an Ethernet frame of 1500 bytes over IPv4.
 pub const MAX_PAYLOAD: usize = 1472;
+/// What a write says as the store's life if its client has not heard of it yet: no store has it, so each answers with its own.
+pub const LIFE_UNKNOWN: u16 = 1;
 /// The tenant of unkeyed requests, there for trying things out.
 pub const TENANT_OPEN: u32 = 0;
 /// The tenant under which switches, stores and controllers sign what they say to one another.
@@ -44,6 +46,15 @@ pub const TENANT_SYSTEM: u32 = u32::MAX;
 pub const VERSION_ABSENT: u64 = 0;
 /// Expected version in a conditional write that must find the key present, whatever its version.
 pub const VERSION_PRESENT: u64 = u64::MAX;
+/// Expected version in a conditional delete that says: a write of the key past the store (a gateway's) is about to begin. It never
+/// holds, since versions begin with the seconds since 1970, and so removes nothing; but copies are invalidated, as for any write.
+pub const VERSION_DIRECT_BEGINS: u64 = 1;
+/// The same when such a write has ended.
+pub const VERSION_DIRECT_ENDED: u64 = 2;
+/// The same for nothing but the invalidation of all copies.
+pub const VERSION_NEVER: u64 = 3;
+/// How long a write past the store may take, in milliseconds: a store forgets it then.
+pub const DIRECT_WRITE_MS: u32 = 20_000;
 
 /// Longest value in bytes that fits one packet (1500-byte Ethernet, IPv4) beside a key of `key_len` bytes.
 pub const fn max_value(key_len: usize) -> usize {

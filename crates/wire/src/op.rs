@@ -58,6 +58,10 @@ ops! {
     LeaseReply = 0x15, key: false, value: false;
     /// Store to switch: ask me again; the switch's data plane turns it into a `LeaseRequest`.
     LeaseOffer = 0x16, key: false, value: false;
+    /// Switch to a neighbour: does the link between us carry anything? `version` is the probe's number.
+    ProbeRequest = 0x17, key: false, value: false;
+    /// The neighbour's data plane sends it back as this.
+    ProbeReply = 0x18, key: false, value: false;
 
     /// MADINC HOT_READ_REQUEST: a heavy hitter is reported.
     HotReport = 0x20, key: true, value: true;
@@ -113,6 +117,7 @@ impl Op {
             Op::Invalidate => Op::InvalidateAck,
             Op::LeaseOffer => Op::LeaseRequest,
             Op::LeaseRequest => Op::LeaseReply,
+            Op::ProbeRequest => Op::ProbeReply,
             Op::ChainRead => Op::ChainReadReply,
             Op::ChainWrite => Op::ChainWriteReply,
             Op::DisciplineRequest => Op::DisciplineReply,

@@ -9,6 +9,8 @@ use rmt::{Items, Lookup, Published, Table};
 const COLUMNS: u32 = 65_536;
 /// The Bloom filter's cells, shared out over its three probes.
 const PROBED: u32 = COLUMNS / 3;
+/// Each tenant's share of reports, and what is for whoever comes first.
+const SHARES: u32 = 4096 + 1;
 
 const STATIC: Table = Table {
     name: "",
@@ -76,7 +78,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             name: "head",
             map: "pages",
             entries: items.count,
-            bits: 8 + 32 + 16 + 8,
+            bits: 8 + 32 + 16 + 6,
             after: &["lookup"],
             ..STATIC
         },
@@ -105,12 +107,12 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             after: &["head", "key"],
             ..REGISTERS
         },
-        // Version, expiry, when the epoch was taken, length and flags.
+        // Version, expiry, when the epoch was taken, length, sum and flags.
         Table {
             name: "granted",
             map: "pages",
             entries: items.count,
-            bits: 3 * 64 + 16 + 8,
+            bits: 3 * 64 + 16 + 16 + 2,
             after: &["word", "lease"],
             ..REGISTERS
         },
@@ -133,7 +135,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
         after: &["lookup"],
         ..REGISTERS
     }));
-    let bloom = ["bloom_1", "bloom_2", "bloom_3"];
+    let bloom = &["bloom_1", "bloom_2", "bloom_3"];
     tables.extend(bloom.map(|name| Table {
         name,
         map: "sketches",
@@ -142,6 +144,14 @@ pub fn pipeline(items: Items) -> Vec<Table> {
         after: &["sketch_1", "sketch_2", "sketch_3", "sketch_4"],
         ..REGISTERS
     }));
+    tables.push(Table {
+        name: "share",
+        map: "sketches",
+        entries: SHARES,
+        bits: 32,
+        after: bloom,
+        ..REGISTERS
+    });
     tables
 }
 

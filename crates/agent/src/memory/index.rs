@@ -81,8 +81,9 @@ impl Index {
         self.by_key.get(key)
     }
 
-    pub fn key_in(&self, slot: u32) -> Option<&ItemKey> {
-        self.by_slot.get(&slot)
+    pub fn in_slot(&self, slot: u32) -> Option<(&ItemKey, &Entry)> {
+        let key = self.by_slot.get(&slot)?;
+        Some((key, self.get(key)?))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&ItemKey, &Entry)> {

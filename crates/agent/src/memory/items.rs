@@ -99,6 +99,9 @@ impl Memory {
         }
         let was_there = self.holds(key);
         self.remove(key);
+        if was_there {
+            self.begin_batch(); // its own cells may be all that there is
+        }
         let outcome = self.insert(key, hash, cells, content, served)?;
         if was_there && outcome != Outcome::Done {
             self.news.push(News::Dropped(key.clone()));
@@ -179,24 +182,41 @@ impl Memory {
         self.news.extend(dropped);
     }
 
-    /// Gives an item the room that its value turned out to need.
+    /// Gives items the room that their values turned out to need. All of them go before the first comes back, so that
+    /// programs are waited for once, however many a tenant had reported.
     pub fn make_larger(
         &mut self,
-        key: &ItemKey,
-        value_len: usize,
+        wanted: &[(ItemKey, usize)],
         served: Option<&Served>,
     ) -> Result<(), AgentError> {
-        let entry = self.index.get(key).filter(|entry| !entry.is_given());
-        let (Some(has), Some(served)) = (entry.map(|entry| entry.place.cells), served) else {
+        let Some(served) = served else {
             return Ok(());
         };
-        self.learn_value_len(key.tenant, value_len);
-        let is_enough = |cells| has >= cells;
-        if cells_needed(key.key.len(), value_len).is_some_and(is_enough) {
-            return Ok(()); // replaced since the event
+        let mut back = vec![];
+        for (key, value_len) in wanted {
+            let entry = self.index.get(key).filter(|entry| !entry.is_given());
+            let Some(has) = entry.map(|entry| entry.place.cells) else {
+                continue;
+            };
+            self.learn_value_len(key.tenant, *value_len);
+            let cells = cells_needed(key.key.len(), *value_len);
+            if cells.is_some_and(|cells| has >= cells) {
+                continue; // replaced since the event
+            }
+            let hash = served.hash_of(key);
+            let lease = hash.and_then(|hash| served.lease_for(key.tenant, hash));
+            let (Some(cells), Some(hash), Some(lease)) = (cells, hash, lease) else {
+                self.give_up(std::slice::from_ref(key));
+                continue;
+            };
+            self.remove(key);
+            back.push((key, hash, cells, Content::Fetched { lease }));
         }
-        if self.put_fetched(key, value_len, served)? == Outcome::Refused {
-            self.give_up(std::slice::from_ref(key));
+        self.begin_batch();
+        for (key, hash, cells, content) in back {
+            if self.insert(key, hash, cells, content, served)? != Outcome::Done {
+                self.news.push(News::Dropped(key.clone()));
+            }
         }
         Ok(())
     }

@@ -57,6 +57,8 @@ pub(super) struct Memory {
     index: Index,
     /// Places of evicted items that programs may still be looking at.
     resting: Vec<Place>,
+    /// In this batch, for the cells of evicted items.
+    has_waited: bool,
     page_table: PageTable,
     /// Running mean of the lengths of each tenant's values, for the room of new items.
     value_lens: BTreeMap<u32, usize>,
@@ -86,6 +88,7 @@ impl Memory {
             cells,
             index,
             resting: vec![],
+            has_waited: false,
             value_lens: BTreeMap::new(),
             compacted: BTreeSet::new(),
         };
@@ -105,6 +108,12 @@ impl Memory {
     /// The number of the last invalidation.
     pub fn epoch(&self) -> u64 {
         self.table.epoch()
+    }
+
+    /// How often programs were waited for.
+    #[cfg(test)]
+    pub fn waits(&self) -> u64 {
+        self.table.waits()
     }
 
     pub fn set_sampling(&self, sample_shift: u32) {

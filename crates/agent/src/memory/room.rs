@@ -1,6 +1,6 @@
 //! Room for new items, made if need be.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use dataplane::Place;
 use decide::ItemKey;
@@ -13,6 +13,12 @@ use super::{
 };
 
 impl Memory {
+    /// What is put from here on belongs together: programs are waited for once, at most, to make room for all of it. Else a
+    /// tenant whose items push one another out would have us wait for each.
+    pub fn begin_batch(&mut self) {
+        self.has_waited = false;
+    }
+
     /// Room for an item on its tenant's pages.
     pub(super) fn place(
         &mut self,
@@ -21,7 +27,8 @@ impl Memory {
         served: &Served,
     ) -> Result<Option<Place>, AgentError> {
         let mut place = self.cells.take(tenant, cells);
-        if place.is_none() && !self.resting.is_empty() {
+        if place.is_none() && !self.resting.is_empty() && !self.has_waited {
+            self.has_waited = true;
             self.reuse_resting()?;
             place = self.cells.take(tenant, cells);
         }
@@ -43,19 +50,23 @@ impl Memory {
         Ok(())
     }
 
-    /// Evicts the coldest of the entries that share a full bucket: the controller cannot know them.
+    /// Evicts one of the entries that share a full bucket: the controller cannot know them. Of the tenant that has most of
+    /// it, the newcomer's among them, or one that picks its keys would crowd the others out; of that the coldest.
     pub(super) fn make_way(&mut self, tenant: u32, hash: KeyHash, served: &Served) {
-        let requests = |slot: u32| {
-            let key = self.index.key_in(slot)?;
-            let entry = self.index.get(key)?;
-            if self.is_kept(key, entry, Some(served)) {
-                return None;
+        let mut share = BTreeMap::from([(tenant, 1)]);
+        let mut may_go = vec![];
+        for slot in self.table.neighbours(tenant, hash) {
+            let Some((key, entry)) = self.index.in_slot(slot) else {
+                continue;
+            };
+            *share.entry(key.tenant).or_default() += 1;
+            if !self.is_kept(key, entry, Some(served)) {
+                let new = self.table.requests(slot).wrapping_sub(entry.requests);
+                may_go.push((new, key.clone()));
             }
-            let new = self.table.requests(slot).wrapping_sub(entry.requests);
-            Some((new, key.clone()))
-        };
-        let neighbours = self.table.neighbours(tenant, hash);
-        if let Some((_, key)) = neighbours.filter_map(requests).min() {
+        }
+        let first = |(new, key): &(u32, ItemKey)| (Reverse(share[&key.tenant]), *new, key.clone());
+        if let Some((_, key)) = may_go.into_iter().min_by_key(first) {
             self.give_up(&[key]);
         }
     }

@@ -1,13 +1,15 @@
 //! The switch's place in the network: tells the controller of its interfaces, installs the routes that it wants.
 //!
-//! In: the kernel's news of links, addresses and neighbours ([`interfaces`]); the controller's routes. Out:
-//! `Interfaces` and `RoutesApplied` for the stream. Only the last of each is kept, so nothing piles up while there
+//! In: the kernel's news of links, addresses and neighbours ([`interfaces`]); which neighbouring switches answer no
+//! probes ([`probes`]); the controller's routes. Out: `Interfaces` and `RoutesApplied` for the stream. Only the last of each is kept, so nothing piles up while there
 //! is no stream, and a new stream begins with both. Routes ([`routes`]) are made sure of again whenever an
 //! interface changed, as the kernel forgets those of an interface that goes down, and every [`RECONCILE`]. What needs no
-//! kernel of it is for simulated switches too: [`told`], [`check`], [`is_old`].
+//! kernel of it is for simulated switches too: [`told`], [`Probes`], [`check`], [`is_old`].
 
 mod interfaces;
 mod netlink;
+mod prober;
+mod probes;
 mod routes;
 #[cfg(test)]
 mod testing;
@@ -22,6 +24,7 @@ use tracing::{info, warn};
 use self::routes::{Applied, Routes};
 pub use self::{
     interfaces::Interface,
+    probes::{Probes, Silent},
     wanted::{NextHop, check, is_old},
 };
 
@@ -31,22 +34,36 @@ const RECONCILE: Duration = Duration::from_secs(10);
 /// The network half of an agent. Ends when it is dropped; routes stay.
 pub(crate) struct Network {
     interfaces: watch::Receiver<Vec<Interface>>,
+    setup: watch::Sender<Option<proto::Setup>>,
+    silent: watch::Receiver<Silent>,
     wanted: watch::Sender<Option<proto::Routes>>,
     applied: watch::Receiver<Option<RoutesApplied>>,
 }
 
 impl Network {
-    /// Begins to watch these interfaces of this network namespace. Needs a tokio runtime.
-    pub fn start(names: Vec<String>) -> Network {
+    /// Begins to watch these interfaces of this network namespace, and to probe neighbours if it is to. Needs a tokio runtime.
+    pub fn start(names: Vec<String>, probes: bool) -> Network {
         let interfaces = interfaces::watch(names.clone());
+        let (setup, setups) = watch::channel(None);
+        let (tell_silent, silent) = watch::channel(Silent::new());
+        if probes {
+            tokio::spawn(prober::probe(setups, interfaces.clone(), tell_silent));
+        }
         let (wanted, to_apply) = watch::channel(None);
         let (tell, applied) = watch::channel(None);
         tokio::spawn(keep(names, interfaces.clone(), to_apply, tell));
         Network {
             interfaces,
+            setup,
+            silent,
             wanted,
             applied,
         }
+    }
+
+    /// Takes from a setup whom to probe.
+    pub fn set_up(&self, setup: &proto::Setup) {
+        self.setup.send_replace(Some(setup.clone()));
     }
 
     /// Takes the routes that the controller wants; [`Network::next`] tells what came of them. Those of a term
@@ -71,18 +88,19 @@ impl Network {
     pub async fn next(&mut self) -> Body {
         loop {
             tokio::select! {
-                () = changed(&mut self.interfaces) => {
-                    let interfaces = self.interfaces.borrow_and_update();
-                    // Empty until they were read for the first time.
-                    if !interfaces.is_empty() {
-                        return told(&interfaces);
-                    }
-                }
+                () = changed(&mut self.interfaces) => {}
+                () = changed(&mut self.silent) => {}
                 () = changed(&mut self.applied) => {
                     if let Some(applied) = &*self.applied.borrow_and_update() {
                         return Body::Routes(applied.clone());
                     }
+                    continue;
                 }
+            }
+            let interfaces = self.interfaces.borrow_and_update();
+            // Empty until they were read for the first time.
+            if !interfaces.is_empty() {
+                return told(&interfaces, &self.silent.borrow_and_update());
             }
         }
     }
@@ -157,16 +175,21 @@ async fn apply(routes: &mut Option<Routes>, names: &[String], asked: &proto::Rou
     }
 }
 
-/// What the controller is told of a switch's interfaces.
-pub fn told(interfaces: &[Interface]) -> Body {
+/// What the controller is told of a switch's interfaces, and of who is silent across them.
+pub fn told(interfaces: &[Interface], silent: &Silent) -> Body {
     fn lines<T: ToString>(all: &[T]) -> Vec<String> {
         all.iter().map(T::to_string).collect()
     }
+    let across = |name: &str| {
+        let silent = silent.get(name).into_iter().flatten();
+        silent.map(|switch| u32::from(*switch)).collect()
+    };
     let interface = |interface: &Interface| proto::Interface {
         name: interface.name.clone(),
         up: interface.up,
         addresses: lines(&interface.addresses),
         neighbours: lines(&interface.neighbours),
+        silent: across(&interface.name),
     };
     Body::Interfaces(proto::Interfaces {
         interfaces: interfaces.iter().map(interface).collect(),
@@ -219,7 +242,7 @@ mod tests {
     fn applies_what_is_newer_and_tells_a_new_stream_again() {
         in_namespace(async {
             make_left();
-            let mut network = Network::start(vec!["left".into()]);
+            let mut network = Network::start(vec!["left".into()], true);
             let Body::Interfaces(first) = next(&mut network).await else {
                 panic!("interfaces are known before routes are");
             };
@@ -246,7 +269,7 @@ mod tests {
     fn routes_come_back_with_their_interface() {
         in_namespace(async {
             make_left();
-            let mut network = Network::start(vec!["left".into()]);
+            let mut network = Network::start(vec!["left".into()], true);
             network.apply(asked(1, 1, &["10.0.1.1"]));
             assert_eq!(applied(&mut network).await, done(1));
             ip("link set left down");

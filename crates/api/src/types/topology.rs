@@ -118,7 +118,8 @@ pub struct LinkView {
     pub b: u16,
     /// What a path over it costs.
     pub cost: u32,
-    /// Both ends have carrier, as far as their switches told. A switch whose agent is away still forwards.
+    /// Both ends have carrier and answer each other's probes, as far as their switches told. A switch whose agent is away still
+    /// forwards.
     pub up: bool,
     /// It was declared; otherwise it was learned from the addresses of the switches.
     pub declared: bool,

@@ -1,10 +1,11 @@
 //! Stands before everything that a controller serves: finds out who asks, and turns away who has no business there.
 
-use std::sync::Arc;
+use std::{net::Ipv4Addr, sync::Arc};
 
+use api::text::one_line;
 use axum::{
     extract::{FromRequestParts, Request, State},
-    http::{HeaderMap, StatusCode, header, request::Parts},
+    http::{StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -25,7 +26,7 @@ pub async fn layer(
     next: Next,
 ) -> Response {
     let grpc = Call::of(request.uri().path());
-    let caller = match identify(&access, request.headers()) {
+    let caller = match identify(&access, &request) {
         Ok(caller) => caller,
         Err(_) if request.uri().path() == OPEN => return next.run(request).await,
         Err((status, line)) if grpc.is_none() => return error(status, &line),
@@ -48,12 +49,27 @@ fn grpc_error(status: tonic::Status) -> Response {
     status.into_http::<axum::body::Body>().into_response()
 }
 
-fn identify(access: &Access, headers: &HeaderMap) -> Result<Caller, (StatusCode, String)> {
+fn identify(access: &Access, request: &Request) -> Result<Caller, (StatusCode, String)> {
+    let headers = request.headers();
     if access.is_open() {
         // Whoever reaches the port may do everything, so a page in a browser on this machine must not reach it.
+        let forbidden = |line: String| Err((StatusCode::FORBIDDEN, line));
         if headers.contains_key(header::ORIGIN) {
-            let line = "requests of web pages are refused while there are no tokens";
-            return Err((StatusCode::FORBIDDEN, line.into()));
+            return forbidden("requests of web pages are refused while there are no tokens".into());
+        }
+        // A page's own name, made to mean this machine, is no other origin. No browser speaks gRPC.
+        let host = headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok());
+        if Call::of(request.uri().path()).is_none()
+            && let Some(host) = request.uri().authority().map(|a| a.as_str()).or(host)
+            && !is_ours(host)
+        {
+            return forbidden(format!(
+                "asked for by the name {:?}, which a web page may have made to mean this machine: use its address, or start \
+                 the controller with --tokens",
+                one_line(host)
+            ));
         }
         return Ok(Caller::anonymous());
     }
@@ -73,6 +89,15 @@ fn identify(access: &Access, headers: &HeaderMap) -> Result<Caller, (StatusCode,
     access
         .find(token)
         .ok_or_else(|| unauthorized("this token is not known here"))
+}
+
+/// Whether no web page can have this name (with or without a port): an address, or a name of one label.
+fn is_ours(host: &str) -> bool {
+    if host.starts_with('[') {
+        return true;
+    }
+    let name = host.split_once(':').map_or(host, |(name, _)| name);
+    !name.contains('.') || name.parse::<Ipv4Addr>().is_ok()
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {

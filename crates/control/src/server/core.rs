@@ -557,6 +557,7 @@ impl Core {
             let event = Event::Link { ends, up };
             self.exchange.tell(event, &mut self.journal);
         }
+        self.make_setups(rewired.moved);
         self.memory.place_again();
         self.route();
     }

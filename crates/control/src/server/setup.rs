@@ -1,9 +1,10 @@
 //! What a switch is told of tenants.
 
-use api::proto::{Setup, TenantSetup};
+use api::proto::{self, Setup, TenantSetup};
 use decide::SwitchId;
 
 use super::{around::Around, memory::Memory, tenants::Tenant};
+use crate::topology::Neighbour;
 
 /// Whether a tenant's packets reach its discipline on a switch: where it has pages, or everywhere.
 fn decides(tenant: &Tenant, id: SwitchId, around: &Around<'_>, memory: &Memory) -> bool {
@@ -27,6 +28,12 @@ pub fn of(id: SwitchId, around: &Around<'_>, memory: &Memory) -> Setup {
         },
         measured: around.is_measured(tenant),
     };
+    let neighbour = |neighbour: &Neighbour| proto::Neighbour {
+        switch_id: neighbour.switch.into(),
+        address: neighbour.address.to_string(),
+        interface: neighbour.interface.clone(),
+    };
+    let neighbours = around.network.neighbours_of(id).iter();
     let here = around.tenants.iter().filter(|tenant| is_here(tenant));
     Setup {
         tenants: here.map(setup).collect(),
@@ -34,5 +41,6 @@ pub fn of(id: SwitchId, around: &Around<'_>, memory: &Memory) -> Setup {
         window_ms: plan.limits.window_ms,
         sample_shift: plan.sample_shift,
         term: plan.term,
+        neighbours: neighbours.map(neighbour).collect(),
     }
 }

@@ -24,6 +24,8 @@ pub struct Interface {
     pub addresses: Vec<IpNet>,
     /// Addresses that it has a hardware address for.
     pub neighbours: Vec<IpAddr>,
+    /// Switches on its links that answer no probes any more.
+    pub silent: Vec<SwitchId>,
 }
 
 /// An address of a switch on a subnet.
@@ -33,6 +35,7 @@ pub(super) struct Port {
     pub address: IpAddr,
     pub interface: String,
     pub up: bool,
+    pub silent: Vec<SwitchId>,
 }
 
 /// Who is on which subnet.
@@ -45,6 +48,7 @@ pub(super) fn cut(interfaces: Vec<Interface>) -> Vec<Interface> {
         interface.addresses.retain(|net| connects(net.addr()));
         interface.addresses.truncate(ADDRESSES_MAX);
         interface.neighbours.truncate(ADDRESSES_MAX);
+        interface.silent.truncate(ADDRESSES_MAX);
         interface
     };
     interfaces
@@ -70,6 +74,11 @@ fn is_link_local(address: Ipv6Addr) -> bool {
 /// own that happens to be numbered alike, as those of container bridges are.
 pub(super) fn meet(a: &Port, b: &Port) -> bool {
     a.switch != b.switch && a.address != b.address
+}
+
+/// Whether one of two ports on one wire hears nothing of the other any more.
+pub(super) fn is_silent(a: &Port, b: &Port) -> bool {
+    a.silent.contains(&b.switch) || b.silent.contains(&a.switch)
 }
 
 /// A subnet that connects nothing, but can be reached: a single address.

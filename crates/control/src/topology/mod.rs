@@ -5,6 +5,9 @@
 //! holds it. Where a link is declared, the file's cost counts; whether it is up is learned in either case, where the
 //! two switches share a subnet. What is learned beyond the file is added.
 //!
+//! A link may have carrier and be silent: its ends hear nothing of each other's probes. It is told as down, and is the way of
+//! last resort: who was wrong about it has cut nobody off.
+//!
 //! Shortest paths go by cost, then by the number of links, then by the lower node at each step, so that
 //! everyone who asks gets the same one. Hosts do not forward.
 //!
@@ -13,6 +16,7 @@
 
 mod declared;
 mod learned;
+mod neighbours;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -37,6 +41,7 @@ use self::learned::{Port, Subnets};
 pub use self::{
     declared::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch},
     learned::{ADDRESSES_MAX, INTERFACES_MAX, Interface},
+    neighbours::Neighbour,
     routes::Route,
     view::{LinkView, Source, SwitchView, TopologyView},
 };
@@ -105,8 +110,29 @@ struct Switch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link {
     cost: u32,
+    /// With carrier at both ends.
     up: bool,
+    /// Has carrier, and answers no probes.
+    silent: bool,
     source: Source,
+}
+
+/// What a silent link costs more than others: any way around it is cheaper.
+const SILENT_COST: u32 = 1 << 30;
+
+impl Link {
+    /// With what makes a silent one the last choice.
+    fn weight(&self) -> u32 {
+        match self.silent {
+            true => self.cost.saturating_add(SILENT_COST),
+            false => self.cost,
+        }
+    }
+
+    /// Whether it carries packets, as far as is known.
+    fn carries(&self) -> bool {
+        self.up && !self.silent
+    }
 }
 
 type Pair = (NodeId, NodeId);
@@ -202,7 +228,7 @@ impl Topology {
 
     /// Links between two switches that carry packets, each with the lower number first.
     pub fn links_up(&self) -> BTreeSet<(SwitchId, SwitchId)> {
-        let up = self.links.iter().filter(|(_, link)| link.up);
+        let up = self.links.iter().filter(|(_, link)| link.carries());
         up.filter_map(|((a, b), _)| Some((a.switch()?, b.switch()?)))
             .collect()
     }
@@ -237,7 +263,7 @@ impl Topology {
         let links = self.links.iter().map(|((a, b), link)| LinkView {
             ends: [name(a), name(b)],
             cost: link.cost,
-            up: link.up,
+            up: link.carries(),
             source: link.source,
         });
         TopologyView {
@@ -305,9 +331,14 @@ impl Topology {
                 continue;
             };
             let pair = pair(a, b);
-            let up = links.get(&pair).is_none_or(|learned| learned.up);
-            let (cost, source) = (link.cost, Source::Declared);
-            links.insert(pair, Link { cost, up, source });
+            let learned = links.get(&pair);
+            let link = Link {
+                cost: link.cost,
+                up: learned.is_none_or(|learned| learned.up),
+                silent: learned.is_some_and(|learned| learned.silent),
+                source: Source::Declared,
+            };
+            links.insert(pair, link);
         }
         // A host without a declared link is where its addresses are.
         for host in &self.declared.hosts {
@@ -324,6 +355,7 @@ impl Topology {
                 let link = Link {
                     cost: 1,
                     up: true,
+                    silent: false,
                     source: Source::Learned,
                 };
                 links.insert((NodeId::Switch(switch), id.clone()), link);
@@ -346,7 +378,7 @@ impl Topology {
             .map(|id| (id.clone(), graph.add_node(id)))
             .collect();
         for ((a, b), link) in self.links.iter().filter(|(_, link)| link.up) {
-            graph.add_edge(self.index[a], self.index[b], link.cost);
+            graph.add_edge(self.index[a], self.index[b], link.weight());
         }
         self.graph = graph;
     }
@@ -361,6 +393,7 @@ impl Topology {
                         address: net.addr(),
                         interface: interface.name.clone(),
                         up: interface.up,
+                        silent: interface.silent.clone(),
                     });
                 }
             }
@@ -368,6 +401,7 @@ impl Topology {
         subnets
     }
 
+    /// Several wires between two switches are one link, which is silent when all of them are.
     fn learned_links(&self) -> BTreeMap<Pair, Link> {
         let mut links: BTreeMap<Pair, Link> = BTreeMap::new();
         for (net, ports) in &self.subnets {
@@ -380,9 +414,11 @@ impl Topology {
                     let link = links.entry(pair).or_insert(Link {
                         cost: 1,
                         up: false,
+                        silent: true,
                         source: Source::Learned,
                     });
                     link.up |= a.up && b.up;
+                    link.silent &= !(a.up && b.up) || learned::is_silent(a, b);
                 }
             }
         }

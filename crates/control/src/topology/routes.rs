@@ -28,6 +28,7 @@ struct Step {
     cost: u32,
     via: IpAddr,
     interface: String,
+    silent: bool,
 }
 
 impl Topology {
@@ -69,9 +70,8 @@ impl Topology {
         }
     }
 
-    /// To which neighbours each switch can send packets of a family; over the first subnet of several.
+    /// To which neighbours each switch can send packets of a family; over the first subnet of several, if not over a silent wire.
     fn steps(&self, v4: bool) -> BTreeMap<SwitchId, Vec<Step>> {
-        let mut seen = BTreeSet::new();
         let mut steps: BTreeMap<SwitchId, Vec<Step>> = BTreeMap::new();
         for (net, ports) in self.subnets.iter().filter(|(net, _)| is_v4(net) == v4) {
             if learned::is_single(net) {
@@ -83,13 +83,18 @@ impl Topology {
                     let Some(link) = self.links.get(&pair).filter(|link| link.up) else {
                         continue;
                     };
-                    if seen.insert((from.switch, to.switch)) {
-                        steps.entry(from.switch).or_default().push(Step {
-                            to: to.switch,
-                            cost: link.cost,
-                            via: to.address,
-                            interface: from.interface.clone(),
-                        });
+                    let step = Step {
+                        to: to.switch,
+                        cost: link.weight(),
+                        via: to.address,
+                        interface: from.interface.clone(),
+                        silent: learned::is_silent(from, to),
+                    };
+                    let steps = steps.entry(from.switch).or_default();
+                    match steps.iter_mut().find(|other| other.to == step.to) {
+                        Some(other) if other.silent && !step.silent => *other = step,
+                        Some(_) => {}
+                        None => steps.push(step),
                     }
                 }
             }

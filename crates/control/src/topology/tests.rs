@@ -10,7 +10,7 @@ fn interfaces(text: &str) -> Vec<Interface> {
             name: name.trim_start_matches('-').into(),
             up: !name.starts_with('-'),
             addresses: addresses.split(',').map(|a| a.parse().unwrap()).collect(),
-            neighbours: vec![],
+            ..Interface::default()
         }
     };
     text.split_whitespace().map(interface).collect()
@@ -58,6 +58,70 @@ fn line() -> Topology {
 fn route_text(topology: &Topology, id: SwitchId) -> Vec<String> {
     let route = |r: &Route| format!("{} {} {}", r.prefix, r.via, r.interface);
     topology.routes()[&id].iter().map(route).collect()
+}
+
+/// Two leaves below two spines.
+fn two_paths() -> [(SwitchId, &'static str); 4] {
+    [
+        (1, "c=10.0.1.254/24 a=10.1.0.1/30 b=10.3.0.1/30"),
+        (2, "a=10.2.0.2/30 b=10.4.0.2/30 s=10.0.2.254/24"),
+        (3, "a=10.1.0.2/30 b=10.2.0.1/30"),
+        (4, "a=10.3.0.2/30 b=10.4.0.1/30"),
+    ]
+}
+
+#[test]
+fn a_silent_link_is_the_way_of_last_resort() {
+    let mut topology = learned(&two_paths());
+    let way = |topology: &Topology| {
+        let routes = route_text(topology, 1);
+        let to_store = routes.into_iter().find(|r| r.starts_with("10.0.2.0/24"));
+        (
+            switches_on_path(topology, ip("10.0.1.1"), ip("10.0.2.1")).unwrap(),
+            to_store.unwrap(),
+        )
+    };
+    let first = (vec![1, 3, 2], "10.0.2.0/24 10.1.0.2 a".to_owned());
+    let second = (vec![1, 4, 2], "10.0.2.0/24 10.3.0.2 b".to_owned());
+    let hears = |topology: &mut Topology, id: SwitchId, on: &str, silent: &[SwitchId]| {
+        let mut ports = interfaces(two_paths()[usize::from(id) - 1].1);
+        let port = ports.iter_mut().find(|port| port.name == on).unwrap();
+        port.silent = silent.into();
+        topology.learn(id, "", ports);
+    };
+    assert_eq!(way(&topology), first);
+    let all = topology.links_up();
+    // Either end may be the one that says it.
+    for (id, on, far) in [(1, "a", 3), (3, "a", 1)] {
+        hears(&mut topology, id, on, &[far]);
+        assert_eq!(way(&topology), second);
+        assert_eq!(all.difference(&topology.links_up()).count(), 1);
+        hears(&mut topology, id, on, &[]);
+        assert_eq!(way(&topology), first);
+    }
+    // Both ways: what is left is as good as the other.
+    hears(&mut topology, 3, "a", &[1]);
+    hears(&mut topology, 4, "a", &[1]);
+    assert_eq!(way(&topology), first);
+    // Another switch's silence on the same wire is no affair of these two.
+    hears(&mut topology, 3, "a", &[9]);
+    assert_eq!(way(&topology), first);
+}
+
+#[test]
+fn neighbours_are_those_across_a_wire_once_each() {
+    let of = |topology: &Topology, id| -> Vec<String> {
+        let neighbours = topology.neighbours();
+        let text = |n: &Neighbour| format!("{} {} {}", n.switch, n.address, n.interface);
+        neighbours[&id].iter().map(text).collect()
+    };
+    let topology = line();
+    assert_eq!(of(&topology, 1), ["2 10.1.0.2 r"]);
+    assert_eq!(of(&topology, 2), ["1 10.1.0.1 l", "3 10.2.0.2 r"]);
+    assert_eq!(
+        of(&learned(&two_paths()), 1),
+        ["3 10.1.0.2 a", "4 10.3.0.2 b"]
+    );
 }
 
 #[test]

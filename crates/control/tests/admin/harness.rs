@@ -84,6 +84,8 @@ pub struct Sending {
     pub body: Option<String>,
     pub token: Option<String>,
     pub origin: bool,
+    /// Asks for the controller by this name, not by its address.
+    pub host: Option<&'static str>,
 }
 
 /// What came back.
@@ -142,6 +144,9 @@ impl Sending {
             }
             if self.origin {
                 request = request.header("origin", "http://elsewhere.example");
+            }
+            if let Some(host) = self.host {
+                request = request.header("host", host);
             }
             let mut response = match self.body {
                 Some(body) => {

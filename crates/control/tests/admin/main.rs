@@ -10,7 +10,7 @@ use control::{
     http::openapi,
     serve::Listen,
 };
-use harness::{Sending, Site, loopback, request};
+use harness::{Sending, Site, TokenFile, loopback, request};
 
 /// Every route with a good request: (method, path, body, status).
 pub const ROUTES: &[(&str, &str, &str, u16)] = &[
@@ -376,6 +376,46 @@ async fn a_wrong_request_gets_one_line_that_says_what_was_expected() {
         None,
         "nothing of this changed anything"
     );
+    site.serving.stop().await;
+}
+
+/// A page whose name was made to mean this machine is of the same origin as the controller for a browser, which then says no origin
+/// when it reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_tokens_a_name_of_somebody_elses_is_refused() {
+    let site = Site::start(&Listen::on(loopback())).await;
+    // (asked for by this name, status)
+    let rows = [
+        ("evil.example:7118", 403),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("127.0.0.1:7118", 200),
+        ("localhost:7118", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:7118", 200),
+        ("rack-control:7118", 200),
+    ];
+    for (host, status) in rows {
+        let named = Sending {
+            host: Some(host),
+            ..request("GET", "/v1/tenants?secrets=true", "")
+        };
+        let got = site.send(named).await;
+        assert_eq!(got.status, status, "{host}: {got:?}");
+    }
+    site.serving.stop().await;
+    let tokens = TokenFile::new();
+    let listen = Listen {
+        tokens: Some(tokens.path()),
+        ..Listen::on(loopback())
+    };
+    let site = Site::start(&listen).await;
+    let named = Sending {
+        host: Some("control.example"),
+        token: Some(tokens.of("viewer")),
+        ..request("GET", "/v1/tenants", "")
+    };
+    assert_eq!(site.send(named).await.status, 200, "a token says who asks");
     site.serving.stop().await;
 }
 

@@ -24,9 +24,14 @@ pub enum Route {
         to: [u8; 6],
     },
     /// Nobody knows the neighbour's address.
-    NoNeighbour,
+    NoNeighbour {
+        /// The index of the port that leads there; 0: nobody knows that either.
+        port: u32,
+    },
     /// It is longer than the way allows.
     TooLong,
+    /// The port is none that packets are forwarded from.
+    Off,
     /// For this host, or nobody knows a way.
     None,
 }
@@ -401,6 +406,7 @@ fn table_names(units: &[*const ffi::Unit]) -> Vec<String> {
 const AF_INET: u8 = 2;
 const OK: c_long = 0;
 const NOT_FORWARDED: c_long = 4;
+const FORWARDING_DISABLED: c_long = 5;
 const NO_NEIGHBOUR: c_long = 7;
 const FRAG_NEEDED: c_long = 8;
 
@@ -425,8 +431,12 @@ unsafe extern "C" fn look_up(context: *mut c_void, fib: *mut ffi::Fib) -> c_long
             (fib.ifindex, fib.smac, fib.dmac) = (port, from, to);
             OK
         }
-        Route::NoNeighbour => NO_NEIGHBOUR,
+        Route::NoNeighbour { port } => {
+            fib.ifindex = port;
+            NO_NEIGHBOUR
+        }
         Route::TooLong => FRAG_NEEDED,
+        Route::Off => FORWARDING_DISABLED,
         Route::None => NOT_FORWARDED,
     }
 }

@@ -1,5 +1,7 @@
 use std::{net::Ipv4Addr, time::Duration};
 
+use api::types::LinkView;
+use history::{ClientsConfig, Recorded};
 use lab::{rack::Lab, steered::Seat};
 use load::{LoadConfig, Phase, PhaseResult};
 use serde_json::Value;
@@ -52,6 +54,31 @@ pub trait Machines {
     /// The kernel refuses.
     fn set_link(&self, link: usize, is_up: bool) -> anyhow::Result<()>;
 
+    /// Makes a link lose everything from its first end to its second, and back, or nothing more: its carrier stays. Only links with
+    /// a fault can.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn silence(&mut self, link: usize, ways: [bool; 2]) -> anyhow::Result<()>;
+
+    /// Frames that were swallowed by a link that was silent; may end the link.
+    ///
+    /// # Errors
+    /// Nobody counted.
+    fn swallowed(&mut self, link: usize) -> anyhow::Result<u64>;
+
+    /// Has the controller keep the switches' routes.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    fn manage_routes(&self) -> anyhow::Result<()>;
+
+    /// The links between switches as the controller has them.
+    ///
+    /// # Errors
+    /// No controller says.
+    fn links(&self) -> anyhow::Result<Vec<LinkView>>;
+
     /// The status of the controller that leads.
     ///
     /// # Errors
@@ -69,6 +96,12 @@ pub trait Machines {
     /// # Errors
     /// The switch does not say.
     fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>>;
+
+    /// What a switch has counted since its tables were made: a JSON object of numbers.
+    ///
+    /// # Errors
+    /// The switch does not say.
+    fn switch_counters(&self, switch: &str) -> anyhow::Result<Value>;
 
     /// The status of the store on a host.
     ///
@@ -100,6 +133,12 @@ pub trait Machines {
     /// # Errors
     /// It does not start.
     fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load>;
+
+    /// Starts clients that record what they see.
+    ///
+    /// # Errors
+    /// They do not start.
+    fn clients(&mut self, seat: &Seat, config: &ClientsConfig) -> anyhow::Result<Recording>;
 
     /// The lab, if these are namespaces of this machine.
     fn lab(&self) -> Option<&Lab> {
@@ -143,4 +182,25 @@ pub trait Driver {
         self.begin(phase)?;
         self.finish()
     }
+}
+
+/// Clients of one host that record what they see.
+pub type Recording = Box<dyn Records>;
+
+/// Asks, and records what it was told.
+pub trait Records {
+    /// Operations so far.
+    ///
+    /// # Errors
+    /// They ended by themselves.
+    fn operations(&mut self) -> anyhow::Result<u64>;
+
+    /// Begins nothing new from now on.
+    fn stop(&mut self);
+
+    /// What was recorded, after [`Records::stop`].
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    fn finish(&mut self) -> anyhow::Result<Recorded>;
 }

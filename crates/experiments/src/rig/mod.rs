@@ -2,9 +2,11 @@
 //! and ways to break things. Experiments know nothing of how it is made: of namespaces and processes ([`kernel`]), or
 //! simulated. Its time is the only one that they go by.
 
+mod clients;
 mod kernel;
 mod line;
 mod machines;
+mod never;
 mod ownership;
 mod pages;
 mod plan;
@@ -12,18 +14,21 @@ mod sim;
 mod status;
 mod tenants;
 
-pub use kernel::{Clients, Console};
+pub use clients::Clients;
+pub use kernel::Console;
 pub use line::{Line, client, control, switch};
 pub use machines::{Driver, Load, Machines};
+pub(crate) use never::Seen;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use plan::{Plan, Seated, Site};
-pub use status::{PartitionStatus, StoreStatus};
+pub use status::{PartitionStatus, StoreStatus, StoreTotals};
 pub use tenants::{Policy, TenantSpec};
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, ensure};
+use api::types::LinkView;
 use history::ClientsConfig;
 use lab::{interrupt, rack::Lab, roles::Role, steered::Seat, topology::Topology};
 use load::{LoadConfig, Phase, PhaseResult, TenantResult};
@@ -32,6 +37,7 @@ use wire::{Cluster, Tenant};
 
 use crate::{Run, World};
 use kernel::Kernel;
+use never::Counting;
 use sim::Sim;
 
 /// CPU of the load generator that is measured. What it sends is handled by the switches on the same CPU.
@@ -39,7 +45,7 @@ pub const CLIENT_CPU: usize = 0;
 /// CPU of the stores, the agents' and controllers' more frequent one, and of generators that disturb.
 pub const OTHER_CPU: usize = 1;
 /// The shortest lease that a store gives: the sooner it takes writes.
-pub const LEASE_MS: u64 = 1000;
+pub const LEASE_MS: u32 = 1000;
 /// Writes under way while keys are written for the first time.
 const FILLING: usize = 64;
 const FILL_S: f64 = 60.0;
@@ -53,6 +59,7 @@ pub struct Rig {
     plan: Plan,
     /// Entries of the tenants that were created, for cluster files.
     entries: BTreeMap<u32, Tenant>,
+    seen: Seen,
 }
 
 impl Rig {
@@ -80,6 +87,7 @@ impl Rig {
             topology,
             plan,
             entries: BTreeMap::new(),
+            seen: run.seen.clone(),
         };
         run.progress.say("starting controllers, stores and agents");
         let seats: Vec<(String, Seated)> = rig.plan.seats().collect();
@@ -155,6 +163,9 @@ impl Rig {
     /// # Errors
     /// It was never started.
     pub fn stop(&mut self, node: &str, role: &str, signal: i32) -> anyhow::Result<()> {
+        if role == "store" {
+            self.look_at_store(node);
+        }
         self.machines.stop(node, role, signal)
     }
 
@@ -183,7 +194,8 @@ impl Rig {
     }
 
     /// Takes programs and tables of a switch without an agent away.
-    pub fn forget_tables(&self, switch: &str) {
+    pub fn forget_tables(&mut self, switch: &str) {
+        self.look_at_switch(switch);
         self.machines.forget_tables(switch);
     }
 
@@ -198,6 +210,44 @@ impl Rig {
     /// The kernel refuses.
     pub fn set_link(&self, link: usize, is_up: bool) -> anyhow::Result<()> {
         self.machines.set_link(link, is_up)
+    }
+
+    /// Makes a link lose everything from its first end to its second, and back, or nothing more: its carrier stays. The plan has to give
+    /// the link a fault.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn silence(&mut self, link: usize, ways: [bool; 2]) -> anyhow::Result<()> {
+        self.machines.silence(link, ways)
+    }
+
+    /// Frames that a link swallowed while it was silent. Asked for at the end: it may end the link.
+    ///
+    /// # Errors
+    /// Nobody counted.
+    pub fn swallowed(&mut self, link: usize) -> anyhow::Result<u64> {
+        self.machines.swallowed(link)
+    }
+
+    /// Has the controller keep the switches' routes.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    pub fn manage_routes(&self) -> anyhow::Result<()> {
+        self.machines.manage_routes()
+    }
+
+    /// Whether a link between two switches carries packets, as far as the controller knows.
+    ///
+    /// # Errors
+    /// No controller says, or it knows of no such link.
+    pub fn carries(&self, [a, b]: [u16; 2]) -> anyhow::Result<bool> {
+        let links = self.machines.links()?;
+        let is_this = |link: &&LinkView| [[a, b], [b, a]].contains(&[link.a, link.b]);
+        let link = links.iter().find(is_this);
+        Ok(link
+            .with_context(|| format!("no link between switches {a} and {b}"))?
+            .up)
     }
 
     /// Sends a signal to what runs under this name on a node.
@@ -356,7 +406,30 @@ impl Rig {
             cpu: what.seat.cpu,
             phases: vec![],
         };
-        self.machines.load(&what.seat, &config)
+        let load = self.machines.load(&what.seat, &config)?;
+        let seen = self.seen.clone();
+        Ok(Box::new(Counting { load, seen }))
+    }
+
+    /// Starts clients that record what they see, under a name that is unique on its host.
+    ///
+    /// # Errors
+    /// They do not start.
+    pub fn clients(
+        &mut self,
+        all: &mut Clients,
+        host: &str,
+        name: &str,
+        config: &ClientsConfig,
+    ) -> anyhow::Result<()> {
+        let seat = Seat {
+            host,
+            name,
+            cpu: None,
+            nice: 0,
+        };
+        all.add(self.machines.clients(&seat, config)?);
+        Ok(())
     }
 
     /// Items of each tenant in the switches' memory, as the memory itself has it; an item that is not in its owner's
@@ -425,26 +498,6 @@ impl Rig {
         let lab = self.lab_mut()?;
         lab.stop("fault", &number, libc::SIGTERM)?;
         Ok(lab.dir().join(format!("fault-{number}.log")))
-    }
-
-    /// Starts a process of clients that record what they see, under a name that is unique on its host.
-    ///
-    /// # Errors
-    /// It does not start, or as [`Rig::lab`].
-    pub fn clients(
-        &mut self,
-        all: &mut Clients,
-        host: &str,
-        name: &str,
-        config: &ClientsConfig,
-    ) -> anyhow::Result<()> {
-        let seat = Seat {
-            host,
-            name,
-            cpu: None,
-            nice: 0,
-        };
-        all.start(self.lab_mut()?, &seat, config)
     }
 }
 

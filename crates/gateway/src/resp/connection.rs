@@ -22,7 +22,7 @@ use hashbrown::HashMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{
-    frame::{Framer, Words},
+    frame::{Framer, ProtocolError, Words},
     job::Job,
     reply::{Protocol, Reply},
     session::{Session, unknown_command, wrong_arity},
@@ -217,6 +217,11 @@ impl<D: Data> Connection<D> {
                 }
                 None
             }
+            Err(ProtocolError::Foreign) => {
+                self.shared.foreign(self.session.peer);
+                self.end();
+                None
+            }
             Err(error) => {
                 self.shared.counters.protocol_errors.add_one();
                 self.end_with(format!("ERR {error}"));
@@ -227,9 +232,15 @@ impl<D: Data> Connection<D> {
 
     /// A last error after the answers under way.
     fn end_with(&mut self, line: String) {
-        self.ready(Reply::error(line), 0);
+        self.ready(Reply::error(line), 0, None);
+        self.end();
+    }
+
+    /// Takes no more commands; the connection ends after the answers under way.
+    fn end(&mut self) {
         self.session.closing = true;
         self.input = BytesMut::new();
+        self.input_memory = None;
     }
 
     fn names_busy_key(&self, command: &Command) -> bool {
@@ -248,17 +259,17 @@ impl<D: Data> Connection<D> {
             memory,
         } = command;
         let Some(spec) = spec else {
-            return self.ready(Reply::error(unknown_command(&words)), bytes);
+            return self.ready(Reply::error(unknown_command(&words)), bytes, None);
         };
         if !spec.takes(words.len()) {
-            return self.ready(Reply::error(wrong_arity(spec.name)), bytes);
+            return self.ready(Reply::error(wrong_arity(spec.name)), bytes, None);
         }
         let job = match Job::new(spec.name, &words) {
             None => {
                 let reply = self.session.answer(spec, &words, &self.shared);
-                return self.ready(reply, bytes);
+                return self.ready(reply, bytes, memory);
             }
-            Some(Err(line)) => return self.ready(Reply::error(line), bytes),
+            Some(Err(line)) => return self.ready(Reply::error(line), bytes, None),
             Some(Ok(job)) => job,
         };
         let mut for_answer = None;
@@ -266,7 +277,7 @@ impl<D: Data> Connection<D> {
             for_answer = self.shared.memory.reserve(job.answer_bytes());
             if for_answer.is_none() {
                 self.shared.counters.memory_refusals.add_one();
-                return self.ready(Reply::error(NO_MEMORY), bytes);
+                return self.ready(Reply::error(NO_MEMORY), bytes, None);
             }
         }
         let positions = spec.key_positions(words.len());
@@ -288,14 +299,31 @@ impl<D: Data> Connection<D> {
         self.answers.push_back(Pending::Running(Box::pin(running)));
     }
 
-    /// An answer that is known already; in its place behind those to come.
-    fn ready(&mut self, reply: Reply, bytes: usize) {
+    /// An answer that is known already; in its place behind those to come. It counts until it has left: a small one
+    /// towards the connection's share, a large one in the memory of all. `memory` is what its command holds.
+    fn ready(&mut self, reply: Reply, bytes: usize, memory: Option<Reserved>) {
+        let len = reply.size_bytes();
+        if len <= self.shared.limits.output_bytes {
+            return self.ready_within(reply, bytes.max(len), None);
+        }
+        // What it quotes of its command counts once.
+        drop(memory);
+        match self.shared.memory.reserve(len) {
+            Some(memory) => self.ready_within(reply, bytes, Some(memory)),
+            None => {
+                self.shared.counters.memory_refusals.add_one();
+                self.ready_within(Reply::error(NO_MEMORY), bytes, None);
+            }
+        }
+    }
+
+    fn ready_within(&mut self, reply: Reply, bytes: usize, memory: Option<Reserved>) {
         let answer = Answer {
             reply,
             protocol: self.session.protocol,
             keys: vec![],
             bytes,
-            memory: [None, None],
+            memory: [memory, None],
         };
         self.working_bytes += bytes;
         if self.answers.is_empty() {

@@ -131,6 +131,37 @@ fn commands_are_answered_as_redis_does_it() {
     }
 }
 
+/// What browsers send for a page that knows the port: by a form, by a script, after its name was made to mean this machine, and
+/// over TLS with a line of the page's own in the greeting.
+#[test]
+fn a_web_page_cannot_write() {
+    let rows: [&[u8]; 4] = [
+        b"POST / HTTP/1.1\r\nHost: 127.0.0.1:6380\r\nContent-Type: text/plain\r\n\r\nSET pwn 1\r\n",
+        b"GET /?pwn HTTP/1.1\r\nHost: 127.0.0.1:6380\r\n\r\nSET pwn 1\r\n",
+        b"DEL pwn HTTP/1.1\r\nHost: evil.example:6380\r\n\r\nSET pwn 1\r\n",
+        b"\x16\x03\x01\x02\x00\x01\r\nSET pwn 1\r\n",
+    ];
+    for bytes in rows {
+        let shared = shared(Limits::default());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let out = runtime.block_on(async {
+            let (mut stream, connection) = connect(4096, &shared);
+            stream.write_all(b"PING\n").await.unwrap();
+            stream.write_all(bytes).await.unwrap();
+            let mut out = Vec::new();
+            stream.read_to_end(&mut out).await.unwrap();
+            let _ = connection.await.unwrap();
+            out
+        });
+        assert_eq!(out, b"+PONG\r\n", "{}", bytes.escape_ascii());
+        let count = |name| shared.counters.read().find(|(known, _)| *known == name);
+        assert_eq!(count("foreign_protocols"), Some(("foreign_protocols", 1)));
+        assert_eq!(count("total_commands_processed").unwrap().1, 1);
+    }
+}
+
 #[test]
 fn info_and_docs_name_what_there_is() {
     let text = |line: &str| {
@@ -144,8 +175,31 @@ fn info_and_docs_name_what_there_is() {
     );
     assert!(!stats.contains("# Server"), "{stats}");
     let all = text("info\n");
-    for section in ["# Server", "# Clients", "# Memory", "# Stats"] {
+    for section in [
+        "# Server",
+        "# Clients",
+        "# Memory",
+        "# Persistence",
+        "# Replication",
+        "# Cluster",
+        "# Stats",
+    ] {
         assert!(all.contains(section), "{all}");
+    }
+    // What test suites and libraries read before they begin.
+    for field in [
+        "redis_version:7.0.0",
+        "redis_mode:standalone",
+        "arch_bits:64",
+        "tcp_port:6380",
+        "process_id:",
+        "uptime_in_seconds:",
+        "maxmemory_policy:noeviction",
+        "loading:0",
+        "role:master",
+        "cluster_enabled:0",
+    ] {
+        assert!(all.contains(&format!("\r\n{field}")), "{field}: {all}");
     }
     assert!(text("hello 3\nclient info\n").contains("txt:id=7 addr=127.0.0.1:9 "));
     assert!(text("command docs\n").contains("The value of a key"));
@@ -243,6 +297,65 @@ async fn slow_readers_are_held_back() {
     let ((), len) = tokio::join!(rest, read.read_to_end(&mut out));
     assert_eq!(len.unwrap(), 5 + 100_000 * (bulk("").len() + 3 + 1000));
     connection.await.unwrap().unwrap();
+}
+
+/// What waits for a client that does not read counts, whatever command it answers.
+#[tokio::test]
+async fn answers_that_nobody_reads_count() {
+    let limits = Limits {
+        memory_bytes: 4 << 20,
+        ..Limits::default()
+    };
+    let large = bulk(&"x".repeat(1_000_000));
+    let names = "$3\r\nget\r\n".repeat(60_000);
+    // (command, bytes that count at least, refusals)
+    let rows = [
+        (format!("*2\r\n$4\r\necho\r\n{large}"), 1_000_000, 0),
+        (format!("*2\r\n$4\r\nping\r\n{large}"), 1_000_000, 0),
+        // One row for each name: many times what was asked.
+        (
+            format!("*60002\r\n$7\r\ncommand\r\n$4\r\ninfo\r\n{names}"),
+            0,
+            1,
+        ),
+    ];
+    for (command, counted, refused) in rows {
+        let shared = shared(limits);
+        let (mut stream, connection) = connect(1000, &shared);
+        stream.write_all(command.as_bytes()).await.unwrap();
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        let what = &command[..command.len().min(40)];
+        let used = shared.memory.used_and_total().0;
+        assert!(used >= counted, "{what:?}: {used} bytes count");
+        let refusals = shared
+            .counters
+            .read()
+            .find(|(name, _)| *name == "memory_refusals");
+        assert_eq!(refusals.unwrap().1, refused, "{what:?}");
+        drop(stream);
+        let _ = connection.await.unwrap();
+        assert_eq!(shared.memory.used_and_total().0, 0, "{what:?}");
+    }
+}
+
+/// Answers that are known at once wait behind one that is not: what they take counts towards the connection's share.
+#[tokio::test]
+async fn answers_that_wait_for_their_turn_are_held_back() {
+    let shared = shared(Limits::default());
+    let session = Session::new(7, ([127, 0, 0, 1], 9).into());
+    let mut connection = Connection::new(session, Arc::new(Fake::default()), shared.clone());
+    connection.input.extend_from_slice(b"get a\n");
+    connection
+        .input
+        .extend_from_slice("command docs\n".repeat(200).as_bytes());
+    connection.start_commands();
+    assert!(
+        connection.answers.len() < 40,
+        "{} answers of some kilobytes wait",
+        connection.answers.len()
+    );
 }
 
 /// A connection that is dropped with commands at work gives everything back.

@@ -13,6 +13,9 @@ use crate::Limits;
 /// Longest line that states a length: a sign, the digits of a 64-bit number and some room.
 const MAX_LENGTH_LINE: usize = 32;
 
+/// First byte of a TLS connection. Its greeting may hold bytes that a page chose, line ends included.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 /// Why the bytes are no commands. The connection ends after it, as Redis does it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
@@ -31,6 +34,9 @@ pub enum ProtocolError {
     /// Something else than a word in a command; its first byte.
     #[error("Protocol error: expected '$', got '{}'", .0.escape_ascii())]
     ExpectedBulk(u8),
+    /// Another protocol: HTTP or TLS, as a web page makes a browser send it. See [`is_foreign`].
+    #[error("Protocol error: this is no HTTP port")]
+    Foreign,
     /// Not what its lengths said.
     #[error("Protocol error: invalid frame")]
     Frame,
@@ -188,11 +194,34 @@ fn inline(buffer: &mut BytesMut, limits: &Limits) -> Result<Option<Words>, Proto
         };
     };
     let line = buffer.split_to(len + 1);
+    if line.first() == Some(&TLS_HANDSHAKE) {
+        return Err(ProtocolError::Foreign);
+    }
     let words = split_line(&line[..len])?;
+    if is_foreign(&words) {
+        return Err(ProtocolError::Foreign);
+    }
     Ok(Some(Words {
         words,
         wire_len: len + 1,
     }))
+}
+
+/// Whether a line is the beginning of an HTTP request, or one of its headers. Whoever reaches this port may write, and browsers reach
+/// every port of their own machine in the name of any page: the lines of a request's body would be commands. `POST` and `Host:` are
+/// what Redis refuses. A page whose name was made to mean this machine may choose the method too (`SET /key HTTP/1.1`), so
+/// the version at the end of a request's first line is refused as well.
+fn is_foreign(words: &[Bytes]) -> bool {
+    let begins = |word: &Bytes, with: &[u8]| {
+        let start = word.get(..with.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(with))
+    };
+    let Some(first) = words.first() else {
+        return false;
+    };
+    first.eq_ignore_ascii_case(b"post")
+        || begins(first, b"host:")
+        || (words.len() == 3 && begins(&words[2], b"http/"))
 }
 
 /// Words between white space; "..." with backslash escapes and '...' with \' hold white space together.

@@ -48,6 +48,13 @@ const BAD: &[(&str, ProtocolError)] = &[
     ("*1\r\n$x\r\n", ProtocolError::BulkLength),
     ("*1\r\n$1001\r\n", ProtocolError::BulkLength),
     ("*1\r\n$9223372036854775807\r\n", ProtocolError::BulkLength),
+    ("POST / HTTP/1.1\r\n", ProtocolError::Foreign),
+    ("post x\r\n", ProtocolError::Foreign),
+    ("Host: 127.0.0.1:6380\r\n", ProtocolError::Foreign),
+    ("HOST:evil\r\n", ProtocolError::Foreign),
+    ("GET / HTTP/1.1\r\n", ProtocolError::Foreign),
+    ("SET /key HTTP/1.1\r\n", ProtocolError::Foreign),
+    ("\x16\x03\x01\nSET a 1\n", ProtocolError::Foreign),
     ("PING \"a b\r\n", ProtocolError::Quotes),
     ("PING \"a\"b\r\n", ProtocolError::Quotes),
     (
@@ -71,6 +78,15 @@ const GOOD: &[Good] = &[
         &[&[b"set", b"a bA\nxg", b"it's", b"x"]],
     ),
     (b"*2\r\n$3\r\nGET\r\n$3\r\nab", &[]),
+    // What stands in the words of a command that is no line is the client's affair.
+    (
+        b"*2\r\n$4\r\nPOST\r\n$8\r\nHTTP/1.1\r\nget host:\nGET posting http\n",
+        &[
+            &[b"POST", b"HTTP/1.1"],
+            &[b"get", b"host:"],
+            &[b"GET", b"posting", b"http"],
+        ],
+    ),
 ];
 
 #[test]

@@ -27,6 +27,9 @@ pub(crate) enum Reply {
     Map(Vec<(&'static str, Reply)>),
 }
 
+/// What a part of an answer takes besides its text.
+const PART_BYTES: usize = size_of::<Reply>();
+
 impl Reply {
     pub const OK: Reply = Reply::Simple("OK");
 
@@ -39,6 +42,22 @@ impl Reply {
     /// A bulk string of this text.
     pub fn bulk(text: impl Into<String>) -> Reply {
         Reply::Bulk(Bytes::from(text.into()))
+    }
+
+    /// Bytes that it takes while it waits, about: its text, and as much as its frame for each part.
+    pub fn size_bytes(&self) -> usize {
+        PART_BYTES
+            + match self {
+                Reply::Simple(text) => text.len(),
+                Reply::Error(text) | Reply::Text(text) => text.len(),
+                Reply::Bulk(bytes) => bytes.len(),
+                Reply::Int(_) | Reply::Nil => 0,
+                Reply::Array(items) => items.iter().map(Reply::size_bytes).sum(),
+                Reply::Map(pairs) => pairs
+                    .iter()
+                    .map(|(name, of)| name.len() + of.size_bytes())
+                    .sum(),
+            }
     }
 
     /// The bulk strings in it of more than `len` bytes.

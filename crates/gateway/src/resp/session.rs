@@ -21,7 +21,7 @@ pub(crate) struct Session {
     /// Whether the connection ends after the answers under way.
     pub closing: bool,
     id: u64,
-    peer: SocketAddr,
+    pub peer: SocketAddr,
     since: Instant,
     name: Bytes,
     library: Bytes,

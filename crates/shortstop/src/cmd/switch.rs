@@ -1,8 +1,8 @@
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options, Where, status::Mode};
 use clap::Subcommand;
-use dataplane::{Counters, Home};
+use dataplane::{Counters, Home, SourceCheck};
 
 use super::common::stopped;
 
@@ -51,6 +51,10 @@ struct Serve {
     /// some hundred nanoseconds, and the switch ends with this process. Takes CAP_NET_RAW and CAP_NET_ADMIN.
     #[arg(long, conflicts_with = "mode")]
     soft: bool,
+    /// Drops packets of ours whose source address no route leads back to (loose), or none by the interface that they came
+    /// in by (strict). What a switch forwards does not pass the kernel's rp_filter.
+    #[arg(long, value_enum, default_value = "off")]
+    source_check: SourceCheckArg,
     #[command(flatten)]
     reach: super::reach::Reach,
     /// Pages of cache memory, of 26.6 kB each; a page holds at least 128 items of a 16-byte key and a
@@ -63,6 +67,9 @@ struct Serve {
     /// Directory for what must outlive a reboot.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/shortstop")]
     state_dir: PathBuf,
+    /// Send no probes to neighbouring switches: a link that loses everything and keeps its carrier is not noticed.
+    #[arg(long)]
+    no_probes: bool,
 }
 
 /// What a soft switch costs.
@@ -74,6 +81,13 @@ enum ModeArg {
     Auto,
     Native,
     Generic,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum SourceCheckArg {
+    Off,
+    Loose,
+    Strict,
 }
 
 #[derive(clap::Args)]
@@ -121,10 +135,16 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         id: args.id,
         interfaces: args.interface,
         at,
+        source_check: match args.source_check {
+            SourceCheckArg::Off => SourceCheck::Off,
+            SourceCheckArg::Loose => SourceCheck::Loose,
+            SourceCheckArg::Strict => SourceCheck::Strict,
+        },
         pages: args.pages,
         control: args.reach.endpoint()?,
         state_dir: args.state_dir,
         disciplines: disciplines::all(),
+        probes: !args.no_probes,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -142,20 +162,23 @@ fn serve(args: Serve) -> anyhow::Result<()> {
             } else {
                 "attached"
             };
-            println!(
+            say(&format!(
                 "{}: {how}, {mode} mode ({})",
                 attached.interface, attached.reason
-            );
+            ));
         }
         match at {
-            Where::Kernel(_) => {
-                println!("serving; the programs stay attached when this process ends")
-            }
-            Where::Soft => println!("{SOFT}"),
+            Where::Kernel(_) => say("serving; the programs stay attached when this process ends"),
+            Where::Soft => say(SOFT),
         }
         agent.run(stopped()).await?;
         Ok(())
     })
+}
+
+/// Tells whoever still reads; serving goes on without.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn status(args: &Status) -> anyhow::Result<()> {
@@ -245,6 +268,7 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
         );
     }
     let interfaces = dataplane::detach(&home)?;
+    super::end_when_unread();
     for (interface, _) in interfaces {
         println!("{interface}: detached");
     }

@@ -85,6 +85,9 @@ impl World {
         for port in path {
             let direction = &self.directions[port as usize];
             way_ns += direction.delay_ns();
+            if direction.loss() >= 1.0 {
+                return None;
+            }
             while direction.loss() > 0.0 && self.stream_rng.random::<f64>() < direction.loss() {
                 way_ns += RETRY_NS;
             }

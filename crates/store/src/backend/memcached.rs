@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     Backend, Completion,
-    remote::{Command, OnlyIf, Outcome, Protocol, Remote, Verb},
+    remote::{Command, MOST, OnlyIf, Outcome, Protocol, Remote, Verb},
 };
 use crate::coherence::Watch;
 
@@ -24,7 +24,8 @@ use crate::coherence::Watch;
 const MAX_NAME: usize = 250;
 /// Times to live above this are taken as seconds after 1970 by memcached.
 const MAX_RELATIVE_S: u64 = 30 * 24 * 3600;
-/// Longest value that is taken from it: no packet carries more, but it must be read past.
+/// Longest value that it may have: no packet carries so much, but it must be read past. memcached itself has 1 MiB, unless `-I` says
+/// otherwise.
 const MAX_VALUE: usize = 64 << 20;
 
 /// Connects to `server` (HOST:PORT).
@@ -128,7 +129,10 @@ fn write_command(command: &Command, out: &mut Vec<u8>) -> bool {
     let flag = flag.as_bytes();
     match &command.verb {
         Verb::Get { .. } => put(&[b"mg ", name, b" v t", flag, b"\r\n"]),
-        Verb::Delete => put(&[b"md ", name, flag, b"\r\n"]),
+        Verb::Delete {
+            only_if: OnlyIf::Absent,
+        } => put(&[b"mg ", name, flag, b"\r\n"]),
+        Verb::Delete { .. } => put(&[b"md ", name, flag, b"\r\n"]),
         Verb::Put {
             value,
             ttl_ms,
@@ -186,12 +190,17 @@ async fn read_outcome(
                 .with_context(|| format!("memcached: bad length in {text:?}"))?;
             let expiry_ms = expiry_ms(words.find_map(|word| word.strip_prefix('t')))
                 .with_context(|| format!("memcached: no time to live in {text:?}"))?;
-            let mut value = vec![0; len + 2];
+            let mut value = vec![0; len.min(MOST)];
             stream.read_exact(&mut value).await?;
-            value.truncate(len);
+            pass_over(stream, len - value.len() + 2).await?;
             Outcome::Value { value, expiry_ms }
         }
-        Some("HD") => Outcome::Done,
+        Some("HD") => match verb {
+            Verb::Delete {
+                only_if: OnlyIf::Absent,
+            } => Outcome::NotStored,
+            _ => Outcome::Done,
+        },
         Some("EN" | "NF") => Outcome::Absent,
         Some("NS") => Outcome::NotStored,
         _ if text.starts_with("SERVER_ERROR object too large") => Outcome::TooLarge,
@@ -215,8 +224,21 @@ fn name(verb: &Verb) -> &'static str {
     match verb {
         Verb::Get { .. } => "mg",
         Verb::Put { .. } => "ms",
-        Verb::Delete => "md",
+        Verb::Delete { .. } => "md",
     }
+}
+
+/// Takes so many bytes and keeps none: memcached has no means to give a part of a value only.
+async fn pass_over(stream: &mut BufReader<TcpStream>, mut len: usize) -> anyhow::Result<()> {
+    while len > 0 {
+        let some = stream.fill_buf().await?.len().min(len);
+        if some == 0 {
+            bail!("memcached closed the connection");
+        }
+        stream.consume(some);
+        len -= some;
+    }
+    Ok(())
 }
 
 async fn read_line(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>) -> anyhow::Result<()> {

@@ -1,6 +1,9 @@
 //! Redis or Valkey, over TCP or a Unix socket, pipelined.
 //!
-//! A read is GET and PTTL, so that a copy knows when its key ends; a write is SET, with PX, NX or XX; a removal is DEL.
+//! A read is GETRANGE and PTTL: of a value no more than a packet can carry, so that one of many megabytes costs no more than another
+//! and does not keep the connection from answering in time; and its time to live, so that a copy knows when its key ends. GETRANGE
+//! answers alike for a key that is empty and one that is absent. PTTL knows an absent one; what seems empty is read once more by GET,
+//! because between two commands another client may have come. A write is SET, with PX, NX or XX; a removal is DEL.
 //!
 //! What other clients change, Redis tells (`CLIENT TRACKING`, Redis 6 and later). Of its ways, this is the one without a hole:
 //!
@@ -8,7 +11,7 @@
 //!   cannot be lost without the tracking, nor the reverse; and an answer proves that every earlier message has come.
 //! - Keys that were read, one by one (OPTIN), not prefixes (BCAST): only keys that are read for a grant are remembered by Redis
 //!   and told of, not every write to the server. When Redis forgets one (`tracking-table-max-keys`), it says that it changed.
-//! - `CLIENT CACHING YES` stands before GET in the same pipeline, so a key is tracked before its value is read.
+//! - `CLIENT CACHING YES` stands before GETRANGE (and before GET) in the same pipeline, so a key is tracked before its value is read.
 //! - Our own writes are told, too, if their key was tracked. That is harmless: until a write is answered its key has no copies, and the
 //!   message stands beside the answer. NOLOOP would suppress more than these: also what Redis evicts, expires
 //!   or forgets while it carries out a command of ours.
@@ -25,23 +28,24 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     Backend, Completion, OutsideEvent,
-    remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, Verb, key_of},
+    remote::{Command, Completions, MOST, OnlyIf, Outcome, Protocol, Remote, Verb, key_of},
 };
 use crate::{OutsideWrites, coherence::Watch};
 
-/// Connects to the server at `url`. Where outside writes are to be tracked and the server cannot, the
+/// Connects to the server at `url`, with this password or the one in there. Where outside writes are to be tracked and the server cannot, the
 /// backend says so ([`Backend::watch`]), and a warning tells why.
 ///
 /// # Errors
 /// The address is not one, or nobody answers there.
 pub async fn connect(
     url: &str,
+    password: Option<&str>,
     outside_writes: OutsideWrites,
     base_version: u64,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     let mut redis = Redis {
-        client: Client::open(url)
+        client: client(url, password)
             .map_err(|error| anyhow!("the address of the Redis server: {error}"))?,
         told: None,
         connection: None,
@@ -62,6 +66,20 @@ pub async fn connect(
     }
     let remote = Remote::start(redis, watch, base_version, completions);
     Ok((Box::new(remote), done))
+}
+
+fn client(url: &str, password: Option<&str>) -> redis::RedisResult<Client> {
+    let info = url.into_connection_info()?;
+    let Some(password) = password else {
+        if info.redis_settings().password().is_some() {
+            tracing::warn!(
+                "the password in --backend can be read by every user of this machine: use --backend-password-file"
+            );
+        }
+        return Client::open(info);
+    };
+    let settings = info.redis_settings().clone().set_password(password);
+    Client::open(info.set_redis_settings(settings))
 }
 
 struct Redis {
@@ -152,40 +170,21 @@ impl Protocol for Redis {
             pong.map_err(|error| anyhow!("Redis: {error}"))?;
             return Ok(vec![]);
         }
-        let mut pipeline = Pipeline::with_capacity(2 * commands.len());
-        // One command that fails must not hide the answers to the others.
-        pipeline.ignore_errors();
-        for command in commands {
-            add(command, &mut pipeline);
+        let mut outcomes = ask(connection, commands, Bytes::Some).await?;
+        let unclear: Vec<usize> = (0..commands.len())
+            .filter(|at| outcomes[*at].is_none())
+            .collect();
+        if !unclear.is_empty() {
+            let again: Vec<Command> = unclear.iter().map(|at| commands[*at].clone()).collect();
+            let clear = ask(connection, &again, Bytes::All).await?;
+            for (at, outcome) in unclear.into_iter().zip(clear) {
+                outcomes[at] = outcome;
+            }
         }
-        let asked = Instant::now();
-        let values: Vec<redis::RedisResult<Value>> = pipeline
-            .query_async(connection)
-            .await
-            .map_err(|error| anyhow!("Redis: {error}"))?;
-        // The time to live was read at the other end, and has gone on since.
-        let elapsed_ms = asked.elapsed().as_millis() as i64 + 1;
-        let mut values = values.into_iter();
-        let mut next = || values.next().context("Redis: an answer is missing");
-        let mut outcomes = Vec::with_capacity(commands.len());
-        for command in commands {
-            outcomes.push(match command.verb {
-                Verb::Get { track } => {
-                    let tracked = if track { next()? } else { Ok(Value::Okay) };
-                    let outcome = found(next()?, next()?, elapsed_ms);
-                    match tracked {
-                        Ok(Value::Okay) => outcome,
-                        other => {
-                            tracing::warn!("Redis: CLIENT CACHING answered {other:?}");
-                            Outcome::Failed
-                        }
-                    }
-                }
-                Verb::Put { .. } => stored(next()?),
-                Verb::Delete => removed(next()?),
-            });
-        }
-        Ok(outcomes)
+        outcomes
+            .into_iter()
+            .map(|outcome| outcome.context("Redis: neither a value nor none"))
+            .collect()
     }
 
     fn disconnect(&mut self) {
@@ -193,18 +192,74 @@ impl Protocol for Redis {
     }
 }
 
-fn add(command: &Command, pipeline: &mut Pipeline) {
+/// How much of values is read.
+#[derive(Clone, Copy)]
+enum Bytes {
+    /// As much as a packet can carry, by GETRANGE.
+    Some,
+    /// All, by GET.
+    All,
+}
+
+/// Carries commands out in one pipeline. `None`: the key is empty, or was absent a moment ago.
+async fn ask(
+    connection: &mut MultiplexedConnection,
+    commands: &[Command],
+    bytes: Bytes,
+) -> anyhow::Result<Vec<Option<Outcome>>> {
+    let mut pipeline = Pipeline::with_capacity(3 * commands.len());
+    // One command that fails must not hide the answers to the others.
+    pipeline.ignore_errors();
+    for command in commands {
+        add(command, bytes, &mut pipeline);
+    }
+    let asked = Instant::now();
+    let values: Vec<redis::RedisResult<Value>> = pipeline
+        .query_async(connection)
+        .await
+        .map_err(|error| anyhow!("Redis: {error}"))?;
+    // The time to live was read at the other end, and has gone on since.
+    let elapsed_ms = asked.elapsed().as_millis() as i64 + 1;
+    let mut values = values.into_iter();
+    let mut next = || values.next().context("Redis: an answer is missing");
+    let mut outcomes = Vec::with_capacity(commands.len());
+    for command in commands {
+        outcomes.push(match command.verb {
+            Verb::Get { track } => {
+                let tracked = if track { next()? } else { Ok(Value::Okay) };
+                let outcome = found(next()?, next()?, bytes, elapsed_ms);
+                match tracked {
+                    Ok(Value::Okay) => outcome,
+                    other => {
+                        tracing::warn!("Redis: CLIENT CACHING answered {other:?}");
+                        Some(Outcome::Failed)
+                    }
+                }
+            }
+            Verb::Put { .. } => Some(stored(next()?)),
+            Verb::Delete { only_if } => Some(removed(next()?, only_if)),
+        });
+    }
+    Ok(outcomes)
+}
+
+fn add(command: &Command, bytes: Bytes, pipeline: &mut Pipeline) {
     let name = &command.name[..];
     match &command.verb {
         Verb::Get { track } => {
             if *track {
                 pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
             }
-            pipeline.cmd("GET").arg(name).cmd("PTTL").arg(name);
+            match bytes {
+                Bytes::Some => pipeline.cmd("GETRANGE").arg(name).arg(0).arg(MOST - 1),
+                Bytes::All => pipeline.cmd("GET").arg(name),
+            };
+            pipeline.cmd("PTTL").arg(name);
         }
-        Verb::Delete => {
-            pipeline.cmd("DEL").arg(name);
-        }
+        Verb::Delete {
+            only_if: OnlyIf::Absent,
+        } => drop(pipeline.cmd("EXISTS").arg(name)),
+        Verb::Delete { .. } => drop(pipeline.cmd("DEL").arg(name)),
         Verb::Put {
             value,
             ttl_ms,
@@ -226,11 +281,16 @@ fn add(command: &Command, pipeline: &mut Pipeline) {
 fn found(
     value: redis::RedisResult<Value>,
     left_ms: redis::RedisResult<Value>,
+    bytes: Bytes,
     elapsed_ms: i64,
-) -> Outcome {
-    match (value, left_ms) {
+) -> Option<Outcome> {
+    Some(match (value, left_ms) {
         (Ok(Value::Nil), _) => Outcome::Absent,
         (Ok(Value::BulkString(value)), Ok(Value::Int(left_ms))) => {
+            if value.is_empty() && matches!(bytes, Bytes::Some) {
+                // -2: it is absent.
+                return (left_ms == -2).then_some(Outcome::Absent);
+            }
             // -1: it does not expire; -2: it has, between the two commands.
             let left = if left_ms == -1 {
                 0
@@ -243,10 +303,10 @@ fn found(
             }
         }
         (value, left_ms) => {
-            tracing::warn!("Redis: GET answered {value:?}, PTTL {left_ms:?}");
+            tracing::warn!("Redis: the value was answered with {value:?}, PTTL with {left_ms:?}");
             Outcome::Failed
         }
-    }
+    })
 }
 
 fn stored(value: redis::RedisResult<Value>) -> Outcome {
@@ -261,9 +321,10 @@ fn stored(value: redis::RedisResult<Value>) -> Outcome {
     }
 }
 
-fn removed(value: redis::RedisResult<Value>) -> Outcome {
+fn removed(value: redis::RedisResult<Value>, only_if: OnlyIf) -> Outcome {
     match value {
         Ok(Value::Int(0)) => Outcome::Absent,
+        Ok(Value::Int(_)) if only_if == OnlyIf::Absent => Outcome::NotStored,
         Ok(Value::Int(_)) => Outcome::Done,
         other => {
             tracing::warn!("Redis: DEL answered {other:?}");

@@ -16,6 +16,7 @@ use wire::KeyHash;
 
 use super::{
     Answer, Backend, Change, Completion, Condition, Found, Item, Key, OutsideEvent, Put, Ticket,
+    direct::DirectWrites,
 };
 use crate::coherence::Watch;
 
@@ -25,6 +26,9 @@ const BATCH: usize = 256;
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Where outside writes are tracked, a question is asked at least this often.
 const HEARTBEAT: Duration = Duration::from_millis(100);
+/// Bytes of a value that are read: more than fits beside any key, so that a longer one is known to be too long. What is read of a
+/// batch is bounded by this, whatever the backend holds.
+pub(super) const MOST: usize = wire::MAX_PAYLOAD;
 /// Keys whose versions are remembered.
 const VERSIONS: usize = 1_000_000;
 /// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a colon.
@@ -51,7 +55,8 @@ pub(super) enum Verb {
         ttl_ms: u32,
         only_if: OnlyIf,
     },
-    Delete,
+    /// Remove it; where it must be absent only look whether it is.
+    Delete { only_if: OnlyIf },
 }
 
 /// What a backend can check by itself.
@@ -65,7 +70,8 @@ pub(super) enum OnlyIf {
 /// A backend's answer to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// What remains of its life in milliseconds, 0: it does not expire.
+    /// What remains of its life in milliseconds, 0: it does not expire. Of a value that no packet carries the first
+    /// [`MOST`] bytes.
     Value {
         value: Vec<u8>,
         expiry_ms: u32,
@@ -74,7 +80,7 @@ pub(super) enum Outcome {
     Absent,
     /// Stored or removed.
     Done,
-    /// Not stored, because of [`OnlyIf`].
+    /// Not stored, or there and not removed, because of [`OnlyIf`].
     NotStored,
     TooLarge,
     Full,
@@ -101,7 +107,10 @@ pub(super) type Completions = mpsc::UnboundedSender<Completion>;
 pub(super) struct Remote {
     watch: Watch,
     commands: mpsc::UnboundedSender<Command>,
+    /// For what the task cannot answer any more.
+    completions: Completions,
     versions: Versions,
+    direct: DirectWrites,
 }
 
 impl Remote {
@@ -114,19 +123,27 @@ impl Remote {
     ) -> Remote {
         // Unbounded, but never fuller than the engine's limit on requests that wait for the backend.
         let (commands, queue) = mpsc::unbounded_channel();
-        tokio::spawn(serve(protocol, watch == Watch::Tracked, queue, completions));
+        let queue = Queue {
+            commands: queue,
+            batch: Vec::with_capacity(BATCH),
+            completions: completions.clone(),
+        };
+        tokio::spawn(serve(protocol, watch == Watch::Tracked, queue));
         Remote {
             watch,
             commands,
+            completions,
             versions: Versions::new(base_version, VERSIONS),
+            direct: DirectWrites::default(),
         }
     }
 
-    fn send<T>(&mut self, command: Command, failed: T) -> Answer<T> {
-        match self.commands.send(command) {
-            Ok(()) => Answer::Later,
-            Err(_) => Answer::Now(failed),
+    /// A completion follows, also where nobody takes commands any more.
+    fn send<T>(&mut self, command: Command) -> Answer<T> {
+        if let Err(unsent) = self.commands.send(command) {
+            let _ = self.completions.send(completion(unsent.0, Outcome::Failed));
         }
+        Answer::Later
     }
 
     fn read(&mut self, key: Key<'_>, ticket: Ticket, track: bool) -> Answer<Option<Item<&[u8]>>> {
@@ -136,25 +153,45 @@ impl Remote {
         // Asked in order, so that a value written before is paired with its version, and none later.
         let version = self.versions.of(key);
         let verb = Verb::Get { track };
-        self.send(
-            Command {
-                ticket,
-                name,
-                version,
-                verb,
-            },
-            None,
-        )
+        self.send(Command {
+            ticket,
+            name,
+            version,
+            verb,
+        })
+    }
+
+    /// What came is no delete but says that a write past the store begins or has ended: the key has this version now.
+    fn announced(
+        &mut self,
+        key: Key<'_>,
+        condition: Condition,
+        version: u64,
+        now_ns: u64,
+    ) -> Option<Change> {
+        match condition {
+            Condition::Version(wire::VERSION_DIRECT_BEGINS) => {
+                if !self.direct.begin(key, now_ns) {
+                    return Some(Change::Full);
+                }
+            }
+            Condition::Version(wire::VERSION_DIRECT_ENDED) => self.direct.end(key),
+            _ => return None,
+        }
+        self.versions.set(key, version);
+        Some(Change::Mismatch(version))
     }
 
     /// What the backend checks of a condition, or that it does not hold.
-    fn condition(&self, key: Key<'_>, condition: Condition) -> Result<OnlyIf, Change> {
+    fn condition(&self, key: Key<'_>, condition: Condition, now_ns: u64) -> Result<OnlyIf, Change> {
         match condition {
             Condition::Always => Ok(OnlyIf::Always),
             Condition::Absent => Ok(OnlyIf::Absent),
             Condition::Present => Ok(OnlyIf::Present),
             Condition::Version(wanted) => match self.versions.of(key) {
-                current if current == wanted => Ok(OnlyIf::Present),
+                current if current == wanted && !self.direct.go_on(key, now_ns) => {
+                    Ok(OnlyIf::Present)
+                }
                 current => Err(Change::Mismatch(current)),
             },
         }
@@ -179,11 +216,11 @@ impl Backend for Remote {
         self.watch
     }
 
-    fn put(&mut self, key: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Answer<Change> {
+    fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
         let Some(name) = name_of(key) else {
             return Answer::Now(Change::TooLarge);
         };
-        let only_if = match self.condition(key, put.condition) {
+        let only_if = match self.condition(key, put.condition, now_ns) {
             Ok(only_if) => only_if,
             Err(mismatch) => return Answer::Now(mismatch),
         };
@@ -193,15 +230,12 @@ impl Backend for Remote {
             ttl_ms: put.ttl_ms,
             only_if,
         };
-        self.send(
-            Command {
-                ticket,
-                name,
-                version: put.version,
-                verb,
-            },
-            Change::Failed,
-        )
+        self.send(Command {
+            ticket,
+            name,
+            version: put.version,
+            verb,
+        })
     }
 
     fn delete(
@@ -209,25 +243,33 @@ impl Backend for Remote {
         key: Key<'_>,
         condition: Condition,
         version: u64,
-        _: u64,
+        now_ns: u64,
         ticket: Ticket,
     ) -> Answer<Change> {
         let Some(name) = name_of(key) else {
             return Answer::Now(Change::NotFound);
         };
-        if let Err(mismatch) = self.condition(key, condition) {
-            return Answer::Now(mismatch);
+        if let Some(change) = self.announced(key, condition, version, now_ns) {
+            return Answer::Now(change);
         }
-        self.versions.set(key, version);
-        self.send(
-            Command {
-                ticket,
-                name,
-                version,
-                verb: Verb::Delete,
-            },
-            Change::Failed,
-        )
+        let only_if = match self.condition(key, condition, now_ns) {
+            Ok(only_if) => only_if,
+            Err(mismatch) => return Answer::Now(mismatch),
+        };
+        let version = match only_if {
+            // Nothing will change.
+            OnlyIf::Absent => self.versions.of(key),
+            OnlyIf::Always | OnlyIf::Present => {
+                self.versions.set(key, version);
+                version
+            }
+        };
+        self.send(Command {
+            ticket,
+            name,
+            version,
+            verb: Verb::Delete { only_if },
+        })
     }
 }
 
@@ -252,17 +294,40 @@ pub(super) fn key_of(name: &[u8]) -> Option<(u32, &[u8])> {
     Some((tenant, &rest[colon + 1..]))
 }
 
-/// The half beside the connection.
-async fn serve(
-    mut protocol: impl Protocol,
-    watched: bool,
-    mut queue: mpsc::UnboundedReceiver<Command>,
+/// Commands on their way to the backend. Each is answered: if the task ends before its time, with a failure.
+struct Queue {
+    commands: mpsc::UnboundedReceiver<Command>,
+    /// Taken, and not yet answered.
+    batch: Vec<Command>,
     completions: Completions,
-) {
-    let mut batch = Vec::with_capacity(BATCH);
+}
+
+impl Queue {
+    /// Answers the batch; false if nobody listens any more.
+    fn answer(&mut self, outcomes: impl IntoIterator<Item = Outcome>) -> bool {
+        let mut answers = self.batch.drain(..).zip(outcomes);
+        answers.all(|(command, outcome)| {
+            let completion = completion(command, outcome);
+            self.completions.send(completion).is_ok()
+        })
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            self.batch.push(command);
+        }
+        self.answer(std::iter::repeat(Outcome::Failed));
+    }
+}
+
+/// The half beside the connection.
+async fn serve(mut protocol: impl Protocol, watched: bool, mut queue: Queue) {
     let mut connected = true;
     loop {
-        let received = queue.recv_many(&mut batch, BATCH);
+        let received = queue.commands.recv_many(&mut queue.batch, BATCH);
         if watched {
             // An empty batch is a question, too: its answer proves that nothing has gone unseen.
             if let Ok(0) = tokio::time::timeout(HEARTBEAT, received).await {
@@ -272,12 +337,13 @@ async fn serve(
             return;
         }
         let asked = Instant::now();
-        let outcomes = match tokio::time::timeout(TIMEOUT, protocol.execute(&batch)).await {
+        let batch = &queue.batch;
+        let outcomes = match tokio::time::timeout(TIMEOUT, protocol.execute(batch)).await {
             Ok(Ok(outcomes)) if outcomes.len() == batch.len() => {
                 connected = true;
                 if watched {
                     let seen = OutsideEvent::Seen(asked);
-                    let _ = completions.send(Completion::Outside(seen));
+                    let _ = queue.completions.send(Completion::Outside(seen));
                 }
                 outcomes
             }
@@ -291,16 +357,15 @@ async fn serve(
                 }
                 protocol.disconnect();
                 if watched && connected {
-                    let _ = completions.send(Completion::Outside(OutsideEvent::Everything));
+                    let lost = Completion::Outside(OutsideEvent::Everything);
+                    let _ = queue.completions.send(lost);
                 }
                 connected = false;
                 vec![Outcome::Failed; batch.len()]
             }
         };
-        for (command, outcome) in batch.drain(..).zip(outcomes) {
-            if completions.send(completion(command, outcome)).is_err() {
-                return;
-            }
+        if !queue.answer(outcomes) {
+            return;
         }
     }
 }
@@ -336,7 +401,14 @@ fn completion(command: Command, outcome: Outcome) -> Completion {
                 ..
             },
         ) => Change::Mismatch(version),
+        (Outcome::NotStored, Verb::Delete { .. }) => Change::Mismatch(version),
         (Outcome::NotStored, _) => Change::Mismatch(wire::VERSION_ABSENT),
+        (
+            Outcome::Absent,
+            Verb::Delete {
+                only_if: OnlyIf::Present,
+            },
+        ) => Change::Mismatch(wire::VERSION_ABSENT),
         (Outcome::Absent, _) => Change::NotFound,
         (Outcome::TooLarge, _) => Change::TooLarge,
         (Outcome::Full, _) => Change::Full,
@@ -415,6 +487,81 @@ mod tests {
             "forgotten: the floor is its version"
         );
         assert_eq!(versions.of(key(9)), 12);
+    }
+
+    /// A task that ends before its time: a bug, or something that it could not foresee.
+    struct Broken;
+
+    impl Protocol for Broken {
+        async fn execute(&mut self, _: &[Command]) -> anyhow::Result<Vec<Outcome>> {
+            panic!("the test's own panic");
+        }
+
+        fn disconnect(&mut self) {}
+    }
+
+    #[tokio::test]
+    async fn a_backend_that_is_gone_is_a_failure_and_not_an_absence() {
+        let (completions, mut done) = mpsc::unbounded_channel();
+        let mut remote = Remote::start(Broken, Watch::Unneeded, 1, completions);
+        // The first is under way when the task ends, others wait behind it, and one comes when it has ended.
+        for ticket in 0..2 {
+            assert_eq!(remote.get(key(1), 0, ticket), Answer::Later);
+        }
+        assert_eq!(done.recv().await, Some(Completion::Get(0, Found::Failed)));
+        assert_eq!(done.recv().await, Some(Completion::Get(1, Found::Failed)));
+        assert_eq!(remote.get(key(1), 0, 2), Answer::Later);
+        assert_eq!(done.recv().await, Some(Completion::Get(2, Found::Failed)));
+        let deleted = remote.delete(key(1), Condition::Always, 2, 0, 3);
+        assert_eq!(deleted, Answer::Later);
+        let failed = Completion::Change(3, Change::Failed);
+        assert_eq!(done.recv().await, Some(failed));
+    }
+
+    /// Carries everything out at once.
+    struct Willing;
+
+    impl Protocol for Willing {
+        async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
+            Ok(vec![Outcome::Done; commands.len()])
+        }
+
+        fn disconnect(&mut self) {}
+    }
+
+    #[tokio::test]
+    async fn what_was_read_before_the_end_of_a_direct_write_cannot_be_written_upon() {
+        let (completions, _done) = mpsc::unbounded_channel();
+        let mut remote = Remote::start(Willing, Watch::Unneeded, 10, completions);
+        let key = key(1);
+        let mut newest = 10;
+        let mut delete = |remote: &mut Remote, version, now_ns| {
+            newest += 1;
+            let wanted = Condition::Version(version);
+            match remote.delete(key, wanted, newest, now_ns, 0) {
+                Answer::Later => None,
+                Answer::Now(change) => Some(change),
+            }
+        };
+        let begins = delete(&mut remote, wire::VERSION_DIRECT_BEGINS, 0);
+        assert_eq!(begins, Some(Change::Mismatch(11)));
+        let before = delete(&mut remote, 10, 1);
+        assert_eq!(before, Some(Change::Mismatch(11)), "read before it");
+        let during = delete(&mut remote, 11, 1);
+        assert_eq!(during, Some(Change::Mismatch(11)), "read while it goes on");
+        let put = Put {
+            value: b"v",
+            ttl_ms: 0,
+            condition: Condition::Version(11),
+            version: 12,
+        };
+        let put = remote.put(key, put, 1, 0);
+        assert_eq!(put, Answer::Now(Change::Mismatch(11)));
+        let ended = delete(&mut remote, wire::VERSION_DIRECT_ENDED, 2);
+        assert_eq!(ended, Some(Change::Mismatch(14)));
+        let late = delete(&mut remote, 11, 3);
+        assert_eq!(late, Some(Change::Mismatch(14)), "read while it went on");
+        assert_eq!(delete(&mut remote, 14, 3), None, "read after it");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 use decide::{MESSAGE_MAX, Request, StoreAction, StoreEvent, StoreHalf};
 use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 
-use super::{Engine, MAX_WAITING, Waiting, reply::Origin};
+use super::{Engine, reply::Origin, waiting::Asked};
 use crate::{
     backend::{Answer, Found, Key},
     coherence::Nanos,
@@ -211,18 +211,25 @@ impl Engine {
             return;
         };
         let value = match &found {
-            Found::Item(item) => Some((&item.value[..], item.version)),
-            Found::Absent => None,
-            Found::Failed => {
-                self.counters.backend_errors += 1;
-                if let Some(Open { origin, key, .. }) = self.halves.close(half, request) {
-                    self.replies
-                        .refuse(&origin, &key, Status::BackendError, now_ns, out);
-                }
-                return;
-            }
+            // A longer one may have been cut short.
+            Found::Item(item) if item.value.len() > wire::max_value(0) => Err(Status::TooLarge),
+            Found::Item(item) => Ok(Some((&item.value[..], item.version))),
+            Found::Absent => Ok(None),
+            Found::Failed => Err(Status::BackendError),
         };
-        self.happened(half, StoreEvent::Value { request, value }, now_ns, out);
+        let status = match value {
+            Ok(value) => {
+                return self.happened(half, StoreEvent::Value { request, value }, now_ns, out);
+            }
+            Err(status) => status,
+        };
+        match status {
+            Status::TooLarge => self.counters.refused_too_large += 1,
+            _ => self.counters.backend_errors += 1,
+        }
+        if let Some(Open { origin, key, .. }) = self.halves.close(half, request) {
+            self.replies.refuse(&origin, &key, status, now_ns, out);
+        }
     }
 
     /// Lets a half decide, and does what it wants.
@@ -311,7 +318,7 @@ impl Engine {
         let Some(open) = open.filter(|open| open.half == half) else {
             return false;
         };
-        if self.waiting.len() >= MAX_WAITING {
+        if !self.waiting.has_room(open.origin.tenant) {
             self.counters.dropped_backend_busy += 1;
             self.halves.open.remove(&request);
             return true;
@@ -329,8 +336,8 @@ impl Engine {
                 self.halves.made[half].on(now, StoreEvent::Value { request, value }, actions);
             }
             Answer::Later => {
-                let waiting = Waiting::Half(request, key.tenant);
-                self.waiting.insert(self.ticket, waiting);
+                let asked = Asked::Half(request, key.tenant);
+                self.waiting.insert(self.ticket, asked);
             }
         }
         true

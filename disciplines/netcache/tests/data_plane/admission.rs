@@ -1,6 +1,7 @@
 //! Who may use the cache.
 
 use harness::{Case, Message, Then::*};
+use wire::Op;
 
 use crate::world::*;
 
@@ -66,9 +67,12 @@ fn admitted_or_not() {
                 w.lease(TERM);
                 w.entry(ROTATING, KEY, 128);
             },
-            packet: |w| w.grant(ROTATING, KEY, V128).signed_with(ALSO),
-            then: Dropped,
-            counts: &["grant_installed", "fetch_reply"],
+            packet: |w| {
+                Message::grant(Op::ReadReply, ROTATING, KEY, V128, w.epoch(ROTATING, KEY))
+                    .signed_with(ALSO)
+            },
+            then: Forwarded,
+            counts: &["grant_installed", "pass_local"],
         },
         Case {
             name: "neither secret",

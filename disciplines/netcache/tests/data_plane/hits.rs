@@ -9,10 +9,10 @@ const ODD: &[u8] = b"odd";
 const V1: &[u8] = b"x";
 const V7: &[u8] = b"seven b";
 const V1025: &[u8] = &[b'o'; 1025];
-const LARGEST_16: &[u8] = &[b'l'; 1392];
-const LARGEST_1: &[u8] = &[b'l'; 1407];
-const LARGEST_250: &[u8] = &[b'l'; 1158];
-const LARGEST_16_V6: &[u8] = &[b'l'; 1372];
+const LARGEST_16: &[u8] = &[b'l'; 1376];
+const LARGEST_1: &[u8] = &[b'l'; 1391];
+const LARGEST_250: &[u8] = &[b'l'; 1142];
+const LARGEST_16_V6: &[u8] = &[b'l'; 1356];
 
 #[test]
 fn answered() {

@@ -69,7 +69,7 @@ fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
             (250, 190),
             (3, 77),
             (16, 700),
-            (16, 1372),
+            (16, 1356),
         ]
         .map(long_item)
         .to_vec();

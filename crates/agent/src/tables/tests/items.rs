@@ -207,6 +207,22 @@ fn in_a_full_bucket_copies_make_way_and_data_does_not() {
     assert_eq!(switch.held().len(), 8);
 }
 
+/// A tenant that picks its keys fills a bucket; whoever has less of it finds room, and stays.
+#[test]
+fn in_a_full_bucket_the_tenant_with_most_of_it_makes_way() {
+    let mut switch = Switch::start();
+    assert_eq!(switch.change(&key(COPIES, "a"), &FETCHED), Outcome::Done);
+    let others = sharing_a_bucket(&mut switch, OTHERS, 12);
+    let dropped = others.iter().map(|key| {
+        let (outcome, dropped) = switch.change_telling(key, &FETCHED);
+        assert_eq!(outcome, Outcome::Done);
+        dropped
+    });
+    let dropped: Vec<Key> = dropped.flatten().collect();
+    assert_eq!(dropped.len(), 5, "of the others' own");
+    assert!(!dropped.contains(&key(COPIES, "a").key));
+}
+
 #[test]
 fn copies_with_values_are_compacted_and_given_records_are_not() {
     for (change, makes_room) in [(FETCHED, true), (given(&[1; 128]), false)] {
@@ -237,4 +253,35 @@ fn copies_with_values_are_compacted_and_given_records_are_not() {
         assert_eq!(outcome, expected);
         assert!(switch.held().len() >= 60, "the others are still there");
     }
+}
+
+/// A tenant's page is full of items, and every value turned out to be too large.
+#[test]
+fn programs_are_waited_for_once_however_many_values_are_too_large() {
+    let mut switch = Switch::start();
+    let keys: Vec<_> = (0..128u32)
+        .map(|n| key(COPIES, format!("key {n:012}").into_bytes()))
+        .collect();
+    for key in &keys {
+        switch.change_telling(key, &FETCHED);
+    }
+    let held = switch.held().len();
+    assert!(held > 100, "a bucket overflows now and then");
+    let waits = switch.tables().memory.waits();
+    let too_large = keys.iter().map(|key| Event::TooLarge {
+        tenant: key.tenant,
+        key: key.key.to_vec(),
+        value_len: 300,
+    });
+    switch.tables().heed(too_large.collect()).unwrap();
+    assert_eq!(switch.tables().memory.waits() - waits, 1);
+    // Six cells each: half of them are there, with more room; the controller hears of the others.
+    assert_eq!(switch.held().len(), 64);
+    assert!(switch.held().iter().all(|held| held.place.cells == 6));
+    let dropped = |body| match body {
+        Body::Dropped(d) => d.keys.iter().map(|t| t.keys.len()).sum(),
+        _ => 0,
+    };
+    let told: usize = switch.heard().into_iter().map(dropped).sum();
+    assert_eq!(told, held - 64);
 }

@@ -190,6 +190,7 @@ impl Switch {
             window_ms: 1_000,
             sample_shift: 0,
             term: 1,
+            neighbours: vec![],
         }));
     }
 

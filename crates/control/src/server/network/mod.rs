@@ -14,7 +14,9 @@ use self::flows::Flows;
 use crate::{
     admin::{Refusal, RefusalKind},
     pages::policy::Flow,
-    topology::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch, Interface, Topology},
+    topology::{
+        Declared, DeclaredHost, DeclaredLink, DeclaredSwitch, Interface, Neighbour, Topology,
+    },
 };
 
 /// Links, routes and traffic.
@@ -27,6 +29,7 @@ pub struct Network {
     flows: Flows,
     /// Links between switches that are up.
     up: BTreeSet<(SwitchId, SwitchId)>,
+    neighbours: BTreeMap<SwitchId, Vec<Neighbour>>,
 }
 
 /// The topology changed: pages are to be placed and routes worked out anew.
@@ -35,6 +38,8 @@ pub struct Network {
 pub struct Rewired {
     /// Links between switches that came (true) or went.
     pub links: Vec<((SwitchId, SwitchId), bool)>,
+    /// Switches that have other neighbours than before.
+    pub moved: Vec<SwitchId>,
 }
 
 impl Network {
@@ -57,6 +62,11 @@ impl Network {
             up: i.up,
             addresses: i.addresses.iter().filter_map(|a| a.parse().ok()).collect(),
             neighbours: i.neighbours.iter().filter_map(|a| a.parse().ok()).collect(),
+            silent: i
+                .silent
+                .iter()
+                .filter_map(|id| SwitchId::try_from(*id).ok())
+                .collect(),
         };
         let interfaces = told.interfaces.iter().map(interface).collect();
         let is_new = self.topology.learn(id, name, interfaces);
@@ -138,12 +148,26 @@ impl Network {
         &self.spec
     }
 
+    /// Whom a switch is to probe.
+    pub fn neighbours_of(&self, id: SwitchId) -> &[Neighbour] {
+        self.neighbours.get(&id).map_or(&[], |all| all)
+    }
+
     fn rewired(&mut self) -> Rewired {
         let before = std::mem::replace(&mut self.up, self.topology.links_up());
         let changed = &before ^ &self.up;
         let link = |ends| (ends, self.up.contains(&ends));
+        let neighbours = self.topology.neighbours();
+        let before = std::mem::replace(&mut self.neighbours, neighbours);
+        let all: BTreeSet<SwitchId> = before
+            .keys()
+            .chain(self.neighbours.keys())
+            .copied()
+            .collect();
+        let moved = |id: &SwitchId| before.get(id) != self.neighbours.get(id);
         Rewired {
             links: changed.into_iter().map(link).collect(),
+            moved: all.into_iter().filter(moved).collect(),
         }
     }
 }
@@ -197,7 +221,7 @@ mod tests {
             name: "eth0".into(),
             up,
             addresses: vec![address.into()],
-            neighbours: vec![],
+            ..api::proto::Interface::default()
         };
         Interfaces {
             interfaces: vec![interface],

@@ -3,10 +3,10 @@
 mod clients;
 mod console;
 
-pub use clients::Clients;
 pub use console::Console;
 
 use std::{
+    collections::BTreeMap,
     io::Read,
     net::{Ipv4Addr, SocketAddr, TcpStream},
     os::unix::net::UnixStream,
@@ -14,8 +14,12 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use api::types::LinkView;
+use history::ClientsConfig;
 use lab::{
-    interrupt, namespace,
+    interrupt,
+    link::SILENCERS,
+    namespace,
     rack::{Lab, tail, unique_name},
     steered::Seat,
     topology::Topology,
@@ -24,9 +28,10 @@ use load::{LoadConfig, LoadDriver, Phase, PhaseResult};
 use serde_json::Value;
 use wire::Tenant;
 
+use self::clients::Group;
 use super::{
     Driver, Load, Machines, PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
-    tenants::entry_of,
+    machines::Recording, tenants::entry_of,
 };
 
 /// Namespaces and processes.
@@ -34,6 +39,8 @@ pub struct Kernel {
     lab: Lab,
     /// Hosts with a controller.
     controllers: Vec<String>,
+    /// Links that are or were silent, and which ways.
+    silent: BTreeMap<usize, [bool; 2]>,
     begun: Instant,
 }
 
@@ -51,6 +58,7 @@ impl Kernel {
         Ok(Kernel {
             lab: Lab::create(&name, topology, false)?,
             controllers,
+            silent: BTreeMap::new(),
             begun: Instant::now(),
         })
     }
@@ -134,6 +142,42 @@ impl Machines for Kernel {
         Ok(())
     }
 
+    fn silence(&mut self, link: usize, ways: [bool; 2]) -> anyhow::Result<()> {
+        let name = format!("fault-{}", link + 1);
+        let process = self.lab.process(&name);
+        let process = process.with_context(|| format!("{name}: the link has no fault"))?;
+        let now = self.silent.entry(link).or_default();
+        for (way, signal) in SILENCERS.into_iter().enumerate() {
+            if now[way] != ways[way] {
+                process.signal(signal);
+            }
+        }
+        *now = ways;
+        Ok(())
+    }
+
+    fn swallowed(&mut self, link: usize) -> anyhow::Result<u64> {
+        let number = (link + 1).to_string();
+        self.lab.stop("fault", &number, libc::SIGTERM)?;
+        let log = std::fs::read_to_string(self.lab.dir().join(format!("fault-{number}.log")))?;
+        let last = log.lines().last().unwrap_or_default();
+        let counts: [Value; 2] = serde_json::from_str(last)
+            .with_context(|| format!("what became of link {number}'s frames: {log:?}"))?;
+        Ok(counts
+            .iter()
+            .filter_map(|way| way["swallowed"].as_u64())
+            .sum())
+    }
+
+    fn manage_routes(&self) -> anyhow::Result<()> {
+        self.console().ask(&["route", "on"]).map(drop)
+    }
+
+    fn links(&self) -> anyhow::Result<Vec<LinkView>> {
+        let said = self.console().ask(&["topology", "show"])?;
+        serde_json::from_value(said["links"].clone()).context("the controller's links")
+    }
+
     fn status(&self) -> anyhow::Result<Value> {
         self.console().status()
     }
@@ -144,6 +188,10 @@ impl Machines for Kernel {
 
     fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>> {
         self.console().switch_pages(switch)
+    }
+
+    fn switch_counters(&self, switch: &str) -> anyhow::Result<Value> {
+        self.console().switch_counters(switch)
     }
 
     fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {
@@ -176,6 +224,10 @@ impl Machines for Kernel {
 
     fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load> {
         Ok(Box::new(LoadDriver::start(&mut self.lab, seat, config)?))
+    }
+
+    fn clients(&mut self, seat: &Seat, config: &ClientsConfig) -> anyhow::Result<Recording> {
+        Ok(Box::new(Group::start(&mut self.lab, seat, config)?))
     }
 
     fn lab(&self) -> Option<&Lab> {

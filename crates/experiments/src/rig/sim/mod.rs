@@ -1,5 +1,6 @@
 //! The rig in the simulator: a [`sim::World`] made from the same plan, in virtual time.
 
+mod clients;
 mod load;
 mod spec;
 
@@ -13,6 +14,7 @@ use control::{
     core::{Asked, Core},
 };
 use dataplane::{Backing, PageItems, Table};
+use history::ClientsConfig;
 use lab::{interrupt, roles::Role, steered::Seat, topology::Topology};
 use rand::RngExt;
 use seed::{SeededRng, rng};
@@ -21,10 +23,10 @@ use serde_json::{Value, json};
 use sim::{AgentHost, ControlHost, MachineId, ProcessId, State, StoreHost, World};
 use wire::{Secret, Tenant};
 
-use self::load::Steering;
+use self::{clients::Group, load::Steering};
 use super::{
     Load, Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
-    tenants::entry_of,
+    machines::Recording, tenants::entry_of,
 };
 use crate::Run;
 
@@ -195,6 +197,25 @@ impl Machines for Sim {
         Ok(())
     }
 
+    fn silence(&mut self, link: usize, ways: [bool; 2]) -> anyhow::Result<()> {
+        self.world.borrow_mut().silence(link, ways);
+        Ok(())
+    }
+
+    fn swallowed(&mut self, link: usize) -> anyhow::Result<u64> {
+        let counts = self.world.borrow().link_counts(link);
+        Ok(counts.iter().map(|way| way.lost).sum())
+    }
+
+    fn manage_routes(&self) -> anyhow::Result<()> {
+        self.ask(|core, asked| Ok(core.manage_routes(asked, true)))
+            .map(drop)
+    }
+
+    fn links(&self) -> anyhow::Result<Vec<types::LinkView>> {
+        self.look(|core| core.view().topology().links)
+    }
+
     fn status(&self) -> anyhow::Result<Value> {
         let switches = self.look(|core| core.view().switches())?;
         Ok(json!({ "leading": true, "switches": switches }))
@@ -215,6 +236,14 @@ impl Machines for Sim {
         let agent = agent.with_context(|| format!("{switch}: its agent does not run"))?;
         let table = Table::open(Backing::Native(agent.switch().clone()))?;
         carried(PageItems::of(&table.scan()))
+    }
+
+    fn switch_counters(&self, switch: &str) -> anyhow::Result<Value> {
+        let named = self.world.borrow().counters(self.machine(switch)?)?;
+        Ok(named
+            .into_iter()
+            .map(|(name, count)| (name.to_owned(), Value::from(count)))
+            .collect())
     }
 
     fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {
@@ -265,5 +294,16 @@ impl Machines for Sim {
         let name = format!("{}/{}", seat.host, seat.name);
         let world = self.world.clone();
         Ok(Box::new(Steering::start(world, machine, name, config)?))
+    }
+
+    fn clients(&mut self, seat: &Seat, config: &ClientsConfig) -> anyhow::Result<Recording> {
+        let machine = self.machine(seat.host)?;
+        let name = format!("{}/{}", seat.host, seat.name);
+        Ok(Box::new(Group::start(
+            self.world.clone(),
+            machine,
+            name,
+            config,
+        )?))
     }
 }

@@ -89,7 +89,6 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
                 populate: store.populate.map(|(keys, len)| (keys as u64, len)),
                 rate_limit: store.rate_limit,
                 queue_limit: store.queue_limit,
-                lease_ms: store.lease_ms,
                 ..StoreSpec::default()
             })
         }
@@ -99,6 +98,7 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
                 id: switch.id,
                 pages: switch.pages.unwrap_or(PAGES),
                 control: follows(true),
+                probes: !switch.no_probes,
             })
         }
         roles::Role::Control(control) => {

@@ -1,0 +1,70 @@
+//! Simulated clients that record what they see.
+
+use std::{cell::RefCell, rc::Rc};
+
+use anyhow::Context;
+use history::{ClientsConfig, Recorded};
+use hunt::Asking;
+use sim::{MachineId, ProcessId, ServiceSpec, World};
+
+use crate::rig::machines::Records;
+
+/// Longest pause of a client between two operations, in microseconds.
+const PAUSE_US: u64 = 2_000;
+/// Between two looks at whether all is over, in nanoseconds of the world.
+const LOOK_NS: u64 = 20_000_000;
+/// How long what is under way may take after the clients have stopped.
+const END_NS: u64 = 12_000_000_000;
+
+/// Clients of one machine.
+pub(super) struct Group {
+    world: Rc<RefCell<World>>,
+    process: ProcessId,
+}
+
+impl Group {
+    pub fn start(
+        world: Rc<RefCell<World>>,
+        machine: MachineId,
+        name: String,
+        config: &ClientsConfig,
+    ) -> anyhow::Result<Group> {
+        let make = hunt::clients(config.clone(), config.options(), PAUSE_US);
+        let process = {
+            let mut world = world.borrow_mut();
+            let process = world.place(machine, name, ServiceSpec::default(), make);
+            world.start(process)?;
+            process
+        };
+        Ok(Group { world, process })
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut Asking) -> R) -> anyhow::Result<R> {
+        let mut world = self.world.borrow_mut();
+        let done = world.with(self.process, |clients: &mut Asking, _| work(clients));
+        done.context("the clients are gone")
+    }
+}
+
+impl Records for Group {
+    fn operations(&mut self) -> anyhow::Result<u64> {
+        self.with(|clients| clients.operations())
+    }
+
+    fn stop(&mut self) {
+        let _ = self.with(Asking::stop);
+    }
+
+    fn finish(&mut self) -> anyhow::Result<Recorded> {
+        let process = self.process;
+        {
+            let mut world = self.world.borrow_mut();
+            let deadline_ns = world.now_ns() + END_NS;
+            world.run_while(LOOK_NS, |world| {
+                let is_over = world.get::<Asking>(process).is_none_or(Asking::is_over);
+                world.now_ns() < deadline_ns && !is_over
+            });
+        }
+        self.with(Asking::take_recorded)
+    }
+}

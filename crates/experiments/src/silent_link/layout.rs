@@ -1,0 +1,130 @@
+//! Two leaves below two spines: clients at the first leaf, the server and other clients at the second.
+
+use lab::{
+    roles::{CONTROL_PORT, Control, Role, Store, Switch},
+    topology::{Fault, Link, Topology},
+};
+use wire::PORT;
+
+use crate::rig::{Plan, Seated, Site};
+
+pub(super) const SERVER: &str = "server";
+const CONTROL: &str = "control";
+/// Beside the first leaf, and beside the store.
+pub(super) const CLIENT_HOSTS: [&str; 2] = ["client1", "client2"];
+/// By their ids, from 1. Of two ways of the same length packets take the lower one: the first spine's.
+const SWITCHES: [&str; 4] = ["leaf1", "leaf2", "spine1", "spine2"];
+/// The link that falls silent, by its place and by the ids of its ends: on the usual way from the first leaf.
+pub(super) const SILENT: usize = 0;
+pub(super) const SILENT_ENDS: [u16; 2] = [1, 3];
+
+/// Nobody's way to the controller leads through a spine: an agent whose only one is silent cannot be told of another.
+const LINKS: [(&str, &str); 11] = [
+    ("leaf1", "spine1"),
+    ("leaf2", "spine1"),
+    ("leaf1", "spine2"),
+    ("leaf2", "spine2"),
+    (SERVER, "leaf2"),
+    ("client1", "leaf1"),
+    ("client2", "leaf2"),
+    (CONTROL, "leaf1"),
+    (CONTROL, "leaf2"),
+    (CONTROL, "spine1"),
+    (CONTROL, "spine2"),
+];
+
+/// The plan, with all of its roles; switches probe their neighbours or do not.
+pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
+    let bare = |names: &[&str]| names.iter().map(|name| Site::new(*name, vec![])).collect();
+    let link = |(i, (a, b)): (usize, (&str, &str))| Link {
+        fault: (i == SILENT).then(|| Fault {
+            seed,
+            ..Fault::default()
+        }),
+        ..Link::between([a.into(), b.into()])
+    };
+    let mut plan = Plan {
+        hosts: bare(&[CONTROL, SERVER, CLIENT_HOSTS[0], CLIENT_HOSTS[1]]),
+        switches: bare(&SWITCHES),
+        links: LINKS.into_iter().enumerate().map(link).collect(),
+        partitions: 4,
+        is_open: false,
+        switch_rate: None,
+    };
+    let ends = Topology {
+        hosts: plan.hosts.iter().map(Site::node).collect(),
+        switches: plan.switches.iter().map(Site::node).collect(),
+        links: plan.links.clone(),
+        ..Topology::default()
+    };
+    for site in plan.hosts.iter_mut().chain(&mut plan.switches) {
+        let id = (1..).zip(SWITCHES).find(|(_, name)| *name == site.name);
+        let role = match (site.name.as_str(), id) {
+            (_, Some((id, name))) => agent(id, name, &ends, probes),
+            (SERVER, _) => store(&ends),
+            (CONTROL, _) => controller(discipline),
+            _ => continue,
+        };
+        site.roles = vec![Seated::new(role)];
+    }
+    plan
+}
+
+/// The controller as seen from this switch: over the link that the two have for themselves.
+fn control_from(switch: &str, topology: &Topology) -> String {
+    let ends = topology.interfaces();
+    let mut own = ends
+        .iter()
+        .filter(|[a, b]| a.node == CONTROL && b.node == switch);
+    let address = own
+        .next()
+        .map_or_else(String::new, |[control, _]| control.v4.to_string());
+    format!("http://{address}:{CONTROL_PORT}")
+}
+
+fn agent(id: u16, node: &str, topology: &Topology, probes: bool) -> Role {
+    Role::Switch(Switch {
+        id,
+        node: node.into(),
+        control: control_from(node, topology),
+        state: format!("{{dir}}/{node}"),
+        no_probes: !probes,
+        ..Switch::default()
+    })
+}
+
+fn store(topology: &Topology) -> Role {
+    Role::Store(Store {
+        listen: format!("{{address:{SERVER}}}:{PORT}"),
+        // The leaf beside the store leads to the controller.
+        control: Some(control_from("leaf2", topology)),
+        socket: format!("{{dir}}/{SERVER}.sock"),
+        ..Store::default()
+    })
+}
+
+fn controller(discipline: &str) -> Role {
+    Role::Control(Control {
+        state: "{dir}/control".into(),
+        listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
+        window_ms: Some(200),
+        discipline: Some(discipline.into()),
+        ..Control::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_that_falls_silent_is_the_one_that_is_named() {
+        let plan = plan("some", true, 1);
+        let topology = plan.topology().unwrap();
+        Topology::parse(&toml::to_string(&topology).unwrap()).unwrap();
+        let ends = SILENT_ENDS.map(|id| SWITCHES[usize::from(id) - 1].to_owned());
+        assert_eq!(plan.links[SILENT].ends, ends);
+        let faulty = plan.links.iter().filter(|link| link.fault.is_some());
+        assert_eq!(faulty.count(), 1);
+    }
+}
