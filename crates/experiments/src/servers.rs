@@ -388,10 +388,12 @@ impl<'a> Servers<'a> {
             time: Duration::from_secs_f64(search.search_s),
             max_rate,
         };
-        let start = if expected.is_finite() {
-            expected * 0.97
+        // Just below what is expected: the first step passes if it is reached.
+        const FIRST_STEP: f64 = 0.97;
+        let expected = if expected.is_finite() {
+            expected
         } else {
-            max_rate / 2.0
+            max_rate / 2.0 / FIRST_STEP
         };
         let step = |this: &mut Servers<'_>, rate: f64, seconds: f64| {
             let before = this.served()?;
@@ -400,7 +402,7 @@ impl<'a> Servers<'a> {
             let load: Vec<f64> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
             anyhow::Ok((result, load))
         };
-        let (rate, measured, points) = search::saturation(start, &limits, |rate| {
+        let (rate, measured, points) = search::saturation(expected * FIRST_STEP, &limits, |rate| {
             progress.say(format!("{what}: trying {}/s", thousands(rate)));
             let begun = self.rig.now();
             let needed = search.step_requests / rate;
@@ -424,7 +426,7 @@ impl<'a> Servers<'a> {
         let (result, mut server_load) = measured;
         if search.loads_s > 0.0 {
             progress.say(format!("{what}: loads of the servers"));
-            (_, server_load) = step(self, start / 0.97 * 0.9, search.loads_s)?;
+            (_, server_load) = step(self, expected * 0.9, search.loads_s)?;
         }
         Ok(Saturation {
             rate,
