@@ -249,3 +249,28 @@ fn without_a_system_secret_the_checksum_decides() {
         },
     ]);
 }
+
+/// A processor that counts ticks may be held up; what the coarse clock shows is then long past.
+#[test]
+fn a_late_clock_serves_nothing_past_its_end() {
+    const LATE_NS: u64 = 90_000_000;
+    harness::switch::in_this_process(|| {
+        for its_life in [false, true] {
+            let mut w = world();
+            w.lease(TERM);
+            w.entry(SIGNED, KEY, 128);
+            let grant = w.grant(SIGNED, KEY, V128).expiry_ms(60_000);
+            w.send_as("grant_installed", grant);
+            w.switch.runner.late(LATE_NS);
+            w.send_as("hit", Message::read(SIGNED, KEY));
+            let now = w.switch.leases.now_ns().to_ne_bytes();
+            if its_life {
+                w.poke_item(SIGNED, KEY, ItemField::ExpiryNs, &now);
+                w.send_as("read_expired", Message::read(SIGNED, KEY));
+            } else {
+                w.switch.poke("leases", w.slot(false).into(), 16, &now);
+                w.send_as("read_no_lease", Message::read(SIGNED, KEY));
+            }
+        }
+    });
+}
