@@ -137,9 +137,7 @@ impl World {
     /// carrier stays, so no kernel and no routing daemon notices.
     pub fn silence(&mut self, link: usize, ways: [bool; 2]) {
         let LinkSpec {
-            delay_ns,
-            fault,
-            ..
+            delay_ns, fault, ..
         } = self.spec.links[link];
         for (side, silent) in ways.into_iter().enumerate() {
             let loss = if silent { 1.0 } else { fault.loss };
