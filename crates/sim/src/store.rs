@@ -223,6 +223,7 @@ impl Process for StoreHost {
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
         match self.following.take(stream, event, io) {
             Followed::Began(stream) => {
+                self.engine.report_again();
                 let name = self.config.listen.to_string();
                 let hello = StoreHello {
                     address: name.clone(),

@@ -8,11 +8,10 @@ mod reply;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod write;
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
-
-use hashbrown::HashMap;
 
 use wire::{Op, Packet, Secret, Status};
 
@@ -27,6 +26,7 @@ use crate::{
     net::{Outbox, Peer},
     partition::Partitions,
     placements::Placements,
+    shares::Shares,
 };
 use halves::Halves;
 pub use halves::TellError;
@@ -35,29 +35,12 @@ use outside::Recalls;
 use reply::{Delayed, Origin, Replies};
 use tenants::Tenants;
 pub use tenants::UpdateError;
+use waiting::Waiting;
 use write::{Job, Outcome};
 
 /// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes that may wait for
 /// switches, or behind one another, over all keys: their values take 100 MB at most.
 const MAX_WAITING: usize = 65_536;
-
-/// A request that the backend has not answered yet.
-enum Waiting {
-    Read(Box<(Origin, Box<[u8]>)>),
-    Write(KeyId),
-    /// A half's request, of this tenant.
-    Half(decide::Request, u32),
-}
-
-impl Waiting {
-    fn tenant(&self) -> u32 {
-        match self {
-            Waiting::Read(read) => read.0.tenant,
-            Waiting::Write(id) => id.0,
-            Waiting::Half(_, tenant) => *tenant,
-        }
-    }
-}
 
 /// Ops that the store itself takes.
 pub(crate) fn is_own(op: Op) -> bool {
@@ -103,9 +86,9 @@ pub struct Engine {
     directory: Directory<Job>,
     clients: Clients<Outcome>,
     halves: Halves,
-    waiting: HashMap<Ticket, Waiting>,
+    waiting: Waiting,
     /// Writes taken and not yet over.
-    pending_writes: usize,
+    pending_writes: Shares,
     timers: BinaryHeap<Reverse<(Nanos, Place)>>,
     next_offer_ns: Nanos,
     ticket: Ticket,
@@ -142,7 +125,7 @@ impl Engine {
         );
         let leases = Leases::new(config.lease_ns(), incarnation.first_term());
         Engine {
-            directory: Directory::new(config.directory_limit),
+            directory: Directory::new(config.directory_limit, tenants.len()),
             clients: Clients::new(
                 config.client_limit,
                 tenants.len(),
@@ -152,8 +135,8 @@ impl Engine {
             outside: Outside::new(backend.watch(), now_ns),
             recalls: Recalls::default(),
             halves: Halves::new(&config.halves),
-            waiting: HashMap::new(),
-            pending_writes: 0,
+            waiting: Waiting::new(MAX_WAITING, tenants.len()),
+            pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),
             next_offer_ns: 0,
             ticket: 0,
@@ -163,6 +146,7 @@ impl Engine {
             backend,
             counters: Counters::default(),
             replies: Replies {
+                life: incarnation.name(),
                 delayed: Delayed::default(),
             },
             tenants,
@@ -239,18 +223,16 @@ impl Engine {
                 return None;
             }
         };
-        if header.op != Op::FetchRequest {
-            let payer = if owned {
-                partition
-            } else {
-                self.partitions.in_place_of(partition)
-            };
-            let Some(not_before_ns) = self.partitions.admit(payer, now_ns) else {
-                self.counters.dropped_rate_limit += 1;
-                return None;
-            };
-            origin.not_before_ns = not_before_ns;
-        }
+        let payer = if owned {
+            partition
+        } else {
+            self.partitions.in_place_of(partition)
+        };
+        let Some(not_before_ns) = self.partitions.admit(payer, now_ns) else {
+            self.counters.dropped_rate_limit += 1;
+            return None;
+        };
+        origin.not_before_ns = not_before_ns;
         Some((origin, owned))
     }
 

@@ -21,6 +21,7 @@ mod placements;
 mod reports;
 mod sendmmsg;
 mod server;
+mod shares;
 mod status;
 
 pub use config::{BackendConfig, Config, Half, OutsideWrites, Populate};

@@ -45,7 +45,7 @@ fn populated_items_are_there_and_padding_is_asked_for() {
     assert_eq!(read.value, b"key0000000000999".repeat(8));
     let small = client.ask(Header::new(Op::ReadRequest), b"key0000000000999", &[], 0);
     assert_eq!(
-        (small.header.status, small.header.expiry_ms),
+        (small.header.status, small.header.total),
         (Status::NeedPadding, 128)
     );
     assert!(small.value.is_empty());

@@ -188,7 +188,11 @@ impl Engine {
         }
         self.forget_tenants(&gone);
         self.tenants_left(&gone, now_ns, out);
-        self.clients.share_among(self.tenants.len());
+        let tenants = self.tenants.len();
+        self.clients.share_among(tenants);
+        self.directory.share_among(tenants);
+        self.waiting.share_among(tenants);
+        self.pending_writes.share_among(tenants);
         self.recall_moved(&moved, now_ns);
         Ok(())
     }
@@ -198,10 +202,10 @@ impl Engine {
             return;
         }
         gone.iter().for_each(|id| self.clients.forget_tenant(*id));
-        self.waiting
-            .retain(|_, waiting| !gone.contains(&waiting.tenant()));
+        self.waiting.forget_tenants(|id| gone.contains(&id));
         for entry in self.directory.remove_tenants(gone) {
-            self.pending_writes -= entry.state.writes();
+            let writes = entry.state.writes();
+            self.pending_writes.give_back(entry.id.0, writes);
             self.outside.closed(&entry.id);
             self.backend.pin(entry.named(), false);
         }

@@ -7,6 +7,7 @@ use decide::{StoreAction, StoreEvent};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
 mod lives;
+mod shares;
 
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
 use crate::{
@@ -184,6 +185,29 @@ fn a_tenants_writes_are_not_answered_from_anothers() {
 }
 
 #[test]
+fn a_write_to_another_life_of_the_store_is_not_applied() {
+    let mut store = Store::new();
+    let write = |life, request| Header {
+        client: 5,
+        request,
+        life,
+        ..Header::new(Op::WriteRequest)
+    };
+    let told = store.ask(write(wire::LIFE_UNKNOWN, 1), b"k").unwrap();
+    assert_eq!(told.status, Status::OtherLife);
+    assert!(told.life > wire::LIFE_UNKNOWN);
+    assert_eq!(u64::from(told.expiry_ms), LATER_NS / 1_000_000, "its age");
+    let status = |store: &mut Store, life| store.ask(write(life, 1), b"k").unwrap().status;
+    assert_eq!(status(&mut store, told.life + 1), Status::OtherLife);
+    let read = Header::new(Op::ReadRequest);
+    assert_eq!(store.ask(read, b"k").unwrap().status, Status::NotFound);
+    assert_eq!(status(&mut store, told.life), Status::Ok);
+    // A late copy of the first packet does not count as the write, nor as another one.
+    assert_eq!(status(&mut store, wire::LIFE_UNKNOWN), Status::OtherLife);
+    assert_eq!(store.engine.counters.refused_other_life, 3);
+}
+
+#[test]
 fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
     let mut store = Store::new();
     let lease = Header {
@@ -211,7 +235,8 @@ fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
             }
         }
     }
-    assert_eq!(waiting, MAX_WAITING);
+    // All but the other tenant's share of half the room.
+    assert_eq!(waiting, MAX_WAITING * 3 / 4);
     assert!(refused > 0);
 }
 
@@ -246,12 +271,12 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
     };
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     assert_eq!(store.write(KEYED, 1, 3, b"k"), None, "and this for that");
-    assert_eq!(store.engine.pending_writes, 2);
+    assert_eq!(store.engine.pending_writes.all(), 2);
     store
         .engine
         .update(without, LATER_NS, &mut store.out)
         .unwrap();
-    assert_eq!(store.engine.pending_writes, 0);
+    assert_eq!(store.engine.pending_writes.all(), 0);
     assert_eq!(store.engine.directory.copies(), 0);
     store.out.clear();
     store.engine.tick(LATER_NS + 1_000_000_000, &mut store.out);
@@ -332,7 +357,7 @@ fn while_a_tenants_secret_changes_its_copies_are_called_back_as_ever() {
         ..Header::new(Op::InvalidateAck)
     };
     store.hand_in(ack, b"k");
-    assert_eq!(store.engine.pending_writes, 0);
+    assert_eq!(store.engine.pending_writes.all(), 0);
     let reply = store.out.pop().expect("the write's answer").0;
     let packet = Packet::decode(&reply).unwrap();
     assert_eq!(packet.header.status, Status::Ok);
