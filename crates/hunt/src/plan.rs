@@ -233,10 +233,16 @@ pub struct Life {
 pub type Disciplines = &'static [decide::Registration];
 
 /// What is drawn from.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Whether bits flip on the way: values are not protected against that yet.
+    /// Whether bits flip on the way.
     pub flips: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { flips: true }
+    }
 }
 
 /// One hunt, whole.

@@ -104,8 +104,11 @@ pub(crate) fn run_with(
     let mut running = Running {
         plan,
         world: World::new(&spec, plan.seed)?,
-        never: Never::new(plan.faults.flip > 0.0),
+        never: Never::default(),
     };
+    spec.links
+        .iter()
+        .for_each(|link| running.never.expect(&link.fault));
     prepare(&mut running.world);
     running.settle()?;
     let cluster = running.create_tenants()?;

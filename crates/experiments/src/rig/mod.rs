@@ -82,6 +82,8 @@ impl Rig {
             }
             World::Sim => Box::new(Sim::build(&plan, &topology, run)?),
         };
+        let faults = plan.links.iter().filter_map(|link| link.fault.as_ref());
+        faults.for_each(|fault| run.seen.borrow_mut().expect(fault));
         let mut rig = Rig {
             machines,
             topology,
