@@ -13,6 +13,8 @@
 	X(entry_epoch_falls, 1, "an entry takes an epoch below the one that it has")                    \
 	X(write_invalidates_nothing, 2, "a write takes an epoch and leaves the entry as it is")         \
 	X(entry_keeps_epoch, 2, "an entry is marked invalid and keeps its epoch")                       \
+	X(write_takes_no_epoch, 2, "a write takes the last epoch again instead of a new one")           \
+	X(write_carries_nothing, 2, "a write goes on without the epoch that it took")                   \
 	X(ack_invalidates_nothing, 4, "an invalidation is acknowledged, the entry left as it is")       \
 	X(ack_takes_no_epoch, 4, "an acknowledgement carries an epoch that was taken before")           \
 	X(installs_any_epoch, 5, "a grant is installed although the entry's epoch moved on")            \

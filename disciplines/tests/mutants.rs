@@ -44,11 +44,43 @@ impl Mutant {
     fn all() -> Vec<Mutant> {
         let switch = InSwitch::list().iter().map(Mutant::Switch);
         let store = InStore::ALL.iter().copied().map(Mutant::Store);
-        let elsewhere = |mutant: &Mutant| {
-            let name = mutant.name();
-            NOT_ATOMIC.contains(&name) || RARE.contains(&name)
+        let mut all: Vec<Mutant> = switch.chain(store).collect();
+        all.sort_by_key(|mutant| mutant.rule());
+        all
+    }
+
+    fn breaks(self) -> &'static str {
+        match self {
+            Mutant::Switch(mutant) => &mutant.breaks,
+            Mutant::Store(mutant) => mutant.breaks(),
+        }
+    }
+
+    /// Which tests look for it: the model, this one, the fuzzer of the C.
+    fn looked_for_by(self) -> [bool; 3] {
+        let is_in = |names: &[&str]| names.contains(&self.name());
+        match self {
+            Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
+            Mutant::Switch(_) => [
+                !is_in(&NOT_ATOMIC),
+                !is_in(&NOT_ATOMIC) && !is_in(&RARE),
+                true,
+            ],
+            Mutant::Store(_) => [true, !is_in(&RARE), false],
+        }
+    }
+
+    /// Its row of the table in `docs/coherence.md`.
+    fn row(self) -> String {
+        let names = ["model", "hunt", "fuzzer"];
+        let by = names.iter().zip(self.looked_for_by());
+        let by: Vec<&str> = by.filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+        let by = match by.as_slice() {
+            [] => "harms nobody, costs a round trip: model".into(),
+            some => some.join(", "),
         };
-        switch.chain(store).filter(|m| !elsewhere(m)).collect()
+        let (rule, name, breaks) = (self.rule(), self.name(), self.breaks());
+        format!("| {rule} | `{name}` | {breaks} | {by} |")
     }
 
     fn name(self) -> &'static str {
@@ -94,7 +126,8 @@ fn say(line: &str) {
 
 #[test]
 fn each_is_caught() {
-    let all = Mutant::all();
+    let mut all = Mutant::all();
+    all.retain(|mutant| mutant.looked_for_by()[1]);
     let next = AtomicU64::new(0);
     let survivors = Mutex::new(vec![]);
     let work = || {
@@ -116,4 +149,18 @@ fn each_is_caught() {
     });
     let survivors = survivors.into_inner().unwrap();
     assert!(survivors.is_empty(), "nobody noticed {survivors:?}");
+}
+
+/// `docs/coherence.md` lists what is broken, and by what it is noticed: so does the code.
+#[test]
+fn the_documents_list_is_the_codes() {
+    let page = include_str!("../../docs/coherence.md");
+    let rows: Vec<String> = Mutant::all().into_iter().map(Mutant::row).collect();
+    let listed: Vec<&str> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| rule | mutant |"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    assert_eq!(listed, rows, "expected:\n{}", rows.join("\n"));
 }

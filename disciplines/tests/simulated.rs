@@ -32,14 +32,15 @@ fn rack(discipline: &Registration) -> Spec {
             name if name.starts_with("server") => Role::Store(StoreSpec {
                 control: vec![at],
                 populate: Some((KEYS as u64, 128)),
-                lease_ms: Some(1000),
                 ..StoreSpec::default()
             }),
             _ => continue,
         };
         machine.seats.push(Seat::new(role));
     }
-    Spec::new(shape.machines, shape.links, 8, true, disciplines::all()).unwrap()
+    let mut spec = Spec::new(shape.machines, shape.links, 8, true, disciplines::all()).unwrap();
+    spec.cluster = spec.cluster.with_lease_ms(1000);
+    spec
 }
 
 /// What a client saw, and the world's trace.

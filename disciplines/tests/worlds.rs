@@ -1,4 +1,9 @@
-//! Experiments in the simulator: what they need, and that a seed says everything.
+//! Experiments in the simulator: what they need, that a seed says everything, and that what they claim comes out.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
 
 use disciplines::experiments;
 use experiments::{Backend, Experiment, Options, World};
@@ -57,4 +62,47 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
         ..options(1)
     };
     assert_eq!(find("demo").needs(&real).unwrap(), Some("memcached"));
+}
+
+/// The quick run of every experiment that needs no kernel: what its file claims comes out, and nothing was counted that must never be.
+/// `docs/simulator.md` lists them.
+#[test]
+fn what_experiments_claim_comes_out() {
+    let all = experiments().unwrap();
+    let simulated = |experiment: &&Experiment| experiment.needs(&options(1)).unwrap().is_none();
+    // The hunt goes through seeds, in a test of its own.
+    let all: Vec<&Experiment> = all
+        .iter()
+        .filter(|experiment| experiment.name != "coherence")
+        .filter(simulated)
+        .collect();
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(vec![]);
+    let work = || {
+        while let Some(experiment) = all.get(next.fetch_add(1, SeqCst)) {
+            assert!(experiment.claims_something(), "{}", experiment.name);
+            let report = experiment.run(&options(1)).unwrap();
+            if let Some(failure) = report.failure {
+                let name = &experiment.name;
+                failed.lock().unwrap().push(format!("{name}: {failure}"));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// `docs/simulator.md` says of each experiment which test guards it.
+#[test]
+fn the_document_says_what_guards_each_experiment() {
+    let page = include_str!("../../docs/simulator.md");
+    for experiment in experiments().unwrap() {
+        let row = format!("| `{}` |", experiment.name);
+        assert!(page.contains(&row), "{row}");
+    }
 }

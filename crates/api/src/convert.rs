@@ -18,6 +18,8 @@ impl From<&Cluster> for proto::Cluster {
             tenants: cluster.tenants.iter().map(tenant_to).collect(),
             open_tenant: cluster.open_tenant,
             system_secret: secret_to(cluster.system_secret.as_deref()),
+            lease_ms: cluster.lease_ms,
+            lease_max_ms: cluster.lease_max_ms,
         }
     }
 }
@@ -33,6 +35,8 @@ pub fn cluster(message: &proto::Cluster) -> Result<Cluster, String> {
         tenants: each(&message.tenants, tenant)?,
         open_tenant: message.open_tenant,
         system_secret: secret(&message.system_secret),
+        lease_ms: message.lease_ms,
+        lease_max_ms: message.lease_max_ms,
     };
     cluster.check().map_err(|e| e.to_string())?;
     Ok(cluster)

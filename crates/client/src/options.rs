@@ -5,11 +5,9 @@ use crate::{Error, Seal};
 /// How a client behaves. The defaults suit a data centre.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a call may take in all. Default 1500 ms.
+    /// How long a call may take in all; a write never takes longer than the cluster's leases allow
+    /// ([`wire::Cluster::write_deadline`]). Default 1500 ms.
     pub deadline: Duration,
-    /// The stores' lease; a write is given up after three quarters of it at the latest, whatever
-    /// `deadline` says, so that no retransmission outlives a store's memory of it (rule 7). Default 2000 ms.
-    pub lease: Duration,
     /// Calls that may wait for answers at the same time; more wait for a place. Default 4096.
     pub max_in_flight: usize,
     /// Wait before the first retransmission as long as no round trip was measured. Default 20 ms.
@@ -30,7 +28,6 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             deadline: Duration::from_millis(1500),
-            lease: Duration::from_millis(2000),
             max_in_flight: 4096,
             initial_timeout: Duration::from_millis(20),
             min_timeout: Duration::from_millis(5),
@@ -45,18 +42,10 @@ impl Default for Options {
 const MAX_IN_FLIGHT: usize = 1 << 16;
 
 impl Options {
-    /// How long a write may be retransmitted: less than one lease.
-    pub fn write_deadline(&self) -> Duration {
-        self.deadline.min(self.lease * 3 / 4)
-    }
-
     pub(crate) fn check(&self) -> Result<(), Error> {
         let fail = |text: &str| Err(Error::Options(text.into()));
         if self.deadline.is_zero() || self.deadline > Duration::from_secs(3600) {
             return fail("deadline: expected more than 0 and at most one hour");
-        }
-        if self.lease < Duration::from_millis(1000) || self.lease > Duration::from_secs(3600) {
-            return fail("lease: expected 1000 ms (the stores' minimum) to one hour");
         }
         if !(1..=MAX_IN_FLIGHT).contains(&self.max_in_flight) {
             return fail("max_in_flight: expected 1 to 65536");

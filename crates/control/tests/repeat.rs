@@ -241,6 +241,7 @@ impl World {
                 up: true,
                 addresses: vec![address],
                 neighbours: vec![],
+                silent: vec![],
             };
             let interfaces = vec![
                 port("up".into(), format!("10.9.0.{}/24", at + 1)),

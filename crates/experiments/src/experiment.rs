@@ -1,10 +1,12 @@
+use std::collections::BTreeMap;
+
 use anyhow::{Context, ensure};
 use decide::Registration;
 use lab::progress::Progress;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{Report, World};
+use crate::{Report, World, claim::Claim, rig::Seen};
 
 /// What a kind of experiment measures: a struct of its parameters, beside the run with them. Its `Deserialize` refuses
 /// fields that it does not have (`deny_unknown_fields`).
@@ -83,6 +85,8 @@ struct File {
     quick: toml::Table,
     #[serde(default)]
     sim: toml::Table,
+    #[serde(default)]
+    claims: BTreeMap<String, Claim>,
 }
 
 /// One experiment.
@@ -101,6 +105,8 @@ pub struct Experiment {
     quick: toml::Table,
     /// What differs in the simulator in the full run.
     sim: toml::Table,
+    /// What has to come out, by its name in the summary.
+    claims: BTreeMap<String, Claim>,
 }
 
 /// How to run it.
@@ -164,6 +170,8 @@ pub struct Run<'a> {
     pub options: &'a Options,
     /// Where to say what is being done.
     pub progress: &'a Progress,
+    /// What must never have been counted, and was.
+    pub(crate) seen: Seen,
 }
 
 impl Experiment {
@@ -187,6 +195,7 @@ impl Experiment {
             params: file.params,
             quick: file.quick,
             sim: file.sim,
+            claims: file.claims,
         };
         for world in [World::Kernel, World::Sim] {
             for quick in [false, true] {
@@ -253,6 +262,11 @@ impl Experiment {
         (self.kind.parameters)(&self.table(world, quick))
     }
 
+    /// Whether its file says what has to come out.
+    pub fn claims_something(&self) -> bool {
+        !self.claims.is_empty()
+    }
+
     /// What it needs and only the kernel's world has.
     ///
     /// # Errors
@@ -278,9 +292,22 @@ impl Experiment {
             discipline: &self.discipline,
             options,
             progress: &Progress::new(),
+            seen: Seen::default(),
         };
         let table = self.table(options.world, options.quick);
         (self.kind.run)(&table, &run, &mut report)?;
+        for (name, claim) in &self.claims {
+            if let Some(complaint) = claim.complaint(name, &report.summary) {
+                report.fails(complaint);
+            }
+        }
+        let seen = run.seen.borrow();
+        report
+            .summary
+            .insert("must_be_zero".into(), serde_json::to_value(seen.counts())?);
+        if let Some(complaint) = seen.complaint() {
+            report.fails(complaint);
+        }
         Ok(report)
     }
 }
@@ -415,6 +442,26 @@ mod tests {
         }
         let error = parse("").unwrap().set("kees", "5").map(|_| ()).unwrap_err();
         assert!(format!("{error:#}").contains("kees"));
+    }
+
+    #[test]
+    fn what_is_claimed_and_does_not_come_out_fails_the_run() {
+        let options = Options {
+            quick: true,
+            seed: 7,
+            seeds: 1,
+            backend: Backend::Embedded,
+            name: None,
+            world: World::Sim,
+            disciplines: &[],
+        };
+        let failure = |claim: &str| {
+            let experiment = parse(&format!("keys = 5\n[claims]\n{claim}\n")).unwrap();
+            experiment.run(&options).unwrap().failure
+        };
+        assert_eq!(failure("keys = { least = 5 }"), None);
+        let said = failure("keys = { least = 6 }").unwrap();
+        assert_eq!(said, "keys = 5: at least 6 was claimed");
     }
 
     #[test]

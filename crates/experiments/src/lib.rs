@@ -12,12 +12,15 @@
 //! keys = 1000000
 //! [quick.rack]      # replaces params under --quick
 //! keys = 100000
+//! [claims]          # what has to come out, or the run has failed
+//! speedup = { least = 3.0 }
 //! ```
 //!
 //! Two shapes of racks come ready-made: [`servers`], servers behind one switch, with a cache on or off; and [`tenants`],
 //! switches in a line that tenants share. A paper's own experiments are built on these in its discipline's folder;
 //! nothing here names a discipline. Called by those and by the binary's `lab run`.
 
+mod claim;
 mod coherence;
 mod compare;
 mod demo;

@@ -147,7 +147,7 @@ fn measure(params: &OutsideWrites, run: &Run<'_>, report: &mut Report) -> anyhow
         wrong += answers.wrong_values;
         all.extend(staleness);
     }
-    let bound_ms = LEASE_MS as f64;
+    let bound_ms = f64::from(LEASE_MS);
     let violations = all.iter().filter(|ms| **ms > bound_ms).count();
     let stale = all.len();
     let (p50, p99, max) = spread(all);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use lab::{
     progress::Progress,
-    roles::{CONTROL_PORT, Control, MEMCACHED_PORT, Role, Store, Switch},
+    roles::{CONTROL_PORT, Control, MEMCACHED_PORT, Redis, Role, Store, Switch},
     steered::Seat,
     topology::Link,
 };
@@ -22,7 +22,7 @@ use wire::{Cluster, PORT, Secret};
 use crate::{
     Backend, Run, fill,
     params::{keys, part, positive, value_len},
-    rig::{CLIENT_CPU, Generating, LEASE_MS, Load, OTHER_CPU, Plan, Rig, Seated, Site},
+    rig::{CLIENT_CPU, Generating, Load, OTHER_CPU, Plan, Rig, Seated, Site},
     table::thousands,
 };
 
@@ -492,13 +492,15 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
         backend: url,
         rate_limit: Some(params.server_rate / params.factor),
         queue_limit: Some(params.queue_limit),
-        lease_ms: Some(LEASE_MS),
         socket: format!("{{dir}}/{host}.sock"),
         ..Store::default()
     });
     let behind = match backend {
         Backend::Embedded => None,
-        Backend::Redis => Some(Role::Redis(data)),
+        Backend::Redis => Some(Role::Redis(Redis {
+            socket: data,
+            journal: None,
+        })),
         Backend::Memcached => Some(Role::Memcached(data)),
     };
     let roles = behind.into_iter().chain([store]);

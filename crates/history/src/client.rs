@@ -33,8 +33,6 @@ pub struct ClientsConfig {
     /// `t * keys + k` of the record.
     #[serde(default)]
     pub tenants: Vec<u32>,
-    /// The stores' lease in milliseconds.
-    pub lease_ms: u64,
     /// Length in bytes of the longest value, then of all lengths from 8 up; 0: values are of 23 lengths from 16 to 192.
     #[serde(default)]
     pub longest_value: usize,
@@ -47,8 +45,7 @@ impl ClientsConfig {
     /// How the clients behave on the network.
     pub fn options(&self) -> Options {
         Options {
-            lease: Duration::from_millis(self.lease_ms),
-            deadline: Duration::from_millis(self.lease_ms),
+            deadline: Duration::from_millis(self.cluster.lease_ms.into()),
             initial_timeout: Duration::from_millis(8),
             max_timeout: Duration::from_millis(50),
             ..Options::default()

@@ -362,7 +362,6 @@ mod tests {
             clients: 1,
             keys: 8,
             tenants: vec![],
-            lease_ms: 2000,
             longest_value: 0,
             lives: None,
         }

@@ -10,13 +10,15 @@ mod clients;
 mod hunt;
 mod layout;
 mod measure;
+mod never;
 mod plan;
 mod run;
 mod shrink;
 
 pub use clients::{Asking, maker as clients};
-pub use hunt::{Found, Hunted, hunt};
+pub use hunt::{Found, Hunted, KINDS, hunt};
 pub use measure::{Alone, measure};
+pub use never::Never;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
 pub use run::{Outcome, Violation, run};
 pub use shrink::shrink;

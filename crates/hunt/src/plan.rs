@@ -38,8 +38,11 @@ pub struct Faults {
 /// A store.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Store {
-    /// Length of its leases in milliseconds.
-    pub lease_ms: u64,
+    /// Length of leases in milliseconds, as its copy of the cluster file has it.
+    pub lease_ms: u32,
+    /// How long what holds its data takes to answer, in microseconds; 0: no time.
+    #[serde(default)]
+    pub data_us: u64,
 }
 
 /// A tenant beside the open one.
@@ -68,6 +71,9 @@ pub struct Clients {
     pub longest_value: usize,
     /// Part of the writes whose values live for a while only.
     pub expiring: f64,
+    /// Whether each host has a second link, to another switch: when the first is cut, its address is another one.
+    #[serde(default)]
+    pub second_links: bool,
 }
 
 /// One thing that is done to the system while clients ask.
@@ -110,17 +116,32 @@ pub enum Deed {
         /// For how long it is away.
         for_ms: u64,
     },
-    /// A store is killed, and started again with other leases. Never shorter ones: a store does not know what it lent in its
-    /// former life, and waits for one of its own.
+    /// A store is killed, and started again with another cluster file: its leases are longer, or shorter.
     Relend {
         /// When.
         at_ms: u64,
         /// Its place among the stores.
         store: usize,
         /// Length of its leases from then on, in milliseconds.
-        lease_ms: u64,
+        lease_ms: u32,
         /// For how long it is away.
         for_ms: u64,
+    },
+    /// What holds a store's data dies, and runs again later with all of it.
+    Data {
+        /// When.
+        at_ms: u64,
+        /// The store's place.
+        store: usize,
+        /// For how long.
+        for_ms: u64,
+    },
+    /// A tenant gets another secret. Its clients go on with theirs, which stays good beside the new one.
+    Rotate {
+        /// When.
+        at_ms: u64,
+        /// Which tenant.
+        tenant: u32,
     },
     /// A link is cut, and mended later.
     Cut {
@@ -162,6 +183,8 @@ impl Deed {
             | Deed::Suspend { at_ms, .. }
             | Deed::Reboot { at_ms, .. }
             | Deed::Relend { at_ms, .. }
+            | Deed::Data { at_ms, .. }
+            | Deed::Rotate { at_ms, .. }
             | Deed::Cut { at_ms, .. }
             | Deed::Move { at_ms, .. }
             | Deed::SetWall { at_ms, .. } => *at_ms,
@@ -177,7 +200,9 @@ impl Deed {
             | Deed::Reboot { for_ms, .. }
             | Deed::Relend { for_ms, .. }
             | Deed::Cut { for_ms, .. } => Some(*for_ms),
-            Deed::Move { .. } | Deed::SetWall { .. } => None,
+            Deed::Data { .. } | Deed::Rotate { .. } | Deed::Move { .. } | Deed::SetWall { .. } => {
+                None
+            }
         }
     }
 
@@ -189,6 +214,8 @@ impl Deed {
             Deed::Suspend { .. } => "suspended",
             Deed::Reboot { .. } => "rebooted",
             Deed::Relend { .. } => "leases_rewritten",
+            Deed::Data { .. } => "data_restarted",
+            Deed::Rotate { .. } => "secrets_rotated",
             Deed::Cut { .. } => "cut",
             Deed::Move { .. } => "moved",
             Deed::SetWall { .. } => "wall_clock_set",
@@ -278,6 +305,7 @@ impl Plan {
         let leases = [1000, 1500, 2000, 3000];
         let stores = (0..stores).map(|_| Store {
             lease_ms: *leases.choose(&mut rng).expect("some"),
+            data_us: *[0, 0, 200, 3_000].choose(&mut rng).expect("some"),
         });
         let stores: Vec<Store> = stores.collect();
         let quota = |rng: &mut SeededRng| rng.random_range(1..=3);
@@ -295,6 +323,7 @@ impl Plan {
             pause_us: *[2_000, 10_000, 30_000].choose(&mut rng).expect("some"),
             longest_value: *[0, 60, 400, 1350].choose(&mut rng).expect("some"),
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
+            second_links: one_in(&mut rng, 3),
         };
         let quiet = one_in(&mut rng, 6);
         let chance = |rng: &mut SeededRng, most: f64| {
@@ -340,7 +369,6 @@ impl Plan {
         let deeds = rng.random_range(0..=8);
         plan.deeds = (0..deeds).map(|_| plan.deed(&mut rng)).collect();
         plan.deeds.sort_by_key(Deed::at_ms);
-        plan.lengthen_leases();
         plan
     }
 
@@ -359,7 +387,7 @@ impl Plan {
             .iter()
             .filter(|name| name.starts_with("switch"))
             .collect();
-        match rng.random_range(0..11) {
+        match rng.random_range(0..13) {
             0..3 => Deed::Kill {
                 at_ms,
                 process: process(rng),
@@ -385,12 +413,21 @@ impl Plan {
                 link: rng.random_range(0..self.links().len()),
                 for_ms,
             },
-            10 => {
+            10 => Deed::Data {
+                at_ms,
+                store: rng.random_range(0..self.stores.len()),
+                for_ms: short_ms,
+            },
+            9 if !self.tenants.is_empty() => Deed::Rotate {
+                at_ms,
+                tenant: self.tenants.choose(rng).expect("some").id,
+            },
+            11 => {
                 let store = rng.random_range(0..self.stores.len());
                 Deed::Relend {
                     at_ms,
                     store,
-                    lease_ms: self.stores[store].lease_ms + rng.random_range(0..=3_000),
+                    lease_ms: rng.random_range(1000..=self.stores[store].lease_ms + 3_000),
                     for_ms: short_ms,
                 }
             }
@@ -419,23 +456,19 @@ impl Plan {
     fn bound_delays(&mut self) {
         let lease_ms = self.stores.iter().map(|store| store.lease_ms).min();
         // Clients give up after three quarters.
-        let rest_ms = lease_ms.unwrap_or(0) as f64 / 4.0 * 0.8;
+        let rest_ms = f64::from(lease_ms.unwrap_or(0)) / 4.0 * 0.8;
         let most_ms = rest_ms / f64::from(self.longest_path()) - self.faults.delay_ms;
         self.faults.reorder_ms = self.faults.reorder_ms.min(most_ms);
     }
 
-    /// What is lent becomes longer each time.
-    fn lengthen_leases(&mut self) {
-        let mut lent: Vec<u64> = self.stores.iter().map(|store| store.lease_ms).collect();
-        for deed in &mut self.deeds {
-            if let Deed::Relend {
-                store, lease_ms, ..
-            } = deed
-            {
-                lent[*store] = lent[*store].max(*lease_ms);
-                *lease_ms = lent[*store];
-            }
-        }
+    /// The longest lease that any store ever lends, in milliseconds.
+    pub(crate) fn longest_lease_ms(&self) -> u32 {
+        let relent = self.deeds.iter().filter_map(|deed| match deed {
+            Deed::Relend { lease_ms, .. } => Some(*lease_ms),
+            _ => None,
+        });
+        let first = self.stores.iter().map(|store| store.lease_ms);
+        first.chain(relent).max().unwrap_or(0)
     }
 
     /// In whose names clients ask.

@@ -4,11 +4,11 @@ use anyhow::{Context, ensure};
 use api::types::{Policy, TenantChange, TenantSpec};
 use history::{ClientsConfig, Lives, Operation, Recorded, Verdict, check};
 use serde::{Deserialize, Serialize};
-use sim::{ControlHost, MachineId, Progress, ServiceSpec, State, World};
+use sim::{AgentHost, ControlHost, MachineId, Progress, ServiceSpec, State, StoreHost, World};
 use wire::{Cluster, Secret};
 
 use crate::{
-    Deed, Disciplines, Plan,
+    Deed, Disciplines, Never, Plan, Store,
     clients::{Asking, maker},
     layout,
 };
@@ -53,14 +53,32 @@ pub struct Outcome {
     pub trace: u64,
     /// How often each thing was done or went wrong.
     pub faults: BTreeMap<String, u64>,
+    /// What must never have been counted, and was.
+    #[serde(default)]
+    pub never: Never,
     /// The first key whose history is impossible, if one is.
     pub violation: Option<Violation>,
+}
+
+impl Outcome {
+    /// What must not have come of it, in words; none: nothing.
+    pub fn complaint(&self) -> Option<String> {
+        let violation = self.violation.as_ref();
+        let violation =
+            violation.map(|v| format!("the history of key {} is not linearizable", v.key));
+        let both: Vec<String> = violation
+            .into_iter()
+            .chain(self.never.complaint())
+            .collect();
+        (!both.is_empty()).then(|| both.join("; "))
+    }
 }
 
 /// A plan under way.
 struct Running<'a> {
     plan: &'a Plan,
     world: World,
+    never: Never,
 }
 
 /// Runs a plan from its beginning to its end.
@@ -86,12 +104,12 @@ pub(crate) fn run_with(
     let mut running = Running {
         plan,
         world: World::new(&spec, plan.seed)?,
+        never: Never::new(plan.faults.flip > 0.0),
     };
     prepare(&mut running.world);
     running.settle()?;
     let cluster = running.create_tenants()?;
-    let longest = plan.stores.iter().map(|store| store.lease_ms).max();
-    running.run_for(longest.context("no store")? * 3 / 2);
+    running.run_for(u64::from(plan.longest_lease_ms()) * 3 / 2);
     running.start_clients(&cluster)?;
     running.do_deeds()?;
     running.end()?;
@@ -160,8 +178,6 @@ impl Running<'_> {
 
     fn start_clients(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
         let Plan { clients, .. } = self.plan;
-        let lease_ms = self.plan.stores.iter().map(|store| store.lease_ms).min();
-        let lease_ms = lease_ms.context("no store")?;
         let lives = (clients.expiring > 0.0).then_some(Lives {
             part: clients.expiring,
             least_ms: 20,
@@ -176,7 +192,6 @@ impl Running<'_> {
                 clients: clients.each,
                 keys: clients.keys,
                 tenants: self.plan.asking(),
-                lease_ms,
                 longest_value: clients.longest_value,
                 lives,
             };
@@ -239,25 +254,57 @@ impl Running<'_> {
         found.with_context(|| format!("{name}: there is no such machine"))
     }
 
+    /// Takes down what a store that is about to lose it has counted.
+    fn look_at_store(&mut self, process: sim::ProcessId) -> anyhow::Result<()> {
+        if let Some(store) = self.world.get::<StoreHost>(process) {
+            self.never.look_at(&serde_json::to_value(store.counters())?);
+        }
+        Ok(())
+    }
+
+    /// Likewise a switch.
+    fn look_at_switch(&mut self, machine: MachineId) -> anyhow::Result<()> {
+        self.never.look(self.world.counters(machine)?);
+        Ok(())
+    }
+
     fn carry_out(&mut self, deed: &Deed) -> anyhow::Result<()> {
         match deed {
-            Deed::Kill { process, .. } => self.world.kill(self.process(process)?),
+            Deed::Kill { process, .. } => {
+                let process = self.process(process)?;
+                self.look_at_store(process)?;
+                self.world.kill(process);
+            }
             Deed::Stop { process, .. } => self.world.stop(self.process(process)?),
             Deed::Suspend { machine, .. } => self.world.suspend(self.machine(machine)?),
             Deed::Reboot { machine, .. } => {
                 let agent = self.process(&format!("{machine}/agent"))?;
                 self.world.kill(agent);
-                self.world.forget_tables(self.machine(machine)?);
+                let machine = self.machine(machine)?;
+                self.look_at_switch(machine)?;
+                self.world.forget_tables(machine);
             }
             Deed::Relend {
                 store, lease_ms, ..
             } => {
                 let process = self.process(&format!("store{}/store", store + 1))?;
                 let control = self.machine("control")?.0 as usize;
+                self.look_at_store(process)?;
                 self.world.kill(process);
-                self.world
-                    .reseat(process, layout::store(*lease_ms, control));
+                let again = Store {
+                    lease_ms: *lease_ms,
+                    ..self.plan.stores[*store]
+                };
+                self.world.reseat(process, layout::store(again, control));
             }
+            Deed::Data { store, for_ms, .. } => {
+                let process = self.process(&format!("store{}/store", store + 1))?;
+                let for_ns = for_ms * MS;
+                self.world.with(process, |store: &mut StoreHost, io| {
+                    store.restart_data(for_ns, io);
+                });
+            }
+            Deed::Rotate { tenant, .. } => self.rotate(*tenant)?,
             Deed::Cut { link, .. } => {
                 let links = self.world.spec().links.len();
                 ensure!(*link < links, "link {link} of {links}");
@@ -285,7 +332,7 @@ impl Running<'_> {
             Deed::Stop { process, .. } => self.world.cont(self.process(process)?),
             Deed::Suspend { machine, .. } => self.world.resume(self.machine(machine)?),
             Deed::Cut { link, .. } => self.world.set_link(*link, true),
-            Deed::Move { .. } | Deed::SetWall { .. } => {}
+            Deed::Data { .. } | Deed::Rotate { .. } | Deed::Move { .. } | Deed::SetWall { .. } => {}
         }
         Ok(())
     }
@@ -309,6 +356,16 @@ impl Running<'_> {
         };
         self.world.with(control, |host: &mut ControlHost, io| {
             let _ = host.ask(io, |core, asked| core.change_tenant(asked, tenant, change));
+        });
+        Ok(())
+    }
+
+    /// Begins a tenant's change to another secret. A second one is refused until the first is over.
+    fn rotate(&mut self, tenant: u32) -> anyhow::Result<()> {
+        let control = self.process("control/control")?;
+        let fresh = Secret([tenant as u8 + 1; 16]);
+        self.world.with(control, |host: &mut ControlHost, io| {
+            let _ = host.ask(io, |core, asked| core.rotate_secret(asked, tenant, fresh));
         });
         Ok(())
     }
@@ -348,11 +405,18 @@ impl Running<'_> {
             all.add(of.context("the clients do not run")?);
         }
         for (process, name) in self.world.processes() {
-            if let Some(agent) = self.world.get::<sim::AgentHost>(process)
+            if let Some(agent) = self.world.get::<AgentHost>(process)
                 && let Some(why) = agent.failed()
             {
                 anyhow::bail!("{name}: {why}");
             }
+        }
+        let processes: Vec<_> = self.world.processes().map(|(process, _)| process).collect();
+        for process in processes {
+            self.look_at_store(process)?;
+        }
+        for machine in 0..self.world.spec().machines.len() as u32 {
+            self.look_at_switch(MachineId(machine))?;
         }
         Ok(all)
     }
@@ -383,6 +447,7 @@ impl Running<'_> {
             world_ns: now_ns,
             trace: self.world.trace_hash(),
             faults: self.faults(),
+            never: self.never.clone(),
             violation,
         })
     }
@@ -395,11 +460,20 @@ impl Running<'_> {
                 add("lost", counts.lost);
                 add("duplicated", counts.duplicated);
                 add("reordered", counts.reordered);
-                add("flipped", counts.flipped);
+                if self.plan.faults.flip > 0.0 {
+                    add("flipped", counts.flipped);
+                }
             }
         }
+        let routing_ms = self.world.spec().routing_ns.unwrap_or(0) / MS;
         for deed in &self.plan.deeds {
             add(deed.name(), 1);
+            if let Deed::Cut { link, for_ms, .. } = deed
+                && self.plan.has_another(*link)
+                && *for_ms > routing_ms
+            {
+                add("addresses_moved", 1);
+            }
         }
         faults
     }

@@ -32,7 +32,7 @@ pub enum Message {
     LeaseReply {
         switch: u16,
         sent_ns: u64,
-        term: u32,
+        term: u64,
     },
 }
 

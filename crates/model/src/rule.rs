@@ -11,12 +11,6 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Every one that there is, those of the switches first.
-    pub fn all() -> impl Iterator<Item = Broken> {
-        let switches = native::Mutant::list().iter().map(Broken::Switch);
-        switches.chain(mutants::Mutant::ALL.iter().copied().map(Broken::Store))
-    }
-
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

@@ -16,8 +16,8 @@ use crate::{
 
 /// Writes remembered per client, and writes queued per key.
 const LIMIT: usize = 4;
-/// Wall clock in seconds when the world begins.
-const WALL_S: u64 = 1000;
+/// Terms that a life of the store has to itself.
+const TERMS: u64 = 1 << 8;
 
 type Outcome = (OrderedReturn, u64);
 
@@ -40,7 +40,7 @@ impl Server {
     pub fn new(life: Option<u8>) -> Server {
         Server {
             key: KeyState::default(),
-            leases: Leases::new(LEASE_NS),
+            leases: Leases::new(LEASE_NS, TERMS),
             windows: Default::default(),
             version: FIRST.version,
             item: Some(FIRST),
@@ -62,7 +62,7 @@ impl Server {
             started: step,
             life: self.life,
             key: KeyState::default(),
-            leases: Leases::new(LEASE_NS),
+            leases: Leases::new(LEASE_NS, (incarnation + 1) * TERMS),
             windows: Default::default(),
         };
     }
@@ -148,8 +148,7 @@ impl Server {
 
     pub fn lease(&mut self, switch: u16, sent_ns: u64, step: u8, out: &mut Vec<Message>) {
         let now = now_ns(step);
-        let wall_s = (WALL_S + now / 1_000_000_000) as u32;
-        if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), wall_s, now) {
+        if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), now) {
             out.push(Message::LeaseReply {
                 switch,
                 sent_ns,

@@ -107,10 +107,10 @@ impl Switch {
     }
 
     /// A lease, asked for at `sent_ns`.
-    pub fn take_lease(&mut self, sent_ns: u64, term: u32, step: u8) {
+    pub fn take_lease(&mut self, sent_ns: u64, term: u64, step: u8) {
         let mut header = real::lease_header(Op::LeaseReply, self.id());
         header.version = sent_ns;
-        header.client = term.into();
+        header.client = term;
         header.expiry_ms = LEASE_MS;
         real::run(&mut self.0, header, &[], true, now_ns(step));
     }

@@ -500,6 +500,10 @@ impl Model for World {
                 !state.served_late
             }),
             Property::sometimes("a switch answers", |_, state: &WorldState| state.served),
+            Property::sometimes("a copy is called back", |_, state: &WorldState| {
+                let mut flying = state.flying.iter();
+                flying.any(|message| matches!(message, Message::Invalidate(_)))
+            }),
         ]
     }
 }

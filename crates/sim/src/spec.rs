@@ -142,8 +142,8 @@ pub struct StoreSpec {
     pub rate_limit: Option<f64>,
     /// Requests that wait at a partition before it drops more; none: the usual number.
     pub queue_limit: Option<u32>,
-    /// Length of its leases in milliseconds; none: the usual one.
-    pub lease_ms: Option<u64>,
+    /// Length of leases in milliseconds as its own copy of the cluster file has it, if that is another.
+    pub lease_ms: Option<u32>,
     /// What it is given to work with.
     pub service: ServiceSpec,
 }
@@ -270,11 +270,10 @@ impl Spec {
             machines,
             links,
             cluster: Cluster {
-                partitions,
                 stores: vec![],
-                tenants: vec![],
                 open_tenant: is_open,
                 system_secret: (!is_open).then(|| format!("{:032x}", 0x5353)),
+                ..Cluster::single((std::net::Ipv4Addr::UNSPECIFIED, PORT).into(), partitions)
             },
             disciplines,
             routing_ns: Some(300_000_000),

@@ -39,7 +39,7 @@ pub(crate) fn maker(
     config.memory_limit = store.memory_limit;
     config.rate_limit = store.rate_limit;
     config.queue_limit = store.queue_limit.unwrap_or(config.queue_limit);
-    config.lease_ms = store.lease_ms.unwrap_or(config.lease_ms);
+    config.cluster.lease_ms = store.lease_ms.unwrap_or(config.cluster.lease_ms);
     let half = |known: &decide::Registration| {
         let (name, maker) = (known.name, known.store?);
         Some(Half { name, maker })
@@ -76,12 +76,13 @@ impl StoreHost {
         birth: Birth,
     ) -> StoreHost {
         let wall_s = (birth.clock.wall_ns / 1_000_000_000) as u32;
+        let incarnation = store::Incarnation::new(wall_s, birth.seed);
         let started_ns = birth.clock.monotonic_ns;
         let new = || -> Box<dyn Backend> {
             match spec.populate {
                 None => Box::new(Embedded::new(spec.memory_limit)),
                 Some((count, len)) => {
-                    let version = u64::from(wall_s) << 32;
+                    let version = incarnation.first_version();
                     let tenant = wire::TENANT_OPEN;
                     let limit = spec.memory_limit;
                     Box::new(Populated::new(tenant, count, len, version, limit))
@@ -105,7 +106,7 @@ impl StoreHost {
             Some(way) => Box::new(Kept::new(way.clone())),
         };
         StoreHost {
-            engine: Engine::new(config.clone(), backend, 0, wall_s),
+            engine: Engine::new(config.clone(), backend, 0, incarnation),
             outbox: Outbox::default(),
             config: config.clone(),
             started_ns,
@@ -119,6 +120,18 @@ impl StoreHost {
         let mut status = self.engine.status(now_ns - self.started_ns);
         status.listen = self.config.listen.to_string();
         status
+    }
+
+    /// What holds its data dies, and runs again after so long with all of it. What the store asked meanwhile fails; of what it had
+    /// asked before, some was carried out.
+    pub fn restart_data(&mut self, for_ns: u64, io: &Io<'_>) {
+        let now_ns = io.now_ns() - self.started_ns;
+        self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
+    }
+
+    /// What it has counted in this life.
+    pub fn counters(&self) -> &store::Counters {
+        self.engine.counters()
     }
 
     fn send(&mut self, io: &mut Io<'_>) {
@@ -210,6 +223,7 @@ impl Process for StoreHost {
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
         match self.following.take(stream, event, io) {
             Followed::Began(stream) => {
+                self.engine.report_again();
                 let name = self.config.listen.to_string();
                 let hello = StoreHello {
                     address: name.clone(),

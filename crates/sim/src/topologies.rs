@@ -48,23 +48,6 @@ impl Shape {
         Shape::line(clients, 1, servers)
     }
 
-    /// client1 - switch1 - switch2 - server1; client2 - switch2, around the first switch; switch1 - switch3 - switch2, a detour. The
-    /// controller has a link of its own to each switch.
-    pub fn two_paths() -> Shape {
-        let mut shape = Shape::default();
-        let [first, second, third] = [1, 2, 3].map(|n| shape.switch(format!("switch{n}")));
-        shape.links.push(LinkSpec::between(first, second));
-        shape.host("server1".into(), second);
-        shape.host("client1".into(), first);
-        shape.host("client2".into(), second);
-        shape.links.push(LinkSpec::between(first, third));
-        shape.links.push(LinkSpec::between(third, second));
-        let control = shape.host("control".into(), first);
-        shape.links.push(LinkSpec::between(control, second));
-        shape.links.push(LinkSpec::between(control, third));
-        shape
-    }
-
     /// Racks under a spine: `spine`, `leaf1` and on, below each `clientL-1` and on and `serverL-1` and on; `control` at the spine.
     pub fn leaf_spine(racks: usize, clients: usize, servers: usize) -> Shape {
         let mut shape = Shape::default();
@@ -99,7 +82,6 @@ mod tests {
         for shape in [
             Shape::line(2, 3, 2),
             Shape::rack(1, 4),
-            Shape::two_paths(),
             Shape::leaf_spine(3, 1, 4),
         ] {
             let spec = Spec::new(shape.machines, shape.links, 1, true, &[]).unwrap();

@@ -27,7 +27,7 @@ mod window;
 
 use std::collections::VecDeque;
 
-pub use lease::{Lease, LeaseAnswer, Leases};
+pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
 pub use outside::{Outside, Watch};
 pub use window::{Verdict, Window};
 use wire::Epoch;
@@ -55,7 +55,7 @@ pub struct Copy {
     /// granted(X): the highest epoch number ever granted to it.
     pub granted: u64,
     /// The term of X's lease at that time; in any other term the copy is dead.
-    pub term: u32,
+    pub term: u64,
 }
 
 /// A write as the rules see it. Its contents `W` are the caller's.

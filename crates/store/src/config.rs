@@ -117,6 +117,8 @@ pub struct Config {
     pub identity: Option<SocketAddr>,
     /// Where the data is.
     pub backend: BackendConfig,
+    /// The password of a Redis, if it does not stand in its address.
+    pub backend_password: Option<String>,
     /// What to do about writes that others make in the backend; Redis only.
     pub outside_writes: OutsideWrites,
     /// Bytes that the embedded backend may take.
@@ -125,8 +127,6 @@ pub struct Config {
     pub rate_limit: Option<f64>,
     /// Requests that may wait in each partition when its rate is limited.
     pub queue_limit: u32,
-    /// Length of a lease in milliseconds, at least 1000.
-    pub lease_ms: u64,
     /// Items to begin with; embedded backend only.
     pub populate: Option<Populate>,
     /// Unix socket that tells the store's status.
@@ -149,11 +149,11 @@ impl Config {
             cluster: wire::Cluster::single(listen, 1),
             identity: None,
             backend: BackendConfig::Embedded,
+            backend_password: None,
             outside_writes: OutsideWrites::Track,
             memory_limit: 1 << 30,
             rate_limit: None,
             queue_limit: 16,
-            lease_ms: 2000,
             populate: None,
             status_socket: None,
             directory_limit: 1_000_000,
@@ -163,14 +163,21 @@ impl Config {
         }
     }
 
+    /// Length of the leases that it lends, in nanoseconds.
+    pub(crate) fn lease_ns(&self) -> u64 {
+        u64::from(self.cluster.lease_ms) * 1_000_000
+    }
+
+    /// The longest that anybody may still go by, in nanoseconds.
+    pub(crate) fn longest_lease_ns(&self) -> u64 {
+        u64::from(self.cluster.lease_max_ms) * 1_000_000
+    }
+
     /// Checks what the types cannot.
     ///
     /// # Errors
     /// The option that is wrong and what was expected.
     pub fn check(&self) -> anyhow::Result<()> {
-        if self.lease_ms < 1000 || self.lease_ms > 60_000 {
-            anyhow::bail!("--lease-ms {}: expected 1000 to 60000", self.lease_ms);
-        }
         if self.cluster.partitions == 0 || self.cluster.partitions > 65_536 {
             anyhow::bail!(
                 "{} partitions: expected 1 to 65536",

@@ -24,7 +24,9 @@ pub struct Counters {
     pub grants_no_lease: u64,
     /// Grants refused: a write to the key is pending.
     pub grants_write_pending: u64,
-    /// Grants refused: the directory is full.
+    /// Grants refused: the tenant has no memory on the switch, as the controller says.
+    pub grants_not_placed: u64,
+    /// Grants refused: the directory has no more room for the tenant.
     pub grants_directory_full: u64,
     /// Grants refused: writes by others could not be told from the backend just then, or at all.
     pub grants_unwatched: u64,
@@ -48,6 +50,8 @@ pub struct Counters {
     pub duplicates_pending: u64,
     /// Writes older than the client's window: ignored.
     pub duplicates_too_old: u64,
+    /// Writes refused: they name another life of this store, or ask for the name of this one.
+    pub refused_other_life: u64,
     /// Writes refused with TryAgain: one lease has not passed since the start.
     pub refused_starting: u64,
     /// Writes refused with TryAgain: too many wait for the same key.

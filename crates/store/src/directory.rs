@@ -1,4 +1,5 @@
-//! Every key that has state: copies at switches, writes that wait. Bounded.
+//! Every key that has state: copies at switches, writes that wait. Bounded, and shared by the tenants: one that wants more
+//! than there is for it calls its own copies back.
 //!
 //! A key is looked up once, when a packet names it; what follows goes by its [`Place`].
 
@@ -10,6 +11,7 @@ use wire::{KeyHash, maps::HashMap};
 use crate::{
     backend::Key,
     coherence::{KeyState, Leases, Nanos, SwitchId},
+    shares::Shares,
 };
 
 /// A key by its tenant and hash.
@@ -51,33 +53,47 @@ impl<W> Entry<W> {
 pub(crate) struct Directory<W> {
     places: HashMap<KeyId, Place>,
     entries: Slab<Entry<W>>,
-    /// In the order in which they came; stale ones are skipped.
-    order: VecDeque<Place>,
-    copies: usize,
-    limit: usize,
+    by_tenant: HashMap<u32, Owned>,
+    copies: Shares,
+    /// Where the next sweep goes on.
+    swept: usize,
     serial: u64,
 }
 
+/// A tenant's entries.
+#[derive(Default)]
+struct Owned {
+    entries: usize,
+    /// In the order in which they came; stale ones are skipped.
+    order: VecDeque<Place>,
+}
+
 impl<W> Directory<W> {
-    pub fn new(limit: usize) -> Directory<W> {
+    /// Of at most `limit` copies, shared by `tenants` tenants.
+    pub fn new(limit: usize, tenants: usize) -> Directory<W> {
         Directory {
             places: HashMap::default(),
             entries: Slab::new(),
-            order: VecDeque::new(),
-            copies: 0,
-            limit,
+            by_tenant: HashMap::default(),
+            copies: Shares::new(limit, tenants),
+            swept: 0,
             serial: 0,
         }
     }
 
-    /// Copies over all keys.
-    pub fn copies(&self) -> usize {
-        self.copies
+    /// From now on so many tenants share it.
+    pub fn share_among(&mut self, tenants: usize) {
+        self.copies.share_among(tenants);
     }
 
-    /// Whether one more copy may be remembered.
-    pub fn has_room(&self) -> bool {
-        self.copies < self.limit
+    /// Copies over all keys.
+    pub fn copies(&self) -> usize {
+        self.copies.all()
+    }
+
+    /// Whether one more copy of a tenant's key may be remembered.
+    pub fn has_room(&self, tenant: u32) -> bool {
+        self.copies.has_room(tenant)
     }
 
     /// The entry of a key, made if there is none.
@@ -94,7 +110,9 @@ impl<W> Directory<W> {
                 serial,
             });
             let place = Place { index, serial };
-            self.order.push_back(place);
+            let owned = self.by_tenant.entry(id.0).or_default();
+            owned.entries += 1;
+            owned.order.push_back(place);
             place
         })
     }
@@ -118,9 +136,11 @@ impl<W> Directory<W> {
     ) -> Option<R> {
         let entry = self.entries.get_mut(place.index);
         let entry = entry.filter(|entry| entry.serial == place.serial)?;
-        let before = entry.state.copies().len();
+        let (tenant, before) = (entry.id.0, entry.state.copies().len());
         let result = change(entry);
-        self.copies = self.copies + entry.state.copies().len() - before;
+        let after = entry.state.copies().len();
+        self.copies.take(tenant, after.saturating_sub(before));
+        self.copies.give_back(tenant, before.saturating_sub(after));
         Some(result)
     }
 
@@ -130,7 +150,7 @@ impl<W> Directory<W> {
         if let Some(id) = self.get(place).filter(idle).map(|entry| entry.id) {
             self.places.remove(&id);
             self.entries.remove(place.index);
-            self.compact();
+            self.forgotten(id.0);
         }
     }
 
@@ -142,9 +162,11 @@ impl<W> Directory<W> {
         let gone: Vec<_> = of_them
             .map(|(_, place)| self.entries.remove(place.index))
             .collect();
-        let copies = gone.iter().map(|entry| entry.state.copies().len());
-        self.copies -= copies.sum::<usize>();
-        self.compact();
+        for entry in &gone {
+            let copies = entry.state.copies().len();
+            self.copies.give_back(entry.id.0, copies);
+        }
+        self.by_tenant.retain(|id, _| !tenants.contains(id));
         gone
     }
 
@@ -161,18 +183,22 @@ impl<W> Directory<W> {
         entry.is_some_and(|e| e.state.copies().iter().any(|copy| copy.switch == switch))
     }
 
-    /// The entry that came first, which goes to the end of the order.
-    pub fn oldest(&mut self) -> Option<Place> {
-        while let Some(place) = self.order.pop_front() {
-            if self.get(place).is_some() {
-                self.order.push_back(place);
+    /// The entry of a tenant that came first, which goes to the end of the order.
+    pub fn oldest(&mut self, tenant: u32) -> Option<Place> {
+        let Directory {
+            by_tenant, entries, ..
+        } = self;
+        let order = &mut by_tenant.get_mut(&tenant)?.order;
+        while let Some(place) = order.pop_front() {
+            if is_there(entries, place) {
+                order.push_back(place);
                 return Some(place);
             }
         }
         None
     }
 
-    /// Looks at `budget` keys for copies of lapsed leases; returns those that are left with none.
+    /// Looks at `budget` places for copies of lapsed leases; returns those that are left with none.
     pub fn sweep(
         &mut self,
         leases: &Leases<impl Sized>,
@@ -180,8 +206,13 @@ impl<W> Directory<W> {
         budget: usize,
     ) -> Vec<Place> {
         let mut empty = Vec::new();
-        for _ in 0..budget.min(self.entries.len()) {
-            let Some(place) = self.oldest() else { break };
+        for _ in 0..budget.min(self.entries.capacity()) {
+            let index = self.swept;
+            self.swept = (index + 1) % self.entries.capacity();
+            let Some(serial) = self.entries.get(index).map(|entry| entry.serial) else {
+                continue;
+            };
+            let place = Place { index, serial };
             let is_empty = self.update(place, |entry| {
                 entry.state.drop_lapsed(leases, now_ns);
                 entry.state.copies().is_empty()
@@ -193,17 +224,26 @@ impl<W> Directory<W> {
         empty
     }
 
-    /// Drops stale places, once they are the majority.
-    fn compact(&mut self) {
-        if self.order.len() > 2 * self.entries.len() + 64 {
-            let Directory { order, entries, .. } = self;
-            let is_there = |place: &Place| {
-                let entry = entries.get(place.index);
-                entry.is_some_and(|entry| entry.serial == place.serial)
-            };
-            order.retain(is_there);
+    /// An entry of a tenant is gone. Drops its stale places, once they are the majority.
+    fn forgotten(&mut self, tenant: u32) {
+        let Directory {
+            by_tenant, entries, ..
+        } = self;
+        let Some(owned) = by_tenant.get_mut(&tenant) else {
+            return;
+        };
+        owned.entries -= 1;
+        if owned.entries == 0 {
+            by_tenant.remove(&tenant);
+        } else if owned.order.len() > 2 * owned.entries + 64 {
+            owned.order.retain(|place| is_there(entries, *place));
         }
     }
+}
+
+fn is_there<W>(entries: &Slab<Entry<W>>, place: Place) -> bool {
+    let entry = entries.get(place.index);
+    entry.is_some_and(|entry| entry.serial == place.serial)
 }
 
 #[cfg(test)]
@@ -212,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_place_is_of_no_use_once_its_entry_is_forgotten() {
-        let mut directory: Directory<()> = Directory::new(1);
+        let mut directory: Directory<()> = Directory::new(1, 1);
         let key = |first| Key {
             tenant: 1,
             hash: KeyHash([first; 16]),
@@ -228,9 +268,9 @@ mod tests {
         assert_eq!(directory.find(&(1, key(1).hash)), None);
         directory.forget_if_idle(old, 0);
         assert_eq!(directory.find(&(1, key(2).hash)), Some(new));
-        assert_eq!(directory.oldest(), Some(new));
+        assert_eq!(directory.oldest(1), Some(new));
         let gone = directory.remove_tenants(&BTreeSet::from([1]));
         assert_eq!(gone.len(), 1);
-        assert_eq!(directory.oldest(), None);
+        assert_eq!(directory.oldest(1), None);
     }
 }

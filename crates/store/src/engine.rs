@@ -8,25 +8,25 @@ mod reply;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod write;
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
-use hashbrown::HashMap;
-
 use wire::{Op, Packet, Secret, Status};
 
 use crate::{
-    Config,
+    Config, Incarnation,
     backend::{Backend, Key, Ticket},
     clients::Clients,
-    coherence::{Invalidate, Leases, Nanos, Outside},
+    coherence::{Invalidate, Leases, Nanos, Outside, counted_ns},
     counters::Counters,
     directory::{Directory, KeyId, Place},
     mutants::{Mutant, mutant},
     net::{Outbox, Peer},
     partition::Partitions,
     placements::Placements,
+    shares::Shares,
 };
 use halves::Halves;
 pub use halves::TellError;
@@ -35,29 +35,12 @@ use outside::Recalls;
 use reply::{Delayed, Origin, Replies};
 use tenants::Tenants;
 pub use tenants::UpdateError;
+use waiting::Waiting;
 use write::{Job, Outcome};
 
 /// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes that may wait for
 /// switches, or behind one another, over all keys: their values take 100 MB at most.
 const MAX_WAITING: usize = 65_536;
-
-/// A request that the backend has not answered yet.
-enum Waiting {
-    Read(Box<(Origin, Box<[u8]>)>),
-    Write(KeyId),
-    /// A half's request, of this tenant.
-    Half(decide::Request, u32),
-}
-
-impl Waiting {
-    fn tenant(&self) -> u32 {
-        match self {
-            Waiting::Read(read) => read.0.tenant,
-            Waiting::Write(id) => id.0,
-            Waiting::Half(_, tenant) => *tenant,
-        }
-    }
-}
 
 /// Ops that the store itself takes.
 pub(crate) fn is_own(op: Op) -> bool {
@@ -103,23 +86,27 @@ pub struct Engine {
     directory: Directory<Job>,
     clients: Clients<Outcome>,
     halves: Halves,
-    waiting: HashMap<Ticket, Waiting>,
+    waiting: Waiting,
     /// Writes taken and not yet over.
-    pending_writes: usize,
+    pending_writes: Shares,
     timers: BinaryHeap<Reverse<(Nanos, Place)>>,
     next_offer_ns: Nanos,
     ticket: Ticket,
     /// Empty between uses; kept for its memory.
     invalidations: Vec<Invalidate>,
-    wall_start_s: u32,
-    /// (Unix seconds at the start << 32) + writes since.
+    /// Of the last write.
     version: u64,
     started_ns: u64,
 }
 
 impl Engine {
-    /// A store that starts at `now_ns` of its own clock, `wall_s` seconds after 1970.
-    pub fn new(config: Arc<Config>, backend: Box<dyn Backend>, now_ns: u64, wall_s: u32) -> Engine {
+    /// A store that starts at `now_ns` of its own clock.
+    pub fn new(
+        config: Arc<Config>,
+        backend: Box<dyn Backend>,
+        now_ns: u64,
+        incarnation: Incarnation,
+    ) -> Engine {
         let cluster = &config.cluster;
         let owned = |partition: u32| {
             config.identity.is_none_or(|me| {
@@ -136,30 +123,34 @@ impl Engine {
             config.rate_limit,
             config.queue_limit,
         );
-        let leases = Leases::new(config.lease_ms * 1_000_000);
+        let leases = Leases::new(config.lease_ns(), incarnation.first_term());
         Engine {
-            directory: Directory::new(config.directory_limit),
-            clients: Clients::new(config.client_limit, tenants.len(), leases.length_ns()),
+            directory: Directory::new(config.directory_limit, tenants.len()),
+            clients: Clients::new(
+                config.client_limit,
+                tenants.len(),
+                counted_ns(config.longest_lease_ns()),
+            ),
             leases,
             outside: Outside::new(backend.watch(), now_ns),
             recalls: Recalls::default(),
             halves: Halves::new(&config.halves),
-            waiting: HashMap::new(),
-            pending_writes: 0,
+            waiting: Waiting::new(MAX_WAITING, tenants.len()),
+            pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),
             next_offer_ns: 0,
             ticket: 0,
             invalidations: Vec::new(),
-            wall_start_s: wall_s,
             partitions,
             placements: Placements::default(),
             backend,
             counters: Counters::default(),
             replies: Replies {
+                life: incarnation.name(),
                 delayed: Delayed::default(),
             },
             tenants,
-            version: u64::from(wall_s) << 32,
+            version: incarnation.first_version(),
             started_ns: now_ns,
             config,
         }
@@ -232,18 +223,16 @@ impl Engine {
                 return None;
             }
         };
-        if header.op != Op::FetchRequest {
-            let payer = if owned {
-                partition
-            } else {
-                self.partitions.in_place_of(partition)
-            };
-            let Some(not_before_ns) = self.partitions.admit(payer, now_ns) else {
-                self.counters.dropped_rate_limit += 1;
-                return None;
-            };
-            origin.not_before_ns = not_before_ns;
-        }
+        let payer = if owned {
+            partition
+        } else {
+            self.partitions.in_place_of(partition)
+        };
+        let Some(not_before_ns) = self.partitions.admit(payer, now_ns) else {
+            self.counters.dropped_rate_limit += 1;
+            return None;
+        };
+        origin.not_before_ns = not_before_ns;
         Some((origin, owned))
     }
 
@@ -321,10 +310,16 @@ impl Engine {
         .min()
     }
 
-    /// Whether the restart wait is over.
+    /// Whether the restart wait is over: what a former life lent has ended, and clients have given up what it may have applied.
     fn takes_writes(&self, now_ns: u64) -> bool {
-        let waited = now_ns >= self.started_ns + self.leases.length_ns();
-        waited || mutant(Mutant::NoWaitAfterRestart)
+        let waited_ns = now_ns - self.started_ns;
+        waited_ns >= counted_ns(self.config.longest_lease_ns())
+            || mutant(Mutant::NoWaitAfterRestart)
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// What the store tells about itself; where it listens is left to the caller.

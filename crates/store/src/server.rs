@@ -19,7 +19,7 @@ use tokio::{
 use wire::Cluster;
 
 use crate::{
-    BackendConfig, Config,
+    BackendConfig, Config, Incarnation,
     backend::{Backend, Completion, embedded, memcached, redis},
     engine::{Engine, TellError, UpdateError},
     net::{Endpoint, Outbox},
@@ -108,6 +108,11 @@ impl Handle {
         self.reports.take().await
     }
 
+    /// Reports that were taken may be lost with their stream: [`Handle::reports`] brings the newest about each tenant again.
+    pub fn report_again(&self) {
+        self.reports.again();
+    }
+
     async fn order<R>(&self, make: impl FnOnce(oneshot::Sender<R>) -> Order) -> Option<R> {
         let (done, answer) = oneshot::channel();
         self.orders.send(make(done)).await.ok()?;
@@ -132,14 +137,15 @@ impl Server {
             .elapsed()
             .context("the clock is set before 1970")?;
         let wall_s = u32::try_from(wall.as_secs()).context("the clock is set after 2106")?;
-        let (backend, completions) = open_backend(&config, wall_s).await?;
+        let incarnation = Incarnation::new(wall_s, rand::random());
+        let (backend, completions) = open_backend(&config, incarnation).await?;
         let endpoint = Endpoint::bind(config.listen)?;
         let status = config
             .status_socket
             .as_deref()
             .map(StatusSocket::bind)
             .transpose()?;
-        let engine = Engine::new(Arc::new(config), backend, 0, wall_s);
+        let engine = Engine::new(Arc::new(config), backend, 0, incarnation);
         let (orders_in, orders) = mpsc::channel(1);
         Ok(Server {
             orders,
@@ -347,26 +353,26 @@ async fn next(completions: Option<&mut UnboundedReceiver<Completion>>) -> Comple
 
 type Opened = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>);
 
-async fn open_backend(config: &Config, wall_s: u32) -> anyhow::Result<Opened> {
-    let base_version = u64::from(wall_s) << 32;
+async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Result<Opened> {
+    let base_version = incarnation.first_version();
     let (backend, completions) = match &config.backend {
-        BackendConfig::Embedded => return Ok((open_embedded(config, wall_s)?, None)),
+        BackendConfig::Embedded => return Ok((open_embedded(config, base_version)?, None)),
         BackendConfig::Redis(url) => {
-            redis::connect(url, config.outside_writes, base_version).await?
+            let password = config.backend_password.as_deref();
+            redis::connect(url, password, config.outside_writes, base_version).await?
         }
         BackendConfig::Memcached(server) => memcached::connect(server, base_version).await?,
     };
     Ok((backend, Some(completions)))
 }
 
-fn open_embedded(config: &Config, wall_s: u32) -> anyhow::Result<Box<dyn Backend>> {
+fn open_embedded(config: &Config, version: u64) -> anyhow::Result<Box<dyn Backend>> {
     let mut embedded = embedded::Embedded::new(config.memory_limit);
     if let Some(populate) = config.populate {
         let secret = config
             .cluster
             .secret_of(wire::TENANT_OPEN)
             .context("--populate fills tenant 0, which this cluster has switched off")?;
-        let version = u64::from(wall_s) << 32;
         let (tenant, count) = (wire::TENANT_OPEN, populate.count);
         let written = embedded::populate(
             &mut embedded,

@@ -68,7 +68,7 @@ pub struct LeaseStatus {
     /// The switch.
     pub switch: u16,
     /// The lease's term.
-    pub term: u32,
+    pub term: u64,
     /// What is left of it in milliseconds.
     pub left_ms: u64,
 }

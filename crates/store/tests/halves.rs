@@ -212,7 +212,7 @@ fn who_needs_no_secret_gets_no_more_than_he_sent() {
     let header = Header::new(Op::DisciplineRequest);
     let bare = client.ask(header, b"k", &[], 0);
     assert_eq!(
-        (bare.header.status, bare.header.expiry_ms),
+        (bare.header.status, bare.header.total),
         (Status::NeedPadding, 5),
         "0 own"
     );

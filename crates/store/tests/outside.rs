@@ -176,7 +176,6 @@ fn config(server: &Process) -> Config {
         backend: format!("redis://127.0.0.1:{}", server.port)
             .parse()
             .unwrap(),
-        lease_ms: LEASE_MS,
         ..support::loopback()
     }
 }

@@ -45,7 +45,7 @@ fn populated_items_are_there_and_padding_is_asked_for() {
     assert_eq!(read.value, b"key0000000000999".repeat(8));
     let small = client.ask(Header::new(Op::ReadRequest), b"key0000000000999", &[], 0);
     assert_eq!(
-        (small.header.status, small.header.expiry_ms),
+        (small.header.status, small.header.total),
         (Status::NeedPadding, 128)
     );
     assert!(small.value.is_empty());
@@ -284,10 +284,7 @@ fn leases_are_offered_and_the_status_socket_tells() {
     );
     let status = store::read_status(&path).unwrap();
     assert!(status.ready);
-    assert_eq!(
-        (status.partitions.len(), u64::from(status.leases[0].term)),
-        (1, term)
-    );
+    assert_eq!((status.partitions.len(), status.leases[0].term), (1, term));
     assert_eq!(status.totals.leases_granted, 1);
     drop(store);
     assert!(!path.exists(), "the socket's file goes with the store");

@@ -1,6 +1,6 @@
 //! What clients, stores and controllers must agree on: who holds which partition, who the tenants are.
 
-use std::{collections::HashSet, net::SocketAddr};
+use std::{collections::HashSet, net::SocketAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -35,10 +35,27 @@ pub struct Cluster {
     /// Secret (32 hex digits) that signs messages between switches, stores and controllers; none for trying out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_secret: Option<String>,
+    /// Length in milliseconds of the leases that stores lend to switches, 1000 to 60,000. Clients take from it how long they may send a
+    /// write again.
+    #[serde(default = "usual_lease_ms")]
+    pub lease_ms: u32,
+    /// The longest lease in milliseconds that anybody may still go by: switches that hold one, clients that read the file before it
+    /// changed. Stores wait for so long after a start, so it may shrink only when the longer leases are over.
+    #[serde(default = "usual_lease_ms")]
+    pub lease_max_ms: u32,
 }
+
+/// Length of a lease in milliseconds, and the longest, where the cluster file does not say.
+const USUAL_LEASE_MS: u32 = 2000;
+/// Lengths in milliseconds that a lease may have.
+const LEASES_MS: std::ops::RangeInclusive<u32> = 1000..=60_000;
 
 fn yes() -> bool {
     true
+}
+
+fn usual_lease_ms() -> u32 {
+    USUAL_LEASE_MS
 }
 
 /// One store process and the partitions `first..=last` that it owns.
@@ -162,6 +179,9 @@ pub enum ClusterError {
     /// A tenant's number or secret is not usable.
     #[error("cluster file: {0}")]
     Tenant(String),
+    /// Leases of a length that nobody can keep to.
+    #[error("cluster file: {0}")]
+    Lease(String),
 }
 
 impl Cluster {
@@ -178,7 +198,25 @@ impl Cluster {
             tenants: vec![],
             open_tenant: true,
             system_secret: None,
+            lease_ms: USUAL_LEASE_MS,
+            lease_max_ms: USUAL_LEASE_MS,
         }
+    }
+
+    /// The same cluster with leases of this length in milliseconds, and none that were ever longer.
+    #[must_use]
+    pub fn with_lease_ms(self, lease_ms: u32) -> Cluster {
+        Cluster {
+            lease_ms,
+            lease_max_ms: lease_ms,
+            ..self
+        }
+    }
+
+    /// How long a client may send a write again, from its first datagram on: three quarters of a lease. What it sent last has the
+    /// rest of it to arrive before a store that restarts takes writes.
+    pub fn write_deadline(&self) -> Duration {
+        Duration::from_millis(self.lease_ms.into()) * 3 / 4
     }
 
     /// Reads and checks a cluster file.
@@ -272,6 +310,23 @@ impl Cluster {
         if let Some(text) = &self.system_secret {
             parse_secret(text, "system_secret")?;
         }
+        self.check_leases()
+    }
+
+    fn check_leases(&self) -> Result<(), ClusterError> {
+        let (lease_ms, longest_ms) = (self.lease_ms, self.lease_max_ms);
+        for (name, ms) in [("lease_ms", lease_ms), ("lease_max_ms", longest_ms)] {
+            if !LEASES_MS.contains(&ms) {
+                let text = format!("{name} = {ms}: expected 1000 to 60000");
+                return Err(ClusterError::Lease(text));
+            }
+        }
+        if lease_ms > longest_ms {
+            return Err(ClusterError::Lease(format!(
+                "lease_ms = {lease_ms} is more than lease_max_ms = {longest_ms}: set lease_max_ms = {lease_ms} as well, and keep it if \
+                 leases become shorter later, until all stores and clients were restarted and the long ones are over"
+            )));
+        }
         Ok(())
     }
 
@@ -361,6 +416,39 @@ fn parse_secret(text: &str, whose: &str) -> Result<Secret, ClusterError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ONE: &str =
+        "partitions = 1\n[[store]]\naddress = \"10.0.0.1:7117\"\nfirst = 0\nlast = 0\n";
+
+    #[test]
+    fn leases_are_everybodys() {
+        let usual = Cluster::parse(ONE).unwrap();
+        assert_eq!((usual.lease_ms, usual.lease_max_ms), (2000, 2000));
+        assert_eq!(usual.write_deadline(), Duration::from_millis(1500));
+        let short = usual.with_lease_ms(1000);
+        assert_eq!(short.write_deadline(), Duration::from_millis(750));
+        assert_eq!(Cluster::parse(&short.to_toml()).unwrap(), short);
+        // (text, what the error says)
+        let rows = [
+            ("lease_ms = 999", "lease_ms = 999: expected 1000 to 60000"),
+            ("lease_ms = 60001", "lease_ms = 60001: expected"),
+            ("lease_max_ms = 0", "lease_max_ms = 0: expected"),
+            ("lease_ms = 10000", "set lease_max_ms = 10000"),
+            (
+                "lease_ms = 5000\nlease_max_ms = 4000",
+                "lease_max_ms = 4000",
+            ),
+        ];
+        for (text, says) in rows {
+            let error = Cluster::parse(&format!("{text}\n{ONE}")).unwrap_err();
+            assert!(
+                error.to_string().contains(says),
+                "{error} should say {says:?}"
+            );
+        }
+        let text = format!("lease_ms = 2000\nlease_max_ms = 10000\n{ONE}");
+        assert!(Cluster::parse(&text).is_ok(), "shorter than it was");
+    }
 
     #[test]
     fn a_syntax_error_is_one_line_that_says_where() {

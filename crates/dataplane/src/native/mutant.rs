@@ -41,10 +41,27 @@ static LIST: LazyLock<Vec<Mutant>> = LazyLock::new(|| {
         .collect()
 });
 
+/// Those that only cost time, as `docs/coherence.md` says of the parts that they break: the store asks the switch itself.
+const SAFE: [&str; 2] = ["write_takes_no_epoch", "write_carries_nothing"];
+
 impl Mutant {
     /// All of them, in the order of the rules.
     pub fn list() -> &'static [Mutant] {
         &LIST
+    }
+
+    /// Those that let a client see what it must not.
+    pub fn harmful() -> impl Iterator<Item = &'static Mutant> {
+        LIST.iter().filter(|mutant| !mutant.is_safe())
+    }
+
+    /// Those that only cost a write its round trip.
+    pub fn safe() -> impl Iterator<Item = &'static Mutant> {
+        LIST.iter().filter(|mutant| mutant.is_safe())
+    }
+
+    fn is_safe(&self) -> bool {
+        SAFE.contains(&self.name.as_str())
     }
 
     /// The one of that name.

@@ -3,7 +3,7 @@ use lab::{
     topology::{Fault, Link},
 };
 
-use super::{LEASE_MS, OTHER_CPU, Plan, Seated, Site};
+use super::{OTHER_CPU, Plan, Seated, Site};
 
 /// The only server.
 const SERVER: &str = "server";
@@ -144,7 +144,6 @@ impl Line {
         let store = Seated::new(Role::Store(Store {
             listen: format!("{{address:{SERVER}}}:{}", wire::PORT),
             control: Some(self.urls()),
-            lease_ms: Some(LEASE_MS),
             socket: format!("{{dir}}/{SERVER}.sock"),
             rate_limit: self.server_rate,
             queue_limit: self.server_rate.map(|_| 64),

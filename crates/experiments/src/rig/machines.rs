@@ -97,6 +97,12 @@ pub trait Machines {
     /// The switch does not say.
     fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>>;
 
+    /// What a switch has counted since its tables were made: a JSON object of numbers.
+    ///
+    /// # Errors
+    /// The switch does not say.
+    fn switch_counters(&self, switch: &str) -> anyhow::Result<Value>;
+
     /// The status of the store on a host.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ mod clients;
 mod kernel;
 mod line;
 mod machines;
+mod never;
 mod ownership;
 mod pages;
 mod plan;
@@ -17,10 +18,11 @@ pub use clients::Clients;
 pub use kernel::Console;
 pub use line::{Line, client, control, switch};
 pub use machines::{Driver, Load, Machines};
+pub(crate) use never::Seen;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use plan::{Plan, Seated, Site};
-pub use status::{PartitionStatus, StoreStatus, StoreTotals};
+pub use status::{PartitionStatus, StoreStatus};
 pub use tenants::{Policy, TenantSpec};
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
@@ -35,6 +37,7 @@ use wire::{Cluster, Tenant};
 
 use crate::{Run, World};
 use kernel::Kernel;
+use never::Counting;
 use sim::Sim;
 
 /// CPU of the load generator that is measured. What it sends is handled by the switches on the same CPU.
@@ -42,7 +45,7 @@ pub const CLIENT_CPU: usize = 0;
 /// CPU of the stores, the agents' and controllers' more frequent one, and of generators that disturb.
 pub const OTHER_CPU: usize = 1;
 /// The shortest lease that a store gives: the sooner it takes writes.
-pub const LEASE_MS: u64 = 1000;
+pub const LEASE_MS: u32 = 1000;
 /// Writes under way while keys are written for the first time.
 const FILLING: usize = 64;
 const FILL_S: f64 = 60.0;
@@ -56,6 +59,7 @@ pub struct Rig {
     plan: Plan,
     /// Entries of the tenants that were created, for cluster files.
     entries: BTreeMap<u32, Tenant>,
+    seen: Seen,
 }
 
 impl Rig {
@@ -83,6 +87,7 @@ impl Rig {
             topology,
             plan,
             entries: BTreeMap::new(),
+            seen: run.seen.clone(),
         };
         run.progress.say("starting controllers, stores and agents");
         let seats: Vec<(String, Seated)> = rig.plan.seats().collect();
@@ -158,6 +163,9 @@ impl Rig {
     /// # Errors
     /// It was never started.
     pub fn stop(&mut self, node: &str, role: &str, signal: i32) -> anyhow::Result<()> {
+        if role == "store" {
+            self.look_at_store(node);
+        }
         self.machines.stop(node, role, signal)
     }
 
@@ -186,7 +194,8 @@ impl Rig {
     }
 
     /// Takes programs and tables of a switch without an agent away.
-    pub fn forget_tables(&self, switch: &str) {
+    pub fn forget_tables(&mut self, switch: &str) {
+        self.look_at_switch(switch);
         self.machines.forget_tables(switch);
     }
 
@@ -397,7 +406,9 @@ impl Rig {
             cpu: what.seat.cpu,
             phases: vec![],
         };
-        self.machines.load(&what.seat, &config)
+        let load = self.machines.load(&what.seat, &config)?;
+        let seen = self.seen.clone();
+        Ok(Box::new(Counting { load, seen }))
     }
 
     /// Starts clients that record what they see, under a name that is unique on its host.

@@ -6,7 +6,7 @@ use lab::{
 };
 use wire::PORT;
 
-use crate::rig::{LEASE_MS, Plan, Seated, Site};
+use crate::rig::{Plan, Seated, Site};
 
 pub(super) const SERVER: &str = "server";
 const CONTROL: &str = "control";
@@ -98,7 +98,6 @@ fn store(topology: &Topology) -> Role {
         listen: format!("{{address:{SERVER}}}:{PORT}"),
         // The leaf beside the store leads to the controller.
         control: Some(control_from("leaf2", topology)),
-        lease_ms: Some(LEASE_MS),
         socket: format!("{{dir}}/{SERVER}.sock"),
         ..Store::default()
     })

@@ -114,6 +114,8 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
     }
     report.summarize("hit_ratio_owned_only", owned.result.hit_ratio());
     report.summarize("hit_ratio_borrowing", borrowing.result.hit_ratio());
+    let gain = borrowing.result.hit_ratio() - owned.result.hit_ratio();
+    report.summarize("hit_ratio_gain", gain);
     report.summarize("lent_pages", borrowing.lent as f64);
 
     let mut wrong = owned.result.wrong() + borrowing.result.wrong();

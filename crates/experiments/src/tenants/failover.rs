@@ -21,8 +21,8 @@ use crate::{
     params::{Tenancy, positive},
     plot,
     rig::{
-        CLIENT_CPU, Clients, Console, LEASE_MS, Line, Ownership, Rig, TenantSpec, client, control,
-        fill, switch,
+        CLIENT_CPU, Clients, Console, Line, Ownership, Rig, TenantSpec, client, control, fill,
+        switch,
     },
     table::{Table, thousands},
     verdict::judge,
@@ -106,7 +106,6 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
             clients: 4,
             keys: tenancy.keys as u32,
             tenants: CLIENTS.to_vec(),
-            lease_ms: LEASE_MS,
             longest_value: 0,
             lives: None,
         };

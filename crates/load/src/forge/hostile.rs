@@ -2,6 +2,7 @@
 
 use rand::RngExt;
 use seed::SeededRng;
+use serde::{Deserialize, Serialize};
 use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret};
 
 use crate::{
@@ -20,8 +21,9 @@ const PASSES: u64 = 32;
 const JUST_HOT: u64 = 8;
 
 /// A kind of attack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Attack {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attack {
     /// A read that claims to come by a switch that wants the value, then a write that has to wait for that switch.
     MadeUpGrants,
     /// Such reads of endless keys, every other one of them absent.
@@ -47,7 +49,7 @@ impl Attack {
         Attack::MadeUpClients,
     ];
 
-    /// Its name in results.
+    /// Its name in results and configurations.
     pub fn name(self) -> &'static str {
         match self {
             Attack::MadeUpGrants => "made_up_grants",
@@ -58,11 +60,6 @@ impl Attack {
             Attack::MadeUpClients => "made_up_clients",
         }
     }
-}
-
-/// Names of all kinds of attack of a [`crate::PhaseKind::Hostile`] phase, as its result counts them.
-pub fn attacks() -> [&'static str; Attack::ALL.len()] {
-    Attack::ALL.map(Attack::name)
 }
 
 /// One packet of an attack.
@@ -77,14 +74,16 @@ pub(crate) struct Hostile {
 pub(crate) struct Attacks {
     /// Switches have the ids from 1 to this one.
     switches: u16,
+    only: Option<Attack>,
     turn: u64,
 }
 
 impl Attacks {
-    /// Against switches of the ids 1 to `switches`.
-    pub fn new(switches: u16) -> Attacks {
+    /// Against switches of the ids 1 to `switches`; all kinds, or one.
+    pub fn new(switches: u16, only: Option<Attack>) -> Attacks {
         Attacks {
             switches: switches.max(1),
+            only,
             turn: 0,
         }
     }
@@ -97,7 +96,10 @@ impl Attacks {
         rng: &mut SeededRng,
     ) -> [Option<Hostile>; 2] {
         let kinds = Attack::ALL.len() as u64;
-        let (attack, turn) = (Attack::ALL[(self.turn % kinds) as usize], self.turn / kinds);
+        let (attack, turn) = match self.only {
+            Some(attack) => (attack, self.turn),
+            None => (Attack::ALL[(self.turn % kinds) as usize], self.turn / kinds),
+        };
         self.turn += 1;
         let packet = |op, key: Key| Hostile {
             attack,
@@ -210,7 +212,7 @@ mod tests {
             stores: vec![],
         });
         let tenant = Tenant::new(&cluster, 7, 100, 1).unwrap();
-        let (mut attacks, mut rng) = (Attacks::new(2), seed::rng(1, "hostile"));
+        let (mut attacks, mut rng) = (Attacks::new(2, None), seed::rng(1, "hostile"));
         let (mut seen, mut ids) = (BTreeMap::new(), std::collections::BTreeSet::new());
         let mut bytes = vec![];
         for _ in 0..120_000 {

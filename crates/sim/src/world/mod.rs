@@ -7,10 +7,10 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::{any::Any, time::Instant};
+use std::{any::Any, sync::PoisonError, time::Instant};
 
 use anyhow::Context;
-use dataplane::native::Frame;
+use dataplane::{Backing, Counters, native::Frame};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 
@@ -390,6 +390,26 @@ impl World {
     /// What a machine's clocks show.
     pub fn clock(&self, machine: MachineId) -> Reading {
         self.machines[machine.0 as usize].clock.at(self.now_ns)
+    }
+
+    /// What a switch has counted since its tables were made, by name; nothing if it has none.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn counters(
+        &self,
+        machine: MachineId,
+    ) -> Result<Vec<(&'static str, u64)>, dataplane::Error> {
+        let loaded = &self.loaded[machine.0 as usize];
+        let loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(switch) = loaded.clone() else {
+            return Ok(vec![]);
+        };
+        let counters = Counters::open(Backing::Native(switch))?.read()?;
+        let named = counters
+            .into_iter()
+            .map(|(counter, count)| (counter.name.as_str(), count));
+        Ok(named.collect())
     }
 
     /// What a machine did not take.

@@ -8,8 +8,8 @@ use crate::mutants::{Mutant, mutant};
 /// What a switch has been lent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease<A> {
-    /// Rises whenever the switch's lease had lapsed; seconds after 1970, or one more than the last.
-    pub term: u32,
+    /// Another whenever the switch's lease had lapsed.
+    pub term: u64,
     /// The store counts on nothing served from a copy after this.
     pub until_ns: Nanos,
     /// Where the switch's last request came from, the caller's own notion of it.
@@ -24,7 +24,7 @@ pub enum LeaseAnswer {
     /// Lent, or renewed in the term it had.
     Lent {
         /// The term.
-        term: u32,
+        term: u64,
         /// Whether the term is new.
         new_term: bool,
     },
@@ -37,33 +37,34 @@ pub enum LeaseAnswer {
 pub struct Leases<A> {
     by_switch: BTreeMap<SwitchId, Lease<A>>,
     length_ns: Nanos,
+    first_term: u64,
+}
+
+/// How long a granter counts a lease of this length, from when it answers: 1/64 longer than the holder, which is far more than two
+/// clocks drift apart in that time and than the time between reading the clock and sending.
+pub fn counted_ns(lent_ns: Nanos) -> Nanos {
+    lent_ns + lent_ns / 64
 }
 
 impl<A> Leases<A> {
-    /// Leases of this length; the granter counts 1/64 longer than the holder, which is far more than two
-    /// clocks drift apart in that time and than the time between reading the clock and sending.
-    pub fn new(length_ns: Nanos) -> Leases<A> {
+    /// Leases of this length. Each switch's first term is this one, which no other life of the store comes near.
+    pub fn new(length_ns: Nanos, first_term: u64) -> Leases<A> {
         Leases {
             by_switch: BTreeMap::new(),
             length_ns,
+            first_term,
         }
     }
 
     /// How long the granter counts, from when it answers.
     pub fn length_ns(&self) -> Nanos {
-        self.length_ns + self.length_ns / 64
+        counted_ns(self.length_ns)
     }
 
     /// A switch asks for a lease. While its lease holds, it is renewed in the same term. Otherwise a new term
-    /// begins, above every term this switch ever had here, and above those of the store's earlier incarnations,
-    /// because `wall_s`, the seconds after 1970, is.
-    pub fn request(
-        &mut self,
-        switch: SwitchId,
-        address: A,
-        wall_s: u32,
-        now_ns: Nanos,
-    ) -> LeaseAnswer {
+    /// begins, which this switch never had. Terms have no order: a switch only asks whether it is the one it knows. An answer of an
+    /// earlier term that comes late does not bring it back: the lease in it ended before the next term began.
+    pub fn request(&mut self, switch: SwitchId, address: A, now_ns: Nanos) -> LeaseAnswer {
         let parts = if mutant(Mutant::LeaseCutShort) { 2 } else { 1 };
         let until_ns = now_ns + self.length_ns() / parts;
         let previous = self.by_switch.get_mut(&switch);
@@ -78,15 +79,9 @@ impl<A> Leases<A> {
                 new_term: false,
             };
         }
-        let above = self
-            .by_switch
-            .get(&switch)
-            .map_or(0, |lease| lease.term.saturating_add(1));
-        let term = if above > 0 && mutant(Mutant::TermNotRaised) {
-            above - 1
-        } else {
-            wall_s.max(above)
-        };
+        let last = self.by_switch.get(&switch).map(|lease| lease.term);
+        let raised = u64::from(!mutant(Mutant::TermNotRaised));
+        let term = last.map_or(self.first_term, |term| term.wrapping_add(raised));
         self.by_switch.insert(
             switch,
             Lease {
@@ -103,7 +98,7 @@ impl<A> Leases<A> {
     }
 
     /// The term of a switch's lease, if it holds one now.
-    pub fn term(&self, switch: SwitchId, now_ns: Nanos) -> Option<u32> {
+    pub fn term(&self, switch: SwitchId, now_ns: Nanos) -> Option<u64> {
         self.by_switch
             .get(&switch)
             .filter(|lease| now_ns < lease.until_ns)
@@ -111,7 +106,7 @@ impl<A> Leases<A> {
     }
 
     /// Whether a switch holds a lease of this very term now. Otherwise copies granted in the term are dead.
-    pub fn holds(&self, switch: SwitchId, term: u32, now_ns: Nanos) -> bool {
+    pub fn holds(&self, switch: SwitchId, term: u64, now_ns: Nanos) -> bool {
         self.term(switch, now_ns) == Some(term)
     }
 
@@ -126,7 +121,7 @@ impl<A> Leases<A> {
     }
 
     /// Lets the lease of this term run out: the switch does not answer.
-    pub fn stop_renewing(&mut self, switch: SwitchId, term: u32) {
+    pub fn stop_renewing(&mut self, switch: SwitchId, term: u64) {
         if let Some(lease) = self
             .by_switch
             .get_mut(&switch)

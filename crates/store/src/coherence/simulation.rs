@@ -35,7 +35,7 @@ enum Message {
     LeaseReply {
         switch: SwitchId,
         sent: Nanos,
-        term: u32,
+        term: u64,
     },
 }
 
@@ -46,7 +46,7 @@ struct Switch {
     last_epoch: u64,
     entry_epoch: u64,
     value: Option<u32>,
-    term: u32,
+    term: u64,
     lease_until: Nanos,
     /// Epochs up to this were taken in an earlier term.
     floor: u64,
@@ -66,11 +66,12 @@ impl Switch {
         }
     }
 
-    fn renew(&mut self, sent: Nanos, term: u32) {
-        if term < self.term {
+    fn renew(&mut self, now: Nanos, sent: Nanos, term: u64) {
+        if sent + LEASE <= now {
             return;
         }
-        if term > self.term {
+        if term != self.term {
+            self.lease_until = 0;
             self.term = term;
             self.floor = self.last_epoch;
             self.take_epoch();
@@ -86,7 +87,6 @@ impl Switch {
 
 struct World {
     now: Nanos,
-    wall_s: u32,
     store: KeyState<(usize, u64)>,
     leases: Leases<()>,
     windows: [Window<u32>; 2],
@@ -134,9 +134,8 @@ impl World {
     fn new() -> World {
         World {
             now: 0,
-            wall_s: 1000,
             store: KeyState::default(),
-            leases: Leases::new(LEASE),
+            leases: Leases::new(LEASE, 1),
             windows: Default::default(),
             value: 0,
             known: 0,
@@ -245,14 +244,12 @@ impl World {
                 self.poll()?;
             }
             Message::LeaseRequest { switch, sent } => {
-                let wall_s = self.wall_s + (now / 1_000_000_000) as u32;
-                if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), wall_s, now)
-                {
+                if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), now) {
                     self.flying.push(Message::LeaseReply { switch, sent, term });
                 }
             }
             Message::LeaseReply { switch, sent, term } => {
-                self.switches[usize::from(switch) - 1].renew(sent, term);
+                self.switches[usize::from(switch) - 1].renew(now, sent, term);
             }
         }
         Ok(())

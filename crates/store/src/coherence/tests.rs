@@ -4,7 +4,7 @@ use super::*;
 
 const MS: Nanos = 1_000_000;
 const LEASE: Nanos = 1000 * MS;
-const WALL_S: u32 = 1_700_000_000;
+const FIRST_TERM: u64 = u64::MAX;
 
 /// One key, with switches that hold leases from time 0 on.
 struct Story {
@@ -15,9 +15,9 @@ struct Story {
 
 impl Story {
     fn with_leases(switches: &[SwitchId]) -> Story {
-        let mut leases = Leases::new(LEASE);
+        let mut leases = Leases::new(LEASE, FIRST_TERM);
         for switch in switches {
-            leases.request(*switch, (), WALL_S, 0);
+            leases.request(*switch, (), 0);
         }
         Story {
             key: KeyState::default(),
@@ -273,11 +273,11 @@ fn rule_6_a_wait_ends_when_the_lease_has_run_out() {
 fn rule_6_a_copy_of_an_earlier_term_is_dead() {
     let mut s = Story::with_leases(&[1]).granted(&[(1, 4)]);
     let until = s.leases.until_ns(1).unwrap();
-    let lent = s.leases.request(1, (), WALL_S + 1, until);
+    let lent = s.leases.request(1, (), until);
     assert_eq!(
         lent,
         LeaseAnswer::Lent {
-            term: WALL_S + 1,
+            term: 0,
             new_term: true
         }
     );
@@ -287,28 +287,23 @@ fn rule_6_a_copy_of_an_earlier_term_is_dead() {
 
 #[test]
 fn rule_6_terms() {
-    let mut leases = Leases::new(LEASE);
+    let mut leases = Leases::new(LEASE, FIRST_TERM);
     let lent = |term, new_term| LeaseAnswer::Lent { term, new_term };
-    // (when, wall clock in seconds, answer, why)
+    let first = FIRST_TERM;
+    // (when, answer, why)
     let rows = [
-        (0, 100, lent(100, true), "new: the wall clock"),
-        (500, 101, lent(100, false), "renewed in time: the same term"),
+        (0, lent(first, true), "new: this life's first"),
+        (500, lent(first, false), "renewed in time: the same term"),
         (
             1499,
-            102,
-            lent(100, false),
+            lent(first, false),
             "and again, counted from the renewal",
         ),
-        (9000, 109, lent(109, true), "lapsed: a new term"),
-        (
-            19_000,
-            50,
-            lent(110, true),
-            "lapsed, and the wall clock went back: still above",
-        ),
+        (9000, lent(0, true), "lapsed: a new term"),
+        (19_000, lent(1, true), "and again"),
     ];
-    for (at_ms, wall_s, answer, why) in rows {
-        assert_eq!(leases.request(1, (), wall_s, at_ms * MS), answer, "{why}");
+    for (at_ms, answer, why) in rows {
+        assert_eq!(leases.request(1, (), at_ms * MS), answer, "{why}");
     }
 }
 
@@ -319,8 +314,8 @@ fn rule_6_a_mute_switch_is_not_renewed_until_it_has_lapsed() {
     let mut at = 0;
     // It renews its lease all the time but never acknowledges.
     let applied_at = loop {
-        s.leases.request(1, (), WALL_S, at);
-        s.leases.request(2, (), WALL_S, at);
+        s.leases.request(1, (), at);
+        s.leases.request(2, (), at);
         match s.poll(at) {
             Step::Wait(next) => at = next,
             _ => break at,
@@ -330,14 +325,10 @@ fn rule_6_a_mute_switch_is_not_renewed_until_it_has_lapsed() {
         applied_at < 2 * LEASE,
         "half a lease, then one more to run out"
     );
-    assert_eq!(
-        s.leases.term(1, at),
-        Some(WALL_S + 1),
-        "it had to begin a new term"
-    );
+    assert_eq!(s.leases.term(1, at), Some(0), "it had to begin a new term");
     assert_eq!(
         s.leases.term(2, at),
-        Some(WALL_S),
+        Some(FIRST_TERM),
         "the other switch is not concerned"
     );
 }

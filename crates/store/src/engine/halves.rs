@@ -10,7 +10,7 @@ use std::{
 use decide::{MESSAGE_MAX, Request, StoreAction, StoreEvent, StoreHalf};
 use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 
-use super::{Engine, MAX_WAITING, Waiting, reply::Origin};
+use super::{Engine, reply::Origin, waiting::Asked};
 use crate::{
     backend::{Answer, Found, Key},
     coherence::Nanos,
@@ -157,6 +157,11 @@ impl Engine {
     /// Takes what halves have reported since the last time.
     pub fn take_reports(&self) -> Vec<crate::Report> {
         self.halves.reports.take_now()
+    }
+
+    /// What was taken may be lost: the newest about each tenant is to be taken again.
+    pub fn report_again(&self) {
+        self.halves.reports.again();
     }
 
     /// Where reports of halves can be had.
@@ -313,7 +318,7 @@ impl Engine {
         let Some(open) = open.filter(|open| open.half == half) else {
             return false;
         };
-        if self.waiting.len() >= MAX_WAITING {
+        if !self.waiting.has_room(open.origin.tenant) {
             self.counters.dropped_backend_busy += 1;
             self.halves.open.remove(&request);
             return true;
@@ -331,8 +336,8 @@ impl Engine {
                 self.halves.made[half].on(now, StoreEvent::Value { request, value }, actions);
             }
             Answer::Later => {
-                let waiting = Waiting::Half(request, key.tenant);
-                self.waiting.insert(self.ticket, waiting);
+                let asked = Asked::Half(request, key.tenant);
+                self.waiting.insert(self.ticket, asked);
             }
         }
         true

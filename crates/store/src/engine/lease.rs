@@ -35,9 +35,8 @@ impl Engine {
             self.counters.dropped_lease_auth += 1;
             return;
         }
-        // While it waits out the leases of its former self a store lends none: terms count in seconds, and one of
-        // these could begin in the second in which a former one did. What the former self still had on its way to
-        // the backend has arrived by then, too.
+        // While it waits out the leases of its former self a store lends none: an answer of the former self that comes late must
+        // not bring its term back. What that self still had on its way to the backend has arrived by then, too.
         if !self.takes_writes(now_ns) {
             self.counters.leases_refused_starting += 1;
             return;
@@ -47,17 +46,14 @@ impl Engine {
             slot: header.request,
         };
         // Where others write to the backend: no lease goes beyond what is known of that.
-        let length_ns = self.config.lease_ms * 1_000_000;
+        let length_ns = self.config.lease_ns();
         let directory = &self.directory;
         let holds = |id: &KeyId| directory.holds(id, switch);
         let Some(lent_ns) = self.outside.lendable_ns(length_ns, now_ns, holds) else {
             self.counters.leases_refused_unwatched += 1;
             return;
         };
-        let wall_s = self
-            .wall_start_s
-            .saturating_add((now_ns / 1_000_000_000) as u32);
-        match self.leases.request(switch, home, wall_s, now_ns) {
+        match self.leases.request(switch, home, now_ns) {
             LeaseAnswer::Refused => self.counters.leases_refused_mute += 1,
             LeaseAnswer::Lent { term, new_term } => {
                 self.counters.leases_granted += 1;
@@ -67,7 +63,7 @@ impl Engine {
                 reply.epoch = header.epoch;
                 reply.request = header.request;
                 reply.version = header.version;
-                reply.client = term.into();
+                reply.client = term;
                 reply.expiry_ms = (lent_ns / 1_000_000) as u32;
                 let _ = out.push(&Packet::new(reply, &[], &[]), &secret, peer);
             }
@@ -115,7 +111,7 @@ impl Engine {
     /// Offers leases and repeats invalidations that are due.
     pub(super) fn timers(&mut self, now_ns: u64, out: &mut Outbox) {
         if now_ns >= self.next_offer_ns {
-            self.next_offer_ns = now_ns + self.config.lease_ms * 1_000_000 / 3;
+            self.next_offer_ns = now_ns + self.config.lease_ns() / 3;
             self.offer_leases(now_ns, out);
             for at in self.directory.sweep(&self.leases, now_ns, SWEEP_KEYS) {
                 self.drive(at, now_ns, out);

@@ -3,8 +3,9 @@
 use wire::{Op, Status};
 
 use super::{
-    Engine, MAX_WAITING, Waiting,
+    Engine,
     reply::{Answer, Origin},
+    waiting::Asked,
 };
 use crate::{
     backend::{Answer as Reply, Completion, Found, Item, Key},
@@ -22,7 +23,7 @@ impl Engine {
         } else {
             self.counters.reads += 1;
         }
-        if self.waiting.len() >= MAX_WAITING {
+        if !self.waiting.has_room(origin.tenant) {
             self.counters.dropped_backend_busy += 1;
             return;
         }
@@ -41,8 +42,8 @@ impl Engine {
                 self.replies.send(&origin, key.bytes, &answer, now_ns, out);
             }
             Reply::Later => {
-                let waiting = Waiting::Read(Box::new((origin, key.bytes.into())));
-                self.waiting.insert(self.ticket, waiting);
+                let asked = Asked::Read(Box::new((origin, key.bytes.into())));
+                self.waiting.insert(self.ticket, asked);
             }
         }
     }
@@ -51,7 +52,7 @@ impl Engine {
     pub fn complete(&mut self, completion: Completion, now_ns: u64, out: &mut Outbox) {
         match completion {
             Completion::Change(ticket, change) => {
-                if let Some(Waiting::Write(id)) = self.waiting.remove(&ticket)
+                if let Some(Asked::Write(id)) = self.waiting.remove(ticket)
                     && let Some(at) = self.directory.find(&id)
                 {
                     self.applied(at, change, now_ns, out);
@@ -60,9 +61,9 @@ impl Engine {
             }
             Completion::Outside(event) => self.happened_outside(event, now_ns, out),
             Completion::Get(ticket, found) => {
-                let (origin, key) = match self.waiting.remove(&ticket) {
-                    Some(Waiting::Read(read)) => *read,
-                    Some(Waiting::Half(request, _)) => {
+                let (origin, key) = match self.waiting.remove(ticket) {
+                    Some(Asked::Read(read)) => *read,
+                    Some(Asked::Half(request, _)) => {
                         return self.read_for_half(request, found, now_ns, out);
                     }
                     _ => return,

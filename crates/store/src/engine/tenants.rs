@@ -108,6 +108,11 @@ pub enum UpdateError {
         "the new cluster's stores or their partitions differ from those that this store runs with: restart every store to change them"
     )]
     Stores,
+    /// Leases of another length: who goes by the old one is not asked.
+    #[error(
+        "the new cluster has another lease_ms or lease_max_ms: restart every store to change them"
+    )]
+    Leases,
     /// Another system secret: every lease would end.
     #[error(
         "the new cluster has another system_secret: restart the stores and switches to change it"
@@ -138,6 +143,9 @@ fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
     };
     if in_order(old) != in_order(new) {
         return Err(UpdateError::Stores);
+    }
+    if (old.lease_ms, old.lease_max_ms) != (new.lease_ms, new.lease_max_ms) {
+        return Err(UpdateError::Leases);
     }
     if old.secrets_of(TENANT_SYSTEM) != new.secrets_of(TENANT_SYSTEM) {
         return Err(UpdateError::SystemSecret);
@@ -180,7 +188,11 @@ impl Engine {
         }
         self.forget_tenants(&gone);
         self.tenants_left(&gone, now_ns, out);
-        self.clients.share_among(self.tenants.len());
+        let tenants = self.tenants.len();
+        self.clients.share_among(tenants);
+        self.directory.share_among(tenants);
+        self.waiting.share_among(tenants);
+        self.pending_writes.share_among(tenants);
         self.recall_moved(&moved, now_ns);
         Ok(())
     }
@@ -190,10 +202,10 @@ impl Engine {
             return;
         }
         gone.iter().for_each(|id| self.clients.forget_tenant(*id));
-        self.waiting
-            .retain(|_, waiting| !gone.contains(&waiting.tenant()));
+        self.waiting.forget_tenants(|id| gone.contains(&id));
         for entry in self.directory.remove_tenants(gone) {
-            self.pending_writes -= entry.state.writes();
+            let writes = entry.state.writes();
+            self.pending_writes.give_back(entry.id.0, writes);
             self.outside.closed(&entry.id);
             self.backend.pin(entry.named(), false);
         }

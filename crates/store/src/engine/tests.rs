@@ -6,15 +6,19 @@ use bytes::Bytes;
 use decide::{StoreAction, StoreEvent};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
+mod lives;
+mod shares;
+
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
 use crate::{
-    Config,
+    Config, Incarnation,
     backend::embedded::Embedded,
     net::{Outbox, Peer},
 };
 
 const KEYED: u32 = 7;
 const SECRET: Secret = Secret([9; 16]);
+const SYSTEM: Secret = Secret([5; 16]);
 /// A time at which the wait after the start is over.
 const LATER_NS: u64 = 3_000_000_000;
 
@@ -73,15 +77,30 @@ impl Store {
     }
 
     fn with(change: impl FnOnce(&mut Config)) -> Store {
+        Store::make(change, 1_700_000_000, 0)
+    }
+
+    /// A store whose life began then.
+    fn born(wall_s: u32, random: u64) -> Store {
+        Store::make(|_| {}, wall_s, random)
+    }
+
+    fn make(change: impl FnOnce(&mut Config), wall_s: u32, random: u64) -> Store {
         let mut config = Config::new("127.0.0.1:7117".parse().unwrap());
         config
             .cluster
             .tenants
             .push(wire::Tenant::new(KEYED, "09".repeat(16)));
+        config.cluster.system_secret = Some("05".repeat(16));
         change(&mut config);
         let backend = Box::new(Embedded::new(config.memory_limit));
         Store {
-            engine: Engine::new(Arc::new(config), backend, 0, 1_700_000_000),
+            engine: Engine::new(
+                Arc::new(config),
+                backend,
+                0,
+                Incarnation::new(wall_s, random),
+            ),
             out: Outbox::default(),
         }
     }
@@ -96,9 +115,14 @@ impl Store {
         if !key.is_empty() {
             header.key_hash = secret.key_hash(header.tenant, key);
         }
+        let signs = if header.op.is_system() {
+            SYSTEM
+        } else {
+            secret
+        };
         let mut bytes = vec![];
         Packet::new(header, key, &[])
-            .encode(&secret, &mut bytes)
+            .encode(&signs, &mut bytes)
             .unwrap();
         let peer = Peer {
             address: "10.0.0.1:5000".parse().unwrap(),
@@ -161,6 +185,29 @@ fn a_tenants_writes_are_not_answered_from_anothers() {
 }
 
 #[test]
+fn a_write_to_another_life_of_the_store_is_not_applied() {
+    let mut store = Store::new();
+    let write = |life, request| Header {
+        client: 5,
+        request,
+        life,
+        ..Header::new(Op::WriteRequest)
+    };
+    let told = store.ask(write(wire::LIFE_UNKNOWN, 1), b"k").unwrap();
+    assert_eq!(told.status, Status::OtherLife);
+    assert!(told.life > wire::LIFE_UNKNOWN);
+    assert_eq!(u64::from(told.expiry_ms), LATER_NS / 1_000_000, "its age");
+    let status = |store: &mut Store, life| store.ask(write(life, 1), b"k").unwrap().status;
+    assert_eq!(status(&mut store, told.life + 1), Status::OtherLife);
+    let read = Header::new(Op::ReadRequest);
+    assert_eq!(store.ask(read, b"k").unwrap().status, Status::NotFound);
+    assert_eq!(status(&mut store, told.life), Status::Ok);
+    // A late copy of the first packet does not count as the write, nor as another one.
+    assert_eq!(status(&mut store, wire::LIFE_UNKNOWN), Status::OtherLife);
+    assert_eq!(store.engine.counters.refused_other_life, 3);
+}
+
+#[test]
 fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
     let mut store = Store::new();
     let lease = Header {
@@ -188,7 +235,8 @@ fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
             }
         }
     }
-    assert_eq!(waiting, MAX_WAITING);
+    // All but the other tenant's share of half the room.
+    assert_eq!(waiting, MAX_WAITING * 3 / 4);
     assert!(refused > 0);
 }
 
@@ -223,12 +271,12 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
     };
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     assert_eq!(store.write(KEYED, 1, 3, b"k"), None, "and this for that");
-    assert_eq!(store.engine.pending_writes, 2);
+    assert_eq!(store.engine.pending_writes.all(), 2);
     store
         .engine
         .update(without, LATER_NS, &mut store.out)
         .unwrap();
-    assert_eq!(store.engine.pending_writes, 0);
+    assert_eq!(store.engine.pending_writes.all(), 0);
     assert_eq!(store.engine.directory.copies(), 0);
     store.out.clear();
     store.engine.tick(LATER_NS + 1_000_000_000, &mut store.out);
@@ -238,7 +286,7 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
         .collect();
     assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
     assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
-    assert!(store.engine.leases.holds(1, 1_700_000_003, LATER_NS));
+    assert!(store.engine.leases.holds(1, 0, LATER_NS));
     store.engine.update(with, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.write(KEYED, 1, 5, b"k"), Some(Status::Ok));
 }
@@ -272,7 +320,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     let sent = std::iter::from_fn(|| store.out.pop());
     let invalidations = sent.filter(|(bytes, _)| {
         let packet = Packet::decode(bytes).unwrap();
-        packet.header.op == Op::Invalidate && packet.key == b"k" && packet.tag_is_valid(&SECRET)
+        packet.header.op == Op::Invalidate && packet.key == b"k" && packet.tag_is_valid(&SYSTEM)
     });
     assert_eq!(invalidations.count(), 1);
     let asked = store.write(KEYED, 1, 9, b"k");
@@ -280,8 +328,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
 }
 
 #[test]
-fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
-    const NEW: Secret = Secret([8; 16]);
+fn while_a_tenants_secret_changes_its_copies_are_called_back_as_ever() {
     let mut store = with_a_copy();
     let mut cluster = store.engine.config.cluster.clone();
     cluster.tenants[0] = wire::Tenant {
@@ -300,7 +347,7 @@ fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
     let sent = std::iter::from_fn(|| store.out.pop());
     let invalidations = sent.filter(|(bytes, _)| {
         let packet = Packet::decode(bytes).unwrap();
-        packet.header.op == Op::Invalidate && packet.tag_is_valid(&NEW)
+        packet.header.op == Op::Invalidate && packet.tag_is_valid(&SYSTEM)
     });
     assert_eq!(invalidations.count(), 1);
     let ack = Header {
@@ -310,7 +357,7 @@ fn while_a_secret_changes_a_switch_may_answer_under_the_old_one() {
         ..Header::new(Op::InvalidateAck)
     };
     store.hand_in(ack, b"k");
-    assert_eq!(store.engine.pending_writes, 0);
+    assert_eq!(store.engine.pending_writes.all(), 0);
     let reply = store.out.pop().expect("the write's answer").0;
     let packet = Packet::decode(&reply).unwrap();
     assert_eq!(packet.header.status, Status::Ok);

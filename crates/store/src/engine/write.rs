@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use wire::{Epoch, Flags, Op, Packet, Status};
 
 use super::{
-    Engine, MAX_WAITING, Waiting,
+    Engine,
     reply::{Answer, Origin},
+    waiting::Asked,
 };
 use crate::{
     backend::{Answer as Reply, Change, Condition, Key, Put},
@@ -56,8 +57,11 @@ impl Engine {
         out: &mut Outbox,
     ) {
         self.counters.writes += 1;
-        if self.waiting.len() >= MAX_WAITING {
+        if !self.waiting.has_room(origin.tenant) {
             self.counters.dropped_backend_busy += 1;
+            return;
+        }
+        if self.is_for_another_life(&origin, key, packet.header.life, now_ns, out) {
             return;
         }
         if !self.takes_writes(now_ns) {
@@ -69,7 +73,7 @@ impl Engine {
         if !self.is_new(&origin, key, packet.value, now_ns, out) {
             return;
         }
-        if self.pending_writes >= MAX_WAITING {
+        if !self.pending_writes.has_room(origin.tenant) {
             return self.put_off(&origin, key.bytes, now_ns, out);
         }
         let header = &packet.header;
@@ -94,7 +98,7 @@ impl Engine {
         let submitted = self
             .directory
             .update(at, |e| e.state.submit(write, queue_limit));
-        self.pending_writes += 1;
+        self.pending_writes.take(key.tenant, 1);
         match submitted {
             Some(Submitted::Started) => {
                 let waits = self.drive(at, now_ns, out);
@@ -105,10 +109,10 @@ impl Engine {
                 self.drive(at, now_ns, out);
             }
             Some(Submitted::Refused(job)) => {
-                self.pending_writes -= 1;
+                self.pending_writes.give_back(key.tenant, 1);
                 self.put_off(&job.origin, key.bytes, now_ns, out);
             }
-            None => self.pending_writes -= 1,
+            None => self.pending_writes.give_back(key.tenant, 1),
         }
     }
 
@@ -118,6 +122,29 @@ impl Engine {
         self.clients.forget(origin.client_id(), origin.request);
         self.replies
             .refuse(origin, key, Status::TryAgain, now_ns, out);
+    }
+
+    /// Whether a write was sent to another life of this store, which may have carried it out; it is answered here then, with
+    /// the age of this one, from which the client knows whether the other can have had it.
+    fn is_for_another_life(
+        &mut self,
+        origin: &Origin,
+        key: Key<'_>,
+        life: u16,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> bool {
+        if life == 0 || life == self.replies.life {
+            return false;
+        }
+        self.counters.refused_other_life += 1;
+        let age_ms = (now_ns - self.started_ns) / 1_000_000;
+        let answer = Answer {
+            expiry_ms: u32::try_from(age_ms).unwrap_or(u32::MAX),
+            ..Answer::status(Status::OtherLife)
+        };
+        self.replies.send(origin, key.bytes, &answer, now_ns, out);
+        true
     }
 
     /// Rule 7: whether a write is new. One that is not is answered here, or ignored.
@@ -238,7 +265,7 @@ impl Engine {
             self.backend.put(key, put, now_ns, ticket)
         };
         if change == Reply::Later {
-            self.waiting.insert(ticket, Waiting::Write(entry.id));
+            self.waiting.insert(ticket, Asked::Write(entry.id));
         }
         Some(change)
     }
@@ -257,7 +284,7 @@ impl Engine {
         let Some(Some(Write { body: job, .. })) = finished else {
             return;
         };
-        self.pending_writes -= 1;
+        self.pending_writes.give_back(job.origin.tenant, 1);
         match change {
             Change::Done(_) => self.counters.writes_applied += 1,
             Change::Mismatch(_) => self.counters.writes_mismatch += 1,
@@ -293,7 +320,11 @@ impl Engine {
 
     /// Rule 5 for a key that is in the directory.
     fn grant_known(&mut self, at: Place, origin: &Origin, now_ns: u64, out: &mut Outbox) -> bool {
-        let (room, leases) = (self.directory.has_room(), &self.leases);
+        if !self.placements.allows(origin.epoch.switch(), origin.tenant) {
+            self.counters.grants_not_placed += 1;
+            return false;
+        }
+        let (room, leases) = (self.directory.has_room(origin.tenant), &self.leases);
         let granted = self
             .directory
             .update(at, |e| e.state.grant(origin.epoch, leases, room, now_ns));
@@ -309,7 +340,7 @@ impl Engine {
             Some(Err(NoGrant::NoLease)) => self.counters.grants_no_lease += 1,
             Some(Err(NoGrant::DirectoryFull)) => {
                 self.counters.grants_directory_full += 1;
-                self.recall_oldest(at, now_ns, out);
+                self.recall_oldest(origin.tenant, at, now_ns, out);
             }
             None => {}
         }
@@ -340,9 +371,10 @@ impl Engine {
         granted
     }
 
-    /// The directory is full: calls the copies of the oldest key back. `not` is being worked on.
-    fn recall_oldest(&mut self, not: Place, now_ns: u64, out: &mut Outbox) {
-        let Some(at) = self.directory.oldest().filter(|at| *at != not) else {
+    /// The directory has no more room for a tenant: calls the copies of its oldest key back. `not` is being worked on.
+    fn recall_oldest(&mut self, tenant: u32, not: Place, now_ns: u64, out: &mut Outbox) {
+        let oldest = self.directory.oldest(tenant);
+        let Some(at) = oldest.filter(|at| *at != not) else {
             return;
         };
         if self.directory.update(at, |e| e.state.recall(now_ns)) == Some(true) {

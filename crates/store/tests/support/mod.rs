@@ -156,8 +156,9 @@ impl Client {
 }
 
 pub fn loopback() -> Config {
+    let config = Config::new("127.0.0.1:0".parse().unwrap());
     Config {
-        lease_ms: 1000,
-        ..Config::new("127.0.0.1:0".parse().unwrap())
+        cluster: config.cluster.clone().with_lease_ms(1000),
+        ..config
     }
 }

@@ -76,9 +76,23 @@ impl<'a> Console<'a> {
     /// # Errors
     /// The switch does not say.
     pub fn switch_pages(&self, switch: &str) -> anyhow::Result<Vec<SwitchPage>> {
+        parse(self.switch_status(switch)?["page_items"].take())
+            .with_context(|| format!("{switch}: switch status"))
+    }
+
+    /// What a switch has counted, by name.
+    ///
+    /// # Errors
+    /// The switch does not say.
+    pub fn switch_counters(&self, switch: &str) -> anyhow::Result<Value> {
+        Ok(self.switch_status(switch)?["counters"].take())
+    }
+
+    fn switch_status(&self, switch: &str) -> anyhow::Result<Value> {
         let name = format!("{}-{switch}", self.lab.name());
-        let status = self.run(switch, &roles::switch_status(&name))?;
-        parse(status[0]["page_items"].clone()).with_context(|| format!("{switch}: switch status"))
+        let mut status = self.run(switch, &roles::switch_status(&name))?;
+        let first = status.get_mut(0).map(Value::take);
+        first.with_context(|| format!("{switch}: it says nothing"))
     }
 
     /// Creates a tenant with clients at these addresses; returns what the controller says of it.

@@ -190,6 +190,10 @@ impl Machines for Kernel {
         self.console().switch_pages(switch)
     }
 
+    fn switch_counters(&self, switch: &str) -> anyhow::Result<Value> {
+        self.console().switch_counters(switch)
+    }
+
     fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {
         let socket = self.lab.dir().join(format!("{host}.sock"));
         let mut stream = UnixStream::connect(socket)?;

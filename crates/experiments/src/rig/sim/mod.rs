@@ -238,6 +238,14 @@ impl Machines for Sim {
         carried(PageItems::of(&table.scan()))
     }
 
+    fn switch_counters(&self, switch: &str) -> anyhow::Result<Value> {
+        let named = self.world.borrow().counters(self.machine(switch)?)?;
+        Ok(named
+            .into_iter()
+            .map(|(name, count)| (name.to_owned(), Value::from(count)))
+            .collect())
+    }
+
     fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {
         let process = self.process(host, "store")?;
         let now_ns = {

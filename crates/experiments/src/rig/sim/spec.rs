@@ -89,7 +89,6 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
                 populate: store.populate.map(|(keys, len)| (keys as u64, len)),
                 rate_limit: store.rate_limit,
                 queue_limit: store.queue_limit,
-                lease_ms: store.lease_ms,
                 ..StoreSpec::default()
             })
         }

@@ -1,0 +1,61 @@
+//! What an experiment's file says has to come out of it.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// Bounds of a number of the summary, in whichever world and however short the run: beyond them the run has failed.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    least: Option<f64>,
+    most: Option<f64>,
+}
+
+impl Claim {
+    /// What is wrong with the number of this name in a summary, in words; none: nothing is.
+    pub fn complaint(self, name: &str, summary: &Map<String, Value>) -> Option<String> {
+        let Some(found) = summary.get(name).and_then(Value::as_f64) else {
+            return Some(format!("{name} was not measured"));
+        };
+        match self {
+            Claim {
+                least: Some(least), ..
+            } if found < least => Some(format!("{name} = {found}: at least {least} was claimed")),
+            Claim {
+                most: Some(most), ..
+            } if found > most => Some(format!("{name} = {found}: at most {most} was claimed")),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_beyond_its_bounds_is_named() {
+        let summary = serde_json::json!({"ratio": 0.5, "text": "x"});
+        let summary = summary.as_object().unwrap();
+        let between = |least, most| Claim { least, most };
+        // (what is claimed, of what, what is said)
+        let rows = [
+            (between(Some(0.5), Some(0.5)), "ratio", None),
+            (
+                between(Some(0.6), None),
+                "ratio",
+                Some("ratio = 0.5: at least 0.6 was claimed"),
+            ),
+            (
+                between(None, Some(0.4)),
+                "ratio",
+                Some("ratio = 0.5: at most 0.4 was claimed"),
+            ),
+            (between(None, None), "text", Some("text was not measured")),
+            (between(None, None), "other", Some("other was not measured")),
+        ];
+        for (claim, name, expected) in rows {
+            assert_eq!(claim.complaint(name, summary).as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What must never have been counted, wherever a rig counts it: by stores, by switches, and by whoever asks.
+
+use std::{cell::RefCell, rc::Rc};
+
+use hunt::Never;
+use load::{Phase, PhaseResult};
+
+use super::{Driver, Load, Rig};
+
+/// What all rigs and generators of a run have seen.
+pub(crate) type Seen = Rc<RefCell<Never>>;
+
+/// A generator whose results are looked at.
+pub(super) struct Counting {
+    pub load: Load,
+    pub seen: Seen,
+}
+
+impl Counting {
+    fn look(&self, result: &PhaseResult) {
+        let mut seen = self.seen.borrow_mut();
+        seen.add("wrong_keys", result.wrong_keys);
+        seen.add("wrong_values", result.wrong_values);
+        seen.add("forged_accepted", result.forged_accepted);
+    }
+}
+
+impl Driver for Counting {
+    fn begin(&mut self, phase: &Phase) -> anyhow::Result<()> {
+        self.load.begin(phase)
+    }
+
+    fn poll(&mut self) -> anyhow::Result<Option<PhaseResult>> {
+        let result = self.load.poll()?;
+        result.iter().for_each(|result| self.look(result));
+        Ok(result)
+    }
+
+    fn finish(&mut self) -> anyhow::Result<PhaseResult> {
+        let result = self.load.finish()?;
+        self.look(&result);
+        Ok(result)
+    }
+}
+
+impl Rig {
+    /// Takes down what a store that is about to end has counted.
+    pub(super) fn look_at_store(&mut self, host: &str) {
+        if !self.machines.is_running(host, "store") {
+            return;
+        }
+        match self.machines.store_status(host) {
+            Ok(status) => self.seen.borrow_mut().look_at(&status.totals),
+            Err(_) => self.seen.borrow_mut().add("stores_that_do_not_say", 1),
+        }
+    }
+
+    /// Takes down what a switch that is about to lose its tables has counted.
+    pub(super) fn look_at_switch(&mut self, switch: &str) {
+        match self.machines.switch_counters(switch) {
+            Ok(counters) => self.seen.borrow_mut().look_at(&counters),
+            Err(_) if !self.machines.is_running(switch, "agent") => {}
+            Err(_) => self.seen.borrow_mut().add("switches_that_do_not_say", 1),
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // Nobody wants to know, or waits for, what an interrupted run has seen.
+        if std::thread::panicking() || lab::interrupt::check().is_err() {
+            return;
+        }
+        for host in self.stores() {
+            self.look_at_store(&host);
+        }
+        for switch in self.plan.nodes_of("agent") {
+            self.look_at_switch(&switch);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Tenants that want everything: what the others have stays theirs.
+
+use super::*;
+
+/// A read of a tenant's key that passed switch 1.
+fn asked_through_a_switch(tenant: u32) -> Header {
+    Header {
+        tenant,
+        epoch: Epoch::new(1, 10),
+        flags: Flags::GRANT,
+        ..Header::new(Op::ReadRequest)
+    }
+}
+
+fn lend(store: &mut Store) {
+    let lease = Header {
+        tenant: TENANT_SYSTEM,
+        epoch: Epoch::new(1, 0),
+        ..Header::new(Op::LeaseRequest)
+    };
+    store.ask(lease, &[]).expect("a lease");
+}
+
+fn is_granted(store: &mut Store, tenant: u32, key: &[u8]) -> bool {
+    store.write(tenant, 1, u64::from(key[0]) << 8 | 1, key);
+    let reply = store.ask(asked_through_a_switch(tenant), key);
+    reply.is_some_and(|reply| reply.flags.has(Flags::GRANT))
+}
+
+#[test]
+fn a_tenant_that_fills_the_directory_recalls_its_own_copies_only() {
+    let mut store = Store::with(|config| config.directory_limit = 400);
+    lend(&mut store);
+    let mine: Vec<[u8; 2]> = (0..100).map(|n| [n, 1]).collect();
+    for key in &mine[..50] {
+        assert!(is_granted(&mut store, KEYED, key));
+    }
+    for n in 0..2000u32 {
+        store.hand_in(asked_through_a_switch(TENANT_OPEN), &n.to_be_bytes());
+        let sent = std::iter::from_fn(|| store.out.pop());
+        for (bytes, _) in sent {
+            let packet = Packet::decode(&bytes).unwrap();
+            let recalled = packet.header.op == Op::Invalidate;
+            assert!(!recalled || packet.header.tenant == TENANT_OPEN);
+        }
+    }
+    assert!(store.engine.counters.grants_directory_full > 0);
+    assert!(store.engine.counters.directory_evictions > 0);
+    for key in &mine[50..] {
+        assert!(is_granted(&mut store, KEYED, key), "its share is a hundred");
+    }
+}
+
+#[test]
+fn a_tenant_whose_writes_wait_leaves_room_for_the_others() {
+    let mut store = Store::new();
+    lend(&mut store);
+    let mut last = None;
+    for n in 0..=MAX_WAITING as u32 / 64 {
+        store.hand_in(asked_through_a_switch(TENANT_OPEN), &n.to_be_bytes());
+        for request in 0..64 {
+            last = store.write(TENANT_OPEN, u64::from(n), request, &n.to_be_bytes());
+        }
+    }
+    assert_eq!(last, Some(Status::TryAgain), "it has all that it gets");
+    assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok));
+}
+
+#[test]
+fn copies_are_granted_where_the_controller_has_placed_the_tenant_only() {
+    let mut store = Store::new();
+    lend(&mut store);
+    store.engine.place([(TENANT_OPEN, 1), (KEYED, 2)]);
+    assert!(is_granted(&mut store, TENANT_OPEN, b"a"));
+    assert!(!is_granted(&mut store, KEYED, b"b"));
+    assert_eq!(store.engine.counters.grants_not_placed, 1);
+    let fetch = Header {
+        op: Op::FetchRequest,
+        ..asked_through_a_switch(KEYED)
+    };
+    let fetched = store.ask(fetch, b"b").expect("the value");
+    assert!(!fetched.flags.has(Flags::GRANT));
+    let write = Header {
+        request: 7,
+        op: Op::WriteRequest,
+        ..asked_through_a_switch(KEYED)
+    };
+    let written = store.ask(write, b"b").expect("written");
+    assert!(!written.flags.has(Flags::GRANT));
+    assert_eq!(store.engine.directory.copies(), 1);
+}
+
+#[test]
+fn fetches_cost_what_reads_cost() {
+    for op in [Op::ReadRequest, Op::FetchRequest] {
+        let mut store = Store::with(|config| {
+            config.rate_limit = Some(100.0);
+            config.queue_limit = 3;
+        });
+        lend(&mut store);
+        for _ in 0..20 {
+            store.hand_in(
+                Header {
+                    op,
+                    ..asked_through_a_switch(KEYED)
+                },
+                b"k",
+            );
+        }
+        assert_eq!(store.engine.counters.dropped_rate_limit, 16, "{op:?}");
+    }
+}

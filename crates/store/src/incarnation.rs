@@ -1,0 +1,42 @@
+//! What tells the lives of a store apart: each numbers terms and versions from a place of its own.
+//!
+//! Neither may mean two things. A term that came again would bring copies of the former life back to life; a version that came again would
+//! let a compare-and-set hold that read another value. Wall clocks are set back, and a store may be restarted within a second, so chance
+//! decides. Versions count the seconds in their high half besides, so that they rise from one life to the next where the clock does.
+
+/// One life of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    first_term: u64,
+    first_version: u64,
+    name: u16,
+}
+
+impl Incarnation {
+    /// A life that begins `wall_s` seconds after 1970; `random` is another number for each life of each store.
+    pub fn new(wall_s: u32, random: u64) -> Incarnation {
+        // Below 1 s after 1970 there would be versions that say something else: 0 is that of a key that is absent.
+        let seconds = u64::from(wall_s.max(1));
+        Incarnation {
+            first_term: random,
+            first_version: seconds << 32 | random >> 32,
+            name: (random % 65_534) as u16 + 2,
+        }
+    }
+
+    /// The term in which a switch is lent its first lease.
+    pub fn first_term(self) -> u64 {
+        self.first_term
+    }
+
+    /// What it says of itself in replies: not 0, which says nothing, nor [`wire::LIFE_UNKNOWN`].
+    pub fn name(self) -> u16 {
+        self.name
+    }
+
+    /// The version of what was there before; what is written has higher ones. Lives write fewer than 2^32 values a second, so the next
+    /// second's are above them.
+    pub fn first_version(self) -> u64 {
+        self.first_version
+    }
+}

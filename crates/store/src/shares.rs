@@ -1,0 +1,139 @@
+//! Who has how much of a table that tenants share: half of it is divided among them, an equal share each; the rest is whoever's comes.
+//!
+//! So a tenant finds room for its share whatever the others do, and one that is alone has the whole table.
+
+use std::collections::BTreeMap;
+
+/// The places of a table.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// Places that each tenant has taken.
+    taken: BTreeMap<u32, usize>,
+    all: usize,
+    limit: usize,
+    /// Places that a tenant finds free at any time, until it has so many.
+    share: usize,
+    /// Of the shares of all tenants, what is not taken.
+    kept: usize,
+}
+
+impl Shares {
+    /// Of a table of `limit` places, shared by `tenants` tenants.
+    pub fn new(limit: usize, tenants: usize) -> Shares {
+        let mut shares = Shares {
+            taken: BTreeMap::new(),
+            all: 0,
+            limit,
+            share: 0,
+            kept: 0,
+        };
+        shares.share_among(tenants);
+        shares
+    }
+
+    /// From now on so many tenants share the table. What is taken stays.
+    pub fn share_among(&mut self, tenants: usize) {
+        let share = self.limit / 2 / tenants.max(1);
+        let within: usize = self.taken.values().map(|taken| *taken.min(&share)).sum();
+        self.share = share;
+        self.kept = (share * tenants).saturating_sub(within);
+    }
+
+    /// Places that are taken.
+    pub fn all(&self) -> usize {
+        self.all
+    }
+
+    fn of(&self, tenant: u32) -> usize {
+        self.taken.get(&tenant).copied().unwrap_or(0)
+    }
+
+    /// Whether a tenant may take one more place.
+    pub fn has_room(&self, tenant: u32) -> bool {
+        let own = self.share.saturating_sub(self.of(tenant));
+        self.all + self.kept.saturating_sub(own) < self.limit
+    }
+
+    /// A tenant takes so many places.
+    pub fn take(&mut self, tenant: u32, places: usize) {
+        if places == 0 {
+            return;
+        }
+        let taken = self.taken.entry(tenant).or_default();
+        let own = self.share.saturating_sub(*taken);
+        *taken += places;
+        self.all += places;
+        self.kept = self.kept.saturating_sub(own.min(places));
+    }
+
+    /// A tenant gives so many places back.
+    pub fn give_back(&mut self, tenant: u32, places: usize) {
+        let Some(taken) = self.taken.get_mut(&tenant).filter(|_| places > 0) else {
+            return;
+        };
+        *taken -= places;
+        self.all -= places;
+        self.kept += self.share.saturating_sub(*taken).min(places);
+        if *taken == 0 {
+            self.taken.remove(&tenant);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Takes as much as there is for a tenant.
+    fn fill(shares: &mut Shares, tenant: u32) -> usize {
+        let mut taken = 0;
+        while shares.has_room(tenant) {
+            shares.take(tenant, 1);
+            taken += 1;
+        }
+        taken
+    }
+
+    #[test]
+    fn each_tenant_finds_its_share_whatever_the_others_take() {
+        let mut shares = Shares::new(80, 4);
+        assert_eq!(fill(&mut shares, 1), 50, "all but three shares of ten");
+        assert_eq!(fill(&mut shares, 2), 10);
+        assert_eq!(fill(&mut shares, 3), 10);
+        shares.give_back(1, 45);
+        assert_eq!(fill(&mut shares, 2), 40, "what nobody else uses");
+        assert_eq!(fill(&mut shares, 1), 5, "its own, and no more");
+        assert_eq!(fill(&mut shares, 4), 10);
+        assert_eq!(shares.all(), 80);
+    }
+
+    #[test]
+    fn who_is_alone_has_everything() {
+        let mut shares = Shares::new(7, 1);
+        assert_eq!(fill(&mut shares, 1), 7);
+        shares.share_among(2);
+        assert_eq!(fill(&mut shares, 2), 0, "until something is given back");
+        shares.give_back(1, 4);
+        assert_eq!(fill(&mut shares, 2), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn the_books_are_right(steps in prop::collection::vec((0..5u32, 1..9usize, any::<bool>()), 1..200)) {
+            let mut shares = Shares::new(100, 5);
+            for (tenant, places, takes) in steps {
+                if takes {
+                    shares.take(tenant, places);
+                } else {
+                    shares.give_back(tenant, places.min(shares.of(tenant)));
+                }
+                let taken: Vec<usize> = (0..5).map(|t| shares.of(t)).collect();
+                prop_assert_eq!(shares.all(), taken.iter().sum::<usize>());
+                let kept: usize = taken.iter().map(|taken| shares.share.saturating_sub(*taken)).sum();
+                prop_assert_eq!(shares.kept, kept);
+            }
+        }
+    }
+}
