@@ -475,6 +475,7 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         links,
         partitions: params.servers,
         is_open: true,
+        is_signed: false,
         switch_rate: params.switch_rate.map(|rate| rate / params.factor),
     }
 }

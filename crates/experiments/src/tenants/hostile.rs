@@ -2,7 +2,7 @@
 //! reads that claim to come by some switch, and writes that have to wait for it; such reads of endless keys; fetches, which
 //! only agents send; values too large for a switch; endless keys that are just about hot, some under hashes that are not
 //! theirs; clients that are made up ([`load::PhaseKind::Hostile`]). It asks from both ends of the line, in the name of a tenant with
-//! pages and of one that has none anywhere.
+//! pages, of one that has none anywhere, and of the open tenant.
 //!
 //! The well-behaved tenant reads, writes, and changes which of its keys are hot, so that it needs what is attacked: leases, copies,
 //! reports of hot keys. What it gets is compared with what it got beside a *harmless* neighbour: the same two tenants on the same hosts,
@@ -178,6 +178,7 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
     let line = Line {
         clients: 2,
         far_clients: 1,
+        is_open: true,
         ..Stage::line(run, tenancy, SWITCHES)
     };
     // Refused to the attackers.
@@ -186,7 +187,7 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
     }
     let mut stage = Stage::start(run, tenancy, &line, run.options.name.clone())?;
     let victim = stage.tenant(VICTIM);
-    let hostile = [
+    let mut hostile = vec![
         stage.tenant(HOSTILE),
         TenantSpec {
             quota: 0,
@@ -196,6 +197,7 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
     ];
     stage.create(std::slice::from_ref(&victim))?;
     stage.create(&hostile)?;
+    hostile.push(stage.tenant(wire::TENANT_OPEN));
     run.progress.say("writing everybody's keys");
     let mut loads = Loads {
         victim: stage.load_on(CLIENT_CPU, "load", &[victim])?,
