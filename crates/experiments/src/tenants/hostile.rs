@@ -5,8 +5,8 @@
 //! pages, of one that has none anywhere, and of the open tenant.
 //!
 //! The well-behaved tenant reads, writes, and changes which of its keys are hot, so that it needs what is attacked: leases, copies,
-//! reports of hot keys. What it gets is compared with what it got beside a *harmless* neighbour: the same two tenants on the same hosts,
-//! which send as many packets, all of them honest. So what packets cost whoever shares a machine's cores with them is no effect of the attack.
+//! reports of hot keys. What it gets is compared with what it gets in a second run beside a *harmless* neighbour: the same tenants on the
+//! same hosts, which send as many packets, all of them honest. Until caches are warm both runs are the same. So what packets cost whoever shares a machine's cores with them is no effect of the attack.
 //! In the simulator every node has its own cores, and the answer is the attack's alone.
 
 use anyhow::ensure;
@@ -174,6 +174,18 @@ impl Loads {
 }
 
 fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    // Refused to the attackers.
+    for tried in ["denied_key_hash", "dropped_lease_auth"] {
+        run.seen.borrow_mut().leave(tried);
+    }
+    let harmless = beside(params, run, false)?;
+    let hostile = beside(params, run, true)?;
+    tell(report, &harmless, &hostile);
+    Ok(())
+}
+
+/// What the victim sees on a rack of its own with one of the neighbours, which is harmless until caches are warm.
+fn beside(params: &Hostile, run: &Run<'_>, is_hostile: bool) -> anyhow::Result<Seen> {
     let tenancy = &params.tenancy;
     let line = Line {
         clients: 2,
@@ -181,10 +193,6 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
         is_open: true,
         ..Stage::line(run, tenancy, SWITCHES)
     };
-    // Refused to the attackers.
-    for tried in ["denied_key_hash", "dropped_lease_auth"] {
-        run.seen.borrow_mut().leave(tried);
-    }
     let mut stage = Stage::start(run, tenancy, &line, run.options.name.clone())?;
     let victim = stage.tenant(VICTIM);
     let mut hostile = vec![
@@ -217,12 +225,9 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
     run.progress
         .say("beside a harmless neighbour, until caches are warm");
     loads.run(&stage, params, false, params.settle_s)?;
-    run.progress.say("beside a harmless neighbour");
-    let harmless = loads.run(&stage, params, false, params.seconds)?;
-    run.progress.say("beside a hostile one");
-    let hostile = loads.run(&stage, params, true, params.seconds)?;
-    tell(report, &harmless, &hostile);
-    Ok(())
+    let name = if is_hostile { "hostile" } else { "harmless" };
+    run.progress.say(format!("beside a {name} neighbour"));
+    loads.run(&stage, params, is_hostile, params.seconds)
 }
 
 fn tell(report: &mut Report, harmless: &Seen, hostile: &Seen) {

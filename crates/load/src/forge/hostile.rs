@@ -76,6 +76,7 @@ pub(crate) struct Attacks {
     switches: u16,
     only: Option<Attack>,
     turn: u64,
+    request: u64,
 }
 
 impl Attacks {
@@ -85,6 +86,8 @@ impl Attacks {
             switches: switches.max(1),
             only,
             turn: 0,
+            // Above those of honest load.
+            request: 1 << 40,
         }
     }
 
@@ -101,12 +104,15 @@ impl Attacks {
             None => (Attack::ALL[(self.turn % kinds) as usize], self.turn / kinds),
         };
         self.turn += 1;
+        // Two packets at most; they rise, as those of any client.
+        let request = self.request;
+        self.request += 2;
         let packet = |op, key: Key| Hostile {
             attack,
             header: Header {
                 tenant: tenant.id,
                 client,
-                request: request(turn, attack),
+                request,
                 key_hash: key.hash,
                 key_len: KEY_LEN as u8,
                 ..Header::new(op)
@@ -126,7 +132,7 @@ impl Attacks {
                 let key = tenant.keys.any(MADE_UP + turn % WRITTEN);
                 let read = asks_for_grant(packet(Op::ReadRequest, key), rng);
                 let mut write = packet(Op::WriteRequest, key);
-                write.header.request += 1 << 40;
+                write.header.request += 1;
                 write.value_len = 64;
                 [Some(read), Some(write)]
             }
@@ -170,11 +176,6 @@ impl Attacks {
             }
         }
     }
-}
-
-/// Requests of a client are never of the same number, those of its honest load included.
-fn request(turn: u64, attack: Attack) -> u64 {
-    (1 << 41) + turn * Attack::ALL.len() as u64 + attack as u64
 }
 
 impl Hostile {
