@@ -477,6 +477,7 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         links,
         partitions: params.servers,
         is_open: true,
+        is_signed: false,
         switch_rate: params.switch_rate.map(|rate| rate / params.factor),
     }
 }

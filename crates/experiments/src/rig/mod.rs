@@ -22,7 +22,7 @@ pub(crate) use never::Seen;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use plan::{Plan, Seated, Site};
-pub use status::{PartitionStatus, StoreStatus, StoreTotals};
+pub use status::{PartitionStatus, StoreStatus};
 pub use tenants::{Policy, TenantSpec};
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
@@ -383,7 +383,7 @@ impl Rig {
     /// A tenant that was never created.
     pub fn cluster(&self, tenants: &[u32]) -> anyhow::Result<Cluster> {
         let mut cluster = self.plan.cluster(&self.topology)?;
-        for id in tenants {
+        for id in tenants.iter().filter(|id| **id != wire::TENANT_OPEN) {
             let entry = self.entries.get(id).cloned();
             let entry = entry.with_context(|| format!("tenant {id} was never created"))?;
             cluster.tenants.push(entry);

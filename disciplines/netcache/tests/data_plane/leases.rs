@@ -274,3 +274,50 @@ fn a_late_clock_serves_nothing_past_its_end() {
         }
     });
 }
+
+#[test]
+fn probes() {
+    check(&[
+        Case {
+            name: "a probe is answered in its place, with its number",
+            given: |_| {},
+            packet: |_| probe_of(Switch::ID, 77),
+            then: Heard,
+            counts: &["probe"],
+        },
+        Case {
+            name: "over IPv6, padded",
+            given: |_| {},
+            packet: |_| probe_of(Switch::ID, 78).padded(9).over_ipv6(),
+            then: Heard,
+            counts: &["probe"],
+        },
+        Case {
+            name: "a probe of another switch goes on",
+            given: |_| {},
+            packet: |_| probe_of(9, 77),
+            then: Forwarded,
+            counts: &["bypass_no_discipline", "pass_local"],
+        },
+        Case {
+            name: "a forged probe goes on",
+            given: |_| {},
+            packet: |_| probe_of(Switch::ID, 77).with_a_wrong_tag(),
+            then: Forwarded,
+            counts: &["bypass_bad_tag", "pass_local"],
+        },
+        Case {
+            name: "an answer is for the agent's socket",
+            given: |_| {},
+            packet: |_| Message::lease(Op::ProbeReply, 9, 0),
+            then: Forwarded,
+            counts: &["pass_local"],
+        },
+    ]);
+}
+
+fn probe_of(switch: u16, number: u64) -> Message {
+    let mut probe = Message::lease(Op::ProbeRequest, switch, 0);
+    probe.header.version = number;
+    probe
+}
