@@ -402,27 +402,28 @@ impl<'a> Servers<'a> {
             let load: Vec<f64> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
             anyhow::Ok((result, load))
         };
-        let (rate, measured, points) = search::saturation(expected * FIRST_STEP, &limits, |rate| {
-            progress.say(format!("{what}: trying {}/s", thousands(rate)));
-            let begun = self.rig.now();
-            let needed = search.step_requests / rate;
-            let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
-            let (result, load) = step(self, rate, seconds)?;
-            tracing::info!(
-                "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
-                result.lasting_loss() * 100.0,
-                result.hit_ratio() * 100.0,
-                result.behind_ms
-            );
-            // A generator that falls behind offers less than it should: that is no pass.
-            let offered = result.sent_rate() / rate;
-            let loss = if offered < 0.95 {
-                1.0
-            } else {
-                result.lasting_loss()
-            };
-            Ok((loss, self.rig.now() - begun, (result, load)))
-        })?;
+        let (rate, measured, points) =
+            search::saturation(expected * FIRST_STEP, &limits, |rate| {
+                progress.say(format!("{what}: trying {}/s", thousands(rate)));
+                let begun = self.rig.now();
+                let needed = search.step_requests / rate;
+                let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
+                let (result, load) = step(self, rate, seconds)?;
+                tracing::info!(
+                    "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
+                    result.lasting_loss() * 100.0,
+                    result.hit_ratio() * 100.0,
+                    result.behind_ms
+                );
+                // A generator that falls behind offers less than it should: that is no pass.
+                let offered = result.sent_rate() / rate;
+                let loss = if offered < 0.95 {
+                    1.0
+                } else {
+                    result.lasting_loss()
+                };
+                Ok((loss, self.rig.now() - begun, (result, load)))
+            })?;
         let (result, mut server_load) = measured;
         if search.loads_s > 0.0 {
             progress.say(format!("{what}: loads of the servers"));
