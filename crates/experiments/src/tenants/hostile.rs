@@ -156,14 +156,14 @@ impl Loads {
         is_hostile: bool,
         seconds: f64,
     ) -> anyhow::Result<Seen> {
-        let before = stage.rig.store_status(SERVER)?.counted();
+        let before = stage.rig.store_status(SERVER)?.totals;
         for load in &mut self.neighbours {
             load.begin(&params.neighbour(is_hostile, seconds))?;
         }
         let victim = self.victim.run(&params.victim(seconds))?;
         let neighbours = self.neighbours.iter_mut().map(|load| load.finish());
         let neighbours = neighbours.collect::<anyhow::Result<_>>()?;
-        let after = stage.rig.store_status(SERVER)?.counted();
+        let after = stage.rig.store_status(SERVER)?.totals;
         Ok(Seen {
             victim,
             neighbours,
