@@ -1,17 +1,47 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * Checksums of what we change. UDP over IPv4 may go without one; over IPv6 it may not. Sums here are
- * 32 bits wide and not yet folded or inverted.
- */
+/* Sums for checksums: of 32-bit words, 64 bits wide, not yet folded or inverted. */
 #pragma once
 
 #include "maps.h"
 
-INLINE __u16 checksum_fold(__u32 sum)
+INLINE __u16 fold(__u64 sum)
 {
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
 	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+INLINE __u16 checksum_of(__u64 sum)
+{
+	return ~fold(sum);
+}
+
+INLINE __u64 sum_word(__u64 word)
+{
+	return (word & 0xffffffff) + (word >> 32);
+}
+
+/* `count` is a constant: as many words of 64 bits. */
+INLINE __u64 sum_words(const void *words, __u32 count)
+{
+	const __u64 *word = words;
+	__u64 sum = 0;
+	for (__u32 i = 0; i < count; i++)
+		sum += sum_word(word[i]);
+	return sum;
+}
+
+INLINE __u64 sum_of_key(const struct work *work)
+{
+	const __u64 *word = (const __u64 *)work->key;
+	__u64 sum = 0;
+	for (__u32 i = 0; i < 32; i++) {
+		if (i * 8 >= work->key_len)
+			break;
+		sum += sum_word(word[i]);
+	}
+	return sum;
 }
 
 INLINE void ipv4_checksum(struct iphdr *ip)
@@ -21,26 +51,13 @@ INLINE void ipv4_checksum(struct iphdr *ip)
 	ip->check = 0;
 	for (int i = 0; i < 10; i++)
 		sum += half[i];
-	ip->check = checksum_fold(sum);
-}
-
-/* After a header's 64 bytes were replaced in a datagram whose checksum was right. */
-INLINE void udp_checksum_update(struct udphdr *udp, bool is_ipv6, struct kv_header *old,
-				struct kv_header *new)
-{
-	if (!is_ipv6 || udp->check == 0) {
-		udp->check = 0;
-		return;
-	}
-	__u32 sum = bpf_csum_diff((void *)old, sizeof(*old), (void *)new, sizeof(*new),
-				  (__u16)~udp->check);
-	udp->check = checksum_fold(sum) ?: 0xffff;
+	ip->check = checksum_of(sum);
 }
 
 /* Kernels before 6.13 sum at most 512 bytes in one call. */
 #define SUM_CHUNK 512
 
-/* Sum of `len` bytes; `bytes` has zeros up to the next multiple of four. */
+/* The sum of `len` bytes, folded; `bytes` has zeros up to the next multiple of four. */
 OUTLINE __u32 sum_of(const __u8 *bytes, __u32 len)
 {
 	__u32 sum = 0;
@@ -54,12 +71,12 @@ OUTLINE __u32 sum_of(const __u8 *bytes, __u32 len)
 			part = SUM_CHUNK;
 		sum = bpf_csum_diff(NULL, 0, (__be32 *)(bytes + at), part, sum);
 	}
-	return sum;
+	return fold(sum);
 }
 
-/* A sum of bytes that start at an odd offset of the packet. */
-INLINE __u32 sum_shifted(__u32 sum)
+/* The sum of a value, which begins at an odd offset of the packet if the key is odd. */
+INLINE __u64 sum_behind_key(const struct work *work, __u32 value_sum)
 {
-	__u16 folded = ~checksum_fold(sum);
-	return bpf_htons(bpf_ntohs(folded) << 8 | bpf_ntohs(folded) >> 8);
+	return work->key_len & 1 ? bpf_htons(bpf_ntohs(value_sum) << 8 | bpf_ntohs(value_sum) >> 8)
+				 : value_sum;
 }

@@ -156,6 +156,12 @@ INLINE __u64 epoch_in(const struct work *work)
 	return bpf_be64_to_cpu(work->header.epoch) & EPOCH_NUMBER_MASK;
 }
 
+/* What ends here no receiver's checksum covers: its tag must, or else its own. */
+INLINE bool is_trusted(struct xdp_md *ctx, struct work *work)
+{
+	return has_secret(work) || is_intact(ctx, work, 0);
+}
+
 /* Copies the packet's value into the item, which the caller has locked. */
 INLINE bool load_value(struct xdp_md *ctx, const struct work *work, const struct found *found)
 {
@@ -188,17 +194,21 @@ INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config
 {
 	struct item *item = found->item;
 	__u32 need = sizeof(*item) + key_room(work->key_len) + ((work->value_len + 7) & ~7U);
-	if (need > item->cells * CELL_BYTES || work->value_len > VALUE_MAX_BYTES)
+	if (need > (item->flags & ITEM_CELLS) * CELL_BYTES || work->value_len > VALUE_MAX_BYTES)
 		return refuse_too_large(work, config, item);
 	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
 	__u64 from_ns = MUTANT(expiry_from_arrival) ? work->now_ns : READ_ONCE(item->epoch_ns);
 	__u64 expiry_ns = from_ns + expiry_ms * NS_PER_MS;
-	item->flags = expiry_ms ? ITEM_EXPIRES : 0;
+	item->flags = (item->flags & ITEM_CELLS) | (expiry_ms ? ITEM_EXPIRES : 0);
 	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
 	item->version = bpf_be64_to_cpu(work->header.version);
 	item->value_len = work->value_len;
-	if (!load_value(ctx, work, found) ||
-	    compare_and_swap(&item->word, granted, granted | 1) != granted)
+	if (!load_value(ctx, work, found))
+		return COUNT_grant_stale;
+	item->sum = sum_of(value_of(found, work->key_len), work->value_len);
+	if (!is_intact(ctx, work, item->sum))
+		return COUNT_grant_spoiled;
+	if (compare_and_swap(&item->word, granted, granted | 1) != granted)
 		return COUNT_grant_stale;
 	return COUNT_grant_installed;
 }
@@ -234,12 +244,18 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 	return result;
 }
 
-/* A store wants this key invalid here; the acknowledgement says from which epoch on it is (rule 4). */
+/*
+ * A store wants this key invalid here; the acknowledgement says from which epoch on it is (rule 4). Whose key it is does
+ * not matter: a store that hears nothing gives up the lease, and with it every tenant's copies. What was given is no
+ * copy of a store's.
+ */
 INLINE int invalidate(struct xdp_md *ctx, struct work *work, struct config *config)
 {
+	if (!is_trusted(ctx, work))
+		return ends(COUNT_drop_spoiled, XDP_DROP);
 	__u64 epoch = MUTANT(ack_takes_no_epoch) ? newest_epoch(config) : take_epoch(config);
 	struct found found;
-	if (find(work, &found) && !MUTANT(ack_invalidates_nothing) &&
+	if (find(work, &found) && lease_of(found.item) && !MUTANT(ack_invalidates_nothing) &&
 	    !raise_epoch(found.item, epoch, work->now_ns))
 		return ends(COUNT_invalidate_contended, XDP_DROP);
 	work->header.op = OP_INVALIDATE_ACK;
@@ -275,6 +291,8 @@ INLINE int take_lease(struct xdp_md *ctx, struct work *work, struct config *conf
 	if (!lease || !came_from(ctx, work, lease) || sent_ns > work->now_ns + CLOCK_MARGIN_NS ||
 	    until_ns <= work->now_ns + CLOCK_MARGIN_NS)
 		return ends(COUNT_lease_stale, XDP_DROP);
+	if (!is_trusted(ctx, work))
+		return ends(COUNT_drop_spoiled, XDP_DROP);
 	if (compare_and_swap(&lease->lock, 0, 1) != 0)
 		return ends(COUNT_lease_stale, XDP_DROP);
 	until_ns -= CLOCK_MARGIN_NS;

@@ -26,6 +26,8 @@
 	X(drop_bad_part, "malformed: more of a value than there is")                                   \
 	X(drop_truncated, "malformed: lengths exceed the packet")                                      \
 	X(drop_source, "ours, from an address that no route leads back to, as --source-check asks")    \
+	X(drop_spoiled, "lease reply or invalidation without a secret, and its checksum is wrong or missing") \
+	X(drop_forged, "invalidation for this switch that is not signed with the system's secret")     \
 	X(drop_over_rate, "request above its tenant's rate, and the tenant is set to drop")            \
 	X(bypass_over_rate, "request above its tenant's rate, forwarded past the cache")               \
 	X(bypass_unknown_tenant, "tenant not known here, forwarded past the cache")                    \
@@ -55,6 +57,7 @@
 	X(write_contended, "write that found its entry busy and passed without an epoch")              \
 	X(grant_installed, "grant whose value was installed")                                          \
 	X(grant_stale, "grant for an epoch that is no longer current, not installed")                  \
+	X(grant_spoiled, "grant whose checksum is wrong or missing, not installed")                    \
 	X(grant_refused, "grant from a host that is not the entry's store")                            \
 	X(grant_too_large, "grant whose value does not fit the item's cells")                          \
 	X(grant_busy, "grant that found its item being written")                                       \

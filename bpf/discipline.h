@@ -24,7 +24,8 @@
  * VERDICTS. A function returns CONTINUE (not yet decided) or XDP_PASS, XDP_DROP, XDP_TX, XDP_REDIRECT; a program
  * returns the latter only, never XDP_ABORTED. When in doubt: `return forward(ctx, work)`, the packet goes where it
  * would have gone. A program that answers a read answers it right or forwards it: docs/coherence.md has the rules
- * for copies of what a store has, coherence.h the functions that keep them.
+ * for copies of what a store has, coherence.h the functions that keep them. A store's invalidation for this switch never
+ * reaches a discipline: the entry program makes the key's item invalid and acknowledges it.
  *
  * COUNTING. Each end of a packet's way counts under exactly one name of counters.h: `return ends(COUNT_x, verdict)`.
  * `forward`, `next_step`, `fan_out`, `recirculate` count by themselves; `send_back` does not: COUNT_answer, or

@@ -19,10 +19,9 @@ INLINE int answer_probe(struct xdp_md *ctx, struct work *work)
  * Leases belong to no tenant and no discipline: stores and switches agree on them here. So do probes, whose
  * answers are for the agent's socket.
  */
-INLINE int system_message(struct xdp_md *ctx, struct work *work)
+INLINE int system_message(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	struct config *config = get_config();
-	if (!config || work->header.tenant != bpf_htonl(TENANT_SYSTEM))
+	if (work->header.tenant != bpf_htonl(TENANT_SYSTEM))
 		return CONTINUE;
 	if (work->op == OP_PROBE_REPLY)
 		return forward(ctx, work);
@@ -40,6 +39,14 @@ INLINE int system_message(struct xdp_md *ctx, struct work *work)
 	}
 }
 
+/* Nobody else may hear of it: behind this switch's address there is no one to acknowledge it. */
+INLINE int called_back(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	if (!admit_system(work))
+		return ends(COUNT_drop_forged, XDP_DROP);
+	return invalidate(ctx, work, config);
+}
+
 SEC("xdp.frags")
 int entry(struct xdp_md *ctx)
 {
@@ -50,15 +57,19 @@ int entry(struct xdp_md *ctx)
 	if (verdict != CONTINUE)
 		return verdict;
 	struct config *config = get_config();
-	if (config && config->source_check) {
+	if (!config)
+		return XDP_PASS;
+	if (config->source_check) {
 		verdict = check_source(ctx, work, config->source_check);
 		if (verdict != CONTINUE)
 			return verdict;
 	}
+	if (work->op == OP_INVALIDATE && names_this_switch(work, config))
+		return called_back(ctx, work, config);
 	verdict = admit(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
-	verdict = system_message(ctx, work);
+	verdict = system_message(ctx, work, config);
 	if (verdict != CONTINUE)
 		return verdict;
 	bpf_tail_call(ctx, &programs, work->base);

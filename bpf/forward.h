@@ -5,26 +5,10 @@
  */
 #pragma once
 
-#include "checksum.h"
-#include "parse.h"
+#include "udp.h"
 
 #define AF_INET 2
 #define AF_INET6 10
-
-INLINE struct ethhdr *eth_of(struct xdp_md *ctx)
-{
-	struct ethhdr *eth = (void *)(long)ctx->data;
-	return (void *)(eth + 1) > (void *)(long)ctx->data_end ? NULL : eth;
-}
-
-/* A header at an offset that `work` remembers; NULL where the packet has become too short. */
-#define header_at(ctx, offset, type)                                                               \
-	({                                                                                         \
-		__u32 offset_ = (offset) & 0x7f;                                                   \
-		opaque(offset_);                                                                   \
-		type *header_ = (void *)(long)(ctx)->data + (offset_ & 0x7f);                      \
-		(void *)(header_ + 1) > (void *)(long)(ctx)->data_end ? NULL : header_;            \
-	})
 
 /* An address as ::ffff:a.b.c.d. */
 INLINE void mapped_ipv4(__u8 to[16], __be32 address)
@@ -127,7 +111,7 @@ INLINE bool rewrite_header(struct xdp_md *ctx, struct work *work)
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
 	if (!udp || !kv)
 		return false;
-	udp_checksum_update(udp, work->is_ipv6, kv, &work->header);
+	carry_checksum(ctx, work, udp, kv);
 	*kv = work->header;
 	return true;
 }

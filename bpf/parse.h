@@ -4,6 +4,21 @@
 
 #include "maps.h"
 
+INLINE struct ethhdr *eth_of(struct xdp_md *ctx)
+{
+	struct ethhdr *eth = (void *)(long)ctx->data;
+	return (void *)(eth + 1) > (void *)(long)ctx->data_end ? NULL : eth;
+}
+
+/* A header at an offset that `work` remembers; NULL where the packet has become too short. */
+#define header_at(ctx, offset, type)                                                               \
+	({                                                                                         \
+		__u32 offset_ = (offset) & 0x7f;                                                   \
+		opaque(offset_);                                                                   \
+		type *header_ = (void *)(long)(ctx)->data + (offset_ & 0x7f);                      \
+		(void *)(header_ + 1) > (void *)(long)(ctx)->data_end ? NULL : header_;            \
+	})
+
 struct cursor {
 	void *start;
 	void *at;

@@ -79,27 +79,23 @@ INLINE void answer_ipv4(struct iphdr *ip, __u16 udp_len)
 	ipv4_checksum(ip);
 }
 
-/* Returns the pseudo header's sum. */
-INLINE __u32 answer_ipv6(struct ipv6hdr *ip, __u16 udp_len)
+INLINE void answer_ipv6(struct ipv6hdr *ip, __u16 udp_len)
 {
 	struct in6_addr source = ip->daddr;
 	ip->daddr = ip->saddr;
 	ip->saddr = source;
 	ip->hop_limit = REPLY_HOP_LIMIT;
 	ip->payload_len = bpf_htons(udp_len);
-	__u32 sum = bpf_csum_diff(NULL, 0, (__be32 *)&ip->saddr, 32, 0);
-	return bpf_csum_diff(NULL, 0, (__be32[]){bpf_htonl(udp_len), bpf_htonl(IPPROTO_UDP)}, 8,
-			     sum);
 }
 
 /*
  * Sends the packet back: `work->header` (signed here) over the old header, addresses and ports swapped, cut
- * to `payload_len`. `body_sum` is the checksum of key and value, which IPv6 needs.
+ * to `payload_len`. `value_sum` is that of the value behind the key, as `sum_of` has it.
  */
-INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 body_sum)
+INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 value_sum)
 {
 	__u16 udp_len = sizeof(struct udphdr) + payload_len;
-	__u32 sum = 0;
+	__u64 sum;
 	struct ethhdr *eth = eth_of(ctx);
 	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
@@ -112,7 +108,7 @@ INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, _
 		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
 		if (!ip)
 			return XDP_DROP;
-		sum = answer_ipv6(ip, udp_len);
+		answer_ipv6(ip, udp_len);
 	} else {
 		struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
 		if (!ip)
@@ -123,13 +119,11 @@ INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, _
 	udp->dest = udp->source;
 	udp->source = port;
 	udp->len = bpf_htons(udp_len);
-	udp->check = 0;
-	if (work->is_ipv6) {
-		sum = bpf_csum_diff(NULL, 0, (__be32 *)udp, sizeof(*udp), sum);
-		sum = bpf_csum_diff(NULL, 0, (__be32 *)&work->header, KV_HEADER_LEN, sum);
-		__u64 all = (__u64)sum + body_sum;
-		udp->check = checksum_fold((all & 0xffffffff) + (all >> 32)) ?: 0xffff;
-	}
+	if (!pseudo_sum(ctx, work, udp_len, &sum))
+		return XDP_DROP;
+	sum += (__u32)udp->source + udp->dest + udp->len;
+	sum += sum_words(&work->header, KV_HEADER_LEN / 8) + sum_of_key(work);
+	udp->check = checksum_of(sum + sum_behind_key(work, value_sum)) ?: 0xffff;
 	__u32 have = frame_len(ctx), need = work->kv + payload_len;
 	if (have > need)
 		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);
@@ -140,8 +134,5 @@ INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, _
 INLINE int send_back_bare(struct xdp_md *ctx, struct work *work)
 {
 	work->header.value_len = 0;
-	__u32 body_sum = 0;
-	if (work->is_ipv6)
-		body_sum = sum_of(work->key, work->key_len);
-	return send_back(ctx, work, KV_HEADER_LEN + work->key_len, body_sum);
+	return send_back(ctx, work, KV_HEADER_LEN + work->key_len, 0);
 }

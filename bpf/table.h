@@ -20,7 +20,7 @@
 struct item {
 	__u32 seq;
 	__u8 key_len;
-	__u8 flags;
+	__u8 flags; /* ITEM_... */
 	__u16 value_len;
 	__u64 word;
 	__u64 version;
@@ -28,13 +28,14 @@ struct item {
 	__u64 epoch_ns; /* when the epoch was taken: a time to live counts from then */
 	__u32 tenant;
 	__u16 lease; /* slot of the store's lease */
-	__u8 cells;
-	__u8 unused;
+	__u16 sum; /* of the value that was granted, as `sum_of` has it */
 };
 _Static_assert(sizeof(struct item) == 48, "three cells hold a 16-byte key and a 128-byte value");
 
-#define ITEM_EXPIRES 0x1
-#define ITEM_TOO_SMALL 0x2 /* the agent was told that the value does not fit */
+#define ITEM_CELLS 0x3f /* how many it has */
+#define ITEM_EXPIRES 0x40
+#define ITEM_TOO_SMALL 0x80 /* the agent was told that the value does not fit */
+_Static_assert(ITEM_MAX_CELLS <= ITEM_CELLS, "its cells fit into its flags");
 
 #define VALUE_MAX_BYTES 1392
 

@@ -16,7 +16,7 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *co
 	__u32 seq = READ_ONCE(item->seq);
 	barrier();
 	__u64 version = item->version, expiry_ns = item->expiry_ns;
-	__u32 len = item->value_len;
+	__u32 len = item->value_len, value_sum = item->sum;
 	bool expires = item->flags & ITEM_EXPIRES;
 	__u32 payload_len = KV_HEADER_LEN + work->key_len + len;
 	if (len > VALUE_MAX_BYTES || !make_room(ctx, work, payload_len)) {
@@ -28,14 +28,6 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *co
 	    bpf_xdp_store_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, value, len) < 0) {
 		count(COUNT_bypass_no_room);
 		return forward(ctx, work);
-	}
-	__u32 body_sum = 0;
-	if (work->is_ipv6) {
-		__u32 value_sum = sum_of(value, len);
-		if (work->key_len & 1)
-			value_sum = sum_shifted(value_sum);
-		__u64 both = (__u64)sum_of(work->key, work->key_len) + value_sum;
-		body_sum = (both & 0xffffffff) + (both >> 32);
 	}
 	barrier();
 	bool torn = (seq & 1) || READ_ONCE(item->seq) != seq || READ_ONCE(item->word) != word;
@@ -53,7 +45,7 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *co
 	work->header.expiry_ms =
 		expires ? bpf_htonl((expiry_ns - work->now_ns) / NS_PER_MS + 1) : 0;
 	count(COUNT_hit);
-	return send_back(ctx, work, payload_len, body_sum);
+	return send_back(ctx, work, payload_len, value_sum);
 }
 
 INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
@@ -158,10 +150,6 @@ STEP int netcache(struct xdp_md *ctx)
 		return reply(ctx, work, config);
 	case OP_FETCH_REPLY:
 		return fetch_reply(ctx, work, config);
-	case OP_INVALIDATE:
-		if (names_this_switch(work, config))
-			return invalidate(ctx, work, config);
-		return forward(ctx, work);
 	case OP_CORRECTION_REQUEST:
 		count(COUNT_bypass_correction);
 		return forward(ctx, work);

@@ -36,6 +36,9 @@ fn no_client_notices() {
         hunted.faults,
     );
     assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
+    assert!(hunted.cached > 0, "no read was answered by a switch");
+    let kinds = hunted.kinds();
+    assert!(kinds.values().all(|count| *count > 0), "{kinds:?}");
 }
 
 #[test]

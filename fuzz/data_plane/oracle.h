@@ -336,7 +336,7 @@ static void check_tables(const struct passage *p, bool is_nested)
 		const struct item *item = entries[i].item;
 		if (entries[i].is_there && item->word & 1)
 			demand(48U + (item->key_len + 7) / 8 * 8 + (item->value_len + 7) / 8 * 8 <=
-				       item->cells * 64U,
+				       (item->flags & ITEM_CELLS) * 64U,
 			       "a value stays in its item's cells");
 	}
 	for (int i = 0; i < STORES && !is_nested; i++)

@@ -138,10 +138,10 @@ static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u3
 	struct item *item = place_of(place, &reference);
 	item->word = 0;
 	item->key_len = key_lens[key];
-	item->flags = item->value_len = 0;
+	item->flags = cells < need ? need : cells;
+	item->value_len = 0;
 	item->tenant = tenant;
 	item->lease = lease;
-	item->cells = cells < need ? need : cells;
 	item->epoch_ns = kernel.now_ns;
 	item->seq = (item->seq + 2) & ~1U;
 	memset(bytes, 0, sizeof(bytes));

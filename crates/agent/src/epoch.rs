@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -104,19 +105,36 @@ impl Reservation {
     }
 }
 
-/// Keeps a second agent away from the same switch; gone with the process that holds it.
-pub(super) struct Lock(#[allow(dead_code)] File);
+/// Keeps a second agent away from the same switch; gone with the process that holds it, and its file with the lock.
+pub(super) struct Lock {
+    path: PathBuf,
+    _file: File,
+}
 
 impl Lock {
     pub fn take(directory: &Path, name: &str) -> Result<Lock, AgentError> {
         fs::create_dir_all(directory).map_err(failed(directory))?;
         let path = directory.join(format!("switch-{name}.lock"));
-        let file = File::create(&path).map_err(failed(&path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Lock(file)),
-            Err(fs::TryLockError::WouldBlock) => Err(AgentError::Running(name.into())),
-            Err(fs::TryLockError::Error(e)) => Err(failed(&path)(e)),
+        loop {
+            let file = File::create(&path).map_err(failed(&path))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(fs::TryLockError::WouldBlock) => return Err(AgentError::Running(name.into())),
+                Err(fs::TryLockError::Error(e)) => return Err(failed(&path)(e)),
+            }
+            // Whoever held it may have removed the file since it was opened here: then this lock keeps nobody away.
+            let ours = file.metadata().map_err(failed(&path))?.ino();
+            if fs::metadata(&path).is_ok_and(|there| there.ino() == ours) {
+                return Ok(Lock { path, _file: file });
+            }
         }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is still locked, so that what is removed is what was locked.
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -149,6 +167,32 @@ mod tests {
             Err(AgentError::Running(_))
         ));
         drop(held);
+        let path = directory.path().join("switch-tor.lock");
+        assert!(!path.exists(), "a lock that nobody holds leaves no file");
+        // One that was killed leaves it, and it keeps nobody away.
+        fs::write(&path, "").unwrap();
         Lock::take(directory.path(), "tor").unwrap();
+    }
+
+    /// Agents that come and go: of those that take the lock, one at a time has it.
+    #[test]
+    fn a_lock_that_is_being_removed_is_not_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let holders = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut taken = 0;
+                    while taken < 300 {
+                        if let Ok(lock) = Lock::take(directory.path(), "tor") {
+                            assert_eq!(holders.fetch_add(1, Relaxed), 0, "held twice");
+                            taken += 1;
+                            holders.fetch_sub(1, Relaxed);
+                            drop(lock);
+                        }
+                    }
+                });
+            }
+        });
     }
 }

@@ -13,8 +13,11 @@ use tonic::{
 };
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// How often a connection is asked whether it is still there, and how long for.
-const ALIVE_EVERY: Duration = Duration::from_secs(5);
+/// Where there are others to turn to: one whose machine is gone is not to hold up the way to them.
+const CONNECT_OF_SEVERAL_WITHIN: Duration = Duration::from_millis(500);
+/// How often a connection is asked whether it is still there, and how long it may take to say so.
+const ALIVE_EVERY: Duration = Duration::from_secs(1);
+const ALIVE_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Where the controllers are, and what is shown to them.
 #[derive(Clone, Default)]
@@ -96,9 +99,12 @@ impl ControlEndpoint {
     pub async fn connect_to(&self, url: &str) -> Result<Link, String> {
         let endpoint = Endpoint::from_shared(url.to_string())
             .map_err(|_| format!("{url:?} is no address of a controller"))?
-            .connect_timeout(CONNECT_WITHIN)
+            .connect_timeout(match self.urls.len() {
+                0 | 1 => CONNECT_WITHIN,
+                _ => CONNECT_OF_SEVERAL_WITHIN,
+            })
             .http2_keep_alive_interval(ALIVE_EVERY)
-            .keep_alive_timeout(ALIVE_EVERY)
+            .keep_alive_timeout(ALIVE_WITHIN)
             .tcp_nodelay(true);
         let endpoint = match url.starts_with("https://") {
             true => endpoint

@@ -25,6 +25,8 @@ const SENDING: usize = 4;
 /// What a store is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
+    /// A stream began: what was reported on the one before may be lost.
+    Began,
     /// The cluster as it is from now on.
     Cluster(Cluster),
     /// Pairs of a tenant and a switch: where tenants are placed from now on, and nowhere else.
@@ -43,8 +45,8 @@ pub enum Told {
 /// Follows the controller that leads, for as long as this is polled; while no controller answers, the last cluster stays.
 ///
 /// `take` is given each cluster, the one in force first, and each message; a message is acknowledged once `take` returns,
-/// whatever became of it. `reports` waits until there is something to report; what it returned may be lost with a stream that
-/// ends, and nothing may be lost if it is given up while it waits.
+/// whatever became of it. `reports` waits until there is something to report; what it returned is lost with a stream that
+/// ends, so [`Told::Began`] should make it return the newest again. Nothing may be lost if it is given up while it waits.
 pub async fn follow(
     endpoint: &ControlEndpoint,
     hello: &StoreHello,
@@ -57,6 +59,7 @@ pub async fn follow(
         let down = client.serve(upstream).await;
         let mut down = down.map_err(|e| said(&e))?.into_inner();
         info!("follows the controller at {url}");
+        take(Told::Began).await;
         let reason = loop {
             tokio::select! {
                 message = down.message() => match message {

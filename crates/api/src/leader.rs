@@ -1,15 +1,13 @@
 //! Finding the controller that leads, among several.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::{ops::ControlFlow, time::Instant};
 
 use tracing::warn;
 
-use crate::{ControlEndpoint, Link};
+use crate::{ControlEndpoint, Link, Pauses};
 
 /// Most controllers that one search turns to, redirections included; or each once, where there are more.
 const TRIES: usize = 8;
-const RETRY_FIRST: Duration = Duration::from_millis(100);
-const RETRY_MOST: Duration = Duration::from_secs(1);
 
 /// What one controller said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,17 +87,21 @@ impl ControlEndpoint {
         meanwhile: &str,
         mut stream: impl AsyncFnMut(Link, &str) -> Result<ControlFlow<T, String>, String>,
     ) -> T {
-        let (mut pause, mut first, mut complained) = (RETRY_FIRST, 0, false);
+        let (mut pauses, mut first, mut complained) = (Pauses::default(), 0, false);
         loop {
-            let ended = self.leader(first, async |link, url| match stream(link, url).await {
-                Ok(end) => Heard::Done(end),
-                Err(line) => Heard::Later(line),
+            let ended = self.leader(first, async |link, url| {
+                let began = Instant::now();
+                match stream(link, url).await {
+                    Ok(end) => Heard::Done((end, began.elapsed())),
+                    Err(line) => Heard::Later(line),
+                }
             });
             match ended.await {
-                Ok((ControlFlow::Break(done), _)) => return done,
-                Ok((ControlFlow::Continue(reason), which)) => {
+                Ok(((ControlFlow::Break(done), _), _)) => return done,
+                Ok(((ControlFlow::Continue(reason), lasted), which)) => {
                     warn!("controller: {reason}; {meanwhile}");
-                    (pause, complained) = (RETRY_FIRST, true);
+                    pauses.lasted(lasted);
+                    complained = true;
                     // The next one may lead already.
                     first = which + 1;
                     if first < self.urls.len() {
@@ -112,8 +114,7 @@ impl ControlEndpoint {
                 }
                 Err(_) => {}
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(RETRY_MOST);
+            tokio::time::sleep(pauses.next_pause()).await;
         }
     }
 }

@@ -10,7 +10,7 @@
 use std::{borrow::Cow, io, mem, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use wire::{HEADER_LEN, Header, Op, Status};
+use wire::{HEADER_LEN, Header, LIFE_UNKNOWN, Op, Status};
 
 use crate::{
     Answer, Error, Operation,
@@ -51,6 +51,8 @@ pub(crate) struct Call {
     limit: Duration,
     deadline_ns: u64,
     tries: u32,
+    /// When it was first sent to a life of the store that might have carried it out.
+    risked_ns: Option<u64>,
     put_off: bool,
     denied: bool,
     paddings: u32,
@@ -122,6 +124,7 @@ impl Call {
             limit,
             deadline_ns: now_ns + limit.as_nanos() as u64,
             tries: 0,
+            risked_ns: None,
             put_off: false,
             denied: false,
             paddings: 0,
@@ -185,7 +188,19 @@ impl Call {
             Reply::Answer(header, value) => (header, value),
         };
         let write = self.header.op.is_write();
+        rules.heard(self.window, &header);
         match header.status {
+            Status::OtherLife if write => {
+                if self.may_have_been_applied_before(&header, now_ns) {
+                    return Step::Done(Err(self.timed_out()));
+                }
+                // The id stays: copies of the first datagram are this write too.
+                let Header {
+                    client, request, ..
+                } = self.header;
+                self.sign(rules, Id { client, request });
+                self.ask(rules, now_ns, random)
+            }
             Status::NeedPadding if !write && self.paddings < MAX_PADDINGS => {
                 rules.counters.padded.add_one();
                 self.paddings += 1;
@@ -292,6 +307,9 @@ impl Call {
             rules.counters.retransmitted.add_one();
         }
         self.tries += 1;
+        if self.header.life != LIFE_UNKNOWN {
+            self.risked_ns.get_or_insert(now_ns);
+        }
         let until_ns = now_ns + self.waits.next(random).as_nanos() as u64;
         self.until_ns = until_ns.min(self.deadline_ns);
         Step::Send {
@@ -321,8 +339,19 @@ impl Call {
         })
     }
 
+    /// Whether an earlier life of the store than the one that answers so can have had this write: unless that has lived for
+    /// longer than this write was under way. The two clocks' rates differ by less than a 64th.
+    fn may_have_been_applied_before(&self, other_life: &Header, now_ns: u64) -> bool {
+        let age_ns = u64::from(other_life.expiry_ms) * 1_000_000;
+        self.risked_ns.is_some_and(|risked_ns| {
+            let under_way_ns = now_ns.saturating_sub(risked_ns);
+            age_ns <= under_way_ns + under_way_ns / 64
+        })
+    }
+
     /// Gives the request an id and the datagram its header, tag and padding.
     fn sign(&mut self, rules: &Rules, id: Id) {
+        self.header.life = rules.life(self.window);
         self.header.client = id.client;
         self.header.request = id.request;
         let key_len = usize::from(self.header.key_len);

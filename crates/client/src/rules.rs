@@ -4,12 +4,12 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use wire::{Cluster, MAX_PAYLOAD, Secrets, TENANT_SYSTEM};
+use wire::{Cluster, Flags, Header, LIFE_UNKNOWN, MAX_PAYLOAD, Secrets, TENANT_SYSTEM};
 
 use crate::{
     Error, Options, counters::Counters, envelope::Envelope, routes::Routes, timing::RoundTrip,
@@ -34,6 +34,8 @@ pub(crate) struct Rules {
     pub counters: Arc<Counters>,
     client: u64,
     next_request: AtomicU64,
+    /// What each store, by its window, last said that its life is.
+    lives: Box<[AtomicU16]>,
     /// Length in bytes of the largest value seen, as it travels.
     largest_value: AtomicUsize,
 }
@@ -58,10 +60,13 @@ impl Rules {
             .flatten()
             .ok_or(Error::UnknownTenant(tenant))?;
         let envelope = Envelope::new(options.seal.as_ref(), tenant);
+        let routes = Routes::new(cluster, tenant);
+        let unknown = || AtomicU16::new(LIFE_UNKNOWN);
         Ok(Rules {
             tenant,
             secrets,
-            routes: Routes::new(cluster, tenant),
+            lives: (0..routes.windows).map(|_| unknown()).collect(),
+            routes,
             write_deadline: options.deadline.min(cluster.write_deadline()),
             round_trip: RoundTrip::new(&options),
             counters: Arc::default(),
@@ -77,6 +82,18 @@ impl Rules {
         Id {
             client: self.client,
             request: self.next_request.fetch_add(1, Relaxed),
+        }
+    }
+
+    /// The life of the store with this window, as far as is known.
+    pub fn life(&self, window: usize) -> u16 {
+        self.lives[window].load(Relaxed)
+    }
+
+    /// The store with this window answered so.
+    pub fn heard(&self, window: usize, reply: &Header) {
+        if !reply.flags.has(Flags::CACHED) && reply.life > LIFE_UNKNOWN {
+            self.lives[window].store(reply.life, Relaxed);
         }
     }
 

@@ -149,19 +149,23 @@ pub trait Admin: Send + Sync + 'static {
     /// wants them, or on `request.switch`. Free pages first, then those that others borrow (they leave there first).
     /// All or none.
     ///
+    /// `own`: the tenant asks for itself; it may ask for no more than an operator gave it and it has given back since.
+    ///
     /// After `request.lease_s` seconds those of the pages that are unused return to the pool, and the quota falls.
     ///
     /// # Errors
     /// [`RefusalKind::NoRoom`] ("tenant 7: 4 pages were asked for, 3 can be guaranteed: 2 on switch 1, 1 on switch
-    /// 3"), [`RefusalKind::NotFound`] for an unknown tenant or switch.
+    /// 3"), [`RefusalKind::Forbidden`] for more than it may ask for itself, [`RefusalKind::NotFound`] for an unknown tenant or switch.
     async fn ask_pages(
         &self,
         who: &str,
         id: u32,
         request: PageRequest,
+        own: bool,
     ) -> Result<PageGrant, Refusal>;
 
-    /// Takes pages back and lowers the tenant's quota by their number. The answer lists them, as `leaving`. All or none.
+    /// Takes pages back and lowers the tenant's quota by their number. The answer lists them, as `leaving`. All or none. `own`: the
+    /// tenant gives them back itself, and may ask for as many again.
     ///
     /// # Errors
     /// [`RefusalKind::Conflict`] for one that the tenant does not hold as its own ("page 3/17 is not held by tenant
@@ -171,6 +175,7 @@ pub trait Admin: Send + Sync + 'static {
         who: &str,
         id: u32,
         pages: ReturnPages,
+        own: bool,
     ) -> Result<PageGrant, Refusal>;
 
     /// The topology in force.
@@ -188,6 +193,13 @@ pub trait Admin: Send + Sync + 'static {
         who: &str,
         topology: TopologySpec,
     ) -> Result<TopologyView, Refusal>;
+
+    /// Forgets a switch that is gone for good: its pages, items, links and what was declared of it. What was guaranteed there
+    /// is placed elsewhere, as far as there is room. One that comes back all the same is as a new one.
+    ///
+    /// # Errors
+    /// [`RefusalKind::NotFound`]; [`RefusalKind::Conflict`] while its agent is attached.
+    async fn forget_switch(&self, who: &str, id: u16) -> Result<TopologyView, Refusal>;
 
     /// The routes of all switches.
     ///

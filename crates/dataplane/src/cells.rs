@@ -271,9 +271,9 @@ mod tests {
 
     #[test]
     fn items_that_cannot_be_are_refused() {
-        assert_eq!(cells_needed(16, 1409), None);
-        assert!(cells_needed(250, 1158).is_some());
-        assert!(cells_needed(1, 1407).is_some());
+        assert_eq!(cells_needed(16, 1393), None);
+        assert!(cells_needed(250, 1142).is_some());
+        assert!(cells_needed(1, 1391).is_some());
         assert_eq!(owned_by(7, 1).take(7, 33), None);
     }
 

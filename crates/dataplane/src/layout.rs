@@ -47,6 +47,8 @@ pub enum SourceCheck {
 
 /// Mixed into key hashes, times the tenant.
 pub(crate) const HASH_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Of an item's flags, those that say how many cells it has.
+pub(crate) const ITEM_CELLS: u8 = 0x3f;
 pub(crate) const EVENT_HOT: u8 = 1;
 pub(crate) const EVENT_TOO_LARGE: u8 = 2;
 pub(crate) const EVENT_HEADER: usize = 16;
@@ -91,8 +93,7 @@ pub(crate) struct Item {
     pub epoch_ns: AtomicU64,
     pub tenant: AtomicU32,
     pub lease: AtomicU16,
-    pub cells: AtomicU8,
-    pub unused: AtomicU8,
+    pub sum: AtomicU16,
 }
 
 #[repr(C)]
@@ -195,6 +196,7 @@ mod tests {
             ("PARAMETERS", PARAMETERS as u64),
             ("GROUP_PORTS", GROUP_PORTS as u64),
             ("NO_LEASE", NO_LEASE.into()),
+            ("ITEM_CELLS", ITEM_CELLS.into()),
             ("SOURCE_LOOSE", SourceCheck::Loose as u64),
             ("SOURCE_STRICT", SourceCheck::Strict as u64),
             ("HASH_SALT", HASH_SALT),

@@ -13,8 +13,8 @@ use crate::{
     Backing, Error, Place,
     grace::Grace,
     layout::{
-        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, Item, NO_LEASE, PAGE_START_CELLS,
-        Page, SourceCheck, VALUE_MAX_BYTES,
+        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, ITEM_CELLS, Item, NO_LEASE,
+        PAGE_START_CELLS, Page, SourceCheck, VALUE_MAX_BYTES,
     },
     mapped::Mapped,
     native::Clock,
@@ -260,12 +260,11 @@ impl Table {
         item.word.store(word, Relaxed);
         item.version.store(0, Relaxed);
         item.key_len.store(key.len() as u8, Relaxed);
-        item.flags.store(0, Relaxed);
+        item.flags.store(place.cells & ITEM_CELLS, Relaxed);
         item.value_len
             .store(record.map_or(0, <[u8]>::len) as u16, Relaxed);
         item.tenant.store(tenant, Relaxed);
         item.lease.store(lease, Relaxed);
-        item.cells.store(place.cells, Relaxed);
         item.epoch_ns.store(self.clock.now_ns(), Relaxed);
         item.seq
             .store(item.seq.load(Relaxed).wrapping_add(2) & !1, Relaxed);
@@ -432,7 +431,7 @@ impl Table {
         let place = Place {
             page,
             cell,
-            cells: item.cells.load(Relaxed).clamp(1, 32),
+            cells: (item.flags.load(Relaxed) & ITEM_CELLS).clamp(1, 32),
         };
         let key_len = usize::from(item.key_len.load(Relaxed));
         let key = self

@@ -47,6 +47,7 @@ fn frames(vector: &Value) -> Vec<(String, Vec<u8>)> {
             to,
             hop_limit: 64,
             checksum: true,
+            flipped: false,
             payload,
         }
         .bytes()

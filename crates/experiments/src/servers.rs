@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use lab::{
     progress::Progress,
-    roles::{CONTROL_PORT, Control, MEMCACHED_PORT, Role, Store, Switch},
+    roles::{CONTROL_PORT, Control, MEMCACHED_PORT, Redis, Role, Store, Switch},
     steered::Seat,
     topology::Link,
 };
@@ -497,7 +497,10 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
     });
     let behind = match backend {
         Backend::Embedded => None,
-        Backend::Redis => Some(Role::Redis(data)),
+        Backend::Redis => Some(Role::Redis(Redis {
+            socket: data,
+            journal: None,
+        })),
         Backend::Memcached => Some(Role::Memcached(data)),
     };
     let roles = behind.into_iter().chain([store]);

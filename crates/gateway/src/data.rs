@@ -58,6 +58,16 @@ pub(crate) struct Written {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused(pub String);
 
+/// How the line of a write begins that may have been carried out, or may still be.
+pub(crate) const OUTCOME_UNKNOWN: &str = "ERR outcome unknown";
+
+impl Refused {
+    /// Whether what was refused may have been carried out, or may still be.
+    pub fn is_unknown(&self) -> bool {
+        self.0.starts_with(OUTCOME_UNKNOWN)
+    }
+}
+
 pub(crate) type Done<T> = Result<T, Refused>;
 
 /// Keys and their values. Every operation may run beside every other one.

@@ -4,12 +4,12 @@ use std::{borrow::Cow, str::FromStr, time::Duration};
 
 use bytes::Bytes;
 use client::{Seal, TenantSeal};
-use redis::{AsyncConnectionConfig, Cmd, Value, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Cmd, IntoConnectionInfo, Value, aio::MultiplexedConnection};
 use tokio::sync::Mutex;
 use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
 
 use crate::{
-    data::{About, Done, Life, OnlyIf, Put, Refused, Written},
+    data::{About, Done, Life, OUTCOME_UNKNOWN, OnlyIf, Put, Refused, Written},
     memory::{Memory, Reserved},
 };
 
@@ -100,6 +100,7 @@ impl Direct {
     /// A URL that is none, or a partition without a backend or with two.
     pub fn new(
         addresses: &[BackendAddress],
+        password: Option<&str>,
         cluster: &Cluster,
         tenant: u32,
         seal: Option<TenantSeal>,
@@ -109,7 +110,7 @@ impl Direct {
         let mut backends = Vec::new();
         for BackendAddress { partitions, url } in addresses {
             let (first, last) = partitions.unwrap_or((0, end));
-            let client = redis::Client::open(&url[..])
+            let client = client(url, password)
                 .map_err(|error| anyhow::anyhow!("backend address: {error}"))?;
             backends.push(Backend {
                 first,
@@ -342,6 +343,21 @@ impl Direct {
     }
 }
 
+/// With this password, or the one in the address.
+fn client(url: &str, password: Option<&str>) -> redis::RedisResult<redis::Client> {
+    let info = url.into_connection_info()?;
+    let Some(password) = password else {
+        if info.redis_settings().password().is_some() {
+            tracing::warn!(
+                "the password in --backend can be read by every user of this machine: use --backend-password-file"
+            );
+        }
+        return redis::Client::open(info);
+    };
+    let settings = info.redis_settings().clone().set_password(password);
+    redis::Client::open(info.set_redis_settings(settings))
+}
+
 fn unexpected(value: &Value) -> Refused {
     let kind = match value {
         Value::Nil => "nil",
@@ -373,7 +389,7 @@ impl Backend {
                     Refused(format!("TRYAGAIN nothing was written: no backend: {error}"))
                 }
                 None => Refused(format!(
-                    "ERR outcome unknown: no answer from the backend: {error}"
+                    "{OUTCOME_UNKNOWN}: no answer from the backend: {error}"
                 )),
             })
     }
@@ -450,7 +466,7 @@ mod tests {
         let cluster = Cluster::single(([127, 0, 0, 1], 1).into(), 4);
         let check = |texts: &[&str]| {
             let addresses: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
-            Direct::new(&addresses, &cluster, 0, None, Memory::new(1)).is_ok()
+            Direct::new(&addresses, None, &cluster, 0, None, Memory::new(1)).is_ok()
         };
         assert!(check(&["redis://h:1"]));
         assert!(check(&["2-3=redis://h:1", "0-1=redis://h:2"]));

@@ -1,9 +1,10 @@
 //! Keys over shortstop's protocol; what no packet carries goes to the backends, coherently.
 //!
-//! A write that bypasses the store must leave no copy of what was there before. The store has a request that
-//! invalidates all copies of a key and changes nothing: a conditional delete whose condition never holds ([`Network::invalidate`]).
-//! A direct write is: invalidate (so that nothing is written if the store cannot be reached), write, then
-//! [`Network::settle`]: invalidate, read through the store, invalidate. The read shows that every earlier read in the store,
+//! A write that bypasses the store must leave no copy of what was there before, and must not be lost to a write on the condition of a
+//! version that was read before it. The store takes conditional deletes whose condition never holds: they invalidate all copies of a key
+//! and change nothing. One of them announces the direct write ([`Network::begin`]; it also shows that the store can be reached),
+//! another one says that it has ended: both raise the key's version, and in between the store takes no write on the condition of a
+//! version. Then [`Network::settle`] reads through the store and invalidates once more. The read shows that every earlier read in the store,
 //! which may have fetched the old value and been granted as a copy, is done; the last invalidation removes such copies.
 //! Grants after that hold the new value, or nothing where it is too large for a packet.
 
@@ -17,7 +18,7 @@ use client::{Client, Condition, Error, Value};
 
 use crate::{
     counters::Counters,
-    data::{About, Data, Done, Life, OnlyIf, Put, Refused, Written},
+    data::{About, Data, Done, Life, OUTCOME_UNKNOWN, OnlyIf, Put, Refused, Written},
     direct::Direct,
 };
 
@@ -25,8 +26,8 @@ use crate::{
 const RETRIES: u32 = 32;
 /// Times that a key is read until the store answers and not a copy.
 const SETTLE_READS: u32 = 8;
-/// A version that no key ever has: versions begin with the seconds since 1970 in their high half.
-const NEVER: Condition = Condition::Version(1);
+/// How long a direct write may take once it is announced: the store forgets it after twice that.
+const DIRECT: Duration = Duration::from_millis(wire::DIRECT_WRITE_MS as u64 / 2);
 /// A time to live that may be longer than its field in the packet can state.
 const LONG_LIFE: Duration = Duration::from_millis(u32::MAX as u64 - 10_000);
 
@@ -103,7 +104,8 @@ impl Data for Network {
     }
 
     async fn take(&self, key: &Bytes) -> Done<Option<Bytes>> {
-        for _ in 0..RETRIES {
+        for attempt in 0..RETRIES {
+            pause(attempt).await;
             let found = match self.client.get(key).await {
                 Ok(found) => found,
                 Err(error) => return self.take_directly(error, key).await,
@@ -127,7 +129,8 @@ impl Data for Network {
 impl Network {
     /// A write that depends on the value before: read, then write if it is still that version.
     async fn replace(&self, key: &Bytes, value: &Bytes, put: Put) -> Done<Written> {
-        for _ in 0..RETRIES {
+        for attempt in 0..RETRIES {
+            pause(attempt).await;
             let asked = Instant::now();
             let found = match self.client.get(key).await {
                 Ok(found) => found,
@@ -188,48 +191,58 @@ impl Network {
         put: Put,
     ) -> Done<Written> {
         let direct = self.direct_write(why)?;
-        self.prepare(key).await?;
-        let done = direct.set(key, value, put).await?;
-        if done.written {
-            self.settle(key).await?;
-        }
-        Ok(done)
+        self.begin(key).await?;
+        let done = within(direct.set(key, value, put)).await;
+        let written = matches!(&done, Ok(done) if done.written);
+        self.end(key, done, written).await
     }
 
     async fn take_directly(&self, why: Error, key: &Bytes) -> Done<Option<Bytes>> {
         let direct = self.direct_write(why)?;
-        self.prepare(key).await?;
-        let taken = direct.take(key).await?;
-        if taken.is_some() {
-            self.settle(key).await?;
-        }
-        Ok(taken)
+        self.begin(key).await?;
+        let taken = within(direct.take(key)).await;
+        let written = matches!(&taken, Ok(Some(_)));
+        self.end(key, taken, written).await
     }
 
-    /// Before a direct write: shows that the store can be reached, and leaves few copies.
-    async fn prepare(&self, key: &Bytes) -> Done<()> {
-        self.invalidate(key).await.map_err(|error| {
+    /// Before a direct write: announces it, which shows that the store can be reached, and leaves few copies.
+    async fn begin(&self, key: &Bytes) -> Done<()> {
+        let said = self.say(key, wire::VERSION_DIRECT_BEGINS).await;
+        said.map_err(|error| {
             Refused(format!(
                 "TRYAGAIN nothing was written: copies cannot be invalidated: {error}"
             ))
         })
     }
 
-    /// After a direct write: returns once no copy of an older value is left, and none can come.
-    async fn settle(&self, key: &Bytes) -> Done<()> {
-        self.try_settle(key).await.map_err(|error| {
+    /// After a direct write: if it was one, returns once no copy of an older value is left, and none can come.
+    async fn end<T>(&self, key: &Bytes, done: Done<T>, written: bool) -> Done<T> {
+        if done.as_ref().is_err_and(Refused::is_unknown) {
+            // It may still be carried out, so it has not ended: the store forgets it in time.
+            self.counters.outcome_unknown.add_one();
+            return done;
+        }
+        let ended = self.say(key, wire::VERSION_DIRECT_ENDED).await;
+        if !written {
+            return done;
+        }
+        let settled = match ended {
+            Ok(()) => self.settle(key).await,
+            Err(error) => Err(error),
+        };
+        settled.map_err(|error| {
             self.counters.outcome_unknown.add_one();
             Refused(format!(
-                "ERR outcome unknown: written, but copies of the value before may be left: {error}"
+                "{OUTCOME_UNKNOWN}: written, but copies of the value before may be left: {error}"
             ))
-        })
+        })?;
+        done
     }
 
-    async fn try_settle(&self, key: &Bytes) -> Result<(), Error> {
+    async fn settle(&self, key: &Bytes) -> Result<(), Error> {
         if !may_have_copies(key) {
             return Ok(());
         }
-        self.invalidate(key).await?;
         for _ in 0..SETTLE_READS {
             let by_switch = match self.client.get(key).await {
                 Ok(found) => found.is_some_and(|value| value.from_switch),
@@ -239,7 +252,7 @@ impl Network {
                 Err(Error::NotOpened { from_switch, .. }) => from_switch,
                 Err(error) => return Err(error),
             };
-            self.invalidate(key).await?;
+            self.say(key, wire::VERSION_NEVER).await?;
             if !by_switch {
                 break;
             }
@@ -247,12 +260,13 @@ impl Network {
         Ok(())
     }
 
-    /// Invalidates all copies of a key and changes nothing.
-    async fn invalidate(&self, key: &Bytes) -> Result<(), Error> {
+    /// Invalidates all copies of a key and changes nothing; what else it tells the store is in the number, which is no key's version.
+    async fn say(&self, key: &Bytes, version: u64) -> Result<(), Error> {
         if !may_have_copies(key) {
             return Ok(());
         }
-        match self.client.delete_if(key, NEVER).await {
+        let condition = Condition::Version(version);
+        match self.client.delete_if(key, condition).await {
             Ok(_) | Err(Error::Mismatch { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -305,7 +319,7 @@ impl Network {
             }
             Error::Backend { write: true, .. } => {
                 self.counters.outcome_unknown.add_one();
-                format!("ERR outcome unknown: {error}")
+                format!("{OUTCOME_UNKNOWN}: {error}")
             }
             Error::Timeout { .. } | Error::TooManyInFlight { .. } | Error::Socket { .. } => {
                 format!("TRYAGAIN {error}")
@@ -334,6 +348,25 @@ fn is_beyond_packets(error: &Error) -> bool {
 /// The store's read of the backend failed: the key may hold no string. The backend itself says so best.
 fn failed_to_read(error: &Error) -> bool {
     matches!(error, Error::Backend { write: false, .. })
+}
+
+/// A direct write that is over in the time that the store takes it to go on.
+async fn within<T>(writing: impl Future<Output = Done<T>>) -> Done<T> {
+    let late = |_| {
+        Err(Refused(format!(
+            "{OUTCOME_UNKNOWN}: no answer from the backend within {DIRECT:?}"
+        )))
+    };
+    tokio::time::timeout(DIRECT, writing)
+        .await
+        .unwrap_or_else(late)
+}
+
+/// Before an attempt: longer each time, because what came between may be a large value on its way.
+async fn pause(attempt: u32) {
+    if attempt > 0 {
+        tokio::time::sleep(Duration::from_millis(attempt.into())).await;
+    }
 }
 
 fn contended() -> Refused {

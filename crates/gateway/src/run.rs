@@ -25,6 +25,8 @@ pub struct Config {
     pub tenant: u32,
     /// The stores' Redis servers, for what no packet carries; none: such requests are refused.
     pub backends: Vec<BackendAddress>,
+    /// The password of these servers, where it does not stand in their address.
+    pub backend_password: Option<String>,
     /// Seals what goes to the network and to the backends; `None`: both see keys and values as they are.
     pub seal: Option<Seal>,
     /// What clients may make grow.
@@ -55,6 +57,7 @@ pub async fn run(
         cluster,
         tenant,
         backends,
+        backend_password,
         seal,
         limits,
     } = config;
@@ -67,7 +70,11 @@ pub async fn run(
     };
     let client = Client::connect(&cluster, tenant, options).await?;
     let direct = (!backends.is_empty())
-        .then(|| Direct::new(&backends, &cluster, tenant, tenant_seal, memory.clone()))
+        .then(|| {
+            let password = backend_password.as_deref();
+            let memory = memory.clone();
+            Direct::new(&backends, password, &cluster, tenant, tenant_seal, memory)
+        })
         .transpose()?;
     let listener = TcpListener::bind(listen)
         .await

@@ -136,7 +136,8 @@ STEP int trial_counter(struct xdp_md *ctx)
 	work->header.op = OP_READ_REPLY;
 	work->header.value_len = bpf_htons(sizeof(pair));
 	count(COUNT_answer);
-	return send_back(ctx, work, KV_HEADER_LEN + work->key_len + sizeof(pair), 0);
+	return send_back(ctx, work, KV_HEADER_LEN + work->key_len + sizeof(pair),
+			 sum_of((const __u8 *)&pair, sizeof(pair)));
 }
 
 /*

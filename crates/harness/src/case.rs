@@ -77,6 +77,7 @@ fn went_back(seen: &Seen, asked: &Message) -> Verified {
     expect("from", seen.from, asked.to)?;
     expect("to", seen.to, asked.from)?;
     expect("hop limit", seen.hop_limit, 64)?;
+    expect("it has a checksum", seen.checksum != 0, true)?;
     expect("bytes behind the datagram", seen.trailer, 0)
 }
 
@@ -210,6 +211,7 @@ impl Then {
         )?;
         expect("key", packet.key, &asked.key)?;
         expect("value", packet.value, &asked.value)?;
+        expect("it has a checksum", seen.checksum != 0, asked.checksum)?;
         expect("from", (seen.from, seen.to), (asked.from, asked.to))?;
         expect("hop limit", seen.hop_limit, asked.hop_limit)
     }

@@ -20,6 +20,8 @@ pub struct Frame {
     pub hop_limit: u8,
     /// Without one: zero, as UDP over IPv4 may have it.
     pub checksum: bool,
+    /// A bit of its last byte is another than when the checksum was made.
+    pub flipped: bool,
     pub payload: Vec<u8>,
 }
 
@@ -65,6 +67,9 @@ impl Frame {
             let sum = udp_sum(self.from.ip(), self.to.ip(), &datagram);
             let sum = if sum == 0 { 0xffff } else { sum };
             datagram[6..8].copy_from_slice(&sum.to_be_bytes());
+        }
+        if self.flipped {
+            *datagram.last_mut().expect("it has a header") ^= 4;
         }
         let (proto, packet) = match self.from.ip() {
             IpAddr::V4(_) => (IPV4, self.ipv4(&datagram)),

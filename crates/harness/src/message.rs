@@ -44,6 +44,8 @@ pub struct Message {
     pub vlan: Option<u16>,
     pub hop_limit: u8,
     pub checksum: bool,
+    /// A bit of its last byte flips on the way, behind the checksum's back.
+    pub flipped: bool,
     /// Bits to flip in the tag.
     pub spoil: u64,
     /// Makes the tag.
@@ -69,6 +71,7 @@ impl Message {
             vlan: None,
             hop_limit: 61,
             checksum: true,
+            flipped: false,
             spoil: 0,
             secret: secret_of(if op.is_system() {
                 wire::TENANT_SYSTEM
@@ -191,6 +194,11 @@ impl Message {
         self
     }
 
+    pub fn with_a_flipped_bit(mut self) -> Message {
+        self.flipped = true;
+        self
+    }
+
     pub fn without_checksum(mut self) -> Message {
         self.checksum = false;
         self
@@ -230,6 +238,7 @@ impl Message {
             to: self.to,
             hop_limit: self.hop_limit,
             checksum: self.checksum,
+            flipped: self.flipped,
             payload: self.payload(),
         }
     }

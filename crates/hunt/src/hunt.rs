@@ -41,7 +41,36 @@ pub struct Hunted {
     pub found: Vec<Found>,
 }
 
+/// Everything that goes wrong in enough seeds, by its name in [`Hunted::faults`]; and bits that flip, where they do.
+pub const KINDS: [&str; 14] = [
+    "lost",
+    "duplicated",
+    "reordered",
+    "killed",
+    "stopped",
+    "suspended",
+    "rebooted",
+    "leases_rewritten",
+    "data_restarted",
+    "secrets_rotated",
+    "cut",
+    "addresses_moved",
+    "moved",
+    "wall_clock_set",
+];
+
 impl Hunted {
+    /// How often each of [`KINDS`] came about, and whatever else did.
+    pub fn kinds(&self) -> BTreeMap<&str, u64> {
+        let mut all: BTreeMap<&str, u64> = KINDS.into_iter().map(|kind| (kind, 0)).collect();
+        all.extend(
+            self.faults
+                .iter()
+                .map(|(kind, count)| (kind.as_str(), *count)),
+        );
+        all
+    }
+
     fn add(&mut self, plan: Plan, outcome: anyhow::Result<Outcome>) {
         self.seeds += 1;
         let outcome = outcome.map_err(|error| format!("{error:#}"));

@@ -3,7 +3,7 @@
 use rand::RngExt;
 use sim::{AgentSpec, ClockSpec, ControlSpec, Data, LinkSpec, MachineSpec, Role, Spec, StoreSpec};
 
-use crate::{Disciplines, Plan, Shape};
+use crate::{Disciplines, Plan, Shape, Store};
 
 /// Where the controller runs.
 const CONTROL: &str = "control";
@@ -37,6 +37,16 @@ impl Plan {
             (_, Shape::Detour) => 3,
             (_, Shape::Racks(_)) => 2,
         }
+    }
+
+    /// Whether each client host has two links.
+    fn has_second_links(&self) -> bool {
+        self.clients.second_links && self.switches() > 1
+    }
+
+    /// Whether a host that loses this link has another one.
+    pub(crate) fn has_another(&self, link: usize) -> bool {
+        self.has_second_links() && link < self.clients.hosts as usize
     }
 
     /// Links between a client and a store that are farthest apart, the detour included.
@@ -88,10 +98,16 @@ impl Plan {
                 .map(|n| [switch(n), switch(racks + 1)])
                 .collect(),
         };
+        let hosts = 1..=self.clients.hosts;
+        let second = hosts.filter(|_| self.has_second_links()).map(|i| {
+            let other = self.switch_of_client(i) % self.switches() + 1;
+            [format!("client{i}"), switch(other)]
+        });
         clients
             .chain(stores)
             .chain(control)
             .chain(between)
+            .chain(second)
             .collect()
     }
 
@@ -113,8 +129,7 @@ impl Plan {
             let mut machine = if name.starts_with("switch") {
                 MachineSpec::switch(name, vec![self.agent(number as u16, control)])
             } else if name.starts_with("store") {
-                let lease_ms = self.stores[number - 1].lease_ms;
-                MachineSpec::host(name, vec![store(lease_ms, control)])
+                MachineSpec::host(name, vec![store(self.stores[number - 1], control)])
             } else if name == CONTROL {
                 MachineSpec::host(name, vec![self.control()])
             } else {
@@ -136,9 +151,9 @@ impl Plan {
                 reorder: faults.reorder,
                 reorder_ms: faults.reorder_ms,
                 delay_ms: faults.delay_ms,
+                flip: faults.flip,
                 seed: 0,
             },
-            flip: faults.flip,
             ..LinkSpec::between(place(&a).expect("a machine"), place(&b).expect("a machine"))
         };
         let links = self.links().into_iter().map(link).collect();
@@ -179,12 +194,15 @@ impl Plan {
     }
 }
 
-/// A store that lends for so long; its data outlives it.
-pub(crate) fn store(lease_ms: u32, control: usize) -> Role {
+/// A store whose data outlives it.
+pub(crate) fn store(store: Store, control: usize) -> Role {
     Role::Store(StoreSpec {
         control: vec![control],
-        data: Data::Kept,
-        lease_ms: Some(lease_ms),
+        data: match store.data_us {
+            0 => Data::Kept,
+            us => Data::Remote(us * 1_000),
+        },
+        lease_ms: Some(store.lease_ms),
         ..StoreSpec::default()
     })
 }

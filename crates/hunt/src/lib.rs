@@ -16,7 +16,7 @@ mod run;
 mod shrink;
 
 pub use clients::{Asking, maker as clients};
-pub use hunt::{Found, Hunted, hunt};
+pub use hunt::{Found, Hunted, KINDS, hunt};
 pub use measure::{Alone, measure};
 pub use never::Never;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};

@@ -37,6 +37,9 @@ pub struct Faults {
 pub struct Store {
     /// Length of leases in milliseconds, as its copy of the cluster file has it.
     pub lease_ms: u32,
+    /// How long what holds its data takes to answer, in microseconds; 0: no time.
+    #[serde(default)]
+    pub data_us: u64,
 }
 
 /// A tenant beside the open one.
@@ -65,6 +68,9 @@ pub struct Clients {
     pub longest_value: usize,
     /// Part of the writes whose values live for a while only.
     pub expiring: f64,
+    /// Whether each host has a second link, to another switch: when the first is cut, its address is another one.
+    #[serde(default)]
+    pub second_links: bool,
 }
 
 /// One thing that is done to the system while clients ask.
@@ -118,6 +124,22 @@ pub enum Deed {
         /// For how long it is away.
         for_ms: u64,
     },
+    /// What holds a store's data dies, and runs again later with all of it.
+    Data {
+        /// When.
+        at_ms: u64,
+        /// The store's place.
+        store: usize,
+        /// For how long.
+        for_ms: u64,
+    },
+    /// A tenant gets another secret. Its clients go on with theirs, which stays good beside the new one.
+    Rotate {
+        /// When.
+        at_ms: u64,
+        /// Which tenant.
+        tenant: u32,
+    },
     /// A link is cut, and mended later.
     Cut {
         /// When.
@@ -158,6 +180,8 @@ impl Deed {
             | Deed::Suspend { at_ms, .. }
             | Deed::Reboot { at_ms, .. }
             | Deed::Relend { at_ms, .. }
+            | Deed::Data { at_ms, .. }
+            | Deed::Rotate { at_ms, .. }
             | Deed::Cut { at_ms, .. }
             | Deed::Move { at_ms, .. }
             | Deed::SetWall { at_ms, .. } => *at_ms,
@@ -173,7 +197,9 @@ impl Deed {
             | Deed::Reboot { for_ms, .. }
             | Deed::Relend { for_ms, .. }
             | Deed::Cut { for_ms, .. } => Some(*for_ms),
-            Deed::Move { .. } | Deed::SetWall { .. } => None,
+            Deed::Data { .. } | Deed::Rotate { .. } | Deed::Move { .. } | Deed::SetWall { .. } => {
+                None
+            }
         }
     }
 
@@ -185,6 +211,8 @@ impl Deed {
             Deed::Suspend { .. } => "suspended",
             Deed::Reboot { .. } => "rebooted",
             Deed::Relend { .. } => "leases_rewritten",
+            Deed::Data { .. } => "data_restarted",
+            Deed::Rotate { .. } => "secrets_rotated",
             Deed::Cut { .. } => "cut",
             Deed::Move { .. } => "moved",
             Deed::SetWall { .. } => "wall_clock_set",
@@ -274,6 +302,7 @@ impl Plan {
         let leases = [1000, 1500, 2000, 3000];
         let stores = (0..stores).map(|_| Store {
             lease_ms: *leases.choose(&mut rng).expect("some"),
+            data_us: *[0, 0, 200, 3_000].choose(&mut rng).expect("some"),
         });
         let stores: Vec<Store> = stores.collect();
         let quota = |rng: &mut SeededRng| rng.random_range(1..=3);
@@ -291,6 +320,7 @@ impl Plan {
             pause_us: *[2_000, 10_000, 30_000].choose(&mut rng).expect("some"),
             longest_value: *[0, 60, 400, 1350].choose(&mut rng).expect("some"),
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
+            second_links: one_in(&mut rng, 3),
         };
         let quiet = one_in(&mut rng, 6);
         let chance = |rng: &mut SeededRng, most: f64| {
@@ -354,7 +384,7 @@ impl Plan {
             .iter()
             .filter(|name| name.starts_with("switch"))
             .collect();
-        match rng.random_range(0..11) {
+        match rng.random_range(0..13) {
             0..3 => Deed::Kill {
                 at_ms,
                 process: process(rng),
@@ -380,7 +410,16 @@ impl Plan {
                 link: rng.random_range(0..self.links().len()),
                 for_ms,
             },
-            10 => {
+            10 => Deed::Data {
+                at_ms,
+                store: rng.random_range(0..self.stores.len()),
+                for_ms: short_ms,
+            },
+            9 if !self.tenants.is_empty() => Deed::Rotate {
+                at_ms,
+                tenant: self.tenants.choose(rng).expect("some").id,
+            },
+            11 => {
                 let store = rng.random_range(0..self.stores.len());
                 Deed::Relend {
                     at_ms,

@@ -8,7 +8,7 @@ use sim::{AgentHost, ControlHost, MachineId, Progress, ServiceSpec, State, Store
 use wire::{Cluster, Secret};
 
 use crate::{
-    Deed, Disciplines, Never, Plan,
+    Deed, Disciplines, Never, Plan, Store,
     clients::{Asking, maker},
     layout,
 };
@@ -291,9 +291,20 @@ impl Running<'_> {
                 let control = self.machine("control")?.0 as usize;
                 self.look_at_store(process)?;
                 self.world.kill(process);
-                self.world
-                    .reseat(process, layout::store(*lease_ms, control));
+                let again = Store {
+                    lease_ms: *lease_ms,
+                    ..self.plan.stores[*store]
+                };
+                self.world.reseat(process, layout::store(again, control));
             }
+            Deed::Data { store, for_ms, .. } => {
+                let process = self.process(&format!("store{}/store", store + 1))?;
+                let for_ns = for_ms * MS;
+                self.world.with(process, |store: &mut StoreHost, io| {
+                    store.restart_data(for_ns, io);
+                });
+            }
+            Deed::Rotate { tenant, .. } => self.rotate(*tenant)?,
             Deed::Cut { link, .. } => {
                 let links = self.world.spec().links.len();
                 ensure!(*link < links, "link {link} of {links}");
@@ -321,7 +332,7 @@ impl Running<'_> {
             Deed::Stop { process, .. } => self.world.cont(self.process(process)?),
             Deed::Suspend { machine, .. } => self.world.resume(self.machine(machine)?),
             Deed::Cut { link, .. } => self.world.set_link(*link, true),
-            Deed::Move { .. } | Deed::SetWall { .. } => {}
+            Deed::Data { .. } | Deed::Rotate { .. } | Deed::Move { .. } | Deed::SetWall { .. } => {}
         }
         Ok(())
     }
@@ -345,6 +356,16 @@ impl Running<'_> {
         };
         self.world.with(control, |host: &mut ControlHost, io| {
             let _ = host.ask(io, |core, asked| core.change_tenant(asked, tenant, change));
+        });
+        Ok(())
+    }
+
+    /// Begins a tenant's change to another secret. A second one is refused until the first is over.
+    fn rotate(&mut self, tenant: u32) -> anyhow::Result<()> {
+        let control = self.process("control/control")?;
+        let fresh = Secret([tenant as u8 + 1; 16]);
+        self.world.with(control, |host: &mut ControlHost, io| {
+            let _ = host.ask(io, |core, asked| core.rotate_secret(asked, tenant, fresh));
         });
         Ok(())
     }
@@ -439,11 +460,20 @@ impl Running<'_> {
                 add("lost", counts.lost);
                 add("duplicated", counts.duplicated);
                 add("reordered", counts.reordered);
-                add("flipped", counts.flipped);
+                if self.plan.faults.flip > 0.0 {
+                    add("flipped", counts.flipped);
+                }
             }
         }
+        let routing_ms = self.world.spec().routing_ns.unwrap_or(0) / MS;
         for deed in &self.plan.deeds {
             add(deed.name(), 1);
+            if let Deed::Cut { link, for_ms, .. } = deed
+                && self.plan.has_another(*link)
+                && *for_ms > routing_ms
+            {
+                add("addresses_moved", 1);
+            }
         }
         faults
     }

@@ -59,6 +59,8 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.faults.flip = 0.0);
     with(&|p| p.life = Default::default());
     with(&|p| p.clients.expiring = 0.0);
+    with(&|p| p.clients.second_links = false);
+    with(&|p| p.stores.iter_mut().for_each(|store| store.data_us = 0));
     with(&|p| p.clients.longest_value = 0);
     with(&|p| p.ipv6 = false);
     with(&|p| p.lasts_ms = (p.lasts_ms / 2).max(500));

@@ -1,4 +1,4 @@
-//! A link that loses, duplicates, delays and reorders: a process between two veth ends.
+//! A link that loses, duplicates, delays, reorders and alters: a process between two veth ends.
 //!
 //! Frames come from one packet socket and go to the other, each way by its own random stream, so
 //! that the same frames in the same order meet the same fate under the same seed.
@@ -17,7 +17,7 @@ use std::{
 use anyhow::Context;
 use rand::RngExt;
 use seed::{SeededRng, rng};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{interrupt, topology::Fault};
 
@@ -27,7 +27,7 @@ const MAX_FRAME: usize = 9100;
 const MAX_HELD: usize = 100_000;
 
 /// What happened to the frames of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Frames that came in.
     pub received: u64,
@@ -39,6 +39,8 @@ pub struct Counts {
     pub duplicated: u64,
     /// Held back on purpose.
     pub reordered: u64,
+    /// With a bit flipped on purpose.
+    pub flipped: u64,
     /// Sent, duplicates included.
     pub sent: u64,
     /// Not sent because too many were held back or the interface did not take them.
@@ -61,6 +63,8 @@ struct Fate {
     copies: u8,
     delay_ns: u64,
     reordered: bool,
+    /// The bit that is flipped, modulo their number.
+    flipped: Option<usize>,
 }
 
 /// Draws the fate of each frame of one direction.
@@ -79,7 +83,8 @@ impl Dice {
 
     /// Always draws the same number of times, so that one frame's fate does not shift the next one's.
     fn next(&mut self) -> Fate {
-        let draws: [f64; 4] = std::array::from_fn(|_| self.rng.random());
+        let draws: [f64; 5] = std::array::from_fn(|_| self.rng.random());
+        let bit: u32 = self.rng.random();
         let reordered = draws[2] < self.fault.reorder;
         let copies = match () {
             () if draws[0] < self.fault.loss => 0,
@@ -95,6 +100,7 @@ impl Dice {
             copies,
             delay_ns: ((self.fault.delay_ms + held_ms) * 1e6) as u64,
             reordered,
+            flipped: (draws[4] < self.fault.flip).then_some(bit as usize),
         }
     }
 }
@@ -199,6 +205,10 @@ fn pump(
             0 => counts.lost += 1,
             2 => counts.duplicated += 1,
             _ => {}
+        }
+        if let Some(bit) = fate.flipped.filter(|_| fate.copies > 0 && len > 0) {
+            counts.flipped += 1;
+            buffer[bit / 8 % len] ^= 1 << (bit % 8);
         }
         let at_ns = start.elapsed().as_nanos() as u64 + fate.delay_ns;
         for _ in 0..fate.copies {
@@ -358,6 +368,7 @@ mod tests {
             reorder: 0.02,
             reorder_ms: 4.0,
             delay_ms: 1.0,
+            flip: 0.01,
             seed: 9,
         };
         let fates = |name| {
@@ -371,6 +382,7 @@ mod tests {
         assert!((part(|f| f.copies == 0) - 0.1).abs() < 0.005);
         assert!((part(|f| f.copies == 2) - 0.9 * 0.05).abs() < 0.004);
         assert!((part(|f| f.reordered) - 0.02).abs() < 0.003);
+        assert!((part(|f| f.flipped.is_some()) - 0.01).abs() < 0.003);
         assert!(all.iter().all(|f| f.reordered || f.delay_ns == 1_000_000));
         assert!(
             all.iter()

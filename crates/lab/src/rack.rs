@@ -1,6 +1,9 @@
 //! A lab that runs: namespaces, links and processes of a topology, removed when dropped.
 
 use std::{
+    fs::OpenOptions,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     process::Child,
     time::{Duration, Instant},
@@ -80,7 +83,14 @@ impl Lab {
         let topology = self.state.topology.clone();
         for (name, text) in &topology.files {
             let text = topology.expand_text(text, self.name(), &dir.to_string_lossy())?;
-            std::fs::write(dir.join(name), text)?;
+            // They may hold secrets.
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(dir.join(name));
+            file?.write_all(text.as_bytes())?;
         }
         if !topology.switches.is_empty() {
             namespace::mount_bpffs()?;

@@ -20,8 +20,8 @@ pub enum Role {
     Switch(Switch),
     /// `shortstop control`.
     Control(Control),
-    /// A Redis behind this Unix socket.
-    Redis(String),
+    /// A Redis.
+    Redis(Redis),
     /// A memcached on its node's loopback; this file appears once it listens.
     Memcached(String),
     /// An etcd at this address, for the controllers' state.
@@ -56,7 +56,7 @@ impl Role {
             Role::Store(store) => (store.line(), Some(store.socket.clone())),
             Role::Switch(switch) => (switch.line(), Some(switch.pinned())),
             Role::Control(control) => (control.line(), None),
-            Role::Redis(socket) => (redis(socket), Some(socket.clone())),
+            Role::Redis(redis) => (redis.line(), Some(redis.socket.clone())),
             Role::Memcached(file) => (memcached(file), Some(file.clone())),
             Role::Etcd(address) => (etcd(address), None),
         };
@@ -213,11 +213,26 @@ impl Control {
 /// The cluster file of a lab.
 const CLUSTER: &str = "{dir}/cluster.toml";
 
-fn redis(socket: &str) -> Line {
-    Line::of(&["redis-server", "--port", "0"])
-        .option("--unixsocket", socket)
-        .option("--save", "")
-        .words(&["--appendonly", "no", "--dir", "{dir}"])
+/// A Redis behind a Unix socket.
+#[derive(Clone, Debug, Default)]
+pub struct Redis {
+    /// Its socket.
+    pub socket: String,
+    /// The file, of the lab's directory, in which every write is before it is answered; none: a restart loses all.
+    pub journal: Option<String>,
+}
+
+impl Redis {
+    fn line(&self) -> Line {
+        let append = if self.journal.is_some() { "yes" } else { "no" };
+        Line::of(&["redis-server", "--port", "0"])
+            .option("--unixsocket", &self.socket)
+            .option("--save", "")
+            .option("--appendonly", append)
+            .option("--appendfsync", "always")
+            .maybe("--appendfilename", self.journal.as_ref())
+            .words(&["--dir", "{dir}"])
+    }
 }
 
 fn memcached(file: &str) -> Line {

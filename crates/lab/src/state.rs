@@ -144,6 +144,13 @@ impl State {
                 tracing::warn!("lab {}: {error:#}", self.name);
             }
         }
+        for switch in &self.switches {
+            // What an agent that was killed leaves.
+            for kind in ["lock", "sock"] {
+                let left = format!("/run/shortstop/switch-{switch}.{kind}");
+                let _ = fs::remove_file(left);
+            }
+        }
         let _ = fs::remove_dir_all(Self::dir(&self.name));
         let _ = fs::remove_file(Self::path(&self.name));
     }

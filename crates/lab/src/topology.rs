@@ -83,7 +83,7 @@ pub struct ProcessSpec {
     /// Letters, digits and dashes; unique on its node.
     pub name: String,
     /// Program and arguments. `shortstop` is the running binary. `{dir}` stands for the lab's
-    /// directory, `{lab}` for its name, `{address:NODE}` for a node's IPv4 address, `{interfaces}` for
+    /// directory, `{lab}` for its name, `{address:NODE}` and `{address6:NODE}` for a node's addresses, `{interfaces}` for
     /// `--interface NAME` of each of this node's interfaces.
     pub command: Vec<String>,
     /// The CPU to run on; any if absent.
@@ -179,6 +179,8 @@ pub struct Fault {
     pub reorder_ms: f64,
     /// Delay of every frame.
     pub delay_ms: f64,
+    /// Chance that a bit of a frame is flipped on the way, in a place where no frame check sequence finds it.
+    pub flip: f64,
     /// Decides which frames.
     pub seed: u64,
 }
@@ -300,6 +302,7 @@ impl Topology {
             ("loss", fault.loss),
             ("duplicate", fault.duplicate),
             ("reorder", fault.reorder),
+            ("flip", fault.flip),
         ] {
             if !(0.0..=1.0).contains(&chance) {
                 return fail(format!(
@@ -357,11 +360,13 @@ impl Topology {
 
     /// The IPv4 address of a node: that of its first link.
     pub fn address_of(&self, node: &str) -> Option<Ipv4Addr> {
-        let all = self.interfaces();
-        all.iter()
-            .flatten()
-            .find(|interface| interface.node == node)
-            .map(|i| i.v4)
+        self.first_interface(node).map(|interface| interface.v4)
+    }
+
+    /// A node's end of its first link: what others know it by.
+    pub fn first_interface(&self, node: &str) -> Option<Interface> {
+        let mut all = self.interfaces().into_iter().flatten();
+        all.find(|interface| interface.node == node)
     }
 
     /// Names of a node's interfaces.
@@ -434,22 +439,28 @@ impl Topology {
         Ok(words)
     }
 
-    /// A text with `{dir}`, `{lab}` and `{address:NODE}` replaced.
+    /// A text with `{dir}`, `{lab}`, `{address:NODE}` and `{address6:NODE}` replaced.
     ///
     /// # Errors
     /// An address of a node that has none.
     pub fn expand_text(&self, text: &str, lab: &str, dir: &str) -> Result<String, TopologyError> {
         let mut text = text.replace("{dir}", dir).replace("{lab}", lab);
-        while let Some(start) = text.find("{address:") {
-            let rest = &text[start + 9..];
-            let Some(len) = rest.find('}') else {
-                return fail(format!("{text:?}: {{address: without its closing brace"));
-            };
-            let node = &rest[..len];
-            let Some(address) = self.address_of(node) else {
-                return fail(format!("{text:?}: {node} has no address"));
-            };
-            text.replace_range(start..start + 9 + len + 1, &address.to_string());
+        for placeholder in ["{address:", "{address6:"] {
+            while let Some(start) = text.find(placeholder) {
+                let node_at = start + placeholder.len();
+                let Some(len) = text[node_at..].find('}') else {
+                    return fail(format!("{text:?}: {placeholder} without its closing brace"));
+                };
+                let node = &text[node_at..node_at + len];
+                let Some(interface) = self.first_interface(node) else {
+                    return fail(format!("{text:?}: {node} has no address"));
+                };
+                let address = match placeholder {
+                    "{address6:" => interface.v6.to_string(),
+                    _ => interface.v4.to_string(),
+                };
+                text.replace_range(start..node_at + len + 1, &address);
+            }
         }
         Ok(text)
     }

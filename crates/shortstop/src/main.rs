@@ -19,11 +19,12 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    let failure = cli.failure();
     match cmd::run(cli) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("shortstop: {error:#}");
-            ExitCode::FAILURE
+            failure
         }
     }
 }

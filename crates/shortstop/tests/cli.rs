@@ -41,8 +41,14 @@ fn files(test: &str) -> PathBuf {
     for (name, text) in files {
         std::fs::write(directory.join(name), text).unwrap();
     }
+    let tenant = "[[tenant]]\nid = 7\nsecret = \"07070707070707070707070707070707\"\n";
+    let secret = format!("partitions = 4\n{}{tenant}", store(3));
     for (name, text, mode) in [
+        ("secret.toml", &secret[..], 0o644),
+        ("system.toml", &good_with_system(store(3)), 0o604),
+        ("mine.toml", &secret, 0o640),
         ("others.toml", "", 0o644),
+        ("two.word", "two words\n", 0o600),
         ("tokens.toml", "[[token]]\nname = 3\n", 0o600),
     ] {
         let path = directory.join(name);
@@ -50,6 +56,10 @@ fn files(test: &str) -> PathBuf {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
     directory
+}
+
+fn good_with_system(store: String) -> String {
+    format!("partitions = 4\nsystem_secret = \"09090909090909090909090909090909\"\n{store}")
 }
 
 #[test]
@@ -296,6 +306,34 @@ const BAD: &[(&str, &[&str])] = &[
     ("get --cluster good.toml --tenant 7 k", &["tenant 7"]),
     ("get --cluster gap.toml k", &["gap.toml", "partition 3"]),
     (
+        "get --cluster secret.toml --tenant 7 k",
+        &["secret.toml holds secrets", "0644", "chmod 600"],
+    ),
+    (
+        "store --cluster secret.toml",
+        &["secret.toml holds secrets", "0644", "chmod 600"],
+    ),
+    (
+        "control --cluster system.toml --state state",
+        &["system.toml holds secrets", "0604", "chmod 600"],
+    ),
+    (
+        "gateway --cluster system.toml",
+        &["system.toml holds secrets", "0604", "chmod 600"],
+    ),
+    (
+        "get --cluster mine.toml --tenant 7 --timeout 100ms k",
+        &["no answer", "100 ms"],
+    ),
+    (
+        "store --backend redis://127.0.0.1:1 --backend-password-file others.toml",
+        &["password file others.toml", "0644", "chmod 600"],
+    ),
+    (
+        "gateway --server 127.0.0.1:1 --backend redis://127.0.0.1:1 --backend-password-file two.word",
+        &["--backend-password-file", "one word"],
+    ),
+    (
         "get --server 127.0.0.1:1 --seal-key absent.key k",
         &["--seal-key absent.key", "cannot read"],
     ),
@@ -378,10 +416,8 @@ fn bad_input_is_answered_with_a_line_that_names_it() {
 #[test]
 fn a_missing_interface_is_named() {
     // SAFETY: geteuid cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: loading programs needs root");
-        return;
-    }
+    let user = unsafe { libc::geteuid() };
+    assert_eq!(user, 0, "loading programs needs root");
     let directory = files("interface");
     let words = [
         "switch",
@@ -439,4 +475,68 @@ fn a_reader_that_stops_ends_the_command_quietly() {
     store.kill().unwrap();
     store.wait().unwrap();
     assert_eq!(error, "");
+}
+
+/// Whether there is such a key, and whether that is known, are told apart by the status alone.
+#[test]
+fn a_missing_key_is_no_failure() {
+    let port = std::net::UdpSocket::bind("127.0.0.1:0")
+        .and_then(|socket| socket.local_addr())
+        .unwrap();
+    let server = port.to_string();
+    let mut store = Command::new(env!("CARGO_BIN_EXE_shortstop"))
+        .args(["store", "--listen", &server, "--populate", "1:5"])
+        .args(["--lease-ms", "1000"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let here = Path::new(".");
+    let status = |words: &[&str]| {
+        let words = [words, &["--server", &server, "--timeout", "20s"]].concat();
+        shortstop(here, &words).status.code()
+    };
+    let found = status(&["get", "key0000000000000"]);
+    let missing = status(&["get", "nosuch"]);
+    // It takes no writes for its first second.
+    let mut delete = status(&["delete", "nosuch"]);
+    while delete == Some(2) {
+        delete = status(&["delete", "nosuch"]);
+    }
+    store.kill().unwrap();
+    store.wait().unwrap();
+    let nobody = ["--server", &server, "--timeout", "50ms"];
+    let failed = |command| shortstop(here, &[&[command, "k"], &nobody[..]].concat());
+    assert_eq!([found, missing, delete], [Some(0), Some(1), Some(1)]);
+    assert_eq!(failed("get").status.code(), Some(2));
+    assert_eq!(failed("delete").status.code(), Some(2));
+    assert_eq!(shortstop(here, &["get", "--frob"]).status.code(), Some(2));
+}
+
+/// `| head`: whoever reads has enough after a while, or at once.
+#[test]
+fn output_that_nobody_reads_ends_quietly() {
+    let directory = files("unread");
+    for words in [
+        &["resources"][..],
+        &["lab", "list"],
+        &["token", "ops", "admin"],
+        &["lab", "run", "demo", "--world", "sim", "--quick"],
+        &[
+            "lab", "run", "demo", "--world", "sim", "--quick", "--json", "-",
+        ],
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_shortstop"))
+            .args(words)
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("panicked"), "{words:?}: {said}");
+        assert_ne!(output.status.code(), Some(1), "{words:?}: {said}");
+    }
 }

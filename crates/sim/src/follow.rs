@@ -1,9 +1,10 @@
-//! How agents and stores keep a stream to the controller that leads: as `api::follow` does, with its pauses.
+//! How agents and stores keep a stream to the controller that leads: as `api::follow` does.
+
+use std::time::Duration;
+
+use api::Pauses;
 
 use crate::process::{Io, Message, ProcessId, StreamEvent, StreamId};
-
-const RETRY_FIRST_NS: u64 = 100_000_000;
-const RETRY_MOST_NS: u64 = 1_000_000_000;
 
 /// What became of something that happened on a stream.
 pub enum Followed {
@@ -24,8 +25,8 @@ enum At {
     Waiting(u64),
     /// Asked for.
     Opening(StreamId),
-    /// There.
-    Open(StreamId),
+    /// There, since this time.
+    Open(StreamId, u64),
 }
 
 /// A stream to one of several controllers, made again whenever it ends.
@@ -34,7 +35,7 @@ pub struct Following {
     controllers: Vec<ProcessId>,
     /// The one that is tried next.
     turn: usize,
-    pause_ns: u64,
+    pauses: Pauses,
     at: At,
 }
 
@@ -48,7 +49,7 @@ impl Following {
         Following {
             controllers,
             turn: 0,
-            pause_ns: RETRY_FIRST_NS,
+            pauses: Pauses::default(),
             at,
         }
     }
@@ -56,7 +57,7 @@ impl Following {
     /// The stream, while there is one.
     pub fn stream(&self) -> Option<StreamId> {
         match self.at {
-            At::Open(stream) => Some(stream),
+            At::Open(stream, _) => Some(stream),
             _ => None,
         }
     }
@@ -83,24 +84,24 @@ impl Following {
     pub fn take(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) -> Followed {
         match (self.at, event) {
             (At::Opening(at), StreamEvent::Opened(_)) if at == stream => {
-                self.at = At::Open(stream);
-                self.pause_ns = RETRY_FIRST_NS;
+                self.at = At::Open(stream, io.now_ns());
                 Followed::Began(stream)
             }
-            (At::Open(at), StreamEvent::Message(message)) if at == stream => {
+            (At::Open(at, _), StreamEvent::Message(message)) if at == stream => {
                 Followed::Message(message)
             }
-            (At::Open(at) | At::Opening(at), StreamEvent::Closed) if at == stream => {
+            (At::Open(at, _) | At::Opening(at), StreamEvent::Closed) if at == stream => {
+                if let At::Open(_, since_ns) = self.at {
+                    let lasted_ns = io.now_ns() - since_ns;
+                    self.pauses.lasted(Duration::from_nanos(lasted_ns));
+                }
                 self.turn += 1;
                 // Each one is tried once before the next pause.
                 let pause_ns = match self.turn % self.controllers.len() {
-                    0 => self.pause_ns,
+                    0 => self.pauses.next_pause().as_nanos() as u64,
                     _ => 1,
                 };
                 self.at = At::Waiting(io.now_ns() + pause_ns);
-                if pause_ns > 1 {
-                    self.pause_ns = (self.pause_ns * 2).min(RETRY_MOST_NS);
-                }
                 Followed::Nothing
             }
             _ => Followed::Nothing,

@@ -47,6 +47,9 @@ enum Verb {
         version: u64,
     },
     Delete(Condition, u64),
+    /// Nobody says what became of it.
+    LostGet,
+    LostChange,
 }
 
 /// What a store asked, on its way.
@@ -70,6 +73,8 @@ struct Server {
     askers: u64,
     /// What its clock showed last.
     shown_ns: u64,
+    /// It does not run until then.
+    down_until_ns: u64,
 }
 
 impl Server {
@@ -79,8 +84,19 @@ impl Server {
         self.shown_ns
     }
 
+    /// Whether what is asked now is answered later.
+    fn answers_later(&self, now_ns: u64) -> bool {
+        self.delay_ns > 0 || now_ns < self.down_until_ns
+    }
+
     /// Puts a command at the end, to be carried out after about the usual time.
-    fn queue(&mut self, now_ns: u64, asker: u64, ticket: Ticket, key: Key<'_>, verb: Verb) {
+    fn queue(&mut self, now_ns: u64, asker: u64, ticket: Ticket, key: Key<'_>, mut verb: Verb) {
+        if now_ns < self.down_until_ns {
+            verb = match verb {
+                Verb::Get => Verb::LostGet,
+                _ => Verb::LostChange,
+            };
+        }
         let delay_ns = self
             .rng
             .random_range(self.delay_ns / 2..=self.delay_ns * 3 / 2);
@@ -94,9 +110,27 @@ impl Server {
         });
     }
 
+    /// Dies, and runs again later with what it has. Of what was under way some was carried out.
+    fn restart(&mut self, now_ns: u64, for_ns: u64) {
+        self.down_until_ns = now_ns + for_ns;
+        for mut command in std::mem::take(&mut self.queue) {
+            if self.rng.random() {
+                self.carry_out(&command);
+            }
+            command.verb = match command.verb {
+                Verb::Get | Verb::LostGet => Verb::LostGet,
+                _ => Verb::LostChange,
+            };
+            command.due_ns = now_ns;
+            self.queue.push_back(command);
+        }
+    }
+
     fn carry_out(&mut self, command: &Command) -> Completion {
         let (key, now_ns, ticket) = (command.key.key(), command.due_ns, command.ticket);
         let change = match &command.verb {
+            Verb::LostGet => return Completion::Get(ticket, Found::Failed),
+            Verb::LostChange => return Completion::Change(ticket, Change::Failed),
             Verb::Get => {
                 let Answer::Now(found) = self.backend.get(key, now_ns, ticket) else {
                     return Completion::Get(ticket, Found::Failed);
@@ -148,6 +182,7 @@ impl KeptData {
             rng: rng(seed, "data"),
             askers: 0,
             shown_ns: 0,
+            down_until_ns: 0,
         })))
     }
 
@@ -178,6 +213,13 @@ impl Way {
             began_ns,
             asker,
         }
+    }
+
+    /// The data's server dies, and runs again after so long.
+    pub fn restart(&self, now_ns: u64, for_ns: u64) {
+        let mut server = self.data.lock();
+        let now_ns = server.shows(now_ns + self.began_ns);
+        server.restart(now_ns, for_ns);
     }
 
     /// The data, for the next life.
@@ -225,7 +267,7 @@ impl Backend for Kept {
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
         let mut server = self.way.data.lock();
         let now_ns = server.shows(now_ns + self.way.began_ns);
-        if server.delay_ns > 0 {
+        if server.answers_later(now_ns) {
             server.queue(now_ns, self.way.asker, ticket, key, Verb::Get);
             return Answer::Later;
         }
@@ -246,7 +288,7 @@ impl Backend for Kept {
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
         let mut server = self.way.data.lock();
         let now_ns = server.shows(now_ns + self.way.began_ns);
-        if server.delay_ns == 0 {
+        if !server.answers_later(now_ns) {
             return server.backend.put(key, put, now_ns, ticket);
         }
         let verb = Verb::Put {
@@ -269,7 +311,7 @@ impl Backend for Kept {
     ) -> Answer<Change> {
         let mut server = self.way.data.lock();
         let now_ns = server.shows(now_ns + self.way.began_ns);
-        if server.delay_ns == 0 {
+        if !server.answers_later(now_ns) {
             return server
                 .backend
                 .delete(key, condition, version, now_ns, ticket);

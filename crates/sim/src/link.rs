@@ -17,8 +17,6 @@ pub struct LinkSpec {
     pub queue_bytes: u64,
     /// What goes wrong on it, either way, as on a link of the lab. Its delay counts too.
     pub fault: Fault,
-    /// Chance that a bit of a frame is flipped on the way, in a place where no frame check sequence finds it.
-    pub flip: f64,
 }
 
 impl LinkSpec {
@@ -30,7 +28,6 @@ impl LinkSpec {
             bits_per_s: 0.0,
             queue_bytes: 1 << 20,
             fault: Fault::default(),
-            flip: 0.0,
         }
     }
 }
@@ -73,7 +70,6 @@ pub struct Direction {
     ns_per_byte: f64,
     queue_ns: u64,
     fault: Fault,
-    flip: f64,
     is_faulty: bool,
     rng: SeededRng,
     /// Whether it carries anything.
@@ -96,24 +92,22 @@ impl Direction {
             ns_per_byte,
             queue_ns: (spec.queue_bytes as f64 * ns_per_byte) as u64,
             fault: Fault::default(),
-            flip: 0.0,
             is_faulty: false,
             rng: rng(seed ^ spec.fault.seed.rotate_left(32), name),
             is_up: true,
             free_ns: 0,
             counts: Counts::default(),
         };
-        direction.set_fault(spec.delay_ns, spec.fault, spec.flip);
+        direction.set_fault(spec.delay_ns, spec.fault);
         direction
     }
 
     /// Changes what goes wrong from now on; the random stream goes on.
-    pub fn set_fault(&mut self, delay_ns: u64, fault: Fault, flip: f64) {
+    pub fn set_fault(&mut self, delay_ns: u64, fault: Fault) {
         self.delay_ns = delay_ns + (fault.delay_ms * 1e6) as u64;
         self.is_faulty =
-            fault.loss > 0.0 || fault.duplicate > 0.0 || fault.reorder > 0.0 || flip > 0.0;
+            fault.loss > 0.0 || fault.duplicate > 0.0 || fault.reorder > 0.0 || fault.flip > 0.0;
         self.fault = fault;
-        self.flip = flip;
     }
 
     /// How long a frame without a fault is on its way.
@@ -174,7 +168,7 @@ impl Direction {
             self.counts.reordered += 1;
             fate.at_ns += (draws[3] * fault.reorder_ms.max(0.1) * 1e6) as u64;
         }
-        if draws[4] < self.flip {
+        if draws[4] < fault.flip {
             self.counts.flipped += 1;
             fate.flipped = Some(bit);
         }
@@ -194,9 +188,9 @@ mod tests {
                 reorder: 0.02,
                 reorder_ms: 4.0,
                 delay_ms: 1.0,
+                flip: 0.01,
                 seed: 9,
             },
-            flip: 0.01,
             ..LinkSpec::between(0, 1)
         }
     }

@@ -121,6 +121,13 @@ impl StoreHost {
         status
     }
 
+    /// What holds its data dies, and runs again after so long with all of it. What the store asked meanwhile fails; of what it had
+    /// asked before, some was carried out.
+    pub fn restart_data(&mut self, for_ns: u64, io: &Io<'_>) {
+        let now_ns = io.now_ns() - self.started_ns;
+        self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
+    }
+
     /// What it has counted in this life.
     pub fn counters(&self) -> &store::Counters {
         self.engine.counters()
@@ -215,6 +222,7 @@ impl Process for StoreHost {
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
         match self.following.take(stream, event, io) {
             Followed::Began(stream) => {
+                self.engine.report_again();
                 let name = self.config.listen.to_string();
                 let hello = StoreHello {
                     address: name.clone(),

@@ -117,6 +117,8 @@ pub struct Config {
     pub identity: Option<SocketAddr>,
     /// Where the data is.
     pub backend: BackendConfig,
+    /// The password of a Redis, if it does not stand in its address.
+    pub backend_password: Option<String>,
     /// What to do about writes that others make in the backend; Redis only.
     pub outside_writes: OutsideWrites,
     /// Bytes that the embedded backend may take.
@@ -147,6 +149,7 @@ impl Config {
             cluster: wire::Cluster::single(listen, 1),
             identity: None,
             backend: BackendConfig::Embedded,
+            backend_password: None,
             outside_writes: OutsideWrites::Track,
             memory_limit: 1 << 30,
             rate_limit: None,

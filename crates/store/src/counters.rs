@@ -50,6 +50,8 @@ pub struct Counters {
     pub duplicates_pending: u64,
     /// Writes older than the client's window: ignored.
     pub duplicates_too_old: u64,
+    /// Writes refused: they name another life of this store, or ask for the name of this one.
+    pub refused_other_life: u64,
     /// Writes refused with TryAgain: one lease has not passed since the start.
     pub refused_starting: u64,
     /// Writes refused with TryAgain: too many wait for the same key.

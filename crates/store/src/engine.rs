@@ -146,6 +146,7 @@ impl Engine {
             backend,
             counters: Counters::default(),
             replies: Replies {
+                life: incarnation.name(),
                 delayed: Delayed::default(),
             },
             tenants,

@@ -9,6 +9,7 @@
 pub struct Incarnation {
     first_term: u64,
     first_version: u64,
+    name: u16,
 }
 
 impl Incarnation {
@@ -19,12 +20,18 @@ impl Incarnation {
         Incarnation {
             first_term: random,
             first_version: seconds << 32 | random >> 32,
+            name: (random % 65_534) as u16 + 2,
         }
     }
 
     /// The term in which a switch is lent its first lease.
     pub fn first_term(self) -> u64 {
         self.first_term
+    }
+
+    /// What it says of itself in replies: not 0, which says nothing, nor [`wire::LIFE_UNKNOWN`].
+    pub fn name(self) -> u16 {
+        self.name
     }
 
     /// The version of what was there before; what is written has higher ones. Lives write fewer than 2^32 values a second, so the next

@@ -21,21 +21,41 @@ pub struct Report {
 
 type Newest = BTreeMap<(&'static str, u32), Bytes>;
 
-/// The newest report of each half about each tenant that has not been taken. Clones are the same.
+/// The newest report of each half about each tenant. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Reports(Arc<(Mutex<Newest>, Notify)>);
+pub(crate) struct Reports(Arc<(Mutex<Kept>, Notify)>);
+
+#[derive(Default)]
+struct Kept {
+    /// Not taken yet.
+    newest: Newest,
+    /// Taken; whether they arrived is not known.
+    taken: Newest,
+}
 
 impl Reports {
     /// Puts a report in the place of an older one.
     pub fn put(&self, half: &'static str, tenant: u32, report: Bytes) {
-        self.newest().insert((half, tenant), report);
+        self.kept().newest.insert((half, tenant), report);
+        self.0.1.notify_one();
+    }
+
+    /// What was taken may be lost: it is to be taken again, but for what is newer.
+    pub fn again(&self) {
+        let Kept { newest, taken } = &mut *self.kept();
+        let older = std::mem::take(taken);
+        for (about, report) in older {
+            newest.entry(about).or_insert(report);
+        }
         self.0.1.notify_one();
     }
 
     /// Forgets what concerns these tenants.
     pub fn forget(&self, tenants: &BTreeSet<u32>) {
-        self.newest()
-            .retain(|(_, tenant), _| !tenants.contains(tenant));
+        let Kept { newest, taken } = &mut *self.kept();
+        for reports in [newest, taken] {
+            reports.retain(|(_, tenant), _| !tenants.contains(tenant));
+        }
     }
 
     /// Takes all there are; waits for one.
@@ -51,16 +71,45 @@ impl Reports {
 
     /// Takes all there are.
     pub fn take_now(&self) -> Vec<Report> {
-        let taken = std::mem::take(&mut *self.newest());
+        let Kept { newest, taken } = &mut *self.kept();
+        let now = std::mem::take(newest);
+        taken.extend(now.clone());
         let report = |((half, tenant), report)| Report {
             half,
             tenant,
             report,
         };
-        taken.into_iter().map(report).collect()
+        now.into_iter().map(report).collect()
     }
 
-    fn newest(&self) -> MutexGuard<'_, Newest> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_lost_stream_took_is_reported_again_unless_it_is_older_or_of_a_tenant_that_left() {
+        let reports = Reports::default();
+        let taken = || {
+            let all = reports.take_now().into_iter();
+            let all = all.map(|r| (r.tenant, String::from_utf8(r.report.to_vec()).unwrap()));
+            all.collect::<Vec<_>>()
+        };
+        for (tenant, report) in [(7, "old"), (8, "load"), (9, "gone")] {
+            reports.put("d", tenant, report.into());
+        }
+        assert_eq!(taken().len(), 3);
+        assert_eq!(taken(), []);
+        reports.put("d", 7, "new".into());
+        reports.forget(&[9].into());
+        reports.again();
+        let (new, load) = ((7, "new".into()), (8, "load".into()));
+        assert_eq!(taken(), [new.clone(), load.clone()]);
+        reports.again();
+        assert_eq!(taken(), [new, load]);
     }
 }

@@ -108,6 +108,11 @@ impl Handle {
         self.reports.take().await
     }
 
+    /// Reports that were taken may be lost with their stream: [`Handle::reports`] brings the newest about each tenant again.
+    pub fn report_again(&self) {
+        self.reports.again();
+    }
+
     async fn order<R>(&self, make: impl FnOnce(oneshot::Sender<R>) -> Order) -> Option<R> {
         let (done, answer) = oneshot::channel();
         self.orders.send(make(done)).await.ok()?;
@@ -353,7 +358,8 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
     let (backend, completions) = match &config.backend {
         BackendConfig::Embedded => return Ok((open_embedded(config, base_version)?, None)),
         BackendConfig::Redis(url) => {
-            redis::connect(url, config.outside_writes, base_version).await?
+            let password = config.backend_password.as_deref();
+            redis::connect(url, password, config.outside_writes, base_version).await?
         }
         BackendConfig::Memcached(server) => memcached::connect(server, base_version).await?,
     };

@@ -36,6 +36,8 @@ pub const SHARED_LEN: usize = 40;
 pub const MAX_KEY: usize = 250;
 /// Longest UDP payload in bytes that fits an Ethernet frame of 1500 bytes over IPv4.
 pub const MAX_PAYLOAD: usize = 1472;
+/// What a write says as the store's life if its client has not heard of it yet: no store has it, so each answers with its own.
+pub const LIFE_UNKNOWN: u16 = 1;
 /// The tenant of unkeyed requests, there for trying things out.
 pub const TENANT_OPEN: u32 = 0;
 /// The tenant under which switches, stores and controllers sign what they say to one another.

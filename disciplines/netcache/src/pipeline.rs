@@ -78,7 +78,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             name: "head",
             map: "pages",
             entries: items.count,
-            bits: 8 + 32 + 16 + 8,
+            bits: 8 + 32 + 16 + 6,
             after: &["lookup"],
             ..STATIC
         },
@@ -107,12 +107,12 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             after: &["head", "key"],
             ..REGISTERS
         },
-        // Version, expiry, when the epoch was taken, length and flags.
+        // Version, expiry, when the epoch was taken, length, sum and flags.
         Table {
             name: "granted",
             map: "pages",
             entries: items.count,
-            bits: 3 * 64 + 16 + 8,
+            bits: 3 * 64 + 16 + 16 + 2,
             after: &["word", "lease"],
             ..REGISTERS
         },

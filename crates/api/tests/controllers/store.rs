@@ -147,6 +147,7 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
     let test = async {
         let mut stand = at_first.recv().await.unwrap();
         assert_eq!(stand.hears().await, Body::Hello(hello.clone()));
+        assert_eq!(taken.recv().await, Some(Told::Began));
         // What cannot be used is left out.
         let mut broken = in_proto.clone();
         broken.stores.clear();
@@ -182,10 +183,15 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
         stand.says(message(6)).await;
         stand.says(message(7)).await;
         let mut last = taken.recv().await;
+        let mut began = 0;
         while last != Some(told(7)) {
-            assert_eq!(last, Some(told(6)));
+            match last {
+                Some(Told::Began) => began += 1,
+                last => assert_eq!(last, Some(told(6))),
+            }
             last = taken.recv().await;
         }
+        assert_eq!(began, 1);
         let mut acknowledged = 0;
         while acknowledged < 7 {
             let Body::Ack(StoreAck { seq }) = stand.hears().await else {

@@ -301,3 +301,79 @@ proptest! {
         prop_assert_eq!(machine.free, 150);
     }
 }
+
+/// What a store answers that lives another life, `age_ms` old, than the one that the write names.
+fn other_life(datagram: &[u8], life: u16, age_ms: u32) -> Vec<u8> {
+    let packet = Packet::decode(datagram).unwrap();
+    let header = Header {
+        op: packet.header.op.reply().unwrap(),
+        status: Status::OtherLife,
+        life,
+        expiry_ms: age_ms,
+        ..packet.header
+    };
+    let mut bytes = vec![];
+    Packet::new(header, packet.key, b"")
+        .encode(&Secret::NONE, &mut bytes)
+        .unwrap();
+    bytes
+}
+
+#[test]
+fn a_write_that_an_earlier_life_of_the_store_may_have_had_is_not_sent_to_the_next() {
+    let header = |datagram: &Bytes| Packet::decode(datagram).unwrap().header;
+    let mut machine = machine(Options::default());
+    machine.begin(&set(b"k", b"1"), 0);
+    let first = sent(&mut machine);
+    assert_eq!(header(&first[0]).life, wire::LIFE_UNKNOWN);
+    // Nobody has that life: nothing was done, however young the store is.
+    machine.take(&other_life(&first[0], 77, 0), store(), MS);
+    let again = sent(&mut machine);
+    let (asked, repeated) = (header(&first[0]), header(&again[0]));
+    assert_eq!((repeated.life, repeated.request), (77, asked.request));
+    machine.take(&answer(&again[0], Status::Ok), store(), 2 * MS);
+    assert!(machine.next_finished().unwrap().1.is_ok());
+
+    for (age_ms, was_there_before) in [(100, true), (5, false)] {
+        machine.begin(&set(b"k", b"2"), 100 * MS);
+        let first = sent(&mut machine);
+        machine.take(&other_life(&first[0], 78, age_ms), store(), 105 * MS);
+        let again = sent(&mut machine);
+        assert_eq!(
+            again.len(),
+            usize::from(was_there_before),
+            "{age_ms} ms old"
+        );
+        if was_there_before {
+            machine.take(&answer(&again[0], Status::Ok), store(), 106 * MS);
+            assert!(machine.next_finished().unwrap().1.is_ok());
+            // Back to what it was, for the next round.
+            machine.begin(&get(b"k"), 107 * MS);
+            let read = sent(&mut machine);
+            let mut of_77 = answer(&read[0], Status::Ok);
+            of_77[2..4].copy_from_slice(&77u16.to_be_bytes());
+            machine.take(&of_77, store(), 108 * MS);
+            assert!(machine.next_finished().unwrap().1.is_ok());
+        } else {
+            let ended = machine.next_finished().unwrap().1;
+            assert!(
+                matches!(ended, Err(Error::OutcomeUnknown { .. })),
+                "{ended:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_switch_teaches_nobody_the_life_of_a_store() {
+    let mut machine = machine(Options::default());
+    machine.begin(&get(b"k"), 0);
+    let read = sent(&mut machine);
+    let mut cached = answer(&read[0], Status::Ok);
+    cached[2..4].copy_from_slice(&77u16.to_be_bytes());
+    cached[41] |= Flags::CACHED.bits();
+    machine.take(&cached, store(), MS);
+    machine.begin(&set(b"k", b"1"), 2 * MS);
+    let write = Packet::decode(&sent(&mut machine)[0]).unwrap().header;
+    assert_eq!(write.life, wire::LIFE_UNKNOWN);
+}

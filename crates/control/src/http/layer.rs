@@ -11,7 +11,10 @@ use axum::{
 };
 
 use super::reply::{error, redirect};
-use crate::auth::{Access, Call, Caller};
+use crate::{
+    auth::{Access, Call, Caller},
+    serve::Introduction,
+};
 
 /// Path of the description, which everybody may read.
 const OPEN: &str = "/openapi.json";
@@ -33,6 +36,9 @@ pub async fn layer(
         && let Err(line) = call.allowed(&caller)
     {
         return grpc_error(tonic::Status::permission_denied(line));
+    }
+    if let Some(introduction) = request.extensions().get::<Introduction>() {
+        introduction.known();
     }
     request.extensions_mut().insert(caller);
     let asked = request.uri().clone();

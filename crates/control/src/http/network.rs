@@ -6,14 +6,18 @@ use utoipa_axum::routes;
 
 use super::{
     Asked, Resource,
-    input::{Body, TopologyBody},
+    input::{Body, Id, TopologyBody},
     reply::{Answer, Failures},
 };
-use crate::auth::Caller;
+use crate::{
+    admin::{Refusal, RefusalKind},
+    auth::Caller,
+};
 
 pub fn routes() -> Resource {
     Resource::new()
         .routes(routes!(topology, declare))
+        .routes(routes!(forget))
         .routes(routes!(route_table, set_routes))
 }
 
@@ -39,6 +43,18 @@ async fn declare(
 ) -> Answer<TopologyView> {
     caller.administrates()?;
     Ok(Json(admin.declare_topology(caller.name(), topology).await?))
+}
+
+/// Forgets a switch that is gone for good: its pages, links, and what was declared of it. Refused while its agent is attached.
+#[utoipa::path(delete, path = "/v1/topology/switches/{id}", tag = "network", params(("id" = u16, Path, description = "Number of the switch.")),
+    responses((status = OK, description = "The topology without it.", body = TopologyView), Failures))]
+async fn forget(State(admin): Asked, caller: Caller, Id(id): Id) -> Answer<TopologyView> {
+    caller.administrates()?;
+    let id = u16::try_from(id).map_err(|_| {
+        let line = format!("there is no switch {id}");
+        Refusal::new(RefusalKind::NotFound, line)
+    })?;
+    Ok(Json(admin.forget_switch(caller.name(), id).await?))
 }
 
 /// The routes of all switches, and whether the controller keeps them.

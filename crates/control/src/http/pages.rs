@@ -94,7 +94,8 @@ async fn of_tenant(
     Ok(Json(admin.pages(filter).await?))
 }
 
-/// Asks for guaranteed pages: raises the tenant's quota by their number, if so many are to be had.
+/// Asks for guaranteed pages: raises the tenant's quota by their number, if so many are to be had. A tenant's token raises it up
+/// to what an operator gave it, and no further.
 ///
 /// All are granted or none; a refusal says what is free on each switch.
 #[utoipa::path(post, path = "/v1/tenants/{id}/pages", tag = "pages", params(("id" = u32, Path, description = "Number of the tenant.")),
@@ -106,7 +107,9 @@ async fn ask(
     Body(request): Body<PageRequest>,
 ) -> Answer<PageGrant> {
     caller.is_or_administrates(id)?;
-    Ok(Json(admin.ask_pages(caller.name(), id, request).await?))
+    let own = caller.tenant().is_some();
+    let grant = admin.ask_pages(caller.name(), id, request, own);
+    Ok(Json(grant.await?))
 }
 
 /// Gives pages back: lowers the tenant's quota by their number. The answer lists the pages that leave.
@@ -119,5 +122,7 @@ async fn give_back(
     Body(pages): Body<ReturnPages>,
 ) -> Answer<PageGrant> {
     caller.is_or_administrates(id)?;
-    Ok(Json(admin.return_pages(caller.name(), id, pages).await?))
+    let own = caller.tenant().is_some();
+    let grant = admin.return_pages(caller.name(), id, pages, own);
+    Ok(Json(grant.await?))
 }

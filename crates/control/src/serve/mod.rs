@@ -1,15 +1,23 @@
 //! One listener for HTTP/JSON and gRPC: HTTP/1 and HTTP/2, in clear text or over TLS.
 //!
-//! Beyond loopback it demands TLS and tokens. Connections are bounded in number; whoever says nothing is disconnected.
+//! Beyond loopback it demands TLS and tokens. Connections are bounded in number, and those without a token have places of their
+//! own (see [`strangers`]); whoever says nothing is disconnected.
 
 mod preface;
+mod strangers;
 mod tls;
 
 use std::{
-    future::Future, io, net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration,
+    future::Future,
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
 };
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
@@ -18,12 +26,14 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::{Semaphore, oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 
+pub use strangers::Introduction;
+use strangers::{STRANGER_FOR, Strangers};
 pub use tls::{TlsError, TlsFiles};
 
 use super::auth::{Access, TokenError};
@@ -52,7 +62,7 @@ pub struct Listen {
     pub tokens: Option<PathBuf>,
     /// Listen beyond loopback even without TLS and tokens.
     pub insecure: bool,
-    /// Most connections at a time; more wait to be accepted.
+    /// Most connections at a time of those who showed a token; more are closed.
     pub connections_max: usize,
 }
 
@@ -155,6 +165,7 @@ impl Serving {
             listener,
             tls,
             app: app(Arc::new(access)),
+            strangers: Strangers::default(),
             places: Arc::new(Semaphore::new(listen.connections_max.max(1))),
             stopped,
         };
@@ -181,21 +192,26 @@ struct Acceptor {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     app: Router,
+    strangers: Strangers,
     places: Arc<Semaphore>,
     stopped: watch::Receiver<bool>,
 }
 
 impl Acceptor {
     /// Until it is stopped, also by dropping the [`Serving`].
-    async fn run(mut self) {
+    async fn run(self) {
         let mut connections = JoinSet::new();
         let mut stopped = self.stopped.clone();
         loop {
             tokio::select! {
                 _ = stopped.changed() => break,
                 Some(_) = connections.join_next() => {}
-                stream = self.accept() => {
-                    connections.spawn(stream);
+                (stream, from) = self.accept() => {
+                    let (enter, entered) = oneshot::channel();
+                    let served = connections.spawn(self.serve(stream, entered));
+                    // None: it ends at once.
+                    let place = self.strangers.enter(from, served);
+                    let _ = place.map(|place| enter.send(place));
                 }
             }
         }
@@ -206,26 +222,51 @@ impl Acceptor {
         }
     }
 
-    /// The next connection, served to its end.
-    async fn accept(&mut self) -> impl Future<Output = ()> + Send + use<> {
-        let places = self.places.clone();
-        let place = places.acquire_owned().await.expect("never closed");
-        let stream = loop {
+    /// The next connection, and where it comes from.
+    async fn accept(&self) -> (TcpStream, IpAddr) {
+        loop {
             match self.listener.accept().await {
-                Ok((stream, _)) => break stream,
+                Ok((stream, from)) => return (stream, from.ip()),
                 // Of one connection (aborted), or of the process (too many files): it gets time to recover.
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
-        };
-        let (tls, app, stopped) = (self.tls.clone(), self.app.clone(), self.stopped.clone());
+        }
+    }
+
+    /// Serves a connection to its end, if it has a stranger's place and becomes known in time.
+    fn serve(
+        &self,
+        stream: TcpStream,
+        entered: oneshot::Receiver<strangers::Place>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (tls, stopped) = (self.tls.clone(), self.stopped.clone());
+        let introduction = Introduction::default();
+        let app = self.app.clone().layer(Extension(introduction.clone()));
+        let places = self.places.clone();
         async move {
-            if let Err(error) = connection(stream, tls, app, stopped).await {
-                tracing::debug!("a connection ended: {error}");
+            let Ok(stranger) = entered.await else {
+                return tracing::debug!("a connection was closed: too many from there");
+            };
+            let mut served = pin!(async {
+                if let Err(error) = connection(stream, tls, app, stopped).await {
+                    tracing::debug!("a connection ended: {error}");
+                }
+            });
+            tokio::select! {
+                () = &mut served => return,
+                () = introduction.done() => {}
+                () = tokio::time::sleep(STRANGER_FOR) => {
+                    return tracing::debug!("a connection was closed: nobody showed a token");
+                }
             }
-            drop(place);
+            drop(stranger);
+            match places.try_acquire() {
+                Ok(_place) => served.await,
+                Err(_) => tracing::warn!("a connection was closed: there are too many"),
+            }
         }
     }
 }

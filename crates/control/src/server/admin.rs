@@ -109,8 +109,9 @@ impl Admin for OnCore {
         who: &str,
         id: u32,
         request: PageRequest,
+        own: bool,
     ) -> Result<PageGrant, Refusal> {
-        self.make(who, |core, asked| core.ask_pages(asked, id, request))
+        self.make(who, |core, asked| core.ask_pages(asked, id, request, own))
             .await
     }
 
@@ -119,8 +120,9 @@ impl Admin for OnCore {
         who: &str,
         id: u32,
         pages: ReturnPages,
+        own: bool,
     ) -> Result<PageGrant, Refusal> {
-        self.make(who, |core, asked| core.return_pages(asked, id, &pages))
+        self.make(who, |core, asked| core.return_pages(asked, id, &pages, own))
             .await
     }
 
@@ -134,6 +136,11 @@ impl Admin for OnCore {
         topology: TopologySpec,
     ) -> Result<TopologyView, Refusal> {
         self.make(who, |core, asked| core.declare_topology(asked, topology))
+            .await
+    }
+
+    async fn forget_switch(&self, who: &str, id: u16) -> Result<TopologyView, Refusal> {
+        self.make(who, |core, asked| core.forget_switch(asked, id))
             .await
     }
 

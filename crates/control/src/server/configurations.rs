@@ -190,14 +190,23 @@ impl Configurations {
 
     /// A tenant is gone, or has another discipline: nothing of it counts any longer.
     pub fn forget(&mut self, tenant: u32, journal: &mut Journal) {
+        self.forget_where(|place| place.tenant == tenant, journal);
+    }
+
+    /// A switch is gone for good.
+    pub fn forget_switch(&mut self, switch: SwitchId, journal: &mut Journal) {
+        self.forget_where(|place| place.switch == switch, journal);
+    }
+
+    fn forget_where(&mut self, goes: impl Fn(&Place) -> bool, journal: &mut Journal) {
         self.by_place.retain(|place, _| {
-            let stays = place.tenant != tenant;
+            let stays = !goes(place);
             if !stays {
                 journal.delete(row(*place));
             }
             stays
         });
-        self.waiting.retain(|place| place.tenant != tenant);
+        self.waiting.retain(|place| !goes(place));
     }
 
     /// The switch may have lost all of them: its stream is new.

@@ -336,6 +336,36 @@ impl Core {
         Ok(self.view().topology())
     }
 
+    /// See [`Admin::forget_switch`](crate::admin::Admin::forget_switch).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn forget_switch(
+        &mut self,
+        asked: Asked<'_>,
+        id: SwitchId,
+    ) -> Result<TopologyView, Refusal> {
+        let name = changes::may_forget(&self.view(), id)?;
+        let moved = self.memory.forget(id);
+        self.moved(moved);
+        self.exchange.forget_switch(id, &mut self.journal);
+        let pinned = self.tenants.iter().filter(|t| t.pinned.contains_key(&id));
+        for mut tenant in pinned.cloned().collect::<Vec<_>>() {
+            tenant.pinned.remove(&id);
+            let changed = self.tenants.put(tenant);
+            self.tenant_changed(changed);
+        }
+        let rewired = self.network.forget(id);
+        self.journal.put("topology".into(), self.network.declared());
+        self.rewired(rewired);
+        // Whose traffic is measured depends on how many switches there are.
+        let all: Vec<SwitchId> = self.exchange.switches().ids().collect();
+        self.make_setups(all);
+        self.note(asked, "switch.forget", format!("switch {id} {name:?}"));
+        self.allocate();
+        Ok(self.view().topology())
+    }
+
     /// Keeps routes, or takes away those that were installed.
     pub fn manage_routes(&mut self, asked: Asked<'_>, managed: bool) -> RouteTable {
         self.network.manage(managed);

@@ -222,12 +222,12 @@ impl Stage {
 
     fn ask(&mut self, id: u32, request: PageRequest) -> Result<Vec<PageId>, Refusal> {
         let clock_s = ASKED.at_ms / 1000;
-        let plan = |view: &View<'_>| changes::ask(view, id, request, clock_s);
+        let plan = |view: &View<'_>| changes::ask(view, id, request, false, clock_s);
         self.core.change(ASKED, plan).map(|made| made.given)
     }
 
     fn give_back(&mut self, id: u32, pages: &ReturnPages) -> Result<Vec<PageId>, Refusal> {
-        let plan = |view: &View<'_>| changes::give_back(view, id, pages);
+        let plan = |view: &View<'_>| changes::give_back(view, id, pages, false);
         self.core.change(ASKED, plan).map(|made| made.left)
     }
 
@@ -321,6 +321,86 @@ fn a_quota_above_what_there_is_is_refused_and_what_is_free_is_said() {
     assert_eq!(granted.len(), 3);
     stage.settle();
     assert_eq!(stage.pages()[&1], 10);
+}
+
+#[test]
+fn a_tenant_asks_for_no_more_than_it_was_given() {
+    let mut stage = Stage::new(20);
+    stage.create(1, 6).unwrap();
+    let mut own = |pages: i32| {
+        let count = Some(pages.unsigned_abs());
+        let back = ReturnPages {
+            count,
+            ..ReturnPages::default()
+        };
+        let request = PageRequest {
+            pages: pages.unsigned_abs(),
+            switch: None,
+            lease_s: None,
+        };
+        match pages > 0 {
+            true => stage.core.ask_pages(ASKED, 1, request, true),
+            false => stage.core.return_pages(ASKED, 1, &back, true),
+        }
+    };
+    assert_eq!(own(1).unwrap_err().kind, RefusalKind::Forbidden);
+    assert_eq!(own(-4).unwrap().quota, 2);
+    assert_eq!(own(3).unwrap().quota, 5);
+    let refused = own(2).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Forbidden);
+    assert!(refused.message.contains("1 may be: its operator gave it 6"));
+    assert_eq!(own(1).unwrap().quota, 6);
+    // An operator's word is the new ceiling, whichever way it was said.
+    let lower = TenantChange {
+        quota: Some(3),
+        ..TenantChange::default()
+    };
+    stage.change(1, lower).unwrap();
+    let request = |pages| PageRequest {
+        pages,
+        switch: None,
+        lease_s: None,
+    };
+    assert!(stage.core.ask_pages(ASKED, 1, request(1), true).is_err());
+    stage.ask(1, request(2)).unwrap();
+    assert!(stage.core.ask_pages(ASKED, 1, request(1), true).is_err());
+}
+
+#[test]
+fn a_switch_that_is_gone_for_good_is_forgotten() {
+    let mut stage = Stage::new(4);
+    let store = stage.core.store_came(&StoreHello::default());
+    stage.create(1, 4).unwrap();
+    stage.settle();
+    assert_eq!(stage.placed(store), Some(vec![(1, 1)]));
+    let forget = |stage: &mut Stage, id| stage.core.forget_switch(ASKED, id).map(drop);
+    let refused = forget(&mut stage, 1).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Conflict);
+    assert!(refused.message.contains("is attached"), "{refused}");
+    assert_eq!(
+        forget(&mut stage, 2).unwrap_err().kind,
+        RefusalKind::NotFound
+    );
+    stage.core.detach(stage.now, stage.stream);
+    forget(&mut stage, 1).unwrap();
+    assert_eq!(stage.core.memory.ledger().rows().count(), 0);
+    assert_eq!(stage.core.view().topology().switches.len(), 0);
+    assert_eq!(stage.placed(store), Some(vec![]));
+    stage.write();
+    let left = |stage: &Stage, prefix| stage.loaded.rows.keys().any(|k| k.starts_with(prefix));
+    assert!(!left(&stage, "switch/") && !left(&stage, "page/"));
+    assert_eq!(
+        forget(&mut stage, 1).unwrap_err().kind,
+        RefusalKind::NotFound
+    );
+
+    // It comes back all the same: as a new one, whose table has a version above that which it has in force.
+    let before = stage.table.version;
+    stage.stream = stage.attach(1, 4);
+    stage.settle();
+    assert!(stage.table.version > before);
+    assert_eq!(stage.pages(), [(1, 4)].into());
+    assert_eq!(stage.placed(store), Some(vec![(1, 1)]));
 }
 
 #[test]

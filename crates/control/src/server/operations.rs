@@ -91,9 +91,11 @@ impl Core {
         asked: Asked<'_>,
         id: u32,
         request: PageRequest,
+        own: bool,
     ) -> Result<PageGrant, Refusal> {
         let clock_s = asked.at_ms / 1000;
-        let made = self.change(asked, |view| changes::ask(view, id, request, clock_s))?;
+        let plan = |view: &View<'_>| changes::ask(view, id, request, own, clock_s);
+        let made = self.change(asked, plan)?;
         self.grant(id, &made.given)
     }
 
@@ -106,8 +108,9 @@ impl Core {
         asked: Asked<'_>,
         id: u32,
         pages: &ReturnPages,
+        own: bool,
     ) -> Result<PageGrant, Refusal> {
-        let made = self.change(asked, |view| changes::give_back(view, id, pages))?;
+        let made = self.change(asked, |view| changes::give_back(view, id, pages, own))?;
         self.grant(id, &made.left)
     }
 

@@ -20,6 +20,8 @@ const NAME_MAX: usize = 256;
 pub struct Switches {
     by_id: BTreeMap<SwitchId, Switch>,
     generation: u64,
+    /// Items of switches that were forgotten, to be taken with the next ones.
+    forgotten: Vec<(SwitchId, ItemKey, bool)>,
 }
 
 /// A switch that attached.
@@ -85,6 +87,15 @@ impl Switches {
         })
     }
 
+    /// Forgets one.
+    pub fn remove(&mut self, id: SwitchId) {
+        if let Some(mut switch) = self.by_id.remove(&id) {
+            let changed = switch.take_changed().into_iter();
+            let gone = changed.map(|(key, held)| (id, key, held));
+            self.forgotten.extend(gone);
+        }
+    }
+
     /// The switch of this stream, unless a newer one made it void.
     pub fn on(&mut self, stream: StreamId) -> Option<&mut Switch> {
         let switch = self.by_id.get_mut(&stream.switch)?;
@@ -127,14 +138,17 @@ impl Switches {
             let changed = switch.take_changed();
             changed.into_iter().map(move |(key, held)| (id, key, held))
         };
-        self.iter_mut().flat_map(of).collect()
+        let mut items = std::mem::take(&mut self.forgotten);
+        items.extend(self.iter_mut().flat_map(of));
+        items
     }
 
     /// Items could not be written: they belong to the next ones.
     pub fn put_items_back(&mut self, items: Vec<(SwitchId, ItemKey, bool)>) {
-        for (id, key, _) in items {
-            if let Some(switch) = self.get_mut(id) {
-                switch.put_back(key);
+        for (id, key, held) in items {
+            match self.get_mut(id) {
+                Some(switch) => switch.put_back(key),
+                None => self.forgotten.push((id, key, held)),
             }
         }
     }

@@ -45,6 +45,9 @@ pub struct Tenant {
     pub hash_secret: Option<String>,
     /// Guaranteed pages, over all switches.
     pub quota: u32,
+    /// What an operator gave it, where it has given some of that back by itself; none: the quota. It may ask for no more.
+    #[serde(default)]
+    pub given: Option<u32>,
     /// Parts of the quota that end.
     #[serde(default)]
     pub timed: Vec<TimedQuota>,
@@ -83,6 +86,7 @@ impl Tenant {
             also_secret: None,
             hash_secret: None,
             quota: 0,
+            given: None,
             timed: vec![],
             policy: Policy::default(),
             pinned: BTreeMap::new(),

@@ -180,6 +180,12 @@ impl Topology {
         true
     }
 
+    /// What a switch reported counts no longer: it is gone for good.
+    pub fn forget(&mut self, id: SwitchId) {
+        self.switches.remove(&id);
+        self.rebuild();
+    }
+
     /// The shortest path, with both ends. None if there is none now.
     pub fn path(&self, from: &NodeId, to: &NodeId) -> Option<Vec<NodeId>> {
         let (start, end) = (*self.index.get(from)?, *self.index.get(to)?);

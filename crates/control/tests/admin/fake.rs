@@ -126,7 +126,14 @@ impl Admin for Fake {
         Ok(vec![page()])
     }
 
-    async fn ask_pages(&self, who: &str, id: u32, _: PageRequest) -> Result<PageGrant, Refusal> {
+    async fn ask_pages(
+        &self,
+        who: &str,
+        id: u32,
+        _: PageRequest,
+        own: bool,
+    ) -> Result<PageGrant, Refusal> {
+        assert_eq!(own, who == "tenant 7");
         self.known(id)?;
         self.change(who, "ask")?;
         Ok(PageGrant {
@@ -140,7 +147,9 @@ impl Admin for Fake {
         who: &str,
         id: u32,
         pages: ReturnPages,
+        own: bool,
     ) -> Result<PageGrant, Refusal> {
+        assert_eq!(own, who == "tenant 7");
         self.known(id)?;
         if let Some(page) = pages.pages.iter().find(|p| p.switch != 3) {
             let line = format!("page {page} is not held by tenant {id}: it is free");
@@ -163,6 +172,11 @@ impl Admin for Fake {
         topology: TopologySpec,
     ) -> Result<TopologyView, Refusal> {
         self.change(who, &format!("declare {}", topology.switches.len()))?;
+        Ok(TopologyView::default())
+    }
+
+    async fn forget_switch(&self, who: &str, id: u16) -> Result<TopologyView, Refusal> {
+        self.change(who, &format!("forget {id}"))?;
         Ok(TopologyView::default())
     }
 

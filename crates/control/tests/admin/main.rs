@@ -60,6 +60,7 @@ pub const ROUTES: &[(&str, &str, &str, u16)] = &[
         r#"{"switch":[{"id":1},{"id":2}],"link":[{"a":1,"b":2}]}"#,
         200,
     ),
+    ("DELETE", "/v1/topology/switches/7", "", 200),
     ("GET", "/v1/routes", "", 200),
     ("PUT", "/v1/routes", r#"{"managed":true}"#, 200),
     ("GET", "/v1/cluster", "", 200),

@@ -163,6 +163,56 @@ async fn grpc_asks_for_the_right_token_too() {
     site.serving.stop().await;
 }
 
+/// Connections without a token, as many as may be there of others; then one with.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_no_token_keeps_nobody_out() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let file = TokenFile::new();
+    let listen = Listen {
+        tokens: Some(file.path()),
+        connections_max: 4,
+        ..Listen::on(loopback())
+    };
+    let site = Site::start(&listen).await;
+    let address = site.serving.address();
+    let mut silent = vec![];
+    for n in 0..200_u8 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        // Two of each address, so that none has too many.
+        socket.bind(([127, 0, 1, n / 2], 0).into()).unwrap();
+        silent.push(socket.connect(address).await.unwrap());
+    }
+    let with_token = || Sending {
+        token: Some(file.of("viewer")),
+        ..request("GET", "/v1/tenants", "")
+    };
+    assert_eq!(site.send(with_token()).await.status, 200);
+
+    // Of one address only some are let in, whatever they say.
+    let mut closed = 0;
+    let mut kept = vec![];
+    for _ in 0..64 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.2.1:0".parse().unwrap()).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
+        let _ = stream.write_all(b"GET /v1/tenants HTTP/1.1\r\n\r\n").await;
+        kept.push(stream);
+    }
+    for stream in &mut kept {
+        let answer = stream.read(&mut [0; 16]).await;
+        closed += u32::from(!matches!(answer, Ok(1..)));
+    }
+    assert!(closed >= 16, "{closed} were closed");
+    assert_eq!(site.send(with_token()).await.status, 200);
+
+    // They have no time to stay.
+    let mut byte = [0];
+    let ended = silent[0].read(&mut byte);
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(8), ended).await;
+    assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
+    site.serving.stop().await;
+}
+
 #[tokio::test]
 async fn beyond_loopback_it_wants_tls_and_tokens() {
     let file = TokenFile::new();

@@ -8,26 +8,41 @@ use std::{
 };
 
 use anyhow::Context;
-use history::{ClientsConfig, Recorded};
-use lab::{interrupt, namespace, process::command_in};
-use serde_json::Value;
+use history::{ClientsConfig, Lives, Recorded};
+use lab::{interrupt, link::Counts, namespace, process::command_in};
+use wire::Cluster;
 
 use super::{
-    CLIENTS, Coherence, Faults, PROCESSES, TENANTS,
-    layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVER, SWITCHES, controller, plan},
+    CLIENTS, Coherence, FLIPPED, Faults, PROCESSES, REROUTED, TENANTS,
+    addresses::Movable,
+    layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVERS, SWITCHES, controller, plan},
 };
 use crate::{
     Run,
     rig::{Clients, Ownership, PageRow, Policy, Rig, TenantSpec},
 };
 
-/// What page moves go through: quota and policy.
-const PLACES: [(u32, Policy); 4] = [
+/// What page moves go through: quota and policy. With none of its own a tenant leaves every switch.
+const PLACES: [(u32, Policy); 5] = [
     (2, Policy::NearClient),
     (3, Policy::NearStore),
+    (0, Policy::EvenSplit),
     (1, Policy::EvenSplit),
     (2, Policy::Measured),
 ];
+/// Lengths of leases in milliseconds that the cluster file has, from one store's start to the next.
+const LEASES: [u32; 3] = [1500, 2000, 1000];
+/// How long what stands still does so: longer than the longest lease.
+const STAND_STILL: Duration = Duration::from_millis(2300);
+/// The longest value that one packet carries with a key of the recorders' 16 bytes: IPv6's header is 20 bytes longer.
+const LONGEST_VALUE: usize = wire::max_value(16) - 20;
+/// A part of the values lives for a while only. Redis counts their lives, and stands still for nobody.
+const LIVES: Lives = Lives {
+    part: 0.15,
+    least_ms: 50,
+    most_ms: 1500,
+    overdue_ms: 100,
+};
 /// How long another way to the server may take to be found; the hunt goes on without one.
 const REROUTE: Duration = Duration::from_secs(4);
 /// How long one try to reach the server takes. Some are lost with their frames: the next one is soon.
@@ -50,6 +65,7 @@ pub(super) struct Hunt {
     pages: Vec<PageRow>,
     pub ownership: Ownership,
     looked: Instant,
+    movable: Vec<Movable>,
     /// From each cut until the first switch had another way, and until the client behind it reached the server again; none:
     /// not within the time that it may take.
     pub rerouted: Vec<Option<Rerouted>>,
@@ -70,7 +86,7 @@ impl Hunt {
     /// # Errors
     /// The lab cannot be built, a process does not start, or a tenant is refused.
     pub fn new(params: &Coherence, run: &Run<'_>) -> anyhow::Result<Hunt> {
-        let plan = plan(run.discipline, params.items, run.options.seed);
+        let plan = plan(run.discipline, params.items, params.flip, run.options.seed);
         let mut hunt = Hunt {
             clients: Clients::default(),
             rig: Rig::build(plan, run.options.name.clone(), run)?,
@@ -81,8 +97,12 @@ impl Hunt {
             pages: vec![],
             ownership: Ownership::default(),
             looked: Instant::now(),
+            movable: vec![],
             rerouted: vec![],
         };
+        for host in CLIENT_HOSTS {
+            hunt.movable.push(Movable::new(&hunt.rig, host)?);
+        }
         hunt.rig.console()?.ask(&["route", "on"])?;
         // The first keeps the discipline of the open tenant, the second has the other one.
         let other = match params.other_discipline.as_str() {
@@ -108,8 +128,8 @@ impl Hunt {
                     clients: CLIENTS,
                     keys: params.keys as u32,
                     tenants: TENANTS.to_vec(),
-                    longest_value: 0,
-                    lives: None,
+                    longest_value: LONGEST_VALUE,
+                    lives: Some(LIVES),
                 };
                 let name = format!("clients{process}");
                 hunt.rig.clients(&mut hunt.clients, host, &name, &config)?;
@@ -118,36 +138,84 @@ impl Hunt {
         Ok(hunt)
     }
 
-    /// Moves pages, and does the next of: kill the store, a switch's agent, the controller, the other switch with all of its
-    /// tables (each is started again), cut a link.
+    /// Moves pages and a client's address, and does the next of: kill a store, a switch's agent, the controller, the other switch
+    /// with all of its tables, a Redis (each is started again), cut a link, let a store and clients stand still.
     ///
     /// # Errors
     /// What was killed does not start again.
     pub fn next_fault(&mut self) -> anyhow::Result<()> {
+        const KINDS: u32 = 7;
         let round = self.round;
         self.round += 1;
-        // Every other time around, the other one of two switches.
-        let is_odd = (round / 5) % 2 == 1;
+        // Every other time around, the other one of two.
+        let other = ((round / KINDS) % 2) as usize;
         self.move_pages(round);
-        match round % 5 {
-            0 => {
-                self.rig.restart(SERVER, "store")?;
-                self.faults.killed_store += 1;
-            }
+        self.movable[round as usize % CLIENT_HOSTS.len()].move_on(&self.rig)?;
+        self.faults.add("moved_addresses", 1);
+        match round % KINDS {
+            0 => self.kill_store(SERVERS[other], (round / KINDS) as usize)?,
             1 => {
-                let switch = if is_odd { SECOND } else { FIRST };
+                self.rotate_secrets(round / KINDS)?;
+                let switch = [FIRST, SECOND][other];
                 self.rig.restart(switch, "agent")?;
-                self.faults.killed_switch += 1;
+                self.faults.add("killed_switch", 1);
             }
-            2 => self.kill_controller(is_odd)?,
-            3 => self.reboot(if is_odd { FIRST } else { SECOND })?,
-            _ => self.cut_link()?,
+            2 => self.kill_controller(other == 1)?,
+            3 => self.reboot([SECOND, FIRST][other])?,
+            4 => {
+                self.rig.restart(SERVERS[other], "redis")?;
+                self.faults.add("killed_redis", 1);
+            }
+            5 => self.cut_link()?,
+            _ => self.stand_still(other)?,
         }
         Ok(())
     }
 
+    /// Kills a store, writes leases of another length into the cluster file, and starts it again. The longest one stays in the file.
+    fn kill_store(&mut self, server: &str, time: usize) -> anyhow::Result<()> {
+        let lease_ms = LEASES[time % LEASES.len()];
+        self.rig.stop(server, "store", libc::SIGKILL)?;
+        let file = self.rig.file("cluster.toml")?;
+        let mut cluster = Cluster::parse(&std::fs::read_to_string(&file)?)?;
+        cluster.lease_ms = lease_ms;
+        cluster.lease_max_ms = cluster.lease_max_ms.max(lease_ms);
+        std::fs::write(&file, cluster.to_toml())?;
+        self.rig.start(server, "store")?;
+        self.faults.add("killed_store", 1);
+        self.faults.add("leases_rewritten", 1);
+        Ok(())
+    }
+
+    /// The first time, gives each tenant another secret. Its clients go on with theirs, which stays good beside the new one.
+    fn rotate_secrets(&mut self, time: u32) -> anyhow::Result<()> {
+        let named = TENANTS.iter().filter(|id| **id != wire::TENANT_OPEN);
+        for id in named.filter(|_| time == 0) {
+            let id = id.to_string();
+            self.rig.console()?.ask(&["tenant", "rotate", &id])?;
+            self.faults.add("rotated_secrets", 1);
+        }
+        Ok(())
+    }
+
+    /// Stops a store, and clients of one host, for longer than a lease.
+    fn stand_still(&mut self, other: usize) -> anyhow::Result<()> {
+        let stopped = [(SERVERS[other], "store"), (CLIENT_HOSTS[other], "clients0")];
+        for signal in [libc::SIGSTOP, libc::SIGCONT] {
+            for (host, role) in stopped {
+                self.rig.signal(host, role, signal);
+            }
+            if signal == libc::SIGSTOP {
+                self.rig.wait(STAND_STILL)?;
+            }
+        }
+        self.faults.add("stopped_store", 1);
+        self.faults.add("stopped_clients", 1);
+        Ok(())
+    }
+
     fn kill_controller(&mut self, with_fewer_items: bool) -> anyhow::Result<()> {
-        self.faults.evictions += self.evictions();
+        self.faults.add("evictions", self.evictions());
         self.rig.stop(CONTROL, "control", libc::SIGKILL)?;
         let items = if with_fewer_items {
             self.items.div_ceil(2)
@@ -156,14 +224,13 @@ impl Hunt {
         };
         let control = controller(&self.discipline, items);
         self.rig.start_as(CONTROL, &control)?;
-        self.faults.killed_controller += 1;
+        self.faults.add("killed_controller", 1);
         Ok(())
     }
 
     fn reboot(&mut self, switch: &str) -> anyhow::Result<()> {
         self.rig.reboot(switch)?;
-        self.faults.killed_switch += 1;
-        self.faults.rebooted_switch += 1;
+        self.faults.add("rebooted_switch", 1);
         Ok(())
     }
 
@@ -172,8 +239,9 @@ impl Hunt {
         let named = TENANTS.iter().filter(|id| **id != wire::TENANT_OPEN);
         for (i, id) in named.enumerate() {
             let (quota, policy) = PLACES[(round as usize + i) % PLACES.len()];
-            if let Err(error) = self.rig.change_tenant(*id, quota, policy) {
-                tracing::info!("a page move was not possible: {error:#}");
+            match self.rig.change_tenant(*id, quota, policy) {
+                Ok(()) => self.faults.add("unplaced_tenants", (quota == 0).into()),
+                Err(error) => tracing::info!("a page move was not possible: {error:#}"),
             }
         }
         self.look_at_pages();
@@ -185,7 +253,7 @@ impl Hunt {
             return;
         };
         if !self.pages.is_empty() {
-            self.faults.page_moves += moved(&self.pages, &pages);
+            self.faults.add("page_moves", moved(&self.pages, &pages));
         }
         self.pages = pages;
     }
@@ -202,7 +270,7 @@ impl Hunt {
 
     /// Cuts the link between the two switches of the line, lets the network find another way, and mends it.
     fn cut_link(&mut self) -> anyhow::Result<()> {
-        let server = self.rig.topology().address_of(SERVER);
+        let server = self.rig.topology().address_of(SERVERS[0]);
         let server = server.context("a server without an address")?;
         let usual = self.next_hop(server);
         let cut = Instant::now();
@@ -218,7 +286,8 @@ impl Hunt {
         let mended = Instant::now();
         self.rig.set_link(CUT, true)?;
         let back = self.wait_for_hop(server, mended, |now| now == usual.as_deref())?;
-        self.faults.reroutes += u64::from(installed.is_some()) + u64::from(back.is_some());
+        let ways = [installed, back].iter().flatten().count();
+        self.faults.add(REROUTED, ways as u64);
         Ok(())
     }
 
@@ -285,22 +354,22 @@ impl Hunt {
     /// Stops the clients, then the links; returns what the clients recorded.
     ///
     /// # Errors
-    /// A record that cannot be read.
+    /// A record that cannot be read, of the clients or of a link.
     pub fn finish(&mut self) -> anyhow::Result<Recorded> {
-        self.faults.evictions += self.evictions();
+        self.faults.add("evictions", self.evictions());
         let all = self.clients.finish()?;
         for link in 0..self.rig.topology().links.len() {
             let log = std::fs::read_to_string(self.rig.end_link(link)?)?;
-            let counts: Value = log
+            let counts: [Counts; 2] = log
                 .lines()
                 .last()
-                .and_then(|l| serde_json::from_str(l).ok())
-                .unwrap_or_default();
-            for way in counts.as_array().into_iter().flatten() {
-                let count = |name: &str| way[name].as_u64().unwrap_or(0);
-                self.faults.lost += count("lost");
-                self.faults.duplicated += count("duplicated");
-                self.faults.reordered += count("reordered");
+                .and_then(|line| serde_json::from_str(line).ok())
+                .with_context(|| format!("what link {link} did to its frames: {log:?}"))?;
+            for way in counts {
+                self.faults.add("lost", way.lost);
+                self.faults.add("duplicated", way.duplicated);
+                self.faults.add("reordered", way.reordered);
+                self.faults.add(FLIPPED, way.flipped);
             }
         }
         Ok(all)

@@ -1,5 +1,5 @@
 use lab::{
-    roles::{CONTROL_PORT, Control, Role, Store, Switch},
+    roles::{CONTROL_PORT, Control, Redis, Role, Store, Switch},
     topology::{Fault, Link, Topology},
 };
 use wire::PORT;
@@ -13,19 +13,18 @@ pub(super) const SECOND: &str = "switch2";
 const THIRD: &str = "switch3";
 /// The ids and names of all of them.
 pub(super) const SWITCHES: [(u16, &str); 3] = [(1, FIRST), (2, SECOND), (3, THIRD)];
-pub(super) const SERVER: &str = "server";
+/// The stores: one reached by IPv4 and one by IPv6, behind different switches.
+pub(super) const SERVERS: [&str; 2] = ["server", "server6"];
 pub(super) const CONTROL: &str = "control";
 pub(super) const CLIENT_HOSTS: [&str; 2] = ["client1", "client2"];
-/// The Redis of the server.
-const DATA: &str = "{dir}/data";
 /// Index of the link that is cut: between the two switches of the line.
 pub(super) const CUT: usize = 0;
 
-/// client1 - switch1 - switch2 - server; client2 - switch2, around the first switch; switch1 - switch3 - switch2, a detour.
-/// The controller has a link of its own to each switch. Every link is faulty.
-const LINKS: [(&str, &str); 9] = [
+/// client1 - switch1 - switch2 - server; client2 - switch2, around the first switch; switch1 - switch3 - switch2, a detour;
+/// server6 - switch1. The controller has a link of its own to each switch. Every link is faulty.
+const LINKS: [(&str, &str); 10] = [
     (FIRST, SECOND),
-    (SECOND, SERVER),
+    (SECOND, SERVERS[0]),
     ("client1", FIRST),
     ("client2", SECOND),
     (FIRST, THIRD),
@@ -33,17 +32,18 @@ const LINKS: [(&str, &str); 9] = [
     (CONTROL, FIRST),
     (CONTROL, SECOND),
     (CONTROL, THIRD),
+    (FIRST, SERVERS[1]),
 ];
 
 /// The plan, with all of its roles.
-pub(super) fn plan(discipline: &str, items: usize, seed: u64) -> Plan {
+pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan {
     let bare = |names: &[&str]| names.iter().map(|name| Site::new(*name, vec![])).collect();
     let mut plan = Plan {
-        hosts: bare(&[CONTROL, SERVER, "client1", "client2"]),
+        hosts: bare(&[CONTROL, SERVERS[0], SERVERS[1], "client1", "client2"]),
         switches: bare(&[SECOND, FIRST, THIRD]),
         links: (0..)
             .zip(LINKS)
-            .map(|(i, ends)| link(i, ends, seed))
+            .map(|(i, ends)| link(i, ends, flip, seed))
             .collect(),
         partitions: 4,
         is_open: true,
@@ -61,7 +61,7 @@ pub(super) fn plan(discipline: &str, items: usize, seed: u64) -> Plan {
     plan
 }
 
-fn link(number: u64, (a, b): (&str, &str), seed: u64) -> Link {
+fn link(number: u64, (a, b): (&str, &str), flip: f64, seed: u64) -> Link {
     Link {
         fault: Some(Fault {
             loss: 0.05,
@@ -69,6 +69,7 @@ fn link(number: u64, (a, b): (&str, &str), seed: u64) -> Link {
             reorder: 0.05,
             reorder_ms: 3.0,
             delay_ms: 0.0,
+            flip,
             seed: seed.wrapping_mul(31).wrapping_add(number),
         }),
         ..Link::between([a.into(), b.into()])
@@ -87,8 +88,14 @@ fn control_from(switch: &str, topology: &Topology) -> String {
 
 fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec<Seated> {
     match node {
-        // Data must outlive the store: a real server behind it.
-        SERVER => vec![Seated::new(Role::Redis(DATA.into())), store(topology)],
+        // Data must outlive the store: a real server behind it, which loses nothing that it answered either.
+        host if SERVERS.contains(&host) => {
+            let redis = Redis {
+                socket: data_of(host),
+                journal: Some(format!("{host}.aof")),
+            };
+            vec![Seated::new(Role::Redis(redis)), store(host, topology)]
+        }
         CONTROL => vec![controller(discipline, items)],
         _ => {
             let id = SWITCHES.iter().find(|(_, name)| *name == node);
@@ -109,13 +116,23 @@ fn agent(id: u16, node: &str, topology: &Topology) -> Seated {
     }))
 }
 
-fn store(topology: &Topology) -> Seated {
+/// Where the Redis of a server listens.
+fn data_of(host: &str) -> String {
+    format!("{{dir}}/{host}-data")
+}
+
+/// The store on a server.
+fn store(host: &str, topology: &Topology) -> Seated {
+    let (listen, beside) = match host == SERVERS[0] {
+        true => (format!("{{address:{host}}}:{PORT}"), SECOND),
+        false => (format!("[{{address6:{host}}}]:{PORT}"), FIRST),
+    };
     Seated::new(Role::Store(Store {
-        listen: format!("{{address:{SERVER}}}:{PORT}"),
+        listen,
         // The switch beside the store leads to the controller.
-        control: Some(control_from(SECOND, topology)),
-        backend: Some(format!("redis+unix://{DATA}")),
-        socket: format!("{{dir}}/{SERVER}.sock"),
+        control: Some(control_from(beside, topology)),
+        backend: Some(format!("redis+unix://{}", data_of(host))),
+        socket: format!("{{dir}}/{host}.sock"),
         ..Store::default()
     }))
 }
@@ -138,7 +155,7 @@ mod tests {
 
     #[test]
     fn each_switch_has_its_own_way_to_the_controller() {
-        let topology = plan("some", 4, 1).topology().unwrap();
+        let topology = plan("some", 4, 0.0, 1).topology().unwrap();
         let parsed = Topology::parse(&toml::to_string(&topology).unwrap()).unwrap();
         let urls: Vec<&String> = parsed
             .switches

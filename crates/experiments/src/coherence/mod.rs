@@ -1,19 +1,29 @@
 //! Everything goes wrong at once, and no client may notice: two switches in a line, a path around the first, a detour over a
-//! third, faulty links, processes that are killed in turn, tenants whose pages move, a link that is cut. What the clients
+//! third, faulty links, two stores by different families of addresses, processes that are killed or stand still in turn, backends that
+//! restart, clients whose address changes, tenants whose pages move and whose secrets change, a link that is cut. What the clients
 //! saw must be linearizable, key by key; tenants' keys have the same names.
 
+mod addresses;
 mod hunt;
 mod layout;
 mod simulated;
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::ensure;
 use lab::interrupt;
 use serde::{Deserialize, Serialize};
 
 use self::hunt::{Hunt, Rerouted};
-use crate::{Measure, Report, Run, World, params::keys, verdict::judge};
+use crate::{
+    Measure, Report, Run, World,
+    params::keys,
+    table::{Table, thousands},
+    verdict::judge,
+};
 
 /// Client processes on each of the two client hosts, and clients in each.
 const PROCESSES: u32 = 2;
@@ -21,29 +31,58 @@ const CLIENTS: u32 = 4;
 /// Operations of the full run and of the quick one.
 const OPERATIONS: [u64; 2] = [100_000, 20_000];
 /// Faults of the full run and of the quick one: each kind comes four times, or at least once.
-const ROUNDS: [u32; 2] = [20, 5];
+const ROUNDS: [u32; 2] = [28, 7];
 /// Seconds after which the run ends whatever it has come to.
-const PATIENCE_S: [u64; 2] = [600, 30];
-/// Between one fault and the next.
-const FAULT_EVERY: Duration = Duration::from_millis(1500);
+const PATIENCE_S: [u64; 2] = [600, 45];
+/// Between one fault and the next, in the full run and in the quick one.
+const FAULT_EVERY: [Duration; 2] = [Duration::from_millis(1500), Duration::from_millis(800)];
 /// In whose names the clients ask: the open tenant, and two with secrets.
 const TENANTS: [u32; 3] = [wire::TENANT_OPEN, 7, 8];
 
-/// How often each thing went wrong.
-#[derive(Clone, Debug, Default, Serialize)]
-struct Faults {
-    lost: u64,
-    duplicated: u64,
-    reordered: u64,
-    killed_store: u64,
-    killed_switch: u64,
-    rebooted_switch: u64,
-    killed_controller: u64,
-    evictions: u64,
-    /// Pages that another tenant held, or that were taken or given, from one look to the next.
-    page_moves: u64,
-    /// Times that a switch took another way to the server because a link was cut or came back.
-    reroutes: u64,
+/// What goes wrong, each of which has to: by its name in the summary.
+const KINDS: [&str; 16] = [
+    "lost",
+    "duplicated",
+    "reordered",
+    "killed_store",
+    // A store that came back with other leases than before.
+    "leases_rewritten",
+    "killed_switch",
+    "rebooted_switch",
+    "killed_controller",
+    "killed_redis",
+    // Stores and clients that stood still for longer than a lease.
+    "stopped_store",
+    "stopped_clients",
+    // Times that a client's packets came from another address of its host than before.
+    "moved_addresses",
+    // Tenants that got another secret, and tenants left without a page of their own.
+    "rotated_secrets",
+    "unplaced_tenants",
+    "evictions",
+    // Pages that another tenant held, or that were taken or given, from one look to the next.
+    "page_moves",
+];
+/// Beside those: only where links flip bits, and where a link was cut.
+const FLIPPED: &str = "flipped";
+/// Times that a switch took another way to the server because a link was cut or came back.
+const REROUTED: &str = "reroutes";
+
+/// How often each thing went wrong, by its name.
+#[derive(Clone, Debug, Default)]
+struct Faults(BTreeMap<&'static str, u64>);
+
+impl Faults {
+    fn add(&mut self, kind: &'static str, count: u64) {
+        *self.0.entry(kind).or_default() += count;
+    }
+
+    /// All kinds, those that never came about too.
+    fn all(&self, links_flip: bool) -> impl Iterator<Item = (&'static str, u64)> {
+        let flipped = links_flip.then_some(FLIPPED);
+        let kinds = KINDS.into_iter().chain([REROUTED]).chain(flipped);
+        kinds.map(|kind| (kind, self.0.get(kind).copied().unwrap_or(0)))
+    }
 }
 
 /// Parameters of the hunt.
@@ -56,6 +95,8 @@ pub struct Coherence {
     items: usize,
     /// The discipline of every other tenant; empty: the experiment's.
     other_discipline: String,
+    /// Chance that a link flips a bit of a frame.
+    flip: f64,
 }
 
 impl Measure for Coherence {
@@ -69,6 +110,11 @@ impl Measure for Coherence {
         ensure!(
             items <= of,
             "items = {items}: more than there are keys ({of})"
+        );
+        let flip = self.flip;
+        ensure!(
+            (0.0..=0.1).contains(&flip),
+            "flip = {flip}: a chance from 0 to 0.1 is expected"
         );
         Ok(())
     }
@@ -86,7 +132,8 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     let mut hunt = Hunt::new(params, run)?;
     let (wanted, patience) = (OPERATIONS[quick], Duration::from_secs(PATIENCE_S[quick]));
     let begun = Instant::now();
-    let mut next_fault = Instant::now() + FAULT_EVERY;
+    let every = FAULT_EVERY[quick];
+    let mut next_fault = Instant::now() + every;
     loop {
         interrupt::check()?;
         let operations = hunt.clients.operations()?;
@@ -100,7 +147,7 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
         if Instant::now() >= next_fault {
             hunt.next_fault()?;
             hunt.look_at_pages();
-            next_fault = Instant::now() + FAULT_EVERY;
+            next_fault = Instant::now() + every;
         }
         hunt.look_at_owners();
         std::thread::sleep(Duration::from_millis(50));
@@ -111,17 +158,21 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
         .say(format!("checking {} operations", recorded.operations.len()));
     let checked = Instant::now();
     judge(report, &recorded, TENANTS.len() * params.keys)?;
-    let faults = &hunt.faults;
     let open = recorded
         .operations
         .iter()
         .filter(|o| o.return_ns.is_none())
         .count();
-    report
-        .summary
-        .insert("faults".into(), serde_json::to_value(faults)?);
+    tell(report, &hunt.faults, params.flip > 0.0);
+    let done = recorded.operations.len() as u64;
+    if done < wanted {
+        report.fails(format!("{done} operations: {wanted} were asked for"));
+    }
+    if recorded.cached == 0 {
+        report.fails("no read was answered by a switch".into());
+    }
     for (name, count) in [
-        ("operations", recorded.operations.len() as u64),
+        ("operations", done),
         ("outcome_unknown", open as u64),
         ("reads_from_switches", recorded.cached),
         ("torn_values", recorded.torn),
@@ -138,7 +189,6 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     reroutes(report, &hunt.rerouted);
     report.summarize("seconds", seconds);
     report.summarize("check_seconds", checked.elapsed().as_secs_f64());
-    report.text += &tell(faults);
     Ok(())
 }
 
@@ -159,19 +209,15 @@ fn reroutes(report: &mut Report, rerouted: &[Option<Rerouted>]) {
     }
 }
 
-fn tell(faults: &Faults) -> String {
-    format!(
-        "\nframes lost {}, duplicated {}, reordered {}; killed: store {}, switch agent {} (and rebooted {}), controller {}; \
-         evictions {}; pages moved {}; other ways taken {}\n",
-        faults.lost,
-        faults.duplicated,
-        faults.reordered,
-        faults.killed_store,
-        faults.killed_switch,
-        faults.rebooted_switch,
-        faults.killed_controller,
-        faults.evictions,
-        faults.page_moves,
-        faults.reroutes,
-    )
+/// Adds each kind of fault to the summary; one that never came about fails the run.
+fn tell(report: &mut Report, faults: &Faults, links_flip: bool) {
+    let mut table = Table::new(&["what went wrong", "times"]);
+    for (kind, count) in faults.all(links_flip) {
+        report.count(&format!("faults_{kind}"), count);
+        table.row([kind.replace('_', " "), thousands(count as f64)]);
+        if count == 0 {
+            report.fails(format!("faults_{kind} = 0: every kind has to come about"));
+        }
+    }
+    report.text += &table.render();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ::hunt::{self as hunting, Found, Hunted, Limits, hunt, measure, shrink};
+use ::hunt::{self as hunting, Found, Hunted, KINDS, Limits, hunt, measure, shrink};
 use anyhow::Context;
 use lab::interrupt;
 use serde_json::json;
@@ -12,6 +12,8 @@ use crate::{
     table::{Table, thousands},
 };
 
+/// So many seeds have every kind of fault among them.
+const ENOUGH: u64 = 100;
 /// Runs that are spent on making a plan that fails smaller.
 const SHRINKING: usize = 300;
 
@@ -69,10 +71,19 @@ fn tell(report: &mut Report, hunted: &Hunted) {
         report.count(name, count);
     }
     report.summarize("simulated_hours", hours(hunted));
-    report.summary.insert("faults".into(), json!(hunted.faults));
+    if hunted.cached == 0 {
+        report.fails("no read was answered by a switch".into());
+    }
     let mut table = Table::new(&["what went wrong", "times"]);
-    for (name, count) in &hunted.faults {
-        table.row([name.replace('_', " "), thousands(*count as f64)]);
+    for (kind, count) in hunted.kinds() {
+        report.count(&format!("faults_{kind}"), count);
+        table.row([kind.replace('_', " "), thousands(count as f64)]);
+        if hunted.seeds >= ENOUGH && KINDS.contains(&kind) && count == 0 {
+            report.fails(format!(
+                "faults_{kind} = 0 in {} seeds: every kind has to come about",
+                hunted.seeds
+            ));
+        }
     }
     report.text = table.render();
 }

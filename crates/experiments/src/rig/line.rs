@@ -29,8 +29,10 @@ pub fn switch(number: usize) -> String {
 pub struct Line {
     /// Switches in the line.
     pub switches: usize,
-    /// Client hosts, all at the first switch.
+    /// Client hosts at the first switch.
     pub clients: usize,
+    /// Client hosts at the last switch, numbered after the others.
+    pub far_clients: usize,
     /// Controllers; more than one keep their state in an etcd.
     pub controllers: usize,
     /// Pages of each switch.
@@ -55,6 +57,7 @@ impl Line {
         Line {
             switches,
             clients: 1,
+            far_clients: 0,
             controllers: 1,
             pages,
             discipline: discipline.into(),
@@ -81,6 +84,10 @@ impl Line {
         for number in 1..=self.clients {
             hosts.push(Site::new(client(number), vec![]));
             ends.push([client(number), switch(1)]);
+        }
+        for number in self.clients + 1..=self.clients + self.far_clients {
+            hosts.push(Site::new(client(number), vec![]));
+            ends.push([client(number), switch(self.switches)]);
         }
         for number in 1..self.switches {
             ends.push([switch(number), switch(number + 1)]);

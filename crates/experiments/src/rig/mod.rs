@@ -22,7 +22,7 @@ pub(crate) use never::Seen;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use plan::{Plan, Seated, Site};
-pub use status::{PartitionStatus, StoreStatus};
+pub use status::{PartitionStatus, StoreStatus, StoreTotals};
 pub use tenants::{Policy, TenantSpec};
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};

@@ -124,10 +124,19 @@ impl Plan {
         let hosts = self.nodes_of("store");
         let (partitions, count) = (self.partitions, hosts.len() as u32);
         let store = |(i, host): (u32, &String)| {
-            let address = topology.address_of(host);
-            let address = address.with_context(|| format!("{host}: a store without an address"))?;
+            let end = topology.first_interface(host);
+            let end = end.with_context(|| format!("{host}: a store without an address"))?;
+            let over_ipv6 = match &self.seated(host, "store")?.role {
+                Role::Store(store) => store.listen.contains("{address6:"),
+                _ => false,
+            };
+            let address = if over_ipv6 {
+                end.v6.into()
+            } else {
+                end.v4.into()
+            };
             Ok(Store {
-                address: SocketAddr::new(address.into(), PORT),
+                address: SocketAddr::new(address, PORT),
                 first: i * partitions / count,
                 last: (i + 1) * partitions / count - 1,
             })

@@ -175,8 +175,31 @@ fn info_and_docs_name_what_there_is() {
     );
     assert!(!stats.contains("# Server"), "{stats}");
     let all = text("info\n");
-    for section in ["# Server", "# Clients", "# Memory", "# Stats"] {
+    for section in [
+        "# Server",
+        "# Clients",
+        "# Memory",
+        "# Persistence",
+        "# Replication",
+        "# Cluster",
+        "# Stats",
+    ] {
         assert!(all.contains(section), "{all}");
+    }
+    // What test suites and libraries read before they begin.
+    for field in [
+        "redis_version:7.0.0",
+        "redis_mode:standalone",
+        "arch_bits:64",
+        "tcp_port:6380",
+        "process_id:",
+        "uptime_in_seconds:",
+        "maxmemory_policy:noeviction",
+        "loading:0",
+        "role:master",
+        "cluster_enabled:0",
+    ] {
+        assert!(all.contains(&format!("\r\n{field}")), "{field}: {all}");
     }
     assert!(text("hello 3\nclient info\n").contains("txt:id=7 addr=127.0.0.1:9 "));
     assert!(text("command docs\n").contains("The value of a key"));

@@ -38,7 +38,12 @@ pub(crate) fn text(wanted: &[Bytes], shared: &Shared) -> String {
         "server",
         vec![
             ("redis_version", REDIS_VERSION.into()),
+            ("redis_git_sha1", "00000000".into()),
+            ("redis_git_dirty", "0".into()),
             ("redis_mode", "standalone".into()),
+            ("os", std::env::consts::OS.into()),
+            ("arch_bits", usize::BITS.to_string()),
+            ("multiplexing_api", "epoll".into()),
             ("shortstop_version", env!("CARGO_PKG_VERSION").into()),
             ("process_id", std::process::id().to_string()),
             ("tcp_port", shared.listen.port().to_string()),
@@ -59,8 +64,24 @@ pub(crate) fn text(wanted: &[Bytes], shared: &Shared) -> String {
         vec![
             ("large_requests_memory", used.to_string()),
             ("maxmemory", total.to_string()),
+            ("maxmemory_policy", "noeviction".into()),
         ],
     );
+    // What clients look for before they begin: that nothing is being loaded, and that this is no replica and no part of a cluster.
+    section(
+        "persistence",
+        vec![
+            ("loading", "0".into()),
+            ("async_loading", "0".into()),
+            ("rdb_bgsave_in_progress", "0".into()),
+            ("aof_enabled", "0".into()),
+        ],
+    );
+    section(
+        "replication",
+        vec![("role", "master".into()), ("connected_slaves", "0".into())],
+    );
+    section("cluster", vec![("cluster_enabled", "0".into())]);
     let counters = shared.counters.read();
     section(
         "stats",

@@ -116,7 +116,7 @@ commands! {
     "reset" 1 PLAIN NONE "connection" "Make the connection as if new";
     "command" -1 PLAIN NONE "server" "About the commands: COUNT INFO DOCS LIST";
     "config" -2 PLAIN NONE "server" "GET: some settings as Redis names them";
-    "info" -1 PLAIN NONE "server" "About the gateway: server clients memory stats";
+    "info" -1 PLAIN NONE "server" "About the gateway: server clients memory persistence replication cluster stats";
 }
 
 #[cfg(test)]

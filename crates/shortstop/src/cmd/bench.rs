@@ -36,11 +36,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let progress = lab::progress::Progress::new();
     let report = bench::run(&options, |what| progress.say(what))?;
     drop(progress);
-    println!("{}", report.render());
     if let Some(path) = args.json {
         let text = serde_json::to_string_pretty(&report)?;
         std::fs::write(&path, text + "\n")
             .with_context(|| format!("writing {}", path.display()))?;
     }
+    super::end_when_unread();
+    println!("{}", report.render());
     Ok(ExitCode::SUCCESS)
 }

@@ -129,8 +129,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
     let path = args
         .cluster
         .context("--cluster FILE is needed: the stores, partitions and tenants")?;
-    let cluster = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read the cluster file {}", path.display()))?;
+    let (cluster, _) = super::secrets::cluster(&path)?;
     let limits = Limits {
         max_items: args.max_items as usize,
         reports_per_window: args.reports_per_window,

@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use super::target::{Target, not_found};
 
-/// Remove a key. Exit status 1 if there is no such key.
+/// Remove a key. Exit status: 0 if it is removed, 1 if there is no such key, 2 after any failure.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop delete --server 10.0.2.1 user:42\n  \

@@ -4,12 +4,13 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use gateway::{BackendAddress, Config, Limits};
 use wire::{Cluster, PORT, TENANT_OPEN};
 
 use super::{
     common::{size, stopped},
+    secrets,
     target::read_seal,
 };
 
@@ -38,6 +39,10 @@ pub struct Args {
     /// redis+unix:///PATH. Repeat it where partitions have different ones.
     #[arg(long = "backend", value_name = "[PARTITIONS=]URL")]
     backends: Vec<BackendAddress>,
+    /// File with the password of these Redis servers; or else the variable SHORTSTOP_BACKEND_PASSWORD has it. A user's name
+    /// may stand in the URL: redis://USER@HOST:PORT.
+    #[arg(long, value_name = "FILE")]
+    backend_password_file: Option<PathBuf>,
     /// Seal values and hide keys with the key in this file, in the network and in the backends: 64 hex digits,
     /// readable by its owner only (`openssl rand -hex 32`).
     #[arg(long, value_name = "FILE")]
@@ -53,11 +58,7 @@ pub struct Args {
 /// Serves until it is told to stop.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let cluster = match (&args.cluster, args.server) {
-        (Some(file), _) => {
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("--cluster {}: cannot read it", file.display()))?;
-            Cluster::parse(&text).with_context(|| format!("--cluster {}", file.display()))?
-        }
+        (Some(file), _) => secrets::cluster(file)?.1,
         (None, Some(server)) if args.tenant == TENANT_OPEN => Cluster::single(server, 1),
         (None, _) => {
             bail!(
@@ -71,6 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         cluster,
         tenant: args.tenant,
         backends: args.backends,
+        backend_password: secrets::backend_password(args.backend_password_file.as_deref())?,
         seal: args.seal_key.as_deref().map(read_seal).transpose()?,
         limits: Limits {
             connections: args.max_connections as usize,

@@ -4,7 +4,7 @@ use client::Value;
 
 use super::target::{Target, not_found};
 
-/// Print the value of a key. Exit status 1 if there is no such key.
+/// Print the value of a key. Exit status: 0 if there is one, 1 if there is no such key, 2 after any failure.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  shortstop get --server 10.0.2.1 user:42\n  \
     shortstop get --cluster rack.toml --tenant 7 --json user:42\n  \

@@ -354,6 +354,7 @@ fn compare(args: Compare) -> anyhow::Result<ExitCode> {
     let kernel = run_in(&experiment, &options(World::Kernel))?;
     let sim = run_in(&experiment, &options(World::Sim))?;
     let comparison = Comparison::of(&kernel, &sim);
+    super::end_when_unread();
     let text = serde_json::to_string_pretty(&comparison)?;
     match &args.json {
         Some(path) if path == Path::new("-") => {
@@ -384,10 +385,8 @@ fn run_in(experiment: &Experiment, options: &Options) -> anyhow::Result<Report> 
 fn publish(report: &Report, json: Option<&Path>, out: &Path) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(report)?;
     let to_stdout = json == Some(Path::new("-"));
-    match json {
-        Some(_) if to_stdout => println!("{text}"),
-        Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
-        None => {}
+    if let Some(path) = json.filter(|_| !to_stdout) {
+        std::fs::write(path, &text).with_context(|| path.display().to_string())?;
     }
     let plots = match report.write_plots(out) {
         Ok(plots) => plots,
@@ -398,7 +397,9 @@ fn publish(report: &Report, json: Option<&Path>, out: &Path) -> anyhow::Result<(
             report.write_plots(&other)?
         }
     };
+    super::end_when_unread();
     if to_stdout {
+        println!("{text}");
         return Ok(());
     }
     println!("{}", report.text);
@@ -533,33 +534,36 @@ fn exec(args: Exec) -> anyhow::Result<ExitCode> {
 fn down(args: &Down) -> anyhow::Result<ExitCode> {
     need_root()?;
     let stale = State::remove_stale();
-    for name in &stale {
+    let removed = removed_by_name(args, &stale)?;
+    super::end_when_unread();
+    for name in stale {
         println!("lab {name}: removed (left behind by a crash)");
     }
-    if args.all {
-        for lab in State::all().iter().filter(|lab| lab.detached) {
-            lab.remove();
-            println!("lab {}: removed", lab.name);
-        }
-        return Ok(ExitCode::SUCCESS);
+    for name in removed {
+        println!("lab {name}: removed");
     }
-    if args.name.is_none() && !stale.is_empty() && !State::all().iter().any(|lab| lab.detached) {
-        return Ok(ExitCode::SUCCESS);
-    }
-    if args.name.as_ref().is_some_and(|name| stale.contains(name)) {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let lab = choose(args.name.as_deref())?;
-    if !lab.detached && lab.owner.is_alive() {
-        bail!(
-            "lab {}: an experiment is running in it (process {}); stop that instead",
-            lab.name,
-            lab.owner.pid
-        );
-    }
-    lab.remove();
-    println!("lab {}: removed", lab.name);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what was asked for, besides the stale labs that are gone already; the names.
+fn removed_by_name(args: &Down, stale: &[String]) -> anyhow::Result<Vec<String>> {
+    let labs = match &args.name {
+        _ if args.all => State::all().into_iter().filter(|l| l.detached).collect(),
+        Some(name) if stale.contains(name) => vec![],
+        None if !stale.is_empty() && !State::all().iter().any(|lab| lab.detached) => vec![],
+        name => vec![choose(name.as_deref())?],
+    };
+    for lab in &labs {
+        if !lab.detached && lab.owner.is_alive() {
+            bail!(
+                "lab {}: an experiment is running in it (process {}); stop that instead",
+                lab.name,
+                lab.owner.pid
+            );
+        }
+        lab.remove();
+    }
+    Ok(labs.into_iter().map(|lab| lab.name).collect())
 }
 
 fn offer_load(args: &Load) -> anyhow::Result<ExitCode> {

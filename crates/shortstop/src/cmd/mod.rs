@@ -13,6 +13,7 @@ mod page;
 mod reach;
 mod resources;
 mod route;
+mod secrets;
 mod set;
 mod store;
 mod switch;
@@ -56,6 +57,16 @@ enum Command {
     Lab(lab::Args),
     Bench(bench::Args),
     Resources(resources::Args),
+}
+
+impl Cli {
+    /// The exit status of a failure: 1, but 2 where 1 says that there is no such key.
+    pub fn failure(&self) -> ExitCode {
+        match self.command {
+            Command::Get(_) | Command::Delete(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
 }
 
 /// Runs the command. Errors are for the user to read; the exit code is the command's own otherwise.

@@ -1,17 +1,11 @@
 //! How commands reach the controllers: the options of all of them, declared once.
 
-use std::{
-    fs::File,
-    io::Read,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::anyhow;
 use api::ControlEndpoint;
 
-/// Longest file of a token in bytes.
-const TOKEN_FILE_MAX: u64 = 4096;
+use super::secrets;
 
 /// Where the controllers are, and what is shown to them.
 #[derive(clap::Args)]
@@ -62,45 +56,13 @@ impl Credentials {
             ca: self.ca.clone(),
             cert: self.cert.clone(),
             key: self.key.clone(),
-            token: token(self.token_file.as_deref())?,
+            token: secrets::word(
+                self.token_file.as_deref(),
+                "token",
+                "--token-file",
+                "SHORTSTOP_TOKEN",
+            )?,
             ..endpoint
         })
     }
-}
-
-/// The token of a file that only its owner (and group) may read, or else of the environment.
-///
-/// # Errors
-/// One line that names the file, and what was expected of it.
-fn token(file: Option<&Path>) -> anyhow::Result<Option<String>> {
-    let text = match file {
-        Some(path) => {
-            let name = format!("token file {}", path.display());
-            let mut file = File::open(path).with_context(|| name.clone())?;
-            let mode = file.metadata()?.mode() & 0o777;
-            if mode & 0o027 != 0 {
-                bail!(
-                    "{name}: its mode is {mode:04o}, so others may read it or its group may write it; do `chmod 600 {}`",
-                    path.display()
-                );
-            }
-            let mut text = String::new();
-            file.by_ref()
-                .take(TOKEN_FILE_MAX)
-                .read_to_string(&mut text)
-                .with_context(|| name)?;
-            text
-        }
-        None => match std::env::var("SHORTSTOP_TOKEN") {
-            Ok(text) => text,
-            Err(_) => return Ok(None),
-        },
-    };
-    let token = text.trim();
-    if token.is_empty() || token.chars().any(|c| !c.is_ascii_graphic()) {
-        bail!(
-            "the token (--token-file or SHORTSTOP_TOKEN): expected one word, as `shortstop token` prints it"
-        );
-    }
-    Ok(Some(token.into()))
 }

@@ -1,13 +1,15 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use api::{
     ControlEndpoint, Told,
     proto::{StoreHello, StoreReport},
 };
 use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, Populate};
 
-use super::common::{size, stopped};
+use super::{
+    common::{size, stopped},
+    secrets,
+};
 
 /// Serve keys beside their data, and keep the switches' copies of them coherent.
 ///
@@ -75,6 +77,10 @@ struct Serve {
     /// Where the data is: embedded, redis://HOST:PORT[/DB], redis+unix:///PATH, memcached://HOST:PORT.
     #[arg(long, value_name = "BACKEND", default_value = "embedded")]
     backend: BackendConfig,
+    /// File with the password of a Redis; or else the variable SHORTSTOP_BACKEND_PASSWORD has it. A user's name may
+    /// stand in the URL: redis://USER@HOST:PORT.
+    #[arg(long, value_name = "FILE")]
+    backend_password_file: Option<PathBuf>,
     /// What to do about writes that other clients make directly in Redis: track, or ignore (old copies do not matter, or
     /// nobody else writes). A Redis that cannot track: no copies are granted, unless they are ignored.
     #[arg(long, value_name = "track|ignore", default_value = "track")]
@@ -108,15 +114,13 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     let mut config = Config::new(options.listen);
     match &options.cluster {
         Some(file) => {
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read cluster file {}", file.display()))?;
-            config.cluster =
-                wire::Cluster::parse(&text).with_context(|| file.display().to_string())?;
+            config.cluster = secrets::cluster(file)?.1;
             config.identity = Some(options.identity.unwrap_or(options.listen));
         }
         None => config.cluster = wire::Cluster::single(options.listen, options.partitions),
     }
     config.backend = options.backend;
+    config.backend_password = secrets::backend_password(options.backend_password_file.as_deref())?;
     config.outside_writes = options.outside_writes;
     config.memory_limit = options.memory_limit;
     config.rate_limit = options.rate_limit;
@@ -171,6 +175,7 @@ async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) 
                 tracing::warn!("the controller's tenants cannot be served: {e}");
             }
         }
+        Told::Began => handle.report_again(),
         Told::Placements(all) => handle.place(all).await,
         Told::Message {
             discipline,

@@ -1,4 +1,4 @@
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options, Where, status::Mode};
 use clap::Subcommand;
@@ -162,20 +162,23 @@ fn serve(args: Serve) -> anyhow::Result<()> {
             } else {
                 "attached"
             };
-            println!(
+            say(&format!(
                 "{}: {how}, {mode} mode ({})",
                 attached.interface, attached.reason
-            );
+            ));
         }
         match at {
-            Where::Kernel(_) => {
-                println!("serving; the programs stay attached when this process ends")
-            }
-            Where::Soft => println!("{SOFT}"),
+            Where::Kernel(_) => say("serving; the programs stay attached when this process ends"),
+            Where::Soft => say(SOFT),
         }
         agent.run(stopped()).await?;
         Ok(())
     })
+}
+
+/// Tells whoever still reads; serving goes on without.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn status(args: &Status) -> anyhow::Result<()> {
@@ -265,6 +268,7 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
         );
     }
     let interfaces = dataplane::detach(&home)?;
+    super::end_when_unread();
     for (interface, _) in interfaces {
         println!("{interface}: detached");
     }

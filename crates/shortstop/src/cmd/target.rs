@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use client::{Client, Options, Seal};
 use wire::{Cluster, PORT, TENANT_OPEN};
 
-use super::common::time;
+use super::{common::time, secrets};
 
 /// Where the keys are, and in whose name to ask.
 #[derive(clap::Args)]
@@ -77,11 +77,7 @@ impl Target {
 
     fn load(&self) -> anyhow::Result<Cluster> {
         match (&self.cluster, &self.server) {
-            (Some(path), _) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("--cluster {}: cannot read it", path.display()))?;
-                Cluster::parse(&text).with_context(|| format!("--cluster {}", path.display()))
-            }
+            (Some(path), _) => Ok(secrets::cluster(path)?.1),
             (None, Some(server)) if self.tenant == TENANT_OPEN => {
                 Ok(Cluster::single(resolve(server)?, self.partitions))
             }

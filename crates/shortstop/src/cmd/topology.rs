@@ -12,7 +12,7 @@ use super::{
 /// Longest topology file in bytes.
 const FILE_MAX: u64 = 64 << 10;
 
-/// Shows the topology, or declares it.
+/// Shows the topology, declares it, or forgets a switch.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop topology show\n  shortstop topology declare topology.toml"
@@ -37,6 +37,16 @@ enum Command {
     Declare {
         /// The topology (TOML; or JSON, if its name ends with .json).
         file: PathBuf,
+        #[command(flatten)]
+        api: Api,
+    },
+    /// Forgets a switch that is gone for good: its pages, its links, and what was declared of it.
+    #[command(
+        after_help = "Example:\n  shortstop topology forget 3\n  shortstop topology forget tor3"
+    )]
+    Forget {
+        /// Its number, or its name as `topology show` has it.
+        switch: String,
         #[command(flatten)]
         api: Api,
     },
@@ -69,6 +79,27 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 .with_context(|| name.to_string())?;
             let topology: TopologyView = serde_json::from_str(&answer)?;
             api.print(&topology, show)
+        }
+        Command::Forget { switch, api } => {
+            let id = number(&api.get("/v1/topology")?, &switch)?;
+            let path = format!("/v1/topology/switches/{id}");
+            let topology: TopologyView = api.change("DELETE", &path, None::<&()>)?;
+            api.print(&topology, show)
+        }
+    }
+}
+
+/// The number of the switch that is called so, or has it.
+fn number(topology: &TopologyView, switch: &str) -> anyhow::Result<u16> {
+    if let Ok(id) = switch.parse() {
+        return Ok(id);
+    }
+    let mut named = topology.switches.iter().filter(|s| s.name == switch);
+    match (named.next(), named.next()) {
+        (Some(one), None) => Ok(one.id),
+        (None, _) => anyhow::bail!("no switch is called {switch:?}: see `shortstop topology show`"),
+        (Some(_), Some(_)) => {
+            anyhow::bail!("several switches are called {switch:?}: give the number")
         }
     }
 }

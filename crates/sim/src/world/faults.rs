@@ -137,23 +137,20 @@ impl World {
     /// carrier stays, so no kernel and no routing daemon notices.
     pub fn silence(&mut self, link: usize, ways: [bool; 2]) {
         let LinkSpec {
-            delay_ns,
-            fault,
-            flip,
-            ..
+            delay_ns, fault, ..
         } = self.spec.links[link];
         for (side, silent) in ways.into_iter().enumerate() {
             let loss = if silent { 1.0 } else { fault.loss };
             let fault = Fault { loss, ..fault };
-            self.directions[link * 2 + side].set_fault(delay_ns, fault, flip);
+            self.directions[link * 2 + side].set_fault(delay_ns, fault);
         }
     }
 
     /// Changes what goes wrong on a link, both ways.
-    pub fn set_fault(&mut self, link: usize, fault: Fault, flip: f64) {
+    pub fn set_fault(&mut self, link: usize, fault: Fault) {
         let delay_ns = self.spec.links[link].delay_ns;
         for side in 0..2 {
-            self.directions[link * 2 + side].set_fault(delay_ns, fault, flip);
+            self.directions[link * 2 + side].set_fault(delay_ns, fault);
         }
     }
 }

@@ -92,10 +92,9 @@ impl Process for Client {
 }
 
 /// client - switch - store, every link with this fault.
-fn line(fault: Fault, flip: f64, store: StoreSpec) -> Spec {
+fn line(fault: Fault, store: StoreSpec) -> Spec {
     let link = |a, b| LinkSpec {
         fault,
-        flip,
         ..LinkSpec::between(a, b)
     };
     let machines = vec![
@@ -134,6 +133,7 @@ fn faulty() -> Fault {
         reorder: 0.05,
         reorder_ms: 3.0,
         delay_ms: 0.1,
+        flip: 0.01,
         seed: 7,
     }
 }
@@ -144,7 +144,7 @@ fn done(world: &World, client: ProcessId) -> u32 {
 
 #[test]
 fn a_store_answers_over_links_that_lose_duplicate_reorder_and_flip() {
-    let (mut world, client) = with_client(&line(faulty(), 0.01, StoreSpec::default()), 1);
+    let (mut world, client) = with_client(&line(faulty(), StoreSpec::default()), 1);
     world.run_until(60 * S);
     assert_eq!(done(&world, client), 200);
     let asked = world.get::<Client>(client).unwrap().times;
@@ -167,7 +167,7 @@ fn a_world_is_the_same_again_with_the_same_seed_and_another_with_another() {
             data: Data::Kept,
             ..StoreSpec::default()
         };
-        let (mut world, client) = with_client(&line(faulty(), 0.01, store), seed);
+        let (mut world, client) = with_client(&line(faulty(), store), seed);
         world.run_until(3 * S);
         let server = world.process("server/store").unwrap();
         world.kill(server);
@@ -189,7 +189,7 @@ fn a_world_is_the_same_again_with_the_same_seed_and_another_with_another() {
 
 #[test]
 fn a_stopped_store_answers_what_waited_when_it_goes_on() {
-    let (mut world, client) = with_client(&line(Fault::default(), 0.0, StoreSpec::default()), 1);
+    let (mut world, client) = with_client(&line(Fault::default(), StoreSpec::default()), 1);
     let store = world.process("server/store").unwrap();
     world.run_until(2 * S + 5 * MS);
     let before = done(&world, client);
@@ -209,7 +209,7 @@ fn a_killed_store_has_lost_its_data_unless_that_is_kept() {
             data,
             ..StoreSpec::default()
         };
-        let (mut world, client) = with_client(&line(Fault::default(), 0.0, store), 1);
+        let (mut world, client) = with_client(&line(Fault::default(), store), 1);
         world.run_until(5 * S);
         assert_eq!(done(&world, client), 200);
         let server = world.process("server/store").unwrap();
@@ -230,7 +230,7 @@ fn a_killed_store_has_lost_its_data_unless_that_is_kept() {
 
 #[test]
 fn a_suspended_machine_takes_nothing_and_goes_on_later() {
-    let (mut world, client) = with_client(&line(Fault::default(), 0.0, StoreSpec::default()), 1);
+    let (mut world, client) = with_client(&line(Fault::default(), StoreSpec::default()), 1);
     let server = world.machine("server").unwrap();
     world.run_until(2 * S + 5 * MS);
     world.suspend(server);
@@ -268,7 +268,7 @@ fn routes_go_around_a_cut_link_after_a_while() {
 
 #[test]
 fn what_does_not_start_with_the_world_is_started_later() {
-    let mut spec = line(Fault::default(), 0.0, StoreSpec::default());
+    let mut spec = line(Fault::default(), StoreSpec::default());
     spec.machines[2].seats = vec![Seat {
         role: Role::Store(StoreSpec::default()),
         autostart: false,
@@ -286,7 +286,7 @@ fn a_machine_that_was_switched_off_begins_anew() {
         data: Data::Kept,
         ..StoreSpec::default()
     };
-    let (mut world, client) = with_client(&line(Fault::default(), 0.0, store), 1);
+    let (mut world, client) = with_client(&line(Fault::default(), store), 1);
     world.run_until(2 * S + 5 * MS);
     let before = done(&world, client);
     let machine = world.machine("server").unwrap();

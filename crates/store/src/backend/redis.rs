@@ -32,19 +32,20 @@ use super::{
 };
 use crate::{OutsideWrites, coherence::Watch};
 
-/// Connects to the server at `url`. Where outside writes are to be tracked and the server cannot, the
+/// Connects to the server at `url`, with this password or the one in there. Where outside writes are to be tracked and the server cannot, the
 /// backend says so ([`Backend::watch`]), and a warning tells why.
 ///
 /// # Errors
 /// The address is not one, or nobody answers there.
 pub async fn connect(
     url: &str,
+    password: Option<&str>,
     outside_writes: OutsideWrites,
     base_version: u64,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     let mut redis = Redis {
-        client: Client::open(url)
+        client: client(url, password)
             .map_err(|error| anyhow!("the address of the Redis server: {error}"))?,
         told: None,
         connection: None,
@@ -65,6 +66,20 @@ pub async fn connect(
     }
     let remote = Remote::start(redis, watch, base_version, completions);
     Ok((Box::new(remote), done))
+}
+
+fn client(url: &str, password: Option<&str>) -> redis::RedisResult<Client> {
+    let info = url.into_connection_info()?;
+    let Some(password) = password else {
+        if info.redis_settings().password().is_some() {
+            tracing::warn!(
+                "the password in --backend can be read by every user of this machine: use --backend-password-file"
+            );
+        }
+        return Client::open(info);
+    };
+    let settings = info.redis_settings().clone().set_password(password);
+    Client::open(info.set_redis_settings(settings))
 }
 
 struct Redis {

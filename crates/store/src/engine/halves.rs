@@ -159,6 +159,11 @@ impl Engine {
         self.halves.reports.take_now()
     }
 
+    /// What was taken may be lost: the newest about each tenant is to be taken again.
+    pub fn report_again(&self) {
+        self.halves.reports.again();
+    }
+
     /// Where reports of halves can be had.
     pub(crate) fn reports(&self) -> Reports {
         self.halves.reports.clone()

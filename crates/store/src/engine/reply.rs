@@ -85,6 +85,8 @@ impl Answer<'_> {
 
 /// Sends replies: signs them as their requests were and holds back those whose time has not come.
 pub(super) struct Replies {
+    /// The store's own.
+    pub life: u16,
     /// Replies of partitions whose rate is limited.
     pub delayed: Delayed,
 }
@@ -124,6 +126,7 @@ impl Replies {
         out: &mut Outbox,
     ) -> bool {
         let header = Header {
+            life: self.life,
             tenant: origin.tenant,
             client: origin.client,
             request: origin.request,

@@ -185,6 +185,29 @@ fn a_tenants_writes_are_not_answered_from_anothers() {
 }
 
 #[test]
+fn a_write_to_another_life_of_the_store_is_not_applied() {
+    let mut store = Store::new();
+    let write = |life, request| Header {
+        client: 5,
+        request,
+        life,
+        ..Header::new(Op::WriteRequest)
+    };
+    let told = store.ask(write(wire::LIFE_UNKNOWN, 1), b"k").unwrap();
+    assert_eq!(told.status, Status::OtherLife);
+    assert!(told.life > wire::LIFE_UNKNOWN);
+    assert_eq!(u64::from(told.expiry_ms), LATER_NS / 1_000_000, "its age");
+    let status = |store: &mut Store, life| store.ask(write(life, 1), b"k").unwrap().status;
+    assert_eq!(status(&mut store, told.life + 1), Status::OtherLife);
+    let read = Header::new(Op::ReadRequest);
+    assert_eq!(store.ask(read, b"k").unwrap().status, Status::NotFound);
+    assert_eq!(status(&mut store, told.life), Status::Ok);
+    // A late copy of the first packet does not count as the write, nor as another one.
+    assert_eq!(status(&mut store, wire::LIFE_UNKNOWN), Status::OtherLife);
+    assert_eq!(store.engine.counters.refused_other_life, 3);
+}
+
+#[test]
 fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
     let mut store = Store::new();
     let lease = Header {

@@ -61,6 +61,9 @@ impl Engine {
             self.counters.dropped_backend_busy += 1;
             return;
         }
+        if self.is_for_another_life(&origin, key, packet.header.life, now_ns, out) {
+            return;
+        }
         if !self.takes_writes(now_ns) {
             self.counters.refused_starting += 1;
             return self
@@ -119,6 +122,29 @@ impl Engine {
         self.clients.forget(origin.client_id(), origin.request);
         self.replies
             .refuse(origin, key, Status::TryAgain, now_ns, out);
+    }
+
+    /// Whether a write was sent to another life of this store, which may have carried it out; it is answered here then, with
+    /// the age of this one, from which the client knows whether the other can have had it.
+    fn is_for_another_life(
+        &mut self,
+        origin: &Origin,
+        key: Key<'_>,
+        life: u16,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> bool {
+        if life == 0 || life == self.replies.life {
+            return false;
+        }
+        self.counters.refused_other_life += 1;
+        let age_ms = (now_ns - self.started_ns) / 1_000_000;
+        let answer = Answer {
+            expiry_ms: u32::try_from(age_ms).unwrap_or(u32::MAX),
+            ..Answer::status(Status::OtherLife)
+        };
+        self.replies.send(origin, key.bytes, &answer, now_ns, out);
+        true
     }
 
     /// Rule 7: whether a write is new. One that is not is answered here, or ignored.

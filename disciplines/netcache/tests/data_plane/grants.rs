@@ -15,6 +15,15 @@ fn entry(w: &mut World) {
     w.entry(SIGNED, KEY, 128);
 }
 
+fn entry_of_an_ipv6_store(w: &mut World) {
+    entry(w);
+    let std::net::IpAddr::V6(store) = address(true, 2) else {
+        unreachable!("asked for")
+    };
+    let slot = w.slot(false).into();
+    w.switch.poke("leases", slot, 0, &store.octets());
+}
+
 fn grant(w: &World, op: Op) -> Message {
     Message::grant(op, SIGNED, KEY, V128, w.epoch(SIGNED, KEY))
 }
@@ -306,4 +315,89 @@ fn what_was_not_installed_leaves_no_trace() {
             counts: &["hit"],
         },
     ]);
+}
+
+/// What a bit flipped in on the way is neither kept nor served.
+#[test]
+fn grants_that_did_not_arrive_whole() {
+    check(&[
+        Case {
+            name: "a flipped bit of the value: goes on to the client, whose kernel drops it",
+            given: entry,
+            packet: |w| grant(w, Op::ReadReply).with_a_flipped_bit(),
+            then: Forwarded,
+            counts: &["grant_spoiled", "pass_local"],
+        },
+        Case {
+            name: "likewise over IPv6, in a write's reply",
+            given: entry_of_an_ipv6_store,
+            packet: |w| grant(w, Op::WriteReply).over_ipv6().with_a_flipped_bit(),
+            then: Forwarded,
+            counts: &["grant_spoiled", "pass_local"],
+        },
+        Case {
+            name: "over IPv6 and whole",
+            given: entry_of_an_ipv6_store,
+            packet: |w| grant(w, Op::WriteReply).over_ipv6(),
+            then: Forwarded,
+            counts: &["grant_installed", "pass_local"],
+        },
+        Case {
+            name: "in a fetch's reply",
+            given: entry,
+            packet: |w| grant(w, Op::FetchReply).with_a_flipped_bit(),
+            then: Dropped,
+            counts: &["grant_spoiled", "fetch_reply"],
+        },
+        Case {
+            name: "without a checksum nobody knows",
+            given: entry,
+            packet: |w| grant(w, Op::FetchReply).without_checksum(),
+            then: Dropped,
+            counts: &["grant_spoiled", "fetch_reply"],
+        },
+        Case {
+            name: "the next one that is whole is installed, and served",
+            given: |w| {
+                entry(w);
+                w.send_as(
+                    "grant_spoiled",
+                    grant(w, Op::FetchReply).with_a_flipped_bit(),
+                );
+                w.send_as("read_invalid", Message::read(SIGNED, KEY));
+                w.send_as("grant_installed", grant(w, Op::FetchReply));
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Answered(V128),
+            counts: &["hit"],
+        },
+    ]);
+}
+
+/// Sums of odd lengths, and of every length up to some words.
+#[test]
+fn values_of_every_length_are_verified_and_answered_with_right_checksums() {
+    fn lengths(w: &mut World) {
+        w.lease(TERM);
+        for key_len in [15, 16] {
+            for len in 1..40 {
+                let key = [&vec![b'k'; key_len - 1][..], &[len]].concat();
+                let value: Vec<u8> = (0..len).map(|n| n.wrapping_mul(37) ^ 0xa5).collect();
+                w.entry(SIGNED, &key, value.len());
+                let spoiled = w.grant(SIGNED, &key, &value).with_a_flipped_bit();
+                w.send_as("grant_spoiled", spoiled);
+                w.send_as("grant_installed", w.grant(SIGNED, &key, &value));
+                for ipv6 in [false, true] {
+                    let read = Message::read(SIGNED, &key);
+                    let read = if ipv6 { read.over_ipv6() } else { read };
+                    let run = w.switch.run(&read.frame().bytes(), None);
+                    assert_eq!(run.moved.get("hit"), Some(&1), "{:?}", run.moved);
+                    let seen = harness::Seen::read(&run.frame).expect("right checksums");
+                    assert!(seen.checksum != 0 && seen.payload.ends_with(&value));
+                }
+            }
+        }
+    }
+    lengths(&mut world());
+    harness::switch::in_this_process(|| lengths(&mut world()));
 }

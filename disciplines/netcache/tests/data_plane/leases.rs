@@ -2,7 +2,9 @@
 
 use wire::Op;
 
+use dataplane::TenantEntry;
 use harness::{Case, Message, Switch, Then::*, message::address};
+use wire::Secret;
 
 use crate::world::*;
 
@@ -175,6 +177,75 @@ fn what_a_lease_is_worth() {
             },
             then: Answered(V128),
             counts: &["hit"],
+        },
+    ]);
+}
+
+fn without_system_secret(w: &mut World) {
+    let system = tenants().into_iter().map(|tenant| match tenant.id {
+        wire::TENANT_SYSTEM => TenantEntry {
+            secret: Secret::NONE,
+            ..tenant
+        },
+        _ => tenant,
+    });
+    w.install(&system.collect::<Vec<_>>());
+}
+
+/// What ends at the switch no other receiver verifies.
+#[test]
+fn without_a_system_secret_the_checksum_decides() {
+    fn reply(w: &World) -> Message {
+        w.lease_reply(TERM, 2000, 0).signed_with(Secret::NONE)
+    }
+    fn invalidate(w: &World) -> Message {
+        let granted = wire::Epoch::new(Switch::ID, w.switch.table.epoch());
+        Message::from_store(Op::Invalidate, SIGNED, KEY)
+            .epoch(granted)
+            .signed_with(Secret::NONE)
+    }
+    check(&[
+        Case {
+            name: "a lease reply that is whole",
+            given: without_system_secret,
+            packet: reply,
+            then: Dropped,
+            counts: &["lease_renewed"],
+        },
+        Case {
+            name: "a lease reply with a flipped bit",
+            given: without_system_secret,
+            packet: |w| reply(w).with_a_flipped_bit(),
+            then: Dropped,
+            counts: &["drop_spoiled"],
+        },
+        Case {
+            name: "a lease reply without a checksum",
+            given: without_system_secret,
+            packet: |w| reply(w).without_checksum(),
+            then: Dropped,
+            counts: &["drop_spoiled"],
+        },
+        Case {
+            name: "an invalidation that is whole",
+            given: without_system_secret,
+            packet: invalidate,
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "likewise over IPv6",
+            given: without_system_secret,
+            packet: |w| invalidate(w).over_ipv6(),
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "an invalidation with a flipped bit",
+            given: without_system_secret,
+            packet: |w| invalidate(w).with_a_flipped_bit(),
+            then: Dropped,
+            counts: &["drop_spoiled"],
         },
     ]);
 }

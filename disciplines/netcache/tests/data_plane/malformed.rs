@@ -11,7 +11,13 @@ use harness::{Message, Switch, switch::ending};
 use crate::world::*;
 
 /// What well-formed packets end as.
-const OF_WELL_FORMED: [&str; 3] = ["drop_over_rate", "drop_rounds", "drop_refused"];
+const OF_WELL_FORMED: [&str; 5] = [
+    "drop_over_rate",
+    "drop_rounds",
+    "drop_refused",
+    "drop_source",
+    "drop_spoiled", // the system has a secret
+];
 const PACKETS: u32 = 110_000;
 
 /// A frame as it was sent once, before it is spoiled.
@@ -68,7 +74,7 @@ fn seeds(w: &World, tenant: u32) -> Vec<Seed> {
 }
 
 /// Bytes of the packet that say how long something is or what it is, from the UDP header on.
-const TELLING: [usize; 11] = [4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+const TELLING: [usize; 12] = [4, 5, 8, 9, 12, 48, 49, 50, 51, 58, 59, 63];
 
 fn spoil(seed: &Seed, random: &mut SmallRng) -> Vec<u8> {
     let mut frame = seed.frame.clone();
@@ -95,7 +101,7 @@ fn spoil(seed: &Seed, random: &mut SmallRng) -> Vec<u8> {
                 random.fill(&mut frame[from..]);
             }
             6 => {
-                // Ours up to the op, and from there on anything.
+                // Ours up to the length of the key, and from there on anything.
                 let from = (seed.udp + 10).min(len - 1);
                 random.fill(&mut frame[from..]);
             }

@@ -99,6 +99,15 @@ fn a_value_is_never_torn_however_fast_it_changes() {
     let item = &w.switch.shared("pages")[usize::from(place.cell) * 8..];
     // Words of `struct item` of `bpf/table.h`; the value lies behind header and key.
     let (first, word, version, value) = (&item[0], &item[1], &item[2], &item[8..8 + WORDS]);
+    // The value's sum is the last of the header's half words.
+    let (last, others) = (&item[5], item[5].load(Relaxed) & (1 << 48) - 1);
+    let sum_of = |letter: u8| {
+        let mut sum = u64::from(letter) * 0x101 * 4 * WORDS as u64;
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum
+    };
     let done = AtomicBool::new(false);
     let mut answered = [0u32; 2];
     std::thread::scope(|scope| {
@@ -118,6 +127,7 @@ fn a_value_is_never_torn_however_fast_it_changes() {
                 for to in value {
                     to.store(u64::from_ne_bytes(*letters), Relaxed);
                 }
+                last.store(sum_of(letters[0]) << 48 | others, Relaxed);
                 word.store(epoch << 1 | 1, SeqCst);
                 first.store(first.load(Relaxed) + 1, SeqCst);
                 for _ in 0..epoch % 50 {

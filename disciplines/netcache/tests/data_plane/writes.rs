@@ -7,8 +7,12 @@ use harness::{Case, Message, Switch, Then::*};
 use crate::world::*;
 
 fn invalidate(w: &World, switch: u16) -> Message {
+    invalidate_of(w, switch, SIGNED)
+}
+
+fn invalidate_of(w: &World, switch: u16, tenant: u32) -> Message {
     let granted = Epoch::new(switch, w.switch.table.epoch());
-    Message::from_store(Op::Invalidate, SIGNED, KEY).epoch(granted)
+    Message::from_store(Op::Invalidate, tenant, KEY).epoch(granted)
 }
 
 #[test]
@@ -250,4 +254,118 @@ fn invalidations_are_acknowledged() {
             counts: &["pass_local"],
         },
     ]);
+}
+
+/// A store whose invalidation is not acknowledged gives up the switch's lease, and with it everybody's copies.
+#[test]
+fn invalidations_are_acknowledged_whosever_key_it_is() {
+    check(&[
+        Case {
+            name: "of a tenant that the switch does not know",
+            given: |_| {},
+            packet: |w| invalidate_of(w, Switch::ID, UNKNOWN),
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "likewise over IPv6",
+            given: |_| {},
+            packet: |w| invalidate_of(w, Switch::ID, UNKNOWN).over_ipv6(),
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "of a tenant whose discipline is not here",
+            given: |_| {},
+            packet: |w| invalidate_of(w, Switch::ID, PLAIN),
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "of a tenant whose secret is being changed",
+            given: |w| w.cached(ROTATING, KEY, V128),
+            packet: |w| invalidate_of(w, Switch::ID, ROTATING),
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "of the open tenant",
+            given: |_| {},
+            packet: |w| invalidate_of(w, Switch::ID, OPEN),
+            then: Acknowledged,
+            counts: &["invalidate"],
+        },
+        Case {
+            name: "of a tenant that is gone by now: its copy is invalid all the same",
+            given: |w| {
+                w.cached(SIGNED, KEY, V128);
+                let others = tenants().into_iter().filter(|t| t.id != SIGNED);
+                w.install(&others.collect::<Vec<_>>());
+                w.send_as("invalidate", invalidate(w, Switch::ID));
+                w.install(&tenants());
+            },
+            packet: |_| Message::read(SIGNED, KEY).epoch(Epoch::new(9, 5)),
+            then: Forwarded,
+            counts: &["read_invalid", "pass_local"],
+        },
+        Case {
+            name: "a tenant's own secret is not enough",
+            given: |_| {},
+            packet: |w| {
+                let secret = harness::message::secret_of(SIGNED);
+                invalidate(w, Switch::ID).signed_with(secret)
+            },
+            then: Dropped,
+            counts: &["drop_forged"],
+        },
+        Case {
+            name: "with a wrong tag, of a tenant that the switch does not know",
+            given: |_| {},
+            packet: |w| invalidate_of(w, Switch::ID, UNKNOWN).with_a_wrong_tag(),
+            then: Dropped,
+            counts: &["drop_forged"],
+        },
+        Case {
+            name: "before the system's secret is known: nothing could be signed",
+            given: |w| w.install(&[]),
+            packet: |w| invalidate(w, Switch::ID),
+            then: Dropped,
+            counts: &["drop_forged"],
+        },
+        Case {
+            name: "for another switch, of an unknown tenant: it goes on",
+            given: |_| {},
+            packet: |w| invalidate_of(w, 9, UNKNOWN),
+            then: Forwarded,
+            counts: &["bypass_unknown_tenant", "pass_local"],
+        },
+    ]);
+}
+
+/// A stamp counts the checksum on, so that what was wrong stays wrong: the receiver's kernel drops it.
+#[test]
+fn a_flipped_bit_still_shows_behind_the_stamp() {
+    fn flipped(w: &mut World) {
+        w.cached(SIGNED, KEY, V128);
+        for write in [
+            Message::write(SIGNED, KEY, b"new"),
+            Message::write(SIGNED, KEY, b"new").over_ipv6(),
+        ] {
+            let run = w
+                .switch
+                .run(&write.clone().with_a_flipped_bit().frame().bytes(), None);
+            assert_eq!(run.moved.get("write_invalidated"), Some(&1));
+            let seen = harness::Seen::read(&run.frame);
+            assert!(seen.is_err_and(|wrong| wrong.contains("UDP checksum")));
+            // Who sends none is not protected.
+            let bare = write.without_checksum();
+            if bare.from.is_ipv4() {
+                let run = w.switch.run(&bare.frame().bytes(), None);
+                let seen = harness::Seen::read(&run.frame).expect("a right packet");
+                assert_eq!(seen.checksum, 0);
+            }
+        }
+    }
+    flipped(&mut world());
+    harness::switch::in_this_process(|| flipped(&mut world()));
 }

@@ -2,12 +2,14 @@
 //! or refused, and is in the audit log.
 
 mod pages;
+mod switches;
 mod tenants;
 
 use api::types::PageId;
 
 pub use self::{
     pages::{ask, give_back, lapse},
+    switches::may_forget,
     tenants::{change, create, finish_rotation, new_secret, remove, rotate_secret},
 };
 use super::{memory::Guaranteed, tenants::Tenant, views::View};

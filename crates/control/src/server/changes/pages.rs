@@ -9,7 +9,7 @@ use crate::{
     server::{tenants::TimedQuota, views::View},
 };
 
-/// Guarantees more pages; see [`crate::admin::Admin::ask_pages`].
+/// Guarantees more pages; see [`crate::admin::Admin::ask_pages`]. `own`: the tenant asks for itself.
 ///
 /// # Errors
 /// As there.
@@ -17,6 +17,7 @@ pub fn ask(
     view: &View<'_>,
     id: u32,
     request: PageRequest,
+    own: bool,
     clock_s: u64,
 ) -> Result<Change, Refusal> {
     let mut tenant = known(view, id)?.clone();
@@ -27,6 +28,22 @@ pub fn ask(
     let quota = tenant.quota.checked_add(pages);
     tenant.quota =
         quota.ok_or_else(|| invalid(format!("pages = {pages}: that is more than there can be")))?;
+    let before = tenant.quota - pages;
+    match own {
+        true => {
+            let given = tenant.given.unwrap_or(before);
+            if tenant.quota > given {
+                return Err(Refusal::new(
+                    RefusalKind::Forbidden,
+                    format!(
+                        "tenant {id}: {pages} pages were asked for, {} may be: its operator gave it {given}",
+                        given.saturating_sub(before)
+                    ),
+                ));
+            }
+        }
+        false => tenant.given = None,
+    }
     if let Some(switch) = request.switch {
         if view.around.switches.get(switch).is_none() {
             return Err(Refusal::new(
@@ -51,11 +68,17 @@ pub fn ask(
     })
 }
 
-/// Takes guaranteed pages back; see [`crate::admin::Admin::return_pages`].
+/// Takes guaranteed pages back; see [`crate::admin::Admin::return_pages`]. `own`: the tenant gives them back itself, and may
+/// ask for as many again.
 ///
 /// # Errors
 /// As there.
-pub fn give_back(view: &View<'_>, id: u32, returned: &ReturnPages) -> Result<Change, Refusal> {
+pub fn give_back(
+    view: &View<'_>,
+    id: u32,
+    returned: &ReturnPages,
+    own: bool,
+) -> Result<Change, Refusal> {
     let mut tenant = known(view, id)?.clone();
     let count = match (returned.count, returned.pages.len()) {
         (Some(count), 0) if count > 0 => count,
@@ -73,6 +96,7 @@ pub fn give_back(view: &View<'_>, id: u32, returned: &ReturnPages) -> Result<Cha
             tenant.quota
         )));
     }
+    tenant.given = own.then(|| tenant.given.unwrap_or(tenant.quota));
     tenant.quota -= count;
     check_occupied(view, id, tenant.quota)?;
     shorten(&mut tenant);

@@ -125,7 +125,9 @@ pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, 
 fn changed(before: &Tenant, change: TenantChange) -> Tenant {
     let mut tenant = before.clone();
     tenant.name = change.name.unwrap_or(tenant.name);
-    tenant.quota = change.quota.unwrap_or(tenant.quota);
+    if let Some(quota) = change.quota {
+        (tenant.quota, tenant.given) = (quota, None);
+    }
     tenant.policy = change.policy.unwrap_or(tenant.policy);
     tenant.rate = change.rate.unwrap_or(tenant.rate);
     tenant.over_rate = change.over_rate.map_or(tenant.over_rate, Into::into);

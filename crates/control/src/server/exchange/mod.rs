@@ -17,7 +17,7 @@ use super::{
     memory::{Memory, TenantRooms},
     plan::Plan,
     stores::{StoreStreamId, Stores},
-    switch::{Closed, StreamId, Switch},
+    switch::{Closed, StreamId, Switch, Told},
     switches::{Attached, Switches},
 };
 
@@ -129,6 +129,20 @@ impl Exchange {
             let switch = stream.switch;
             self.tell(Event::Detached { switch }, journal);
         }
+    }
+
+    /// A switch is gone for good, and with it what it held.
+    pub fn forget_switch(&mut self, id: SwitchId, journal: &mut Journal) {
+        let lost = self.switches.get_mut(id).map(Switch::lose_all);
+        let told = Told {
+            greeting: false,
+            held: vec![],
+            lost: lost.unwrap_or_default(),
+        };
+        self.holds(id, told, journal);
+        self.configurations.forget_switch(id, journal);
+        self.switches.remove(id);
+        journal.delete(format!("switch/{id}"));
     }
 
     /// The next message for a stream, if there is one now. Everything in it was safe to send when `durable` was.

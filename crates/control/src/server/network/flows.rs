@@ -58,6 +58,14 @@ impl Flows {
         });
     }
 
+    /// A switch is gone for good.
+    pub fn forget(&mut self, id: SwitchId) {
+        self.rates.retain(|_, by_switch| {
+            by_switch.remove(&id);
+            !by_switch.is_empty()
+        });
+    }
+
     /// A tenant's: a flow is seen by each switch on its way until one answers, so the first sees all of it.
     pub fn of(&self, tenant: u32) -> Vec<Flow> {
         let of = |(key, by_switch): (&FlowKey, &BTreeMap<SwitchId, f64>)| Flow {

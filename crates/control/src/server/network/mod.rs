@@ -87,6 +87,17 @@ impl Network {
         Ok(self.rewired())
     }
 
+    /// A switch is gone for good: nothing of it is declared or learned any longer.
+    pub fn forget(&mut self, id: SwitchId) -> Rewired {
+        self.spec.switches.retain(|switch| switch.id != id);
+        self.spec.links.retain(|link| link.a != id && link.b != id);
+        self.spec.networks.retain(|network| network.switch != id);
+        self.flows.forget(id);
+        self.topology.forget(id);
+        self.topology.declare(declared(&self.spec));
+        self.rewired()
+    }
+
     /// Keeps routes from now on, or takes away those that were installed.
     pub fn manage(&mut self, managed: bool) {
         self.managed = Some(managed);

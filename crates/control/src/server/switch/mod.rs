@@ -294,6 +294,16 @@ impl Switch {
         }
     }
 
+    /// Whether it has a stream.
+    pub fn is_attached(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// It is gone for good: what it held is lost, sorted.
+    pub fn lose_all(&mut self) -> Vec<ItemKey> {
+        self.held.replace(vec![]).1
+    }
+
     /// Items that came or went since the last call.
     pub fn take_changed(&mut self) -> Vec<(ItemKey, bool)> {
         self.held.take_changed()

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * UDP checksums go from end to end: what is changed here is counted on, so that a bit that flipped on the way still
+ * shows at the receiver; and nothing is kept that did not arrive whole. Over IPv4 a datagram may have none (0).
+ *
+ * A socket of this machine may leave the checksum to a device that the packet never comes to: then the sum of the
+ * pseudo header stands in its place, and the packet has crossed no wire.
+ */
+#pragma once
+
+#include "checksum.h"
+#include "parse.h"
+
+/* The pseudo header's sum, which is the same in both directions. False where there is no IP header. */
+INLINE bool pseudo_sum(struct xdp_md *ctx, const struct work *work, __u16 udp_len, __u64 *sum)
+{
+	*sum = (__u32)bpf_htons(udp_len) + bpf_htons(IPPROTO_UDP);
+	if (work->is_ipv6) {
+		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
+		if (!ip)
+			return false;
+		*sum += sum_words(&ip->saddr, 4);
+		return true;
+	}
+	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
+	if (!ip)
+		return false;
+	*sum += ip->saddr;
+	*sum += ip->daddr;
+	return true;
+}
+
+INLINE bool is_unfinished(const struct udphdr *udp, __u64 pseudo)
+{
+	return udp->check == fold(pseudo);
+}
+
+/*
+ * Before what changes in a header is written over it. An unfinished checksum stays what it is, or is left out: whoever
+ * finishes it does not start from what we would make of it.
+ */
+INLINE void carry_checksum(struct xdp_md *ctx, const struct work *work, struct udphdr *udp,
+			   const struct kv_header *old)
+{
+	const __u64 *was = (const __u64 *)old, *is = (const __u64 *)&work->header;
+	__u64 sum;
+	if (!udp->check || !pseudo_sum(ctx, work, bpf_ntohs(udp->len), &sum))
+		return;
+	if (is_unfinished(udp, sum)) {
+		if (!work->is_ipv6)
+			udp->check = 0;
+		return;
+	}
+	sum = (__u16)~udp->check;
+	for (int i = KV_SHARED_LEN / 8; i < KV_HEADER_LEN / 8; i++)
+		sum += sum_word(is[i]) + sum_word(~was[i]);
+	udp->check = checksum_of(sum) ?: 0xffff;
+}
+
+/*
+ * Whether the datagram is as it was sent: `work->header` and key as they came in, a value of that sum, and zeros
+ * behind it. Not for one without a checksum.
+ */
+OUTLINE int is_intact(struct xdp_md *ctx, struct work *work, __u32 value_sum)
+{
+	__u64 sum;
+	if (!work)
+		return false;
+	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
+	if (!udp || !udp->check || !pseudo_sum(ctx, work, bpf_ntohs(udp->len), &sum))
+		return false;
+	if (is_unfinished(udp, sum))
+		return true;
+	sum += (__u32)udp->source + udp->dest + udp->len + udp->check;
+	sum += sum_words(&work->header, KV_HEADER_LEN / 8) + sum_of_key(work);
+	return fold(sum + sum_behind_key(work, value_sum)) == 0xffff;
+}
