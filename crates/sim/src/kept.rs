@@ -71,28 +71,26 @@ struct Server {
     delay_ns: u64,
     rng: SeededRng,
     askers: u64,
-    /// It does not run until then.
-    down_until_ns: u64,
     /// What its clock showed last.
     shown_ns: u64,
+    /// It does not run until then.
+    down_until_ns: u64,
 }
 
 impl Server {
-    /// Whether what is asked now is answered later.
-    fn answers_later(&self, now_ns: u64) -> bool {
-        self.delay_ns > 0 || now_ns < self.down_until_ns
-    }
-
     /// What its clock shows when a store's says that it is so late. It never goes back, whatever clocks of stores do.
     fn shows(&mut self, now_ns: u64) -> u64 {
         self.shown_ns = self.shown_ns.max(now_ns);
         self.shown_ns
     }
 
+    /// Whether what is asked now is answered later.
+    fn answers_later(&self, now_ns: u64) -> bool {
+        self.delay_ns > 0 || now_ns < self.down_until_ns
+    }
+
     /// Puts a command at the end, to be carried out after about the usual time.
     fn queue(&mut self, now_ns: u64, asker: u64, ticket: Ticket, key: Key<'_>, mut verb: Verb) {
-        // Found out when it is there again: of more failures than that histories of open writes grow that nobody can decide.
-        let begun_ns = now_ns.max(self.down_until_ns);
         if now_ns < self.down_until_ns {
             verb = match verb {
                 Verb::Get => Verb::LostGet,
@@ -104,7 +102,7 @@ impl Server {
             .random_range(self.delay_ns / 2..=self.delay_ns * 3 / 2);
         let before_ns = self.queue.back().map_or(0, |command| command.due_ns);
         self.queue.push_back(Command {
-            due_ns: before_ns.max(begun_ns + delay_ns),
+            due_ns: before_ns.max(now_ns + delay_ns),
             asker,
             ticket,
             key: OwnKey::of(key),
@@ -183,8 +181,8 @@ impl KeptData {
             delay_ns,
             rng: rng(seed, "data"),
             askers: 0,
-            down_until_ns: 0,
             shown_ns: 0,
+            down_until_ns: 0,
         })))
     }
 
@@ -219,7 +217,9 @@ impl Way {
 
     /// The data's server dies, and runs again after so long.
     pub fn restart(&self, now_ns: u64, for_ns: u64) {
-        self.data.lock().restart(now_ns + self.began_ns, for_ns);
+        let mut server = self.data.lock();
+        let now_ns = server.shows(now_ns + self.began_ns);
+        server.restart(now_ns, for_ns);
     }
 
     /// The data, for the next life.

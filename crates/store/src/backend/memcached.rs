@@ -62,6 +62,9 @@ impl Memcached {
         if self.stream.is_none() {
             let stream = TcpStream::connect(&self.server).await?;
             stream.set_nodelay(true)?;
+            // Given up, it takes along what has not arrived: behind a partition the system would deliver a write much later, over
+            // those that were acknowledged since.
+            stream.set_zero_linger()?;
             self.stream = Some(BufReader::with_capacity(64 << 10, stream));
         }
         Ok(self.stream.as_mut().expect("connected above"))
@@ -274,5 +277,21 @@ mod tests {
             [Some(0), Some(1), Some(1), Some(1000)]
         );
         assert_eq!([left("x"), expiry_ms(None)], [None, None]);
+    }
+
+    #[tokio::test]
+    async fn what_has_not_arrived_when_the_connection_is_given_up_never_does() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut memcached = Memcached {
+            server: listener.local_addr().unwrap().to_string(),
+            stream: None,
+            request: vec![],
+        };
+        memcached.stream().await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        memcached.disconnect();
+        let read = server.read(&mut [0]).await;
+        let kind = read.map_err(|error| error.kind());
+        assert_eq!(kind, Err(std::io::ErrorKind::ConnectionReset));
     }
 }
