@@ -4,10 +4,7 @@ use serde::{Deserialize, Serialize};
 use sim::Fault;
 
 /// Of a store: what no client, switch or network that keeps to the rules brings about.
-const STORE: [&str; 7] = [
-    // A switch that renews its lease and answers no invalidation.
-    "leases_refused_mute",
-    "denied_key_hash",
+const STORE: [&str; 5] = [
     "wrong_partition",
     "dropped_op",
     "dropped_part",
@@ -19,10 +16,14 @@ const STORE: [&str; 7] = [
 const TOO_OLD: &str = "duplicates_too_old";
 /// In milliseconds.
 const LONG: f64 = 20.0;
+/// Of a store: a switch that renews its lease and leaves invalidations unanswered; unless it was away, or the way to it was cut.
+const MUTE: &str = "leases_refused_mute";
 /// Of a switch.
-const SWITCH: [&str; 2] = ["grant_refused", "drop_refused"];
-/// Of packets that are none, at stores and switches: unless links flip bits.
-const MALFORMED: [&str; 8] = [
+const SWITCH: [&str; 1] = ["drop_refused"];
+/// Of packets that are none, or not whole, at stores and switches: unless links flip bits.
+const MALFORMED: [&str; 10] = [
+    "denied_key_hash",
+    "grant_refused",
     "dropped_malformed",
     "drop_short_header",
     "drop_unknown_op",
@@ -43,6 +44,8 @@ pub struct Never {
     /// What somebody does on purpose.
     #[serde(default)]
     provoked: BTreeSet<String>,
+    /// A switch did not run for a while, or could not be reached.
+    was_away: bool,
     /// By name; none is 0.
     counts: BTreeMap<String, u64>,
 }
@@ -54,12 +57,23 @@ impl Never {
         self.holds_back |= fault.reorder > 0.0 && fault.reorder_ms > LONG;
     }
 
+    /// A switch does not run for a while, or a way to it is cut.
+    pub fn expect_absence(&mut self) {
+        self.was_away = true;
+    }
+
     /// The counters of a store or a switch, by name: those of them that must be 0 are added.
     pub fn look<'a>(&mut self, counters: impl IntoIterator<Item = (&'a str, u64)>) {
         for (name, count) in counters {
             let is_malformed = MALFORMED.contains(&name) && !self.bits_flip;
             let is_too_old = name == TOO_OLD && !self.holds_back;
-            if STORE.contains(&name) || SWITCH.contains(&name) || is_malformed || is_too_old {
+            let is_mute = name == MUTE && !self.was_away;
+            if is_mute
+                || STORE.contains(&name)
+                || SWITCH.contains(&name)
+                || is_malformed
+                || is_too_old
+            {
                 self.add(name, count);
             }
         }
@@ -112,7 +126,7 @@ mod tests {
             .iter()
             .chain(&SWITCH)
             .chain(&MALFORMED)
-            .chain([&TOO_OLD])
+            .chain([&TOO_OLD, &MUTE])
         {
             assert!(known(name), "{name}");
         }
@@ -133,7 +147,12 @@ mod tests {
             reorder_ms: 300.0,
             ..Fault::default()
         });
-        faulty.look([("drop_truncated", 1), ("duplicates_too_old", 1)]);
+        faulty.expect_absence();
+        faulty.look([
+            ("drop_truncated", 1),
+            ("duplicates_too_old", 1),
+            ("leases_refused_mute", 1),
+        ]);
         assert_eq!(faulty.complaint(), None);
         let mut provoked = Never::default();
         provoked.leave("drop_truncated");

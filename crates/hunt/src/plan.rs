@@ -28,7 +28,7 @@ pub struct Faults {
     pub reorder_ms: f64,
     /// Delay of a link in milliseconds.
     pub delay_ms: f64,
-    /// Chance that a bit of it is flipped.
+    /// Chance that a bit of it is flipped, on one of the links.
     pub flip: f64,
 }
 
@@ -326,7 +326,7 @@ impl Plan {
             pause_us: *[2_000, 10_000, 30_000].choose(&mut rng).expect("some"),
             longest_value: *[0, 60, 400, 1350].choose(&mut rng).expect("some"),
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
-            second_links: one_in(&mut rng, 3),
+            second_links: one_in(&mut rng, 2),
         };
         let quiet = one_in(&mut rng, 6);
         let chance = |rng: &mut SeededRng, most: f64| {
@@ -343,7 +343,7 @@ impl Plan {
             reorder_ms: *[1.0, 20.0, 400.0].choose(&mut rng).expect("some"),
             delay_ms: *[0.01, 0.2, 2.0].choose(&mut rng).expect("some"),
             flip: if limits.flips {
-                chance(&mut rng, 0.01)
+                chance(&mut rng, 0.003)
             } else {
                 0.0
             },
@@ -413,7 +413,12 @@ impl Plan {
             },
             7 => Deed::Cut {
                 at_ms,
-                link: rng.random_range(0..self.links().len()),
+                // A host that loses its first link goes on with another address.
+                link: if self.has_second_links() && one_in(rng, 2) {
+                    rng.random_range(0..self.clients.hosts as usize)
+                } else {
+                    rng.random_range(0..self.links().len())
+                },
                 for_ms,
             },
             10 => Deed::Data {

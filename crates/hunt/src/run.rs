@@ -272,6 +272,12 @@ impl Running<'_> {
     }
 
     fn carry_out(&mut self, deed: &Deed) -> anyhow::Result<()> {
+        if matches!(
+            deed,
+            Deed::Suspend { .. } | Deed::Reboot { .. } | Deed::Cut { .. }
+        ) {
+            self.never.expect_absence();
+        }
         match deed {
             Deed::Kill { process, .. } => {
                 let process = self.process(process)?;

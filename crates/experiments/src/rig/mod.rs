@@ -197,6 +197,7 @@ impl Rig {
 
     /// Takes programs and tables of a switch without an agent away.
     pub fn forget_tables(&mut self, switch: &str) {
+        self.seen.borrow_mut().expect_absence();
         self.look_at_switch(switch);
         self.machines.forget_tables(switch);
     }
@@ -211,6 +212,7 @@ impl Rig {
     /// # Errors
     /// The kernel refuses.
     pub fn set_link(&self, link: usize, is_up: bool) -> anyhow::Result<()> {
+        self.seen.borrow_mut().expect_absence();
         self.machines.set_link(link, is_up)
     }
 
@@ -220,6 +222,7 @@ impl Rig {
     /// # Errors
     /// It has none.
     pub fn silence(&mut self, link: usize, ways: [bool; 2]) -> anyhow::Result<()> {
+        self.seen.borrow_mut().expect_absence();
         self.machines.silence(link, ways)
     }
 
