@@ -35,18 +35,55 @@ INLINE bool is_unfinished(const struct udphdr *udp, __u64 pseudo)
 	return udp->check == fold(pseudo);
 }
 
+/* The sum of `work->payload_len` as far as it stands behind the key. False: it is too long for that, or not there. */
+OUTLINE int sum_in_packet(struct xdp_md *ctx, struct work *work, __u32 *sum)
+{
+	if (!work || !sum)
+		return false;
+	__u32 at = work->kv + KV_HEADER_LEN + work->key_len;
+	__u32 left = work->payload_len - KV_HEADER_LEN - work->key_len;
+	*sum = 0;
+	for (int i = 0; i < 3; i++) {
+		if (!left)
+			break;
+		__u32 part = left < sizeof(work->scratch) ? left : sizeof(work->scratch);
+		part = ((part - 1) & 0x1ff) + 1; /* 1..512, as the verifier sees it */
+		__builtin_memset(work->scratch, 0, sizeof(work->scratch));
+		if (bpf_xdp_load_bytes(ctx, at, work->scratch, part) < 0)
+			return false;
+		*sum = fold((__u64)*sum + sum_of(work->scratch, part));
+		at += part;
+		left -= part;
+	}
+	return !left;
+}
+
+/*
+ * Whether a checksum that is the pseudo header's sum is right as it stands, as that of one datagram in 65,535 is. `old` is
+ * the header that it covers.
+ */
+INLINE bool is_finished(struct xdp_md *ctx, struct work *work, const struct udphdr *udp,
+			const struct kv_header *old, __u64 pseudo)
+{
+	__u64 sum = pseudo + udp->source + udp->dest + udp->len + udp->check;
+	__u32 behind;
+	sum += sum_words(old, KV_HEADER_LEN / 8) + sum_of_key(work);
+	return sum_in_packet(ctx, work, &behind) &&
+	       fold(sum + sum_behind_key(work, behind)) == 0xffff;
+}
+
 /*
  * Before what changes in a header is written over it. An unfinished checksum stays what it is, or is left out: whoever
  * finishes it does not start from what we would make of it.
  */
-INLINE void carry_checksum(struct xdp_md *ctx, const struct work *work, struct udphdr *udp,
+INLINE void carry_checksum(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
 			   const struct kv_header *old)
 {
 	const __u64 *was = (const __u64 *)old, *is = (const __u64 *)&work->header;
 	__u64 sum;
 	if (!udp->check || !pseudo_sum(ctx, work, bpf_ntohs(udp->len), &sum))
 		return;
-	if (is_unfinished(udp, sum)) {
+	if (is_unfinished(udp, sum) && !is_finished(ctx, work, udp, old, sum)) {
 		if (!work->is_ipv6)
 			udp->check = 0;
 		return;

@@ -47,16 +47,27 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The checksum of a UDP header with payload: 0 for one that is right as it stands.
-fn udp_sum(from: IpAddr, to: IpAddr, datagram: &[u8]) -> u16 {
+fn pseudo_header(from: IpAddr, to: IpAddr, datagram: &[u8]) -> Vec<u8> {
     let mut pseudo = [octets(from), octets(to)].concat();
     pseudo.extend((datagram.len() as u32).to_be_bytes());
     pseudo.extend(u32::from(UDP).to_be_bytes());
-    ones_complement(&[&pseudo, datagram])
+    pseudo
+}
+
+/// The checksum of a UDP header with payload: 0 for one that is right as it stands.
+fn udp_sum(from: IpAddr, to: IpAddr, datagram: &[u8]) -> u16 {
+    ones_complement(&[&pseudo_header(from, to, datagram), datagram])
 }
 
 impl Frame {
-    pub fn bytes(&self) -> Vec<u8> {
+    /// Whether its checksum, which is right, is the sum of the pseudo header too.
+    pub fn seems_unfinished(&self) -> bool {
+        let datagram = self.datagram();
+        let pseudo = pseudo_header(self.from.ip(), self.to.ip(), &datagram);
+        (!ones_complement(&[&pseudo])).to_be_bytes() == datagram[6..8]
+    }
+
+    fn datagram(&self) -> Vec<u8> {
         let mut datagram = Vec::new();
         datagram.extend(self.from.port().to_be_bytes());
         datagram.extend(self.to.port().to_be_bytes());
@@ -68,6 +79,11 @@ impl Frame {
             let sum = if sum == 0 { 0xffff } else { sum };
             datagram[6..8].copy_from_slice(&sum.to_be_bytes());
         }
+        datagram
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut datagram = self.datagram();
         if self.flipped {
             *datagram.last_mut().expect("it has a header") ^= 4;
         }

@@ -204,6 +204,14 @@ impl Message {
         self
     }
 
+    /// With the first request number from here on whose checksum is what a socket writes for a device to finish.
+    pub fn that_seems_unfinished(mut self) -> Message {
+        while !self.frame().seems_unfinished() {
+            self.header.request += 1;
+        }
+        self
+    }
+
     pub fn numbered(mut self, request: u64) -> Message {
         self.header.request = request;
         self

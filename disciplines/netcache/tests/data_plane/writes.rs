@@ -58,6 +58,17 @@ fn writes_are_stamped() {
             counts: &["write", "write_invalidated", "pass_local"],
         },
         Case {
+            name: "over IPv6, a checksum that is right and looks like one that a device is to finish",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| {
+                Message::write(SIGNED, KEY, b"new")
+                    .over_ipv6()
+                    .that_seems_unfinished()
+            },
+            then: Stamped { grant: true },
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
             name: "without a UDP checksum",
             given: |w| w.cached(SIGNED, KEY, V128),
             packet: |_| Message::write(SIGNED, KEY, b"new").without_checksum(),
