@@ -100,7 +100,7 @@ fn a_value_is_never_torn_however_fast_it_changes() {
     // Words of `struct item` of `bpf/table.h`; the value lies behind header and key.
     let (first, word, version, value) = (&item[0], &item[1], &item[2], &item[8..8 + WORDS]);
     // The value's sum is the last of the header's half words.
-    let (last, others) = (&item[5], item[5].load(Relaxed) & (1 << 48) - 1);
+    let (last, others) = (&item[5], item[5].load(Relaxed) & ((1 << 48) - 1));
     let sum_of = |letter: u8| {
         let mut sum = u64::from(letter) * 0x101 * 4 * WORDS as u64;
         while sum > 0xffff {
