@@ -11,6 +11,7 @@ const OF_NO_PAPER: &[(Registered, &str)] = &[
     (experiments::WORK_CONSERVING, "madinc"),
     (experiments::CONTROLLER_FAILOVER, "madinc"),
     (experiments::SILENT_LINK, "netcache"),
+    (experiments::HOSTILE, "netcache"),
 ];
 
 /// What parameters name disciplines: experiment, parameter, discipline.
@@ -55,6 +56,8 @@ mod tests {
                 "tenant-isolation",
                 "work-conserving",
                 "controller-failover",
+                "silent-link",
+                "hostile",
                 "netcache-churn",
                 "netcache-skew",
                 "netcache-writes",

@@ -80,6 +80,12 @@ pub const CONTROLLER_FAILOVER: Registered = Registered {
     kind: &Kind::of::<tenants::Failover>("failover"),
 };
 
+/// A well-behaved tenant beside one that attacks what tenants share.
+pub const HOSTILE: Registered = Registered {
+    toml: include_str!("tenants/hostile.toml"),
+    kind: &Kind::of::<tenants::Hostile>("hostile"),
+};
+
 /// A link between two switches that loses everything and keeps its carrier.
 pub const SILENT_LINK: Registered = Registered {
     toml: include_str!("silent_link/silent_link.toml"),
@@ -100,6 +106,7 @@ mod tests {
             WORK_CONSERVING,
             CONTROLLER_FAILOVER,
             SILENT_LINK,
+            HOSTILE,
         ] {
             Experiment::of(&registered, "some").unwrap();
         }

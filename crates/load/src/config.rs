@@ -1,7 +1,10 @@
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
-use crate::workload::{Churn, Popularity, ValueMix};
+use crate::{
+    forge::Attack,
+    workload::{Churn, Popularity, ValueMix},
+};
 
 /// What stays the same over all phases of one generator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -110,6 +113,15 @@ pub enum PhaseKind {
     /// Forged requests: half of them in the tenants' names, half in the name of random numbers, all with random tags. What
     /// is answered as if it were genuine is counted.
     Forge,
+    /// What a hostile tenant with a valid secret can do to others, all of it in turn: the tenants' own secrets, and claims that are not
+    /// true. Answers are left.
+    Hostile {
+        /// Switches that grants are asked for in the name of have the ids from 1 to this one.
+        switches: u16,
+        /// One kind only.
+        #[serde(default)]
+        only: Option<Attack>,
+    },
 }
 
 impl Phase {

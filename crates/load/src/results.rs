@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +122,9 @@ pub struct PhaseResult {
     pub foreign_values: u64,
     /// Forged requests that were answered as if they were genuine.
     pub forged_accepted: u64,
+    /// Packets of each kind of attack.
+    #[serde(default)]
+    pub attacks: BTreeMap<String, u64>,
     /// Packets that are no answer to anything sent.
     pub strays: u64,
     /// How far sending fell behind its schedule at worst: more than a few ms means that the generator, not

@@ -9,7 +9,7 @@ use super::{
     Arrivals, ChurnSchedule, Interval, Latency, LoadConfig, Phase, PhaseKind, PhaseResult,
     TenantResult,
     each_key::{AGAIN_NS, EachKey},
-    forge,
+    forge::{self, Attacks},
     results::{Histograms, cdf},
     tenant::{Tenant, is_foreign, stamp},
     versions::POPULATED,
@@ -43,6 +43,8 @@ pub struct Source {
     churn_rng: SeededRng,
     run: Option<Box<Run>>,
     datagram: Box<[u8; LONGEST]>,
+    /// Likewise, of an attack.
+    hostile: Vec<u8>,
 }
 
 /// A phase under way.
@@ -61,6 +63,8 @@ struct Run {
     is_over: bool,
     /// For phases that go through every key.
     each_key: Option<EachKey>,
+    /// For hostile ones.
+    attacks: Option<Attacks>,
     result: PhaseResult,
     histograms: Histograms,
 }
@@ -108,6 +112,7 @@ impl Source {
             churn_rng: rng(config.seed, "churn"),
             run: None,
             datagram: Box::new([0; LONGEST]),
+            hostile: vec![],
             config,
         })
     }
@@ -152,7 +157,7 @@ impl Source {
             ..TenantResult::default()
         });
         let each_key = match phase.kind {
-            PhaseKind::Load | PhaseKind::Forge => None,
+            PhaseKind::Load | PhaseKind::Forge | PhaseKind::Hostile { .. } => None,
             PhaseKind::Fill | PhaseKind::Sweep => {
                 Some(EachKey::new(phase.arrivals, active, self.config.keys)?)
             }
@@ -176,6 +181,10 @@ impl Source {
                 ..PhaseResult::default()
             },
             each_key,
+            attacks: match phase.kind {
+                PhaseKind::Hostile { switches, only } => Some(Attacks::new(switches, only)),
+                _ => None,
+            },
             is_over: false,
             histograms: Histograms::new(active),
         }));
@@ -354,7 +363,19 @@ impl Source {
                     }
                 }
             }
-            self.send_one(run, now_ns, send);
+            if let Some(attacks) = &mut run.attacks {
+                let tenant = &self.tenants[self.rng.random_range(0..run.active)];
+                for hostile in attacks.next(tenant, self.client, &mut self.rng) {
+                    let Some(hostile) = hostile else { continue };
+                    hostile.write(tenant, &mut self.hostile);
+                    send(hostile.store(tenant), &self.hostile);
+                    run.result.sent += 1;
+                    let name = hostile.attack.name();
+                    *run.result.attacks.entry(name.into()).or_default() += 1;
+                }
+            } else {
+                self.send_one(run, now_ns, send);
+            }
             count += 1;
         }
         count

@@ -51,6 +51,7 @@ pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan
             .collect(),
         partitions: 4,
         is_open: true,
+        is_signed: false,
         switch_rate: None,
     };
     let ends = Topology {

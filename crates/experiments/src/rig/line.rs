@@ -29,10 +29,14 @@ pub fn switch(number: usize) -> String {
 pub struct Line {
     /// Switches in the line.
     pub switches: usize,
-    /// Client hosts, all at the first switch.
+    /// Client hosts at the first switch.
     pub clients: usize,
+    /// Client hosts at the last switch, numbered after the others.
+    pub far_clients: usize,
     /// Controllers; more than one keep their state in an etcd.
     pub controllers: usize,
+    /// Whether anybody may ask, beside tenants with secrets.
+    pub is_open: bool,
     /// Pages of each switch.
     pub pages: u32,
     /// What the switches do.
@@ -55,6 +59,8 @@ impl Line {
         Line {
             switches,
             clients: 1,
+            far_clients: 0,
+            is_open: false,
             controllers: 1,
             pages,
             discipline: discipline.into(),
@@ -81,6 +87,10 @@ impl Line {
         for number in 1..=self.clients {
             hosts.push(Site::new(client(number), vec![]));
             ends.push([client(number), switch(1)]);
+        }
+        for number in self.clients + 1..=self.clients + self.far_clients {
+            hosts.push(Site::new(client(number), vec![]));
+            ends.push([client(number), switch(self.switches)]);
         }
         for number in 1..self.switches {
             ends.push([switch(number), switch(number + 1)]);
@@ -109,7 +119,8 @@ impl Line {
             links: links.collect(),
             hosts,
             partitions: 1,
-            is_open: false,
+            is_open: self.is_open,
+            is_signed: true,
             switch_rate: None,
         }
     }

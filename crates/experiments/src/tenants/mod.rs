@@ -2,12 +2,14 @@
 
 mod borrowing;
 mod failover;
+mod hostile;
 mod isolation;
 mod measure;
 mod probe;
 
 pub use borrowing::Borrowing;
 pub use failover::Failover;
+pub use hostile::Hostile;
 pub use isolation::Isolation;
 pub use measure::{Settled, distribution, median, named, rates};
 
@@ -56,7 +58,7 @@ impl<'a> Stage<'a> {
             rig: Rig::build(line.plan(), name, run)?,
             tenancy,
             discipline: run.discipline,
-            clients: line.clients,
+            clients: line.clients + line.far_clients,
             seed: run.options.seed,
             progress: run.progress,
         })

@@ -59,6 +59,11 @@ impl KeySpace {
         self.keys[index as usize]
     }
 
+    /// A key of any number, that honest load asks for or not.
+    pub fn any(&self, index: u64) -> Key {
+        self.make(index)
+    }
+
     /// The partition of each key, in order.
     pub fn partitions(&self, partitions: u32) -> impl Iterator<Item = u32> + '_ {
         (0..self.n as u32).map(move |index| partition_of(self.get(index).hash, partitions))

@@ -1,4 +1,10 @@
-//! Requests that nobody is entitled to send: what a guesser of numbers and tags would try.
+//! Requests that nobody is entitled to send: what a guesser of numbers and tags would try, and what a tenant with a valid secret could
+//! ([`hostile`]).
+
+mod hostile;
+
+pub use hostile::Attack;
+pub(super) use hostile::Attacks;
 
 use rand::RngExt;
 use seed::SeededRng;
