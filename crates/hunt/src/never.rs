@@ -41,11 +41,11 @@ pub struct Never {
     bits_flip: bool,
     /// Links hold packets back for long.
     holds_back: bool,
+    /// A switch did not run for a while, or could not be reached.
+    was_away: bool,
     /// What somebody does on purpose.
     #[serde(default)]
     provoked: BTreeSet<String>,
-    /// A switch did not run for a while, or could not be reached.
-    was_away: bool,
     /// By name; none is 0.
     counts: BTreeMap<String, u64>,
 }
