@@ -82,8 +82,8 @@
 /*
  * CLOCK_BOOTTIME, which goes on while the machine is suspended: no lease and no life lasts longer for that. Coarse, since
  * the fine clocks cost as much as a lookup: what it is ahead of the coarse monotonic clock is looked at again whenever
- * that has moved, before which no device has come back from a suspension. Never behind the fine clock by more than a
- * tick.
+ * that has moved, before which no device has come back from a suspension. It is behind the
+ * fine clock by a tick, or by some where the processor that counts them is held up (CLOCK_LATE_NS).
  */
 struct clock {
 	__u64 coarse_ns;
@@ -99,6 +99,12 @@ INLINE __u64 clock_ns(struct clock *clock)
 		clock->coarse_ns = now_ns;
 	}
 	return now_ns + clock->ahead_ns;
+}
+
+/* The same to the nanosecond, at the cost of a lookup. */
+INLINE __u64 fine_clock_ns(void)
+{
+	return bpf_ktime_get_boot_ns();
 }
 
 #define NS_PER_MS 1000000ULL

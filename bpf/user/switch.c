@@ -92,9 +92,8 @@ static struct element *element_at(const struct user_hash *hash, __u32 place)
 	return (struct element *)(hash->elements + (place - 1) * hash->stride);
 }
 
-static void *key_of(const struct user_hash *hash, struct element *element)
+static void *key_of(struct element *element)
 {
-	(void)hash;
 	return element + 1;
 }
 
@@ -164,7 +163,7 @@ static struct element *find(const struct user_hash *hash, const void *key)
 	for (__u32 steps = 0; place && steps <= hash->max_entries; steps++) {
 		struct element *element = element_at(hash, place);
 		if (__atomic_load_n(&element->is_used, __ATOMIC_ACQUIRE) &&
-		    !memcmp(key_of(hash, element), key, hash->key_size))
+		    !memcmp(key_of(element), key, hash->key_size))
 			return element;
 		place = __atomic_load_n(&element->next, __ATOMIC_ACQUIRE);
 	}
@@ -189,7 +188,7 @@ void *user_hash_lookup(struct user_hash *hash, const void *key)
 /* Takes an element out of its list and gives its place back. */
 static void unlink_element(struct user_hash *hash, struct element *element)
 {
-	__u32 *link = &hash->heads[head_of(hash, key_of(hash, element))];
+	__u32 *link = &hash->heads[head_of(hash, key_of(element))];
 	while (*link && element_at(hash, *link) != element)
 		link = &element_at(hash, *link)->next;
 	__u32 place = *link;
@@ -244,7 +243,7 @@ long user_hash_update(struct user_hash *hash, const void *key, const void *value
 			__u32 place = take_place(hash);
 			struct element *element = element_at(hash, place);
 			__u32 *head = &hash->heads[head_of(hash, key)];
-			memcpy(key_of(hash, element), key, hash->key_size);
+			memcpy(key_of(element), key, hash->key_size);
 			memcpy(value_in(hash, element), value, hash->value_size);
 			element->next = *head;
 			element->is_young = 0;
@@ -277,7 +276,7 @@ bool user_hash_at(struct user_hash *hash, __u32 place, void **key, void **value,
 	if (*end)
 		return false;
 	struct element *element = element_at(hash, place + 1);
-	*key = key_of(hash, element);
+	*key = key_of(element);
 	*value = value_in(hash, element);
 	return element->is_used;
 }

@@ -50,6 +50,7 @@ struct user_cpu {
 	struct user_switch *at;
 	__u64 runs; /* odd while a program runs */
 	__u64 now_ns; /* what CLOCK_BOOTTIME shows */
+	__u64 late_ns; /* by which the coarse clock is behind it */
 	__u64 random;
 	const struct user_group *group; /* where the last redirect leads; NULL: to `port` */
 	__u32 port;

@@ -77,7 +77,7 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 		ask_for_grant(ctx, work, config, item, lease);
 		return forward(ctx, work);
 	}
-	if ((item->flags & ITEM_EXPIRES) && work->now_ns >= item->expiry_ns &&
+	if ((item->flags & ITEM_EXPIRES) && !is_before(work->now_ns, item->expiry_ns) &&
 	    !MUTANT(serves_expired)) {
 		count(COUNT_read_expired);
 		ask_for_grant(ctx, work, config, item, lease);

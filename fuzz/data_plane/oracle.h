@@ -71,7 +71,8 @@ static void oracle_inserted(__u32 place)
 
 static bool is_authentic(const struct frame *frame, const struct view *view)
 {
-	const struct tenant *tenant = tenant_of(op_is_system(view->op) ? TENANT_SYSTEM : view->tenant);
+	const struct tenant *tenant =
+		tenant_of(op_is_system(view->op) ? TENANT_SYSTEM : view->tenant);
 	if (!tenant)
 		return false;
 	if (!(tenant->secret[0] | tenant->secret[1]))
@@ -147,8 +148,8 @@ static void note_grant(const struct frame *frame, const struct view *view)
 			 view->op == OP_FETCH_REPLY;
 	if (!view->is_whole || !may_grant || !(view->flags & FLAG_GRANT) ||
 	    view->epoch >> 48 != SWITCH || view->value_len > VALUE_MAX_BYTES || view->part ||
-	    view->total > view->value_len ||
-	    view->key_len > KV_MAX_KEY || !is_authentic(frame, view))
+	    view->total > view->value_len || view->key_len > KV_MAX_KEY ||
+	    !is_authentic(frame, view) || !arrived_whole(frame, view))
 		return;
 	struct grant *grant = &grants[grants_made++ % GRANTS_MAX];
 	*grant = (struct grant){
@@ -216,9 +217,10 @@ static void check_hit(const struct passage *p)
 static void check_sent_back(const struct passage *p)
 {
 	const struct view *in = &p->before, *out = &p->after;
-	const struct tenant *tenant = tenant_of(in->tenant);
+	const struct tenant *tenant = tenant_of(op_is_system(in->op) ? TENANT_SYSTEM : in->tenant);
 	demand(out->is_whole && p->out.len == out->kv + out->payload_len, "a reply is whole");
-	demand(checksums_are_right(&p->out, out), "a reply's checksums are right");
+	demand(checksums_are_right(&p->out, out) && has_udp_sum(&p->out, out),
+	       "a reply's checksums are right");
 	demand(is_authentic(&p->out, out), "a reply is signed");
 	demand(tenant, "no reply for an unknown tenant");
 	if (!(tenant->secret[0] | tenant->secret[1]))
@@ -250,6 +252,8 @@ static void check_passed_on(const struct passage *p)
 		padding_was_zero &= !p->in.bytes[in->kv + i];
 	if (checksums_are_right(&p->in, in) && padding_was_zero)
 		demand(checksums_are_right(&p->out, out), "right checksums stay right");
+	if (has_udp_sum(&p->in, in) && !arrived_whole(&p->in, in) && padding_was_zero)
+		demand(!sums_to_ones(udp_sum(&p->out, out)), "what is spoiled still shows");
 	if (is_authentic(&p->in, in))
 		demand(is_authentic(&p->out, out), "right tags stay right");
 }
@@ -275,7 +279,7 @@ static void check_ending(const struct passage *p)
 	dropped += p->moved.of[COUNT_fetch_reply] + p->moved.of[COUNT_invalidate_contended] +
 		   p->moved.of[COUNT_lease_renewed] + p->moved.of[COUNT_lease_stale];
 	sent += p->moved.of[COUNT_hit] + p->moved.of[COUNT_invalidate] +
-		p->moved.of[COUNT_lease_offer];
+		p->moved.of[COUNT_lease_offer] + p->moved.of[COUNT_probe];
 	demand(passed + dropped + sent + forwarded == 1, "exactly one counter says how it ended");
 	demand(p->verdict == (passed    ? XDP_PASS
 			      : dropped ? XDP_DROP

@@ -162,7 +162,7 @@ static void make_frame(struct frame *frame)
 	put_big_endian(udp + 6, 2, 0);
 	frame->len = udp + udp_len - frame->bytes;
 	struct view view = view_of(frame);
-	if (is_ipv6 || how & 32) {
+	if (is_ipv6 || !(how & 32)) {
 		__u32 sum = udp_sum(frame, &view);
 		while (sum >> 16)
 			sum = (sum & 0xffff) + (sum >> 16);
@@ -305,6 +305,11 @@ static void run_script(const __u8 *bytes, size_t len)
 	make_tenants(how & 1, how >> 5 & 1, 1 + (how >> 1 & 3));
 	make_switch();
 	the_config()->sample_mask = how >> 3 & 1;
+	if (how >> 6 == 3)
+		the_config()->source_check = SOURCE_LOOSE;
+	if (how >> 6 == 2) /* the first window's reports are used up */
+		for (int cpu = 0; cpu < CPUS; cpu++)
+			((struct sketch *)put(&sketches, cpu))->reports_of_all = REPORTS_OF_ALL;
 	for (int step = 0; step < STEPS_MAX && script.left; step++) {
 		__u8 kind = next();
 		if (kind < 0xc0)

@@ -131,11 +131,28 @@ static __u32 udp_sum(const struct frame *frame, const struct view *view)
 	return add_halves(sum + udp_len + 17, frame->bytes + view->l4, udp_len);
 }
 
+static bool has_udp_sum(const struct frame *frame, const struct view *view)
+{
+	const __u8 *udp = frame->bytes + view->l4;
+	return udp[6] || udp[7];
+}
+
+/* Whether no bit of the datagram can have flipped: its checksum is right, or was never finished, as on no wire. */
+static bool arrived_whole(const struct frame *frame, const struct view *view)
+{
+	const __u8 *ip = frame->bytes + view->l3, *udp = frame->bytes + view->l4;
+	__u32 pseudo = view->is_ipv6 ? add_halves(0, ip + 8, 32) : add_halves(0, ip + 12, 8);
+	pseudo += view->payload_len + 8 + 17;
+	while (pseudo >> 16)
+		pseudo = (pseudo & 0xffff) + (pseudo >> 16);
+	return has_udp_sum(frame, view) &&
+	       (pseudo == (__u32)(udp[6] << 8 | udp[7]) || sums_to_ones(udp_sum(frame, view)));
+}
+
 /* Whether a receiver takes it: IPv6 needs a UDP checksum, IPv4 that of its header. */
 static bool checksums_are_right(const struct frame *frame, const struct view *view)
 {
-	const __u8 *udp = frame->bytes + view->l4;
-	bool has_sum = udp[6] || udp[7];
+	bool has_sum = has_udp_sum(frame, view);
 	if (has_sum && !sums_to_ones(udp_sum(frame, view)))
 		return false;
 	if (view->is_ipv6)

@@ -1,4 +1,5 @@
-//! Frames as the kernel's receive path would show them: Ethernet, IPv4, UDP without a checksum.
+//! Frames as the kernel's receive path would show them: Ethernet, IPv4, UDP. Requests have no checksum, since others are made
+//! of them; what a store says has one, or it would not be kept.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -20,11 +21,22 @@ pub fn request(payload: &[u8]) -> Vec<u8> {
 
 /// From a store at `store` to anybody.
 pub fn reply(store: IpAddr, payload: &[u8]) -> Vec<u8> {
-    frame(
+    let mut frame = frame(
         SocketAddr::new(store, wire::PORT),
         SocketAddr::new(CLIENT.into(), 40_001),
         payload,
-    )
+    );
+    let pseudo = [&frame[26..34], &[0, 17], &frame[38..40]].concat();
+    let check = !sum(&[&pseudo, &frame[34..]].concat());
+    frame[40..42].copy_from_slice(&check.to_be_bytes());
+    frame
+}
+
+fn sum(bytes: &[u8]) -> u16 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+    let sum: u32 = bytes.chunks(2).map(word).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    ((folded & 0xffff) + (folded >> 16)) as u16
 }
 
 /// One UDP datagram over IPv4 in its frame.
@@ -38,12 +50,7 @@ pub fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     ip.extend((20 + udp_len).to_be_bytes());
     ip.extend([0x12, 0x34, 0x40, 0, 64, 17, 0, 0]);
     ip.extend([octets(from), octets(to)].concat());
-    let sum: u32 = ip
-        .chunks(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-        .sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let check = !((folded & 0xffff) + (folded >> 16)) as u16;
+    let check = !sum(&ip);
     ip[10..12].copy_from_slice(&check.to_be_bytes());
     let mut out = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     out.extend(ip);

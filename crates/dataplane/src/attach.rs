@@ -133,6 +133,27 @@ pub(crate) fn set_gro(interface: &str) -> io::Result<()> {
     done.map(drop).ok_or_else(last_error)
 }
 
+/// Has tags of VLANs left in the packet, where the programs see them: an interface that takes them off would make hosts of
+/// different VLANs one network. False: it keeps on taking them off.
+fn keep_vlan_tags(interface: &str) -> bool {
+    const ETHTOOL_GFLAGS: u32 = 0x25;
+    const ETHTOOL_SFLAGS: u32 = 0x26;
+    const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+    let ask = |command: u32, value: u32| {
+        let mut value = [command, value]; // struct ethtool_value
+        let data = value.as_mut_ptr().cast();
+        interface_ioctl(interface, libc::SIOCETHTOOL, |request| {
+            request.ifr_ifru.ifru_data = data;
+        })
+        .map(|_| value[1])
+    };
+    let takes_off = || ask(ETHTOOL_GFLAGS, 0).filter(|flags| flags & ETH_FLAG_RXVLAN != 0);
+    if let Some(flags) = takes_off() {
+        let _ = ask(ETHTOOL_SFLAGS, flags & !ETH_FLAG_RXVLAN);
+    }
+    takes_off().is_none()
+}
+
 fn check_mtu(interface: &str) -> Result<(), Error> {
     let mtu = mtu_of(interface).unwrap_or(LEAST_MTU);
     if mtu < LEAST_MTU {
@@ -298,11 +319,16 @@ pub(crate) fn attach_at(
 ) -> Result<Attached, Error> {
     let ifindex = ifindex_of(interface)?;
     let (mut generic, mut reason) = choose(interface, mode);
+    let keeps_tags = keep_vlan_tags(interface);
     let done = |generic, reason, taken_over| Attached {
         interface: interface.into(),
         ifindex,
         mode: if generic { Mode::Generic } else { Mode::Native },
-        reason,
+        reason: if keeps_tags {
+            reason
+        } else {
+            format!("{reason}; it takes VLAN tags off: let no VLAN come this way")
+        },
         taken_over,
     };
     if take_over(path, program, ifindex)? {

@@ -1,5 +1,7 @@
 use std::{
-    fs,
+    fs::{self, DirBuilder},
+    io::ErrorKind,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -119,17 +121,40 @@ impl Home {
                 root,
                 Some("bpf"),
                 MsFlags::empty(),
-                None::<&str>,
+                Some("mode=0700"),
             )
             .map_err(|e| Error::file("mounting bpffs on", root)(e.into()))?;
         }
-        fs::create_dir_all(self.links()).map_err(Error::file("creating", self.links()))
+        // Where everybody may make directories somebody else's could be in the way, and what is pinned there his.
+        for path in [&root.join("shortstop"), &self.path, &self.links()] {
+            match DirBuilder::new().mode(0o700).create(path) {
+                Err(e) if e.kind() != ErrorKind::AlreadyExists => {
+                    return Err(Error::file("creating", path)(e));
+                }
+                _ => must_be_ours(path)?,
+            }
+        }
+        Ok(())
     }
 
     /// Removes every pin; what nobody else holds open is gone with it.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         fs::remove_dir_all(&self.path).map_err(Error::file("removing", &self.path))
     }
+}
+
+/// An error if anybody else could put something into this directory.
+fn must_be_ours(path: &Path) -> Result<(), Error> {
+    let found = fs::symlink_metadata(path).map_err(Error::file("looking at", path))?;
+    let ours = found.uid() == nix::unistd::geteuid().as_raw();
+    if found.is_dir() && ours && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Error::NotOurs {
+        path: path.to_owned(),
+        uid: found.uid(),
+        mode: found.mode() & 0o7777,
+    })
 }
 
 /// The names of all switches that have something pinned on this machine, sorted.
@@ -144,4 +169,31 @@ pub fn switches() -> Vec<String> {
     names.retain(|name| Home::new(name).is_ok_and(|home| home.exists()));
     names.sort();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a bpffs that everybody may write to, as one is that was mounted without a mode.
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        assert!(nix::unistd::geteuid().is_root(), "bpffs needs root");
+        let home = Home::new(&format!("test-mode-{}", std::process::id())).unwrap();
+        home.create().unwrap();
+        let mode = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            fs::set_permissions(&home.path, mode).unwrap();
+        };
+        assert_eq!(fs::metadata(&home.path).unwrap().mode() & 0o7777, 0o700);
+        home.create().unwrap();
+        for open in [0o770, 0o702, 0o1777] {
+            mode(open);
+            assert!(matches!(home.create(), Err(Error::NotOurs { .. })));
+        }
+        mode(0o700);
+        std::os::unix::fs::chown(&home.path, Some(65_534), None).unwrap();
+        assert!(matches!(home.create(), Err(Error::NotOurs { .. })));
+        home.remove().unwrap();
+    }
 }

@@ -55,6 +55,18 @@ pub enum Error {
         "there is no switch {0} on this machine; `shortstop switch status` lists those there are"
     )]
     NoSwitch(String),
+    /// Somebody else's pins could stand in for the switch's.
+    #[error(
+        "{path}: others may write there (user {uid}, mode {mode:o}); remove it, and mount bpffs with mode=0700"
+    )]
+    NotOurs {
+        /// A directory in bpffs.
+        path: std::path::PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its permissions.
+        mode: u32,
+    },
     /// A name that cannot be a directory.
     #[error("switch name {0:?}: use 1 to 64 letters, digits, '-', '_' or '.'")]
     BadName(String),

@@ -388,10 +388,12 @@ impl<'a> Servers<'a> {
             time: Duration::from_secs_f64(search.search_s),
             max_rate,
         };
-        let start = if expected.is_finite() {
-            expected * 0.97
+        // Just below what is expected: the first step passes if it is reached.
+        const FIRST_STEP: f64 = 0.97;
+        let expected = if expected.is_finite() {
+            expected
         } else {
-            max_rate / 2.0
+            max_rate / 2.0 / FIRST_STEP
         };
         let step = |this: &mut Servers<'_>, rate: f64, seconds: f64| {
             let before = this.served()?;
@@ -400,31 +402,32 @@ impl<'a> Servers<'a> {
             let load: Vec<f64> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
             anyhow::Ok((result, load))
         };
-        let (rate, measured, points) = search::saturation(start, &limits, |rate| {
-            progress.say(format!("{what}: trying {}/s", thousands(rate)));
-            let begun = self.rig.now();
-            let needed = search.step_requests / rate;
-            let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
-            let (result, load) = step(self, rate, seconds)?;
-            tracing::info!(
-                "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
-                result.lasting_loss() * 100.0,
-                result.hit_ratio() * 100.0,
-                result.behind_ms
-            );
-            // A generator that falls behind offers less than it should: that is no pass.
-            let offered = result.sent_rate() / rate;
-            let loss = if offered < 0.95 {
-                1.0
-            } else {
-                result.lasting_loss()
-            };
-            Ok((loss, self.rig.now() - begun, (result, load)))
-        })?;
+        let (rate, measured, points) =
+            search::saturation(expected * FIRST_STEP, &limits, |rate| {
+                progress.say(format!("{what}: trying {}/s", thousands(rate)));
+                let begun = self.rig.now();
+                let needed = search.step_requests / rate;
+                let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
+                let (result, load) = step(self, rate, seconds)?;
+                tracing::info!(
+                    "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
+                    result.lasting_loss() * 100.0,
+                    result.hit_ratio() * 100.0,
+                    result.behind_ms
+                );
+                // A generator that falls behind offers less than it should: that is no pass.
+                let offered = result.sent_rate() / rate;
+                let loss = if offered < 0.95 {
+                    1.0
+                } else {
+                    result.lasting_loss()
+                };
+                Ok((loss, self.rig.now() - begun, (result, load)))
+            })?;
         let (result, mut server_load) = measured;
         if search.loads_s > 0.0 {
             progress.say(format!("{what}: loads of the servers"));
-            (_, server_load) = step(self, start / 0.97 * 0.9, search.loads_s)?;
+            (_, server_load) = step(self, expected * 0.9, search.loads_s)?;
         }
         Ok(Saturation {
             rate,
@@ -475,6 +478,7 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         links,
         partitions: params.servers,
         is_open: true,
+        is_signed: false,
         switch_rate: params.switch_rate.map(|rate| rate / params.factor),
     }
 }

@@ -38,6 +38,8 @@ pub enum Then {
     Acknowledged,
     /// Sent back as a lease request with the switch's clock.
     AsksForLease,
+    /// Sent back as the answer to a probe.
+    Heard,
     /// Gone.
     Dropped,
 }
@@ -157,6 +159,16 @@ impl Then {
                     version: is.version,
                     tag: is.tag,
                     ..was
+                };
+                expect("header", is, wanted)
+            }
+            Then::Heard => {
+                went_back(&seen, asked)?;
+                let is = signed(&seen.payload, asked, 0)?.header;
+                let wanted = Header {
+                    op: Op::ProbeReply,
+                    tag: is.tag,
+                    ..header_of(asked)
                 };
                 expect("header", is, wanted)
             }

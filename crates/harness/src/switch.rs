@@ -64,6 +64,17 @@ impl Runner {
         Runner(Under::Native(Mutex::new(Cpu::of(switch, 0))))
     }
 
+    /// Makes the coarse clock late; of a switch in this process.
+    ///
+    /// # Panics
+    /// In the kernel, whose clock is nobody's to set.
+    pub fn late(&self, ns: u64) {
+        match &self.0 {
+            Under::Kernel(_) => panic!("the kernel's clock"),
+            Under::Native(cpu) => cpu.lock().expect("no run panicked").late(ns),
+        }
+    }
+
     /// Runs one packet on this thread's CPU, as if it came in by the interface `ingress` of this thread's
     /// network namespace (the loopback if `None`). `out` receives the packet.
     pub fn run(&self, frame: &[u8], ingress: Option<u32>, out: &mut Vec<u8>) -> Verdict {

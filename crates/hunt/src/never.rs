@@ -1,31 +1,36 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use sim::Fault;
 
 /// Of a store: what no client, switch or network that keeps to the rules brings about.
-const STORE: [&str; 8] = [
-    // A switch that renews its lease and answers no invalidation.
-    "leases_refused_mute",
-    // Writes that their client's own window should have held back: they are never answered.
-    "duplicates_too_old",
-    "denied_key_hash",
+const STORE: [&str; 5] = [
     "wrong_partition",
     "dropped_op",
-    "dropped_fragment",
+    "dropped_part",
     "dropped_lease_auth",
     "discipline_refused",
 ];
+/// Of a store: writes that their client's own window should have held back. They are never answered; unless links hold packets back
+/// for so long that a copy comes when its client has long heard of another.
+const TOO_OLD: &str = "duplicates_too_old";
+/// In milliseconds.
+const LONG: f64 = 20.0;
+/// Of a store: a switch that renews its lease and leaves invalidations unanswered; unless it was away, or the way to it was cut.
+const MUTE: &str = "leases_refused_mute";
 /// Of a switch.
-const SWITCH: [&str; 2] = ["grant_refused", "drop_refused"];
-/// Of packets that are none, at stores and switches: unless links flip bits.
-const MALFORMED: [&str; 8] = [
+const SWITCH: [&str; 1] = ["drop_refused"];
+/// Of packets that are none, or not whole, at stores and switches: unless links flip bits.
+const MALFORMED: [&str; 10] = [
+    "denied_key_hash",
+    "grant_refused",
     "dropped_malformed",
     "drop_short_header",
     "drop_unknown_op",
     "drop_unknown_status",
     "drop_bad_key_length",
     "drop_bad_value_length",
-    "drop_bad_fragment",
+    "drop_bad_part",
     "drop_truncated",
 ];
 
@@ -34,24 +39,41 @@ const MALFORMED: [&str; 8] = [
 pub struct Never {
     /// Links flip bits: packets that are none are no wonder.
     bits_flip: bool,
+    /// Links hold packets back for long.
+    holds_back: bool,
+    /// What somebody does on purpose.
+    #[serde(default)]
+    provoked: BTreeSet<String>,
+    /// A switch did not run for a while, or could not be reached.
+    was_away: bool,
     /// By name; none is 0.
     counts: BTreeMap<String, u64>,
 }
 
 impl Never {
-    /// Nothing yet, of a network whose links flip bits or do not.
-    pub fn new(bits_flip: bool) -> Never {
-        Never {
-            bits_flip,
-            ..Never::default()
-        }
+    /// A link does this to its packets from now on: what is no wonder then is not counted.
+    pub fn expect(&mut self, fault: &Fault) {
+        self.bits_flip |= fault.flip > 0.0;
+        self.holds_back |= fault.reorder > 0.0 && fault.reorder_ms > LONG;
+    }
+
+    /// A switch does not run for a while, or a way to it is cut.
+    pub fn expect_absence(&mut self) {
+        self.was_away = true;
     }
 
     /// The counters of a store or a switch, by name: those of them that must be 0 are added.
     pub fn look<'a>(&mut self, counters: impl IntoIterator<Item = (&'a str, u64)>) {
         for (name, count) in counters {
             let is_malformed = MALFORMED.contains(&name) && !self.bits_flip;
-            if STORE.contains(&name) || SWITCH.contains(&name) || is_malformed {
+            let is_too_old = name == TOO_OLD && !self.holds_back;
+            let is_mute = name == MUTE && !self.was_away;
+            if is_mute
+                || STORE.contains(&name)
+                || SWITCH.contains(&name)
+                || is_malformed
+                || is_too_old
+            {
                 self.add(name, count);
             }
         }
@@ -63,17 +85,15 @@ impl Never {
         self.look(all.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?))));
     }
 
-    /// So often this happened, which must not.
-    pub fn add(&mut self, name: &str, count: u64) {
-        if count > 0 {
-            *self.counts.entry(name.into()).or_default() += count;
-        }
+    /// Leaves what is counted under this name out from now on: it is refused to somebody who tries it on purpose.
+    pub fn leave(&mut self, name: &str) {
+        self.provoked.insert(name.into());
     }
 
-    /// What others have counted.
-    pub fn merge(&mut self, other: &Never) {
-        for (name, count) in &other.counts {
-            self.add(name, *count);
+    /// So often this happened, which must not.
+    pub fn add(&mut self, name: &str, count: u64) {
+        if count > 0 && !self.provoked.contains(name) {
+            *self.counts.entry(name.into()).or_default() += count;
         }
     }
 
@@ -102,7 +122,12 @@ mod tests {
         let store = serde_json::to_value(store::Status::default().totals).unwrap();
         let switch = dataplane::Counters::list();
         let known = |name: &str| store.get(name).is_some() || switch.iter().any(|c| c.name == name);
-        for name in STORE.iter().chain(&SWITCH).chain(&MALFORMED) {
+        for name in STORE
+            .iter()
+            .chain(&SWITCH)
+            .chain(&MALFORMED)
+            .chain([&TOO_OLD, &MUTE])
+        {
             assert!(known(name), "{name}");
         }
     }
@@ -115,8 +140,24 @@ mod tests {
         never.look([("duplicates_too_old", 2), ("drop_truncated", 1)]);
         let said = "drop_truncated = 1, duplicates_too_old = 2: must be 0";
         assert_eq!(never.complaint().as_deref(), Some(said));
-        let mut flipping = Never::new(true);
-        flipping.look([("drop_truncated", 1)]);
-        assert_eq!(flipping.complaint(), None);
+        let mut faulty = Never::default();
+        faulty.expect(&Fault {
+            flip: 0.1,
+            reorder: 0.1,
+            reorder_ms: 300.0,
+            ..Fault::default()
+        });
+        faulty.expect_absence();
+        faulty.look([
+            ("drop_truncated", 1),
+            ("duplicates_too_old", 1),
+            ("leases_refused_mute", 1),
+        ]);
+        assert_eq!(faulty.complaint(), None);
+        let mut provoked = Never::default();
+        provoked.leave("drop_truncated");
+        provoked.look([("drop_truncated", 1), ("wrong_partition", 1)]);
+        let said = "wrong_partition = 1: must be 0";
+        assert_eq!(provoked.complaint().as_deref(), Some(said));
     }
 }

@@ -1,7 +1,4 @@
-use rand::{
-    Rng, RngExt,
-    seq::{IndexedRandom, IteratorRandom},
-};
+use rand::{Rng, RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +28,7 @@ pub struct Faults {
     pub reorder_ms: f64,
     /// Delay of a link in milliseconds.
     pub delay_ms: f64,
-    /// Chance that a bit of it is flipped.
+    /// Chance that a bit of it is flipped, on one of the links.
     pub flip: f64,
 }
 
@@ -236,10 +233,16 @@ pub struct Life {
 pub type Disciplines = &'static [decide::Registration];
 
 /// What is drawn from.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Whether bits flip on the way: values are not protected against that yet.
+    /// Whether bits flip on the way.
     pub flips: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { flips: true }
+    }
 }
 
 /// One hunt, whole.
@@ -323,7 +326,7 @@ impl Plan {
             pause_us: *[2_000, 10_000, 30_000].choose(&mut rng).expect("some"),
             longest_value: *[0, 60, 400, 1350].choose(&mut rng).expect("some"),
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
-            second_links: one_in(&mut rng, 3),
+            second_links: one_in(&mut rng, 2),
         };
         let quiet = one_in(&mut rng, 6);
         let chance = |rng: &mut SeededRng, most: f64| {
@@ -340,7 +343,7 @@ impl Plan {
             reorder_ms: *[1.0, 20.0, 400.0].choose(&mut rng).expect("some"),
             delay_ms: *[0.01, 0.2, 2.0].choose(&mut rng).expect("some"),
             flip: if limits.flips {
-                chance(&mut rng, 0.01)
+                chance(&mut rng, 0.003)
             } else {
                 0.0
             },
@@ -410,7 +413,12 @@ impl Plan {
             },
             7 => Deed::Cut {
                 at_ms,
-                link: rng.random_range(0..self.links().len()),
+                // A host that loses its first link goes on with another address.
+                link: if self.has_second_links() && one_in(rng, 2) {
+                    rng.random_range(0..self.clients.hosts as usize)
+                } else {
+                    rng.random_range(0..self.links().len())
+                },
                 for_ms,
             },
             10 => Deed::Data {
@@ -437,15 +445,9 @@ impl Plan {
                 quota: rng.random_range(0..=4),
                 policy: rng.random_range(0..4),
             },
-            // Not a store's: lives and the terms of leases go by it from one life to the next.
             _ => Deed::SetWall {
                 at_ms,
-                machine: machines
-                    .iter()
-                    .filter(|name| !name.starts_with("store"))
-                    .choose(rng)
-                    .expect("some")
-                    .clone(),
+                machine: machines.choose(rng).expect("some").clone(),
                 by_ms: rng.random_range(-4_000..=4_000),
             },
         }

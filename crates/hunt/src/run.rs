@@ -104,8 +104,11 @@ pub(crate) fn run_with(
     let mut running = Running {
         plan,
         world: World::new(&spec, plan.seed)?,
-        never: Never::new(plan.faults.flip > 0.0),
+        never: Never::default(),
     };
+    spec.links
+        .iter()
+        .for_each(|link| running.never.expect(&link.fault));
     prepare(&mut running.world);
     running.settle()?;
     let cluster = running.create_tenants()?;
@@ -269,6 +272,12 @@ impl Running<'_> {
     }
 
     fn carry_out(&mut self, deed: &Deed) -> anyhow::Result<()> {
+        if matches!(
+            deed,
+            Deed::Suspend { .. } | Deed::Reboot { .. } | Deed::Cut { .. }
+        ) {
+            self.never.expect_absence();
+        }
         match deed {
             Deed::Kill { process, .. } => {
                 let process = self.process(process)?;

@@ -1,7 +1,10 @@
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
-use crate::workload::{Churn, Popularity, ValueMix};
+use crate::{
+    forge::Attack,
+    workload::{Churn, Popularity, ValueMix},
+};
 
 /// What stays the same over all phases of one generator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,6 +118,9 @@ pub enum PhaseKind {
     Hostile {
         /// Switches that grants are asked for in the name of have the ids from 1 to this one.
         switches: u16,
+        /// One kind only.
+        #[serde(default)]
+        only: Option<Attack>,
     },
 }
 

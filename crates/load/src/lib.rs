@@ -32,7 +32,7 @@ pub mod workload;
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
 #[cfg(feature = "sockets")]
 pub use driver::LoadDriver;
-pub use forge::attacks;
+pub use forge::Attack;
 #[cfg(feature = "sockets")]
 pub use generator::{Generator, run};
 pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult};

@@ -182,7 +182,7 @@ impl Source {
             },
             each_key,
             attacks: match phase.kind {
-                PhaseKind::Hostile { switches } => Some(Attacks::new(switches)),
+                PhaseKind::Hostile { switches, only } => Some(Attacks::new(switches, only)),
                 _ => None,
             },
             is_over: false,

@@ -332,6 +332,16 @@ fn write_frame(frame: &mut Frame, payload: &[u8], from_store: bool) {
     udp[2..4].copy_from_slice(&wire::PORT.to_be_bytes());
     udp[4..6].copy_from_slice(&((8 + payload.len()) as u16).to_be_bytes());
     udp[8..].copy_from_slice(payload);
+    let pseudo = [&bytes[26..34], &[0, 17], &bytes[38..40]].concat();
+    let check = checksum(&[&pseudo, &bytes[34..]].concat());
+    bytes[40..42].copy_from_slice(&check.to_be_bytes());
+}
+
+fn checksum(bytes: &[u8]) -> u16 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+    let sum: u32 = bytes.chunks(2).map(word).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
 /// (X, e) of a packet to or from switch X.

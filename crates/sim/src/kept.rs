@@ -71,11 +71,19 @@ struct Server {
     delay_ns: u64,
     rng: SeededRng,
     askers: u64,
+    /// What its clock showed last.
+    shown_ns: u64,
     /// It does not run until then.
     down_until_ns: u64,
 }
 
 impl Server {
+    /// What its clock shows when a store's says that it is so late. It never goes back, whatever clocks of stores do.
+    fn shows(&mut self, now_ns: u64) -> u64 {
+        self.shown_ns = self.shown_ns.max(now_ns);
+        self.shown_ns
+    }
+
     /// Whether what is asked now is answered later.
     fn answers_later(&self, now_ns: u64) -> bool {
         self.delay_ns > 0 || now_ns < self.down_until_ns
@@ -173,6 +181,7 @@ impl KeptData {
             delay_ns,
             rng: rng(seed, "data"),
             askers: 0,
+            shown_ns: 0,
             down_until_ns: 0,
         })))
     }
@@ -192,9 +201,10 @@ pub struct Way {
 }
 
 impl Way {
-    /// For a store whose clock is at 0 when the data's is at `began_ns`.
-    pub fn new(data: KeptData, began_ns: u64) -> Way {
+    /// For a store whose clock is at 0 at `world_ns` of the world: the data's clock is its own, not one of the store's machine.
+    pub fn new(data: KeptData, world_ns: u64) -> Way {
         let mut server = data.lock();
+        let began_ns = server.shows(world_ns);
         server.askers += 1;
         let asker = server.askers;
         drop(server);
@@ -207,7 +217,9 @@ impl Way {
 
     /// The data's server dies, and runs again after so long.
     pub fn restart(&self, now_ns: u64, for_ns: u64) {
-        self.data.lock().restart(now_ns + self.began_ns, for_ns);
+        let mut server = self.data.lock();
+        let now_ns = server.shows(now_ns + self.began_ns);
+        server.restart(now_ns, for_ns);
     }
 
     /// The data, for the next life.
@@ -254,7 +266,7 @@ impl Kept {
 impl Backend for Kept {
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
         let mut server = self.way.data.lock();
-        let now_ns = now_ns + self.way.began_ns;
+        let now_ns = server.shows(now_ns + self.way.began_ns);
         if server.answers_later(now_ns) {
             server.queue(now_ns, self.way.asker, ticket, key, Verb::Get);
             return Answer::Later;
@@ -275,7 +287,7 @@ impl Backend for Kept {
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
         let mut server = self.way.data.lock();
-        let now_ns = now_ns + self.way.began_ns;
+        let now_ns = server.shows(now_ns + self.way.began_ns);
         if !server.answers_later(now_ns) {
             return server.backend.put(key, put, now_ns, ticket);
         }
@@ -298,7 +310,7 @@ impl Backend for Kept {
         ticket: Ticket,
     ) -> Answer<Change> {
         let mut server = self.way.data.lock();
-        let now_ns = now_ns + self.way.began_ns;
+        let now_ns = server.shows(now_ns + self.way.began_ns);
         if !server.answers_later(now_ns) {
             return server
                 .backend
@@ -323,5 +335,46 @@ impl Backend for Kept {
 
     fn evicted(&self) -> u64 {
         self.way.data.lock().backend.evicted()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::backend::embedded::Embedded;
+
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const KEY: Key<'_> = Key {
+        tenant: 0,
+        hash: KeyHash([1; 16]),
+        bytes: b"k",
+    };
+
+    #[test]
+    fn a_value_lives_as_long_as_it_was_to_over_the_lives_of_stores() {
+        let data = KeptData::new(Box::new(Embedded::new(1 << 20)), 0, 1);
+        // (the world's time at the life's beginning, the store's clock, whether the value is there)
+        let lives = [
+            (5 * S, S, true),
+            (8 * S, S / 2, true),
+            (9 * S, S, true),
+            (9 * S, 2 * S, false),
+            (2 * S, 0, false),
+        ];
+        let mut first = Kept::new(Way::new(data.clone(), 0));
+        let put = Put {
+            value: b"v",
+            ttl_ms: 10_000,
+            condition: Condition::Always,
+            version: 1,
+        };
+        assert_eq!(first.put(KEY, put, S, 1), Answer::Now(Change::Done(1)));
+        for (world_ns, now_ns, is_there) in lives {
+            let mut kept = Kept::new(Way::new(data.clone(), world_ns));
+            let found = kept.get(KEY, now_ns, 2);
+            let found = matches!(found, Answer::Now(Some(_)));
+            assert_eq!(found, is_there, "{world_ns} + {now_ns}");
+        }
     }
 }

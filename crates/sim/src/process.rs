@@ -80,6 +80,8 @@ pub type Remains = Option<Box<dyn Any>>;
 pub struct Birth {
     /// What its machine's clocks show.
     pub clock: Reading,
+    /// The world's time in nanoseconds: no machine knows it, but what is left of other machines goes by it.
+    pub world_ns: u64,
     /// Its former life's.
     pub remains: Remains,
     /// Another number for each process and life, from the world's seed.

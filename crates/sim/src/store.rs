@@ -93,8 +93,7 @@ impl StoreHost {
             let left = birth.remains.and_then(|left| left.downcast::<Left>().ok());
             let new = || KeptData::new(new(), delay_ns, birth.seed);
             let data = left.map_or_else(new, |left| left.0);
-            // The data's clock is nobody's that is switched off.
-            Way::new(data, birth.clock.wall_ns)
+            Way::new(data, birth.world_ns)
         };
         let way = match spec.data {
             Data::Own => None,

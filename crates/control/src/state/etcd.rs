@@ -189,36 +189,12 @@ impl Etcd {
         }
     }
 
-    /// Reads all rows.
+    /// Reads all rows, and tries again as long as this controller may lead.
     pub(super) async fn load(&self, tenure: &Tenure) -> Result<Loaded, StateError> {
-        let rows = self.key("rows/");
-        let mut memory = Loaded::default();
-        // The byte after the slash ends the range of all that begin with the prefix.
-        let end = self.key("rows0");
-        let mut from = rows.clone().into_bytes();
-        let mut page = PAGE;
         let mut backoff = Backoff::new();
         loop {
-            let options = GetOptions::new().with_range(end.as_str()).with_limit(page);
-            let start = from.clone();
-            let get = |mut client: Client| async move { client.get(start, Some(options)).await };
-            match self.ask(PAGE_WITHIN, get).await {
-                Ok(mut answer) => {
-                    let more = answer.more();
-                    for row in answer.take_kvs() {
-                        let (key, value) = row.into_key_value();
-                        from.clone_from(&key);
-                        from.push(0);
-                        // Ours are all UTF-8; what another put there is none of our rows.
-                        if let Ok(key) = String::from_utf8(key) {
-                            memory.rows.insert(key[rows.len()..].into(), value);
-                        }
-                    }
-                    if !more {
-                        return Ok(memory);
-                    }
-                }
-                Err(Fault::TooLong) if page > 1 => page /= 2,
+            match self.snapshot().await {
+                Ok((rows, _)) => return Ok(rows),
                 Err(Fault::Lasting(reason)) => return Err(self.refused(reason)),
                 Err(fault) => {
                     tracing::debug!("rows not read: {fault}");
@@ -227,6 +203,47 @@ impl Etcd {
             }
             if tenure.is_over() {
                 return Err(StateError::Deposed);
+            }
+        }
+    }
+
+    /// All rows as they were in one revision, which it returns.
+    pub(super) async fn snapshot(&self) -> Result<(Loaded, i64), Fault> {
+        let rows = self.key("rows/");
+        let mut memory = Loaded::default();
+        // The byte after the slash ends the range of all that begin with the prefix.
+        let end = self.key("rows0");
+        let mut from = rows.clone().into_bytes();
+        let (mut page, mut revision) = (PAGE, 0);
+        loop {
+            let options = GetOptions::new()
+                .with_range(end.as_str())
+                .with_limit(page)
+                .with_revision(revision);
+            let start = from.clone();
+            let get = |mut client: Client| async move { client.get(start, Some(options)).await };
+            let mut answer = match self.ask(PAGE_WITHIN, get).await {
+                Err(Fault::TooLong) if page > 1 => {
+                    page /= 2;
+                    continue;
+                }
+                answer => answer?,
+            };
+            if revision == 0 {
+                revision = answer.header().map_or(0, |header| header.revision());
+            }
+            let more = answer.more();
+            for row in answer.take_kvs() {
+                let (key, value) = row.into_key_value();
+                from.clone_from(&key);
+                from.push(0);
+                // Ours are all UTF-8; what another put there is none of our rows.
+                if let Ok(key) = String::from_utf8(key) {
+                    memory.rows.insert(key[rows.len()..].into(), value);
+                }
+            }
+            if !more {
+                return Ok((memory, revision));
             }
         }
     }

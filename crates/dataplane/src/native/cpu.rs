@@ -58,6 +58,12 @@ impl Cpu {
         }
     }
 
+    /// How far its coarse clock is behind the fine one from now on, in nanoseconds.
+    pub fn late(&mut self, ns: u64) {
+        // SAFETY: only ours while no program runs.
+        unsafe { (*self.raw).late_ns = ns };
+    }
+
     /// Seeds what the programs draw.
     pub fn seed(&mut self, random: u64) {
         // SAFETY: only ours while no program runs.

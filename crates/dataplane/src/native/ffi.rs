@@ -66,6 +66,7 @@ pub struct Cpu {
     pub at: *mut Switch,
     pub runs: u64,
     pub now_ns: u64,
+    pub late_ns: u64,
     pub random: u64,
     pub group: *const Group,
     pub port: u32,

@@ -19,8 +19,8 @@ unsafe impl Sync for Keyed {}
 const RECORD: usize = 512;
 
 impl Keyed {
-    pub fn new(switch: Arc<Switch>, raw: NonNull<ffi::Table>) -> Option<Keyed> {
-        Some(Keyed { switch, raw })
+    pub fn new(switch: Arc<Switch>, raw: NonNull<ffi::Table>) -> Keyed {
+        Keyed { switch, raw }
     }
 
     fn table(&self) -> &ffi::Table {

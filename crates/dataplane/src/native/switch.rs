@@ -216,7 +216,7 @@ impl Switch {
     /// If somebody has it.
     pub fn routed(mut self: Arc<Switch>, fib: Box<dyn Fib>) -> Arc<Switch> {
         let alone = Arc::get_mut(&mut self).expect("nobody else has it");
-        alone.set_fib(fib);
+        *alone._fib = fib;
         self
     }
 
@@ -261,7 +261,7 @@ impl Switch {
         let name = CString::new(name).ok()?;
         // SAFETY: the name outlives the call.
         let found = unsafe { ffi::user_table_named(self.raw.as_ptr(), name.as_ptr()) };
-        Keyed::new(self.clone(), NonNull::new(found)?)
+        Some(Keyed::new(self.clone(), NonNull::new(found)?))
     }
 
     /// Waits until no program can still see what was removed before.

@@ -20,6 +20,10 @@ pub(super) const CLIENT_HOSTS: [&str; 2] = ["client1", "client2"];
 /// Index of the link that is cut: between the two switches of the line.
 pub(super) const CUT: usize = 0;
 
+/// Index of the link that flips bits: between the second switch and its server. One only: two flips in one packet may leave its checksum
+/// as it is.
+const FLIPS: u64 = 1;
+
 /// client1 - switch1 - switch2 - server; client2 - switch2, around the first switch; switch1 - switch3 - switch2, a detour;
 /// server6 - switch1. The controller has a link of its own to each switch. Every link is faulty.
 const LINKS: [(&str, &str); 10] = [
@@ -43,10 +47,11 @@ pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan
         switches: bare(&[SECOND, FIRST, THIRD]),
         links: (0..)
             .zip(LINKS)
-            .map(|(i, ends)| link(i, ends, flip, seed))
+            .map(|(i, ends)| link(i, ends, if i == FLIPS { flip } else { 0.0 }, seed))
             .collect(),
         partitions: 4,
         is_open: true,
+        is_signed: false,
         switch_rate: None,
     };
     let ends = Topology {

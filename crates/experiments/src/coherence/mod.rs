@@ -95,7 +95,7 @@ pub struct Coherence {
     items: usize,
     /// The discipline of every other tenant; empty: the experiment's.
     other_discipline: String,
-    /// Chance that a link flips a bit of a frame.
+    /// Chance that the link of a server flips a bit of a frame.
     flip: f64,
 }
 

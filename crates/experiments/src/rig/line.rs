@@ -35,6 +35,8 @@ pub struct Line {
     pub far_clients: usize,
     /// Controllers; more than one keep their state in an etcd.
     pub controllers: usize,
+    /// Whether anybody may ask, beside tenants with secrets.
+    pub is_open: bool,
     /// Pages of each switch.
     pub pages: u32,
     /// What the switches do.
@@ -58,6 +60,7 @@ impl Line {
             switches,
             clients: 1,
             far_clients: 0,
+            is_open: false,
             controllers: 1,
             pages,
             discipline: discipline.into(),
@@ -116,7 +119,8 @@ impl Line {
             links: links.collect(),
             hosts,
             partitions: 1,
-            is_open: false,
+            is_open: self.is_open,
+            is_signed: true,
             switch_rate: None,
         }
     }

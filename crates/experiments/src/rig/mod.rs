@@ -22,7 +22,7 @@ pub(crate) use never::Seen;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use plan::{Plan, Seated, Site};
-pub use status::{PartitionStatus, StoreStatus, StoreTotals};
+pub use status::{PartitionStatus, StoreStatus};
 pub use tenants::{Policy, TenantSpec};
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
@@ -82,6 +82,8 @@ impl Rig {
             }
             World::Sim => Box::new(Sim::build(&plan, &topology, run)?),
         };
+        let faults = plan.links.iter().filter_map(|link| link.fault.as_ref());
+        faults.for_each(|fault| run.seen.borrow_mut().expect(fault));
         let mut rig = Rig {
             machines,
             topology,
@@ -195,6 +197,7 @@ impl Rig {
 
     /// Takes programs and tables of a switch without an agent away.
     pub fn forget_tables(&mut self, switch: &str) {
+        self.seen.borrow_mut().expect_absence();
         self.look_at_switch(switch);
         self.machines.forget_tables(switch);
     }
@@ -209,6 +212,7 @@ impl Rig {
     /// # Errors
     /// The kernel refuses.
     pub fn set_link(&self, link: usize, is_up: bool) -> anyhow::Result<()> {
+        self.seen.borrow_mut().expect_absence();
         self.machines.set_link(link, is_up)
     }
 
@@ -218,6 +222,7 @@ impl Rig {
     /// # Errors
     /// It has none.
     pub fn silence(&mut self, link: usize, ways: [bool; 2]) -> anyhow::Result<()> {
+        self.seen.borrow_mut().expect_absence();
         self.machines.silence(link, ways)
     }
 
@@ -381,7 +386,7 @@ impl Rig {
     /// A tenant that was never created.
     pub fn cluster(&self, tenants: &[u32]) -> anyhow::Result<Cluster> {
         let mut cluster = self.plan.cluster(&self.topology)?;
-        for id in tenants {
+        for id in tenants.iter().filter(|id| **id != wire::TENANT_OPEN) {
             let entry = self.entries.get(id).cloned();
             let entry = entry.with_context(|| format!("tenant {id} was never created"))?;
             cluster.tenants.push(entry);

@@ -20,6 +20,8 @@ pub struct Plan {
     pub partitions: u32,
     /// Whether anybody may ask; otherwise everybody has to show who they are.
     pub is_open: bool,
+    /// Whether switches and stores sign what they say to each other.
+    pub is_signed: bool,
     /// Requests per second that each switch takes by each of its ports, in the simulator; none: as fast as one core is.
     pub switch_rate: Option<f64>,
 }
@@ -149,7 +151,7 @@ impl Plan {
                 .collect::<anyhow::Result<_>>()?,
             tenants: vec![],
             open_tenant: self.is_open,
-            system_secret: (!self.is_open).then(|| format!("{:032x}", 0x5353)),
+            system_secret: self.is_signed.then(|| format!("{:032x}", 0x5353)),
             lease_ms: super::LEASE_MS,
             lease_max_ms: super::LEASE_MS,
         })

@@ -49,6 +49,7 @@ pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
         links: LINKS.into_iter().enumerate().map(link).collect(),
         partitions: 4,
         is_open: false,
+        is_signed: true,
         switch_rate: None,
     };
     let ends = Topology {

@@ -49,8 +49,6 @@ pub struct SilentLink {
     silences: usize,
     /// For how long, in seconds.
     silent_s: f64,
-    /// Longest time that a client may have no answer.
-    unavailable_ms: f64,
     /// Whether switches probe their neighbours.
     probes: bool,
 }
@@ -60,10 +58,7 @@ impl Measure for SilentLink {
         keys(self.keys)?;
         ensure!(self.silences > 0, "silences = 0: at least one is needed");
         ensure!(self.clients > 0, "clients = 0: at least one is needed");
-        positive([
-            ("silent_s", self.silent_s),
-            ("unavailable_ms", self.unavailable_ms),
-        ])
+        positive([("silent_s", self.silent_s)])
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
@@ -122,7 +117,10 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
     );
     for (name, count) in [
         ("silences", silences.len() as u64),
-        ("silences_noticed", noticed.len() as u64),
+        (
+            "silences_unnoticed",
+            (silences.len() - noticed.len()) as u64,
+        ),
         ("frames_swallowed", swallowed),
         ("operations", recorded.operations.len() as u64),
         ("reads_from_switches", recorded.cached),
@@ -132,29 +130,6 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
         report.count(name, count);
     }
     tell(report, &silences, &longest);
-    let limit = params.unavailable_ms;
-    let (told, of) = (noticed.len(), silences.len());
-    for (is_wrong, text) in [
-        (
-            unavailable > limit,
-            format!(
-                "a client had no answer for {unavailable:.0} ms: at most {limit:.0} are expected"
-            ),
-        ),
-        (told < of, format!("{told} of {of} silences were noticed")),
-        (
-            swallowed == 0,
-            "the link swallowed nothing: there was no fault".into(),
-        ),
-        (
-            recorded.cached == 0,
-            "no read was answered by a switch".into(),
-        ),
-    ] {
-        if is_wrong {
-            report.fails(text);
-        }
-    }
     Ok(())
 }
 

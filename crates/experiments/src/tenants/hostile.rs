@@ -2,27 +2,27 @@
 //! reads that claim to come by some switch, and writes that have to wait for it; such reads of endless keys; fetches, which
 //! only agents send; values too large for a switch; endless keys that are just about hot, some under hashes that are not
 //! theirs; clients that are made up ([`load::PhaseKind::Hostile`]). It asks from both ends of the line, in the name of a tenant with
-//! pages and of one that has none anywhere.
+//! pages, of one that has none anywhere, and of the open tenant.
 //!
 //! The well-behaved tenant reads, writes, and changes which of its keys are hot, so that it needs what is attacked: leases, copies,
-//! reports of hot keys. What it gets is compared with what it got beside a *harmless* neighbour: the same two tenants on the same hosts,
-//! which send as many packets, all of them honest. So what packets cost whoever shares a machine's cores with them is no effect of the attack.
+//! reports of hot keys. What it gets is compared with what it gets in a second run beside a *harmless* neighbour: the same tenants on the
+//! same hosts, which send as many packets, all of them honest. Until caches are warm both runs are the same. So what packets cost whoever shares a machine's cores with them is no effect of the attack.
 //! In the simulator every node has its own cores, and the answer is the attack's alone.
 
 use anyhow::ensure;
 use lab::steered::Seat;
 use load::{
-    ChurnSchedule, Phase, PhaseKind, PhaseResult,
+    Attack, ChurnSchedule, Phase, PhaseKind, PhaseResult,
     workload::{Churn, ChurnKind, Popularity},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Stage;
 use crate::{
     Measure, Report, Run,
     params::{Tenancy, exponent, part, positive},
-    rig::{CLIENT_CPU, Line, Load, OTHER_CPU, StoreTotals, TenantSpec, client, fill},
+    rig::{CLIENT_CPU, Line, Load, OTHER_CPU, TenantSpec, client, fill},
     table::{Table, percent, thousands},
 };
 
@@ -40,8 +40,6 @@ const NEWLY_HOT: usize = 20;
 const NEWLY_HOT_EVERY_S: f64 = 0.5;
 /// Load before each measured part, in seconds.
 const WARMUP_S: f64 = 0.5;
-/// What is left of the victim's throughput and hit ratio, at least.
-const SHARE_MIN: f64 = 0.95;
 /// Share of writes in a harmless neighbour's load: about that of the attacks.
 const HARMLESS_WRITES: f64 = 0.3;
 
@@ -58,6 +56,9 @@ pub struct Hostile {
     write_ratio: f64,
     /// Packets per second of each of two attackers.
     attack_rate: f64,
+    /// One kind of attack alone, to see what it does; all of them without.
+    #[serde(default)]
+    only: Option<Attack>,
     /// Load before anything is measured, in seconds.
     settle_s: f64,
     /// Length of each measurement, in seconds.
@@ -110,6 +111,7 @@ impl Hostile {
             kind: match is_hostile {
                 true => PhaseKind::Hostile {
                     switches: SWITCHES as u16,
+                    only: self.only,
                 },
                 false => PhaseKind::Load,
             },
@@ -123,17 +125,20 @@ impl Hostile {
 struct Seen {
     victim: PhaseResult,
     neighbours: Vec<PhaseResult>,
-    before: StoreTotals,
-    after: StoreTotals,
+    /// Its counters then, and afterwards.
+    before: Value,
+    after: Value,
 }
 
 impl Seen {
-    fn count(&self, what: impl Fn(&StoreTotals) -> u64) -> u64 {
-        what(&self.after) - what(&self.before)
+    fn count(&self, name: &str) -> u64 {
+        let count = |totals: &Value| totals[name].as_u64().unwrap_or(0);
+        count(&self.after) - count(&self.before)
     }
 
+    /// Terms that began anew, and renewals that switches were refused for an invalidation that they left unanswered.
     fn leases_lost(&self) -> u64 {
-        self.count(|totals| totals.lease_terms + totals.leases_refused_mute)
+        self.count("lease_terms") + self.count("leases_refused_mute")
     }
 }
 
@@ -151,14 +156,14 @@ impl Loads {
         is_hostile: bool,
         seconds: f64,
     ) -> anyhow::Result<Seen> {
-        let before = stage.rig.store_status(SERVER)?.counted();
+        let before = stage.rig.store_status(SERVER)?.totals;
         for load in &mut self.neighbours {
             load.begin(&params.neighbour(is_hostile, seconds))?;
         }
         let victim = self.victim.run(&params.victim(seconds))?;
         let neighbours = self.neighbours.iter_mut().map(|load| load.finish());
         let neighbours = neighbours.collect::<anyhow::Result<_>>()?;
-        let after = stage.rig.store_status(SERVER)?.counted();
+        let after = stage.rig.store_status(SERVER)?.totals;
         Ok(Seen {
             victim,
             neighbours,
@@ -169,15 +174,28 @@ impl Loads {
 }
 
 fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    // Refused to the attackers.
+    for tried in ["denied_key_hash", "dropped_lease_auth"] {
+        run.seen.borrow_mut().leave(tried);
+    }
+    let harmless = beside(params, run, false)?;
+    let hostile = beside(params, run, true)?;
+    tell(report, &harmless, &hostile);
+    Ok(())
+}
+
+/// What the victim sees on a rack of its own with one of the neighbours, which is harmless until caches are warm.
+fn beside(params: &Hostile, run: &Run<'_>, is_hostile: bool) -> anyhow::Result<Seen> {
     let tenancy = &params.tenancy;
     let line = Line {
         clients: 2,
         far_clients: 1,
+        is_open: true,
         ..Stage::line(run, tenancy, SWITCHES)
     };
     let mut stage = Stage::start(run, tenancy, &line, run.options.name.clone())?;
     let victim = stage.tenant(VICTIM);
-    let hostile = [
+    let mut hostile = vec![
         stage.tenant(HOSTILE),
         TenantSpec {
             quota: 0,
@@ -187,6 +205,7 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
     ];
     stage.create(std::slice::from_ref(&victim))?;
     stage.create(&hostile)?;
+    hostile.push(stage.tenant(wire::TENANT_OPEN));
     run.progress.say("writing everybody's keys");
     let mut loads = Loads {
         victim: stage.load_on(CLIENT_CPU, "load", &[victim])?,
@@ -206,12 +225,9 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
     run.progress
         .say("beside a harmless neighbour, until caches are warm");
     loads.run(&stage, params, false, params.settle_s)?;
-    run.progress.say("beside a harmless neighbour");
-    let harmless = loads.run(&stage, params, false, params.seconds)?;
-    run.progress.say("beside a hostile one");
-    let hostile = loads.run(&stage, params, true, params.seconds)?;
-    tell(report, &harmless, &hostile);
-    Ok(())
+    let name = if is_hostile { "hostile" } else { "harmless" };
+    run.progress.say(format!("beside a {name} neighbour"));
+    loads.run(&stage, params, is_hostile, params.seconds)
 }
 
 fn tell(report: &mut Report, harmless: &Seen, hostile: &Seen) {
@@ -228,8 +244,8 @@ fn tell(report: &mut Report, harmless: &Seen, hostile: &Seen) {
     ]);
     for (name, seen) in [("harmless", harmless), ("hostile", hostile)] {
         let theirs: f64 = seen.neighbours.iter().map(PhaseResult::sent_rate).sum();
-        let recalls = seen.count(|t| t.directory_evictions);
-        let (grants, lapsed) = (seen.count(|t| t.grants), seen.count(|t| t.waits_lapsed));
+        let recalls = seen.count("directory_evictions");
+        let (grants, lapsed) = (seen.count("grants"), seen.count("waits_lapsed"));
         table.row([
             name.into(),
             thousands(theirs),
@@ -261,15 +277,12 @@ fn tell(report: &mut Report, harmless: &Seen, hostile: &Seen) {
     report.summarize("victim_throughput_share", throughput);
     report.summarize("victim_hit_ratio_share", hits);
     report.count("leases_lost", leases_lost);
-    let (mut sent, mut missing) = (0, vec![]);
-    for name in load::attacks() {
+    let mut sent = 0;
+    for name in Attack::ALL.map(Attack::name) {
         let of = |result: &PhaseResult| result.attacks.get(name).copied().unwrap_or(0);
         let count: u64 = hostile.neighbours.iter().map(of).sum();
         report.count(&format!("attacks_sent_{name}"), count);
         sent += count;
-        if count == 0 {
-            missing.push(name);
-        }
     }
     report.count("attacks_sent", sent);
     let results = [harmless, hostile];
@@ -284,27 +297,4 @@ fn tell(report: &mut Report, harmless: &Seen, hostile: &Seen) {
     report.count("foreign_values_seen", foreign);
     report.count("wrong_values", wrong);
     report.text = table.render();
-    for (is_wrong, text) in [
-        (
-            throughput < SHARE_MIN,
-            format!("the well-behaved tenant kept {throughput:.3} of its throughput"),
-        ),
-        (
-            hits < SHARE_MIN,
-            format!("it kept {hits:.3} of its hit ratio"),
-        ),
-        (leases_lost > 0, format!("{leases_lost} leases were lost")),
-        (
-            foreign + wrong > 0,
-            format!("{foreign} values of other tenants, {wrong} wrong values"),
-        ),
-        (
-            !missing.is_empty(),
-            format!("nothing was sent of: {}", missing.join(", ")),
-        ),
-    ] {
-        if is_wrong {
-            report.fails(text);
-        }
-    }
 }

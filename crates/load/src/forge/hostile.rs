@@ -2,6 +2,7 @@
 
 use rand::RngExt;
 use seed::SeededRng;
+use serde::{Deserialize, Serialize};
 use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret};
 
 use crate::{
@@ -20,8 +21,9 @@ const PASSES: u64 = 32;
 const JUST_HOT: u64 = 8;
 
 /// A kind of attack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Attack {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attack {
     /// A read that claims to come by a switch that wants the value, then a write that has to wait for that switch.
     MadeUpGrants,
     /// Such reads of endless keys, every other one of them absent.
@@ -47,7 +49,7 @@ impl Attack {
         Attack::MadeUpClients,
     ];
 
-    /// Its name in results.
+    /// Its name in results and configurations.
     pub fn name(self) -> &'static str {
         match self {
             Attack::MadeUpGrants => "made_up_grants",
@@ -58,11 +60,6 @@ impl Attack {
             Attack::MadeUpClients => "made_up_clients",
         }
     }
-}
-
-/// Names of all kinds of attack of a [`crate::PhaseKind::Hostile`] phase, as its result counts them.
-pub fn attacks() -> [&'static str; Attack::ALL.len()] {
-    Attack::ALL.map(Attack::name)
 }
 
 /// One packet of an attack.
@@ -77,15 +74,20 @@ pub(crate) struct Hostile {
 pub(crate) struct Attacks {
     /// Switches have the ids from 1 to this one.
     switches: u16,
+    only: Option<Attack>,
     turn: u64,
+    request: u64,
 }
 
 impl Attacks {
-    /// Against switches of the ids 1 to `switches`.
-    pub fn new(switches: u16) -> Attacks {
+    /// Against switches of the ids 1 to `switches`; all kinds, or one.
+    pub fn new(switches: u16, only: Option<Attack>) -> Attacks {
         Attacks {
             switches: switches.max(1),
+            only,
             turn: 0,
+            // Above those of honest load.
+            request: 1 << 40,
         }
     }
 
@@ -97,14 +99,20 @@ impl Attacks {
         rng: &mut SeededRng,
     ) -> [Option<Hostile>; 2] {
         let kinds = Attack::ALL.len() as u64;
-        let (attack, turn) = (Attack::ALL[(self.turn % kinds) as usize], self.turn / kinds);
+        let (attack, turn) = match self.only {
+            Some(attack) => (attack, self.turn),
+            None => (Attack::ALL[(self.turn % kinds) as usize], self.turn / kinds),
+        };
         self.turn += 1;
+        // Two packets at most; they rise, as those of any client.
+        let request = self.request;
+        self.request += 2;
         let packet = |op, key: Key| Hostile {
             attack,
             header: Header {
                 tenant: tenant.id,
                 client,
-                request: request(turn, attack),
+                request,
                 key_hash: key.hash,
                 key_len: KEY_LEN as u8,
                 ..Header::new(op)
@@ -124,7 +132,7 @@ impl Attacks {
                 let key = tenant.keys.any(MADE_UP + turn % WRITTEN);
                 let read = asks_for_grant(packet(Op::ReadRequest, key), rng);
                 let mut write = packet(Op::WriteRequest, key);
-                write.header.request += 1 << 40;
+                write.header.request += 1;
                 write.value_len = 64;
                 [Some(read), Some(write)]
             }
@@ -170,11 +178,6 @@ impl Attacks {
     }
 }
 
-/// Requests of a client are never of the same number, those of its honest load included.
-fn request(turn: u64, attack: Attack) -> u64 {
-    (1 << 41) + turn * Attack::ALL.len() as u64 + attack as u64
-}
-
 impl Hostile {
     /// Where it is to go: as an honest request for its key would.
     pub fn store(&self, tenant: &Tenant) -> usize {
@@ -210,7 +213,7 @@ mod tests {
             stores: vec![],
         });
         let tenant = Tenant::new(&cluster, 7, 100, 1).unwrap();
-        let (mut attacks, mut rng) = (Attacks::new(2), seed::rng(1, "hostile"));
+        let (mut attacks, mut rng) = (Attacks::new(2, None), seed::rng(1, "hostile"));
         let (mut seen, mut ids) = (BTreeMap::new(), std::collections::BTreeSet::new());
         let mut bytes = vec![];
         for _ in 0..120_000 {

@@ -3,8 +3,8 @@
 
 mod hostile;
 
+pub use hostile::Attack;
 pub(super) use hostile::Attacks;
-pub use hostile::attacks;
 
 use rand::RngExt;
 use seed::SeededRng;

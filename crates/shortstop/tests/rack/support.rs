@@ -1,6 +1,8 @@
 //! A rack to test: the built-in topology, varied, with its processes and what people do with it.
 
 use std::{
+    os::unix::fs::PermissionsExt,
+    path::Path,
     process::{Command, Output},
     sync::{
         Arc,
@@ -74,6 +76,13 @@ pub fn needs_root() {
         "network namespaces need root"
     );
     set_binary(env!("CARGO_BIN_EXE_shortstop").into());
+}
+
+/// Writes a file with secrets, for its owner's eyes only.
+pub fn write_private(path: &Path, text: &str) {
+    std::fs::write(path, "").unwrap();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::write(path, text).unwrap();
 }
 
 /// Asks again and again until there is an answer.

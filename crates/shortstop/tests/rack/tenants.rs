@@ -1,6 +1,6 @@
 //! Tenants with secrets: each has its own keys, and nobody else gets at them.
 
-use crate::support::{Kind, Rack, needs_root};
+use crate::support::{Kind, Rack, needs_root, write_private};
 
 on_both!(tenants_share_names_but_not_values);
 
@@ -50,7 +50,7 @@ fn tenants_share_names_but_not_values(kind: Kind) {
     let good = std::fs::read_to_string(rack.cluster()).unwrap();
     let file = |name: &str, text: String| {
         let path = rack.lab.dir().join(name);
-        std::fs::write(&path, text).unwrap();
+        write_private(&path, &text);
         path.to_string_lossy().into_owned()
     };
     let wrong = file("wrong.toml", good.replace(SECRET, WRONG));

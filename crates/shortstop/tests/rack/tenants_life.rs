@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{Kind, Rack, needs_root, until};
+use crate::support::{Kind, Rack, needs_root, until, write_private};
 
 on_both!(
     every_line_of_the_operations_page_works_as_typed,
@@ -169,7 +169,7 @@ fn tenants_do_not_see_each_other_and_wrong_ones_never_touch_a_cache(kind: Kind) 
         ("forged", forged, "7", "bypass_bad_tag"),
         ("unknown", unknown, "9", "bypass_unknown_tenant"),
     ] {
-        std::fs::write(rack.lab.dir().join(name), text).unwrap();
+        write_private(&rack.lab.dir().join(name), &text);
         let (before, hits) = (rack.count(counter), rack.count("hit"));
         let get = format!("shortstop get --cluster {name} --tenant {id} --timeout 300ms name");
         rack.refuses("client1", &get, &["denies", &format!("tenant {id}")]);

@@ -458,6 +458,7 @@ impl World {
         let purpose = format!("process {} {}", process.0, slot.life);
         let birth = Birth {
             clock: machine.clock.at(self.now_ns),
+            world_ns: self.now_ns,
             remains: slot.remains.take(),
             seed: rng(self.seed, &purpose).random(),
             // A life's late answers must not reach the next one.

@@ -249,3 +249,75 @@ fn without_a_system_secret_the_checksum_decides() {
         },
     ]);
 }
+
+/// A processor that counts ticks may be held up; what the coarse clock shows is then long past.
+#[test]
+fn a_late_clock_serves_nothing_past_its_end() {
+    const LATE_NS: u64 = 90_000_000;
+    harness::switch::in_this_process(|| {
+        for its_life in [false, true] {
+            let mut w = world();
+            w.lease(TERM);
+            w.entry(SIGNED, KEY, 128);
+            let grant = w.grant(SIGNED, KEY, V128).expiry_ms(60_000);
+            w.send_as("grant_installed", grant);
+            w.switch.runner.late(LATE_NS);
+            w.send_as("hit", Message::read(SIGNED, KEY));
+            let now = w.switch.leases.now_ns().to_ne_bytes();
+            if its_life {
+                w.poke_item(SIGNED, KEY, ItemField::ExpiryNs, &now);
+                w.send_as("read_expired", Message::read(SIGNED, KEY));
+            } else {
+                w.switch.poke("leases", w.slot(false).into(), 16, &now);
+                w.send_as("read_no_lease", Message::read(SIGNED, KEY));
+            }
+        }
+    });
+}
+
+#[test]
+fn probes() {
+    check(&[
+        Case {
+            name: "a probe is answered in its place, with its number",
+            given: |_| {},
+            packet: |_| probe_of(Switch::ID, 77),
+            then: Heard,
+            counts: &["probe"],
+        },
+        Case {
+            name: "over IPv6, padded",
+            given: |_| {},
+            packet: |_| probe_of(Switch::ID, 78).padded(9).over_ipv6(),
+            then: Heard,
+            counts: &["probe"],
+        },
+        Case {
+            name: "a probe of another switch goes on",
+            given: |_| {},
+            packet: |_| probe_of(9, 77),
+            then: Forwarded,
+            counts: &["bypass_no_discipline", "pass_local"],
+        },
+        Case {
+            name: "a forged probe goes on",
+            given: |_| {},
+            packet: |_| probe_of(Switch::ID, 77).with_a_wrong_tag(),
+            then: Forwarded,
+            counts: &["bypass_bad_tag", "pass_local"],
+        },
+        Case {
+            name: "an answer is for the agent's socket",
+            given: |_| {},
+            packet: |_| Message::lease(Op::ProbeReply, 9, 0),
+            then: Forwarded,
+            counts: &["pass_local"],
+        },
+    ]);
+}
+
+fn probe_of(switch: u16, number: u64) -> Message {
+    let mut probe = Message::lease(Op::ProbeRequest, switch, 0);
+    probe.header.version = number;
+    probe
+}
