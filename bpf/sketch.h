@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Which uncached keys are hot: a count-min sketch counts reads that missed, and a Bloom filter lets each key
- * be reported once in a window (NetCache's query statistics). Per CPU, so nothing bounces between cores.
+ * be reported once in a window. Per CPU, so nothing bounces between cores.
  *
  * All tenants share the cells. Which ones a key has depends on its tenant and on a seed that no client knows, so the
  * hash that a request claims leads to cells of its own tenant's, which nobody can choose. A tenant has its share of

@@ -67,7 +67,7 @@ impl Owned {
 /// on its own pages only.
 ///
 /// Items go to the tenant's active page until it is full, then to the page that was taken least recently of those that
-/// have room (MADINC 3.4.1, 3.4.2). Whatever the number of pages, finding room takes a look at one page and at 32
+/// have room. Whatever the number of pages, finding room takes a look at one page and at 32
 /// ordered lists.
 pub struct Cells {
     pages: Vec<Page>,

@@ -223,7 +223,9 @@ impl Direct {
             let written = answer == Value::Okay;
             return Ok(Written { written, old: None });
         };
-        let old = self.held(key, answer, len, reserved)?;
+        let old = self
+            .held(key, answer, len, reserved)
+            .map_err(|why| why.after("written"))?;
         let written = match put.only_if {
             OnlyIf::Always => true,
             OnlyIf::Absent => old.is_none(),
@@ -252,6 +254,7 @@ impl Direct {
         let command = redis::cmd("GETDEL").arg(&name).clone();
         let value = self.backend_of(&stored).write(&command).await?;
         self.held(key, value, len, reserved)
+            .map_err(|why| why.after("removed"))
     }
 
     fn reserve(&self, len: usize) -> Done<Reserved> {

@@ -191,39 +191,43 @@ impl Network {
         put: Put,
     ) -> Done<Written> {
         let direct = self.direct_write(why)?;
-        self.begin(key).await?;
-        let done = within(direct.set(key, value, put)).await;
-        let written = matches!(&done, Ok(done) if done.written);
-        self.end(key, done, written).await
+        let until = self.begin(key).await?;
+        let done = by(until, direct.set(key, value, put)).await;
+        let nothing = matches!(&done, Ok(done) if !done.written);
+        self.end(key, done, nothing).await
     }
 
     async fn take_directly(&self, why: Error, key: &Bytes) -> Done<Option<Bytes>> {
         let direct = self.direct_write(why)?;
-        self.begin(key).await?;
-        let taken = within(direct.take(key)).await;
-        let written = matches!(&taken, Ok(Some(_)));
-        self.end(key, taken, written).await
+        let until = self.begin(key).await?;
+        let taken = by(until, direct.take(key)).await;
+        let nothing = matches!(&taken, Ok(None));
+        self.end(key, taken, nothing).await
     }
 
-    /// Before a direct write: announces it, which shows that the store can be reached, and leaves few copies.
-    async fn begin(&self, key: &Bytes) -> Done<()> {
+    /// Before a direct write: announces it, which shows that the store can be reached, and leaves few copies. By when the write
+    /// must be over: counted from before, for the store counts from some moment before it answers.
+    async fn begin(&self, key: &Bytes) -> Done<Instant> {
+        let until = Instant::now() + DIRECT;
         let said = self.say(key, wire::VERSION_DIRECT_BEGINS).await;
         said.map_err(|error| {
             Refused(format!(
                 "TRYAGAIN nothing was written: copies cannot be invalidated: {error}"
             ))
-        })
+        })?;
+        Ok(until)
     }
 
-    /// After a direct write: if it was one, returns once no copy of an older value is left, and none can come.
-    async fn end<T>(&self, key: &Bytes, done: Done<T>, written: bool) -> Done<T> {
+    /// After a direct write: unless it is known to have changed nothing, returns once no copy of an older value is left, and none can
+    /// come.
+    async fn end<T>(&self, key: &Bytes, done: Done<T>, nothing: bool) -> Done<T> {
         if done.as_ref().is_err_and(Refused::is_unknown) {
             // It may still be carried out, so it has not ended: the store forgets it in time.
             self.counters.outcome_unknown.add_one();
             return done;
         }
         let ended = self.say(key, wire::VERSION_DIRECT_ENDED).await;
-        if !written {
+        if nothing || done.as_ref().is_err_and(Refused::is_try_again) {
             return done;
         }
         let settled = match ended {
@@ -233,7 +237,7 @@ impl Network {
         settled.map_err(|error| {
             self.counters.outcome_unknown.add_one();
             Refused(format!(
-                "{OUTCOME_UNKNOWN}: written, but copies of the value before may be left: {error}"
+                "{OUTCOME_UNKNOWN}: perhaps written, and copies of the value before may be left: {error}"
             ))
         })?;
         done
@@ -350,14 +354,19 @@ fn failed_to_read(error: &Error) -> bool {
     matches!(error, Error::Backend { write: false, .. })
 }
 
-/// A direct write that is over in the time that the store takes it to go on.
-async fn within<T>(writing: impl Future<Output = Done<T>>) -> Done<T> {
+/// A direct write that is over in the time that the store takes it to go on, or not begun: this process may have stood still.
+async fn by<T>(until: Instant, writing: impl Future<Output = Done<T>>) -> Done<T> {
+    if Instant::now() >= until {
+        return Err(Refused(
+            "TRYAGAIN nothing was written: the store was too slow to answer".into(),
+        ));
+    }
     let late = |_| {
         Err(Refused(format!(
             "{OUTCOME_UNKNOWN}: no answer from the backend within {DIRECT:?}"
         )))
     };
-    tokio::time::timeout(DIRECT, writing)
+    tokio::time::timeout_at(until.into(), writing)
         .await
         .unwrap_or_else(late)
 }
@@ -373,4 +382,31 @@ fn contended() -> Refused {
     Refused(format!(
         "TRYAGAIN nothing was written: {RETRIES} times another write of the key came between"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_direct_write_that_comes_too_late_is_not_begun() {
+        let begun = std::cell::Cell::new(false);
+        let write = async || {
+            begun.set(true);
+            Ok(7)
+        };
+        let late = by(Instant::now(), write()).await.unwrap_err();
+        assert!(late.is_try_again() && !begun.get(), "{late:?}");
+        assert_eq!(by(Instant::now() + DIRECT, write()).await, Ok(7));
+        let until = Instant::now() + Duration::from_millis(20);
+        let unanswered = by::<()>(until, std::future::pending()).await;
+        assert!(unanswered.unwrap_err().is_unknown());
+    }
+
+    #[test]
+    fn what_was_carried_out_is_not_refused() {
+        let why = Refused("OOM no room".into()).after("removed");
+        assert!(why.0.starts_with("ERR removed, but"), "{why:?}");
+        assert!(!why.is_try_again() && !why.is_unknown());
+    }
 }

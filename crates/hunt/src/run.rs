@@ -79,6 +79,8 @@ struct Running<'a> {
     plan: &'a Plan,
     world: World,
     never: Never,
+    /// What the controller was asked for and did not refuse.
+    granted: BTreeMap<&'static str, u64>,
 }
 
 /// Runs a plan from its beginning to its end.
@@ -105,6 +107,7 @@ pub(crate) fn run_with(
         plan,
         world: World::new(&spec, plan.seed)?,
         never: Never::default(),
+        granted: BTreeMap::new(),
     };
     spec.links
         .iter()
@@ -313,7 +316,10 @@ impl Running<'_> {
                     store.restart_data(for_ns, io);
                 });
             }
-            Deed::Rotate { tenant, .. } => self.rotate(*tenant)?,
+            Deed::Rotate { tenant, .. } => {
+                let is_granted = self.rotate(*tenant)?;
+                *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
+            }
             Deed::Cut { link, .. } => {
                 let links = self.world.spec().links.len();
                 ensure!(*link < links, "link {link} of {links}");
@@ -324,7 +330,10 @@ impl Running<'_> {
                 quota,
                 policy,
                 ..
-            } => self.move_pages(*tenant, *quota, *policy)?,
+            } => {
+                let is_granted = self.move_pages(*tenant, *quota, *policy)?;
+                *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
+            }
             Deed::SetWall { machine, by_ms, .. } => {
                 self.world
                     .step_wall(self.machine(machine)?, by_ms * MS as i64);
@@ -355,28 +364,30 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// What a controller that does not run, or that has no room, refuses is left.
-    fn move_pages(&mut self, tenant: u32, quota: u32, policy: u8) -> anyhow::Result<()> {
+    /// What a controller that does not run, or that has no room, refuses is left; whether it did it.
+    fn move_pages(&mut self, tenant: u32, quota: u32, policy: u8) -> anyhow::Result<bool> {
         let control = self.process("control/control")?;
         let change = TenantChange {
             quota: Some(quota),
             policy: Some(POLICIES[usize::from(policy) % POLICIES.len()]),
             ..TenantChange::default()
         };
-        self.world.with(control, |host: &mut ControlHost, io| {
-            let _ = host.ask(io, |core, asked| core.change_tenant(asked, tenant, change));
+        let moved = self.world.with(control, |host: &mut ControlHost, io| {
+            host.ask(io, |core, asked| core.change_tenant(asked, tenant, change))
+                .is_ok()
         });
-        Ok(())
+        Ok(moved.unwrap_or(false))
     }
 
-    /// Begins a tenant's change to another secret. A second one is refused until the first is over.
-    fn rotate(&mut self, tenant: u32) -> anyhow::Result<()> {
+    /// Begins a tenant's change to another secret. A second one is refused until the first is over. Whether it began.
+    fn rotate(&mut self, tenant: u32) -> anyhow::Result<bool> {
         let control = self.process("control/control")?;
         let fresh = Secret([tenant as u8 + 1; 16]);
-        self.world.with(control, |host: &mut ControlHost, io| {
-            let _ = host.ask(io, |core, asked| core.rotate_secret(asked, tenant, fresh));
+        let rotated = self.world.with(control, |host: &mut ControlHost, io| {
+            host.ask(io, |core, asked| core.rotate_secret(asked, tenant, fresh))
+                .is_ok()
         });
-        Ok(())
+        Ok(rotated.unwrap_or(false))
     }
 
     /// Everything goes again, and the clients come to an end.
@@ -474,9 +485,15 @@ impl Running<'_> {
                 }
             }
         }
+        for (name, count) in &self.granted {
+            add(name, *count);
+        }
         let routing_ms = self.world.spec().routing_ns.unwrap_or(0) / MS;
         for deed in &self.plan.deeds {
-            add(deed.name(), 1);
+            match deed {
+                Deed::Rotate { .. } | Deed::Move { .. } => {}
+                _ => add(deed.name(), 1),
+            }
             if let Deed::Cut { link, for_ms, .. } = deed
                 && self.plan.has_another(*link)
                 && *for_ms > routing_ms

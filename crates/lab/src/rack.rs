@@ -3,7 +3,7 @@
 use std::{
     fs::OpenOptions,
     io::Write,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::PathBuf,
     process::Child,
     time::{Duration, Instant},
@@ -79,7 +79,12 @@ impl Lab {
 
     fn build(&mut self, detached: bool) -> anyhow::Result<()> {
         let dir = self.dir();
-        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        // What processes are told lies there, secrets included.
+        let mut owners_only = std::fs::DirBuilder::new();
+        owners_only.recursive(true).mode(0o700);
+        owners_only
+            .create(&dir)
+            .with_context(|| dir.display().to_string())?;
         let topology = self.state.topology.clone();
         for (name, text) in &topology.files {
             let text = topology.expand_text(text, self.name(), &dir.to_string_lossy())?;

@@ -6,6 +6,8 @@
 
 use std::{
     fs,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -65,7 +67,14 @@ impl State {
         let path = Self::path(&self.name);
         let draft = path.with_extension("draft");
         let text = serde_json::to_string_pretty(self)?;
-        fs::write(&draft, text)
+        // The topology's files stand in it, secrets included.
+        let _ = fs::remove_file(&draft);
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft);
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
             .and_then(|()| fs::rename(&draft, &path))
             .with_context(|| format!("{}: the lab needs root to write there", path.display()))
     }

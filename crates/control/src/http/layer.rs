@@ -38,7 +38,7 @@ pub async fn layer(
         return grpc_error(tonic::Status::permission_denied(line));
     }
     if let Some(introduction) = request.extensions().get::<Introduction>() {
-        introduction.known();
+        introduction.known(caller.tenant());
     }
     request.extensions_mut().insert(caller);
     let asked = request.uri().clone();

@@ -1,9 +1,8 @@
 //! On which switches a tenant's guaranteed pages are placed.
 //!
-//! The three policies of MADINC's thesis (3.5.2 and 5.3) go by the shortest path from the client to the store:
-//! as near to the client as there is room, as near to the store, or evenly over all of the path. The thesis has one
-//! client and one store; with several, the switches of all paths count, each at its least distance from a client
-//! (or store), so that one pair gives what the thesis gives.
+//! Three policies go by the shortest path from the client to the store:
+//! as near to the client as there is room, as near to the store, or evenly over all of the path. With several clients
+//! and stores the switches of all paths count, each at its least distance from a client (or store).
 //!
 //! The fourth goes by measured traffic. A hit on a switch saves its request the hops from there to the store. The
 //! first page of a tenant has its hottest items; with requests spread over keys as Zipf's law says, the page of rank

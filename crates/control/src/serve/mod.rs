@@ -3,6 +3,7 @@
 //! Beyond loopback it demands TLS and tokens. Connections are bounded in number, and those without a token have places of their
 //! own (see [`strangers`]); whoever says nothing is disconnected.
 
+mod places;
 mod preface;
 mod strangers;
 mod tls;
@@ -26,12 +27,13 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, oneshot, watch},
+    sync::{oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 
+use places::Places;
 pub use strangers::Introduction;
 use strangers::{STRANGER_FOR, Strangers};
 pub use tls::{TlsError, TlsFiles};
@@ -62,7 +64,7 @@ pub struct Listen {
     pub tokens: Option<PathBuf>,
     /// Listen beyond loopback even without TLS and tokens.
     pub insecure: bool,
-    /// Most connections at a time of those who showed a token; more are closed.
+    /// Most connections at a time of those who showed a token; more are closed. Of one tenant's a sixteenth.
     pub connections_max: usize,
 }
 
@@ -166,7 +168,7 @@ impl Serving {
             tls,
             app: app(Arc::new(access)),
             strangers: Strangers::default(),
-            places: Arc::new(Semaphore::new(listen.connections_max.max(1))),
+            places: Arc::new(Places::new(listen.connections_max)),
             stopped,
         };
         Ok(Serving {
@@ -193,7 +195,7 @@ struct Acceptor {
     tls: Option<TlsAcceptor>,
     app: Router,
     strangers: Strangers,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -209,9 +211,7 @@ impl Acceptor {
                 (stream, from) = self.accept() => {
                     let (enter, entered) = oneshot::channel();
                     let served = connections.spawn(self.serve(stream, entered));
-                    // None: it ends at once.
-                    let place = self.strangers.enter(from, served);
-                    let _ = place.map(|place| enter.send(place));
+                    let _ = enter.send(self.strangers.enter(from, served));
                 }
             }
         }
@@ -248,24 +248,27 @@ impl Acceptor {
         let places = self.places.clone();
         async move {
             let Ok(stranger) = entered.await else {
-                return tracing::debug!("a connection was closed: too many from there");
+                return;
             };
             let mut served = pin!(async {
                 if let Err(error) = connection(stream, tls, app, stopped).await {
                     tracing::debug!("a connection ended: {error}");
                 }
             });
-            tokio::select! {
+            let tenant = tokio::select! {
                 () = &mut served => return,
-                () = introduction.done() => {}
+                tenant = introduction.done() => tenant,
                 () = tokio::time::sleep(STRANGER_FOR) => {
                     return tracing::debug!("a connection was closed: nobody showed a token");
                 }
-            }
+            };
             drop(stranger);
-            match places.try_acquire() {
-                Ok(_place) => served.await,
-                Err(_) => tracing::warn!("a connection was closed: there are too many"),
+            match (places.take(tenant), tenant) {
+                (Some(_place), _) => served.await,
+                (None, Some(id)) => {
+                    tracing::debug!("a connection was closed: there are too many of tenant {id}");
+                }
+                (None, None) => tracing::warn!("a connection was closed: there are too many"),
             }
         }
     }

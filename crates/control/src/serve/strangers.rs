@@ -1,6 +1,7 @@
 //! Connections on which nobody has shown a token yet. They have places of their own, few of them from one address, and a short
-//! time; when all are taken the one that has waited longest makes room. So whoever has no token can keep out neither those who
-//! are served nor, for longer than it takes to say who they are, those who come.
+//! time; when all are taken, or all of an address, the one that has waited longest makes room. So whoever has no token can keep out
+//! neither those who are served nor, for longer than it takes to say who they are, those who come: also not those who come from the
+//! same address, as a web page in an operator's browser does.
 
 use std::{
     collections::BTreeMap,
@@ -18,22 +19,27 @@ const STRANGERS_MAX: usize = 256;
 /// Most of them from one address.
 const FROM_ONE_MAX: usize = 32;
 
-/// Goes with the requests of a connection: whoever finds a token good says so with it. By default nobody has.
+/// Goes with the requests of a connection: whoever finds a token good says so with it, and of which tenant it is, if of any. By
+/// default nobody has.
 #[derive(Clone, Debug, Default)]
-pub struct Introduction(watch::Sender<bool>);
+pub struct Introduction(watch::Sender<Option<Option<u32>>>);
 
 impl Introduction {
-    /// Somebody who may be here has shown a token.
-    pub fn known(&self) {
-        self.0
-            .send_if_modified(|known| !std::mem::replace(known, true));
+    /// Somebody who may be here has shown a token, of this tenant or of none. The first one counts.
+    pub fn known(&self, tenant: Option<u32>) {
+        self.0.send_if_modified(|known| {
+            let is_first = known.is_none();
+            known.get_or_insert(tenant);
+            is_first
+        });
     }
 
-    /// Waits for that.
-    pub async fn done(&self) {
+    /// Waits for that; whose it was.
+    pub async fn done(&self) -> Option<u32> {
         let mut known = self.0.subscribe();
         // An error would mean that the sender is gone, but it is ours.
-        let _ = known.wait_for(|known| *known).await;
+        let known = known.wait_for(Option::is_some).await;
+        known.ok().and_then(|known| known.flatten())
     }
 }
 
@@ -54,23 +60,29 @@ pub struct Place {
 }
 
 impl Strangers {
-    /// A place for a connection from this address, which ends by `abort`; none: too many came from there.
-    pub fn enter(&self, from: IpAddr, abort: AbortHandle) -> Option<Place> {
+    /// A place for a connection from this address, which ends by `abort`.
+    pub fn enter(&self, from: IpAddr, abort: AbortHandle) -> Place {
         let mut waiting = self.lock();
-        let others = waiting.by_age.values();
-        if others.filter(|(other, _)| *other == from).count() >= FROM_ONE_MAX {
-            return None;
-        }
-        if waiting.by_age.len() >= STRANGERS_MAX
-            && let Some((_, (_, oldest))) = waiting.by_age.pop_first()
-        {
+        let from_there = waiting
+            .by_age
+            .iter()
+            .filter(|(_, (other, _))| *other == from);
+        let oldest_there = from_there.clone().next().map(|(number, _)| *number);
+        let goes = if from_there.count() >= FROM_ONE_MAX {
+            oldest_there
+        } else if waiting.by_age.len() >= STRANGERS_MAX {
+            waiting.by_age.keys().next().copied()
+        } else {
+            None
+        };
+        if let Some((_, oldest)) = goes.and_then(|number| waiting.by_age.remove(&number)) {
             oldest.abort();
         }
         waiting.newest += 1;
         let number = waiting.newest;
         waiting.by_age.insert(number, (from, abort));
         let strangers = self.clone();
-        Some(Place { strangers, number })
+        Place { strangers, number }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -97,19 +109,24 @@ mod tests {
         let mut places = vec![];
         for n in 0..STRANGERS_MAX {
             tasks.push(pending());
-            places.push(strangers.enter(from(n), tasks[n].abort_handle()).unwrap());
+            places.push(strangers.enter(from(n), tasks[n].abort_handle()));
         }
+        // The first of them make room, then the first that came from the same address, and nobody else.
         let one = from(9_000);
-        for _ in 0..FROM_ONE_MAX {
-            places.push(strangers.enter(one, pending().abort_handle()).unwrap());
+        for _ in 0..FROM_ONE_MAX + 2 {
+            tasks.push(pending());
+            let abort = tasks[tasks.len() - 1].abort_handle();
+            places.push(strangers.enter(one, abort));
         }
-        assert!(strangers.enter(one, pending().abort_handle()).is_none());
-        let first = tasks.drain(..FROM_ONE_MAX);
-        for task in first {
+        for task in tasks.drain(..FROM_ONE_MAX) {
             assert!(task.await.unwrap_err().is_cancelled());
         }
-        assert!(!tasks[0].is_finished());
-        places.pop();
-        assert!(strangers.enter(one, pending().abort_handle()).is_some());
+        let mut of_one = tasks.split_off(STRANGERS_MAX - FROM_ONE_MAX);
+        for task in of_one.drain(..2) {
+            assert!(task.await.unwrap_err().is_cancelled());
+        }
+        let left = tasks.iter().chain(&of_one);
+        assert!(left.clone().all(|task| !task.is_finished()));
+        assert_eq!(left.count(), STRANGERS_MAX);
     }
 }

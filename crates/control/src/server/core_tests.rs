@@ -582,6 +582,33 @@ fn pages_asked_for_with_a_lease_go_back_unless_they_are_used() {
 }
 
 #[test]
+fn a_tenant_does_not_keep_what_it_was_given_for_a_time_by_giving_it_back() {
+    let mut stage = Stage::new(12);
+    stage.create(1, 2).unwrap();
+    let request = |pages, lease_s| PageRequest {
+        pages,
+        switch: None,
+        lease_s,
+    };
+    stage.ask(1, request(8, Some(60))).unwrap();
+    for count in [1, 7] {
+        let back = ReturnPages {
+            count: Some(count),
+            ..ReturnPages::default()
+        };
+        stage.core.return_pages(ASKED, 1, &back, true).unwrap();
+        let refused = stage.core.ask_pages(ASKED, 1, request(count, None), true);
+        assert_eq!(refused.unwrap_err().kind, RefusalKind::Forbidden);
+    }
+    stage.core.lapse(61);
+    let quota = stage.core.tenants.get(1).unwrap().quota;
+    // What was there for good is to be had again.
+    let mut ask = |pages| stage.core.ask_pages(ASKED, 1, request(pages, None), true);
+    assert!(ask(3 - quota).is_err());
+    assert_eq!(ask(2 - quota).unwrap().quota, 2);
+}
+
+#[test]
 fn the_number_of_a_removed_tenant_is_not_given_away_by_accident() {
     let mut stage = Stage::new(8);
     stage.create(1, 1).unwrap();

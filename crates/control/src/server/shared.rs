@@ -13,7 +13,7 @@ use tonic::Status;
 use super::{core::Core, stores::StoreStreamId, switch::StreamId};
 use crate::{
     admin::{Refusal, RefusalKind},
-    state::State,
+    state::{Leader, State},
 };
 
 /// Sends messages to one switch or store.
@@ -169,10 +169,22 @@ impl Shared {
 
     /// Why a standby does not answer.
     pub fn not_leader(&self) -> Refusal {
-        let url = self.state.leader().map(|leader| leader.url);
-        let message = match &url {
-            Some(url) => format!("this controller stands by; {url} leads"),
-            None => "this controller stands by, and nobody leads at the moment".into(),
+        let leader = self.state.leader();
+        // Not sent to itself: it was the last to lead, and does not know whether it still does.
+        let (url, message) = match leader {
+            Some(leader) if self.state.is_own(&leader) => (
+                None,
+                "this controller led last, and does not know whether it still does: etcd does not answer in time; try again"
+                    .into(),
+            ),
+            Some(Leader { url, .. }) => {
+                let message = format!("this controller stands by; {url} leads");
+                (Some(url), message)
+            }
+            None => (
+                None,
+                "this controller stands by, and nobody leads at the moment".into(),
+            ),
         };
         Refusal::new(RefusalKind::NotLeader { url }, message)
     }
@@ -192,5 +204,26 @@ impl Shared {
                 "this controller stopped leading before the change was written: look whether it was made",
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{Candidate, Location};
+
+    #[tokio::test]
+    async fn one_that_led_last_sends_nobody_to_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::Directory(directory.path().into());
+        let candidate = Candidate {
+            name: "a".into(),
+            url: "http://a.example:7118".into(),
+        };
+        let state = State::open(&location, candidate).await.unwrap();
+        let _lead = state.campaign().await.unwrap();
+        let refusal = Shared::new(state).not_leader();
+        assert_eq!(refusal.kind, RefusalKind::NotLeader { url: None });
+        assert!(refusal.message.contains("try again"), "{refusal}");
     }
 }

@@ -45,7 +45,7 @@ pub struct Tenant {
     pub hash_secret: Option<String>,
     /// Guaranteed pages, over all switches.
     pub quota: u32,
-    /// What an operator gave it, where it has given some of that back by itself; none: the quota. It may ask for no more.
+    /// What an operator gave it for good, where it has given pages back by itself; none: the quota. It may ask for no more.
     #[serde(default)]
     pub given: Option<u32>,
     /// Parts of the quota that end.

@@ -230,6 +230,11 @@ impl State {
     pub fn leader(&self) -> Option<Leader> {
         self.leader.borrow().clone()
     }
+
+    /// Whether this controller is that leader.
+    pub fn is_own(&self, leader: &Leader) -> bool {
+        (&leader.name, &leader.url) == (&self.candidate.name, &self.candidate.url)
+    }
 }
 
 /// The right to read and change the state, while it lasts. If it is dropped without [`Lead::resign`], it ends as

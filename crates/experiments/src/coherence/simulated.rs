@@ -108,8 +108,9 @@ fn keep(run: &Run<'_>, report: &mut Report, found: &Found) -> anyhow::Result<()>
                 .rows
                 .push(json!({"seed": seed, "outcome": outcome, "smallest": smallest}));
             report.fails(format!(
-                "seed {seed}: a key's history is not linearizable; the smallest plan and history that show it are among the files written, \
-                 and `lab run {} --world sim --seed {seed}` replays it",
+                "seed {seed}: {}; the smallest plan that shows it is among the files written, and `lab run {} --world sim --seed {seed}` \
+                 replays it",
+                outcome.complaint().unwrap_or_default(),
                 run.name
             ));
         }

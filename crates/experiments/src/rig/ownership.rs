@@ -42,6 +42,9 @@ impl Ownership {
 
     /// What was wrong, in words; none: nothing was.
     pub fn complaint(&self) -> Option<String> {
+        if self.looks == 0 {
+            return Some("nobody could look at the pages' owners".into());
+        }
         let found = [
             (self.double_owned, "pages had two owners"),
             (self.foreign_items, "items were in other tenants' pages"),
@@ -125,6 +128,8 @@ mod tests {
     #[test]
     fn complaints_name_what_was_wrong() {
         let mut seen = Ownership::default();
+        assert!(seen.complaint().unwrap().starts_with("nobody could look"));
+        seen.looks = 1;
         assert_eq!(seen.complaint(), None);
         seen.double_owned = 2;
         assert_eq!(seen.complaint().unwrap(), "2 pages had two owners");

@@ -130,6 +130,10 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
         report.count(name, count);
     }
     tell(report, &silences, &longest);
+    let (asked, clients) = (longest.len(), params.clients as usize * CLIENT_HOSTS.len());
+    if asked < clients {
+        report.fails(format!("{asked} of {clients} clients asked for anything"));
+    }
     Ok(())
 }
 
@@ -151,12 +155,17 @@ fn silence(rig: &mut Rig, ways: [bool; 2], time: Duration) -> anyhow::Result<Opt
     Ok(noticed)
 }
 
-/// The longest time in milliseconds that each client had no answer, of those between its first and its last.
+/// The longest time in milliseconds that each client had no answer, of those from its first to anybody's last.
 fn longest_ms(operations: &[Operation]) -> BTreeMap<u32, f64> {
     let mut answers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for operation in operations {
         let of_client = answers.entry(operation.client).or_default();
         of_client.extend(operation.return_ns);
+    }
+    // One that was cut off and never had an answer again has waited until then.
+    if let Some(end) = operations.iter().filter_map(|o| o.return_ns).max() {
+        let answered = answers.values_mut().filter(|at| !at.is_empty());
+        answered.for_each(|at| at.push(end));
     }
     let longest = |mut at: Vec<u64>| {
         at.sort_unstable();
@@ -196,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_wait_is_between_two_answers_of_one_client() {
+    fn the_longest_wait_is_between_two_answers_of_one_client_or_after_its_last() {
         let at = |client, call_ms: u64, return_ms: Option<u64>| Operation {
             client,
             key: 0,
@@ -213,7 +222,7 @@ mod tests {
             at(2, 5, Some(30)),
             at(1, 200, Some(410)),
         ];
-        let expected = BTreeMap::from([(1, 400.0), (2, 25.0)]);
+        let expected = BTreeMap::from([(1, 400.0), (2, 380.0)]);
         assert_eq!(longest_ms(&operations), expected);
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use history::ClientsConfig;
 use lab::{interrupt, progress::Progress, steered::Seat};
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,7 @@ pub struct Failover {
 impl Measure for Failover {
     fn check(&self) -> anyhow::Result<()> {
         self.tenancy.check()?;
+        ensure!(self.kills > 0, "kills = 0: at least one is needed");
         positive([("round_s", self.round_s)])
     }
 

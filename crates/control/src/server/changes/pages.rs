@@ -96,7 +96,10 @@ pub fn give_back(
             tenant.quota
         )));
     }
-    tenant.given = own.then(|| tenant.given.unwrap_or(tenant.quota));
+    // What was given for a time only is not to be had for good by giving it back and asking again.
+    let timed: u32 = tenant.timed.iter().map(|part| part.pages).sum();
+    let lasting = tenant.quota.saturating_sub(timed);
+    tenant.given = own.then(|| tenant.given.unwrap_or(lasting));
     tenant.quota -= count;
     check_occupied(view, id, tenant.quota)?;
     shorten(&mut tenant);
