@@ -183,6 +183,11 @@ impl<W> Directory<W> {
         entry.is_some_and(|e| e.state.copies().iter().any(|copy| copy.switch == switch))
     }
 
+    /// Whose copies are to go if this tenant finds no room.
+    pub fn who_gives(&self, tenant: u32) -> u32 {
+        self.copies.who_gives(tenant)
+    }
+
     /// The entry of a tenant that came first, which goes to the end of the order.
     pub fn oldest(&mut self, tenant: u32) -> Option<Place> {
         let Directory {

@@ -134,7 +134,7 @@ impl Engine {
             leases,
             outside: Outside::new(backend.watch(), now_ns),
             recalls: Recalls::default(),
-            halves: Halves::new(&config.halves),
+            halves: Halves::new(&config.halves, tenants.len()),
             waiting: Waiting::new(MAX_WAITING, tenants.len()),
             pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),

@@ -54,6 +54,16 @@ impl Shares {
         self.all + self.kept.saturating_sub(own) < self.limit
     }
 
+    /// Who is to give a place back if this tenant finds none: itself, unless it has less than its share. Then whoever has most, which is
+    /// more than a share: it took what nobody kept for a tenant that came later.
+    pub fn who_gives(&self, tenant: u32) -> u32 {
+        if self.of(tenant) >= self.share {
+            return tenant;
+        }
+        let most = self.taken.iter().max_by_key(|(_, taken)| **taken);
+        most.map_or(tenant, |(tenant, _)| *tenant)
+    }
+
     /// A tenant takes so many places.
     pub fn take(&mut self, tenant: u32, places: usize) {
         if places == 0 {
@@ -115,6 +125,11 @@ mod tests {
         assert_eq!(fill(&mut shares, 1), 7);
         shares.share_among(2);
         assert_eq!(fill(&mut shares, 2), 0, "until something is given back");
+        assert_eq!(
+            (shares.who_gives(2), shares.who_gives(1)),
+            (1, 1),
+            "by whom"
+        );
         shares.give_back(1, 4);
         assert_eq!(fill(&mut shares, 2), 4);
     }

@@ -17,6 +17,7 @@ use crate::{
     config::Half,
     net::{Outbox, Peer},
     reports::Reports,
+    shares::Shares,
 };
 
 /// Requests that halves may have open at once; what comes on top is dropped.
@@ -55,6 +56,8 @@ pub(super) struct Halves {
     made: Vec<Box<dyn StoreHalf>>,
     /// In the order in which they came.
     open: BTreeMap<Request, Open>,
+    /// Of the room for them, by tenants: one whose requests are answered late leaves the others theirs.
+    shares: Shares,
     /// The newest request.
     newest: Request,
     next_tick_ns: Nanos,
@@ -62,11 +65,12 @@ pub(super) struct Halves {
 }
 
 impl Halves {
-    pub fn new(registered: &[Half]) -> Halves {
+    pub fn new(registered: &[Half], tenants: usize) -> Halves {
         Halves {
             registered: registered.into(),
             made: registered.iter().map(|half| (half.maker.make)()).collect(),
             open: BTreeMap::new(),
+            shares: Shares::new(MAX_OPEN, tenants),
             newest: 0,
             next_tick_ns: 0,
             reports: Reports::default(),
@@ -82,7 +86,18 @@ impl Halves {
     /// Ends a request of a half; `None` if it is not open, or another's.
     fn close(&mut self, half: usize, request: Request) -> Option<Open> {
         self.open.get(&request).filter(|open| open.half == half)?;
-        self.open.remove(&request)
+        self.remove(request)
+    }
+
+    fn remove(&mut self, request: Request) -> Option<Open> {
+        let open = self.open.remove(&request)?;
+        self.shares.give_back(open.origin.tenant, 1);
+        Some(open)
+    }
+
+    /// From now on so many tenants share the room for open requests.
+    pub fn share_among(&mut self, tenants: usize) {
+        self.shares.share_among(tenants);
     }
 
     pub fn next_ns(&self) -> Option<Nanos> {
@@ -108,11 +123,12 @@ impl Engine {
         let Some((origin, owned)) = self.admit(packet, room, peer, foreign, now_ns, out) else {
             return;
         };
-        if self.halves.open.len() >= MAX_OPEN {
+        if !self.halves.shares.has_room(origin.tenant) {
             self.counters.dropped_discipline_busy += 1;
             return;
         }
         self.counters.discipline_requests += 1;
+        self.halves.shares.take(origin.tenant, 1);
         self.halves.newest += 1;
         let request = self.halves.newest;
         let open = Open {
@@ -175,10 +191,10 @@ impl Engine {
             return;
         }
         self.halves.next_tick_ns = now_ns + TICK_NS;
-        while let Some(oldest) = self.halves.open.first_entry()
-            && oldest.get().since_ns + PATIENCE_NS <= now_ns
+        while let Some((&oldest, open)) = self.halves.open.first_key_value()
+            && open.since_ns + PATIENCE_NS <= now_ns
         {
-            oldest.remove();
+            self.halves.remove(oldest);
             self.counters.discipline_unanswered += 1;
         }
         for half in 0..self.halves.made.len() {
@@ -188,9 +204,12 @@ impl Engine {
 
     /// Tenants are gone, and with them what halves have and do for them.
     pub(super) fn tenants_left(&mut self, gone: &BTreeSet<u32>, now_ns: u64, out: &mut Outbox) {
-        self.halves
-            .open
-            .retain(|_, open| !gone.contains(&open.origin.tenant));
+        let Halves { open, shares, .. } = &mut self.halves;
+        open.retain(|_, open| {
+            let stays = !gone.contains(&open.origin.tenant);
+            shares.give_back(open.origin.tenant, usize::from(!stays));
+            stays
+        });
         for half in 0..self.halves.made.len() {
             for &tenant in gone {
                 self.happened(half, StoreEvent::Left { tenant }, now_ns, out);
@@ -320,7 +339,7 @@ impl Engine {
         };
         if !self.waiting.has_room(open.origin.tenant) {
             self.counters.dropped_backend_busy += 1;
-            self.halves.open.remove(&request);
+            self.halves.remove(request);
             return true;
         }
         self.counters.discipline_reads += 1;

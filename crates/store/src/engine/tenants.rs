@@ -192,6 +192,7 @@ impl Engine {
         self.clients.share_among(tenants);
         self.directory.share_among(tenants);
         self.waiting.share_among(tenants);
+        self.halves.share_among(tenants);
         self.pending_writes.share_among(tenants);
         self.recall_moved(&moved, now_ns);
         Ok(())

@@ -396,14 +396,24 @@ fn a_request_that_its_half_does_not_answer_is_forgotten() {
 }
 
 #[test]
-fn requests_that_halves_have_open_are_bounded() {
+fn requests_that_halves_have_open_are_bounded_and_each_tenant_has_its_share() {
     let mut store = Store::slow();
-    for n in 0..MAX_OPEN as u32 + 3 {
+    // Two tenants: a quarter is kept for the other one.
+    let most = MAX_OPEN as u32 * 3 / 4;
+    for n in 0..most + 3 {
         assert_eq!(store.ask(operation(), &n.to_be_bytes()), None);
     }
     assert_eq!(store.engine.counters.dropped_discipline_busy, 3);
-    assert_eq!(store.engine.counters.discipline_requests, MAX_OPEN as u64);
+    assert_eq!(store.engine.counters.discipline_requests, u64::from(most));
     assert_eq!(store.ask(operation(), b"k"), None, "no room for this one");
+    let others = Header {
+        tenant: TENANT_OPEN,
+        ..operation()
+    };
+    assert!(
+        store.ask(others, b"k").is_some(),
+        "another tenant has its share"
+    );
     store.tick(1000);
     let answer = store.ask(operation(), b"k").unwrap();
     assert_eq!(

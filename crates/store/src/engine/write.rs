@@ -371,9 +371,10 @@ impl Engine {
         granted
     }
 
-    /// The directory has no more room for a tenant: calls the copies of its oldest key back. `not` is being worked on.
+    /// The directory has no more room for a tenant: calls the copies of its oldest key back, or of whoever has the places that it
+    /// lacks. `not` is being worked on.
     fn recall_oldest(&mut self, tenant: u32, not: Place, now_ns: u64, out: &mut Outbox) {
-        let oldest = self.directory.oldest(tenant);
+        let oldest = self.directory.oldest(self.directory.who_gives(tenant));
         let Some(at) = oldest.filter(|at| *at != not) else {
             return;
         };

@@ -52,6 +52,49 @@ fn a_tenant_that_fills_the_directory_recalls_its_own_copies_only() {
 }
 
 #[test]
+fn a_tenant_that_comes_later_gets_its_share_from_whoever_took_all() {
+    let mut tenants = vec![];
+    let mut store = Store::with(|config| {
+        config.directory_limit = 400;
+        tenants = std::mem::take(&mut config.cluster.tenants);
+    });
+    lend(&mut store);
+    for n in 0..400u32 {
+        store.hand_in(asked_through_a_switch(TENANT_OPEN), &n.to_be_bytes());
+    }
+    assert_eq!(store.engine.directory.copies(), 400, "it was alone");
+    let cluster = wire::Cluster {
+        tenants,
+        ..store.engine.config.cluster.clone()
+    };
+    store
+        .engine
+        .update(cluster, LATER_NS, &mut store.out)
+        .unwrap();
+    for n in 0..100u8 {
+        store.write(KEYED, 1, u64::from(n) + 1, &[n]);
+        let mut ask = || {
+            store.hand_in(asked_through_a_switch(KEYED), &[n]);
+            let mut granted = false;
+            for (bytes, _) in std::iter::from_fn(|| store.out.pop()).collect::<Vec<_>>() {
+                let Packet { header, key, .. } = Packet::decode(&bytes).unwrap();
+                granted |= header.flags.has(Flags::GRANT);
+                if header.op == Op::Invalidate {
+                    assert_eq!(header.tenant, TENANT_OPEN);
+                    let called_back = Header {
+                        epoch: Epoch::new(1, 11),
+                        ..Header::new(Op::InvalidateAck)
+                    };
+                    store.hand_in(called_back, key);
+                }
+            }
+            granted
+        };
+        assert!(ask() || ask(), "copy {n} of the hundred that are its share");
+    }
+}
+
+#[test]
 fn a_tenant_whose_writes_wait_leaves_room_for_the_others() {
     let mut store = Store::new();
     lend(&mut store);
