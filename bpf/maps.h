@@ -42,7 +42,7 @@ struct config {
 	__u32 share; /* hot keys that each tenant may report in a window, from one CPU */
 	__u64 seed; /* scatters what is counted; nobody outside of the switch knows it */
 	__u32 source_check; /* of source.h */
-	__u32 unused_word;
+	__u32 layout; /* of the tables; the agent refuses those of another */
 	__u64 unused[4];
 	/* Rule 1: the invalidation counter, on a cache line of its own. Only ever rises. */
 	__u64 epoch;

@@ -41,7 +41,12 @@ impl Kept {
         File::open(&fresh)
             .and_then(|file| file.sync_all())
             .map_err(failed(&fresh))?;
-        fs::rename(&fresh, path).map_err(failed(path))
+        fs::rename(&fresh, path).map_err(failed(path))?;
+        // Else a power cut could bring the older number back.
+        let directory = path.parent().unwrap_or(Path::new("."));
+        File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(failed(directory))
     }
 }
 

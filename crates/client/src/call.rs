@@ -51,6 +51,8 @@ pub(crate) struct Call {
     limit: Duration,
     deadline_ns: u64,
     tries: u32,
+    /// It was sent to another life of the store than at first.
+    moved: bool,
     /// When it was first sent to a life of the store that might have carried it out.
     risked_ns: Option<u64>,
     put_off: bool,
@@ -124,6 +126,7 @@ impl Call {
             limit,
             deadline_ns: now_ns + limit.as_nanos() as u64,
             tries: 0,
+            moved: false,
             risked_ns: None,
             put_off: false,
             denied: false,
@@ -199,6 +202,10 @@ impl Call {
                     client, request, ..
                 } = self.header;
                 self.sign(rules, Id { client, request });
+                if mem::replace(&mut self.moved, true) {
+                    // Two stores at one address would have us ask in turns, as fast as they answer.
+                    return self.pause(now_ns, random);
+                }
                 self.ask(rules, now_ns, random)
             }
             Status::NeedPadding if !write && self.paddings < MAX_PADDINGS => {
@@ -212,12 +219,7 @@ impl Call {
             Status::TryAgain => {
                 rules.counters.put_off.add_one();
                 self.put_off = true;
-                self.state = State::PutOff;
-                let until_ns = now_ns + self.puts_off.next(random).as_nanos() as u64;
-                self.until_ns = until_ns.min(self.deadline_ns);
-                Step::Wait {
-                    until_ns: self.until_ns,
-                }
+                self.pause(now_ns, random)
             }
             _ if header.is_part() => bad("a part of a value"),
             _ => Step::Done(self.answer(rules, header, value)),
@@ -337,6 +339,16 @@ impl Call {
             header,
             value,
         })
+    }
+
+    /// Asks again later.
+    fn pause(&mut self, now_ns: u64, random: f64) -> Step {
+        self.state = State::PutOff;
+        let until_ns = now_ns + self.puts_off.next(random).as_nanos() as u64;
+        self.until_ns = until_ns.min(self.deadline_ns);
+        Step::Wait {
+            until_ns: self.until_ns,
+        }
     }
 
     /// Whether an earlier life of the store than the one that answers so can have had this write: unless that has lived for

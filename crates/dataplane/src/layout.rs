@@ -64,11 +64,14 @@ pub(crate) struct Config {
     pub share: AtomicU32,
     pub seed: AtomicU64,
     pub source_check: AtomicU32,
-    pub unused_word: u32,
+    pub layout: AtomicU32,
     pub unused: [u64; 4],
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
 }
+
+/// The number of the layout that these structs describe. It rises when one changes under its name.
+pub(crate) const LAYOUT: u32 = 2;
 
 #[repr(C)]
 pub(crate) struct Bucket {

@@ -374,7 +374,14 @@ impl Dataplane {
             }
             dataplane.objects.push((loaded, first.egress));
         }
-        Table::open(home)?.scatter(rand::random());
+        let table = Table::open(home)?;
+        if table.has_another_layout() {
+            return Err(Error::OtherLayout {
+                name: home.name().into(),
+                reason: "a build before this one wrote them".into(),
+            });
+        }
+        table.scatter(rand::random());
         Ok(dataplane)
     }
 

@@ -13,7 +13,7 @@ use crate::{
     Backing, Error, Place,
     grace::Grace,
     layout::{
-        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, ITEM_CELLS, Item, NO_LEASE,
+        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, ITEM_CELLS, Item, LAYOUT, NO_LEASE,
         PAGE_START_CELLS, Page, SourceCheck, VALUE_MAX_BYTES,
     },
     mapped::Mapped,
@@ -127,6 +127,17 @@ impl Table {
 
     fn take_epoch(&self) -> u64 {
         (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1) & EPOCH_MASK
+    }
+
+    /// Whether an agent of a build with other layouts has used these tables. From now on they are of this build's.
+    pub(crate) fn has_another_layout(&self) -> bool {
+        let config = self.config.at(0);
+        let is_used = config.switch_id.load(Relaxed) != 0;
+        if is_used && config.layout.load(Relaxed) != LAYOUT {
+            return true;
+        }
+        config.layout.store(LAYOUT, Relaxed);
+        false
     }
 
     /// Scatters what is counted by a number that clients do not know; whoever makes the tables does, before the first

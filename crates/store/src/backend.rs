@@ -16,8 +16,6 @@ pub mod memcached;
 pub mod redis;
 mod remote;
 
-use std::time::Instant;
-
 use wire::KeyHash;
 
 use crate::coherence::Watch;
@@ -121,8 +119,8 @@ pub enum OutsideEvent {
     },
     /// Any key may have been changed.
     Everything,
-    /// Everything that happened before this time has been told.
-    Seen(Instant),
+    /// Everything that happened before this time, in nanoseconds of CLOCK_BOOTTIME, has been told.
+    Seen(u64),
 }
 
 /// A write's contents.

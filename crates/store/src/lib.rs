@@ -8,6 +8,7 @@
 
 pub mod backend;
 mod clients;
+mod clock;
 pub mod coherence;
 mod config;
 mod counters;

@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use anyhow::Context;
@@ -21,6 +21,7 @@ use wire::Cluster;
 use crate::{
     BackendConfig, Config, Incarnation,
     backend::{Backend, Completion, embedded, memcached, redis},
+    clock::boot_ns,
     engine::{Engine, TellError, UpdateError},
     net::{Endpoint, Outbox},
     reports::{Report, Reports},
@@ -44,7 +45,8 @@ pub struct Server {
     /// From a backend that answers later.
     completions: Option<UnboundedReceiver<Completion>>,
     outbox: Outbox,
-    clock: Instant,
+    /// CLOCK_BOOTTIME when the engine's clock was at 0.
+    began_ns: u64,
     status: Option<StatusSocket>,
     orders: mpsc::Receiver<Order>,
     /// Makes handles, and keeps `orders` from ending.
@@ -157,7 +159,7 @@ impl Server {
             engine,
             completions,
             outbox: Outbox::default(),
-            clock: Instant::now(),
+            began_ns: boot_ns(),
             status,
         })
     }
@@ -188,7 +190,7 @@ impl Server {
                 ready = self.endpoint.readable() => ready.context("the UDP socket failed")?,
                 Some(order) = self.orders.recv() => self.obey(order),
                 done = next(self.completions.as_mut()) => self.complete(done),
-                () = until(self.clock, self.engine.next_deadline_ns()) => {}
+                () = until(self.began_ns, self.engine.next_deadline_ns()) => {}
                 stream = accept(self.status.as_ref()) => self.tell_status(stream),
             }
             self.turn();
@@ -262,7 +264,7 @@ impl Server {
     }
 
     fn now_ns(&self) -> u64 {
-        self.clock.elapsed().as_nanos() as u64
+        boot_ns() - self.began_ns
     }
 
     fn flush(&mut self) {
@@ -289,10 +291,13 @@ async fn tell(mut stream: UnixStream, text: Vec<u8>) {
     let _ = tokio::time::timeout(Duration::from_secs(5), stream.write_all(&text)).await;
 }
 
-/// Waits until a time of the store's clock; for ever without one.
-async fn until(clock: Instant, deadline_ns: Option<u64>) {
+/// Waits until a time of the store's clock, if the machine is not suspended before; for ever without one.
+async fn until(began_ns: u64, deadline_ns: Option<u64>) {
     match deadline_ns {
-        Some(ns) => tokio::time::sleep_until((clock + Duration::from_nanos(ns)).into()).await,
+        Some(ns) => {
+            let left_ns = (began_ns + ns).saturating_sub(boot_ns());
+            tokio::time::sleep(Duration::from_nanos(left_ns)).await;
+        }
         None => std::future::pending().await,
     }
 }

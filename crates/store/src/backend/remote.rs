@@ -4,11 +4,7 @@
 //! order in which requests were handed over, which the coherence rules need, and under load a system call and a
 //! round trip are shared by up to [`BATCH`] requests.
 
-use std::{
-    collections::VecDeque,
-    future::Future,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, future::Future, time::Duration};
 
 use hashbrown::HashMap;
 use tokio::sync::mpsc;
@@ -18,7 +14,7 @@ use super::{
     Answer, Backend, Change, Completion, Condition, Found, Item, Key, OutsideEvent, Put, Ticket,
     direct::DirectWrites,
 };
-use crate::coherence::Watch;
+use crate::{clock::boot_ns, coherence::Watch};
 
 /// Requests in one batch.
 const BATCH: usize = 256;
@@ -336,7 +332,7 @@ async fn serve(mut protocol: impl Protocol, watched: bool, mut queue: Queue) {
         } else if received.await == 0 {
             return;
         }
-        let asked = Instant::now();
+        let asked = boot_ns();
         let batch = &queue.batch;
         let outcomes = match tokio::time::timeout(TIMEOUT, protocol.execute(batch)).await {
             Ok(Ok(outcomes)) if outcomes.len() == batch.len() => {

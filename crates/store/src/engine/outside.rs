@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use super::Engine;
-use crate::{backend::OutsideEvent, coherence::Nanos, directory::KeyId, net::Outbox};
+use crate::{
+    backend::OutsideEvent, clock::boot_ns, coherence::Nanos, directory::KeyId, net::Outbox,
+};
 
 /// Keys called back at once when everything has changed, and the time between.
 const RECALLS_AT_ONCE: usize = 1024;
@@ -33,7 +35,7 @@ impl Engine {
     pub(super) fn happened_outside(&mut self, event: OutsideEvent, now_ns: u64, out: &mut Outbox) {
         match event {
             OutsideEvent::Seen(asked) => {
-                let ago_ns = asked.elapsed().as_nanos() as u64;
+                let ago_ns = boot_ns().saturating_sub(asked);
                 self.outside.seen(now_ns.saturating_sub(ago_ns));
             }
             OutsideEvent::Changed { tenant, key } => {
