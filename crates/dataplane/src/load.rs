@@ -2,6 +2,7 @@ use std::{
     fs,
     os::fd::{AsFd, AsRawFd},
     path::PathBuf,
+    sync::atomic::Ordering::Relaxed,
 };
 
 use decide::{Registration, Role};
@@ -12,7 +13,8 @@ use libbpf_rs::{
 
 use crate::{
     Attached, Error, Home, Mode, Table, attach,
-    layout::{BUCKET_SLOTS, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE},
+    layout::{BUCKET_SLOTS, Config, LAYOUT, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE},
+    mapped::Mapped,
     recirculation,
 };
 
@@ -239,6 +241,22 @@ fn layout_is_ours(home: &Home, name: &str, map: &OpenMapMut<'_>) -> Result<bool,
     })
 }
 
+/// A layout may have changed under its name and size: the number in the configuration, which an agent has written, tells.
+fn refuse_other_layouts(home: &Home) -> Result<(), Error> {
+    if !home.map("config").exists() {
+        return Ok(());
+    }
+    let config: Mapped<Config> = Mapped::open(home, "config")?;
+    let config = config.at(0);
+    match (config.switch_id.load(Relaxed), config.layout.load(Relaxed)) {
+        (0, _) | (_, LAYOUT) => Ok(()),
+        _ => Err(Error::OtherLayout {
+            name: home.name().into(),
+            reason: "another build wrote them".into(),
+        }),
+    }
+}
+
 /// Loads an object with every map pinned, or found again where it was.
 fn load(home: &Home, name: &str, open: OpenObject) -> Result<Loaded, Error> {
     open.load().map_err(|source| match source.kind() {
@@ -341,6 +359,7 @@ impl Dataplane {
     }
 
     fn load_into(home: &Home, objects: &[Object], sizes: Sizes) -> Result<Dataplane, Error> {
+        refuse_other_layouts(home)?;
         let mut stale = vec![];
         let mut entry = open("entry", ENTRY)?;
         configure(home, &mut entry, sizes, &[], &mut stale)?;
@@ -375,12 +394,7 @@ impl Dataplane {
             dataplane.objects.push((loaded, first.egress));
         }
         let table = Table::open(home)?;
-        if table.has_another_layout() {
-            return Err(Error::OtherLayout {
-                name: home.name().into(),
-                reason: "a build before this one wrote them".into(),
-            });
-        }
+        table.has_this_layout();
         table.scatter(rand::random());
         Ok(dataplane)
     }

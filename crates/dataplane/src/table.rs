@@ -129,15 +129,9 @@ impl Table {
         (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1) & EPOCH_MASK
     }
 
-    /// Whether an agent of a build with other layouts has used these tables. From now on they are of this build's.
-    pub(crate) fn has_another_layout(&self) -> bool {
-        let config = self.config.at(0);
-        let is_used = config.switch_id.load(Relaxed) != 0;
-        if is_used && config.layout.load(Relaxed) != LAYOUT {
-            return true;
-        }
-        config.layout.store(LAYOUT, Relaxed);
-        false
+    /// The tables are laid out as this build does.
+    pub(crate) fn has_this_layout(&self) {
+        self.config.at(0).layout.store(LAYOUT, Relaxed);
     }
 
     /// Scatters what is counted by a number that clients do not know; whoever makes the tables does, before the first
