@@ -17,7 +17,7 @@
 //!   or forgets while it carries out a command of ours.
 //! - A write ends the tracking of its key and does not begin it anew: so a write is never answered with a grant.
 
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, anyhow};
 use redis::{
@@ -30,7 +30,7 @@ use super::{
     Backend, Completion, OutsideEvent,
     remote::{Command, Completions, MOST, OnlyIf, Outcome, Protocol, Remote, Verb, key_of},
 };
-use crate::{OutsideWrites, coherence::Watch};
+use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 
 /// Connects to the server at `url`, with this password or the one in there. Where outside writes are to be tracked and the server cannot, the
 /// backend says so ([`Backend::watch`]), and a warning tells why.
@@ -213,13 +213,13 @@ async fn ask(
     for command in commands {
         add(command, bytes, &mut pipeline);
     }
-    let asked = Instant::now();
+    let asked_ns = boot_ns();
     let values: Vec<redis::RedisResult<Value>> = pipeline
         .query_async(connection)
         .await
         .map_err(|error| anyhow!("Redis: {error}"))?;
     // The time to live was read at the other end, and has gone on since.
-    let elapsed_ms = asked.elapsed().as_millis() as i64 + 1;
+    let elapsed_ms = ((boot_ns() - asked_ns) / 1_000_000) as i64 + 1;
     let mut values = values.into_iter();
     let mut next = || values.next().context("Redis: an answer is missing");
     let mut outcomes = Vec::with_capacity(commands.len());
@@ -305,10 +305,19 @@ fn found(
         (value, left_ms) => {
             // The value itself is nobody's business.
             let value = value.map(|_| "a value");
-            tracing::warn!("Redis: the value was answered with {value:?}, PTTL with {left_ms:?}");
+            say(|| format!("Redis: the value was answered with {value:?}, PTTL with {left_ms:?}"));
             Outcome::Failed
         }
     })
+}
+
+/// At most once a second: any client can make Redis answer so, with each request.
+fn say(what: impl FnOnce() -> String) {
+    static SAID_S: AtomicU64 = AtomicU64::new(0);
+    let now_s = boot_ns() / 1_000_000_000;
+    if SAID_S.swap(now_s, Relaxed) != now_s {
+        tracing::warn!("{}", what());
+    }
 }
 
 fn stored(value: redis::RedisResult<Value>) -> Outcome {
@@ -317,7 +326,7 @@ fn stored(value: redis::RedisResult<Value>) -> Outcome {
         Ok(Value::Nil) => Outcome::NotStored,
         Err(error) if error.code() == Some("OOM") => Outcome::Full,
         other => {
-            tracing::warn!("Redis: SET answered {other:?}");
+            say(|| format!("Redis: SET answered {other:?}"));
             Outcome::Failed
         }
     }
@@ -329,7 +338,7 @@ fn removed(value: redis::RedisResult<Value>, only_if: OnlyIf) -> Outcome {
         Ok(Value::Int(_)) if only_if == OnlyIf::Absent => Outcome::NotStored,
         Ok(Value::Int(_)) => Outcome::Done,
         other => {
-            tracing::warn!("Redis: DEL answered {other:?}");
+            say(|| format!("Redis: DEL answered {other:?}"));
             Outcome::Failed
         }
     }
