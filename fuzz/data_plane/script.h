@@ -105,7 +105,7 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 		key_bytes(key, kv + 80);
 	memset(kv + 80 + kv[1], how ^ kv[71], value_len);
 	__u32 len = 80 + kv[1] + value_len;
-	if (how & 64) { /* a part of a value; now and then more than there is */
+	if ((how & 0xe0) == 0xe0) { /* a part of a value; now and then more than there is */
 		put_big_endian(kv + 50, 2, next_below(4));
 		put_big_endian(kv + 52, 4, next() * 16);
 	}
