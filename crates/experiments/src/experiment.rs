@@ -275,6 +275,11 @@ impl Experiment {
         (self.kind.needs)(&self.table(options.world, options.quick), options)
     }
 
+    /// Whether one run goes through as many seeds as the options say.
+    pub fn takes_seeds(&self) -> bool {
+        self.kind.takes_seeds
+    }
+
     /// Runs it.
     ///
     /// # Errors

@@ -53,6 +53,14 @@ struct World {
 /// # Errors
 /// Too many pasts are possible to decide.
 pub fn check(operations: &[Operation]) -> anyhow::Result<Verdict> {
+    check_within(operations, MAX_WORLDS)
+}
+
+/// As [`check`], and gives up when more than so many pasts are possible at a time: the work grows with their square.
+///
+/// # Errors
+/// Too many pasts are possible to decide.
+pub fn check_within(operations: &[Operation], most: usize) -> anyhow::Result<Verdict> {
     // Lapses stand behind the operations, so that each keeps its index.
     let lapses: Vec<Operation> = operations.iter().filter_map(lapse_of).collect();
     let all = [operations, &lapses].concat();
@@ -60,6 +68,7 @@ pub fn check(operations: &[Operation]) -> anyhow::Result<Verdict> {
         lapses_from: operations.len(),
         operations: &all,
         pending: BTreeSet::new(),
+        most,
     };
     // Calls before returns at the same time: operations that touch count as concurrent.
     let mut events: Vec<(u64, bool, usize)> = vec![];
@@ -107,6 +116,8 @@ struct Search<'a> {
     /// Where among them the lapses begin.
     lapses_from: usize,
     pending: BTreeSet<usize>,
+    /// Pasts that may be possible at a time.
+    most: usize,
 }
 
 impl Search<'_> {
@@ -147,8 +158,9 @@ impl Search<'_> {
         while let Some(world) = stack.pop() {
             let count = seen.count + found.count;
             ensure!(
-                count < MAX_WORLDS,
-                "more than {MAX_WORLDS} pasts are possible: not decided"
+                count < self.most,
+                "more than {} pasts are possible: not decided",
+                self.most
             );
             for next in self.steps(&world, target) {
                 if next.done.contains(&target) {

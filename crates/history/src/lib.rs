@@ -13,7 +13,7 @@ mod shrink;
 
 use serde::{Deserialize, Serialize};
 
-pub use checker::{CHECKER, Verdict, check};
+pub use checker::{CHECKER, Verdict, check, check_within};
 pub use client::{ClientsConfig, clients};
 pub use recorder::{Asked, Lives, Recorded, Recorder};
 pub use shrink::shrink;

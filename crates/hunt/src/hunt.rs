@@ -27,6 +27,8 @@ pub struct Hunted {
     pub operations: u64,
     /// Reads that switches answered.
     pub cached: u64,
+    /// Keys that were left undecided.
+    pub undecided: u64,
     /// Packets that arrived somewhere.
     pub packets: u64,
     /// Packets that switches took.
@@ -77,6 +79,7 @@ impl Hunted {
         if let Ok(outcome) = &outcome {
             self.operations += outcome.operations;
             self.cached += outcome.cached;
+            self.undecided += outcome.undecided;
             self.packets += outcome.packets;
             self.switched += outcome.switched;
             self.world_ns += outcome.world_ns;

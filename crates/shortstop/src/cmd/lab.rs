@@ -83,9 +83,9 @@ struct Run {
     /// Decides everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// So many seeds, from that one on (for experiments that hunt).
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seeds: u64,
+    /// So many seeds, from that one on (for experiments that hunt; in the simulator 200 if nothing is said, else 1).
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
     /// Another value for one of its parameters, as `rack.keys=1000`; they are in the JSON.
     #[arg(long, value_name = "PARAMETER=VALUE", value_parser = parameter)]
     set: Vec<(String, String)>,
@@ -291,6 +291,9 @@ fn find(name: &str, discipline: Option<&str>) -> anyhow::Result<Experiment> {
     Ok(experiment)
 }
 
+/// Seeds of a hunt of which nobody said how many: every kind of fault comes about.
+const HUNTED: u64 = 200;
+
 fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
     let mut experiment = find(&args.name, args.discipline.as_deref())?;
     for (path, value) in args.set {
@@ -299,7 +302,7 @@ fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
     let mut options = Options {
         quick: args.quick,
         seed: args.seed,
-        seeds: args.seeds,
+        seeds: args.seeds.unwrap_or(1),
         backend: args.backend,
         name: args.lab,
         world: args.world.unwrap_or(World::Kernel),
@@ -318,6 +321,9 @@ fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
     }
     .make()?;
     options.world = world;
+    if args.seeds.is_none() && world == World::Sim && experiment.takes_seeds() {
+        options.seeds = HUNTED;
+    }
     if let Some(why) = why {
         eprintln!("{why}");
     }
