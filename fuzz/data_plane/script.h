@@ -75,7 +75,9 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 	__u8 choice = next();
 	__u8 op = choice < 0xf0 ? usual_ops[choice % COUNT_OF(usual_ops)] : next();
 	__u8 which = next();
-	bool is_lease = op >= OP_LEASE_REQUEST && op <= OP_LEASE_OFFER;
+	if (choice == 0xff)
+		op = OP_PROBE_REQUEST;
+	bool is_lease = op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY;
 	__u32 tenant = which & 1 ? tenant_ids[(which >> 1) % TENANTS] : focus.tenant;
 	__u32 key = which & 1 ? (which >> 1) / TENANTS % KEYS : focus.key;
 	__u8 how = next();
