@@ -129,7 +129,7 @@ fn every_key_is_asked_for_until_it_is_answered() {
         let (sent, result) = run(&mut source, &phase, every_third);
         let result = result.unwrap();
         assert_eq!((result.answered, result.sent), (1000, sent.len() as u64));
-        let keys: BTreeSet<&[u8]> = sent.iter().map(|(_, bytes)| &bytes[64..80]).collect();
+        let keys: BTreeSet<&[u8]> = sent.iter().map(|(_, bytes)| &bytes[80..96]).collect();
         assert_eq!(keys.len(), 1000);
     }
     let (_, result) = run(&mut source, &Phase::fill(32, 1.0), |_| None);
@@ -148,7 +148,7 @@ fn many_keys_are_asked_for_without_a_table() {
     assert!(result.unwrap().sent > 2500);
     let far = sent
         .iter()
-        .filter(|(_, bytes)| bytes[64..80] > b"key0000050000000"[..]);
+        .filter(|(_, bytes)| bytes[80..96] > b"key0000050000000"[..]);
     assert!(far.count() > 500);
 }
 
