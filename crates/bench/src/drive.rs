@@ -132,7 +132,7 @@ impl Drive {
             let tags = runs::map(&self.object, "tags")?;
             for number in aim.first..aim.first + aim.keys {
                 let signed = request(aim, number)?;
-                let tag: [u8; 8] = signed[56..64].try_into()?;
+                let tag: [u8; 8] = signed[72..80].try_into()?;
                 tags.update(&number.to_ne_bytes(), &tag, MapFlags::ANY)?;
             }
         }

@@ -56,7 +56,7 @@ pub fn floors() -> anyhow::Result<Object> {
 fn fill_floor(floors: &Object) -> anyhow::Result<()> {
     let table = runs::map(floors, "floor_table")?;
     for number in 0..FLOOR_ENTRIES {
-        let mut key = 20_001u32.to_be_bytes().to_vec();
+        let mut key = 20_001u64.to_be_bytes().to_vec();
         key.extend(drive::hash(number, 0).0);
         table.update(&key, &[number as u8; 128], MapFlags::ANY)?;
     }

@@ -51,7 +51,7 @@ fn run(store: &Running, name: &str, op: Op, value: &[u8]) {
         while sent < received + 256 {
             let at = sent % requests.len();
             // The request's number: a write that has the same as another is not carried out again.
-            requests[at][20..24].copy_from_slice(&(sent as u32).to_be_bytes());
+            requests[at][16..24].copy_from_slice(&(sent as u64).to_be_bytes());
             socket.send(&requests[at]).unwrap();
             sent += 1;
         }
