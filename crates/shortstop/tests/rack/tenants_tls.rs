@@ -75,7 +75,12 @@ fn with_certificate_and_tokens_each_may_do_what_its_token_says() {
         &format!("umask 077; shortstop tenant credentials 7 {tenant} > shop.toml"),
     );
     // As many as its operator gave it, and no more.
-    rack.typed("client1", &format!("shortstop page return 7 2 {tenant}"));
+    let first_two =
+        format!("shortstop page list --tenant 7 {tenant} | grep -oE '[0-9]+/[0-9]+' | head -2");
+    rack.typed(
+        "client1",
+        &format!("shortstop page return 7 $({first_two}) {tenant}"),
+    );
     rack.typed("client1", &format!("shortstop page ask 7 2 {tenant}"));
     let audit = rack.typed("client1", &format!("shortstop audit {viewer}"));
     assert!(audit.contains("ops") && audit.contains("shop"), "{audit}");
