@@ -12,6 +12,8 @@
 #define KV_SHARED_LEN 40
 /* What `part` counts in, in bytes. */
 #define KV_PART 256
+/* Length of every part but the last. */
+#define KV_PART_BYTES (4 * KV_PART)
 
 #define TENANT_SYSTEM 0xffffffffU
 
@@ -47,8 +49,9 @@ enum kv_op {
 #define FLAG_GRANT 0x1
 #define FLAG_COMPARE 0x2
 #define FLAG_CACHED 0x4
+#define FLAG_ALL 0x8
 #define STATUS_MASK 0xf0
-#define STATUS_MAX 9
+#define STATUS_MAX 10
 
 /* Every field in network order. */
 struct kv_header {

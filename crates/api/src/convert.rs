@@ -20,6 +20,7 @@ impl From<&Cluster> for proto::Cluster {
             system_secret: secret_to(cluster.system_secret.as_deref()),
             lease_ms: cluster.lease_ms,
             lease_max_ms: cluster.lease_max_ms,
+            max_value: cluster.max_value,
         }
     }
 }
@@ -37,6 +38,7 @@ pub fn cluster(message: &proto::Cluster) -> Result<Cluster, String> {
         system_secret: secret(&message.system_secret),
         lease_ms: message.lease_ms,
         lease_max_ms: message.lease_max_ms,
+        max_value: message.max_value,
     };
     cluster.check().map_err(|e| e.to_string())?;
     Ok(cluster)

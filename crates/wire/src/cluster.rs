@@ -4,7 +4,10 @@ use std::{collections::HashSet, net::SocketAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{KeyHash, Packet, Secret, TENANT_OPEN, TENANT_SYSTEM, partition_of};
+use crate::{
+    KeyHash, MAX_VALUE_DEFAULT, MAX_VALUE_MOST, Packet, Secret, TENANT_OPEN, TENANT_SYSTEM,
+    partition_of,
+};
 
 /// The cluster file (TOML): partitions, stores, tenants.
 ///
@@ -43,10 +46,15 @@ pub struct Cluster {
     /// changed. Stores wait for so long after a start, so it may shrink only when the longer leases are over.
     #[serde(default = "usual_lease_ms")]
     pub lease_max_ms: u32,
+    /// Longest value in bytes, 1024 to 16 MiB. Clients refuse longer ones before they send any of it, stores whatever comes.
+    #[serde(default = "usual_max_value")]
+    pub max_value: u32,
 }
 
 /// Length of a lease in milliseconds, and the longest, where the cluster file does not say.
 const USUAL_LEASE_MS: u32 = 2000;
+/// Bounds in bytes that `max_value` may be.
+const MAX_VALUES: std::ops::RangeInclusive<u32> = 1024..=MAX_VALUE_MOST;
 /// Lengths in milliseconds that a lease may have.
 const LEASES_MS: std::ops::RangeInclusive<u32> = 1000..=60_000;
 
@@ -56,6 +64,10 @@ fn yes() -> bool {
 
 fn usual_lease_ms() -> u32 {
     USUAL_LEASE_MS
+}
+
+fn usual_max_value() -> u32 {
+    MAX_VALUE_DEFAULT
 }
 
 /// One store process and the partitions `first..=last` that it owns.
@@ -182,6 +194,9 @@ pub enum ClusterError {
     /// Leases of a length that nobody can keep to.
     #[error("cluster file: {0}")]
     Lease(String),
+    /// No value can be so long, or so short a bound makes no sense.
+    #[error("cluster file: max_value = {0}: expected 1024 to 16777216 (bytes)")]
+    MaxValue(u32),
 }
 
 impl Cluster {
@@ -200,6 +215,7 @@ impl Cluster {
             system_secret: None,
             lease_ms: USUAL_LEASE_MS,
             lease_max_ms: USUAL_LEASE_MS,
+            max_value: MAX_VALUE_DEFAULT,
         }
     }
 
@@ -309,6 +325,9 @@ impl Cluster {
         }
         if let Some(text) = &self.system_secret {
             parse_secret(text, "system_secret")?;
+        }
+        if !MAX_VALUES.contains(&self.max_value) {
+            return Err(ClusterError::MaxValue(self.max_value));
         }
         self.check_leases()
     }
@@ -430,6 +449,7 @@ mod tests {
         assert_eq!(Cluster::parse(&short.to_toml()).unwrap(), short);
         // (text, what the error says)
         let rows = [
+            ("max_value = 0", "max_value = 0: expected 1024 to"),
             ("lease_ms = 999", "lease_ms = 999: expected 1000 to 60000"),
             ("lease_ms = 60001", "lease_ms = 60001: expected"),
             ("lease_max_ms = 0", "lease_max_ms = 0: expected"),

@@ -13,9 +13,10 @@ impl Flags {
     pub const COMPARE: Flags = Flags(2);
     /// A switch answered, not the store.
     pub const CACHED: Flags = Flags(4);
+    /// On a read of a whole value: whoever answers may send all its parts, one after another, without being asked for each.
+    pub const ALL: Flags = Flags(8);
 
-    /// Flags from the low four bits of a byte. Bit 3 has no meaning yet; it is kept, because the tag
-    /// covers it.
+    /// Flags from the low four bits of a byte.
     pub const fn from_bits(bits: u8) -> Flags {
         Flags(bits & 0xf)
     }
@@ -70,13 +71,15 @@ pub enum Status {
     /// A write that names another life of this store; nothing was done by this packet. What an earlier life did with
     /// the same request nobody knows any more.
     OtherLife = 9,
+    /// A part of a write was taken, and others are still missing: `part` is the first of them. Nothing was written yet.
+    Taken = 10,
 }
 
 impl Status {
     /// Status from its number.
     ///
     /// # Errors
-    /// [`DecodeError::UnknownStatus`] for numbers above 9.
+    /// [`DecodeError::UnknownStatus`] for numbers above 10.
     pub const fn from_bits(bits: u8) -> Result<Status, DecodeError> {
         Ok(match bits {
             0 => Status::Ok,
@@ -89,6 +92,7 @@ impl Status {
             7 => Status::BackendError,
             8 => Status::Denied,
             9 => Status::OtherLife,
+            10 => Status::Taken,
             _ => return Err(DecodeError::UnknownStatus(bits)),
         })
     }
@@ -170,6 +174,8 @@ pub struct Header {
 
 /// What [`Header::part`] counts in, in bytes.
 pub const PART: usize = 256;
+/// Length of every part of a value but its last, in bytes: what fits one packet beside any key, over IPv6 too.
+pub const PART_BYTES: usize = 4 * PART;
 
 impl Header {
     /// A header of this op with every other field zero or empty.

@@ -17,7 +17,7 @@ mod packet;
 #[cfg(feature = "cluster")]
 pub use cluster::{Cluster, ClusterError, OverRate, Secrets, Store, Tenant};
 pub use hash::{KeyHash, Secret, partition_of};
-pub use header::{Epoch, Flags, Header, PART, Status};
+pub use header::{Epoch, Flags, Header, PART, PART_BYTES, Status};
 pub use op::Op;
 pub use packet::{DecodeError, EncodeError, Packet};
 
@@ -55,6 +55,11 @@ pub const VERSION_DIRECT_ENDED: u64 = 2;
 pub const VERSION_NEVER: u64 = 3;
 /// How long a write past the store may take, in milliseconds: a store forgets it then.
 pub const DIRECT_WRITE_MS: u32 = 20_000;
+
+/// Longest value in bytes unless the cluster file says otherwise ([`Cluster::max_value`]).
+pub const MAX_VALUE_DEFAULT: u32 = 1 << 20;
+/// The longest that it may say: what `part` can count.
+pub const MAX_VALUE_MOST: u32 = 16 << 20;
 
 /// Longest value in bytes that fits one packet (1500-byte Ethernet, IPv4) beside a key of `key_len` bytes.
 pub const fn max_value(key_len: usize) -> usize {

@@ -477,7 +477,7 @@ fn malformed() -> Vec<Value> {
         ("protocol version 1", with(0, 0xA1)),
         ("op 0", with(40, 0)),
         ("op without meaning", with(40, 0x7f)),
-        ("status without meaning", with(41, 0xa0)),
+        ("status without meaning", with(41, 0xb0)),
         ("no key", with(1, 0)),
         ("key of 251 bytes", with(1, 251)),
         ("key in a lease message", lease_with_key),

@@ -154,6 +154,7 @@ impl Plan {
             system_secret: self.is_signed.then(|| format!("{:032x}", 0x5353)),
             lease_ms: super::LEASE_MS,
             lease_max_ms: super::LEASE_MS,
+            max_value: wire::MAX_VALUE_DEFAULT,
         })
     }
 
