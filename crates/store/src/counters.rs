@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Counters {
     /// Reads and corrections taken.
     pub reads: u64,
+    /// Of these, reads that named a part of a value.
+    pub reads_of_parts: u64,
     /// Reads that found no such key.
     pub reads_not_found: u64,
     /// Writes and deletes taken, retransmissions included.
@@ -101,7 +103,7 @@ pub struct Counters {
     pub dropped_malformed: u64,
     /// Datagrams dropped: an op that neither the store nor a discipline takes.
     pub dropped_op: u64,
-    /// Datagrams dropped: parts of values are not taken.
+    /// Datagrams dropped: a part in an op that takes none, or one that does not fit the other parts of its write.
     pub dropped_part: u64,
     /// Lease messages dropped: wrong tag or tenant.
     pub dropped_lease_auth: u64,

@@ -47,6 +47,11 @@ pub(crate) fn is_own(op: Op) -> bool {
     Way::of(op) != Way::Discipline
 }
 
+/// Whether a packet of this op may have to do with a part of a value only.
+fn takes_parts(op: Op) -> bool {
+    Way::of(op) == Way::Keyed && op != Op::DeleteRequest && op != Op::WriteRequest
+}
+
 /// Which part takes an op.
 #[derive(PartialEq)]
 enum Way {
@@ -208,7 +213,7 @@ impl Engine {
         out: &mut Outbox,
     ) -> Option<(Origin, bool)> {
         let header = &packet.header;
-        if header.is_part() {
+        if header.is_part() && !takes_parts(header.op) {
             self.counters.dropped_part += 1;
             return None;
         }

@@ -308,6 +308,7 @@ impl Engine {
             status: outcome.status,
             version: outcome.version,
             expiry_ms: if grant { job.ttl_ms } else { 0 },
+            part: 0,
             total: 0,
             value: if grant { &job.value } else { &[] },
             grant,
