@@ -132,6 +132,8 @@ pub struct Config {
     pub key_queue_limit: usize,
     /// Clients whose last writes are remembered at most.
     pub client_limit: usize,
+    /// Bytes of values that are written in parts, until their writes are over.
+    pub parts_limit: usize,
     /// The halves of disciplines that run in it.
     pub halves: Vec<Half>,
 }
@@ -154,6 +156,7 @@ impl Config {
             directory_limit: 1_000_000,
             key_queue_limit: 64,
             client_limit: 16_384,
+            parts_limit: 256 << 20,
             halves: vec![],
         }
     }

@@ -9,11 +9,15 @@ pub struct Counters {
     /// Reads and corrections taken.
     pub reads: u64,
     /// Of these, reads that named a part of a value.
-    pub reads_of_parts: u64,
+    pub reads_parts: u64,
     /// Reads that found no such key.
     pub reads_not_found: u64,
-    /// Writes and deletes taken, retransmissions included.
+    /// Writes and deletes taken, retransmissions included; one that comes in parts when it is whole.
     pub writes: u64,
+    /// Parts of writes taken, retransmissions included.
+    pub writes_parts: u64,
+    /// Writes forgotten of which parts were missing when their client gave up.
+    pub writes_unfinished: u64,
     /// Writes and deletes that the backend carried out.
     pub writes_applied: u64,
     /// Conditional writes whose condition did not hold.
@@ -60,6 +64,8 @@ pub struct Counters {
     pub refused_queue_full: u64,
     /// Writes refused with TryAgain: too many clients or requests to remember.
     pub refused_clients_full: u64,
+    /// Parts of writes refused with TryAgain: no room for the whole value.
+    pub refused_parts_full: u64,
     /// Writes refused with TryAgain: no room in the backend that may be evicted.
     pub refused_memory_full: u64,
     /// Requests refused: value or key too large.

@@ -23,7 +23,7 @@ impl Engine {
         } else {
             self.counters.reads += 1;
         }
-        self.counters.reads_of_parts += u64::from(origin.wanted.total > 0);
+        self.counters.reads_parts += u64::from(origin.wanted.total > 0);
         if !self.waiting.has_room(origin.tenant) {
             self.counters.dropped_backend_busy += 1;
             return;
