@@ -65,12 +65,12 @@ impl FromStr for OutsideWrites {
 }
 
 /// Items that are there from the start: see [`crate::backend::embedded::populate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Populate {
     /// Number of items.
     pub count: u64,
-    /// Length of each value in bytes.
-    pub value_len: usize,
+    /// Lengths of the values.
+    pub value_len: wire::Lengths,
 }
 
 impl FromStr for Populate {
@@ -84,10 +84,10 @@ impl FromStr for Populate {
             })
         });
         match parsed {
-            Some(p) if p.value_len <= wire::max_value(16) => Ok(p),
+            Some(p) if p.value_len.longest() <= wire::max_value(16) => Ok(p),
             Some(p) => Err(format!(
                 "populate {text:?}: a value of {} bytes does not fit one packet; at most {} do",
-                p.value_len,
+                p.value_len.longest(),
                 wire::max_value(16)
             )),
             None => Err(format!(
