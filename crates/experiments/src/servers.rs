@@ -17,12 +17,12 @@ use load::{
     workload::{KeySpace, Permutation, Popularity},
 };
 use serde::{Deserialize, Serialize};
-use wire::{Cluster, PORT, Secret};
+use wire::{Cluster, Lengths, PORT, Secret};
 
 use crate::{
     Backend, Run, fill,
     params::{keys, part, positive, value_len},
-    rig::{CLIENT_CPU, Generating, Load, OTHER_CPU, Plan, Rig, Seated, Site},
+    rig::{CLIENT_CPU, Generating, Hardware, Load, OTHER_CPU, Plan, Rig, Seated, Site, TIMEOUT_MS},
     table::thousands,
 };
 
@@ -35,16 +35,16 @@ const SWITCH: &str = "switch";
 pub struct Rack {
     /// Number of keys, 16 bytes each.
     pub keys: usize,
-    /// Length of values in bytes.
-    pub value_len: usize,
+    /// Lengths of values: one, or a table `{ mix = [[64, 82], [1024, 18]] }` of lengths with their weights, of which each key has one.
+    pub value_len: Lengths,
     /// Number of servers, each one partition.
     pub servers: u32,
     /// Requests per second that each server takes.
     pub server_rate: f64,
-    /// Requests per second that the switch takes, in the simulator; none: as fast as one core is.
-    pub switch_rate: Option<f64>,
-    /// By this the rates of servers and switch are divided: the same rack with fewer requests in each second, so that one of
-    /// fast machines can be simulated. What is measured is so much lower, too; ratios are the same.
+    /// What switch and links are in the simulator; none: one core, and links of 10 us.
+    pub hardware: Option<Hardware>,
+    /// By this the rates of servers and hardware are divided, and the hardware's times multiplied: the same rack with fewer requests in
+    /// each second, so that one of fast machines can be simulated. What is measured is so much slower, too; ratios are the same.
     pub factor: f64,
     /// Requests that wait at a server before it drops more.
     pub queue_limit: u32,
@@ -52,6 +52,10 @@ pub struct Rack {
     pub items: usize,
     /// Part of the requests that may be lost at saturation.
     pub loss: f64,
+    /// A request unanswered for so long is lost, in milliseconds.
+    pub timeout_ms: u64,
+    /// What the switch does, when it caches; none: what the experiment is about.
+    pub discipline: Option<String>,
     /// Longest time to let the cache learn in seconds.
     pub learn_s: f64,
     /// Length of the controller's statistics windows in milliseconds; none: the usual one.
@@ -68,14 +72,16 @@ impl Default for Rack {
     fn default() -> Rack {
         Rack {
             keys: 1_000_000,
-            value_len: 128,
+            value_len: 128.into(),
             servers: 128,
             server_rate: 250.0,
-            switch_rate: None,
+            hardware: None,
             factor: 1.0,
             queue_limit: 32,
             items: 10_000,
             loss: 0.02,
+            timeout_ms: TIMEOUT_MS,
+            discipline: None,
             learn_s: 30.0,
             window_ms: None,
             max_rate: 150_000.0,
@@ -92,7 +98,7 @@ impl Rack {
     /// The parameter, what it is, what it may be.
     pub fn check(&self) -> anyhow::Result<()> {
         keys(self.keys)?;
-        value_len(self.value_len)?;
+        value_len(self.value_len.longest())?;
         let Rack {
             keys,
             servers,
@@ -112,11 +118,11 @@ impl Rack {
             ("learn_s", self.learn_s),
             ("max_rate", self.max_rate),
             ("factor", self.factor),
-            (
-                "switch_rate",
-                self.switch_rate.map_or(1.0, |rate| rate / self.factor),
-            ),
         ])?;
+        if let Some(hardware) = &self.hardware {
+            let rate = hardware.switch_rate / self.factor;
+            positive([("switch_rate", rate)])?;
+        }
         part([("loss", self.loss)])
     }
 }
@@ -196,7 +202,8 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// It cannot be built, or a process does not start.
     pub fn new(run: &Run<'a>, params: &Rack, backend: Backend) -> anyhow::Result<Servers<'a>> {
-        let plan = plan(params, backend, run.discipline);
+        let discipline = params.discipline.as_deref().unwrap_or(run.discipline);
+        let plan = plan(params, backend, discipline);
         let rig = Rig::build(plan, run.options.name.clone(), run)?;
         let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
         let servers = Servers {
@@ -220,16 +227,17 @@ impl<'a> Servers<'a> {
     fn fill(&self, keys: &KeySpace, backend: Backend) -> anyhow::Result<()> {
         for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
             let partitions = (0..).zip(keys.partitions(self.params.servers));
+            let lengths = &self.params.value_len;
             let owned = partitions
                 .filter(|(_, partition)| (store.first..=store.last).contains(partition))
-                .map(|(key, _)| keys.get(key).bytes);
-            let value_len = self.params.value_len;
+                .map(|(key, _)| keys.get(key))
+                .map(|key| (key.bytes, lengths.of(key.hash)));
             self.progress.say(format!("filling {host}"));
             match backend {
                 Backend::Embedded => {}
-                Backend::Redis => fill::redis(&self.data_of(host)?, owned, value_len)?,
+                Backend::Redis => fill::redis(&self.data_of(host)?, owned)?,
                 Backend::Memcached => {
-                    fill::memcached(&self.rig.namespace(host)?, owned, value_len)?;
+                    fill::memcached(&self.rig.namespace(host)?, owned)?;
                 }
             }
         }
@@ -298,7 +306,8 @@ impl<'a> Servers<'a> {
                 },
                 tenants: &[],
                 keys: self.params.keys,
-                value_len: self.params.value_len,
+                value_len: self.params.value_len.clone(),
+                timeout_ms: self.params.timeout_ms,
                 seed: self.seed,
                 interval_ms: 50,
             })?);
@@ -331,7 +340,8 @@ impl<'a> Servers<'a> {
     pub fn bound(&self, shares: &[f64]) -> f64 {
         let Rack { factor, loss, .. } = self.params;
         let servers = model::saturation(shares, self.params.server_rate / factor, loss);
-        let switch = self.params.switch_rate.unwrap_or(f64::INFINITY) / factor;
+        let hardware = self.params.hardware.as_ref();
+        let switch = hardware.map_or(f64::INFINITY, |h| h.switch_rate / factor);
         servers.min(switch / (1.0 - loss))
     }
 
@@ -479,7 +489,7 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         partitions: params.servers,
         is_open: true,
         is_signed: false,
-        switch_rate: params.switch_rate.map(|rate| rate / params.factor),
+        hardware: params.hardware.as_ref().map(|h| h.slowed(params.factor)),
     }
 }
 
@@ -492,7 +502,8 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
     };
     let store = Role::Store(Store {
         listen: format!("{{address:{host}}}:{PORT}"),
-        populate: (backend == Backend::Embedded).then_some((params.keys, params.value_len)),
+        populate: (backend == Backend::Embedded)
+            .then(|| (params.keys, params.value_len.to_string())),
         backend: url,
         rate_limit: Some(params.server_rate / params.factor),
         queue_limit: Some(params.queue_limit),
@@ -561,15 +572,19 @@ mod tests {
 
     #[test]
     fn a_factor_divides_the_rates_of_servers_and_switch() {
+        let hardware: Hardware = toml::from_str("switch_rate = 2e9\nround_gbit = 100").unwrap();
         let params = Rack {
             server_rate: 10e6,
-            switch_rate: Some(2e9),
+            hardware: Some(hardware),
             factor: 40_000.0,
             ..Rack::default()
         };
         params.check().unwrap();
         let plan = plan(&params, Backend::Embedded, "some");
-        assert_eq!(plan.switch_rate, Some(50_000.0));
+        let slowed = plan.hardware.as_ref().unwrap();
+        assert_eq!(slowed.switch_rate, 50_000.0);
+        assert_eq!((slowed.round_gbit, slowed.link_gbit), (Some(0.0025), None));
+        assert_eq!(slowed.link_us, 400_000.0);
         let Role::Store(store) = &plan.seated("server", "store").unwrap().role else {
             panic!("a store")
         };

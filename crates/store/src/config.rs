@@ -65,12 +65,12 @@ impl FromStr for OutsideWrites {
 }
 
 /// Items that are there from the start: see [`crate::backend::embedded::populate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Populate {
     /// Number of items.
     pub count: u64,
-    /// Length of each value in bytes.
-    pub value_len: usize,
+    /// Lengths of the values.
+    pub value_len: wire::Lengths,
 }
 
 impl FromStr for Populate {
@@ -193,11 +193,12 @@ impl Config {
             );
         }
         let max_value = self.cluster.max_value;
-        if let Some(Populate { value_len, .. }) = self.populate
-            && value_len > max_value as usize
+        let longest = self.populate.as_ref().map(|p| p.value_len.longest());
+        if let Some(longest) = longest
+            && longest > max_value as usize
         {
             anyhow::bail!(
-                "--populate: a value of {value_len} bytes: the cluster's max_value is {max_value}"
+                "--populate: a value of {longest} bytes: the cluster's max_value is {max_value}"
             );
         }
         if let Some(identity) = self.identity

@@ -97,7 +97,8 @@ struct Serve {
     /// Requests that may wait in each partition when its rate is limited.
     #[arg(long, value_name = "N", default_value_t = 16)]
     queue_limit: u32,
-    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on.
+    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on. Of several lengths with weights, as 64x82,1024x18,
+    /// each key's hash chooses one.
     #[arg(long, value_name = "N:VALUE_LEN")]
     populate: Option<Populate>,
     /// Unix socket that tells the store's status as JSON to whoever connects.
