@@ -184,6 +184,7 @@ impl Tables {
         let parameters = self.configurations.parameters(&served, before)?;
         TenantEntry::install(self.configurations.backing(), &served.entries(&parameters))?;
         self.configurations.fit(&served, before)?;
+        self.reporting.fit(served.tenants.keys().copied())?;
         info!(
             "set up: {} tenants, {} stores",
             served.tenants.len(),
@@ -358,7 +359,7 @@ impl Tables {
             .fetch_missing(&seen.requests, &self.memory, self.now);
         let window_ms = self.window.as_millis() as u32;
         self.reporting
-            .tell_window(window, window_ms, seen, &self.out);
+            .tell_window(window, window_ms, seen, &self.out)?;
         self.memory.apply_pages(self.served.as_ref())?;
         self.pass_on_news();
         self.confirm_pages();

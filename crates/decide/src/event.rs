@@ -2,6 +2,12 @@ use std::net::SocketAddr;
 
 use crate::{Change, Key, SwitchId};
 
+/// Numbers that a discipline's programs may count of each tenant (`tally` in `bpf/`).
+pub const TALLIES: usize = 8;
+
+/// What they came to; what each means is the discipline's affair.
+pub type Tallies = [u64; TALLIES];
+
 /// How a switch answered a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -94,6 +100,8 @@ pub enum Event<'a> {
         window: u64,
         /// Items with their requests in the window.
         items: &'a [(Key, u64)],
+        /// What the discipline's programs counted of the tenant in the window.
+        tallies: Tallies,
     },
     /// A change was answered.
     Answered {

@@ -26,7 +26,7 @@ pub use wire::SwitchId;
 
 pub use action::{Action, Change, Record};
 pub use configuration::{Configuration, Group, PARAMETERS, Row};
-pub use event::{Event, Outcome, Room};
+pub use event::{Event, Outcome, Room, TALLIES, Tallies};
 pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{

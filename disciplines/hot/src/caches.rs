@@ -74,6 +74,7 @@ impl Caches {
                 tenant,
                 window,
                 items,
+                ..
             } => {
                 self.share_after_window(switch, Some(window));
                 self.ended.insert(switch, window);

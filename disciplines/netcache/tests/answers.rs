@@ -86,6 +86,7 @@ impl Rig {
             tenant: TENANT,
             window,
             items: &items,
+            tallies: Default::default(),
         })
     }
 

@@ -111,6 +111,7 @@ impl Rig {
                 tenant,
                 window: self.window,
                 items: &items.remove(&tenant).unwrap_or_default(),
+                tallies: Default::default(),
             });
         }
         self.window += 1;

@@ -88,6 +88,7 @@ impl Exchange {
         journal: &mut Journal,
     ) {
         let (items, malformed) = incoming::counts(&counters.items, |t| of.get(t).is_some());
+        let tallies = incoming::tallies(&counters.tallies);
         let mut users = vec![];
         if let Some(switch) = self.switches.get_mut(id) {
             switch.reported(0, malformed);
@@ -103,6 +104,7 @@ impl Exchange {
                 tenant,
                 window: counters.window,
                 items: items.get(&tenant).map_or(&[], Vec::as_slice),
+                tallies: tallies.get(&tenant).copied().unwrap_or_default(),
             };
             self.tell(event, journal);
         }
