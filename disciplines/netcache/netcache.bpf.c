@@ -10,9 +10,9 @@
 
 INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	struct found found;
-	__u64 word;
-	__u32 payload_len, value_sum;
+	struct found found = {};
+	__u64 word = 0;
+	__u32 payload_len = 0, value_sum = 0;
 	int verdict =
 		find_answer(ctx, work, config, work->parameter[HOT_THRESHOLD], &found, &word);
 	if (verdict != CONTINUE)
