@@ -7,6 +7,8 @@
 
 /* The parameter word with the reads per window from which a key is reported. */
 #define HOT_THRESHOLD 0
+/* That with the longest items that are cached: bytes of the key over bytes of the value, 16 bits each; 0: any. */
+#define LONGEST 1
 
 /* Answers from the item. The copy is checked after it was made, before the packet becomes the reply. */
 INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *config,
@@ -48,6 +50,12 @@ INLINE int answer(struct xdp_md *ctx, struct work *work, const struct config *co
 	return send_back(ctx, work, payload_len, value_sum);
 }
 
+INLINE bool key_is_cached(const struct work *work)
+{
+	__u32 longest = work->parameter[LONGEST] >> 16;
+	return !longest || work->key_len <= longest;
+}
+
 INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found;
@@ -58,7 +66,8 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	}
 	if (!find(work, &found)) {
 		count(COUNT_miss);
-		count_miss(work, config, work->parameter[HOT_THRESHOLD]);
+		if (key_is_cached(work))
+			count_miss(work, config, work->parameter[HOT_THRESHOLD]);
 		disown(ctx, work, config);
 		return forward(ctx, work);
 	}
@@ -116,11 +125,23 @@ INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *c
 	return forward(ctx, work);
 }
 
+/* A grant for this switch. Of a value that is longer than the tenant's may be, the agent is told that nothing holds it. */
+INLINE void take_grant(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	__u32 longest = work->parameter[LONGEST] & 0xffff;
+	if (longest && work->value_len > longest) {
+		send_event(work, EVENT_TOO_LARGE, 0, 0xffff, config->window);
+		count(COUNT_grant_too_large);
+		return;
+	}
+	count(install(ctx, work, config));
+}
+
 /* A grant for this switch is installed on its way to the client. */
 INLINE int reply(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	if ((work->header.flags & FLAG_GRANT) && names_this_switch(work, config))
-		count(install(ctx, work, config));
+		take_grant(ctx, work, config);
 	return forward(ctx, work);
 }
 
@@ -129,7 +150,7 @@ INLINE int fetch_reply(struct xdp_md *ctx, struct work *work, struct config *con
 	if (!names_this_switch(work, config))
 		return forward(ctx, work);
 	if (work->header.flags & FLAG_GRANT)
-		count(install(ctx, work, config));
+		take_grant(ctx, work, config);
 	return ends(COUNT_fetch_reply, XDP_DROP);
 }
 
