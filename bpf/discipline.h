@@ -66,7 +66,7 @@
  */
 #pragma once
 
-#include "coherence.h"
+#include "copies.h"
 #include "events.h"
 #include "given.h"
 #include "recirculate.h"
