@@ -7,14 +7,23 @@
 
 /* The parameter word with the reads per window from which a key is reported. */
 #define HOT_THRESHOLD 0
+/* That with the longest items that are cached: bytes of the key over bytes of the value, 16 bits each; 0: any. */
+#define LONGEST 1
+#define NEVER ~0U
+
+/* Keys that may not be cached are never reported. */
+INLINE __u32 threshold_of(const struct work *work)
+{
+	__u32 longest = work->parameter[LONGEST] >> 16;
+	return longest && work->key_len > longest ? NEVER : work->parameter[HOT_THRESHOLD];
+}
 
 INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found = {};
 	__u64 word = 0;
 	__u32 payload_len = 0, value_sum = 0;
-	int verdict =
-		find_answer(ctx, work, config, work->parameter[HOT_THRESHOLD], &found, &word);
+	int verdict = find_answer(ctx, work, config, threshold_of(work), &found, &word);
 	if (verdict != CONTINUE)
 		return verdict;
 	verdict = load_answer(ctx, work, config, &found, word, &payload_len, &value_sum);
@@ -22,6 +31,19 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 		return verdict;
 	count(COUNT_hit);
 	return send_back(ctx, work, payload_len, value_sum);
+}
+
+/* A grant of a value that may not be cached is taken as none; the agent hears of a length that no item holds. */
+INLINE void refuse_longer(struct work *work, const struct config *config)
+{
+	__u32 longest = work->parameter[LONGEST] & 0xffff;
+	bool answers = work->op == OP_READ_REPLY || work->op == OP_WRITE_REPLY ||
+		       work->op == OP_FETCH_REPLY;
+	if (!longest || work->value_len <= longest || !answers || !is_grant(work, config))
+		return;
+	send_event(work, EVENT_TOO_LARGE, 0, 0xffff, config->window);
+	count(COUNT_grant_too_large);
+	work->header.flags &= ~FLAG_GRANT;
 }
 
 STEP int netcache(struct xdp_md *ctx)
@@ -32,6 +54,7 @@ STEP int netcache(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (work->op == OP_READ_REQUEST)
 		return read_request(ctx, work, config);
+	refuse_longer(work, config);
 	return other_than_read(ctx, work, config);
 }
 

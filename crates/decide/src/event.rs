@@ -124,6 +124,9 @@ pub enum Event<'a> {
         tenant: u32,
         /// The items.
         keys: &'a [Key],
+        /// Whether they cannot be cached: there is no value, or none that a switch holds. Others only found no room, or do
+        /// not fit the tenant's setup any longer.
+        unfit: bool,
     },
     /// The configuration that was last asked for is in force.
     Configured {
@@ -131,6 +134,11 @@ pub enum Event<'a> {
         switch: SwitchId,
         /// Whose.
         tenant: u32,
+    },
+    /// A store can be told something: its stream began. What it was told in an earlier life it may have forgotten.
+    StoreAttached {
+        /// Which, by its address in the cluster file.
+        store: SocketAddr,
     },
     /// A store has every message about a tenant that it was sent. Comes when the last of them was acknowledged.
     Told {

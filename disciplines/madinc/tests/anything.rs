@@ -103,7 +103,7 @@ proptest! {
                     if is_open || switches[at].has.remove(&n).is_none() {
                         continue;
                     }
-                    controller.on(now, Event::Dropped { switch: SWITCHES[at], tenant: TENANT, keys: &[key(n)] }, &mut out);
+                    controller.on(now, Event::Dropped { switch: SWITCHES[at], tenant: TENANT, keys: &[key(n)], unfit: false }, &mut out);
                 }
                 Step::Detach(at) => controller.on(now, Event::Detached { switch: SWITCHES[at] }, &mut out),
                 Step::Attach(at, empty) => {

@@ -112,17 +112,20 @@ impl Exchange {
 
     /// A switch gave items up.
     pub fn dropped(&mut self, id: SwitchId, dropped: &Dropped, journal: &mut Journal) {
-        let items = incoming::items(&dropped.keys);
-        if let Some(switch) = self.switches.get_mut(id) {
-            switch.dropped(&items);
-        }
-        for (tenant, keys) in &incoming::by_tenant(items) {
-            let event = Event::Dropped {
-                switch: id,
-                tenant: *tenant,
-                keys,
-            };
-            self.tell(event, journal);
+        for (keys, unfit) in [(&dropped.keys, false), (&dropped.unfit, true)] {
+            let items = incoming::items(keys);
+            if let Some(switch) = self.switches.get_mut(id) {
+                switch.dropped(&items);
+            }
+            for (tenant, keys) in &incoming::by_tenant(items) {
+                let event = Event::Dropped {
+                    switch: id,
+                    tenant: *tenant,
+                    keys,
+                    unfit,
+                };
+                self.tell(event, journal);
+            }
         }
     }
 
