@@ -708,6 +708,129 @@ mod tests {
         assert_eq!(delete(&mut remote, 14, 3), None, "read after it");
     }
 
+    const MIB: usize = 1 << 20;
+
+    /// Of keys whose first byte is `l` it says that their values have a MiB, until they are asked for as such.
+    struct Long {
+        /// Large bytes of each batch, and the tenants of its large reads.
+        batches: mpsc::UnboundedSender<(usize, Vec<u32>)>,
+    }
+
+    impl Protocol for Long {
+        async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
+            let bytes = commands.iter().map(Command::large_bytes).sum();
+            let large = commands.iter().filter(|command| command.large_bytes() > 0);
+            let _ = self
+                .batches
+                .send((bytes, large.map(|command| command.tenant).collect()));
+            tokio::task::yield_now().await;
+            let outcome = |command: &Command| match &command.verb {
+                Verb::Get { large: None, .. } if command.name.ends_with(b"l") => {
+                    Outcome::Large(MIB)
+                }
+                Verb::Get { large, .. } => Outcome::Value {
+                    value: vec![0; large.unwrap_or(1)],
+                    expiry_ms: 0,
+                },
+                _ => Outcome::Done,
+            };
+            Ok(commands.iter().map(outcome).collect())
+        }
+
+        fn disconnect(&mut self) {}
+    }
+
+    fn named(tenant: u32, bytes: &[u8]) -> Key<'_> {
+        let hash = KeyHash::default();
+        Key {
+            tenant,
+            hash,
+            bytes,
+        }
+    }
+
+    #[tokio::test]
+    async fn large_values_are_read_in_turns_and_small_ones_do_not_wait_for_them() {
+        let (completions, mut done) = mpsc::unbounded_channel();
+        let (batches, mut seen) = mpsc::unbounded_channel();
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions);
+        for ticket in 0..30 {
+            remote.get(named(7, b"l"), 0, ticket);
+        }
+        for ticket in 30..32 {
+            remote.get(named(8, b"l"), 0, ticket);
+        }
+        remote.get(named(7, b"s"), 0, 32);
+        let mut order = vec![];
+        while order.len() < 33 {
+            let Some(Completion::Get(ticket, Found::Item(item))) = done.recv().await else {
+                panic!("all are answered");
+            };
+            assert_eq!(item.value.len(), if ticket == 32 { 1 } else { MIB });
+            order.push(ticket);
+        }
+        assert_eq!(order[0], 32, "{order:?}");
+        assert_eq!(order[1..6], [0, 30, 1, 31, 2], "{order:?}");
+        let (mut first, mut most) = (None, 0);
+        while let Ok((bytes, tenants)) = seen.try_recv() {
+            most = most.max(bytes);
+            first = first.or(Some(tenants).filter(|tenants| !tenants.is_empty()));
+        }
+        assert_eq!(most, BATCH_BYTES);
+        assert_eq!(first.unwrap().len(), BATCH_BYTES / MIB);
+    }
+
+    #[tokio::test]
+    async fn large_writes_keep_their_order_and_share_no_batch_beyond_its_bytes() {
+        let (completions, mut done) = mpsc::unbounded_channel();
+        let (batches, mut seen) = mpsc::unbounded_channel();
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions);
+        let value = Bytes::from(vec![1; 3 * MIB]);
+        for ticket in 0..10 {
+            let put = Put {
+                value: &value,
+                ttl_ms: 0,
+                condition: Condition::Always,
+                version: 9,
+            };
+            remote.put(named(7, b"l"), put, 0, ticket);
+        }
+        for ticket in 0..10 {
+            assert_eq!(
+                done.recv().await,
+                Some(Completion::Change(ticket, Change::Done(9)))
+            );
+        }
+        while let Ok((bytes, _)) = seen.try_recv() {
+            assert_eq!(bytes, 3 * MIB);
+        }
+    }
+
+    #[tokio::test]
+    async fn longer_than_is_of_use_is_not_read() {
+        let (completions, mut done) = mpsc::unbounded_channel();
+        let (batches, _seen) = mpsc::unbounded_channel();
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 5, completions);
+        remote.longest(MIB - 1);
+        remote.get(named(7, b"l"), 0, 1);
+        assert_eq!(
+            done.recv().await,
+            Some(Completion::Get(1, Found::TooLarge(5)))
+        );
+    }
+
+    #[test]
+    fn a_version_is_raised_unless_the_key_was_written_since() {
+        let mut versions = Versions::new(10, 5);
+        let id = (0, key(1).hash);
+        versions.raise(id, 10, 11);
+        versions.raise(id, 10, 12);
+        assert_eq!(versions.of(key(1)), 11);
+        versions.set(key(1), 13);
+        versions.raise(id, 11, 14);
+        assert_eq!(versions.of(key(1)), 13);
+    }
+
     #[test]
     fn tenants_cannot_name_one_anothers_keys() {
         let of = |tenant, bytes| {
