@@ -132,7 +132,8 @@ pub struct Config {
     pub key_queue_limit: usize,
     /// Clients whose last writes are remembered at most.
     pub client_limit: usize,
-    /// Bytes of values that are written in parts, until their writes are over.
+    /// Bytes of values that are written in parts, until their writes are over; and as many of values that are read in parts from a
+    /// backend of another process.
     pub parts_limit: usize,
     /// The halves of disciplines that run in it.
     pub halves: Vec<Half>,

@@ -88,7 +88,8 @@ struct Serve {
     /// Memory for the embedded backend, overhead included.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     memory_limit: u64,
-    /// Memory for values that are written in parts, until their writes are over; half of it is shared out equally among tenants.
+    /// Memory for values that are written in parts, until their writes are over, and as much for those that are read in parts from
+    /// Redis or memcached. Half of it is shared out equally among tenants.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     parts_limit: u64,
     /// Requests per second that each partition serves; none: as many as it can.

@@ -251,6 +251,7 @@ impl Engine {
             // Halves are told of values that go in one packet only.
             Found::Item(item) if item.value.len() > wire::max_value(0) => Err(Status::TooLarge),
             Found::Item(item) => Ok(Some((&item.value[..], item.version))),
+            Found::TooLarge(_) => Err(Status::TooLarge),
             Found::Absent => Ok(None),
             Found::Failed => Err(Status::BackendError),
         };

@@ -354,6 +354,7 @@ impl Engine {
             ..
         } = entry.state.applying()?.body;
         let key = entry.named();
+        self.held.end(entry.id);
         let change = if origin.op == Op::DeleteRequest {
             self.backend.delete(key, condition, version, now_ns, ticket)
         } else {
