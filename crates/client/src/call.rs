@@ -86,7 +86,9 @@ pub(crate) struct Call {
 /// What goes in parts.
 enum Parts {
     /// Nothing: one request, one answer. Whether it is to be sent now.
-    None { due: bool },
+    None {
+        due: bool,
+    },
     Pull(Box<Pull>),
     Push(Box<Push>),
 }
@@ -323,9 +325,7 @@ impl Call {
         let late = match header.status {
             // What this life answered to parts that named another one.
             Status::OtherLife => header.life == self.header.life,
-            Status::Taken | Status::TryAgain => {
-                push.is_paused() || header.life != self.header.life
-            }
+            Status::Taken | Status::TryAgain => push.is_paused() || header.life != self.header.life,
             _ => false,
         };
         match header.status {
@@ -476,7 +476,8 @@ impl Call {
         let denied = self.denied.then_some(self.header.tenant);
         match &self.parts {
             _ if tries == 0 => {
-                let late = io::Error::new(io::ErrorKind::TimedOut, "the deadline had passed before");
+                let late =
+                    io::Error::new(io::ErrorKind::TimedOut, "the deadline had passed before");
                 self.cannot_send(late)
             }
             // No life of the store was sent all of it.

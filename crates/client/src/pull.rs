@@ -112,13 +112,7 @@ impl Pull {
         }
     }
 
-    fn part_came(
-        &mut self,
-        rules: &Rules,
-        header: &Header,
-        value: Bytes,
-        now_ns: u64,
-    ) -> Pulled {
+    fn part_came(&mut self, rules: &Rules, header: &Header, value: Bytes, now_ns: u64) -> Pulled {
         let from = usize::from(header.part) * PART;
         let part = from / PART_BYTES;
         let len = (self.first.total as usize - from.min(self.first.total as usize)).min(PART_BYTES);
