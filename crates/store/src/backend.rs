@@ -16,6 +16,7 @@ pub mod memcached;
 pub mod redis;
 mod remote;
 
+use bytes::Bytes;
 use wire::KeyHash;
 
 use crate::coherence::Watch;
@@ -127,7 +128,7 @@ pub enum OutsideEvent {
 #[derive(Clone, Copy, Debug)]
 pub struct Put<'a> {
     /// The new value.
-    pub value: &'a [u8],
+    pub value: &'a Bytes,
     /// Time to live in milliseconds; 0: none.
     pub ttl_ms: u32,
     /// When to write.

@@ -1,6 +1,7 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
 
 mod halves;
+mod joins;
 mod lease;
 mod outside;
 mod read;
@@ -30,6 +31,7 @@ use crate::{
 };
 use halves::Halves;
 pub use halves::TellError;
+use joins::Joins;
 use lease::Home;
 use outside::Recalls;
 use reply::{Delayed, Origin, Replies};
@@ -45,6 +47,11 @@ const MAX_WAITING: usize = 65_536;
 /// Ops that the store itself takes.
 pub(crate) fn is_own(op: Op) -> bool {
     Way::of(op) != Way::Discipline
+}
+
+/// Whether a packet of this op may have to do with a part of a value only.
+fn takes_parts(op: Op) -> bool {
+    Way::of(op) == Way::Keyed && op != Op::DeleteRequest
 }
 
 /// Which part takes an op.
@@ -87,6 +94,7 @@ pub struct Engine {
     clients: Clients<Outcome>,
     halves: Halves,
     waiting: Waiting,
+    joins: Joins,
     /// Writes taken and not yet over.
     pending_writes: Shares,
     timers: BinaryHeap<Reverse<(Nanos, Place)>>,
@@ -136,6 +144,7 @@ impl Engine {
             recalls: Recalls::default(),
             halves: Halves::new(&config.halves, tenants.len()),
             waiting: Waiting::new(MAX_WAITING, tenants.len()),
+            joins: Joins::new(config.parts_limit, tenants.len(), config.lease_ns() / 4 * 3),
             pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),
             next_offer_ns: 0,
@@ -208,7 +217,7 @@ impl Engine {
         out: &mut Outbox,
     ) -> Option<(Origin, bool)> {
         let header = &packet.header;
-        if header.is_part() {
+        if header.is_part() && !takes_parts(header.op) {
             self.counters.dropped_part += 1;
             return None;
         }
@@ -292,6 +301,7 @@ impl Engine {
         self.recall_more(now_ns, out);
         self.timers(now_ns, out);
         self.tick_halves(now_ns, out);
+        self.counters.writes_unfinished += self.joins.expire(now_ns);
         self.replies.delayed.release(now_ns, out);
     }
 
@@ -303,6 +313,7 @@ impl Engine {
             timer,
             self.recalls.next_ns(),
             self.halves.next_ns(),
+            self.joins.next_ns(),
             self.replies.delayed.next_ns(),
         ]
         .into_iter()
@@ -334,6 +345,7 @@ impl Engine {
             items: self.backend.items(),
             memory_bytes: self.backend.memory_bytes(),
             evicted: self.backend.evicted(),
+            writing_bytes: self.joins.bytes() as u64,
             outside_writes: self.outside.watch().into(),
             copies: self.directory.copies() as u64,
             placements: self.placements.told().map(|pairs| pairs as u64),

@@ -6,6 +6,7 @@
 
 use std::{collections::VecDeque, future::Future, time::Duration};
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use tokio::sync::mpsc;
 use wire::KeyHash;
@@ -47,7 +48,7 @@ pub(super) enum Verb {
         track: bool,
     },
     Put {
-        value: Vec<u8>,
+        value: Bytes,
         ttl_ms: u32,
         only_if: OnlyIf,
     },
@@ -222,7 +223,7 @@ impl Backend for Remote {
         };
         self.versions.set(key, put.version);
         let verb = Verb::Put {
-            value: put.value.into(),
+            value: put.value.clone(),
             ttl_ms: put.ttl_ms,
             only_if,
         };
@@ -546,7 +547,7 @@ mod tests {
         let during = delete(&mut remote, 11, 1);
         assert_eq!(during, Some(Change::Mismatch(11)), "read while it goes on");
         let put = Put {
-            value: b"v",
+            value: &Bytes::from_static(b"v"),
             ttl_ms: 0,
             condition: Condition::Version(11),
             version: 12,

@@ -1,10 +1,10 @@
 //! Reads, corrections and fetches.
 
-use wire::{Op, Status};
+use wire::{Op, PART, PART_BYTES, Status};
 
 use super::{
     Engine,
-    reply::{Answer, Origin},
+    reply::{Answer, Origin, Wanted},
     waiting::Asked,
 };
 use crate::{
@@ -23,6 +23,7 @@ impl Engine {
         } else {
             self.counters.reads += 1;
         }
+        self.counters.reads_parts += u64::from(origin.wanted.total > 0);
         if !self.waiting.has_room(origin.tenant) {
             self.counters.dropped_backend_busy += 1;
             return;
@@ -31,6 +32,7 @@ impl Engine {
         // is not installed, because there is no value, costs one invalidation at most.
         origin.wants_grant = origin.wants_grant && self.grant(&origin, key, now_ns, out);
         self.ticket += 1;
+        let most = self.config.cluster.max_value;
         let found = if origin.wants_grant {
             self.backend.get_for_grant(key, now_ns, self.ticket)
         } else {
@@ -38,7 +40,7 @@ impl Engine {
         };
         match found {
             Reply::Now(found) => {
-                let answer = answer(&origin, key.bytes, found, &mut self.counters);
+                let answer = answer(&origin, key.bytes, found, most, &mut self.counters);
                 self.replies.send(&origin, key.bytes, &answer, now_ns, out);
             }
             Reply::Later => {
@@ -68,6 +70,7 @@ impl Engine {
                     }
                     _ => return,
                 };
+                let most = self.config.cluster.max_value;
                 let answer = match &found {
                     Found::Item(Item {
                         value,
@@ -79,9 +82,9 @@ impl Engine {
                             version: *version,
                             expiry_ms: *expiry_ms,
                         };
-                        answer(&origin, &key, Some(item), &mut self.counters)
+                        answer(&origin, &key, Some(item), most, &mut self.counters)
                     }
-                    Found::Absent => answer(&origin, &key, None, &mut self.counters),
+                    Found::Absent => answer(&origin, &key, None, most, &mut self.counters),
                     Found::Failed => {
                         self.counters.backend_errors += 1;
                         Answer::status(Status::BackendError)
@@ -93,43 +96,62 @@ impl Engine {
     }
 }
 
-/// What to say about what was found.
+/// What to say about what was found: of a value that no packet carries a part. `most` is the longest that a value may be, in bytes.
 fn answer<'a>(
     origin: &Origin,
     key: &[u8],
     found: Option<Item<&'a [u8]>>,
+    most: u32,
     counters: &mut Counters,
 ) -> Answer<'a> {
-    let Some(Item {
-        value,
-        version,
-        expiry_ms,
-    }) = found
-    else {
+    let Some(item) = found else {
         counters.reads_not_found += 1;
         return Answer::status(Status::NotFound);
     };
-    if value.len() > wire::max_value(key.len()) {
+    let Item { value, version, .. } = item;
+    let of_value = |status, total| Answer {
+        version,
+        total,
+        ..Answer::status(status)
+    };
+    let whole = origin.fits(key, value.len());
+    if !whole && value.len() > most as usize {
         counters.refused_too_large += 1;
-        return Answer {
-            version,
-            ..Answer::status(Status::TooLarge)
-        };
+        return of_value(Status::TooLarge, 0);
     }
-    if !origin.allows(key, value.len()) {
+    let part = part_of(origin, version, value.len(), whole);
+    let bytes = match part {
+        None => value,
+        Some(part) => {
+            let rest = &value[usize::from(part) * PART..];
+            &rest[..rest.len().min(PART_BYTES)]
+        }
+    };
+    let total = value.len() as u32;
+    if !origin.allows(key, bytes.len()) {
         counters.need_padding += 1;
-        return Answer {
-            version,
-            total: value.len() as u32,
-            ..Answer::status(Status::NeedPadding)
-        };
+        return of_value(Status::NeedPadding, total);
     }
     Answer {
-        status: Status::Ok,
-        version,
-        expiry_ms,
-        total: 0,
-        value,
+        expiry_ms: item.expiry_ms,
+        part: part.unwrap_or(0),
+        value: bytes,
         grant: origin.wants_grant,
+        ..of_value(Status::Ok, if part.is_some() { total } else { 0 })
     }
+}
+
+/// The part of a value that answers a read; `None`: all of it. Whoever names a part of the present version gets that one, so that
+/// the parts he joins are of one version; anybody else the first, if it does not go in one packet.
+fn part_of(origin: &Origin, version: u64, len: usize, whole: bool) -> Option<u16> {
+    let Wanted {
+        part,
+        total,
+        version: of,
+    } = origin.wanted;
+    let is_there = total as usize == len && usize::from(part) * PART < len;
+    if total > 0 && of == version && is_there {
+        return Some(part);
+    }
+    (!whole).then_some(0)
 }
