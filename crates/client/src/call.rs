@@ -137,7 +137,7 @@ impl Call {
             false => Cow::Borrowed(asked),
         };
         let (value, parts) = if value.len() > one_packet {
-            let push = Push::new(Bytes::from(value.into_owned()));
+            let push = Push::new(rules, Bytes::from(value.into_owned()));
             (Cow::Borrowed(&[][..]), Parts::Push(Box::new(push)))
         } else {
             (value, Parts::None { due: false })
@@ -186,6 +186,15 @@ impl Call {
     /// The window that a write must enter: its store's number in the routes.
     pub fn window(&self) -> Option<usize> {
         self.header.op.is_write().then_some(self.window)
+    }
+
+    /// Bytes of a value that have come so far.
+    #[cfg(test)]
+    pub fn held_bytes(&self) -> usize {
+        match &self.parts {
+            Parts::Pull(pull) => pull.held_bytes(),
+            _ => 0,
+        }
     }
 
     pub fn deadline_ns(&self) -> u64 {

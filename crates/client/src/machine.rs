@@ -218,6 +218,7 @@ impl Machine {
             self.datagrams.push_back((store, datagram));
         }
         running.until_ns = call.until_ns();
+        debug_assert!(running.until_ns > now_ns, "it would be called for ever");
         self.timers.insert((running.until_ns, number));
     }
 
@@ -231,11 +232,9 @@ impl Machine {
         for request in running.requests {
             self.waiting.remove(request);
         }
-        if let Stage::Started(place) = stage {
-            if let (Some(place), Some(window)) = (place, call.window()) {
-                self.windows[window].writes.leave(place);
-                self.freed.push(window);
-            }
+        if let (Stage::Started(Some(place)), Some(window)) = (stage, call.window()) {
+            self.windows[window].writes.leave(place);
+            self.freed.push(window);
         }
     }
 
@@ -289,3 +288,5 @@ impl Machine {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod world;

@@ -76,6 +76,11 @@ impl Pull {
         })
     }
 
+    #[cfg(test)]
+    pub fn held_bytes(&self) -> usize {
+        self.joined.capacity() + self.apart.values().map(Bytes::len).sum::<usize>()
+    }
+
     fn parts(&self) -> usize {
         (self.first.total as usize).div_ceil(PART_BYTES)
     }
@@ -91,6 +96,8 @@ impl Pull {
             let time = Duration::from_nanos(now_ns.saturating_sub(sent_ns));
             rules.round_trip.measured(time);
         }
+        #[cfg(test)]
+        let header = &rules.any_version(header, &self.first);
         let same = header.status == Status::Ok
             && (header.version, header.total) == (self.first.version, self.first.total);
         if same {
@@ -116,7 +123,7 @@ impl Pull {
         let from = usize::from(header.part) * PART;
         let part = from / PART_BYTES;
         let len = (self.first.total as usize - from.min(self.first.total as usize)).min(PART_BYTES);
-        if from % PART_BYTES != 0 || value.len() != len || len == 0 {
+        if !from.is_multiple_of(PART_BYTES) || value.len() != len || len == 0 {
             return Pulled::Begin;
         }
         self.asked.retain(|_, asked| asked.part != part);

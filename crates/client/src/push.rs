@@ -42,7 +42,7 @@ pub(crate) struct Push {
 
 impl Push {
     /// Of a value that no packet holds.
-    pub fn new(value: Bytes) -> Push {
+    pub fn new(rules: &Rules, value: Bytes) -> Push {
         Push {
             value,
             missing: 0,
@@ -54,7 +54,7 @@ impl Push {
             humble: false,
             timed: None,
             flow: Flow::new(),
-            waits: Backoff::new(Duration::ZERO, Duration::ZERO),
+            waits: Backoff::new(rules.round_trip.timeout(), rules.options.max_timeout),
             until_ns: 0,
             paused_until_ns: None,
         }

@@ -40,6 +40,9 @@ pub(crate) struct Rules {
     lives: Box<[AtomicU16]>,
     /// Length in bytes of the largest value seen, as it travels.
     largest_value: AtomicUsize,
+    /// A mutant: parts of all versions are joined.
+    #[cfg(test)]
+    pub joins_any_version: bool,
 }
 
 impl Rules {
@@ -78,6 +81,8 @@ impl Rules {
             largest_value: AtomicUsize::new(options.expected_value + envelope.overhead()),
             envelope,
             options,
+            #[cfg(test)]
+            joins_any_version: false,
         })
     }
 
@@ -102,6 +107,18 @@ impl Rules {
 
     pub fn largest_value(&self) -> usize {
         self.largest_value.load(Relaxed)
+    }
+
+    /// An answer as the mutant sees it.
+    #[cfg(test)]
+    pub fn any_version(&self, header: &Header, first: &Header) -> Header {
+        Header {
+            version: match self.joins_any_version && header.part > 0 {
+                true => first.version,
+                false => header.version,
+            },
+            ..*header
+        }
     }
 
     /// Whether reads say that all parts of a value may come unasked: from where nobody is amplified, and some value had parts.

@@ -65,6 +65,11 @@ impl<T: Whom> Waiting<T> {
         });
     }
 
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn remove(&mut self, request: u64) {
         self.0.remove(&request);
     }
