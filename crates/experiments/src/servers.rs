@@ -193,10 +193,50 @@ pub struct Saturation {
     pub rate: f64,
     /// What was measured there.
     pub result: PhaseResult,
-    /// Requests that each server took meanwhile.
+    /// Requests that each server took meanwhile, or where that was asked for, at nine tenths of what was expected.
     pub server_load: Vec<f64>,
+    /// What was counted meanwhile.
+    pub counted: Counted,
     /// Every step of the search.
     pub points: Vec<Point>,
+}
+
+/// What was counted while load ran.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// Requests that each server took.
+    pub served: Vec<f64>,
+    /// The switch's counters, by name.
+    pub switch: BTreeMap<String, f64>,
+    /// The port by which the switch sends packets round, if anybody counts it.
+    pub rounds: Option<sim::RoundCounts>,
+    /// The time that all that took, in seconds.
+    pub seconds: f64,
+}
+
+impl Counted {
+    /// What one of the switch's counters counted; 0 if it has none of this name.
+    pub fn switch(&self, name: &str) -> f64 {
+        self.switch.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// What was counted since then.
+    fn since(mut self, before: &Counted) -> Counted {
+        for (now, before) in self.served.iter_mut().zip(&before.served) {
+            *now -= before;
+        }
+        for (name, now) in &mut self.switch {
+            *now -= before.switch(name);
+        }
+        if let (Some(now), Some(before)) = (&mut self.rounds, before.rounds) {
+            now.packets -= before.packets;
+            now.bytes -= before.bytes;
+            now.overflowed -= before.overflowed;
+            now.busy_ns -= before.busy_ns;
+        }
+        self.seconds -= before.seconds;
+        self
+    }
 }
 
 impl<'a> Servers<'a> {
@@ -321,6 +361,29 @@ impl<'a> Servers<'a> {
             .run(phase)
     }
 
+    /// Runs one phase of load; beside its result what servers and switch counted, warm-up included.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`], or nobody says what was counted.
+    pub fn counting(&mut self, phase: &Phase) -> anyhow::Result<(PhaseResult, Counted)> {
+        let before = self.counted()?;
+        let result = self.phase(phase)?;
+        Ok((result, self.counted()?.since(&before)))
+    }
+
+    fn counted(&self) -> anyhow::Result<Counted> {
+        let counters = self.rig.switch_counters(SWITCH)?;
+        let counters = counters.as_object().into_iter().flatten();
+        Ok(Counted {
+            served: self.served()?,
+            switch: counters
+                .filter_map(|(name, count)| Some((name.clone(), count.as_f64()?)))
+                .collect(),
+            rounds: self.rig.rounds(SWITCH),
+            seconds: self.rig.now().as_secs_f64(),
+        })
+    }
+
     /// Shares of the servers under this mix, with the hottest `cached` keys answered on the way.
     pub fn shares(
         &self,
@@ -329,7 +392,18 @@ impl<'a> Servers<'a> {
         writes: Popularity,
         cached: usize,
     ) -> Vec<f64> {
-        let reads = self.by_rank.shares(reads, cached);
+        self.shares_unless(reads, write_ratio, writes, |rank| rank < cached)
+    }
+
+    /// The same, with the keys of these ranks (0 is the hottest) answered on the way.
+    pub fn shares_unless(
+        &self,
+        reads: Popularity,
+        write_ratio: f64,
+        writes: Popularity,
+        is_cached: impl Fn(usize) -> bool,
+    ) -> Vec<f64> {
+        let reads = self.by_rank.shares_unless(reads, is_cached);
         if write_ratio == 0.0 {
             return reads;
         }
@@ -382,6 +456,38 @@ impl<'a> Servers<'a> {
         Ok(last)
     }
 
+    /// Asks for as many of the hottest keys as the cache may hold, each alike, until the switch answers so large a part of that (or no
+    /// more of it than before): what the hottest are need not be learned first.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn preload(&mut self, part: f64, rate: f64) -> anyhow::Result<PhaseResult> {
+        let rate = rate.min(self.params.max_rate);
+        let keys = self.params.items;
+        let window_s = self.params.window_ms.unwrap_or(1000) as f64 / 1000.0;
+        let begun = self.rig.now();
+        let (mut best, mut stalled) = (0.0, 0);
+        loop {
+            let phase = Phase {
+                keys,
+                ..Phase::reads(Popularity::Uniform, rate, 0.0, window_s)
+            };
+            let result = self.phase(&phase)?;
+            let hits = result.cached as f64 / (result.sent as f64).max(1.0);
+            let percent = hits * 100.0;
+            self.progress.say(format!(
+                "filling the cache with {keys}: {percent:.1} % hits"
+            ));
+            stalled = if hits < best + 0.005 { stalled + 1 } else { 0 };
+            best = best.max(hits);
+            let took = (self.rig.now() - begun).as_secs_f64();
+            let is_full = hits >= 0.99 * part || (stalled >= 3 && hits > 0.0);
+            if is_full || took >= self.params.learn_s {
+                return Ok(result);
+            }
+        }
+    }
+
     /// Finds the saturation point, from an expectation on.
     ///
     /// # Errors
@@ -409,11 +515,7 @@ impl<'a> Servers<'a> {
             max_rate / 2.0 / FIRST_STEP
         };
         let step = |this: &mut Servers<'_>, rate: f64, seconds: f64| {
-            let before = this.served()?;
-            let result = this.phase(&phase(rate, search.warmup_s, seconds))?;
-            let after = this.served()?;
-            let load: Vec<f64> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
-            anyhow::Ok((result, load))
+            this.counting(&phase(rate, search.warmup_s, seconds))
         };
         let (rate, measured, points) =
             search::saturation(expected * FIRST_STEP, &limits, |rate| {
@@ -421,7 +523,7 @@ impl<'a> Servers<'a> {
                 let begun = self.rig.now();
                 let needed = search.step_requests / rate;
                 let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
-                let (result, load) = step(self, rate, seconds)?;
+                let (result, counted) = step(self, rate, seconds)?;
                 tracing::info!(
                     "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
                     result.lasting_loss() * 100.0,
@@ -435,17 +537,19 @@ impl<'a> Servers<'a> {
                 } else {
                     result.lasting_loss()
                 };
-                Ok((loss, self.rig.now() - begun, (result, load)))
+                Ok((loss, self.rig.now() - begun, (result, counted)))
             })?;
-        let (result, mut server_load) = measured;
+        let (result, counted) = measured;
+        let mut server_load = counted.served.clone();
         if search.loads_s > 0.0 {
             progress.say(format!("{what}: loads of the servers"));
-            (_, server_load) = step(self, expected * 0.9, search.loads_s)?;
+            server_load = step(self, expected * 0.9, search.loads_s)?.1.served;
         }
         Ok(Saturation {
             rate,
             result,
             server_load,
+            counted,
             points,
         })
     }

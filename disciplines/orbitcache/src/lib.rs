@@ -16,6 +16,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "sends the hottest values round in the switch as packets, which answer the reads that wait for them",
     number: 2,
     items: Items::Copies,
+    settings: &[],
     runs: Runs::WherePages,
     control: controller,
     object: include_bytes!(concat!(env!("OUT_DIR"), "/orbitcache.bpf.o")),
