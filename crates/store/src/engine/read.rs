@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{
     backend::{Answer as Reply, Completion, Found, Item, Key},
-    coherence::Watch,
+    coherence::{Watch, version_of_part},
     counters::Counters,
+    mutants::{Mutant, mutant},
     net::Outbox,
 };
 
@@ -35,7 +36,7 @@ impl Engine {
         let most = self.config.cluster.max_value;
         if origin.wanted.total > 0 {
             if let Some((item, grantable)) = self.held.get(id, origin.wanted.version, now_ns) {
-                origin.wants_grant &= grantable && self.grant(&origin, key, now_ns, out);
+                origin.wants_grant &= grantable && self.grant_read(&origin, key, now_ns, out);
                 let answer = answer(
                     &origin,
                     key.bytes,
@@ -52,7 +53,7 @@ impl Engine {
         }
         // Granted before the backend is asked, so that no write can slip in between; a copy that then
         // is not installed, because there is no value, costs one invalidation at most.
-        origin.wants_grant = origin.wants_grant && self.grant(&origin, key, now_ns, out);
+        origin.wants_grant = origin.wants_grant && self.grant_read(&origin, key, now_ns, out);
         self.ticket += 1;
         let found = if origin.wants_grant {
             self.backend.get_for_grant(key, now_ns, self.ticket)
@@ -72,6 +73,12 @@ impl Engine {
                 self.waiting.insert(self.ticket, asked);
             }
         }
+    }
+
+    /// Rule 5 for a read or fetch, of all of a value or a part.
+    fn grant_read(&mut self, origin: &Origin, key: Key<'_>, now_ns: u64, out: &mut Outbox) -> bool {
+        let unraised = origin.wanted.total > 0 && mutant(Mutant::PartGrantNotRaised);
+        unraised || self.grant(origin, key, now_ns, out)
     }
 
     /// The backend has answered a request that it was asked earlier.
@@ -196,18 +203,24 @@ fn answer<'a>(
         counters.reads_not_found += 1;
         return Answer::status(Status::NotFound);
     };
-    let Item { value, version, .. } = item;
+    let Item { value, .. } = item;
+    let whole = origin.fits(key, value.len());
+    if !whole && value.len() > most as usize {
+        counters.refused_too_large += 1;
+        return Answer {
+            version: item.version,
+            ..Answer::status(Status::TooLarge)
+        };
+    }
+    let (part, version) = match named(origin, item.version, value.len()) {
+        Some((part, version)) => (Some(part), version),
+        None => ((!whole).then_some(0), item.version),
+    };
     let of_value = |status, total| Answer {
         version,
         total,
         ..Answer::status(status)
     };
-    let whole = origin.fits(key, value.len());
-    if !whole && value.len() > most as usize {
-        counters.refused_too_large += 1;
-        return of_value(Status::TooLarge, 0);
-    }
-    let part = part_of(origin, version, value.len(), whole);
     let bytes = match part {
         None => value,
         Some(part) => {
@@ -229,17 +242,15 @@ fn answer<'a>(
     }
 }
 
-/// The part of a value that answers a read; `None`: all of it. Whoever names a part of the present version gets that one, so that
-/// the parts he joins are of one version; anybody else the first, if it does not go in one packet.
-fn part_of(origin: &Origin, version: u64, len: usize, whole: bool) -> Option<u16> {
+/// The part that a read names, if there is one of the version that it names, and its version.
+fn named(origin: &Origin, present: u64, len: usize) -> Option<(u16, u64)> {
     let Wanted {
         part,
         total,
-        version: of,
+        version,
     } = origin.wanted;
     let is_there = total as usize == len && usize::from(part) * PART < len;
-    if total > 0 && of == version && is_there {
-        return Some(part);
-    }
-    (!whole).then_some(0)
+    let is_named = total > 0 && is_there;
+    let version = is_named.then(|| version_of_part(version, present))??;
+    Some((part, version))
 }
