@@ -44,7 +44,6 @@ mutants! {
     WaitTimesOut, 4, "a write waits for an acknowledgement for 50 ms at most";
     AckNotCompared, 4, "any acknowledgement of a switch ends the wait for it";
     GrantedNotRaised, 5, "granted(X) is not raised before a grant leaves";
-    PartGrantNotRaised, 5, "granted(X) is not raised before a grant of a part leaves";
     GrantedFalls, 5, "granted(X) is the epoch of the last grant, not of the highest";
     RepeatedAnswerGrants, 5, "the answer to a retransmitted write is a grant again";
     TermNotRaised, 6, "a lease that had lapsed is renewed in its old term";

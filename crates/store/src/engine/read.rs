@@ -13,7 +13,6 @@ use crate::{
     backend::{Answer as Reply, Completion, Found, Item, Key},
     coherence::{Watch, version_of_part},
     counters::Counters,
-    mutants::{Mutant, mutant},
     net::Outbox,
 };
 
@@ -36,7 +35,7 @@ impl Engine {
         let most = self.config.cluster.max_value;
         if origin.wanted.total > 0 {
             if let Some((item, grantable)) = self.held.get(id, origin.wanted.version, now_ns) {
-                origin.wants_grant &= grantable && self.grant_read(&origin, key, now_ns, out);
+                origin.wants_grant &= grantable && self.grant(&origin, key, now_ns, out);
                 let answer = answer(
                     &origin,
                     key.bytes,
@@ -53,7 +52,7 @@ impl Engine {
         }
         // Granted before the backend is asked, so that no write can slip in between; a copy that then
         // is not installed, because there is no value, costs one invalidation at most.
-        origin.wants_grant = origin.wants_grant && self.grant_read(&origin, key, now_ns, out);
+        origin.wants_grant = origin.wants_grant && self.grant(&origin, key, now_ns, out);
         self.ticket += 1;
         let found = if origin.wants_grant {
             self.backend.get_for_grant(key, now_ns, self.ticket)
@@ -73,12 +72,6 @@ impl Engine {
                 self.waiting.insert(self.ticket, asked);
             }
         }
-    }
-
-    /// Rule 5 for a read or fetch, of all of a value or a part.
-    fn grant_read(&mut self, origin: &Origin, key: Key<'_>, now_ns: u64, out: &mut Outbox) -> bool {
-        let unraised = origin.wanted.total > 0 && mutant(Mutant::PartGrantNotRaised);
-        unraised || self.grant(origin, key, now_ns, out)
     }
 
     /// The backend has answered a request that it was asked earlier.
