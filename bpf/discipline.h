@@ -32,6 +32,9 @@
  * COUNT_hit for a copy of what a store has. A packet that ends here is COUNT_consume or COUNT_drop_refused. What
  * happens on the way (COUNT_miss) may be counted beside.
  *
+ * TALLIES. `tally(work, n)` adds one to the tenant's word n, below TALLIES: what the control half is to know of the
+ * discipline's own work, as numbers of each window (`Event::WindowEnd`). In steps only, not in an egress program.
+ *
  * PARAMETERS. `work->parameter[0]` and `[1]` are the tenant's words from `Configuration::parameters`. Nobody else
  * knows what they mean; both are 0 until the control half said otherwise.
  *
@@ -63,7 +66,7 @@
  */
 #pragma once
 
-#include "coherence.h"
+#include "copies.h"
 #include "events.h"
 #include "given.h"
 #include "recirculate.h"

@@ -26,7 +26,7 @@ pub const RECIRCULATION: &str = "recirculation";
 /// meet there: what is loaded already keeps its own until the last link runs what is loaded now.
 const OF_ONE_LOADING: [&str; 4] = ["work_area", "programs", "works", "disciplines"];
 /// Maps that only count: made anew where their layout changed.
-const STATISTICS: [&str; 2] = ["counters", "sketches"];
+const STATISTICS: [&str; 3] = ["counters", "sketches", "tallies"];
 
 /// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines that differ in their
 /// control half only share it.

@@ -62,6 +62,8 @@ pub struct Rack {
     pub window_ms: Option<u32>,
     /// Rates above this are not offered: two CPUs carry no more.
     pub max_rate: f64,
+    /// Settings of disciplines, by `DISCIPLINE.NAME`.
+    pub settings: BTreeMap<String, u32>,
     /// Options added to the controller's command line.
     pub control_args: Vec<String>,
     /// Options added to the switch's command line.
@@ -85,6 +87,7 @@ impl Default for Rack {
             learn_s: 30.0,
             window_ms: None,
             max_rate: 150_000.0,
+            settings: BTreeMap::new(),
             control_args: vec![],
             switch_args: vec![],
         }
@@ -669,6 +672,7 @@ fn switch_roles(params: &Rack, discipline: &str) -> Vec<Seated> {
         max_items: Some(params.items),
         window_ms: params.window_ms,
         discipline: Some(discipline.into()),
+        settings: params.settings.clone(),
         options: params.control_args.clone(),
         ..Control::default()
     });

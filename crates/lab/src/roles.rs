@@ -2,6 +2,8 @@
 //!
 //! Addresses and files may hold the placeholders of [`ProcessSpec::command`].
 
+use std::collections::BTreeMap;
+
 use crate::topology::{ProcessSpec, Settled};
 
 /// Where controllers listen.
@@ -187,6 +189,8 @@ pub struct Control {
     pub window_ms: Option<u32>,
     /// Most items of a switch; none: the usual limit.
     pub max_items: Option<usize>,
+    /// Settings of disciplines, by `DISCIPLINE.NAME`.
+    pub settings: BTreeMap<String, u32>,
     /// More options.
     pub options: Vec<String>,
 }
@@ -197,6 +201,8 @@ impl Control {
             Some(_) => &["--insecure"],
             None => &[],
         };
+        let set = |(name, n): (&String, &u32)| ["--set".into(), format!("{name}={n}")];
+        let settings: Vec<String> = self.settings.iter().flat_map(set).collect();
         Line::of(&["shortstop", "control"])
             .option("--cluster", CLUSTER)
             .option("--state", &self.state)
@@ -207,6 +213,7 @@ impl Control {
             .maybe("--discipline", self.discipline.as_ref())
             .maybe("--window-ms", self.window_ms)
             .maybe("--max-items", self.max_items)
+            .words(&settings)
             .words(&self.options)
     }
 }

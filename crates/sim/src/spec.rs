@@ -1,6 +1,6 @@
 //! What a world is to be: machines with what runs on them, and the links between them.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use anyhow::{Context, ensure};
 use decide::Registration;
@@ -194,6 +194,8 @@ pub struct ControlSpec {
     pub window_ms: u32,
     /// Most items of a tenant on one switch.
     pub max_items: usize,
+    /// Settings of disciplines, by `DISCIPLINE.NAME`.
+    pub settings: BTreeMap<String, u32>,
     /// Cache updates per second and switch.
     pub updates_per_s: u32,
     /// Hot keys that a switch should report per window at most.
@@ -210,6 +212,7 @@ impl Default for ControlSpec {
             discipline: None,
             window_ms: 1_000,
             max_items: 10_000,
+            settings: BTreeMap::new(),
             updates_per_s: 20_000,
             reports_per_window: 5_000,
             sample_shift: 0,

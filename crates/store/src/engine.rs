@@ -192,6 +192,9 @@ impl Engine {
         if header.op.is_write() {
             self.write(origin, key, packet, now_ns, out);
         } else {
+            if header.op == Op::ReadRequest {
+                self.watch_read(key, now_ns, out);
+            }
             self.read(origin, key, now_ns, out);
         }
     }

@@ -128,6 +128,7 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
                 discipline: control.discipline.clone(),
                 window_ms: control.window_ms.unwrap_or(usual.window_ms),
                 max_items: control.max_items.unwrap_or(usual.max_items),
+                settings: control.settings.clone(),
                 ..usual
             })
         }
