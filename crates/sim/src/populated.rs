@@ -3,6 +3,7 @@
 //! Keys that were written, removed or pinned are in an embedded backend, which from then on answers for them. So a store of 10^8
 //! keys costs what was touched of it.
 
+use bytes::Bytes;
 use hashbrown::HashSet;
 use store::backend::{
     Answer, Backend, Change, Condition, Item, Key, Put, Ticket, embedded::Embedded,
@@ -71,7 +72,7 @@ impl Populated {
         };
         self.fill(key);
         let put = Put {
-            value: &self.value,
+            value: &Bytes::copy_from_slice(&self.value),
             ttl_ms: 0,
             condition: Condition::Always,
             version: self.version,
@@ -181,7 +182,7 @@ mod tests {
             match rng.random_range(0..10) {
                 0 => {
                     let put = Put {
-                        value: b"written",
+                        value: &Bytes::from_static(b"written"),
                         ttl_ms: rng.random_range(0..200),
                         condition,
                         version,

@@ -8,6 +8,7 @@
 //! by, and skips what is pinned, that is, what switches hold copies of. When a whole search finds nothing
 //! to evict, the write is refused with [`Change::Full`] rather than a copy left behind that outlives its key.
 
+use bytes::Bytes;
 use hashbrown::HashTable;
 use wire::KeyHash;
 
@@ -164,6 +165,9 @@ impl Embedded {
 
     fn write(&mut self, key: Key<'_>, put: &Put<'_>, at: Option<u32>, now_ns: u64) -> Change {
         let len = key.bytes.len() + put.value.len();
+        if len as u64 + OVERHEAD > self.memory_limit {
+            return Change::TooLarge;
+        }
         let replaced = at.map_or(0, |at| {
             self.slots[at as usize].bytes.len() as u64 + OVERHEAD
         });
@@ -305,14 +309,18 @@ pub fn populate(
 ) -> u64 {
     use std::io::Write;
     backend.reserve(usize::try_from(count).unwrap_or(0).min(1 << 26));
-    let (mut name, mut value) = (Vec::new(), Vec::new());
+    let mut name = Vec::new();
     let mut written = 0;
     for i in 0..count {
         name.clear();
         write!(name, "key{i:013}").expect("writing to memory");
         let hash: KeyHash = secret.key_hash(tenant, &name);
-        value.clear();
-        value.extend(name.iter().cycle().take(lengths.of(hash)));
+        let value: Bytes = name
+            .iter()
+            .copied()
+            .cycle()
+            .take(lengths.of(hash))
+            .collect();
         let key = Key {
             tenant,
             hash,

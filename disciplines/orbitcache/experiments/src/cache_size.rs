@@ -66,7 +66,10 @@ impl Measure for CacheSize {
                 continue;
             };
             report.summarize(format!("rate_{}", place.name), one.rate());
-            report.summarize(format!("overflow_ratio_{}", place.name), one.overflow_ratio());
+            report.summarize(
+                format!("overflow_ratio_{}", place.name),
+                one.overflow_ratio(),
+            );
         }
         self.plots(report, run, &places);
         Ok(())

@@ -96,8 +96,12 @@ impl Churning {
         stretches: &[Counted],
     ) {
         let recoveries = recoveries(result, self.every_s * 1000.0);
-        let steady = recoveries.iter().map(|r| r.steady).sum::<f64>() / recoveries.len().max(1) as f64;
-        let lowest = recoveries.iter().map(|r| r.lowest).fold(f64::INFINITY, f64::min);
+        let steady =
+            recoveries.iter().map(|r| r.steady).sum::<f64>() / recoveries.len().max(1) as f64;
+        let lowest = recoveries
+            .iter()
+            .map(|r| r.lowest)
+            .fold(f64::INFINITY, f64::min);
         let mut times: Vec<f64> = recoveries.iter().map(|r| r.ms).collect();
         times.sort_unstable_by(f64::total_cmp);
         let (p50, p95) = (quantile(&times, 0.5), quantile(&times, 0.95));
@@ -112,7 +116,14 @@ impl Churning {
             .collect();
         let most = overflow.iter().map(|(_, part)| *part).fold(0.0, f64::max);
         let mut table = Table::new(&[
-            "changes", "req/s", "steady", "lowest", "recovery p50", "recovery p95", "most overflow", "wrong",
+            "changes",
+            "req/s",
+            "steady",
+            "lowest",
+            "recovery p50",
+            "recovery p95",
+            "most overflow",
+            "wrong",
         ]);
         table.row([
             times.len().to_string(),
@@ -143,7 +154,13 @@ impl Churning {
         report.summarize("recovery_ms_p50", p50);
         report.summarize("lowest_over_steady", lowest / steady.max(1.0));
         report.count("wrong_values", result.wrong());
-        report.plot(run.name, plot::over_time("Throughput while the hottest keys change (OrbitCache, fig. 18a)", result));
+        report.plot(
+            run.name,
+            plot::over_time(
+                "Throughput while the hottest keys change (OrbitCache, fig. 18a)",
+                result,
+            ),
+        );
         let title = "Requests for cached items that overflow (OrbitCache, fig. 18b)";
         let series = [("orbitcache".to_string(), overflow)];
         let svg = plot::lines(title, "seconds", "% of requests for cached items", &series);

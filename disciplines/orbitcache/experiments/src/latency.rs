@@ -3,7 +3,7 @@ use experiments::{
     Measure, Options, Report, Run,
     params::exponent,
     plot,
-    servers::Rack,
+    servers::{Rack, Search},
     table::{Table, percent, thousands},
 };
 use load::{Latency, PhaseResult, workload::Popularity};
@@ -18,6 +18,9 @@ use crate::system::{Bench, Caches, Mix, System};
 #[serde(deny_unknown_fields)]
 pub struct LatencyOverLoad {
     rack: Rack,
+    /// Of the experiments on the same rack; nothing is searched for here.
+    #[serde(default)]
+    search: Search,
     #[serde(default)]
     caches: Caches,
     /// Zipf's exponent.
@@ -42,6 +45,7 @@ struct Point {
 impl Measure for LatencyOverLoad {
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
+        self.search.check()?;
         self.caches.check(&self.rack)?;
         exponent(self.theta)?;
         for part in self.loads.iter().chain([&self.equal_load]) {
@@ -75,7 +79,8 @@ impl Measure for LatencyOverLoad {
         );
         let mut points: Vec<Point> = vec![];
         for (system, bench) in &mut benches {
-            let mut loads: Vec<(f64, bool)> = self.loads.iter().map(|l| (l * most, false)).collect();
+            let mut loads: Vec<(f64, bool)> =
+                self.loads.iter().map(|l| (l * most, false)).collect();
             if *system != System::None {
                 loads.push((equal, true));
             }
@@ -109,11 +114,24 @@ impl LatencyOverLoad {
 
     fn tell(&self, report: &mut Report, run: &Run<'_>, points: &[Point]) {
         let mut table = Table::new(&[
-            "system", "req/s", "lost", "hits", "p50 us", "p99 us", "switch p50", "switch p99",
-            "servers p50", "servers p99",
+            "system",
+            "req/s",
+            "lost",
+            "hits",
+            "p50 us",
+            "p99 us",
+            "switch p50",
+            "switch p99",
+            "servers p50",
+            "servers p99",
         ]);
         let us = |us: f64| format!("{:.1}", self.us(us));
-        for Point { system, result, is_equal_load } in points {
+        for Point {
+            system,
+            result,
+            is_equal_load,
+        } in points
+        {
             let Latency { p50_us, p99_us, .. } = result.all;
             table.row([
                 system.name().into(),
@@ -150,10 +168,16 @@ impl LatencyOverLoad {
             report.summarize("p99_over_netcache_limited", over(|r| r.all.p99_us));
             report.summarize("p50_over_netcache_limited", over(|r| r.all.p50_us));
             report.summarize("switch_p50_us_orbitcache", self.us(orbit.hit.p50_us));
-            report.summarize("switch_p50_us_netcache_limited", self.us(limited.hit.p50_us));
+            report.summarize(
+                "switch_p50_us_netcache_limited",
+                self.us(limited.hit.p50_us),
+            );
             report.summarize("switch_p99_us_orbitcache", self.us(orbit.hit.p99_us));
         }
-        report.count("wrong_values", points.iter().map(|p| p.result.wrong()).sum());
+        report.count(
+            "wrong_values",
+            points.iter().map(|p| p.result.wrong()).sum(),
+        );
         report.text = table.render();
         self.plots(report, run, points);
     }
@@ -161,8 +185,15 @@ impl LatencyOverLoad {
     fn plots(&self, report: &mut Report, run: &Run<'_>, points: &[Point]) {
         type Of = fn(&PhaseResult) -> f64;
         let line = |name: &str, system: System, of: Of| {
-            let points = points.iter().filter(|p| p.system == system && p.result.answered > 0);
-            let at = |p: &Point| (p.result.throughput() * self.rack.factor / 1e6, self.us(of(&p.result)));
+            let points = points
+                .iter()
+                .filter(|p| p.system == system && p.result.answered > 0);
+            let at = |p: &Point| {
+                (
+                    p.result.throughput() * self.rack.factor / 1e6,
+                    self.us(of(&p.result)),
+                )
+            };
             (name.to_string(), points.map(at).collect::<Vec<_>>())
         };
         let whole: [(&str, &str, Of); 2] = [
@@ -171,7 +202,11 @@ impl LatencyOverLoad {
         ];
         let parts: [(&str, &str, [Of; 2]); 2] = [
             ("median", "p50", [|r| r.hit.p50_us, |r| r.miss.p50_us]),
-            ("99th percentile", "p99", [|r| r.hit.p99_us, |r| r.miss.p99_us]),
+            (
+                "99th percentile",
+                "p99",
+                [|r| r.hit.p99_us, |r| r.miss.p99_us],
+            ),
         ];
         let x = "million requests per second";
         for (title, name, of) in whole {

@@ -13,34 +13,41 @@ mod writes;
 
 use experiments::{Kind, Registered};
 
+/// An experiment's file, with what it has in common with the others.
+macro_rules! on_the_rack {
+    ($file:literal) => {
+        concat!(include_str!($file), include_str!("../rack.toml"))
+    };
+}
+
 /// All of them, in the order of the paper's figures.
 pub const EXPERIMENTS: &[Registered] = &[
     Registered {
-        toml: include_str!("../orbit-skew.toml"),
+        toml: on_the_rack!("../orbit-skew.toml"),
         kind: &Kind::of::<skew::Skew>("orbit-skew"),
     },
     Registered {
-        toml: include_str!("../orbit-latency.toml"),
+        toml: on_the_rack!("../orbit-latency.toml"),
         kind: &Kind::of::<latency::LatencyOverLoad>("orbit-latency"),
     },
     Registered {
-        toml: include_str!("../orbit-writes.toml"),
+        toml: on_the_rack!("../orbit-writes.toml"),
         kind: &Kind::of::<writes::Writes>("orbit-writes"),
     },
     Registered {
-        toml: include_str!("../orbit-servers.toml"),
+        toml: on_the_rack!("../orbit-servers.toml"),
         kind: &Kind::of::<scale::Scale>("orbit-servers"),
     },
     Registered {
-        toml: include_str!("../orbit-production.toml"),
+        toml: on_the_rack!("../orbit-production.toml"),
         kind: &Kind::of::<production::Production>("orbit-production"),
     },
     Registered {
-        toml: include_str!("../orbit-cachesize.toml"),
+        toml: on_the_rack!("../orbit-cachesize.toml"),
         kind: &Kind::of::<cache_size::CacheSize>("orbit-cachesize"),
     },
     Registered {
-        toml: include_str!("../orbit-sizes.toml"),
+        toml: on_the_rack!("../orbit-sizes.toml"),
         kind: &Kind::of::<value_size::ValueSize>("orbit-sizes"),
     },
     Registered {

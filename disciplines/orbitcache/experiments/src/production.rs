@@ -52,7 +52,11 @@ impl Workload {
     /// lab are all of 16 bytes. Of long values none fits.
     fn lengths(&self, fits: usize) -> Lengths {
         let fitting = self.cacheable.min(self.short);
-        let parts = [(SHORT, fitting), (fits + 1, self.short - fitting), (LONG, 1.0 - self.short)];
+        let parts = [
+            (SHORT, fitting),
+            (fits + 1, self.short - fitting),
+            (LONG, 1.0 - self.short),
+        ];
         let mix = parts.into_iter().filter(|(_, part)| *part > 0.0);
         Lengths::Mix {
             mix: mix.collect(),
@@ -107,7 +111,10 @@ impl Measure for Production {
         }
         let mut least = f64::INFINITY;
         for place in &places {
-            for (name, other) in [("none", System::None), ("netcache_limited", System::Limited)] {
+            for (name, other) in [
+                ("none", System::None),
+                ("netcache_limited", System::Limited),
+            ] {
                 if let Some(over) = place.over(System::Orbit, other) {
                     report.summarize(format!("over_{name}_{}", place.name), over);
                     least = least.min(over);
@@ -144,8 +151,12 @@ mod tests {
             let Lengths::Mix { mix, .. } = workload(cacheable, short).lengths(64) else {
                 panic!("several lengths");
             };
-            let near = |(a, b): (&(usize, f64), &(usize, f64))| a.0 == b.0 && (a.1 - b.1).abs() < 1e-9;
-            assert!(mix.len() == expected.len() && mix.iter().zip(&expected).all(near), "{mix:?}");
+            let near =
+                |(a, b): (&(usize, f64), &(usize, f64))| a.0 == b.0 && (a.1 - b.1).abs() < 1e-9;
+            assert!(
+                mix.len() == expected.len() && mix.iter().zip(&expected).all(near),
+                "{mix:?}"
+            );
         }
     }
 }

@@ -23,7 +23,9 @@ pub struct Scale {
     caches: Caches,
     /// Zipf's exponent.
     theta: f64,
-    /// Numbers of servers, in the place of the rack's.
+    /// Requests per second that each server takes, in the place of the rack's.
+    server_rate: f64,
+    /// Numbers of servers, likewise.
     servers: Vec<u32>,
 }
 
@@ -63,7 +65,10 @@ impl Measure for Scale {
             report.summarize("linearity", rate(last) / rate(first) / (many / few));
         }
         let balance = |place: &Place| place.of(System::Orbit).map(|m| m.balancing_efficiency());
-        let least = places.iter().filter_map(balance).fold(f64::INFINITY, f64::min);
+        let least = places
+            .iter()
+            .filter_map(balance)
+            .fold(f64::INFINITY, f64::min);
         report.summarize("balancing_efficiency_min", least);
         for place in &places {
             if let Some(over) = place.over(System::Orbit, System::None) {
@@ -87,6 +92,7 @@ impl Scale {
     fn of(&self, servers: u32) -> Rack {
         Rack {
             servers,
+            server_rate: self.server_rate,
             ..self.rack.clone()
         }
     }

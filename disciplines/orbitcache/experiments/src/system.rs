@@ -64,6 +64,8 @@ impl Default for Caches {
     }
 }
 
+/// Longest key that fits NetCache as its paper has it, in bytes.
+const LIMITED_KEY_LEN: u32 = 16;
 /// Most other choices of lengths that are looked at.
 const SALTS: u64 = 100_000;
 
@@ -195,6 +197,12 @@ impl<'a> Bench<'a> {
         rack.items = held.len().max(1);
         if system == System::Limited {
             rack.discipline = Some("netcache".into());
+            let settings = [
+                ("netcache.longest_key", LIMITED_KEY_LEN),
+                ("netcache.longest_value", caches.limited_value_len as u32),
+            ];
+            let settings = settings.map(|(name, number)| (name.into(), number));
+            rack.settings.extend(settings);
         }
         Ok(Bench {
             servers: Servers::new(run, &rack, run.options.backend)?,

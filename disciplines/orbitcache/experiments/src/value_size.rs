@@ -60,7 +60,10 @@ impl Measure for ValueSize {
                 let mut bench = Bench::new(run, &rack, &self.of(*items), System::Orbit)?;
                 let what = format!("{len} bytes, {items} items");
                 let one = bench.saturate(&what, &self.search, mix)?;
-                if best.as_ref().is_none_or(|(_, best)| one.rate() > best.rate()) {
+                if best
+                    .as_ref()
+                    .is_none_or(|(_, best)| one.rate() > best.rate())
+                {
                     best = Some((*items, one));
                 }
             }
@@ -75,7 +78,11 @@ impl Measure for ValueSize {
             });
         }
         let of = |number: fn(&Measured) -> f64| -> Vec<f64> {
-            places.iter().flat_map(|p| &p.measured).map(number).collect()
+            places
+                .iter()
+                .flat_map(|p| &p.measured)
+                .map(number)
+                .collect()
         };
         let (rates, balances) = (of(Measured::rate), of(Measured::balancing_efficiency));
         let least = |all: &[f64]| all.iter().copied().fold(f64::INFINITY, f64::min);
@@ -85,14 +92,24 @@ impl Measure for ValueSize {
         axis::tell(report, "bytes", &places);
         let groups: Vec<String> = places.iter().map(|place| place.name.clone()).collect();
         for (suffix, title, y, values) in [
-            ("", "Saturation throughput over the values' length (OrbitCache, fig. 17a)", "requests per second", rates),
+            (
+                "",
+                "Saturation throughput over the values' length (OrbitCache, fig. 17a)",
+                "requests per second",
+                rates,
+            ),
             (
                 "-balance",
                 "Balancing efficiency over the values' length (OrbitCache, fig. 17b)",
                 "least loaded in % of most loaded",
                 balances.iter().map(|part| part * 100.0).collect(),
             ),
-            ("-items", "Items with which it is best (OrbitCache, fig. 17c)", "items", sizes),
+            (
+                "-items",
+                "Items with which it is best (OrbitCache, fig. 17c)",
+                "items",
+                sizes,
+            ),
         ] {
             let svg = plot::grouped_bars(&plot::GroupedBars {
                 title,

@@ -63,11 +63,16 @@ impl Measure for Writes {
                     write_ratio: *ratio,
                 };
                 let what = format!("{} writes", place.name);
-                place.measured.push(bench.saturate(&what, &self.search, mix)?);
+                place
+                    .measured
+                    .push(bench.saturate(&what, &self.search, mix)?);
             }
         }
         for (ratio, place) in self.write_ratios.iter().zip(&places) {
-            for (name, other) in [("none", System::None), ("netcache_limited", System::Limited)] {
+            for (name, other) in [
+                ("none", System::None),
+                ("netcache_limited", System::Limited),
+            ] {
                 if let Some(over) = place.over(System::Orbit, other) {
                     let key = format!("write_{:.0}_over_{name}", ratio * 100.0);
                     report.summarize(key, over);
