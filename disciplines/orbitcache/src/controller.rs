@@ -8,7 +8,7 @@ use hot::{Caches, Permit};
 /// Makes a controller within these limits.
 pub fn controller(limits: Limits) -> Box<dyn Discipline> {
     Box::new(Controller {
-        caches: Caches::new(limits, 0),
+        caches: Caches::new(limits, 0x08ff_ffff),
     })
 }
 
