@@ -18,7 +18,6 @@ pub const REGISTRATION: Registration = Registration {
     items: Items::Copies,
     settings: &[],
     runs: Runs::WherePages,
-    settings: &[],
     control: controller,
     object: include_bytes!(concat!(env!("OUT_DIR"), "/orbitcache.bpf.o")),
     native: Some(orbitcache_unit),
