@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use dataplane::{NO_DISCIPLINE, Object, Sizes, TenantEntry};
+use dataplane::{
+    NO_DISCIPLINE, Object, Sizes, TenantEntry,
+    native::{Mutant, choose},
+};
 use harness::{
     Message, Run, Seen, Switch, Verdict, World,
     frame::{MAC_HERE, MAC_THERE},
@@ -30,7 +33,7 @@ pub const V: &[u8] = &[b'v'; 128];
 const ORBITCACHE: u32 = 3;
 const NEVER_PARKS: u32 = 0xff_ffff;
 
-fn world() -> World {
+pub fn world() -> World {
     let object = Object {
         number: ORBITCACHE,
         ..Object::of(&orbitcache::REGISTRATION, Sizes { pages: 4 })
@@ -51,9 +54,7 @@ fn world() -> World {
         },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ];
-    let world = World::new(&[object], &tenants);
-    world.switch.send_round();
-    world
+    World::new(&[object], &tenants)
 }
 
 /// Something that happens, with what it must count.
@@ -102,6 +103,8 @@ impl Orbit {
         if run.moved.contains_key("wake") {
             assert_eq!(run.verdict, Verdict::Redirect);
             self.answers.push(run.frame.clone());
+            self.round.push(run.frame);
+        } else if run.moved.contains_key("recirculate") {
             self.round.push(run.frame);
         } else if run.moved.contains_key("hit") {
             self.answers.push(run.frame);
@@ -177,6 +180,7 @@ impl Row {
             answers: vec![],
             moved: vec![],
         };
+        orbit.w.switch.send_round();
         (self.given)(&mut orbit.w);
         for (number, (step, counts)) in self.steps.iter().enumerate() {
             orbit.moved.clear();
@@ -211,6 +215,15 @@ pub fn check(rows: &[Row]) {
         println!("{}, in this process", row.name);
         in_this_process(|| row.run());
     }
+}
+
+/// Whether every row comes out although that rule is broken; in this process.
+pub fn holds_with(mutant: Option<&str>, rows: &[Row]) -> bool {
+    choose(mutant.map(|name| Mutant::find(name).expect("listed")));
+    let run = |row: &Row| std::panic::catch_unwind(|| in_this_process(|| row.run())).is_ok();
+    let holds = rows.iter().all(run);
+    choose(None);
+    holds
 }
 
 /// A read of that number, with room for its answer.
