@@ -20,9 +20,9 @@ INLINE __u32 threshold_of(const struct work *work)
 
 INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	struct found found;
-	__u64 word;
-	__u32 payload_len, value_sum;
+	struct found found = {};
+	__u64 word = 0;
+	__u32 payload_len = 0, value_sum = 0;
 	int verdict = find_answer(ctx, work, config, threshold_of(work), &found, &word);
 	if (verdict != CONTINUE)
 		return verdict;

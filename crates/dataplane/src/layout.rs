@@ -72,6 +72,9 @@ pub(crate) struct Config {
     pub unused_too: [u64; 7],
 }
 
+/// How many recirculation ports programs tell apart (`RECIRCULATION_PORTS` in `bpf/recirculate.h`).
+pub(crate) const RECIRCULATION_PORTS: u32 = 4;
+
 /// The number of the layout that these structs describe. It rises when one changes under its name.
 pub(crate) const LAYOUT: u32 = 2;
 
