@@ -78,6 +78,7 @@ INLINE struct tenant *take_tenant(struct work *work, bool *right, __u32 *flags)
 	work->base = tenant->discipline * PROGRAMS_PER_DISCIPLINE;
 	work->parameter[0] = tenant->parameter_0;
 	work->parameter[1] = tenant->parameter_1;
+	work->place = tenant->flags >> TENANT_PLACE_SHIFT & (MAX_TENANTS - 1);
 	barrier();
 	/* Changed by the agent just now: nothing of it counts. */
 	return READ_ONCE(tenant->id) == id ? tenant : NULL;

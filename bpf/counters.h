@@ -44,6 +44,16 @@
 	X(bypass_no_step, "next step of its discipline not there, forwarded")                          \
 	X(recirculate, "sent round, to come back to its discipline")                                   \
 	X(fan_out, "copied to the ports of a group")                                                   \
+	X(wake, "answered from the cache, and the answer sent round as well")                          \
+	X(hit_round, "answered by a value that goes round")                                            \
+	X(wait, "read that waits for its value to come round; taken in")                               \
+	X(wait_full, "read of a value that goes round, with as many waiting as may: forwarded")        \
+	X(wait_late, "waited for a value for too long, not answered")                                  \
+	X(wait_no_room, "waited for a value that is longer than its request allows, not answered")     \
+	X(round_stale, "value that goes round, invalid by now or replaced: dropped")                   \
+	X(round_gone, "value that goes round and has no entry any more: dropped")                      \
+	X(round_lapsed, "value that goes round, its lease or its time to live over: dropped")          \
+	X(round_parked, "value that nobody waited for: no longer sent round, and kept in the cache")   \
 	X(answer, "answered from what only the switch has")                                            \
 	X(consume, "taken in by its discipline; nothing is sent on")                                   \
 	X(forward, "sent on to the next hop by the data plane")                                        \

@@ -32,6 +32,9 @@
  * COUNT_hit for a copy of what a store has. A packet that ends here is COUNT_consume or COUNT_drop_refused. What
  * happens on the way (COUNT_miss) may be counted beside.
  *
+ * TALLIES. `tally(work, n)` adds one to the tenant's word n, below TALLIES: what the control half is to know of the
+ * discipline's own work, as numbers of each window (`Event::WindowEnd`). In steps only, not in an egress program.
+ *
  * PARAMETERS. `work->parameter[0]` and `[1]` are the tenant's words from `Configuration::parameters`. Nobody else
  * knows what they mean; both are 0 until the control half said otherwise.
  *
@@ -59,11 +62,17 @@
  * `most` on it is dropped: COUNT_drop_rounds. The number is in the Ethernet header, which belongs to the port
  * meanwhile; whatever else a packet must remember stands in fields of its own. XDP_TX has no meaning there: a reply
  * that `send_back` made leaves by `forward`. A copy of a fan-out goes round, and counts its rounds, where the port is
- * one of the group and the egress program leaves the Ethernet header alone.
+ * one of the group and the egress program leaves the Ethernet header alone. `recirculate_by` names one of
+ * RECIRCULATION_PORTS; each carries some 128 packets before it loses any.
+ *
+ * CLONES. `find_pair(port, n)` leads to a port of the switch with recirculation port n beside it; the verdict
+ * `clone_to(pair)` sends the packet out by the port, as it is, and round as well. Both have the same bytes, the Ethernet
+ * header that `send_back` or the discipline wrote among them: `work->round` of the copy that comes back is anything. The
+ * verdict counts nothing. A port may be the one that the packet came in by.
  */
 #pragma once
 
-#include "coherence.h"
+#include "copies.h"
 #include "events.h"
 #include "given.h"
 #include "recirculate.h"
@@ -104,21 +113,27 @@ INLINE const struct port_name *port_name(__u32 ifindex)
 	return bpf_map_lookup_elem(&port_names, &ifindex);
 }
 
-/* key: 0, the recirculation port. Written when it is made. */
+/*
+ * Recirculation ports by number, and each port of the switch together with each of them. Written when the ports are made.
+ * `recirculate_by` takes the number; `most` is in the contract above.
+ */
 #define RECIRCULATES                                                                               \
 	struct {                                                                                   \
 		__uint(type, BPF_MAP_TYPE_DEVMAP);                                                 \
-		__uint(max_entries, 1);                                                            \
+		__uint(max_entries, RECIRCULATION_PORTS);                                          \
 		__type(key, __u32);                                                                \
 		__type(value, struct bpf_devmap_val);                                              \
 		__uint(pinning, LIBBPF_PIN_BY_NAME);                                               \
 	} recirculation SEC(".maps");                                                              \
                                                                                                    \
-	INLINE int recirculate(struct xdp_md *ctx, struct work *work, __u32 most)                  \
+	CLONES(clones, CLONED_PORTS * RECIRCULATION_PORTS);                                        \
+                                                                                                   \
+	INLINE int recirculate_by(struct xdp_md *ctx, struct work *work, __u32 number, __u32 most) \
 	{                                                                                          \
+		__u32 place = number & (RECIRCULATION_PORTS - 1);                                  \
 		if (work->round >= most)                                                           \
 			return ends(COUNT_drop_rounds, XDP_DROP);                                  \
-		if (bpf_redirect_map(&recirculation, 0, XDP_PASS) != XDP_REDIRECT ||               \
+		if (bpf_redirect_map(&recirculation, place, XDP_PASS) != XDP_REDIRECT ||           \
 		    !write_round(ctx, work->round + 1)) {                                          \
 			count(COUNT_bypass_no_recirculation);                                      \
 			return forward(ctx, work);                                                 \
@@ -126,3 +141,13 @@ INLINE const struct port_name *port_name(__u32 ifindex)
 		return ends(COUNT_recirculate, XDP_REDIRECT);                                      \
 	}                                                                                          \
 	_Static_assert(true, "")
+
+#define recirculate(ctx, work, most) recirculate_by((ctx), (work), 0, (most))
+
+/* Where `clone_to` leads: a port, and the recirculation port of a number beside it. NULL: there is none of either. */
+#define find_pair(port_, number)                                                                   \
+	({                                                                                         \
+		struct clone_key key_ = {(port_), (number) & (RECIRCULATION_PORTS - 1)};           \
+		lookup_group(&clones, &key_);                                                      \
+	})
+#define clone_to(pair) redirect_to_pair((void *)(pair))

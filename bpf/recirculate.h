@@ -12,6 +12,15 @@
 #define RECIRCULATION_MAC 0x02, 0x73, 0x68, 0x6f, 0x72, 0x74
 /* The step of its discipline that a packet comes back to. */
 #define RECIRCULATED_STEP 1
+/* How many recirculation ports a discipline may tell apart; where there are fewer, several numbers lead to one. */
+#define RECIRCULATION_PORTS 4
+/* Ports that a packet can be cloned to, each beside any of the recirculation ports. */
+#define CLONED_PORTS 256
+
+struct clone_key {
+	__u32 port; /* interface index */
+	__u32 round; /* number of the recirculation port */
+};
 
 /* How often the packet went round; 0 unless it is on the port. */
 INLINE __u32 round_of(struct xdp_md *ctx)

@@ -65,11 +65,8 @@ INLINE void bloom_add(struct sketch *sketch, __u64 mixed, __u32 window)
 INLINE __u32 *account_of(struct sketch *sketch, const struct work *work,
 			 const struct config *config)
 {
-	__u32 id = bpf_ntohl(work->header.tenant), window = config->window;
-	const struct tenant *tenant = bpf_map_lookup_elem(&tenants, &id);
-	if (!tenant)
-		return NULL;
-	__u32 *own = &sketch->reports[tenant->flags >> TENANT_PLACE_SHIFT & (MAX_TENANTS - 1)];
+	__u32 window = config->window;
+	__u32 *own = &sketch->reports[work->place & (MAX_TENANTS - 1)];
 	if (counted(*own, window) < config->share)
 		return own;
 	if (counted(sketch->reports_of_all, window) < REPORTS_OF_ALL)

@@ -76,6 +76,23 @@
 #define redirect_to_group(group)                                                                   \
 	bpf_redirect_map((group), 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS)
 
+/* Pairs of ports, in maps of just that size: a broadcast looks at every place. */
+#define CLONES(name, max)                                                                          \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);                                           \
+		__uint(max_entries, max);                                                          \
+		__type(key, struct clone_key);                                                     \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);                                               \
+		__array(                                                                           \
+			values, struct {                                                           \
+				__uint(type, BPF_MAP_TYPE_DEVMAP);                                 \
+				__uint(max_entries, 2);                                            \
+				__type(key, __u32);                                                \
+				__type(value, struct bpf_devmap_val);                              \
+			});                                                                        \
+	} name SEC(".maps")
+#define redirect_to_pair(pair) bpf_redirect_map((pair), 0, BPF_F_BROADCAST)
+
 /* Set when loading: slots are found by masking. In a section of its own, beside a discipline's constants. */
 #define BUCKET_MASK const volatile __u32 bucket_mask SEC(".rodata.switch") = 4095
 

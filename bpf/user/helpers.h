@@ -172,6 +172,7 @@ INLINE long redirect_to_group(const struct user_group *group)
 	user_cpu->group = group;
 	return XDP_REDIRECT;
 }
+#define redirect_to_pair(pair) redirect_to_group(pair)
 
 #define bpf_ringbuf_output(m, data, size, flags)                                                   \
 	((void)(flags), user_ring_output(user_table_of(m), (data), (size)))

@@ -28,6 +28,7 @@ struct user_table {
 struct user_group {
 	int (*egress)(struct xdp_md *ctx); /* runs on each copy; NULL: none does */
 	__u32 count; /* 0: there is no such group */
+	__u32 comes_back; /* copies go to the port that the packet came in by, too */
 	__u32 ports[USER_GROUP_PORTS];
 };
 

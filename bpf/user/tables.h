@@ -55,6 +55,14 @@ INLINE void *user_lookup(const struct user_table *table, __u32 type, __u32 value
 		__type(value, struct user_group);                                                  \
 	} name SEC(".maps")
 
+#define CLONES(name, max)                                                                          \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_HASH);                                                   \
+		__uint(max_entries, max);                                                          \
+		__type(key, struct clone_key);                                                     \
+		__type(value, struct user_group);                                                  \
+	} name SEC(".maps")
+
 #define bucket_mask (user_cpu->at->mask_of_buckets)
 #define BUCKET_MASK _Static_assert(true, "the switch has it")
 

@@ -64,6 +64,14 @@ mod tests {
                 "madinc-hops",
                 "madinc-policies",
                 "madinc-users",
+                "orbit-skew",
+                "orbit-latency",
+                "orbit-writes",
+                "orbit-servers",
+                "orbit-production",
+                "orbit-cachesize",
+                "orbit-sizes",
+                "orbit-churn",
             ]
         );
         let known = |name: &str| crate::find(name).is_some();

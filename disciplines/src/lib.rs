@@ -18,6 +18,10 @@ const ALL: &[(Registration, &[Registered])] = &[
     // One line each: how it registers, and its own experiments. The first is for tenants that name none.
     (netcache::REGISTRATION, netcache_experiments::EXPERIMENTS),
     (madinc::REGISTRATION, madinc_experiments::EXPERIMENTS),
+    (
+        orbitcache::REGISTRATION,
+        orbitcache_experiments::EXPERIMENTS,
+    ),
 ];
 
 /// The first halves of the lines above.
@@ -79,7 +83,8 @@ mod tests {
     #[test]
     fn numbers_stay_as_they_are() {
         let number = |name| find(name).map(|r| r.number);
-        assert_eq!((number("netcache"), number("madinc")), (Some(0), Some(1)));
+        let numbers = ["netcache", "madinc", "orbitcache"].map(number);
+        assert_eq!(numbers, [Some(0), Some(1), Some(2)]);
     }
 
     #[test]

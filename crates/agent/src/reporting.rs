@@ -1,11 +1,13 @@
-//! Reports what the switch sees: keys that are hot, requests of items, traffic by client and store, and a digest of
-//! what is held.
+//! Reports what the switch sees: keys that are hot, requests of items, what disciplines' programs count, traffic by client and
+//! store, and a digest of what is held.
+
+use std::collections::BTreeMap;
 
 use api::{
     Digest,
-    proto::{self, Counters, Flow, FromSwitch, HotReports, from_switch::Body},
+    proto::{self, Counters, Flow, FromSwitch, HotReports, TenantTallies, from_switch::Body},
 };
-use dataplane::{Backing, Event, Events, Sketches, Traffic};
+use dataplane::{Backing, Event, Events, Sketches, Tallies, Traffic};
 use decide::ItemKey;
 use tokio::sync::mpsc::Sender;
 use tracing::debug;
@@ -22,6 +24,9 @@ pub(super) struct Reporting {
     events: Events,
     sketches: Sketches,
     traffic: Traffic,
+    tallies: Tallies,
+    /// What was last read of each tenant's.
+    tallied: BTreeMap<u32, decide::Tallies>,
     candidates: Candidates,
     /// Of everything that is held.
     digest: Digest,
@@ -33,6 +38,8 @@ impl Reporting {
             events: Events::open(at)?,
             sketches: Sketches::open(at)?,
             traffic: Traffic::open(at)?,
+            tallies: Tallies::open(at)?,
+            tallied: BTreeMap::new(),
             candidates: Candidates::default(),
             digest: Digest::default(),
         })
@@ -47,6 +54,37 @@ impl Reporting {
     /// An item is gone.
     pub fn remove(&mut self, key: &ItemKey) {
         self.digest.remove(key);
+    }
+
+    /// These are the tenants from now on: what was counted at the places of new ones before is not theirs.
+    pub fn fit(&mut self, tenants: impl Iterator<Item = u32>) -> Result<(), AgentError> {
+        let mut before = std::mem::take(&mut self.tallied);
+        for tenant in tenants {
+            let known = before.remove(&tenant);
+            let now = known.map_or_else(|| self.tallies.read(tenant), |known| Ok(Some(known)))?;
+            self.tallied.extend(now.map(|now| (tenant, now)));
+        }
+        Ok(())
+    }
+
+    /// What the programs counted of each tenant since the last time.
+    fn take_tallies(&mut self) -> Result<Vec<TenantTallies>, AgentError> {
+        let mut all = vec![];
+        for (tenant, before) in &mut self.tallied {
+            let Some(now) = self.tallies.read(*tenant)? else {
+                continue;
+            };
+            let new = |(now, before): (&u64, &u64)| now.saturating_sub(*before);
+            let words: Vec<u64> = now.iter().zip(before.iter()).map(new).collect();
+            *before = now;
+            if words.iter().any(|word| *word > 0) {
+                all.push(TenantTallies {
+                    tenant: *tenant,
+                    words,
+                });
+            }
+        }
+        Ok(all)
     }
 
     /// What the programs told since the last time.
@@ -85,12 +123,12 @@ impl Reporting {
 
     /// Tells what a window came to.
     pub fn tell_window(
-        &self,
+        &mut self,
         window: u32,
         window_ms: u32,
         seen: InWindow,
         out: &Sender<FromSwitch>,
-    ) {
+    ) -> Result<(), AgentError> {
         let counters = Counters {
             window: window.into(),
             window_ms,
@@ -101,8 +139,10 @@ impl Reporting {
                 count: self.digest.count,
                 sum: self.digest.sum,
             }),
+            tallies: self.take_tallies()?,
         };
         send(out, Body::Counters(counters));
+        Ok(())
     }
 
     /// Tells of measured tenants' traffic since the last time.

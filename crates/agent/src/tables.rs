@@ -184,6 +184,7 @@ impl Tables {
         let parameters = self.configurations.parameters(&served, before)?;
         TenantEntry::install(self.configurations.backing(), &served.entries(&parameters))?;
         self.configurations.fit(&served, before)?;
+        self.reporting.fit(served.tenants.keys().copied())?;
         info!(
             "set up: {} tenants, {} stores",
             served.tenants.len(),
@@ -287,7 +288,7 @@ impl Tables {
 
     /// What became of items, to whom it concerns.
     fn pass_on_news(&mut self) {
-        let mut dropped = vec![];
+        let (mut dropped, mut unfit) = (vec![], vec![]);
         for news in self.memory.take_news() {
             match news {
                 News::Here { key, place, fetch } => {
@@ -298,11 +299,17 @@ impl Tables {
                 }
                 News::Gone(key) => self.reporting.remove(&key),
                 News::Dropped(key) => dropped.push(key),
+                News::Unfit(key) => unfit.push(key),
             }
         }
         for part in dropped.chunks(KEYS_PER_MESSAGE) {
             let keys = tenant_keys(part);
-            send(&self.out, Body::Dropped(Dropped { keys }));
+            let unfit = vec![];
+            send(&self.out, Body::Dropped(Dropped { keys, unfit }));
+        }
+        for part in unfit.chunks(KEYS_PER_MESSAGE) {
+            let (keys, unfit) = (vec![], tenant_keys(part));
+            send(&self.out, Body::Dropped(Dropped { keys, unfit }));
         }
     }
 
@@ -358,7 +365,7 @@ impl Tables {
             .fetch_missing(&seen.requests, &self.memory, self.now);
         let window_ms = self.window.as_millis() as u32;
         self.reporting
-            .tell_window(window, window_ms, seen, &self.out);
+            .tell_window(window, window_ms, seen, &self.out)?;
         self.memory.apply_pages(self.served.as_ref())?;
         self.pass_on_news();
         self.confirm_pages();
@@ -377,7 +384,7 @@ impl Tables {
     fn fill(&mut self) {
         let served = self.served.as_ref();
         let without_value = self.filling.send(self.now, &self.memory, served);
-        self.memory.give_up(&without_value);
+        self.memory.give_up_unfit(&without_value);
         self.pass_on_news();
     }
 }

@@ -46,6 +46,7 @@ static DISCIPLINES: [Registration; 1] = [Registration {
     name: "trial",
     about: "for tests",
     number: 3,
+    settings: &[],
     control: |_| Box::new(NoDiscipline),
     object: harness::TRIAL,
     native: Some(harness::TRIAL_NATIVE),

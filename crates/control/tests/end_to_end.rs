@@ -121,6 +121,7 @@ const RACK: SwitchId = 1;
 static DISCIPLINES: [Registration; 1] = [Registration {
     name: "test",
     number: 0,
+    settings: &[],
     control: |_| Box::new(Obedient),
     ..decide::NONE
 }];
@@ -135,6 +136,7 @@ fn options(state: &Path) -> Options {
         disciplines: &DISCIPLINES,
         default_discipline: "test".into(),
         limits: Limits::default(),
+        settings: Default::default(),
         updates_per_s: 20_000,
         sample_shift: 0,
     }
@@ -377,6 +379,7 @@ async fn sets_a_switch_up_and_tells_it_what_to_cache() {
     switch
         .say(from_switch::Body::Dropped(Dropped {
             keys: vec![tenant_keys(&["a"])],
+            unfit: vec![],
         }))
         .await;
     wait_for_items(&server, 0).await;

@@ -75,6 +75,7 @@ impl Discipline for Obedient {
 
 static DISCIPLINES: [Registration; 1] = [Registration {
     name: "obedient",
+    settings: &[],
     control: |_| Box::new(Obedient),
     ..decide::NONE
 }];
@@ -171,6 +172,7 @@ impl Switch {
                 tenant: TENANT,
                 keys: dropped,
             }],
+            unfit: vec![],
         };
         vec![
             Body::Hot(hot),
@@ -196,11 +198,12 @@ fn lead(state: &mut InMemory, now: Duration) -> (Core, u64) {
     let plan = Plan {
         cluster: Cluster::single("10.0.2.1:7117".parse().unwrap(), 4),
         limits: Limits::default(),
+        settings: Default::default(),
         updates_per_s: 100_000,
         sample_shift: 0,
         term,
     };
-    let disciplines = Disciplines::start(&DISCIPLINES, "obedient", plan.limits);
+    let disciplines = Disciplines::start(&DISCIPLINES, "obedient", plan.limits, &plan.settings);
     let first = (START_MS + now.as_millis() as u64) * 1_000;
     let core = Core::new(plan, disciplines, state.load(), first).unwrap();
     (core, term)

@@ -16,6 +16,44 @@ pub(crate) fn check(name: &str, index: u32, groups: u32, ports: usize) -> Result
     Ok(())
 }
 
+/// A map of ports to copy packets to, with so many places.
+fn make(ports: &[u32], places: usize, egress: Option<i32>) -> Result<MapHandle, Error> {
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        ..Default::default()
+    };
+    let group = MapHandle::create(MapType::Devmap, Some("group"), 4, 8, places as u32, &opts)
+        .map_err(Error::bpf("making a group of ports"))?;
+    for (place, port) in (0u32..).zip(ports) {
+        let value = devmap_value(*port, egress);
+        group
+            .update(&place.to_ne_bytes(), &value, MapFlags::ANY)
+            .map_err(Error::bpf(format!(
+                "adding interface {port} to a group of ports"
+            )))?;
+    }
+    Ok(group)
+}
+
+/// `struct clone_key`.
+pub(crate) fn clone_key(port: u32, round: u32) -> [u8; 8] {
+    devmap_value(port, Some(round as i32))
+}
+
+/// Says where a packet goes that leaves by `port` and is sent round by the recirculation port `round` of number `number`.
+pub(crate) fn set_clone(
+    clones: &impl MapCore,
+    port: u32,
+    number: u32,
+    round: u32,
+) -> Result<(), Error> {
+    let pair = make(&[port, round], 2, None)?;
+    let pair = pair.as_fd().as_raw_fd().to_ne_bytes();
+    clones
+        .update(&clone_key(port, number), &pair, MapFlags::ANY)
+        .map_err(Error::bpf(format!("cloning to interface {port}")))
+}
+
 /// Puts a map of these ports in the place of the group's.
 pub(crate) fn set(
     groups: &MapHandle,
@@ -37,30 +75,7 @@ pub(crate) fn set(
             _ => Ok(()),
         };
     }
-    let opts = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-        ..Default::default()
-    };
-    let group = MapHandle::create(
-        MapType::Devmap,
-        Some("group"),
-        4,
-        8,
-        GROUP_PORTS as u32,
-        &opts,
-    )
-    .map_err(Error::bpf("making a group of ports"))?;
-    for (place, port) in (0u32..).zip(ports) {
-        group
-            .update(
-                &place.to_ne_bytes(),
-                &devmap_value(*port, egress),
-                MapFlags::ANY,
-            )
-            .map_err(Error::bpf(format!(
-                "adding interface {port} to a group of ports"
-            )))?;
-    }
+    let group = make(ports, GROUP_PORTS, egress)?;
     groups
         .update(
             &key,

@@ -29,6 +29,8 @@ pub const PROGRAMS_PER_DISCIPLINE: usize = 8;
 pub const NO_DISCIPLINE: u32 = 15;
 /// Words that a discipline has of each tenant.
 pub const PARAMETERS: usize = 2;
+/// Numbers that a discipline's programs may count of each tenant.
+pub const TALLIES: usize = 8;
 pub(crate) const GROUP_PORTS: usize = 64;
 /// In the place of a lease's slot in an item whose record was given.
 pub const NO_LEASE: u16 = 0xffff;
@@ -69,6 +71,9 @@ pub(crate) struct Config {
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
 }
+
+/// How many recirculation ports programs tell apart (`RECIRCULATION_PORTS` in `bpf/recirculate.h`).
+pub(crate) const RECIRCULATION_PORTS: u32 = 4;
 
 /// The number of the layout that these structs describe. It rises when one changes under its name.
 pub(crate) const LAYOUT: u32 = 2;
@@ -197,6 +202,7 @@ mod tests {
             ("PROGRAMS_PER_DISCIPLINE", PROGRAMS_PER_DISCIPLINE as u64),
             ("NO_DISCIPLINE", NO_DISCIPLINE.into()),
             ("PARAMETERS", PARAMETERS as u64),
+            ("TALLIES", TALLIES as u64),
             ("GROUP_PORTS", GROUP_PORTS as u64),
             ("NO_LEASE", NO_LEASE.into()),
             ("ITEM_CELLS", ITEM_CELLS.into()),
@@ -220,5 +226,6 @@ mod tests {
         assert_eq!(decide::NO_DISCIPLINE, NO_DISCIPLINE);
         assert_eq!(decide::PROGRAMS_MAX, PROGRAMS_PER_DISCIPLINE);
         assert_eq!(decide::PARAMETERS, PARAMETERS);
+        assert_eq!(decide::TALLIES, TALLIES);
     }
 }

@@ -28,6 +28,7 @@ mod recirculation;
 mod rows;
 mod sketch;
 mod table;
+mod tally;
 mod tenant;
 mod traffic;
 
@@ -40,7 +41,7 @@ pub use error::Error;
 pub use events::{Event, Events};
 pub use layout::{
     NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE, SourceCheck,
-    VALUE_MAX_BYTES,
+    TALLIES, VALUE_MAX_BYTES,
 };
 pub use lease::{LeaseState, Leases};
 pub use load::{Dataplane, MapLayout, Object, RECIRCULATION, Sizes, cpus, maps_of};
@@ -49,5 +50,6 @@ pub use programs::Programs;
 pub use rows::{KeyValue, Rows};
 pub use sketch::Sketches;
 pub use table::{Busy, Held, InsertError, Table};
+pub use tally::Tallies;
 pub use tenant::TenantEntry;
 pub use traffic::{FlowCount, Traffic};

@@ -13,7 +13,10 @@ use libbpf_rs::{
 
 use crate::{
     Attached, Error, Home, Mode, Table, attach,
-    layout::{BUCKET_SLOTS, Config, LAYOUT, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE},
+    layout::{
+        BUCKET_SLOTS, Config, LAYOUT, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE,
+        RECIRCULATION_PORTS,
+    },
     mapped::Mapped,
     recirculation,
 };
@@ -21,12 +24,16 @@ use crate::{
 const ENTRY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/entry.bpf.o"));
 /// What the recirculation port is called among the ports of a switch.
 pub const RECIRCULATION: &str = "recirculation";
+/// Ports together with recirculation ports.
+pub(crate) const CLONES: &str = "clones";
+/// Maps that whoever recirculates has beside his own (`RECIRCULATES` in `bpf/discipline.h`).
+const OF_RECIRCULATION: [&str; 2] = [RECIRCULATION, CLONES];
 
 /// Maps that belong to one loading, as this build and the ones before it call them. Programs of different loadings do not
 /// meet there: what is loaded already keeps its own until the last link runs what is loaded now.
 const OF_ONE_LOADING: [&str; 4] = ["work_area", "programs", "works", "disciplines"];
 /// Maps that only count: made anew where their layout changed.
-const STATISTICS: [&str; 2] = ["counters", "sketches"];
+const STATISTICS: [&str; 3] = ["counters", "sketches", "tallies"];
 
 /// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines that differ in their
 /// control half only share it.
@@ -305,7 +312,8 @@ impl Object {
             return Err(self.wrong(format!("it has no map {missing}")));
         }
         let prefix = format!("{}_", self.name);
-        let own = |name: &&String| !shared.contains(name) && *name != RECIRCULATION;
+        let own =
+            |name: &&String| !shared.contains(name) && !OF_RECIRCULATION.contains(&name.as_str());
         match maps.iter().filter(own).find(|name| !name.starts_with(&prefix)) {
             Some(name) => Err(self.wrong(format!(
                 "its map {name} must be named {prefix}...: all maps of a switch are pinned in one directory"
@@ -428,26 +436,53 @@ impl Dataplane {
     /// # Errors
     /// If the kernel refuses.
     pub fn recirculate(&self, attached: &[Attached]) -> Result<bool, Error> {
-        let maps = |object: &'_ Loaded| -> Option<MapHandle> {
-            let map = object.maps().find(|map| map.name() == RECIRCULATION)?;
-            MapHandle::try_from(&map).ok()
-        };
-        let Some(map) = self.objects.iter().find_map(|(object, _)| maps(object)) else {
+        if !self.recirculates() {
             recirculation::close(&self.home)?;
             self.let_go()?;
             return Ok(false);
-        };
+        }
         let generic = attached.iter().any(|port| port.mode == Mode::Generic);
         let port = recirculation::open(&self.home, &self.comes_back(), generic)?;
-        map.update(
-            &0u32.to_ne_bytes(),
-            &devmap_value(port, None),
-            MapFlags::ANY,
-        )
-        .map_err(Error::bpf("naming the recirculation port"))?;
+        let ports: Vec<u32> = attached.iter().map(|port| port.ifindex).collect();
+        self.send_round(&[port], &ports)?;
         self.name_port(port, RECIRCULATION)?;
         self.let_go()?;
         Ok(true)
+    }
+
+    /// Whether one of the objects sends packets round.
+    fn recirculates(&self) -> bool {
+        self.map_of_objects(RECIRCULATION).is_some()
+    }
+
+    fn map_of_objects(&self, name: &str) -> Option<MapHandle> {
+        let found = |(object, _): &'_ (Loaded, _)| {
+            let map = object.maps().find(|map| map.name() == name)?;
+            MapHandle::try_from(&map).ok()
+        };
+        self.objects.iter().find_map(found)
+    }
+
+    /// Has programs send packets round by these interfaces, and clone to these ports. For what attaches no interface, as
+    /// tests do; otherwise [`Dataplane::recirculate`] does it.
+    ///
+    /// # Errors
+    /// None of the objects sends packets round, an interface that cannot be redirected to.
+    pub fn send_round(&self, rounds: &[u32], ports: &[u32]) -> Result<(), Error> {
+        let maps = OF_RECIRCULATION.map(|name| self.map_of_objects(name));
+        let [Some(recirculation), Some(clones)] = maps else {
+            return Err(Error::row(RECIRCULATION, "nobody here recirculates"));
+        };
+        for (number, round) in (0..RECIRCULATION_PORTS).zip(rounds.iter().cycle()) {
+            let value = devmap_value(*round, None);
+            recirculation
+                .update(&number.to_ne_bytes(), &value, MapFlags::ANY)
+                .map_err(Error::bpf("naming a recirculation port"))?;
+            for port in ports {
+                crate::group::set_clone(&clones, *port, number, *round)?;
+            }
+        }
+        Ok(())
     }
 
     /// The entry program, for attaching and for test runs.

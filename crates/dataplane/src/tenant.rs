@@ -1,4 +1,7 @@
-use std::sync::atomic::Ordering;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+};
 
 use wire::Secret;
 
@@ -47,10 +50,10 @@ pub(crate) fn hash_salt(tenant: u32) -> u64 {
 
 /// The table of tenants. Whoever writes it reads an entry, changes it and writes it back: requests that are admitted in
 /// between are not counted against the rate, a few in a change.
-struct Entries(Map);
+pub(crate) struct Entries(Map);
 
 impl Entries {
-    fn open(at: &Backing) -> Result<Entries, Error> {
+    pub(crate) fn open(at: &Backing) -> Result<Entries, Error> {
         at.must_exist()?;
         at.map("tenants").map(Entries)
     }
@@ -64,6 +67,11 @@ impl Entries {
         let found = self.0.lookup(&id.to_ne_bytes());
         let bytes = found.map_err(Error::bpf("reading the table of tenants"))?;
         Ok(bytes.and_then(|bytes| Tenant::read(&bytes)))
+    }
+
+    /// A tenant's place in arrays of all tenants.
+    pub(crate) fn place(&self, id: u32) -> Result<Option<u32>, Error> {
+        Ok(self.get(id)?.map(|tenant| tenant.flags >> PLACE_SHIFT))
     }
 
     /// Writes an entry unless it is there already: the kernel makes every change in other memory, and what was there
@@ -93,10 +101,20 @@ impl TenantEntry {
             let removed = map.0.delete(&id.to_ne_bytes());
             removed.map_err(Error::bpf("removing a tenant"))?;
         }
-        for (entry, place) in entries.iter().zip(0u32..) {
+        // Those that stay keep their places: what programs count there is theirs.
+        let (mut places, mut taken) = (BTreeMap::new(), BTreeSet::new());
+        for entry in entries {
+            let place = map.place(entry.id)?;
+            if let Some(place) = place.filter(|place| taken.insert(*place)) {
+                places.insert(entry.id, place);
+            }
+        }
+        let mut free = (0u32..).filter(|place| !taken.contains(place));
+        for entry in entries {
             let before = map.get(entry.id)?;
             let next_ns = before.map_or(0, |tenant| tenant.next_ns);
-            map.put(before, entry.with(next_ns, place))?;
+            let place = places.get(&entry.id).copied().or_else(|| free.next());
+            map.put(before, entry.with(next_ns, place.expect("there is no end")))?;
         }
         let served = entries.iter().filter(|e| e.discipline != NO_DISCIPLINE);
         let share = REPORTS_OF_ALL / (served.count() as u32).max(1);

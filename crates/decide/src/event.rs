@@ -2,6 +2,12 @@ use std::net::SocketAddr;
 
 use crate::{Change, Key, SwitchId};
 
+/// Numbers that a discipline's programs may count of each tenant (`tally` in `bpf/`).
+pub const TALLIES: usize = 8;
+
+/// What they came to; what each means is the discipline's affair.
+pub type Tallies = [u64; TALLIES];
+
 /// How a switch answered a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -94,6 +100,8 @@ pub enum Event<'a> {
         window: u64,
         /// Items with their requests in the window.
         items: &'a [(Key, u64)],
+        /// What the discipline's programs counted of the tenant in the window.
+        tallies: Tallies,
     },
     /// A change was answered.
     Answered {
@@ -116,6 +124,9 @@ pub enum Event<'a> {
         tenant: u32,
         /// The items.
         keys: &'a [Key],
+        /// Whether they cannot be cached: there is no value, or none that a switch holds. Others only found no room, or do
+        /// not fit the tenant's setup any longer.
+        unfit: bool,
     },
     /// The configuration that was last asked for is in force.
     Configured {
@@ -123,6 +134,11 @@ pub enum Event<'a> {
         switch: SwitchId,
         /// Whose.
         tenant: u32,
+    },
+    /// A store can be told something: its stream began. What it was told in an earlier life it may have forgotten.
+    StoreAttached {
+        /// Which, by its address in the cluster file.
+        store: SocketAddr,
     },
     /// A store has every message about a tenant that it was sent. Comes when the last of them was acknowledged.
     Told {

@@ -17,6 +17,7 @@ mod event;
 mod memory;
 mod none;
 mod registration;
+mod settings;
 mod store;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -26,13 +27,14 @@ pub use wire::SwitchId;
 
 pub use action::{Action, Change, Record};
 pub use configuration::{Configuration, Group, PARAMETERS, Row};
-pub use event::{Event, Outcome, Room};
+pub use event::{Event, Outcome, Room, TALLIES, Tallies};
 pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{
     Items, MapSize, NO_DISCIPLINE, Native, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,
     StoreMaker,
 };
+pub use settings::{SETTINGS_MAX, Setting, Settings, check_settings};
 pub use store::{MESSAGE_MAX, OperationId, Request, StoreAction, StoreEvent, StoreHalf};
 
 /// A key of one tenant: 1 to [`wire::MAX_KEY`] bytes.
@@ -58,6 +60,8 @@ pub struct Limits {
     pub window_ms: u32,
     /// Seed of everything random.
     pub seed: u64,
+    /// What operators set of the discipline that is given these limits.
+    pub settings: Settings,
 }
 
 impl Default for Limits {
@@ -67,6 +71,7 @@ impl Default for Limits {
             reports_per_window: 5_000,
             window_ms: 1_000,
             seed: 1,
+            settings: Settings::default(),
         }
     }
 }

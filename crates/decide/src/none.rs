@@ -13,6 +13,7 @@ pub const NONE: Registration = Registration {
     number: NO_DISCIPLINE,
     items: Items::Copies,
     runs: Runs::WherePages,
+    settings: &[],
     control: |_| Box::new(NoDiscipline),
     object: &[],
     native: None,

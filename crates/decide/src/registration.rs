@@ -1,4 +1,4 @@
-use crate::{Discipline, Limits, OperationId, StoreHalf};
+use crate::{Discipline, Limits, OperationId, Setting, StoreHalf};
 
 /// Steps and egress programs that a discipline may have, each (`PROGRAMS_PER_DISCIPLINE` in `bpf/maps.h`).
 pub const PROGRAMS_MAX: usize = 8;
@@ -88,6 +88,9 @@ pub struct Registration {
     pub items: Items,
     /// Where it runs.
     pub runs: Runs,
+    /// What operators may set of it, at most [`crate::SETTINGS_MAX`]; its control half finds the numbers in the same order in
+    /// [`Limits::settings`].
+    pub settings: &'static [Setting],
     /// Makes its control half, for one controller.
     pub control: fn(Limits) -> Box<dyn Discipline>,
     /// Its switch half: a BPF object. Disciplines that differ in their control halves only may share one.

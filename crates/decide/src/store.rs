@@ -1,7 +1,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use wire::{Header, Op};
+use wire::{Header, KeyHash, Op};
 
 /// An op of the network that a store half takes.
 pub type OperationId = Op;
@@ -47,6 +47,15 @@ pub enum StoreEvent<'a> {
         /// The value with its version; `None`: there is none.
         value: Option<(&'a [u8], u64)>,
     },
+    /// A read of a watched tenant ([`StoreAction::Watch`]) reached this store, which owns the key: no switch answered it.
+    Read {
+        /// Whose.
+        tenant: u32,
+        /// The key.
+        key: &'a [u8],
+        /// Its hash.
+        hash: KeyHash,
+    },
     /// The control half sent a message. May come twice.
     Told {
         /// About which tenant.
@@ -54,7 +63,7 @@ pub enum StoreEvent<'a> {
         /// The message.
         message: &'a [u8],
     },
-    /// A tenant is gone, and its open requests with it. Its number may be another's from now on: nothing of it may be kept.
+    /// A tenant is gone, and its open requests with it; nobody watches it. Its number may be another's from now on: nothing of it may be kept.
     Left {
         /// Which.
         tenant: u32,
@@ -93,6 +102,13 @@ pub enum StoreAction {
         key: Bytes,
         /// The value.
         value: Bytes,
+    },
+    /// Tell this half of the tenant's reads from now on, or no longer. Of one tenant one half is told.
+    Watch {
+        /// Whose.
+        tenant: u32,
+        /// Whether it is to be told.
+        on: bool,
     },
     /// Tell the control half something about a tenant. A newer report about the same tenant replaces one that could not be
     /// sent yet.

@@ -13,11 +13,11 @@ use std::{
 };
 
 use dataplane::{
-    Backing, Counters, Dataplane, Events, Home, Leases, Object, Programs, Sizes, Sketches, Table,
-    TenantEntry, Traffic,
+    Backing, Counters, Dataplane, Events, Home, Leases, Object, Programs, RECIRCULATION, Sizes,
+    Sketches, Table, TenantEntry, Traffic,
     native::{self, Clock, Cpu, Frame, Program},
 };
-use libbpf_rs::{MapCore, MapHandle, libbpf_sys};
+use libbpf_rs::{MapCore, MapHandle, ProgramMut, libbpf_sys};
 use wire::Secret;
 
 use crate::message::secret_of;
@@ -51,17 +51,17 @@ pub struct Run {
     pub moved: BTreeMap<&'static str, u64>,
 }
 
-/// The entry program, to be run from any thread.
+/// A program, to be run from any thread.
 pub struct Runner(Under);
 
 enum Under {
     Kernel(OwnedFd),
-    Native(Mutex<Cpu>),
+    Native(Mutex<Cpu>, Program),
 }
 
 impl Runner {
-    fn native(switch: &Arc<native::Switch>) -> Runner {
-        Runner(Under::Native(Mutex::new(Cpu::of(switch, 0))))
+    fn native(switch: &Arc<native::Switch>, program: Program) -> Runner {
+        Runner(Under::Native(Mutex::new(Cpu::of(switch, 0)), program))
     }
 
     /// Makes the coarse clock late; of a switch in this process.
@@ -71,7 +71,7 @@ impl Runner {
     pub fn late(&self, ns: u64) {
         match &self.0 {
             Under::Kernel(_) => panic!("the kernel's clock"),
-            Under::Native(cpu) => cpu.lock().expect("no run panicked").late(ns),
+            Under::Native(cpu, _) => cpu.lock().expect("no run panicked").late(ns),
         }
     }
 
@@ -80,7 +80,9 @@ impl Runner {
     pub fn run(&self, frame: &[u8], ingress: Option<u32>, out: &mut Vec<u8>) -> Verdict {
         let program = match &self.0 {
             Under::Kernel(program) => program,
-            Under::Native(cpu) => return run_native(cpu, frame, ingress, out),
+            Under::Native(cpu, program) => {
+                return run_native(cpu, *program, frame, ingress, out);
+            }
         };
         out.resize(4096, 0);
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
@@ -112,11 +114,17 @@ impl Runner {
     }
 }
 
-fn run_native(cpu: &Mutex<Cpu>, frame: &[u8], ingress: Option<u32>, out: &mut Vec<u8>) -> Verdict {
+fn run_native(
+    cpu: &Mutex<Cpu>,
+    program: Program,
+    frame: &[u8],
+    ingress: Option<u32>,
+    out: &mut Vec<u8>,
+) -> Verdict {
     let mut frame = Frame::new(frame);
     let now_ns = Clock::Boot.now_ns();
     let mut cpu = cpu.lock().expect("no run panicked");
-    let verdict = cpu.run(Program::Entry, &mut frame, ingress.unwrap_or(1), now_ns);
+    let verdict = cpu.run(program, &mut frame, ingress.unwrap_or(1), now_ns);
     out.clear();
     out.extend_from_slice(frame.bytes());
     match verdict {
@@ -157,6 +165,8 @@ pub struct Switch {
     pub sketches: Sketches,
     pub traffic: Traffic,
     pub runner: Runner,
+    /// The program behind the recirculation port.
+    pub comes_back: Runner,
 }
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -174,12 +184,12 @@ impl Switch {
         let detach_if_it_fails = Detach(home.clone());
         let sizes = Sizes { pages: 4 };
         let dataplane = Dataplane::load(home.clone(), objects, sizes).expect("loading");
-        let program = dataplane
-            .program()
-            .as_fd()
-            .try_clone_to_owned()
-            .expect("a descriptor");
-        let switch = Switch::of(dataplane.into(), Runner(Under::Kernel(program)), tenants);
+        let runner = |program: ProgramMut<'_>| {
+            let program = program.as_fd().try_clone_to_owned();
+            Runner(Under::Kernel(program.expect("a descriptor")))
+        };
+        let runners = [dataplane.program(), dataplane.comes_back()].map(runner);
+        let switch = Switch::of(dataplane.into(), runners, tenants);
         std::mem::forget(detach_if_it_fails); // from here on it is the switch's own Drop
         switch
     }
@@ -188,11 +198,13 @@ impl Switch {
         let sizes = Sizes { pages: 4 };
         let switch = native::Switch::new("test", objects, sizes, 1, Clock::Boot);
         let switch = switch.expect("native code");
-        let runner = Runner::native(&switch);
-        Switch::of(switch.into(), runner, tenants)
+        let programs = [Program::Entry, Program::ComesBack];
+        let runners = programs.map(|program| Runner::native(&switch, program));
+        Switch::of(switch.into(), runners, tenants)
     }
 
-    fn of(programs: Programs, runner: Runner, tenants: &[TenantEntry]) -> Switch {
+    fn of(programs: Programs, runners: [Runner; 2], tenants: &[TenantEntry]) -> Switch {
+        let [runner, comes_back] = runners;
         let at = &programs.backing();
         TenantEntry::install(at, tenants).expect("tenants");
         let table = Table::open(at).expect("tables");
@@ -205,6 +217,7 @@ impl Switch {
             traffic: Traffic::open(at).expect("traffic"),
             sketches: Sketches::open(at).expect("sketches"),
             runner,
+            comes_back,
             programs,
         }
     }
@@ -230,7 +243,7 @@ impl Switch {
             (Under::Kernel(program), _) => {
                 Runner(Under::Kernel(program.try_clone().expect("a descriptor")))
             }
-            (_, Programs::Native(switch)) => Runner::native(switch),
+            (_, Programs::Native(switch)) => Runner::native(switch, Program::Entry),
             _ => unreachable!("both are in the same place"),
         }
     }
@@ -243,11 +256,35 @@ impl Switch {
             .collect()
     }
 
+    /// Lets programs send packets round and clone to the port that test runs come in by. Nothing leaves: what was sent round
+    /// is what [`Switch::run_round`] takes.
+    pub fn send_round(&self) {
+        const PORT: u32 = 1;
+        const ROUND: u32 = 2;
+        match &self.programs {
+            // The loopback is the only interface that there is everywhere.
+            Programs::Kernel(dataplane) => dataplane.send_round(&[PORT], &[PORT]),
+            Programs::Native(switch) => switch
+                .add_port(PORT, "lo")
+                .and_then(|()| switch.add_port(ROUND, RECIRCULATION)),
+        }
+        .expect("it recirculates");
+    }
+
     /// Runs one packet, with the counters that it moved.
     pub fn run(&self, frame: &[u8], ingress: Option<u32>) -> Run {
+        self.run_by(&self.runner, frame, ingress)
+    }
+
+    /// Likewise for a packet that went round.
+    pub fn run_round(&self, frame: &[u8]) -> Run {
+        self.run_by(&self.comes_back, frame, None)
+    }
+
+    fn run_by(&self, runner: &Runner, frame: &[u8], ingress: Option<u32>) -> Run {
         let before = self.counts();
         let mut out = vec![];
-        let verdict = self.runner.run(frame, ingress, &mut out);
+        let verdict = runner.run(frame, ingress, &mut out);
         let pairs = before.iter().zip(self.counts());
         let moved = pairs.filter(|((_, old), (_, new))| old != new);
         let moved = moved
@@ -336,11 +373,13 @@ pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
 pub fn ending(counter: &str) -> Option<Verdict> {
     match counter {
         "forward" => Some(Verdict::Redirect),
-        "recirculate" | "fan_out" => Some(Verdict::Redirect),
+        "recirculate" | "fan_out" | "wake" | "hit_round" => Some(Verdict::Redirect),
         "hit" | "answer" | "invalidate" | "lease_offer" => Some(Verdict::Tx),
         "consume" | "fetch_reply" | "lease_renewed" | "lease_stale" | "invalidate_contended" => {
             Some(Verdict::Drop)
         }
+        "wait" => Some(Verdict::Drop),
+        _ if counter.starts_with("round_") => Some(Verdict::Drop),
         _ if counter.starts_with("pass_") => Some(Verdict::Pass),
         _ if counter.starts_with("drop_") => Some(Verdict::Drop),
         _ => None,

@@ -2,6 +2,8 @@
 //!
 //! Addresses and files may hold the placeholders of [`ProcessSpec::command`].
 
+use std::collections::BTreeMap;
+
 use crate::topology::{ProcessSpec, Settled};
 
 /// Where controllers listen.
@@ -82,8 +84,8 @@ pub struct Store {
     pub control: Option<String>,
     /// URL of what holds the data; none: the store itself.
     pub backend: Option<String>,
-    /// Keys that it has from the start, and the length of their values in bytes.
-    pub populate: Option<(usize, usize)>,
+    /// Keys that it has from the start, and the lengths of their values as its option has them.
+    pub populate: Option<(usize, String)>,
     /// Requests per second that each partition serves; none: as many as it can.
     pub rate_limit: Option<f64>,
     /// Requests that wait at a partition before it drops more.
@@ -94,7 +96,8 @@ pub struct Store {
 
 impl Store {
     fn line(&self) -> Line {
-        let populate = self.populate.map(|(keys, len)| format!("{keys}:{len}"));
+        let populate = self.populate.as_ref();
+        let populate = populate.map(|(keys, len)| format!("{keys}:{len}"));
         Line::of(&["shortstop", "store"])
             .option("--listen", &self.listen)
             .option("--cluster", CLUSTER)
@@ -186,6 +189,8 @@ pub struct Control {
     pub window_ms: Option<u32>,
     /// Most items of a switch; none: the usual limit.
     pub max_items: Option<usize>,
+    /// Settings of disciplines, by `DISCIPLINE.NAME`.
+    pub settings: BTreeMap<String, u32>,
     /// More options.
     pub options: Vec<String>,
 }
@@ -196,6 +201,8 @@ impl Control {
             Some(_) => &["--insecure"],
             None => &[],
         };
+        let set = |(name, n): (&String, &u32)| ["--set".into(), format!("{name}={n}")];
+        let settings: Vec<String> = self.settings.iter().flat_map(set).collect();
         Line::of(&["shortstop", "control"])
             .option("--cluster", CLUSTER)
             .option("--state", &self.state)
@@ -206,6 +213,7 @@ impl Control {
             .maybe("--discipline", self.discipline.as_ref())
             .maybe("--window-ms", self.window_ms)
             .maybe("--max-items", self.max_items)
+            .words(&settings)
             .words(&self.options)
     }
 }

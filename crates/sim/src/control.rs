@@ -30,7 +30,9 @@ pub(crate) fn maker(spec: &Spec, control: ControlSpec, seed: u64) -> Maker {
                 reports_per_window: control.reports_per_window,
                 window_ms: control.window_ms,
                 seed,
+                ..Limits::default()
             },
+            settings: control.settings.clone(),
             updates_per_s: control.updates_per_s,
             sample_shift: control.sample_shift,
             term: 0,
@@ -88,7 +90,7 @@ impl ControlHost {
         let default = default.unwrap_or(registered.first().map_or("none", |r| r.name));
         let known = registered.iter().any(|r| r.name == default) || default == decide::NONE.name;
         anyhow::ensure!(known, "discipline {default:?} is not known");
-        let disciplines = Disciplines::start(registered, default, plan.limits);
+        let disciplines = Disciplines::start(registered, default, plan.limits, &plan.settings);
         let loaded = disk.0.borrow().load();
         // Microseconds since 1970: above every number of an earlier lead, which used at most one per microsecond.
         let first_number = birth.clock.wall_ns / 1_000_000 * 1000;

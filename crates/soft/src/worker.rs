@@ -105,7 +105,8 @@ impl Worker {
         let mut arrivals = Arrivals::default();
         let mut account = Instant::now();
         while !self.stop.load(Relaxed) {
-            let mut came = 0;
+            let mut came = self.round.len();
+            self.serve_round();
             for tap in 0..self.taps.len() {
                 came += self.serve(tap, &mut arrivals);
             }
@@ -146,31 +147,40 @@ impl Worker {
         for at in 0..came {
             let spare = self.spare.pop().unwrap_or_default();
             match arrivals.take(at, spare) {
-                (frame, None) => self.enter(frame, ingress, now),
+                (frame, None) => self.handle(Program::Entry, frame, ingress, now),
                 (whole, Some(size)) => {
                     let spare = &mut self.spare;
                     let parts = segments::divide(&whole, size, || spare.pop().unwrap_or_default());
                     parts
                         .into_iter()
-                        .for_each(|part| self.enter(part, ingress, now));
+                        .for_each(|part| self.handle(Program::Entry, part, ingress, now));
                     self.spare.push(whole);
                 }
             }
         }
+        self.send();
+        came
+    }
+
+    /// One round of what goes round.
+    fn serve_round(&mut self) {
+        if self.round.is_empty() {
+            return;
+        }
+        let now = self.switch.clock().now_ns();
+        for _ in 0..self.round.len() {
+            let frame = self.round.pop_front().expect("as many as there were");
+            self.handle(Program::ComesBack, frame, RECIRCULATION_PORT, now);
+        }
+        self.send();
+    }
+
+    fn send(&mut self) {
         let lost = self.sender.send(&mut self.leaving);
         self.losses.sent.fetch_add(lost, Relaxed);
         self.spare
             .extend(self.leaving.drain(..).map(|(_, frame)| frame));
         self.spare.truncate(2 * BATCH);
-        came
-    }
-
-    /// A frame that came in, and what becomes of it on the recirculation port.
-    fn enter(&mut self, frame: Frame, ingress: u32, now: u64) {
-        self.handle(Program::Entry, frame, ingress, now);
-        while let Some(frame) = self.round.pop_front() {
-            self.handle(Program::ComesBack, frame, RECIRCULATION_PORT, now);
-        }
     }
 
     fn handle(&mut self, program: Program, mut frame: Frame, ingress: u32, now: u64) {

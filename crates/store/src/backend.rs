@@ -46,6 +46,17 @@ pub struct Item<V> {
     pub expiry_ms: u32,
 }
 
+impl Item<Bytes> {
+    /// The same, borrowed.
+    pub fn as_ref(&self) -> Item<&[u8]> {
+        Item {
+            value: &self.value,
+            version: self.version,
+            expiry_ms: self.expiry_ms,
+        }
+    }
+}
+
 /// When a write takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
@@ -79,8 +90,10 @@ pub enum Change {
 /// How a read ended that was answered later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The item. A value that no packet carries may be cut short, but not to what one carries.
+    /// The item.
     Item(Item<Vec<u8>>),
+    /// It is longer than [`Backend::longest`]; its version.
+    TooLarge(u64),
     /// There is no such key.
     Absent,
     /// The backend failed.
@@ -151,6 +164,17 @@ pub trait Backend: Send {
         ticket: Ticket,
     ) -> Answer<Option<Item<&[u8]>>> {
         self.get(key, now_ns, ticket)
+    }
+
+    /// Values of more bytes are of no use to anybody: of one that is answered later nothing need be read.
+    fn longest(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
+
+    /// What was read of a key under this version is not what is there: others have written it. If its version is still `from`, it
+    /// is `to` from now on.
+    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) {
+        let _ = (tenant, hash, from, to);
     }
 
     /// Whether others may write to it, and whether it tells.

@@ -14,6 +14,7 @@
 //! | 6 | a copy is worth nothing without its lease, in the term it was granted in | [`Leases`] |
 //! | 7 | a retransmitted write is answered again, never applied again | [`Window`] |
 //!
+//! Values in parts need no rule of their own: [`Parts`], [`version_of_part`].
 //! What others write to the backend behind the store's back is no part of the rules: [`Outside`].
 //!
 //! Why each is needed: without 3's epochs a late acknowledgement ends the wait for a younger copy; without 4's
@@ -23,12 +24,14 @@
 
 mod lease;
 mod outside;
+mod parts;
 mod window;
 
 use std::collections::VecDeque;
 
 pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
 pub use outside::{Outside, Watch};
+pub use parts::{Parts, version_of_part};
 pub use window::{Verdict, Window};
 use wire::Epoch;
 
@@ -233,6 +236,15 @@ impl<W> KeyState<W> {
         self.prove_invalid(proof);
     }
 
+    /// Rule 4: a part of a write passed X with (X, e). The write itself comes when it is whole; that X took e is proof as soon as it is
+    /// known. Returns whether there was such a copy.
+    pub fn part_passed(&mut self, proof: Epoch) -> bool {
+        if mutant(Mutant::PartNotCompared) {
+            return self.trust(proof.switch());
+        }
+        self.prove_invalid(proof)
+    }
+
     /// Rule 4: X acknowledged an INVALIDATE for `echoed`. Returns whether that ends the wait for a copy.
     pub fn acknowledged(&mut self, ack: Epoch, echoed: u64) -> bool {
         if mutant(Mutant::AckNotCompared) {
@@ -413,6 +425,18 @@ impl<W> KeyState<W> {
             term,
         });
         Ok(())
+    }
+
+    /// Whether the newest grant to X is this one, and nothing has happened since that ends it: what was read for it is still what may
+    /// be granted, as far as the store has heard.
+    pub fn stands(&self, epoch: Epoch) -> bool {
+        let granted = |copy: &Copy| copy.switch == epoch.switch() && copy.granted == epoch.number();
+        !self.is_busy() && self.copies.iter().any(granted)
+    }
+
+    /// Whether no write goes on, or may still take place.
+    pub fn is_settled(&self, now_ns: Nanos) -> bool {
+        !self.is_busy() && now_ns >= self.doubt_until_ns
     }
 
     fn may_grant(&self, now_ns: Nanos) -> Result<(), NoGrant> {

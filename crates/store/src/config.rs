@@ -65,12 +65,12 @@ impl FromStr for OutsideWrites {
 }
 
 /// Items that are there from the start: see [`crate::backend::embedded::populate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Populate {
     /// Number of items.
     pub count: u64,
-    /// Length of each value in bytes.
-    pub value_len: usize,
+    /// Lengths of the values.
+    pub value_len: wire::Lengths,
 }
 
 impl FromStr for Populate {
@@ -132,7 +132,8 @@ pub struct Config {
     pub key_queue_limit: usize,
     /// Clients whose last writes are remembered at most.
     pub client_limit: usize,
-    /// Bytes of values that are written in parts, until their writes are over.
+    /// Bytes of values that are written in parts, until their writes are over; and as many of values that are read in parts from a
+    /// backend of another process.
     pub parts_limit: usize,
     /// The halves of disciplines that run in it.
     pub halves: Vec<Half>,
@@ -193,11 +194,12 @@ impl Config {
             );
         }
         let max_value = self.cluster.max_value;
-        if let Some(Populate { value_len, .. }) = self.populate
-            && value_len > max_value as usize
+        let longest = self.populate.as_ref().map(|p| p.value_len.longest());
+        if let Some(longest) = longest
+            && longest > max_value as usize
         {
             anyhow::bail!(
-                "--populate: a value of {value_len} bytes: the cluster's max_value is {max_value}"
+                "--populate: a value of {longest} bytes: the cluster's max_value is {max_value}"
             );
         }
         if let Some(identity) = self.identity

@@ -64,7 +64,7 @@ pub struct Counters {
     pub refused_queue_full: u64,
     /// Writes refused with TryAgain: too many clients or requests to remember.
     pub refused_clients_full: u64,
-    /// Parts of writes refused with TryAgain: no room for the whole value.
+    /// Parts of writes, and reads of large values, refused with TryAgain: no room for the whole value.
     pub refused_parts_full: u64,
     /// Writes refused with TryAgain: no room in the backend that may be evicted.
     pub refused_memory_full: u64,
@@ -105,6 +105,8 @@ pub struct Counters {
     pub dropped_discipline_busy: u64,
     /// Requests dropped: too many wait for the backend.
     pub dropped_backend_busy: u64,
+    /// Reads of parts dropped: the value is being read anew already.
+    pub dropped_part_reads: u64,
     /// Datagrams dropped: not a packet of ours.
     pub dropped_malformed: u64,
     /// Datagrams dropped: an op that neither the store nor a discipline takes.

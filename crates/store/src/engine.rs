@@ -1,6 +1,7 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
 
 mod halves;
+mod held;
 mod joins;
 mod lease;
 mod outside;
@@ -31,6 +32,7 @@ use crate::{
 };
 use halves::Halves;
 pub use halves::TellError;
+use held::Held;
 use joins::Joins;
 use lease::Home;
 use outside::Recalls;
@@ -95,6 +97,7 @@ pub struct Engine {
     halves: Halves,
     waiting: Waiting,
     joins: Joins,
+    held: Held,
     /// Writes taken and not yet over.
     pending_writes: Shares,
     timers: BinaryHeap<Reverse<(Nanos, Place)>>,
@@ -111,10 +114,11 @@ impl Engine {
     /// A store that starts at `now_ns` of its own clock.
     pub fn new(
         config: Arc<Config>,
-        backend: Box<dyn Backend>,
+        mut backend: Box<dyn Backend>,
         now_ns: u64,
         incarnation: Incarnation,
     ) -> Engine {
+        backend.longest(config.cluster.max_value as usize);
         let cluster = &config.cluster;
         let owned = |partition: u32| {
             config.identity.is_none_or(|me| {
@@ -145,6 +149,7 @@ impl Engine {
             halves: Halves::new(&config.halves, tenants.len()),
             waiting: Waiting::new(MAX_WAITING, tenants.len()),
             joins: Joins::new(config.parts_limit, tenants.len(), config.lease_ns() / 4 * 3),
+            held: Held::new(config.parts_limit, tenants.len()),
             pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),
             next_offer_ns: 0,
@@ -201,6 +206,9 @@ impl Engine {
         if header.op.is_write() {
             self.write(origin, key, packet, now_ns, out);
         } else {
+            if header.op == Op::ReadRequest {
+                self.watch_read(key, now_ns, out);
+            }
             self.read(origin, key, now_ns, out);
         }
     }
@@ -302,6 +310,7 @@ impl Engine {
         self.timers(now_ns, out);
         self.tick_halves(now_ns, out);
         self.counters.writes_unfinished += self.joins.expire(now_ns);
+        self.held.tick(now_ns);
         self.replies.delayed.release(now_ns, out);
     }
 
@@ -314,6 +323,7 @@ impl Engine {
             self.recalls.next_ns(),
             self.halves.next_ns(),
             self.joins.next_ns(),
+            self.held.next_ns(),
             self.replies.delayed.next_ns(),
         ]
         .into_iter()
@@ -346,6 +356,7 @@ impl Engine {
             memory_bytes: self.backend.memory_bytes(),
             evicted: self.backend.evicted(),
             writing_bytes: self.joins.bytes() as u64,
+            reading_bytes: self.held.bytes() as u64,
             outside_writes: self.outside.watch().into(),
             copies: self.directory.copies() as u64,
             placements: self.placements.told().map(|pairs| pairs as u64),

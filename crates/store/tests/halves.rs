@@ -21,7 +21,8 @@ const SECRET: Secret = Secret([1; 16]);
 const TENANT: u32 = 7;
 
 /// Measures values. Asked about a key it says how long the key's value is, and whether the key is the store's own; a
-/// request with a value, which is an address, goes on to that address without it. What it is told it reports.
+/// request with a value, which is an address, goes on to that address without it. What it is told it reports, and of a tenant
+/// that it is told to watch every read.
 #[derive(Default)]
 struct Measurer {
     asked: HashMap<Request, bool>,
@@ -68,6 +69,15 @@ impl StoreHalf for Measurer {
                     header,
                     value,
                 });
+            }
+            StoreEvent::Told { tenant, message } if message.starts_with(b"watch") => {
+                let on = message == b"watch";
+                out.push(StoreAction::Watch { tenant, on });
+            }
+            StoreEvent::Read { tenant, key, hash } => {
+                assert_eq!(hash, SECRET.key_hash(tenant, key));
+                let report = Bytes::copy_from_slice(key);
+                out.push(StoreAction::Report { tenant, report });
             }
             StoreEvent::Told { tenant, message } => {
                 let report = Bytes::copy_from_slice(message);
@@ -326,6 +336,38 @@ fn messages_come_in_and_the_newest_reports_go_out() {
     drop(store);
     let late = runtime.block_on(handle.tell("measurer", TENANT, Bytes::new()));
     assert_eq!(late, Err(TellError::Ended));
+}
+
+#[test]
+fn a_half_is_told_of_the_reads_that_it_watches() {
+    let store = Running::start(config());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let handle = store.handle();
+    let mut client = tenants_client(&store);
+    let tell = |message: &'static str| {
+        let told = handle.tell("measurer", TENANT, message.into());
+        runtime.block_on(told).unwrap();
+    };
+    let seen = || {
+        let reports = runtime.block_on(handle.reports()).into_iter();
+        reports.map(|report| report.report).collect::<Vec<_>>()
+    };
+    client.ask(of_tenant(Op::ReadRequest), b"before", &[], 0);
+    tell("watch");
+    client.ask(of_tenant(Op::ReadRequest), b"hot", &[], 0);
+    client.ask(of_tenant(Op::CorrectionRequest), b"no read", &[], 0);
+    assert_eq!(seen(), ["hot"]);
+    tell("watch no longer");
+    client.ask(of_tenant(Op::ReadRequest), b"after", &[], 0);
+    tell("said");
+    assert_eq!(
+        seen(),
+        ["said"],
+        "nothing newer takes its place, and nothing came before"
+    );
 }
 
 #[test]

@@ -12,6 +12,8 @@ use crate::{permit::Permit, switch::SwitchCache};
 /// One [`SwitchCache`] per switch and tenant with pages there.
 pub struct Caches {
     limits: Limits,
+    /// Parameter word 1, of all tenants.
+    word: u32,
     caches: BTreeMap<(SwitchId, u32), SwitchCache>,
     attached: BTreeSet<SwitchId>,
     /// Windows that ended, for some tenants at least, and whose reports do not count in the shares yet.
@@ -21,10 +23,11 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// None yet.
-    pub fn new(limits: Limits) -> Caches {
+    /// None yet. `word` is what the programs find in parameter word 1.
+    pub fn new(limits: Limits, word: u32) -> Caches {
         Caches {
             limits,
+            word,
             caches: BTreeMap::new(),
             attached: BTreeSet::new(),
             ended: BTreeMap::new(),
@@ -74,6 +77,7 @@ impl Caches {
                 tenant,
                 window,
                 items,
+                ..
             } => {
                 self.share_after_window(switch, Some(window));
                 self.ended.insert(switch, window);
@@ -94,10 +98,12 @@ impl Caches {
                 switch,
                 tenant,
                 keys,
-            } => self.update(switch, tenant, |cache, _| cache.dropped(now, keys)),
+                unfit,
+            } => self.update(switch, tenant, |cache, _| cache.dropped(now, keys, unfit)),
             // Nothing depends on links, stores or the clock alone.
             Event::Link { .. }
             | Event::Configured { .. }
+            | Event::StoreAttached { .. }
             | Event::Told { .. }
             | Event::Reported { .. }
             | Event::Tick => {}
@@ -160,7 +166,7 @@ impl Caches {
                 cache.resize(room.pages, out);
                 continue;
             }
-            let cache = SwitchCache::new(tenant, room, self.limits, now);
+            let cache = SwitchCache::new(tenant, room, self.limits, self.word, now);
             if self.attached.contains(&room.switch) {
                 out.push(cache.configure());
             }

@@ -6,7 +6,7 @@
 //! knows of the others, and moves items by the methods of [`SwitchCache`]. Nothing here knows which disciplines there are.
 //!
 //! Parameter word 0 of a tenant is the threshold: from how many requests in a window on the switch's programs report a
-//! missed key.
+//! missed key. Word 1 is the discipline's own.
 
 mod caches;
 mod capacity;

@@ -10,7 +10,7 @@ use crate::tenant::Tenant;
 /// Makes a controller within these limits.
 pub fn controller(limits: Limits) -> Box<dyn Discipline> {
     Box::new(Controller {
-        caches: Caches::new(limits),
+        caches: Caches::new(limits, 0),
         tenants: BTreeMap::new(),
         elsewhere: BTreeMap::new(),
     })

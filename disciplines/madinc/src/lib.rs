@@ -20,6 +20,7 @@ pub const REGISTRATION: Registration = Registration {
     number: 1,
     items: Items::Copies,
     runs: Runs::WherePages,
+    settings: &[],
     control: controller,
     object: netcache::OBJECT,
     native: Some(netcache::NATIVE),

@@ -76,7 +76,7 @@ proptest! {
                     let items: Vec<_> = items.into_iter().map(|(n, count)| (key(n), count)).collect();
                     let window = switches[at].window;
                     switches[at].window += 1;
-                    controller.on(now, Event::WindowEnd { switch: SWITCHES[at], tenant: TENANT, window, items: &items }, &mut out);
+                    controller.on(now, Event::WindowEnd { switch: SWITCHES[at], tenant: TENANT, window, items: &items, tallies: Default::default() }, &mut out);
                 }
                 Step::Tick => controller.on(now, Event::Tick, &mut out),
                 Step::Answer(n, outcome) => {
@@ -103,7 +103,7 @@ proptest! {
                     if is_open || switches[at].has.remove(&n).is_none() {
                         continue;
                     }
-                    controller.on(now, Event::Dropped { switch: SWITCHES[at], tenant: TENANT, keys: &[key(n)] }, &mut out);
+                    controller.on(now, Event::Dropped { switch: SWITCHES[at], tenant: TENANT, keys: &[key(n)], unfit: false }, &mut out);
                 }
                 Step::Detach(at) => controller.on(now, Event::Detached { switch: SWITCHES[at] }, &mut out),
                 Step::Attach(at, empty) => {

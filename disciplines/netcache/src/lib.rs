@@ -8,7 +8,7 @@ mod pipeline;
 
 use decide::{Items, Native, Program, Registration, Role, Runs};
 
-pub use controller::controller;
+pub use controller::{SETTINGS, controller};
 pub use pipeline::{PUBLISHED, pipeline};
 
 /// How it registers.
@@ -18,6 +18,7 @@ pub const REGISTRATION: Registration = Registration {
     number: 0,
     items: Items::Copies,
     runs: Runs::WherePages,
+    settings: SETTINGS,
     control: controller,
     object: OBJECT,
     native: Some(NATIVE),

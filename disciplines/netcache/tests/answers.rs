@@ -86,6 +86,7 @@ impl Rig {
             tenant: TENANT,
             window,
             items: &items,
+            tallies: Default::default(),
         })
     }
 
@@ -138,7 +139,8 @@ fn a_dropped_item_recurs_in_the_next_window() {
         rig.tell(Event::Dropped {
             switch: SWITCH,
             tenant: TENANT,
-            keys: &[key(1)]
+            keys: &[key(1)],
+            unfit: false,
         }),
         []
     );
@@ -255,7 +257,7 @@ proptest! {
                     };
                     rig.tell(Event::Answered { switch: SWITCH, tenant: TENANT, key: &key, change: &change, outcome })
                 }
-                Step::Drop(n) => rig.tell(Event::Dropped { switch: SWITCH, tenant: TENANT, keys: &[key(n)] }),
+                Step::Drop(n) => rig.tell(Event::Dropped { switch: SWITCH, tenant: TENANT, keys: &[key(n)], unfit: false }),
                 Step::Reattach(held, lost) => {
                     let held: Vec<_> = held.into_iter().map(key).collect();
                     let lost: Vec<_> = lost.into_iter().map(key).filter(|k| !held.contains(k)).collect();

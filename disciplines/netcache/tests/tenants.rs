@@ -111,6 +111,7 @@ impl Rig {
                 tenant,
                 window: self.window,
                 items: &items.remove(&tenant).unwrap_or_default(),
+                tallies: Default::default(),
             });
         }
         self.window += 1;
@@ -228,6 +229,7 @@ fn what_is_in_use_is_wanted_also_when_its_pages_are_gone() {
         switch: SWITCH,
         tenant: 1,
         keys: &gone,
+        unfit: false,
     });
     assert_eq!(rig.wanted(1), 400);
     let left = rig.cached.iter().skip(50).map(|k| (k.clone(), 1));

@@ -182,6 +182,12 @@ impl Memory {
         self.news.extend(dropped);
     }
 
+    /// Removes items that cannot be had.
+    pub fn give_up_unfit(&mut self, keys: &[ItemKey]) {
+        keys.iter().for_each(|key| self.remove(key));
+        self.news.extend(keys.iter().cloned().map(News::Unfit));
+    }
+
     /// Gives items the room that their values turned out to need. All of them go before the first comes back, so that
     /// programs are waited for once, however many a tenant had reported.
     pub fn make_larger(
@@ -198,17 +204,18 @@ impl Memory {
             let Some(has) = entry.map(|entry| entry.place.cells) else {
                 continue;
             };
-            self.learn_value_len(key.tenant, *value_len);
             let cells = cells_needed(key.key.len(), *value_len);
             if cells.is_some_and(|cells| has >= cells) {
+                self.learn_value_len(key.tenant, *value_len);
                 continue; // replaced since the event
             }
             let hash = served.hash_of(key);
             let lease = hash.and_then(|hash| served.lease_for(key.tenant, hash));
             let (Some(cells), Some(hash), Some(lease)) = (cells, hash, lease) else {
-                self.give_up(std::slice::from_ref(key));
+                self.give_up_unfit(std::slice::from_ref(key));
                 continue;
             };
+            self.learn_value_len(key.tenant, *value_len);
             self.remove(key);
             back.push((key, hash, cells, Content::Fetched { lease }));
         }

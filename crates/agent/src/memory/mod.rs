@@ -41,6 +41,8 @@ pub(super) enum News {
     Gone(ItemKey),
     /// The controller does not know that an item is gone.
     Dropped(ItemKey),
+    /// Likewise, and it would go again: there is no value, or none that may be cached.
+    Unfit(ItemKey),
 }
 
 /// What items and pages were good for in a window.

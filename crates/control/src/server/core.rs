@@ -246,7 +246,7 @@ impl Core {
 
     /// A store's stream began with this hello.
     pub fn store_came(&mut self, hello: &StoreHello) -> StoreStreamId {
-        self.exchange.store_came(hello)
+        self.exchange.store_came(hello, &mut self.journal)
     }
 
     /// A later message of a store's stream.

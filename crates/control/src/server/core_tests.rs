@@ -98,6 +98,7 @@ impl Stage {
         let plan = Plan {
             cluster,
             limits: Limits::default(),
+            settings: Default::default(),
             updates_per_s: 1000,
             sample_shift: 0,
             term,

@@ -21,7 +21,7 @@ pub struct Disciplines {
 }
 
 impl Disciplines {
-    /// Starts all that tenants may choose; `default` is for tenants that choose none.
+    /// Starts all that tenants may choose; `default` is for tenants that choose none. `given` are settings of disciplines.
     ///
     /// # Panics
     /// If the default is not one of them.
@@ -29,8 +29,12 @@ impl Disciplines {
         registered: &'static [Registration],
         default: &str,
         limits: Limits,
+        given: &BTreeMap<String, u32>,
     ) -> Disciplines {
-        let all = choice(registered).map(|r| (r, (r.control)(limits)));
+        let all = choice(registered).map(|r| {
+            let settings = r.settings(given);
+            (r, (r.control)(Limits { settings, ..limits }))
+        });
         Disciplines::new(all.collect(), default)
     }
 
@@ -124,7 +128,11 @@ impl Disciplines {
 
 fn tenant_of(event: &Event<'_>) -> Option<u32> {
     match *event {
-        Event::Attached { .. } | Event::Detached { .. } | Event::Link { .. } | Event::Tick => None,
+        Event::Attached { .. }
+        | Event::Detached { .. }
+        | Event::Link { .. }
+        | Event::StoreAttached { .. }
+        | Event::Tick => None,
         Event::Holds { tenant, .. }
         | Event::Room { tenant, .. }
         | Event::Hot { tenant, .. }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use api::proto::{self, TenantCounts, TenantKeys};
-use decide::{ItemKey, Key, Outcome};
+use api::proto::{self, TenantCounts, TenantKeys, TenantTallies};
+use decide::{ItemKey, Key, Outcome, Tallies};
 
 /// Keys of each tenant.
 pub type Keys = BTreeMap<u32, Vec<Key>>;
@@ -54,6 +54,18 @@ pub fn counts(groups: &[TenantCounts], is_known: impl Fn(u32) -> bool) -> (Count
         others += (group.keys.len() - (of.len() - before)) as u64;
     }
     (counts, others)
+}
+
+/// What was counted of each tenant. Words that are missing count as 0; what is beyond is not looked at.
+pub fn tallies(of: &[TenantTallies]) -> BTreeMap<u32, Tallies> {
+    let words = |of: &TenantTallies| {
+        let mut tallies = Tallies::default();
+        for (to, from) in tallies.iter_mut().zip(&of.words) {
+            *to = *from;
+        }
+        (of.tenant, tallies)
+    };
+    of.iter().map(words).collect()
 }
 
 /// An outcome; one that we do not know counts as a refusal.

@@ -72,7 +72,8 @@ async fn lead_once(
         ..beginning.plan.clone()
     };
     let default = &beginning.default_discipline;
-    let disciplines = Disciplines::start(beginning.disciplines, default, plan.limits);
+    let disciplines =
+        Disciplines::start(beginning.disciplines, default, plan.limits, &plan.settings);
     // Microseconds since 1970: above every number of an earlier lead, which used at most one per microsecond.
     let core = Core::new(plan, disciplines, loaded, clock_ms() * 1000)?;
     tracing::info!(term = lead.term(), "leads");

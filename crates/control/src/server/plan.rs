@@ -1,5 +1,7 @@
 //! What every controller of this cluster starts with.
 
+use std::collections::BTreeMap;
+
 use decide::Limits;
 use wire::Cluster;
 
@@ -10,6 +12,8 @@ pub struct Plan {
     pub cluster: Cluster,
     /// What disciplines keep to.
     pub limits: Limits,
+    /// Settings of disciplines, by `DISCIPLINE.NAME`.
+    pub settings: BTreeMap<String, u32>,
     /// Commands per second and switch.
     pub updates_per_s: u32,
     /// One request in 2^n is counted.

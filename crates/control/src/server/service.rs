@@ -1,6 +1,6 @@
 //! gRPC around the core: streams of switches, stores that watch, status.
 
-use std::{net::SocketAddr, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, pin::Pin, sync::Arc};
 
 use api::proto::{
     FromStore, FromSwitch, StatusReply, StatusRequest, ToStore, ToSwitch,
@@ -50,6 +50,8 @@ pub struct Options {
     pub default_discipline: String,
     /// What disciplines keep to.
     pub limits: Limits,
+    /// Settings of disciplines, by `DISCIPLINE.NAME`.
+    pub settings: BTreeMap<String, u32>,
     /// Cache updates per second and switch.
     pub updates_per_s: u32,
     /// Switches count one request in 2^n.
@@ -62,6 +64,9 @@ pub enum ServerError {
     /// The address is taken or not ours, or must not be listened on unprotected.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A discipline's setting is unknown or out of bounds.
+    #[error("{0}")]
+    Setting(String),
     /// The cluster file is wrong.
     #[error(transparent)]
     Cluster(#[from] wire::ClusterError),
@@ -102,6 +107,8 @@ impl Server {
                 known: known.join(", "),
             });
         }
+        decide::check_settings(options.disciplines, &options.settings)
+            .map_err(ServerError::Setting)?;
         let scheme = if options.listen.tls.is_some() {
             "https"
         } else {
@@ -119,6 +126,7 @@ impl Server {
         let plan = Plan {
             cluster,
             limits: options.limits,
+            settings: options.settings,
             updates_per_s: options.updates_per_s,
             sample_shift: options.sample_shift,
             term: 0,

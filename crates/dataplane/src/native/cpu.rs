@@ -13,7 +13,7 @@ pub enum Verdict {
     Back,
     /// Out by this port, or round by the recirculation port.
     To(u32),
-    /// A copy out by each port of a group but the one that it came in by: [`Cpu::fan`].
+    /// A copy out by each port of a group, but for the one that it came in by unless it is a clone: [`Cpu::fan`].
     Fan,
 }
 
@@ -112,7 +112,8 @@ impl Cpu {
     pub fn fan(&self, ingress: u32, ports: &mut Vec<u32>) {
         let Some(group) = self.group() else { return };
         let all = &group.ports[..(group.count as usize).min(ffi::GROUP_PORTS)];
-        ports.extend(all.iter().filter(|port| **port != ingress));
+        let may = |port: &&u32| group.comes_back != 0 || **port != ingress;
+        ports.extend(all.iter().filter(may));
     }
 
     /// Runs the program at that group's egress on a copy that leaves by `egress`. False: this copy ends here.

@@ -42,7 +42,28 @@ pub struct Table {
 pub struct Group {
     pub egress: Option<Run>,
     pub count: u32,
+    pub comes_back: u32,
     pub ports: [u32; GROUP_PORTS],
+}
+
+impl Group {
+    /// A port, and the recirculation port beside it.
+    pub fn pair(port: u32, round: u32) -> Group {
+        let mut ports = [0; GROUP_PORTS];
+        ports[..2].copy_from_slice(&[port, round]);
+        Group {
+            egress: None,
+            count: 2,
+            comes_back: 1,
+            ports,
+        }
+    }
+
+    /// As it stands in a table.
+    pub fn as_bytes(&self) -> &[u8] {
+        // SAFETY: no padding: a pointer, two words, an even number of words.
+        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Group>()) }
+    }
 }
 
 /// `struct user_switch`.

@@ -9,7 +9,11 @@ use std::{
 };
 
 use super::{ffi, keyed::Keyed};
-use crate::{Error, Object, RECIRCULATION, Sizes, layout::PROGRAMS_PER_DISCIPLINE};
+use crate::{
+    Error, Object, RECIRCULATION, Sizes,
+    layout::{PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
+    load::CLONES,
+};
 
 /// Where a packet that a program forwards goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,16 +286,32 @@ impl Switch {
         names
             .update(&key, &crate::load::port_name(name))
             .map_err(wrong())?;
-        if name == RECIRCULATION {
-            let Some(port) = self.table(RECIRCULATION) else {
-                return Ok(());
-            };
-            let value = crate::load::devmap_value(index, None);
-            return port.update(&0u32.to_ne_bytes(), &value).map_err(wrong());
+        if name != RECIRCULATION {
+            ports
+                .update(&key, &crate::load::devmap_value(index, None))
+                .map_err(wrong())?;
         }
-        ports
-            .update(&key, &crate::load::devmap_value(index, None))
-            .map_err(wrong())
+        self.send_round().map_err(wrong())
+    }
+
+    /// Has programs send packets round by the recirculation port, if there is one by now, and clone to all others.
+    fn send_round(self: &Arc<Switch>) -> libbpf_rs::Result<()> {
+        let maps = [RECIRCULATION, CLONES].map(|name| self.table(name));
+        let ([Some(recirculation), Some(clones)], Some(round)) = (maps, self.port(RECIRCULATION))
+        else {
+            return Ok(());
+        };
+        let ports = self.table("ports").expect("maps.h defines it");
+        let value = crate::load::devmap_value(round, None);
+        for number in 0..RECIRCULATION_PORTS {
+            recirculation.update(&number.to_ne_bytes(), &value)?;
+            for port in ports.keys() {
+                let port = u32::from_ne_bytes(*port.first_chunk().expect("an index"));
+                let pair = ffi::Group::pair(port, round);
+                clones.update(&crate::group::clone_key(port, number), pair.as_bytes())?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether one of its disciplines sends packets round.
@@ -334,6 +354,7 @@ impl Switch {
         let mut group = ffi::Group {
             egress: *egress,
             count: ports.len() as u32,
+            comes_back: 0,
             ports: [0; ffi::GROUP_PORTS],
         };
         group.ports[..ports.len()].copy_from_slice(ports);

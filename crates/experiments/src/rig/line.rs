@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use lab::{
     roles::{CONTROL_PORT, Control, Role, Store, Switch},
     topology::{Fault, Link},
@@ -49,6 +51,8 @@ pub struct Line {
     pub window_ms: u32,
     /// Options added to the controllers' command line.
     pub control_args: Vec<String>,
+    /// Settings of disciplines, by `DISCIPLINE.NAME`.
+    pub settings: BTreeMap<String, u32>,
     /// Options added to the switches' command line.
     pub switch_args: Vec<String>,
 }
@@ -68,6 +72,7 @@ impl Line {
             server_rate: None,
             window_ms: 500,
             control_args: vec![],
+            settings: BTreeMap::new(),
             switch_args: vec![],
         }
     }
@@ -121,7 +126,7 @@ impl Line {
             partitions: 1,
             is_open: self.is_open,
             is_signed: true,
-            switch_rate: None,
+            hardware: None,
         }
     }
 
@@ -140,6 +145,7 @@ impl Line {
             window_ms: Some(self.window_ms),
             // A page holds some 128 items; the limit is there for safety, pages are what counts here.
             max_items: Some((self.pages as usize * 256).clamp(1, 1_000_000)),
+            settings: self.settings.clone(),
             options: self.control_args.clone(),
         }))
     }

@@ -78,6 +78,9 @@ struct Serve {
     /// build knows].
     #[arg(long, value_name = "NAME")]
     discipline: Option<String>,
+    /// Sets a number of a discipline; may be given several times. A name that no discipline has lists all that there are.
+    #[arg(long = "set", value_name = "DISCIPLINE.NAME=N", value_parser = setting)]
+    settings: Vec<(String, u32)>,
     /// Most items that a tenant has cached on one switch, however many pages it has.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_items: u32,
@@ -96,6 +99,12 @@ struct Serve {
     /// Seed of random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+}
+
+fn setting(text: &str) -> Result<(String, u32), String> {
+    let (name, number) = text.split_once('=').ok_or("expected DISCIPLINE.NAME=N")?;
+    let number = number.parse().map_err(|e| format!("{number:?}: {e}"))?;
+    Ok((name.into(), number))
 }
 
 /// Runs the controller until it is interrupted, or shows the status of one.
@@ -135,6 +144,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         reports_per_window: args.reports_per_window,
         window_ms: args.window_ms,
         seed: args.seed,
+        ..Limits::default()
     };
     let default = args
         .discipline
@@ -165,6 +175,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         disciplines: disciplines::all(),
         default_discipline: default.clone(),
         limits,
+        settings: args.settings.into_iter().collect(),
         updates_per_s: args.updates_per_s,
         sample_shift: args.sample_shift,
     };
@@ -172,6 +183,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         Err(error @ ServerError::Cluster(_)) => {
             return Err(error).with_context(|| path.display().to_string());
         }
+        Err(ServerError::Setting(line)) => bail!("--set {line}"),
         Err(ServerError::Discipline { name, known }) => {
             bail!("--discipline {name}: expected one of {known}");
         }

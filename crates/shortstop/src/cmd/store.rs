@@ -88,7 +88,8 @@ struct Serve {
     /// Memory for the embedded backend, overhead included.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     memory_limit: u64,
-    /// Memory for values that are written in parts, until their writes are over; half of it is shared out equally among tenants.
+    /// Memory for values that are written in parts, until their writes are over, and as much for those that are read in parts from
+    /// Redis or memcached. Half of it is shared out equally among tenants.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     parts_limit: u64,
     /// Requests per second that each partition serves; none: as many as it can.
@@ -97,7 +98,8 @@ struct Serve {
     /// Requests that may wait in each partition when its rate is limited.
     #[arg(long, value_name = "N", default_value_t = 16)]
     queue_limit: u32,
-    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on.
+    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on. Of several lengths with weights, as 64x82,1024x18,
+    /// each key's hash chooses one.
     #[arg(long, value_name = "N:VALUE_LEN")]
     populate: Option<Populate>,
     /// Unix socket that tells the store's status as JSON to whoever connects.

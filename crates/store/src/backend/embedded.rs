@@ -298,13 +298,13 @@ impl Backend for Embedded {
 }
 
 /// Fills a backend with the keys that the lab and benchmarks read: key `i` of `count` is `key` and thirteen
-/// digits, its value the key's bytes over and over, cut at `value_len` bytes. Returns how many fitted.
+/// digits, its value the key's bytes over and over, as long as `lengths` has it for the key. Returns how many fitted.
 pub fn populate(
     backend: &mut Embedded,
     secret: &wire::Secret,
     tenant: u32,
     count: u64,
-    value_len: usize,
+    lengths: &wire::Lengths,
     version: u64,
 ) -> u64 {
     use std::io::Write;
@@ -314,8 +314,13 @@ pub fn populate(
     for i in 0..count {
         name.clear();
         write!(name, "key{i:013}").expect("writing to memory");
-        let value: Bytes = name.iter().copied().cycle().take(value_len).collect();
         let hash: KeyHash = secret.key_hash(tenant, &name);
+        let value: Bytes = name
+            .iter()
+            .copied()
+            .cycle()
+            .take(lengths.of(hash))
+            .collect();
         let key = Key {
             tenant,
             hash,

@@ -62,6 +62,8 @@ pub(super) struct Halves {
     newest: Request,
     next_tick_ns: Nanos,
     reports: Reports,
+    /// Tenants whose reads a half is told of.
+    watched: BTreeMap<u32, usize>,
 }
 
 impl Halves {
@@ -74,6 +76,7 @@ impl Halves {
             newest: 0,
             next_tick_ns: 0,
             reports: Reports::default(),
+            watched: BTreeMap::new(),
         }
     }
 
@@ -149,6 +152,18 @@ impl Engine {
         self.happened(half, event, now_ns, out);
     }
 
+    /// A read of a key that is ours; a half may want to know. One look-up among the watched tenants, usually none.
+    pub(super) fn watch_read(&mut self, key: Key<'_>, now_ns: u64, out: &mut Outbox) {
+        if let Some(&half) = self.halves.watched.get(&key.tenant) {
+            let event = StoreEvent::Read {
+                tenant: key.tenant,
+                key: key.bytes,
+                hash: key.hash,
+            };
+            self.happened(half, event, now_ns, out);
+        }
+    }
+
     /// The controller sends a half a message.
     ///
     /// # Errors
@@ -210,6 +225,9 @@ impl Engine {
             shares.give_back(open.origin.tenant, usize::from(!stays));
             stays
         });
+        self.halves
+            .watched
+            .retain(|tenant, _| !gone.contains(tenant));
         for half in 0..self.halves.made.len() {
             for &tenant in gone {
                 self.happened(half, StoreEvent::Left { tenant }, now_ns, out);
@@ -233,6 +251,7 @@ impl Engine {
             // Halves are told of values that go in one packet only.
             Found::Item(item) if item.value.len() > wire::max_value(0) => Err(Status::TooLarge),
             Found::Item(item) => Ok(Some((&item.value[..], item.version))),
+            Found::TooLarge(_) => Err(Status::TooLarge),
             Found::Absent => Ok(None),
             Found::Failed => Err(Status::BackendError),
         };
@@ -291,6 +310,7 @@ impl Engine {
                         };
                         self.send_for(peer, header, &key, &value, out)
                     }
+                    StoreAction::Watch { tenant, on } => self.watch(half, tenant, on),
                     StoreAction::Report { tenant, report } => {
                         let done =
                             report.len() <= MESSAGE_MAX && self.tenants.get(tenant).is_some();
@@ -305,6 +325,23 @@ impl Engine {
                 self.counters.discipline_refused += u64::from(!done);
             }
         }
+    }
+
+    /// A half wants to be told of a tenant's reads, or no longer. False if another is told of them, or there is no such tenant.
+    fn watch(&mut self, half: usize, tenant: u32, on: bool) -> bool {
+        let watched = &mut self.halves.watched;
+        if watched.get(&tenant).is_some_and(|other| *other != half) {
+            return false;
+        }
+        if !on {
+            watched.remove(&tenant);
+            return true;
+        }
+        let known = self.tenants.get(tenant).is_some();
+        if known {
+            watched.insert(tenant, half);
+        }
+        known
     }
 
     /// Answers a request for a half. False if there is none such, or the answer is no packet.

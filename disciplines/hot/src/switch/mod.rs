@@ -63,6 +63,8 @@ struct Counts {
 pub struct SwitchCache {
     switch: SwitchId,
     tenant: u32,
+    /// Parameter word 1.
+    word: u32,
     window_ms: u32,
     max_items: usize,
     /// Cached, or being inserted.
@@ -99,12 +101,19 @@ pub struct SwitchCache {
 
 impl SwitchCache {
     /// Knows nothing yet but its pages and the last threshold, if any.
-    pub(crate) fn new(tenant: u32, room: &Room, limits: Limits, now: Duration) -> SwitchCache {
+    pub(crate) fn new(
+        tenant: u32,
+        room: &Room,
+        limits: Limits,
+        word: u32,
+        now: Duration,
+    ) -> SwitchCache {
         let capacity = Capacity::new(limits.max_items, room.pages);
         let seed = limits.seed ^ u64::from(room.switch) ^ (u64::from(tenant) << 16);
         SwitchCache {
             switch: room.switch,
             tenant,
+            word,
             window_ms: limits.window_ms,
             max_items: limits.max_items,
             cached: Table::default(),
@@ -356,12 +365,19 @@ impl SwitchCache {
     }
 
     /// The switch gave items up by itself.
-    pub(crate) fn dropped(&mut self, now: Duration, keys: &[Key]) {
+    pub(crate) fn dropped(&mut self, now: Duration, keys: &[Key], unfit: bool) {
+        let pause = if unfit {
+            PAUSE_MAX
+        } else {
+            Duration::from_millis(500)
+        };
         for key in keys {
             self.counts.dropped += 1;
             if !self.asked.contains_key(key) {
-                self.give_up(now, key, Duration::from_millis(500));
-                self.displaced(key);
+                self.give_up(now, key, pause);
+                if !unfit {
+                    self.displaced(key);
+                }
             }
         }
     }
@@ -590,7 +606,7 @@ impl SwitchCache {
         Action::Configure {
             switch: self.switch,
             tenant: self.tenant,
-            configuration: Configuration::of([self.threshold.requests(), 0]),
+            configuration: Configuration::of([self.threshold.requests(), self.word]),
         }
     }
 }

@@ -225,6 +225,7 @@ impl Line {
                 tenant: TENANT,
                 window: self.window,
                 items: &items,
+                tallies: Default::default(),
             });
         }
         self.window += 1;

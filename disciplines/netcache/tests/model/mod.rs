@@ -136,6 +136,7 @@ impl Model {
                 tenant: TENANT,
                 window: self.window,
                 items: &items,
+                tallies: Default::default(),
             });
             self.window += 1;
         }

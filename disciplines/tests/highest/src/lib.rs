@@ -22,6 +22,7 @@ pub const REGISTRATION: Registration = Registration {
     number: 8,
     items: Items::Truth,
     runs: Runs::WherePages,
+    settings: &[],
     control: |_| Box::<control::Control>::default(),
     object: include_bytes!(concat!(env!("OUT_DIR"), "/highest.bpf.o")),
     native: Some(highest_unit),

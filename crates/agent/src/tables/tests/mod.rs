@@ -48,6 +48,7 @@ const TRIAL: Registration = Registration {
     number: 3,
     items: Items::Truth,
     runs: Runs::WherePages,
+    settings: &[],
     control: |_| Box::new(NoDiscipline),
     object: harness::TRIAL,
     native: Some(harness::TRIAL_NATIVE),

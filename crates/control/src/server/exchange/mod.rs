@@ -204,8 +204,12 @@ impl Exchange {
     // ---- stores
 
     /// A store's stream began with this hello.
-    pub fn store_came(&mut self, hello: &StoreHello) -> StoreStreamId {
-        self.stores.begin(hello)
+    pub fn store_came(&mut self, hello: &StoreHello, journal: &mut Journal) -> StoreStreamId {
+        let stream = self.stores.begin(hello);
+        if let Some(store) = self.stores.on(stream) {
+            self.tell(Event::StoreAttached { store }, journal);
+        }
+        stream
     }
 
     /// A store's stream ended.

@@ -88,6 +88,7 @@ impl Exchange {
         journal: &mut Journal,
     ) {
         let (items, malformed) = incoming::counts(&counters.items, |t| of.get(t).is_some());
+        let tallies = incoming::tallies(&counters.tallies);
         let mut users = vec![];
         if let Some(switch) = self.switches.get_mut(id) {
             switch.reported(0, malformed);
@@ -103,6 +104,7 @@ impl Exchange {
                 tenant,
                 window: counters.window,
                 items: items.get(&tenant).map_or(&[], Vec::as_slice),
+                tallies: tallies.get(&tenant).copied().unwrap_or_default(),
             };
             self.tell(event, journal);
         }
@@ -110,17 +112,20 @@ impl Exchange {
 
     /// A switch gave items up.
     pub fn dropped(&mut self, id: SwitchId, dropped: &Dropped, journal: &mut Journal) {
-        let items = incoming::items(&dropped.keys);
-        if let Some(switch) = self.switches.get_mut(id) {
-            switch.dropped(&items);
-        }
-        for (tenant, keys) in &incoming::by_tenant(items) {
-            let event = Event::Dropped {
-                switch: id,
-                tenant: *tenant,
-                keys,
-            };
-            self.tell(event, journal);
+        for (keys, unfit) in [(&dropped.keys, false), (&dropped.unfit, true)] {
+            let items = incoming::items(keys);
+            if let Some(switch) = self.switches.get_mut(id) {
+                switch.dropped(&items);
+            }
+            for (tenant, keys) in &incoming::by_tenant(items) {
+                let event = Event::Dropped {
+                    switch: id,
+                    tenant: *tenant,
+                    keys,
+                    unfit,
+                };
+                self.tell(event, journal);
+            }
         }
     }
 

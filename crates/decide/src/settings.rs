@@ -1,0 +1,131 @@
+use std::{collections::BTreeMap, ops::Index};
+
+use crate::Registration;
+
+/// Settings that a discipline may have.
+pub const SETTINGS_MAX: usize = 8;
+
+/// A number of a discipline that operators may set: `shortstop control --set DISCIPLINE.NAME=N`.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name; with its unit, where it has one.
+    pub name: &'static str,
+    /// One line on what it does.
+    pub about: &'static str,
+    /// What it is if nobody sets it.
+    pub usual: u32,
+    /// The least that it can be.
+    pub least: u32,
+    /// The most.
+    pub most: u32,
+}
+
+/// The numbers of one discipline's settings, in the order in which it registers them; 0 where it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings([u32; SETTINGS_MAX]);
+
+impl Index<usize> for Settings {
+    type Output = u32;
+
+    fn index(&self, at: usize) -> &u32 {
+        &self.0[at]
+    }
+}
+
+impl Settings {
+    /// Another number in one place.
+    #[must_use]
+    pub fn with(mut self, at: usize, number: u32) -> Settings {
+        self.0[at] = number;
+        self
+    }
+}
+
+impl Registration {
+    /// Its settings where `given` says `DISCIPLINE.NAME`; the usual ones elsewhere. Those of other disciplines are passed over.
+    pub fn settings(&self, given: &BTreeMap<String, u32>) -> Settings {
+        let mut settings = Settings::default();
+        for (to, setting) in settings.0.iter_mut().zip(self.settings) {
+            let given = given.get(&format!("{}.{}", self.name, setting.name));
+            *to = given.map_or(setting.usual, |n| *n.clamp(&setting.least, &setting.most));
+        }
+        settings
+    }
+}
+
+/// Checks that each of these settings is one that some discipline has, and its number one that it can be.
+///
+/// # Errors
+/// One line on the first that is not.
+pub fn check_settings(
+    registered: &[Registration],
+    given: &BTreeMap<String, u32>,
+) -> Result<(), String> {
+    for (name, number) in given {
+        let parts = name.split_once('.');
+        let discipline = parts.and_then(|(of, _)| registered.iter().find(|r| r.name == of));
+        let known = || {
+            let names = registered
+                .iter()
+                .flat_map(|r| r.settings.iter().map(|s| format!("{}.{}", r.name, s.name)));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let mut all = discipline.into_iter().flat_map(|r| r.settings);
+        let Some(setting) = all.find(|s| parts.is_some_and(|(_, wanted)| s.name == wanted)) else {
+            return Err(format!("{name}: expected one of {}", known()));
+        };
+        let Setting { least, most, .. } = setting;
+        if !(least..=most).contains(&number) {
+            return Err(format!("{name}: {number}, expected {least} to {most}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NONE;
+
+    const SPEED: Setting = Setting {
+        name: "speed",
+        about: "how fast",
+        usual: 5,
+        least: 1,
+        most: 9,
+    };
+    const FAST: Registration = Registration {
+        name: "fast",
+        settings: &[
+            SPEED,
+            Setting {
+                name: "depth",
+                ..SPEED
+            },
+        ],
+        ..NONE
+    };
+
+    fn given(all: &[(&str, u32)]) -> BTreeMap<String, u32> {
+        all.iter().map(|(name, n)| ((*name).into(), *n)).collect()
+    }
+
+    #[test]
+    fn what_is_not_given_is_as_usual() {
+        let settings = FAST.settings(&given(&[("fast.depth", 7), ("none.speed", 2)]));
+        assert_eq!((settings[0], settings[1], settings[2]), (5, 7, 0));
+    }
+
+    #[test]
+    fn a_setting_that_nobody_has_or_that_cannot_be_is_an_error_that_says_so() {
+        let check = |all: &[_]| check_settings(&[NONE, FAST], &given(all));
+        assert_eq!(check(&[("fast.speed", 9)]), Ok(()));
+        let error = check(&[("fast.speed", 10)]).unwrap_err();
+        assert_eq!(error, "fast.speed: 10, expected 1 to 9");
+        for name in ["fast.sped", "slow.speed", "speed"] {
+            let error = check(&[(name, 5)]).unwrap_err();
+            let expected = format!("{name}: expected one of fast.speed, fast.depth");
+            assert_eq!(error, expected);
+        }
+    }
+}

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * OrbitCache: values of cached items go round as packets, reads wait for theirs, and each packet that comes round answers
+ * one of those that wait, by a clone. An item's cells hold its value as elsewhere (coherence.h): from there a packet is
+ * made when somebody asks, and there the value stays when nobody does.
+ */
+#include "discipline.h"
+
+/* Parameter words. The reads per window from which a key is reported. */
+#define HOT_THRESHOLD 0
+/*
+ * In the low 24 bits how long a value goes round for nobody, in microseconds: 0 is PARK_US, all ones is for ever. Above
+ * them how many reads may wait for it: 0 is QUEUE.
+ */
+#define ORBIT 1
+#define PARK_MASK 0xffffff
+#define PARK_US 1000
+#define DEPTH_SHIFT 24
+
+/* Tallies. Reads of items that may be answered here, and those of them that found no place to wait. */
+#define TALLY_READS 0
+#define TALLY_OVERFLOWS 1
+
+/* Values that go round at most, in sets: one has the choice of as many places. */
+#define ORBITS 256
+#define WAYS 4
+#define SETS (ORBITS / WAYS)
+/* Reads that may wait for one value. */
+#define QUEUE 8
+
+/* A packet looks at its item after as many rounds for nobody. */
+#define LOOK_EVERY 64
+/* One that was not seen for so long is lost: the next read makes another. */
+#define STALE_NS (20 * NS_PER_MS)
+/* The client of a read that waited for so long has asked again. */
+#define LATE_NS (1000 * NS_PER_MS)
+
+#define LOCK_ORBIT_TRIES 16
+
+/* A read that waits: what its answer repeats, and where it goes. */
+struct waiting {
+	__be64 client;
+	__be64 request;
+	__be64 key_hash[2];
+	__u64 secret[2]; /* that it was signed with */
+	__u64 since_ns;
+	__u8 from[16]; /* addresses; IPv4 in the last four bytes */
+	__u8 to[16];
+	__u32 port; /* interface that it came in by */
+	__u8 from_mac[ETH_ALEN];
+	__u8 to_mac[ETH_ALEN];
+	__be16 from_port;
+	__be16 to_port;
+	__be16 vlan;
+	__be16 life;
+	__be16 node;
+	__u16 room; /* longest answer that it allows, as UDP payload in bytes */
+	__u32 unused;
+};
+_Static_assert(sizeof(struct waiting) == 120, "no padding");
+
+/*
+ * A value that goes round, or did. Its packets carry its place and `generation`; those of another are dropped. Everything
+ * but `generation`, `waiting` and `seen_ns` is read and written under the lock only.
+ */
+struct orbit {
+	__u32 lock;
+	__u32 generation; /* odd while packets of it go round; never comes again */
+	__u64 item; /* tenant over fingerprint */
+	__u64 word; /* of the item, under which its packets were made */
+	__u64 seen_ns; /* when one of them last looked at the item */
+	__u64 busy_ns; /* when one last answered */
+	__u32 shape; /* the item's slot, and what headers the packets have: answers to others come from others */
+	__u32 first; /* of those that wait */
+	__u32 waiting; /* how many */
+	__u32 unused;
+	struct waiting queue[QUEUE];
+};
+
+/* key: a place. Written by the programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ORBITS);
+	__type(key, __u32);
+	__type(value, struct orbit);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} orbitcache_orbits SEC(".maps");
+
+RECIRCULATES;
+
+INLINE struct orbit *orbit_at(__u32 place)
+{
+	return bpf_map_lookup_elem(&orbitcache_orbits, &place);
+}
+
+/* Held for a few instructions. False: others kept it for longer than that. */
+INLINE bool lock_orbit(struct orbit *orbit)
+{
+	for (int i = 0; i < LOCK_ORBIT_TRIES; i++)
+		if (compare_and_swap(&orbit->lock, 0, 1) == 0)
+			return true;
+	return false;
+}
+
+INLINE void unlock_orbit(struct orbit *orbit)
+{
+	barrier();
+	compare_and_swap(&orbit->lock, 1, 0);
+}
+
+/* As far as anybody knows. The clock of `now_ns` may be behind the one of `seen_ns`. */
+INLINE bool goes_round(const struct orbit *orbit, __u64 now_ns)
+{
+	return (READ_ONCE(orbit->generation) & 1) &&
+	       now_ns < READ_ONCE(orbit->seen_ns) + STALE_NS;
+}
+
+INLINE __u64 item_of(const struct work *work)
+{
+	return (__u64)bpf_ntohl(work->header.tenant) << 32 | (work->hash[1] >> 32 ?: 1);
+}
+
+INLINE __u32 shape_of(const struct work *work, const struct found *found)
+{
+	return found->slot << 2 | (work->is_vlan ? 2 : 0) | (work->is_ipv6 ? 1 : 0);
+}
+
+/* The place of this item's value, or one that it may take; ORBITS: others that go round have them all. */
+INLINE __u32 place_of(const struct work *work, __u64 item, __u32 shape)
+{
+	__u32 first = (shape * 0x9e3779b1U >> 16 & (SETS - 1)) * WAYS, free = ORBITS;
+	for (__u32 i = 0; i < WAYS; i++) {
+		const struct orbit *orbit = orbit_at(first + i);
+		if (!orbit)
+			break;
+		if (orbit->item == item && orbit->shape == shape)
+			return first + i;
+		if (free == ORBITS && !goes_round(orbit, work->now_ns))
+			free = first + i;
+	}
+	return free;
+}
+
+/* What the packets of an orbit carry: its place over its generation. */
+INLINE __be64 name_packet(const struct config *config, __u32 place, __u32 generation)
+{
+	return bpf_cpu_to_be64(epoch_pair(config->switch_id, (__u64)place << 32 | generation));
+}
+
+/* Addresses as they stand in the packet; false where there is no such header. */
+INLINE bool read_addresses(struct xdp_md *ctx, const struct work *work, struct waiting *one)
+{
+	if (work->is_ipv6) {
+		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
+		if (!ip)
+			return false;
+		__builtin_memcpy(one->from, &ip->saddr, 16);
+		__builtin_memcpy(one->to, &ip->daddr, 16);
+		return true;
+	}
+	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
+	if (!ip)
+		return false;
+	__builtin_memcpy(one->from + 12, &ip->saddr, 4);
+	__builtin_memcpy(one->to + 12, &ip->daddr, 4);
+	return true;
+}
+
+INLINE bool write_addresses(struct xdp_md *ctx, const struct work *work, const struct waiting *one)
+{
+	if (work->is_ipv6) {
+		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
+		if (!ip)
+			return false;
+		__builtin_memcpy(&ip->saddr, one->from, 16);
+		__builtin_memcpy(&ip->daddr, one->to, 16);
+		return true;
+	}
+	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
+	if (!ip)
+		return false;
+	__builtin_memcpy(&ip->saddr, one->from + 12, 4);
+	__builtin_memcpy(&ip->daddr, one->to + 12, 4);
+	return true;
+}
+
+/* What of a tenant without a secret may be sent: it could be anybody, and nobody is amplified. */
+INLINE __u32 room_of(const struct work *work)
+{
+	return has_secret(work) ? ~0U : work->payload_len;
+}
+
+/* The read waits, in an orbit that the caller has locked. False: there is no room. */
+INLINE bool join(struct xdp_md *ctx, const struct work *work, struct orbit *orbit)
+{
+	__u32 depth = work->parameter[ORBIT] >> DEPTH_SHIFT ?: QUEUE, waiting = orbit->waiting;
+	struct ethhdr *eth = eth_of(ctx);
+	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
+	struct waiting *one = &orbit->queue[(orbit->first + waiting) & (QUEUE - 1)];
+	if (waiting >= depth || waiting >= QUEUE || !eth || !udp ||
+	    !read_addresses(ctx, work, one))
+		return false;
+	one->client = work->header.client;
+	one->request = work->header.request;
+	one->key_hash[0] = work->header.key_hash[0];
+	one->key_hash[1] = work->header.key_hash[1];
+	one->life = work->header.life;
+	one->node = work->header.node;
+	one->secret[0] = work->secret[0];
+	one->secret[1] = work->secret[1];
+	one->since_ns = work->now_ns;
+	one->port = ctx->ingress_ifindex;
+	__builtin_memcpy(one->from_mac, eth->h_source, ETH_ALEN);
+	__builtin_memcpy(one->to_mac, eth->h_dest, ETH_ALEN);
+	one->from_port = udp->source;
+	one->to_port = udp->dest;
+	one->room = room_of(work) < 0xffff ? room_of(work) : 0xffff;
+	if (work->is_vlan) {
+		struct vlan_tag *vlan = header_at(ctx, sizeof(*eth), struct vlan_tag);
+		one->vlan = vlan ? vlan->control : 0;
+	}
+	orbit->waiting = waiting + 1;
+	return true;
+}
+
+/* What becomes of a read whose value may be answered here. */
+enum part {
+	READ_OVERFLOWS,
+	READ_WAITS,
+	READ_WAKES,
+};
+
+/* Takes the orbit for packets made under `word`. Those who wait for the same item go on waiting. The caller has locked it. */
+INLINE void take_orbit(struct orbit *orbit, __u64 item, __u32 shape, __u64 word, __u64 fine_ns)
+{
+	if (orbit->item != item || orbit->shape != shape) {
+		orbit->first = orbit->waiting = 0;
+		orbit->item = item;
+		orbit->shape = shape;
+	}
+	orbit->word = word;
+	orbit->seen_ns = orbit->busy_ns = fine_ns;
+	WRITE_ONCE(orbit->generation, (orbit->generation + 1) | 1);
+}
+
+INLINE enum part enter(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word,
+		       bool can_wake, __u32 *place, __u32 *generation)
+{
+	__u64 item = item_of(work);
+	__u32 shape = shape_of(work, found);
+	*place = place_of(work, item, shape);
+	struct orbit *orbit = orbit_at(*place);
+	enum part part = READ_OVERFLOWS;
+	if (!orbit || !lock_orbit(orbit))
+		return part;
+	bool goes = goes_round(orbit, work->now_ns);
+	bool ours = orbit->item == item && orbit->shape == shape;
+	if (goes && ours && orbit->word == word) {
+		if (join(ctx, work, orbit))
+			part = READ_WAITS;
+	} else if ((ours || !goes) && can_wake) {
+		take_orbit(orbit, item, shape, word, fine_clock_ns());
+		*generation = orbit->generation;
+		part = READ_WAKES;
+	}
+	unlock_orbit(orbit);
+	return part;
+}
+
+/* No packet of this generation goes round any more. False: it was another's already. */
+OUTLINE int lay_down(struct orbit *orbit, __u32 generation)
+{
+	if (!orbit)
+		return false;
+	return compare_and_swap(&orbit->generation, generation, generation + 1) == generation;
+}
+
+/* The read becomes its answer, and goes round as the value's packet beside. */
+INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *config,
+		const struct found *found, __u64 word, __u32 place, __u32 generation)
+{
+	__u32 payload_len = 0, value_sum = 0;
+	int verdict = load_answer(ctx, work, config, found, word, &payload_len, &value_sum);
+	if (verdict == CONTINUE) {
+		work->header.epoch = name_packet(config, place, generation);
+		verdict = send_back(ctx, work, payload_len, value_sum);
+		const void *pair = find_pair(ctx->ingress_ifindex, place);
+		if (verdict == XDP_TX && pair)
+			return ends(COUNT_wake, clone_to(pair));
+		count(verdict == XDP_TX ? COUNT_hit : COUNT_drop_refused);
+	}
+	lay_down(orbit_at(place), generation);
+	return verdict;
+}
+
+INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	struct found found = {};
+	__u64 word = 0;
+	__u32 place = ORBITS, generation = 0;
+	int verdict =
+		find_answer(ctx, work, config, work->parameter[HOT_THRESHOLD], &found, &word);
+	if (verdict != CONTINUE)
+		return verdict;
+	tally(work, TALLY_READS);
+	__u32 need = KV_HEADER_LEN + work->key_len + READ_ONCE(found.item->value_len);
+	if (need > room_of(work)) {
+		count(COUNT_bypass_no_room);
+		return forward(ctx, work);
+	}
+	switch (enter(ctx, work, &found, word, true, &place, &generation)) {
+	case READ_WAITS:
+		return ends(COUNT_wait, XDP_DROP);
+	case READ_WAKES:
+		return wake(ctx, work, config, &found, word, place, generation);
+	default:
+		tally(work, TALLY_OVERFLOWS);
+		count(COUNT_wait_full);
+		return forward(ctx, work);
+	}
+}
+
+STEP int orbitcache(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	struct config *config = get_config();
+	if (!work || !config)
+		return XDP_PASS;
+	if (work->op == OP_READ_REQUEST)
+		return read_request(ctx, work, config);
+	return other_than_read(ctx, work, config);
+}
+
+/* Another round. */
+INLINE int go_on(struct xdp_md *ctx, struct work *work, __u32 place)
+{
+	work->round &= LOOK_EVERY - 1;
+	return recirculate_by(ctx, work, place, LOOK_EVERY);
+}
+
+/* This packet ends, and with it what goes round. */
+INLINE int end_round(struct orbit *orbit, __u32 generation, enum counter why)
+{
+	lay_down(orbit, generation);
+	return ends(why, XDP_DROP);
+}
+
+/* Nobody waits, and nobody did for as long as the tenant has set. */
+INLINE bool park(const struct work *work, struct orbit *orbit, __u32 generation, __u64 fine_ns)
+{
+	__u32 park_us = work->parameter[ORBIT] & PARK_MASK ?: PARK_US;
+	bool parked = false;
+	if (park_us == PARK_MASK || fine_ns < orbit->busy_ns + park_us * 1000ULL ||
+	    !lock_orbit(orbit))
+		return false;
+	if (!orbit->waiting && orbit->generation == generation) {
+		WRITE_ONCE(orbit->generation, generation + 1);
+		parked = true;
+	}
+	unlock_orbit(orbit);
+	return parked;
+}
+
+/* Takes the next one that waits and may still be answered so. False: there is none. */
+INLINE bool next_waiting(const struct work *work, struct orbit *orbit, __u32 generation,
+			 __u64 fine_ns, __u32 payload_len, struct waiting *one)
+{
+	bool taken = false;
+	if (!lock_orbit(orbit))
+		return false;
+	for (int i = 0; i < QUEUE && !taken; i++) {
+		__u32 waiting = orbit->waiting;
+		if (!waiting || orbit->generation != generation)
+			break;
+		const struct waiting *next = &orbit->queue[orbit->first & (QUEUE - 1)];
+		orbit->first = (orbit->first + 1) & (QUEUE - 1);
+		orbit->waiting = waiting - 1;
+		if (work->now_ns > next->since_ns + LATE_NS) {
+			count(COUNT_wait_late);
+		} else if (next->room < payload_len) {
+			count(COUNT_wait_no_room);
+		} else {
+			*one = *next;
+			taken = true;
+		}
+	}
+	if (taken)
+		orbit->busy_ns = fine_ns;
+	unlock_orbit(orbit);
+	return taken;
+}
+
+/* Makes the packet the read that waited, but for the value behind its key: `send_back` makes it the answer. */
+INLINE bool stand_in(struct xdp_md *ctx, struct work *work, const struct waiting *one)
+{
+	struct ethhdr *eth = eth_of(ctx);
+	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
+	if (!eth || !udp || !write_addresses(ctx, work, one))
+		return false;
+	__builtin_memcpy(eth->h_source, one->from_mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, one->to_mac, ETH_ALEN);
+	udp->source = one->from_port;
+	udp->dest = one->to_port;
+	if (work->is_vlan) {
+		struct vlan_tag *vlan = header_at(ctx, sizeof(*eth), struct vlan_tag);
+		if (!vlan)
+			return false;
+		vlan->control = one->vlan;
+	}
+	work->header.client = one->client;
+	work->header.request = one->request;
+	work->header.key_hash[0] = one->key_hash[0];
+	work->header.key_hash[1] = one->key_hash[1];
+	work->header.life = one->life;
+	work->header.node = one->node;
+	work->secret[0] = one->secret[0];
+	work->secret[1] = one->secret[1];
+	if (has_secret(work))
+		hash_shared(work);
+	return true;
+}
+
+/*
+ * A value came round. Nothing is known of it but that this switch sent it: whoever waits is answered only if the item
+ * still is what the packet was made of, valid, and under its store's lease. Reads are linearized here.
+ */
+INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config *config)
+{
+	__u64 name = epoch_in(work);
+	__u32 place = name >> 32, generation = (__u32)name;
+	struct orbit *orbit = orbit_at(place);
+	struct found found = {};
+	if (!orbit || work->op != OP_READ_REPLY || !names_this_switch(work, config) ||
+	    READ_ONCE(orbit->generation) != generation)
+		return ends(COUNT_round_stale, XDP_DROP);
+	if (!READ_ONCE(orbit->waiting) && (work->round & (LOOK_EVERY - 1)))
+		return go_on(ctx, work, place);
+	if (!find(work, &found))
+		return end_round(orbit, generation, COUNT_round_gone);
+	const struct item *item = found.item;
+	__u64 word = orbit->word;
+	enum counter why = objection(work, item, lease_of(item), word);
+	__u64 version = item->version;
+	__u64 expiry_ns = item->flags & ITEM_EXPIRES ? item->expiry_ns : 0;
+	__u32 value_sum = item->sum;
+	barrier();
+	if (READ_ONCE(item->word) != word)
+		return end_round(orbit, generation, COUNT_round_stale);
+	if (why != NOTHING)
+		return end_round(orbit, generation, COUNT_round_lapsed);
+	__u64 fine_ns = fine_clock_ns();
+	WRITE_ONCE(orbit->seen_ns, fine_ns);
+	struct waiting *one = (struct waiting *)work->scratch;
+	__u32 payload_len = KV_HEADER_LEN + work->key_len + work->value_len;
+	if (!next_waiting(work, orbit, generation, fine_ns, payload_len, one)) {
+		if (park(work, orbit, generation, fine_ns))
+			return ends(COUNT_round_parked, XDP_DROP);
+		return go_on(ctx, work, place);
+	}
+	const void *pair = find_pair(one->port, place);
+	if (!pair)
+		return go_on(ctx, work, place);
+	make_answer(work, config, work->value_len, version, expiry_ns);
+	work->header.epoch = name_packet(config, place, generation);
+	if (!stand_in(ctx, work, one) || send_back(ctx, work, payload_len, value_sum) != XDP_TX)
+		return end_round(orbit, generation, COUNT_round_stale);
+	return ends(COUNT_hit_round, clone_to(pair));
+}
+
+STEP int orbitcache_round(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	struct config *config = get_config();
+	if (!work || !config)
+		return XDP_DROP;
+	return came_round(ctx, work, config);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,239 @@
+//! A switch with orbitcache, and what goes round in it.
+
+use std::time::Duration;
+
+use dataplane::{NO_DISCIPLINE, Object, Sizes, TenantEntry};
+use harness::{
+    Message, Run, Seen, Switch, Verdict, World,
+    frame::{MAC_HERE, MAC_THERE},
+    switch::{in_this_process, tenant},
+    world::TERM,
+};
+use wire::{Epoch, Flags, Header, Op, Packet};
+
+/// Anybody's: no secret.
+pub const OPEN: u32 = 0;
+/// With a secret.
+pub const SIGNED: u32 = 7;
+/// Another one.
+pub const OTHER: u32 = 8;
+/// Its values go round for ever.
+pub const RESTLESS: u32 = 9;
+/// Two reads may wait for each of its values.
+pub const NARROW: u32 = 10;
+/// Its secret is being changed: [`ALSO`] is accepted beside its own.
+pub const ROTATING: u32 = 11;
+pub const ALSO: wire::Secret = wire::Secret([0xa1; 16]);
+
+pub const KEY: &[u8] = b"key0000000000042";
+pub const V: &[u8] = &[b'v'; 128];
+const ORBITCACHE: u32 = 3;
+const NEVER_PARKS: u32 = 0xff_ffff;
+
+fn world() -> World {
+    let object = Object {
+        number: ORBITCACHE,
+        ..Object::of(&orbitcache::REGISTRATION, Sizes { pages: 4 })
+    };
+    let with = |id, orbit| TenantEntry {
+        parameters: [u32::MAX >> 8, orbit],
+        ..tenant(id, ORBITCACHE)
+    };
+    let tenants = [
+        with(OPEN, 0),
+        with(SIGNED, 0),
+        with(OTHER, 0),
+        with(RESTLESS, NEVER_PARKS),
+        with(NARROW, 2 << 24),
+        TenantEntry {
+            also_secret: ALSO,
+            ..with(ROTATING, 0)
+        },
+        tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
+    ];
+    let world = World::new(&[object], &tenants);
+    world.switch.send_round();
+    world
+}
+
+/// Something that happens, with what it must count.
+pub type Step = (fn(&mut Orbit), &'static [&'static str]);
+
+/// A story.
+pub struct Row {
+    pub name: &'static str,
+    pub given: fn(&mut World),
+    pub steps: &'static [Step],
+    /// Requests that are answered, with the value, in this order.
+    pub answered: &'static [(u64, &'static [u8])],
+    /// Values that go round at the end.
+    pub left: usize,
+}
+
+/// A switch whose recirculation port is played.
+pub struct Orbit {
+    pub w: World,
+    /// What goes round.
+    pub round: Vec<Vec<u8>>,
+    /// What was asked, by number.
+    asked: Vec<Message>,
+    /// Frames that left for clients.
+    answers: Vec<Vec<u8>>,
+    moved: Vec<(&'static str, u64)>,
+}
+
+impl Orbit {
+    fn note(&mut self, run: &Run) {
+        for (name, by) in &run.moved {
+            match self.moved.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += by,
+                None => self.moved.push((name, *by)),
+            }
+        }
+    }
+
+    /// A packet comes in.
+    pub fn send(&mut self, message: Message) {
+        if message.header.op == Op::ReadRequest {
+            self.asked.push(message.clone());
+        }
+        let run = self.w.switch.run(&message.frame().bytes(), None);
+        self.note(&run);
+        if run.moved.contains_key("wake") {
+            assert_eq!(run.verdict, Verdict::Redirect);
+            self.answers.push(run.frame.clone());
+            self.round.push(run.frame);
+        } else if run.moved.contains_key("hit") {
+            self.answers.push(run.frame);
+        }
+    }
+
+    /// Everything that goes round comes by once.
+    pub fn turn(&mut self) {
+        for frame in std::mem::take(&mut self.round) {
+            let run = self.w.switch.run_round(&frame);
+            self.note(&run);
+            if run.moved.contains_key("hit_round") {
+                assert_eq!(run.verdict, Verdict::Redirect);
+                self.answers.push(run.frame.clone());
+                self.round.push(run.frame);
+            } else if run.moved.contains_key("recirculate") {
+                self.round.push(run.frame);
+            } else {
+                assert_eq!(run.verdict, Verdict::Drop);
+            }
+        }
+    }
+
+    /// Likewise until every packet has looked at its item; what is sent round counts nothing.
+    pub fn turns(&mut self) {
+        (0..64).for_each(|_| self.turn());
+        self.moved.retain(|(name, _)| *name != "recirculate");
+    }
+
+    pub fn write(&mut self, tenant: u32) {
+        self.send(Message::write(tenant, KEY, b"new"));
+    }
+
+    pub fn wait(&mut self, ms: u64) {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
+}
+
+fn check_answer(asked: &Message, frame: &[u8], value: &[u8]) {
+    let seen = Seen::read(frame).expect("right checksums");
+    let macs = (seen.to_mac, seen.from_mac);
+    assert_eq!(macs, (MAC_HERE, MAC_THERE), "addresses of the link");
+    assert_eq!((seen.from, seen.to), (asked.to, asked.from), "addresses");
+    assert_eq!((seen.vlan, seen.hop_limit), (asked.vlan, 64));
+    assert!(seen.checksum != 0 && seen.trailer == 0);
+    let packet = Packet::decode(&seen.payload).expect("a packet of ours");
+    assert!(packet.tag_is_valid(&asked.secret), "the tag");
+    let padding = seen.payload.len() - wire::HEADER_LEN - packet.key.len() - packet.value.len();
+    assert_eq!(padding, 0);
+    let is = packet.header;
+    assert_eq!(is.epoch.switch(), Switch::ID);
+    let was = Packet::decode(&asked.payload()).expect("as sent").header;
+    let wanted = Header {
+        op: Op::ReadReply,
+        flags: Flags::CACHED,
+        epoch: is.epoch,
+        value_len: value.len() as u16,
+        version: 77,
+        expiry_ms: is.expiry_ms,
+        tag: is.tag,
+        ..was
+    };
+    assert_eq!(is, wanted);
+    assert_eq!((packet.key, packet.value), (&asked.key[..], value));
+}
+
+impl Row {
+    fn run(&self) {
+        let mut orbit = Orbit {
+            w: world(),
+            round: vec![],
+            asked: vec![],
+            answers: vec![],
+            moved: vec![],
+        };
+        (self.given)(&mut orbit.w);
+        for (number, (step, counts)) in self.steps.iter().enumerate() {
+            orbit.moved.clear();
+            step(&mut orbit);
+            orbit.moved.sort_unstable();
+            let mut wanted: Vec<_> = counts.iter().map(|name| (*name, 1)).collect();
+            wanted.sort_unstable();
+            wanted.dedup_by(|a, b| a.0 == b.0 && (b.1 += 1, true).1);
+            assert_eq!(orbit.moved, wanted, "step {number}");
+        }
+        assert_eq!(orbit.round.len(), self.left, "what goes round");
+        let number = |frame: &Vec<u8>| {
+            let seen = Seen::read(frame).expect("right checksums");
+            Packet::decode(&seen.payload).expect("ours").header.request
+        };
+        let numbers: Vec<u64> = orbit.answers.iter().map(number).collect();
+        let wanted: Vec<u64> = self.answered.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, wanted, "answered");
+        for (frame, (number, value)) in orbit.answers.iter().zip(self.answered) {
+            let is = |asked: &&Message| asked.header.request == *number;
+            let asked = orbit.asked.iter().find(is).expect("it was asked");
+            check_answer(asked, frame, value);
+        }
+    }
+}
+
+/// Runs every row in the kernel and in this process.
+pub fn check(rows: &[Row]) {
+    for row in rows {
+        println!("{}, in the kernel", row.name);
+        row.run();
+        println!("{}, in this process", row.name);
+        in_this_process(|| row.run());
+    }
+}
+
+/// A read of that number, with room for its answer.
+pub fn read(tenant: u32, number: u64) -> Message {
+    Message::read(tenant, KEY).padded(V.len()).numbered(number)
+}
+
+/// A grant of `value` under the epoch that the item has, in reply to a write.
+pub fn grant(w: &World, tenant: u32, value: &[u8]) -> Message {
+    Message::grant(Op::WriteReply, tenant, KEY, value, w.epoch(tenant, KEY))
+}
+
+/// The epoch of the last write.
+pub fn newest(w: &World) -> Epoch {
+    Epoch::new(Switch::ID, w.switch.table.epoch())
+}
+
+pub fn next_term(w: &World) {
+    w.lease(TERM + 1);
+}
+
+pub fn evict(w: &World) {
+    let held = w.switch.table.scan().remove(0);
+    w.switch.table.evict(held.slot);
+    w.switch.table.quiesce().expect("membarrier");
+}
