@@ -35,8 +35,6 @@
 /* The client of a read that waited for so long has asked again. */
 #define LATE_NS (1000 * NS_PER_MS)
 
-#define LOCK_ORBIT_TRIES 16
-
 /* A read that waits: what its answer repeats, and where it goes. */
 struct waiting {
 	__be64 client;
@@ -96,7 +94,7 @@ INLINE struct orbit *orbit_at(__u32 place)
 /* Held for a few instructions. False: others kept it for longer than that. */
 INLINE bool lock_orbit(struct orbit *orbit)
 {
-	for (int i = 0; i < LOCK_ORBIT_TRIES; i++)
+	for (int i = 0; i < 4 * LOCK_TRIES; i++)
 		if (compare_and_swap(&orbit->lock, 0, 1) == 0)
 			return true;
 	return false;
