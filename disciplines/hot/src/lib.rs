@@ -20,5 +20,7 @@ pub mod testing;
 mod threshold;
 
 pub use caches::Caches;
+pub use capacity::Capacity;
 pub use permit::Permit;
 pub use switch::SwitchCache;
+pub use threshold::Threshold;

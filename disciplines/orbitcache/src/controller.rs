@@ -1,31 +1,319 @@
-//! The controller of `orbitcache`: every switch decides alone.
+//! The controller of `orbitcache`: every switch decides alone, over all of its tenants.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use decide::{Action, Discipline, Event, Limits, SwitchId};
-use hot::{Caches, Permit};
+use decide::{Action, Discipline, Event, Limits, Room, SwitchId, Tallies};
+
+use crate::{
+    cache::Cache,
+    report::{Report, Wanted},
+    settings,
+    share::shares,
+    size::Size,
+    watch::Watch,
+};
+
+/// Words that the programs count: reads of items that might be answered, and those of them that found no place to wait.
+const READS: usize = 0;
+const OVERFLOWS: usize = 1;
+/// Of the items that a switch may have so many, one in so many, may be others after a window.
+const CHANGE_ONE_IN: usize = 2;
+/// Of hot keys that are reported, so many for each item that there may be tell enough.
+const REPORTS_PER_ITEM: u32 = 8;
+/// In the parameter word: goes round for ever; and the number of reads that wait.
+const FOR_EVER: u32 = 0xff_ffff;
+const QUEUE_SHIFT: u32 = 24;
 
 /// Makes a controller within these limits.
 pub fn controller(limits: Limits) -> Box<dyn Discipline> {
+    let set = limits.settings;
+    let wanted = Wanted {
+        keys: set[settings::TOP_K] as u16,
+        window: Duration::from_millis(limits.window_ms.into()),
+    };
     Box::new(Controller {
-        caches: Caches::new(limits, 0x08ff_ffff),
+        limits,
+        switches: BTreeMap::new(),
+        watch: Watch::new(wanted.encode()),
+        now: Duration::ZERO,
     })
 }
 
 struct Controller {
-    caches: Caches,
+    limits: Limits,
+    switches: BTreeMap<SwitchId, Switch>,
+    watch: Watch,
+    now: Duration,
+}
+
+struct Switch {
+    attached: bool,
+    size: Size,
+    caches: BTreeMap<u32, Cache>,
+    /// Of the window that ended, until it is settled.
+    ended: Option<(u64, u64)>,
+    reads: u64,
+    overflows: u64,
+    store_reports: u64,
+    /// Of the last window that had reads.
+    overflow_permille: u64,
+    /// What caches that are gone had counted.
+    gone: BTreeMap<&'static str, u64>,
+}
+
+impl Switch {
+    fn new(limits: Limits) -> Switch {
+        let set = limits.settings;
+        Switch {
+            attached: false,
+            size: Size::new(
+                set[settings::ITEMS_MIN],
+                set[settings::ITEMS_MAX],
+                set[settings::OVERFLOW_PERMILLE],
+            ),
+            caches: BTreeMap::new(),
+            ended: None,
+            reads: 0,
+            overflows: 0,
+            store_reports: 0,
+            overflow_permille: 0,
+            gone: BTreeMap::new(),
+        }
+    }
+
+    /// Divides what there may be: to each what it wants, as far as that is fair, and evenly what nobody wants.
+    fn share(&mut self, now: Duration, limits: &Limits) {
+        let count = self.caches.len().max(1);
+        let wanted: Vec<usize> = self
+            .caches
+            .values()
+            .map(|cache| cache.wanted(now))
+            .collect();
+        let total = self.size.items();
+        let shares = shares(total, &wanted);
+        let spare = (total - shares.iter().sum::<usize>()) / count;
+        let reports = REPORTS_PER_ITEM * limits.settings[settings::ITEMS_MAX];
+        let reports = reports.min(limits.reports_per_window) / count as u32;
+        for (cache, share) in self.caches.values_mut().zip(shares) {
+            cache.set_share(share + spare, reports);
+        }
+    }
+
+    fn window_end(&mut self, tallies: Tallies) {
+        let (reads, overflows) = self.ended.get_or_insert_default();
+        *reads += tallies[READS].max(tallies[OVERFLOWS]);
+        *overflows += tallies[OVERFLOWS];
+    }
+
+    /// A window ended, for all tenants.
+    fn settle(&mut self, now: Duration, limits: &Limits, out: &mut Vec<Action>) {
+        let Some((reads, overflows)) = self.ended.take_if(|_| self.attached) else {
+            return;
+        };
+        self.reads += reads;
+        self.overflows += overflows;
+        if reads > 0 {
+            self.overflow_permille = 1000 * overflows / reads;
+        }
+        let wanted: usize = self.caches.values().map(|cache| cache.wanted(now)).sum();
+        let more = wanted > self.size.items();
+        self.size.window_end(reads, overflows, more);
+        self.share(now, limits);
+        let changes = self
+            .size
+            .items()
+            .div_ceil(CHANGE_ONE_IN * self.caches.len().max(1));
+        for cache in self.caches.values_mut() {
+            cache.settle(now, changes, out);
+        }
+    }
+}
+
+impl Controller {
+    /// What the programs find in word 1.
+    fn word(&self) -> u32 {
+        let set = self.limits.settings;
+        let park_us = match set[settings::PARK_US] {
+            0 => FOR_EVER,
+            park_us => park_us,
+        };
+        set[settings::QUEUE] << QUEUE_SHIFT | park_us
+    }
+
+    fn cache(&mut self, switch: SwitchId, tenant: u32) -> Option<&mut Cache> {
+        self.switches.get_mut(&switch)?.caches.get_mut(&tenant)
+    }
+
+    /// A tenant's memory changed: its caches come, go, grow and shrink.
+    fn room(&mut self, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        let (now, limits, word) = (self.now, self.limits, self.word());
+        let items_most = limits.settings[settings::ITEMS_MAX] as usize;
+        self.watch.want(tenant, !rooms.is_empty());
+        for (id, switch) in &mut self.switches {
+            if rooms.iter().all(|room| room.switch != *id)
+                && let Some(cache) = switch.caches.remove(&tenant)
+            {
+                add(&mut switch.gone, cache.counts());
+                switch.share(now, &limits);
+            }
+        }
+        for room in rooms {
+            let switch = self.switches.entry(room.switch);
+            let switch = switch.or_insert_with(|| Switch::new(limits));
+            if let Some(cache) = switch.caches.get_mut(&tenant) {
+                cache.resize(room.pages);
+                continue;
+            }
+            let cache = Cache::new(tenant, room, limits, items_most, word);
+            if switch.attached {
+                out.push(cache.configure());
+            }
+            switch.caches.insert(tenant, cache);
+            switch.share(now, &limits);
+        }
+    }
+
+    /// A store was read for these keys. Which switches they passed it does not know.
+    fn reported(&mut self, tenant: u32, report: &[u8], out: &mut Vec<Action>) {
+        let Some(report) = Report::decode(report) else {
+            return;
+        };
+        let window_ms = f64::from(self.limits.window_ms.max(1));
+        let windows = (report.counted.as_secs_f64() * 1000.0 / window_ms).max(0.1);
+        for switch in self.switches.values_mut().filter(|switch| switch.attached) {
+            if let Some(cache) = switch.caches.get_mut(&tenant) {
+                switch.store_reports += 1;
+                let keys = report.keys.iter();
+                let keys = keys.map(|(key, reads)| (key.clone(), f64::from(*reads) / windows));
+                cache.read_at_store(self.now, keys, out);
+            }
+        }
+    }
+
+    fn tick(&mut self, out: &mut Vec<Action>) {
+        for switch in self.switches.values_mut() {
+            switch.settle(self.now, &self.limits, out);
+        }
+        self.watch.tick(self.now, out);
+    }
+
+    fn store_attached(&mut self, store: SocketAddr) {
+        self.watch.attached(store);
+    }
 }
 
 impl Discipline for Controller {
     fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        self.caches.on(now, event, |_, _, _| Permit::Yes, out);
+        self.now = now;
+        match event {
+            Event::Attached { switch } | Event::Detached { switch } => {
+                let limits = self.limits;
+                let at = self.switches.entry(switch);
+                let at = at.or_insert_with(|| Switch::new(limits));
+                at.attached = matches!(event, Event::Attached { .. });
+            }
+            Event::Room { tenant, rooms } => self.room(tenant, rooms, out),
+            Event::Holds {
+                switch,
+                tenant,
+                held,
+                lost,
+            } => {
+                if let Some(cache) = self.cache(switch, tenant) {
+                    cache.holds(held, lost, out);
+                }
+            }
+            Event::Hot {
+                switch,
+                tenant,
+                keys,
+                ..
+            } => {
+                if let Some(cache) = self.cache(switch, tenant) {
+                    cache.missed(now, keys, out);
+                }
+            }
+            Event::WindowEnd {
+                switch,
+                tenant,
+                items,
+                tallies,
+                ..
+            } => {
+                if let Some(cache) = self.cache(switch, tenant) {
+                    cache.window_end(now, items, out);
+                }
+                if let Some(switch) = self.switches.get_mut(&switch) {
+                    switch.window_end(tallies);
+                }
+            }
+            Event::Answered {
+                switch,
+                tenant,
+                key,
+                change,
+                outcome,
+            } => {
+                if let Some(cache) = self.cache(switch, tenant) {
+                    cache.answered(now, key, change, outcome);
+                }
+            }
+            Event::Dropped {
+                switch,
+                tenant,
+                keys,
+                unfit,
+            } => {
+                if let Some(cache) = self.cache(switch, tenant) {
+                    cache.dropped(now, keys, unfit);
+                }
+            }
+            Event::StoreAttached { store } => self.store_attached(store),
+            Event::Told { store, tenant } => self.watch.told(store, tenant),
+            Event::Reported { tenant, report, .. } => self.reported(tenant, report, out),
+            Event::Tick => self.tick(out),
+            // Nothing depends on links, or on when words are in force.
+            Event::Link { .. } | Event::Configured { .. } => {}
+        }
     }
 
     fn wanted(&self, switch: SwitchId, tenant: u32) -> usize {
-        self.caches.wanted(switch, tenant)
+        let switch = self.switches.get(&switch);
+        let cache = switch.and_then(|switch| switch.caches.get(&tenant));
+        cache.map_or(0, |cache| cache.wanted(self.now))
     }
 
     fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
-        self.caches.counters(switch)
+        let Some(switch) = self.switches.get(&switch) else {
+            return BTreeMap::new();
+        };
+        let mut sum = switch.gone.clone();
+        let items: usize = switch.caches.values().map(Cache::items).sum();
+        for cache in switch.caches.values() {
+            add(&mut sum, cache.counts());
+        }
+        if !switch.caches.is_empty() {
+            let thresholds = switch.caches.values().map(Cache::threshold);
+            let highest = thresholds.max().unwrap_or(0);
+            add(
+                &mut sum,
+                [
+                    ("items_wanted", items as u64),
+                    ("items_may_be", switch.size.items() as u64),
+                    ("reads_of_items", switch.reads),
+                    ("overflows", switch.overflows),
+                    ("overflow_permille", switch.overflow_permille),
+                    ("store_reports", switch.store_reports),
+                    ("hot_threshold", highest.into()),
+                ],
+            );
+        }
+        sum
+    }
+}
+
+fn add<const N: usize>(sum: &mut BTreeMap<&'static str, u64>, counts: [(&'static str, u64); N]) {
+    for (name, count) in counts {
+        *sum.entry(name).or_default() += count;
     }
 }

@@ -1,12 +1,24 @@
 //! The discipline `orbitcache`: values of hot keys go round in the switch as packets, and answer reads that wait for them.
 //!
 //! Paper: *Pushing the Limits of In-Network Caching for Key-Value Stores* (OrbitCache), NSDI 2025.
+//!
+//! Control half: [`controller`] decides which items each switch has, and how many of all tenants' go round there at most.
+//! Store half: counts the reads that reach the store, and reports the keys that most of them are for.
 
+mod cache;
 mod controller;
+mod report;
+mod settings;
+mod share;
+mod size;
+mod sketch;
+mod store;
+mod top;
+mod watch;
 
 use std::ffi::c_void;
 
-use decide::{Items, Program, Registration, Role, Runs};
+use decide::{Items, Program, Registration, Role, Runs, StoreMaker};
 
 pub use controller::controller;
 
@@ -16,8 +28,8 @@ pub const REGISTRATION: Registration = Registration {
     about: "sends the hottest values round in the switch as packets, which answer the reads that wait for them",
     number: 2,
     items: Items::Copies,
-    settings: &[],
     runs: Runs::WherePages,
+    settings: settings::ALL,
     control: controller,
     object: include_bytes!(concat!(env!("OUT_DIR"), "/orbitcache.bpf.o")),
     native: Some(orbitcache_unit),
@@ -32,7 +44,11 @@ pub const REGISTRATION: Registration = Registration {
         },
     ],
     maps: &[],
-    store: None,
+    store: Some(StoreMaker {
+        operations: &[],
+        foreign_partitions: false,
+        make: || Box::<store::Store>::default(),
+    }),
 };
 
 unsafe extern "C" {

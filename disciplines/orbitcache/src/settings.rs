@@ -1,0 +1,77 @@
+//! What operators may set, in the order of [`ALL`].
+
+use decide::Setting;
+
+/// Items of all tenants that a switch has at least and at most, whatever the requests say; the same twice fixes them.
+pub const ITEMS_MIN: usize = 0;
+/// See [`ITEMS_MIN`].
+pub const ITEMS_MAX: usize = 1;
+/// Overflows in a thousand reads from which there are fewer items.
+pub const OVERFLOW_PERMILLE: usize = 2;
+/// Keys of each tenant that a store reports.
+pub const TOP_K: usize = 3;
+/// How long a value goes round for nobody.
+pub const PARK_US: usize = 4;
+/// Reads that may wait for one value.
+pub const QUEUE: usize = 5;
+
+/// The most keys that fit a report.
+pub const TOP_K_MOST: u32 = 128;
+/// The longest pause that the programs can be told.
+const PARK_US_MOST: u32 = 0xff_fffe;
+
+const fn setting(
+    name: &'static str,
+    about: &'static str,
+    usual: u32,
+    least: u32,
+    most: u32,
+) -> Setting {
+    Setting {
+        name,
+        about,
+        usual,
+        least,
+        most,
+    }
+}
+
+/// All of them.
+pub const ALL: &[Setting] = &[
+    setting(
+        "items_min",
+        "items of all tenants that a switch has at least, if so many are worth it",
+        16,
+        1,
+        4096,
+    ),
+    setting(
+        "items_max",
+        "items of all tenants that a switch has at most",
+        256,
+        1,
+        4096,
+    ),
+    setting(
+        "overflow_permille",
+        "reads in a thousand that may find no place to wait before there are fewer items",
+        10,
+        0,
+        1000,
+    ),
+    setting(
+        "top_k",
+        "keys of each tenant that a store reports in a window",
+        64,
+        1,
+        TOP_K_MOST,
+    ),
+    setting(
+        "park_us",
+        "microseconds that a value goes round for nobody; 0: for ever",
+        1000,
+        0,
+        PARK_US_MOST,
+    ),
+    setting("queue", "reads that may wait for one value", 8, 1, 8),
+];

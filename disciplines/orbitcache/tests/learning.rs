@@ -1,0 +1,511 @@
+//! What the control half makes of traffic, with the store half beside it and a switch that is modelled exactly.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
+
+use decide::{
+    Action, Change, Discipline, Event, Limits, Outcome, Room, StoreAction, StoreEvent, StoreHalf,
+    Tallies,
+};
+// The registration names the programs as native code, which this crate runs.
+use dataplane as _;
+use hot::testing::{Seen, Switch, Zipf, key};
+use orbitcache::REGISTRATION;
+use proptest::prelude::*;
+use rand::{SeedableRng, rngs::SmallRng};
+use wire::{KeyHash, Secret};
+
+const SWITCH: u16 = 1;
+const WINDOW: Duration = Duration::from_secs(1);
+const BATCHES: u32 = 10;
+const KEYS: usize = 10_000;
+const REQUESTS: usize = 20_000;
+
+struct Tenant {
+    switch: Switch,
+    zipf: Zipf,
+    /// Key of each rank.
+    order: Vec<u32>,
+    requests: usize,
+    /// In this window.
+    reads: u64,
+    hashes: Vec<KeyHash>,
+}
+
+struct Rig {
+    now: Duration,
+    window: u64,
+    control: Box<dyn Discipline>,
+    store: Box<dyn StoreHalf>,
+    tenants: BTreeMap<u32, Tenant>,
+    /// Items that the switch carries without overflows.
+    carries: f64,
+    /// Whether the switch reports what it misses.
+    reports: bool,
+    random: SmallRng,
+}
+
+fn limits(set: &[(&str, u32)]) -> Limits {
+    let set = set.iter().map(|(n, v)| (format!("orbitcache.{n}"), *v));
+    Limits {
+        settings: REGISTRATION.settings(&set.collect()),
+        ..Limits::default()
+    }
+}
+
+fn store() -> std::net::SocketAddr {
+    "10.0.0.1:7117".parse().unwrap()
+}
+
+impl Rig {
+    fn new(set: &[(&str, u32)], tenants: &[(u32, usize, usize)]) -> Rig {
+        let tenant = |&(id, keys, requests): &(u32, usize, usize)| {
+            let hash = |n: u32| Secret([3; 16]).key_hash(id, &key(n));
+            let tenant = Tenant {
+                switch: Switch::new(1 << 20),
+                zipf: Zipf::new(keys, 0.99),
+                order: (0..keys as u32).collect(),
+                requests,
+                reads: 0,
+                hashes: (0..keys as u32).map(hash).collect(),
+            };
+            (id, tenant)
+        };
+        let mut rig = Rig {
+            now: Duration::ZERO,
+            window: 1,
+            control: (REGISTRATION.control)(limits(set)),
+            store: (REGISTRATION.store.unwrap().make)(),
+            tenants: tenants.iter().map(tenant).collect(),
+            carries: f64::MAX,
+            reports: true,
+            random: SmallRng::seed_from_u64(1),
+        };
+        for tenant in rig.tenants.keys().copied().collect::<Vec<_>>() {
+            let rooms = [Room {
+                switch: SWITCH,
+                pages: 1000,
+                lent: 0,
+                parameters: None,
+            }];
+            rig.tell(Event::Room {
+                tenant,
+                rooms: &rooms,
+            });
+        }
+        rig.tell(Event::Attached { switch: SWITCH });
+        for tenant in rig.tenants.keys().copied().collect::<Vec<_>>() {
+            let (held, lost) = (&[], &[]);
+            rig.tell(Event::Holds {
+                switch: SWITCH,
+                tenant,
+                held,
+                lost,
+            });
+        }
+        rig.tell(Event::StoreAttached { store: store() });
+        rig
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        let mut out = vec![];
+        self.control.on(self.now, event, &mut out);
+        for action in out {
+            match action {
+                Action::Tell {
+                    tenant, message, ..
+                } => {
+                    let message = &message[..];
+                    self.say(StoreEvent::Told { tenant, message });
+                    let store = store();
+                    self.tell(Event::Told { store, tenant });
+                }
+                Action::Change { tenant, .. } | Action::Configure { tenant, .. } => {
+                    let of = self.tenants.get_mut(&tenant).unwrap();
+                    of.switch.take(action);
+                }
+            }
+        }
+        for tenant in self.tenants.keys().copied().collect::<Vec<_>>() {
+            for (change, key) in self.of(tenant).switch.waiting(usize::MAX) {
+                let outcome = self.of(tenant).switch.apply(&change, &key);
+                self.tell(Event::Answered {
+                    switch: SWITCH,
+                    tenant,
+                    key: &key,
+                    change: &change,
+                    outcome,
+                });
+            }
+        }
+    }
+
+    fn say(&mut self, event: StoreEvent<'_>) {
+        let mut out = vec![];
+        self.store.on(self.now, event, &mut out);
+        for action in out {
+            if let StoreAction::Report { tenant, report } = action {
+                self.tell(Event::Reported {
+                    store: store(),
+                    tenant,
+                    report: &report,
+                });
+            }
+        }
+    }
+
+    fn of(&mut self, tenant: u32) -> &mut Tenant {
+        self.tenants.get_mut(&tenant).unwrap()
+    }
+
+    fn batch(&mut self) {
+        for id in self.tenants.keys().copied().collect::<Vec<_>>() {
+            let mut missed = vec![];
+            let tenant = self.tenants.get_mut(&id).unwrap();
+            for _ in 0..tenant.requests / BATCHES as usize {
+                let n = tenant.order[tenant.zipf.sample(&mut self.random)];
+                match tenant.switch.request(n) {
+                    Seen::Hit => tenant.reads += 1,
+                    Seen::Missed => missed.push(n),
+                    Seen::Crossed => {
+                        tenant.switch.report(n);
+                        missed.push(n);
+                    }
+                }
+            }
+            let keys = tenant.switch.reports();
+            let hashes = tenant.hashes.clone();
+            for n in missed {
+                self.say(StoreEvent::Read {
+                    tenant: id,
+                    key: &key(n),
+                    hash: hashes[n as usize],
+                });
+            }
+            if self.reports && !keys.is_empty() {
+                self.tell(Event::Hot {
+                    switch: SWITCH,
+                    tenant: id,
+                    window: self.window,
+                    keys: &keys,
+                });
+            }
+        }
+        self.now += WINDOW / BATCHES;
+        self.say(StoreEvent::Tick);
+        self.tell(Event::Tick);
+    }
+
+    fn items(&self) -> usize {
+        let cached = |tenant: &Tenant| tenant.switch.cached.len();
+        self.tenants.values().map(cached).sum()
+    }
+
+    fn windows(&mut self, count: usize) {
+        for _ in 0..count {
+            (0..BATCHES).for_each(|_| self.batch());
+            let over = ((self.items() as f64 / self.carries - 1.0) * 0.2).clamp(0.0, 1.0);
+            for tenant in self.tenants.keys().copied().collect::<Vec<_>>() {
+                let items = self.of(tenant).switch.window_end();
+                let mut tallies = Tallies::default();
+                tallies[0] = std::mem::take(&mut self.of(tenant).reads);
+                tallies[1] = (tallies[0] as f64 * over) as u64;
+                self.tell(Event::WindowEnd {
+                    switch: SWITCH,
+                    tenant,
+                    window: self.window,
+                    items: &items,
+                    tallies,
+                });
+            }
+            self.window += 1;
+            self.tell(Event::Tick);
+        }
+    }
+
+    /// The share of a tenant's requests that its items take, of what as many could at best.
+    fn quality(&mut self, tenant: u32) -> f64 {
+        let of = self.of(tenant);
+        let cached = of.switch.cached.len().max(1);
+        let ranks = 0..of.zipf.keys();
+        let shares = ranks.filter(|rank| of.switch.cached.contains(&of.order[*rank]));
+        shares.map(|rank| of.zipf.share(rank)).sum::<f64>() / of.zipf.best(cached)
+    }
+}
+
+fn fixed(items: u32) -> Vec<(&'static str, u32)> {
+    vec![("items_min", items), ("items_max", items)]
+}
+
+#[test]
+fn the_hottest_keys_are_learnt_from_the_switch_or_from_stores_alone() {
+    for reports in [true, false] {
+        let mut rig = Rig::new(&fixed(128), &[(7, KEYS, REQUESTS)]);
+        rig.reports = reports;
+        rig.windows(6);
+        assert_eq!(rig.items(), 128);
+        let quality = rig.quality(7);
+        assert!(quality > 0.97, "{quality}, reports {reports}");
+    }
+}
+
+#[test]
+fn when_the_hottest_and_the_coldest_keys_change_places_all_items_are_replaced_within_three_windows()
+{
+    for reports in [true, false] {
+        let mut rig = Rig::new(&fixed(128), &[(7, KEYS, REQUESTS)]);
+        rig.reports = reports;
+        rig.windows(8);
+        for change in 0..4 {
+            let order = &mut rig.of(7).order;
+            let (hottest, coldest) = order.split_at_mut(128);
+            let last = coldest.len() - 128;
+            hottest.swap_with_slice(&mut coldest[last..]);
+            let quality = rig.quality(7);
+            assert!(
+                quality < 0.2,
+                "{quality} at change {change}, reports {reports}"
+            );
+            rig.windows(4);
+            let quality = rig.quality(7);
+            assert!(
+                quality > 0.9,
+                "{quality} after change {change}, reports {reports}"
+            );
+            rig.windows(4);
+        }
+    }
+}
+
+#[test]
+fn few_items_change_where_the_traffic_does_not() {
+    let mut rig = Rig::new(&fixed(128), &[(7, KEYS, REQUESTS)]);
+    rig.windows(10);
+    let before = rig.of(7).switch.cached.clone();
+    let evicted = rig.control.counters(SWITCH)["evicts"];
+    rig.windows(20);
+    let stayed = rig.of(7).switch.cached.intersection(&before).count();
+    let evicted = rig.control.counters(SWITCH)["evicts"] - evicted;
+    assert!(
+        stayed > 90 && evicted < 20 * 8,
+        "{stayed} stayed, {evicted} went"
+    );
+}
+
+#[test]
+fn there_are_as_many_items_as_the_switch_carries() {
+    for carries in [40.0, 100.0, 200.0] {
+        let mut rig = Rig::new(&[], &[(7, KEYS, REQUESTS)]);
+        rig.carries = carries;
+        rig.windows(40);
+        for _ in 0..10 {
+            rig.windows(1);
+            let items = rig.items() as f64;
+            assert!(
+                (0.75 * carries..1.25 * carries).contains(&items),
+                "{items} of {carries}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_tenant_takes_the_items_of_another() {
+    // One has ten times the requests, and hotter keys than any of the other's.
+    let mut rig = Rig::new(&fixed(100), &[(7, KEYS, 10 * REQUESTS), (8, 40, 400)]);
+    rig.windows(8);
+    let small: HashSet<u32> = rig.of(8).switch.cached.clone();
+    assert!(small.len() >= 35, "{} of 40", small.len());
+    assert!(rig.of(7).switch.cached.len() >= 100 - 42);
+    assert!(rig.items() <= 100);
+    assert!(rig.quality(7) > 0.95);
+}
+
+#[test]
+fn what_cannot_be_cached_is_left_alone_for_a_minute() {
+    let mut rig = Rig::new(&fixed(16), &[(7, KEYS, REQUESTS)]);
+    rig.windows(3);
+    let hottest = key(rig.of(7).order[0]);
+    let first = rig.of(7).order[0];
+    rig.of(7).switch.cached.remove(&first);
+    rig.tell(Event::Dropped {
+        switch: SWITCH,
+        tenant: 7,
+        keys: std::slice::from_ref(&hottest),
+        unfit: true,
+    });
+    for _ in 0..59 {
+        rig.windows(1);
+        let first = rig.of(7).order[0];
+        assert!(!rig.of(7).switch.cached.contains(&first));
+        assert_eq!(rig.items(), 16, "its place is another's");
+    }
+    rig.windows(3);
+    let first = rig.of(7).order[0];
+    assert!(
+        rig.of(7).switch.cached.contains(&first),
+        "its value may be another by now"
+    );
+}
+
+#[test]
+fn a_key_whose_reads_pass_elsewhere_takes_no_place_from_others() {
+    const ELSEWHERE: u32 = 1000;
+    let mut rig = Rig::new(&fixed(16), &[(7, 100, 0)]);
+    for window in 0..30 {
+        // At the store, and not by this switch.
+        for _ in 0..500 {
+            rig.say(StoreEvent::Read {
+                tenant: 7,
+                key: &key(ELSEWHERE),
+                hash: KeyHash([5; 16]),
+            });
+        }
+        if window == 5 {
+            assert!(
+                rig.of(7).switch.cached.contains(&ELSEWHERE),
+                "it might pass here"
+            );
+            rig.of(7).requests = 1000;
+        }
+        rig.windows(1);
+    }
+    assert!(!rig.of(7).switch.cached.contains(&ELSEWHERE));
+    assert!(rig.items() == 16 && rig.quality(7) > 0.9);
+}
+
+#[test]
+fn an_outcome_other_than_done_leaves_the_place_to_others() {
+    for outcome in [
+        Outcome::NoRoom,
+        Outcome::BucketFull,
+        Outcome::Refused,
+        Outcome::NotSent,
+    ] {
+        let mut out = vec![];
+        let mut control = (REGISTRATION.control)(limits(&fixed(1)));
+        let room = Room {
+            switch: SWITCH,
+            pages: 10,
+            lent: 0,
+            parameters: None,
+        };
+        let (tenant, switch) = (7, SWITCH);
+        let rooms = &[room];
+        let (held, lost) = (&[], &[]);
+        control.on(WINDOW, Event::Room { tenant, rooms }, &mut out);
+        control.on(WINDOW, Event::Attached { switch }, &mut out);
+        let holds = Event::Holds {
+            switch,
+            tenant,
+            held,
+            lost,
+        };
+        control.on(WINDOW, holds, &mut out);
+        let puts = |control: &mut Box<dyn Discipline>| {
+            let mut out = vec![];
+            let keys = &[(key(1), 9), (key(2), 5)];
+            let window = 1;
+            let hot = Event::Hot {
+                switch,
+                tenant,
+                window,
+                keys,
+            };
+            control.on(WINDOW, hot, &mut out);
+            let key = |action: Action| match action {
+                Action::Change { key, change, .. } => Some((key, change)),
+                _ => None,
+            };
+            out.into_iter()
+                .filter_map(key)
+                .collect::<Vec<(_, Change)>>()
+        };
+        let [(first, change)] = &puts(&mut control)[..] else {
+            panic!("one place");
+        };
+        assert_eq!(*first, key(1));
+        assert_eq!(puts(&mut control), [], "it is under way");
+        out.clear();
+        let answered = Event::Answered {
+            switch,
+            tenant,
+            key: first,
+            change,
+            outcome,
+        };
+        control.on(WINDOW, answered, &mut out);
+        assert_eq!(out, [], "nothing in answer");
+        assert_eq!(puts(&mut control)[0].0, key(2));
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_each_key_changes_once_at_a_time_and_items_are_no_more_than_may_be(
+        steps in prop::collection::vec((0u8..12, 0u32..40, 0u64..200), 0..300)
+    ) {
+        const MOST: usize = 8;
+        let mut control = (REGISTRATION.control)(limits(&fixed(MOST as u32)));
+        let (switch, mut now) = (SWITCH, Duration::ZERO);
+        let mut asked: Vec<(u32, decide::Key, Change)> = vec![];
+        let mut there: HashSet<(u32, decide::Key)> = HashSet::new();
+        control.on(now, Event::Attached { switch }, &mut vec![]);
+        for (what, n, count) in steps {
+            now += Duration::from_millis(100);
+            let tenant = 7 + n % 2;
+            let room = Room { switch, pages: count as u32 % 4, lent: 0, parameters: None };
+            let keys = [(key(n), count)];
+            let held: Vec<_> = there.iter().filter(|(of, _)| *of == tenant).map(|(_, key)| key.clone()).collect();
+            let report = [&1000u32.to_be_bytes()[..], &[4], &key(n), &(count as u32).to_be_bytes()].concat();
+            let answer = (!asked.is_empty()).then(|| asked.remove(count as usize % asked.len().max(1)));
+            let event = match (what, &answer) {
+                (0, _) => Event::Room { tenant, rooms: std::slice::from_ref(&room) },
+                (1, _) => Event::Hot { switch, tenant, window: 1, keys: &keys },
+                (2, _) => Event::WindowEnd { switch, tenant, window: 1, items: &keys, tallies: [count, n.into(), 0, 0, 0, 0, 0, 0] },
+                (3, _) => Event::Reported { store: store(), tenant, report: &report },
+                (4, _) if held.is_empty() => Event::Tick,
+                (4, _) => {
+                    held.iter().for_each(|key| { there.remove(&(tenant, key.clone())); });
+                    Event::Dropped { switch, tenant, keys: &held, unfit: count % 2 == 0 }
+                }
+                (5, _) => Event::Holds { switch, tenant, held: &held, lost: &[] },
+                (6, _) => Event::Room { tenant, rooms: &[] },
+                (7.., Some((tenant, key, change))) => {
+                    let outcome = [Outcome::Done, Outcome::NoRoom, Outcome::Done, Outcome::NotSent][n as usize % 4];
+                    let done = match change {
+                        Change::Put(_) if outcome == Outcome::Done => there.insert((*tenant, key.clone())),
+                        Change::Remove if outcome != Outcome::NotSent => there.remove(&(*tenant, key.clone())),
+                        _ => false,
+                    };
+                    let _ = done;
+                    Event::Answered { switch, tenant: *tenant, key, change, outcome }
+                }
+                _ => Event::Tick,
+            };
+            let quiet = matches!(event, Event::Answered { outcome: Outcome::NotSent, .. });
+            if let Event::Room { tenant, rooms: [] } = event {
+                there.retain(|(of, _)| *of != tenant);
+                asked.retain(|(of, ..)| *of != tenant);
+            }
+            if let (0..7, Some(answer)) = (what, &answer)
+                && !matches!(event, Event::Room { rooms: [], .. }) {
+                asked.push(answer.clone());
+            }
+            let mut out = vec![];
+            control.on(now, event, &mut out);
+            prop_assert!(!quiet || out.is_empty());
+            for action in out {
+                if let Action::Change { tenant, key, change, .. } = action {
+                    let double = asked.iter().any(|(of, other, _)| (*of, other) == (tenant, &key));
+                    prop_assert!(!double, "{key:?} twice");
+                    asked.push((tenant, key, change));
+                }
+            }
+            let items = control.counters(switch).get("items_wanted").copied().unwrap_or(0);
+            prop_assert!(items as usize <= 2 * MOST, "{items}");
+        }
+    }
+}
