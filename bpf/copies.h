@@ -140,6 +140,11 @@ INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *c
 	return forward(ctx, work);
 }
 
+INLINE bool op_carries_grant(__u8 op)
+{
+	return op == OP_READ_REPLY || op == OP_WRITE_REPLY || op == OP_FETCH_REPLY;
+}
+
 /* Whether the reply grants something to this switch. */
 INLINE bool is_grant(const struct work *work, const struct config *config)
 {

@@ -45,6 +45,7 @@
 	X(recirculate, "sent round, to come back to its discipline")                                   \
 	X(fan_out, "copied to the ports of a group")                                                   \
 	X(wake, "answered from the cache, and the answer sent round as well")                          \
+	X(wake_grant, "grant that reads waited for, sent round as well")                               \
 	X(hit_round, "answered by a value that goes round")                                            \
 	X(wait, "read that waits for its value to come round; taken in")                               \
 	X(wait_full, "read of a value that goes round, with as many waiting as may: forwarded")        \

@@ -126,7 +126,7 @@ INLINE const struct port_name *port_name(__u32 ifindex)
 		__uint(pinning, LIBBPF_PIN_BY_NAME);                                               \
 	} recirculation SEC(".maps");                                                              \
                                                                                                    \
-	CLONES(clones, CLONED_PORTS * RECIRCULATION_PORTS);                                        \
+	CLONES(clones, CLONED_PORTS *RECIRCULATION_PORTS);                                         \
                                                                                                    \
 	INLINE int recirculate_by(struct xdp_md *ctx, struct work *work, __u32 number, __u32 most) \
 	{                                                                                          \

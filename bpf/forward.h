@@ -101,6 +101,7 @@ OUTLINE int forward(struct xdp_md *ctx, struct work *work)
 	__builtin_memcpy(eth->h_dest, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, fib.smac, ETH_ALEN);
 	step_hop_limit(ctx, work);
+	work->out = fib.ifindex;
 	return ends(COUNT_forward, XDP_REDIRECT);
 }
 

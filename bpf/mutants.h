@@ -26,7 +26,9 @@
 	X(serves_without_lease, 6, "an entry is served after its lease")                                \
 	X(lease_from_arrival, 6, "a lease counts from its arrival instead of its request")              \
 	X(serves_earlier_term, 6, "an entry of an earlier term is served")                              \
-	X(floor_not_raised, 6, "a new term leaves entries of the earlier one as they are")
+	X(floor_not_raised, 6, "a new term leaves entries of the earlier one as they are")              \
+	X(round_any_word, 6, "a value that goes round is served although its entry's word moved on")    \
+	X(round_any_generation, 6, "a value that goes round is served although another was made since")
 /* clang-format on */
 
 #ifdef MUTANTS

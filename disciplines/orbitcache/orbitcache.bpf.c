@@ -111,8 +111,7 @@ INLINE void unlock_orbit(struct orbit *orbit)
 /* As far as anybody knows. The clock of `now_ns` may be behind the one of `seen_ns`. */
 INLINE bool goes_round(const struct orbit *orbit, __u64 now_ns)
 {
-	return (READ_ONCE(orbit->generation) & 1) &&
-	       now_ns < READ_ONCE(orbit->seen_ns) + STALE_NS;
+	return (READ_ONCE(orbit->generation) & 1) && now_ns < READ_ONCE(orbit->seen_ns) + STALE_NS;
 }
 
 INLINE __u64 item_of(const struct work *work)
@@ -197,8 +196,7 @@ INLINE bool join(struct xdp_md *ctx, const struct work *work, struct orbit *orbi
 	struct ethhdr *eth = eth_of(ctx);
 	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
 	struct waiting *one = &orbit->queue[(orbit->first + waiting) & (QUEUE - 1)];
-	if (waiting >= depth || waiting >= QUEUE || !eth || !udp ||
-	    !read_addresses(ctx, work, one))
+	if (waiting >= depth || waiting >= QUEUE || !eth || !udp || !read_addresses(ctx, work, one))
 		return false;
 	one->client = work->header.client;
 	one->request = work->header.request;
@@ -243,8 +241,11 @@ INLINE void take_orbit(struct orbit *orbit, __u64 item, __u32 shape, __u64 word,
 	WRITE_ONCE(orbit->generation, (orbit->generation + 1) | 1);
 }
 
+/*
+ * What becomes of a read; or of a value that is to go round, which does not wait, where no other does: READ_WAKES.
+ */
 INLINE enum part enter(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word,
-		       bool can_wake, __u32 *place, __u32 *generation)
+		       __u32 *place, __u32 *generation)
 {
 	__u64 item = item_of(work);
 	__u32 shape = shape_of(work, found);
@@ -256,9 +257,9 @@ INLINE enum part enter(struct xdp_md *ctx, struct work *work, const struct found
 	bool goes = goes_round(orbit, work->now_ns);
 	bool ours = orbit->item == item && orbit->shape == shape;
 	if (goes && ours && orbit->word == word) {
-		if (join(ctx, work, orbit))
+		if (work->op == OP_READ_REQUEST && join(ctx, work, orbit))
 			part = READ_WAITS;
-	} else if ((ours || !goes) && can_wake) {
+	} else if (ours || !goes) {
 		take_orbit(orbit, item, shape, word, fine_clock_ns());
 		*generation = orbit->generation;
 		part = READ_WAKES;
@@ -273,6 +274,16 @@ OUTLINE int lay_down(struct orbit *orbit, __u32 generation)
 	if (!orbit)
 		return false;
 	return compare_and_swap(&orbit->generation, generation, generation + 1) == generation;
+}
+
+/* Whether somebody waits, in an orbit of this packet's shape, for the item. */
+INLINE bool is_waited_for(const struct work *work, const struct found *found, __u32 *place)
+{
+	__u64 item = item_of(work);
+	__u32 shape = shape_of(work, found);
+	*place = place_of(work, item, shape);
+	const struct orbit *orbit = orbit_at(*place);
+	return orbit && orbit->item == item && orbit->shape == shape && READ_ONCE(orbit->waiting);
 }
 
 /* The read becomes its answer, and goes round as the value's packet beside. */
@@ -298,8 +309,7 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	struct found found = {};
 	__u64 word = 0;
 	__u32 place = ORBITS, generation = 0;
-	int verdict =
-		find_answer(ctx, work, config, work->parameter[HOT_THRESHOLD], &found, &word);
+	int verdict = find_answer(ctx, work, config, work->parameter[HOT_THRESHOLD], &found, &word);
 	if (verdict != CONTINUE)
 		return verdict;
 	tally(work, TALLY_READS);
@@ -308,7 +318,7 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 		count(COUNT_bypass_no_room);
 		return forward(ctx, work);
 	}
-	switch (enter(ctx, work, &found, word, true, &place, &generation)) {
+	switch (enter(ctx, work, &found, word, &place, &generation)) {
 	case READ_WAITS:
 		return ends(COUNT_wait, XDP_DROP);
 	case READ_WAKES:
@@ -320,6 +330,28 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	}
 }
 
+/* Those who wait for what was granted have it from the reply itself, which goes on to its client, and round. */
+INLINE int granted(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	struct found found = {};
+	__u32 place = ORBITS;
+	enum counter what = install(ctx, work, config);
+	count(what);
+	bool wakes = what == COUNT_grant_installed && find(work, &found) &&
+		     is_waited_for(work, &found, &place);
+	if (work->op == OP_FETCH_REPLY) {
+		if (!wakes)
+			return ends(COUNT_fetch_reply, XDP_DROP);
+		count(COUNT_wake_grant);
+		return recirculate_by(ctx, work, place, LOOK_EVERY);
+	}
+	int verdict = forward(ctx, work);
+	if (!wakes || verdict != XDP_REDIRECT)
+		return verdict;
+	const void *pair = find_pair(work->out, place);
+	return pair ? ends(COUNT_wake_grant, clone_to(pair)) : verdict;
+}
+
 STEP int orbitcache(struct xdp_md *ctx)
 {
 	struct work *work = get_work();
@@ -328,6 +360,8 @@ STEP int orbitcache(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (work->op == OP_READ_REQUEST)
 		return read_request(ctx, work, config);
+	if (op_carries_grant(work->op) && is_grant(work, config))
+		return granted(ctx, work, config);
 	return other_than_read(ctx, work, config);
 }
 
@@ -370,7 +404,7 @@ INLINE bool next_waiting(const struct work *work, struct orbit *orbit, __u32 gen
 		return false;
 	for (int i = 0; i < QUEUE && !taken; i++) {
 		__u32 waiting = orbit->waiting;
-		if (!waiting || orbit->generation != generation)
+		if (!waiting || (orbit->generation != generation && !MUTANT(round_any_generation)))
 			break;
 		const struct waiting *next = &orbit->queue[orbit->first & (QUEUE - 1)];
 		orbit->first = (orbit->first + 1) & (QUEUE - 1);
@@ -431,7 +465,7 @@ INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config
 	struct orbit *orbit = orbit_at(place);
 	struct found found = {};
 	if (!orbit || work->op != OP_READ_REPLY || !names_this_switch(work, config) ||
-	    READ_ONCE(orbit->generation) != generation)
+	    (READ_ONCE(orbit->generation) != generation && !MUTANT(round_any_generation)))
 		return ends(COUNT_round_stale, XDP_DROP);
 	if (!READ_ONCE(orbit->waiting) && (work->round & (LOOK_EVERY - 1)))
 		return go_on(ctx, work, place);
@@ -444,7 +478,7 @@ INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config
 	__u64 expiry_ns = item->flags & ITEM_EXPIRES ? item->expiry_ns : 0;
 	__u32 value_sum = item->sum;
 	barrier();
-	if (READ_ONCE(item->word) != word)
+	if (READ_ONCE(item->word) != word && !MUTANT(round_any_word))
 		return end_round(orbit, generation, COUNT_round_stale);
 	if (why != NOTHING)
 		return end_round(orbit, generation, COUNT_round_lapsed);
@@ -467,12 +501,36 @@ INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config
 	return ends(COUNT_hit_round, clone_to(pair));
 }
 
+/* A grant came round that somebody waited for: from now on it is its value's packet. */
+INLINE int adopt(struct xdp_md *ctx, struct work *work, const struct config *config)
+{
+	struct found found = {};
+	__u64 word = epoch_in(work) << 1 | 1;
+	__u32 place = ORBITS, generation = 0;
+	if (!find(work, &found))
+		return ends(COUNT_round_gone, XDP_DROP);
+	if (READ_ONCE(found.item->word) != word ||
+	    enter(ctx, work, &found, word, &place, &generation) != READ_WAKES)
+		return ends(COUNT_round_stale, XDP_DROP);
+	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
+	if (!kv)
+		return end_round(orbit_at(place), generation, COUNT_round_stale);
+	work->header.op = OP_READ_REPLY;
+	work->header.flags = FLAG_CACHED;
+	work->header.epoch = name_packet(config, place, generation);
+	*kv = work->header; /* its checksums are made when it answers */
+	work->round = 0;
+	return go_on(ctx, work, place);
+}
+
 STEP int orbitcache_round(struct xdp_md *ctx)
 {
 	struct work *work = get_work();
 	struct config *config = get_config();
 	if (!work || !config)
 		return XDP_DROP;
+	if (op_carries_grant(work->op) && is_grant(work, config))
+		return adopt(ctx, work, config);
 	return came_round(ctx, work, config);
 }
 

@@ -27,7 +27,10 @@ pub fn experiments() -> anyhow::Result<Vec<Experiment>> {
         .iter()
         .flat_map(|(registration, own)| own.iter().map(|one| (one, registration.name)));
     let mut all = vec![];
-    for (registered, about) in of_no_paper.chain(of_papers) {
+    let orbit = orbitcache_experiments::EXPERIMENTS
+        .iter()
+        .map(|one| (one, "netcache"));
+    for (registered, about) in of_no_paper.chain(of_papers).chain(orbit) {
         let mut experiment = Experiment::of(registered, about)?;
         for (name, parameter, value) in OTHERS {
             if *name == experiment.name {

@@ -18,7 +18,10 @@ const ALL: &[(Registration, &[Registered])] = &[
     // One line each: how it registers, and its own experiments. The first is for tenants that name none.
     (netcache::REGISTRATION, netcache_experiments::EXPERIMENTS),
     (madinc::REGISTRATION, madinc_experiments::EXPERIMENTS),
-    (orbitcache::REGISTRATION, &[]),
+    (
+        orbitcache::REGISTRATION,
+        orbitcache_experiments::EXPERIMENTS,
+    ),
 ];
 
 /// The first halves of the lines above.

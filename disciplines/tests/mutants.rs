@@ -61,6 +61,8 @@ impl Mutant {
         let is_in = |names: &[&str]| names.contains(&self.name());
         match self {
             Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
+            // Rows of the discipline's data plane do.
+            Mutant::Switch(mutant) if mutant.is_of_rounds() => [false; 3],
             Mutant::Switch(_) => [
                 !is_in(&NOT_ATOMIC),
                 !is_in(&NOT_ATOMIC) && !is_in(&RARE),
@@ -75,9 +77,12 @@ impl Mutant {
         let names = ["model", "hunt", "fuzzer"];
         let by = names.iter().zip(self.looked_for_by());
         let by: Vec<&str> = by.filter(|(_, is)| *is).map(|(name, _)| *name).collect();
-        let by = match by.as_slice() {
-            [] => "harms nobody, costs a round trip: model".into(),
-            some => some.join(", "),
+        let by = match (by.as_slice(), self) {
+            ([], Mutant::Switch(mutant)) if mutant.is_of_rounds() => {
+                "rows of `disciplines/orbitcache/tests/data_plane`".into()
+            }
+            ([], _) => "harms nobody, costs a round trip: model".into(),
+            (some, _) => some.join(", "),
         };
         let (rule, name, breaks) = (self.rule(), self.name(), self.breaks());
         format!("| {rule} | `{name}` | {breaks} | {by} |")

@@ -31,7 +31,7 @@ fn rack(discipline: &Registration) -> Spec {
             }),
             name if name.starts_with("server") => Role::Store(StoreSpec {
                 control: vec![at],
-                populate: Some((KEYS as u64, 128)),
+                populate: Some((KEYS as u64, 128.into())),
                 ..StoreSpec::default()
             }),
             _ => continue,
@@ -51,7 +51,7 @@ fn run(discipline: &Registration, seed: u64) -> (PhaseResult, u64) {
         cluster: spec.cluster.clone(),
         tenants: vec![],
         keys: KEYS,
-        value_len: 128,
+        value_len: 128.into(),
         seed,
         timeout_ms: 200,
         interval_ms: 100,

@@ -1,20 +1,25 @@
 //! One call from its first datagram to its answer: when to send, what, and when to give up.
 //!
-//! A state machine without sockets or clocks. Whoever drives it carries out each [`Step`] and comes back with what
-//! happened: the reply that [`Waiting`](crate::waiting::Waiting) found for it, or that the time has come. [`Client`](crate::Client)
+//! A state machine without sockets or clocks. Whoever drives it sends what [`Call::next`] gives and comes back with what
+//! happened: a reply that [`Waiting`](crate::waiting::Waiting) found for it, or that the time has come. [`Client`](crate::Client)
 //! drives it with sockets and tokio's clock, [`Machine`](crate::Machine) with whatever its owner says the time is.
 //!
+//! A value that no packet holds goes in parts: those of a read are [`Pull`]'s affair, those of a write [`Push`]'s. Deadline, life,
+//! refusals and outcome are the call's, whatever the length.
+//!
 //! Nothing is sent at or after the deadline, however late the driver comes: a store that restarted meanwhile would take an
-//! old write for a new one (rule 7 of `docs/coherence.md`). [`Call::send`] is the only place that sends, and looks first.
+//! old write for a new one (rule 7 of `docs/coherence.md`). [`Call::next`] is the only place that sends, and looks first.
 
 use std::{borrow::Cow, io, mem, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use wire::{HEADER_LEN, Header, LIFE_UNKNOWN, Op, Status};
+use wire::{Flags, HEADER_LEN, Header, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
 
 use crate::{
     Answer, Error, Operation,
     operation::check_key,
+    pull::{Pull, Pulled},
+    push::Push,
     routes::Range,
     rules::{Id, Rules, max_payload},
     timing::Backoff,
@@ -23,6 +28,9 @@ use crate::{
 
 /// Times that a read is asked again because its answer needs more room: values may grow meanwhile.
 const MAX_PADDINGS: u32 = 4;
+/// Times that a read of parts begins again because the value has changed. Each takes a round trip at least; a value that changes
+/// more often than that within the deadline is not read by this client.
+const MAX_CHANGES: u32 = 1000;
 /// First wait after a store's `TryAgain`.
 const TRY_AGAIN_WAIT: Duration = Duration::from_millis(20);
 /// Longest wait after a store's `TryAgain`.
@@ -31,12 +39,18 @@ const TRY_AGAIN_WAIT_MAX: Duration = Duration::from_millis(200);
 /// What is to be done for a call. Times are nanoseconds of the driver's clock.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Send [`Call::datagram`] to [`Call::store`], then wait for its answer until then.
-    Send { until_ns: u64 },
-    /// Nothing until then.
-    Wait { until_ns: u64 },
+    /// Send what [`Call::next`] gives, until it gives nothing; then wait for answers until [`Call::until_ns`].
+    Go,
     /// It is over.
     Done(Result<Answer, Error>),
+}
+
+/// A datagram to send to [`Call::store`].
+pub(crate) struct Outgoing {
+    pub request: u64,
+    pub datagram: Bytes,
+    /// Whether it may have several answers.
+    pub many: bool,
 }
 
 /// A call. It is begun with [`Call::new`], then needs a place among the calls in flight and, if it is a write, one in its
@@ -45,7 +59,7 @@ pub(crate) struct Call {
     store: SocketAddr,
     window: usize,
     header: Header,
-    /// Header, key and value; padded. The key stands here as it travels.
+    /// Header, key and value; padded. The key stands here as it travels. Of a write in parts, without the value.
     datagram: Bytes,
     asked_len: usize,
     limit: Duration,
@@ -62,8 +76,21 @@ pub(crate) struct Call {
     /// Waits of the request that is under way.
     waits: Backoff,
     state: State,
-    /// When the last step's time is over.
+    parts: Parts,
+    /// Times that the value changed while its parts were read.
+    changes: u32,
+    /// When the request that is under way is to be sent again, or for the first time after it was put off.
     until_ns: u64,
+}
+
+/// What goes in parts.
+enum Parts {
+    /// Nothing: one request, one answer. Whether it is to be sent now.
+    None {
+        due: bool,
+    },
+    Pull(Box<Pull>),
+    Push(Box<Push>),
 }
 
 #[derive(Clone, Copy)]
@@ -90,18 +117,30 @@ impl Call {
         let key_hash = rules.secrets.hash.key_hash(rules.tenant, key);
         let Range { store, window, .. } = *rules.routes.store_of(key_hash);
         let (asked, overhead) = (operation.value(), rules.envelope.overhead());
-        let max = max_payload(store) - HEADER_LEN - key.len() - overhead;
+        let one_packet = max_payload(store) - HEADER_LEN - key.len();
+        let write = header.op == Op::WriteRequest;
+        let (max, overhead) = match write {
+            true => (rules.max_value - overhead, overhead),
+            false => (one_packet, 0),
+        };
         if asked.len() > max {
             return Err(Error::ValueLength {
                 len: asked.len(),
                 max,
+                in_parts: write,
                 sealed: overhead > 0,
             });
         }
         // Once for all its datagrams: under one id a store must see one write.
-        let value = match header.op {
-            Op::WriteRequest => rules.envelope.close(&name, asked),
-            _ => Cow::Borrowed(asked),
+        let value = match write {
+            true => rules.envelope.close(&name, asked),
+            false => Cow::Borrowed(asked),
+        };
+        let (value, parts) = if value.len() > one_packet {
+            let push = Push::new(rules, Bytes::from(value.into_owned()));
+            (Cow::Borrowed(&[][..]), Parts::Push(Box::new(push)))
+        } else {
+            (value, Parts::None { due: false })
         };
         let header = Header {
             tenant: rules.tenant,
@@ -134,6 +173,8 @@ impl Call {
             puts_off: Backoff::new(TRY_AGAIN_WAIT, TRY_AGAIN_WAIT_MAX),
             waits: Backoff::new(Duration::ZERO, Duration::ZERO),
             state: State::Asked { once_ns: None },
+            parts,
+            changes: 0,
             until_ns: now_ns,
         })
     }
@@ -147,27 +188,65 @@ impl Call {
         self.header.op.is_write().then_some(self.window)
     }
 
+    /// Bytes of a value that have come so far.
+    #[cfg(test)]
+    pub fn held_bytes(&self) -> usize {
+        match &self.parts {
+            Parts::Pull(pull) => pull.held_bytes(),
+            _ => 0,
+        }
+    }
+
     pub fn deadline_ns(&self) -> u64 {
         self.deadline_ns
     }
 
-    pub fn datagram(&self) -> &Bytes {
-        &self.datagram
-    }
-
-    /// The id of the request that is under way.
-    pub fn request(&self) -> u64 {
-        self.header.request
+    /// When [`Call::timer`] is to be called, if no answer comes before.
+    pub fn until_ns(&self) -> u64 {
+        let until_ns = match &self.parts {
+            Parts::None { .. } => self.until_ns,
+            Parts::Pull(pull) => pull.until_ns(),
+            Parts::Push(push) => push.until_ns(),
+        };
+        until_ns.min(self.deadline_ns)
     }
 
     /// The first step. `random` is uniform in 0..1, here and below.
-    pub fn start(&mut self, rules: &Rules, id: Id, now_ns: u64, random: f64) -> Step {
+    pub fn start(&mut self, rules: &Rules, id: Id, now_ns: u64) -> Step {
         self.sign(rules, id);
-        self.ask(rules, now_ns, random)
+        self.ask(rules, now_ns)
     }
 
-    /// The step after an answer to the request that is under way.
+    /// The step after an answer to a request that is under way.
     pub fn reply(&mut self, rules: &Rules, reply: Reply, now_ns: u64, random: f64) -> Step {
+        let (header, value) = match reply {
+            Reply::WrongKey if self.header.op == Op::CorrectionRequest => {
+                return self.bad("another key, even past the caches");
+            }
+            Reply::WrongKey => {
+                rules.counters.corrected.add_one();
+                self.header.op = Op::CorrectionRequest;
+                return self.begin(rules, now_ns);
+            }
+            Reply::Answer(header, value) => (header, value),
+        };
+        rules.heard(self.window, &header);
+        match &mut self.parts {
+            Parts::None { .. } => self.answered(rules, header, value, now_ns, random),
+            Parts::Pull(_) => self.part_came(rules, header, value, now_ns),
+            Parts::Push(_) => self.part_taken(rules, header, value, now_ns, random),
+        }
+    }
+
+    /// An answer to a request that is no part of anything came.
+    fn answered(
+        &mut self,
+        rules: &Rules,
+        header: Header,
+        value: Bytes,
+        now_ns: u64,
+        random: f64,
+    ) -> Step {
         if let State::Asked {
             once_ns: Some(sent_ns),
         } = self.state
@@ -175,45 +254,14 @@ impl Call {
             let time = Duration::from_nanos(now_ns.saturating_sub(sent_ns));
             rules.round_trip.measured(time);
         }
-        let store = self.store;
-        let bad = |what| Step::Done(Err(Error::BadReply { store, what }));
-        let (header, value) = match reply {
-            Reply::WrongKey if self.header.op == Op::CorrectionRequest => {
-                return bad("another key, even past the caches");
-            }
-            Reply::WrongKey => {
-                rules.counters.corrected.add_one();
-                self.header.op = Op::CorrectionRequest;
-                // A new id: a late copy of the wrong answer must not answer the correction.
-                self.sign(rules, rules.new_id());
-                return self.ask(rules, now_ns, random);
-            }
-            Reply::Answer(header, value) => (header, value),
-        };
         let write = self.header.op.is_write();
-        rules.heard(self.window, &header);
         match header.status {
-            Status::OtherLife if write => {
-                if self.may_have_been_applied_before(&header, now_ns) {
-                    return Step::Done(Err(self.timed_out()));
-                }
-                // The id stays: copies of the first datagram are this write too.
-                let Header {
-                    client, request, ..
-                } = self.header;
-                self.sign(rules, Id { client, request });
-                if mem::replace(&mut self.moved, true) {
-                    // Two stores at one address would have us ask in turns, as fast as they answer.
-                    return self.pause(now_ns, random);
-                }
-                self.ask(rules, now_ns, random)
-            }
+            Status::OtherLife if write => self.other_life(rules, &header, now_ns, random),
             Status::NeedPadding if !write && self.paddings < MAX_PADDINGS => {
                 rules.counters.padded.add_one();
                 self.paddings += 1;
                 rules.saw_value(header.total as usize);
-                self.sign(rules, rules.new_id());
-                self.ask(rules, now_ns, random)
+                self.begin(rules, now_ns)
             }
             // The id stays: a late copy of this request must count as the same write.
             Status::TryAgain => {
@@ -221,27 +269,200 @@ impl Call {
                 self.put_off = true;
                 self.pause(now_ns, random)
             }
-            _ if header.is_part() => bad("a part of a value"),
+            Status::Ok if header.is_part() && header.op == Op::ReadReply => {
+                self.pull(rules, header, &value, now_ns)
+            }
+            // The answer to a write may bring a switch the first part of what was written after it.
+            _ if header.is_part() && !write => self.bad("a part of a value"),
             _ => Step::Done(self.answer(rules, header, value)),
         }
     }
 
-    /// The step once the time of the last one has come, or a little before or long after it. `denied`: somebody who cannot
-    /// sign in the tenant's name denied the request.
-    pub fn timer(&mut self, rules: &Rules, denied: bool, now_ns: u64, random: f64) -> Step {
-        self.denied |= denied;
-        if now_ns < self.until_ns {
-            return Step::Wait {
-                until_ns: self.until_ns,
-            };
+    /// The first part of a value came: the others are to be read.
+    fn pull(&mut self, rules: &Rules, header: Header, value: &Bytes, now_ns: u64) -> Step {
+        if header.total as usize > rules.max_value {
+            return self.bad("a value longer than max_value in the cluster file here");
         }
-        match self.state {
-            State::PutOff => self.ask(rules, now_ns, random),
-            State::Asked { .. } => {
-                self.state = State::Asked { once_ns: None };
-                self.send(rules, now_ns, random)
+        rules.saw_value(header.total as usize);
+        match Pull::new(rules, header, value, now_ns) {
+            Some(pull) => self.parts = Parts::Pull(Box::new(pull)),
+            None => return self.bad("a part of a value that is none"),
+        }
+        self.go(now_ns)
+    }
+
+    /// Something came while the parts of a value are read.
+    fn part_came(&mut self, rules: &Rules, header: Header, value: Bytes, now_ns: u64) -> Step {
+        let Parts::Pull(pull) = &mut self.parts else {
+            unreachable!("a read in parts");
+        };
+        let pulled = pull.take(rules, &header, value.clone(), now_ns);
+        if header.status == Status::TryAgain {
+            rules.counters.put_off.add_one();
+            self.put_off = true;
+        }
+        if matches!(pulled, Pulled::Changed | Pulled::Begin) {
+            rules.counters.changed.add_one();
+            self.changes += 1;
+            if self.changes > MAX_CHANGES {
+                return Step::Done(Err(self.timed_out()));
             }
         }
+        match pulled {
+            Pulled::More => self.go(now_ns),
+            Pulled::Whole(header, value) => {
+                Step::Done(self.answer(rules, header, Bytes::from(value)))
+            }
+            Pulled::Changed => self.pull(rules, header, &value, now_ns),
+            Pulled::Begin => self.begin(rules, now_ns),
+            Pulled::Final => Step::Done(self.answer(rules, header, value)),
+        }
+    }
+
+    /// Something came while the parts of a write go up.
+    fn part_taken(
+        &mut self,
+        rules: &Rules,
+        header: Header,
+        value: Bytes,
+        now_ns: u64,
+        random: f64,
+    ) -> Step {
+        let Parts::Push(push) = &mut self.parts else {
+            unreachable!("a write in parts");
+        };
+        let late = match header.status {
+            // What this life answered to parts that named another one.
+            Status::OtherLife => header.life == self.header.life,
+            Status::Taken | Status::TryAgain => push.is_paused() || header.life != self.header.life,
+            _ => false,
+        };
+        match header.status {
+            _ if late => self.go(now_ns),
+            Status::Taken => match push.taken(rules, header.part, now_ns, random) {
+                Some(()) => self.go(now_ns),
+                None => self.bad("a missing part that was never sent"),
+            },
+            Status::OtherLife => self.other_life(rules, &header, now_ns, random),
+            // The id stays: a late copy of a part must count as one of the same write.
+            Status::TryAgain => {
+                rules.counters.put_off.add_one();
+                self.put_off = true;
+                self.pause(now_ns, random)
+            }
+            _ => Step::Done(self.answer(rules, header, value)),
+        }
+    }
+
+    /// The store lives another life than the one that the write named.
+    fn other_life(&mut self, rules: &Rules, header: &Header, now_ns: u64, random: f64) -> Step {
+        if self.may_have_been_applied_before(header, now_ns) {
+            return Step::Done(Err(self.timed_out()));
+        }
+        // The id stays: copies of the first datagram are this write too.
+        let Header {
+            client, request, ..
+        } = self.header;
+        self.sign(rules, Id { client, request });
+        if let Parts::Push(push) = &mut self.parts {
+            push.begin_again(rules);
+        }
+        if mem::replace(&mut self.moved, true) {
+            // Two stores at one address would have us ask in turns, as fast as they answer.
+            return self.pause(now_ns, random);
+        }
+        self.ask(rules, now_ns)
+    }
+
+    /// The step once the time has come, or a little before or long after it. `denied`: somebody who cannot sign in the tenant's
+    /// name denied the request.
+    pub fn timer(&mut self, rules: &Rules, denied: bool, now_ns: u64) -> Step {
+        self.denied |= denied;
+        match &mut self.parts {
+            Parts::None { .. } if now_ns < self.until_ns => {}
+            Parts::None { due } => match self.state {
+                State::PutOff => return self.ask(rules, now_ns),
+                State::Asked { .. } => {
+                    self.state = State::Asked { once_ns: None };
+                    *due = true;
+                }
+            },
+            Parts::Pull(_) => {}
+            Parts::Push(push) => push.timer(rules, now_ns),
+        }
+        self.go(now_ns)
+    }
+
+    /// The next datagram to send now, if there is one.
+    pub fn next(&mut self, rules: &Rules, now_ns: u64, random: f64) -> Option<Outgoing> {
+        if now_ns >= self.deadline_ns {
+            return None;
+        }
+        let key_len = usize::from(self.header.key_len);
+        let key = &self.datagram[HEADER_LEN..][..key_len];
+        let known = self.header.life != LIFE_UNKNOWN;
+        let (outgoing, again, all) = match &mut self.parts {
+            Parts::None { due } => {
+                if !mem::take(due) {
+                    return None;
+                }
+                self.until_ns = now_ns + self.waits.next(random).as_nanos() as u64;
+                let outgoing = Outgoing {
+                    request: self.header.request,
+                    datagram: self.datagram.clone(),
+                    many: self.header.flags.has(Flags::ALL),
+                };
+                let again = matches!(self.state, State::Asked { once_ns: None });
+                (outgoing, again, true)
+            }
+            Parts::Pull(pull) => {
+                let of_part = |part: Header| {
+                    let Id { client, request } = rules.new_id();
+                    let header = Header {
+                        client,
+                        request,
+                        flags: Flags::NONE,
+                        part: part.part,
+                        total: part.total,
+                        version: part.version,
+                        ..self.header
+                    };
+                    let len = HEADER_LEN + key_len + PART_BYTES;
+                    (request, write(&rules.secrets.tag, header, key, &[], len))
+                };
+                let (request, datagram, again) = pull.next(rules, now_ns, random, of_part)?;
+                let outgoing = Outgoing {
+                    request,
+                    datagram,
+                    many: false,
+                };
+                (outgoing, again, true)
+            }
+            Parts::Push(push) => {
+                let (number, again) = push.next(known, now_ns, random)?;
+                let (part, value) = push.part(number);
+                let header = Header {
+                    part,
+                    total: push.total(),
+                    value_len: value.len() as u16,
+                    ..self.header
+                };
+                let outgoing = Outgoing {
+                    request: header.request,
+                    datagram: write(&rules.secrets.tag, header, key, value, 0),
+                    many: true,
+                };
+                (outgoing, again, push.sent() == push.parts())
+            }
+        };
+        if again {
+            rules.counters.retransmitted.add_one();
+        }
+        self.tries += 1;
+        if known && all {
+            self.risked_ns.get_or_insert(now_ns);
+        }
+        Some(outgoing)
     }
 
     /// The system refused to send the datagram of the last step.
@@ -262,25 +483,36 @@ impl Call {
         let after_ms = self.limit.as_millis() as u64;
         let try_again = self.put_off;
         let denied = self.denied.then_some(self.header.tenant);
-        if tries == 0 {
-            let late = io::Error::new(io::ErrorKind::TimedOut, "the deadline had passed before");
-            self.cannot_send(late)
-        } else if self.header.op.is_write() {
-            Error::OutcomeUnknown {
+        match &self.parts {
+            _ if tries == 0 => {
+                let late =
+                    io::Error::new(io::ErrorKind::TimedOut, "the deadline had passed before");
+                self.cannot_send(late)
+            }
+            // No life of the store was sent all of it.
+            Parts::Push(push) if self.risked_ns.is_none() => Error::NotWhole {
+                store,
+                after_ms,
+                sent: push.sent(),
+                parts: push.parts(),
+                try_again,
+                denied,
+            },
+            _ if self.header.op.is_write() => Error::OutcomeUnknown {
                 store,
                 after_ms,
                 tries,
                 try_again,
                 denied,
-            }
-        } else {
-            Error::Timeout {
+            },
+            _ => Error::Timeout {
                 store,
                 after_ms,
                 tries,
+                changes: self.changes,
                 try_again,
                 denied,
-            }
+            },
         }
     }
 
@@ -291,32 +523,37 @@ impl Call {
         }
     }
 
+    fn bad(&self, what: &'static str) -> Step {
+        let store = self.store;
+        Step::Done(Err(Error::BadReply { store, what }))
+    }
+
+    /// Reads the whole value under a new id: a late copy of an answer that did not do must not answer this.
+    fn begin(&mut self, rules: &Rules, now_ns: u64) -> Step {
+        self.parts = Parts::None { due: false };
+        self.sign(rules, rules.new_id());
+        self.ask(rules, now_ns)
+    }
+
     /// Sends the request as it stands for the first time, or for the first time after it was put off.
-    fn ask(&mut self, rules: &Rules, now_ns: u64, random: f64) -> Step {
+    fn ask(&mut self, rules: &Rules, now_ns: u64) -> Step {
         let first = rules.round_trip.timeout();
         self.waits = Backoff::new(first, rules.options.max_timeout);
         self.state = State::Asked {
             once_ns: Some(now_ns),
         };
-        self.send(rules, now_ns, random)
+        if let Parts::None { due } = &mut self.parts {
+            *due = true;
+        }
+        self.go(now_ns)
     }
 
-    fn send(&mut self, rules: &Rules, now_ns: u64, random: f64) -> Step {
+    /// Sends what is to be sent, unless it is too late.
+    fn go(&self, now_ns: u64) -> Step {
         if now_ns >= self.deadline_ns {
             return Step::Done(Err(self.timed_out()));
         }
-        if matches!(self.state, State::Asked { once_ns: None }) {
-            rules.counters.retransmitted.add_one();
-        }
-        self.tries += 1;
-        if self.header.life != LIFE_UNKNOWN {
-            self.risked_ns.get_or_insert(now_ns);
-        }
-        let until_ns = now_ns + self.waits.next(random).as_nanos() as u64;
-        self.until_ns = until_ns.min(self.deadline_ns);
-        Step::Send {
-            until_ns: self.until_ns,
-        }
+        Step::Go
     }
 
     fn answer(&self, rules: &Rules, header: Header, value: Bytes) -> Result<Answer, Error> {
@@ -329,7 +566,7 @@ impl Call {
             _ => value,
         };
         if header.op == Op::WriteReply && header.status == Status::Ok {
-            rules.saw_value(self.header.value_len.into());
+            rules.saw_value(self.asked_len + rules.envelope.overhead());
         }
         Ok(Answer {
             store: self.store,
@@ -344,11 +581,11 @@ impl Call {
     /// Asks again later.
     fn pause(&mut self, now_ns: u64, random: f64) -> Step {
         self.state = State::PutOff;
-        let until_ns = now_ns + self.puts_off.next(random).as_nanos() as u64;
-        self.until_ns = until_ns.min(self.deadline_ns);
-        Step::Wait {
-            until_ns: self.until_ns,
+        self.until_ns = now_ns + self.puts_off.next(random).as_nanos() as u64;
+        if let Parts::Push(push) = &mut self.parts {
+            push.pause(self.until_ns);
         }
+        self.go(now_ns)
     }
 
     /// Whether an earlier life of the store than the one that answers so can have had this write: unless that has lived for
@@ -366,20 +603,41 @@ impl Call {
         self.header.life = rules.life(self.window);
         self.header.client = id.client;
         self.header.request = id.request;
+        if rules.takes_all() && self.header.op == Op::ReadRequest {
+            self.header.flags = Flags::ALL;
+        }
         let key_len = usize::from(self.header.key_len);
         let mut datagram = Vec::from(mem::take(&mut self.datagram));
         // What was seen meanwhile needs more room; never less.
         let len = datagram.len().max(room(rules, &self.header, self.store));
         datagram.resize(len, 0);
-        let mut head = self.header.to_bytes();
-        let tag = rules
-            .secrets
-            .tag
-            .tag(&head, &datagram[HEADER_LEN..][..key_len]);
-        head[HEADER_LEN - 8..].copy_from_slice(&tag.to_be_bytes());
+        let head = head(
+            &rules.secrets.tag,
+            self.header,
+            &datagram[HEADER_LEN..][..key_len],
+        );
         datagram[..HEADER_LEN].copy_from_slice(&head);
         self.datagram = datagram.into();
     }
+}
+
+/// The signed bytes of a header.
+fn head(secret: &Secret, header: Header, key: &[u8]) -> [u8; HEADER_LEN] {
+    let mut head = header.to_bytes();
+    let tag = secret.tag(&head, key);
+    head[HEADER_LEN - 8..].copy_from_slice(&tag.to_be_bytes());
+    head
+}
+
+/// A signed datagram of at least `len` bytes.
+fn write(secret: &Secret, header: Header, key: &[u8], value: &[u8], len: usize) -> Bytes {
+    let len = len.max(HEADER_LEN + key.len() + value.len());
+    let mut datagram = Vec::with_capacity(len);
+    datagram.extend_from_slice(&head(secret, header, key));
+    datagram.extend_from_slice(key);
+    datagram.extend_from_slice(value);
+    datagram.resize(len, 0);
+    datagram.into()
 }
 
 /// Bytes that a request's datagram takes at least, so that its answer fits where it stood.

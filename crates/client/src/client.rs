@@ -2,17 +2,14 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use tokio::{
-    sync::Semaphore,
-    time::{sleep_until, timeout_at},
-};
+use tokio::{sync::Semaphore, time::timeout_at};
 use wire::Cluster;
 
 use crate::{
     Answer, Condition, Counts, Error, Operation, Options, Value,
     call::{Call, Step},
     clock,
-    port::{Expected, Port},
+    port::Port,
     rules::Rules,
     window::WriteWindow,
 };
@@ -214,35 +211,23 @@ impl Inner {
         let port = port
             .as_ref()
             .expect("a socket was opened for each family in the cluster");
-        let mut expected: Option<Expected> = None;
-        let mut step = call.start(rules, id, clock::now_ns(), rand::random());
+        let mut expected = port.expect();
+        let mut step = call.start(rules, id, clock::now_ns());
         loop {
-            step = match step {
-                Step::Done(result) => return result,
-                Step::Wait { until_ns } => {
-                    sleep_until(clock::timer(until_ns)).await;
-                    call.timer(rules, false, clock::now_ns(), rand::random())
+            if let Step::Done(result) = step {
+                return result;
+            }
+            while let Some(outgoing) = call.next(rules, clock::now_ns(), rand::random()) {
+                expected.answers_to(&outgoing, store);
+                let datagram = &outgoing.datagram;
+                if let Err(error) = port.send(datagram, store, call.deadline_ns()).await {
+                    call.not_sent(error)?;
                 }
-                Step::Send { until_ns } => {
-                    let datagram = call.datagram();
-                    let expect = || port.expect(call.request(), datagram.clone(), store);
-                    let waiting = expected.get_or_insert_with(expect);
-                    if let Err(error) = port.send(datagram, store, call.deadline_ns()).await {
-                        call.not_sent(error)?;
-                    }
-                    match timeout_at(clock::timer(until_ns), &mut waiting.reply).await {
-                        Ok(Ok(reply)) => {
-                            expected = None;
-                            call.reply(rules, reply, clock::now_ns(), rand::random())
-                        }
-                        // The sender lives in the table as long as `expected` does, or has sent a reply.
-                        Ok(Err(_)) => return Err(call.timed_out()),
-                        Err(_) => {
-                            let denied = waiting.was_denied();
-                            call.timer(rules, denied, clock::now_ns(), rand::random())
-                        }
-                    }
-                }
+            }
+            let until = clock::timer(call.until_ns());
+            step = match timeout_at(until, expected.reply()).await {
+                Ok(reply) => call.reply(rules, reply, clock::now_ns(), rand::random()),
+                Err(_) => call.timer(rules, expected.was_denied(), clock::now_ns()),
             };
         }
     }

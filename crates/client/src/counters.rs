@@ -31,6 +31,8 @@ counters! {
     corrected,
     /// Reads asked again with more padding.
     padded,
+    /// Reads that began again because the value changed before all its parts were here.
+    changed,
     /// Requests that a store put off with `TryAgain`.
     put_off,
 }

@@ -15,17 +15,19 @@ pub enum Error {
     /// A key that no packet can carry.
     #[error("key of {0} bytes: 1 to 250 bytes are possible")]
     KeyLength(usize),
-    /// A value that does not fit one packet, or not the store's backend.
+    /// A value that is longer than the cluster's values may be, or that goes in one packet only and does not fit.
     #[error(
-        "value of {len} bytes is too large: {max} bytes fit one packet beside this key{}",
-        beside_seal(.sealed)
+        "value of {len} bytes is too large: {max} bytes are possible{}",
+        bound(.in_parts, .sealed)
     )]
     ValueLength {
         /// Bytes of the value.
         len: usize,
-        /// Bytes that would fit a packet to this store, the seal's own not counted.
+        /// Bytes that would be possible, the seal's own not counted.
         max: usize,
-        /// Whether values are sealed, which takes [`Seal::OVERHEAD`](crate::Seal::OVERHEAD) bytes of each packet.
+        /// Whether it goes in parts: then `max_value` of the cluster file is the bound ([`wire::Cluster::max_value`]).
+        in_parts: bool,
+        /// Whether values are sealed, which takes [`Seal::OVERHEAD`](crate::Seal::OVERHEAD) bytes of each.
         sealed: bool,
     },
     /// A time to live of zero, or one too long for its field.
@@ -45,10 +47,10 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// No answer to a read before the deadline.
+    /// No answer to a read before the deadline, or never all parts of one value.
     #[error(
-        "no answer from {store} within {after_ms} ms ({tries} tries{}{})",
-        put_off(.try_again), reason(.denied)
+        "{} from {store} within {after_ms} ms ({tries} tries{}{})",
+        what_came(.changes), put_off(.try_again), reason(.denied)
     )]
     Timeout {
         /// The store that was asked.
@@ -57,6 +59,27 @@ pub enum Error {
         after_ms: u64,
         /// Datagrams sent.
         tries: u32,
+        /// How often the value was another one before all its parts were here.
+        changes: u32,
+        /// Whether the store answered `TryAgain` at least once.
+        try_again: bool,
+        /// The tenant, if answers that were not signed with its secret said `Denied`.
+        denied: Option<u32>,
+    },
+    /// Not all parts of a value could be sent before the deadline. Nothing was written, and nothing of it will be.
+    #[error(
+        "nothing was written: {store} took too few of the value's parts within {after_ms} ms ({sent} of {parts} sent{}{})",
+        put_off(.try_again), reason(.denied)
+    )]
+    NotWhole {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// The deadline in milliseconds.
+        after_ms: u64,
+        /// Parts sent.
+        sent: usize,
+        /// Parts that the value has.
+        parts: usize,
         /// Whether the store answered `TryAgain` at least once.
         try_again: bool,
         /// The tenant, if answers that were not signed with its secret said `Denied`.
@@ -140,11 +163,22 @@ pub enum Error {
     },
 }
 
-fn beside_seal(sealed: &bool) -> String {
-    if *sealed {
-        format!(" and the {} bytes of a seal", crate::Seal::OVERHEAD)
-    } else {
-        String::new()
+fn bound(in_parts: &bool, sealed: &bool) -> String {
+    let which = match in_parts {
+        true => " (max_value in the cluster file, which stores and clients read when they start)",
+        false => " beside this key: it goes in one packet",
+    };
+    let seal = match sealed {
+        true => format!(", less the {} bytes of a seal", crate::Seal::OVERHEAD),
+        false => String::new(),
+    };
+    format!("{which}{seal}")
+}
+
+fn what_came(changes: &u32) -> String {
+    match changes {
+        0 => "no answer".into(),
+        times => format!("no whole value: it was written again {times} times while its parts came"),
     }
 }
 

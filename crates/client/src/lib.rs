@@ -10,8 +10,11 @@
 //!
 //! With [`Options::seal`] keys are hidden and values sealed before anything else is done with them, and opened last.
 //!
-//! What a call costs: one allocation for its datagram, one for the channel that its answer comes through,
-//! one for a value that came; one hash of the key, two tags. A retransmission sends the same bytes again
+//! A value that no packet holds travels in parts, several at a time ("Parts of values" in `docs/protocol.md`); to the caller it is one
+//! call, which is linearizable as any other.
+//!
+//! What a call costs: one allocation for its datagram, one for the channel that its answer comes through, one for the id that it
+//! waits under, one for a value that came; one hash of the key, two tags. A retransmission sends the same bytes again
 //! and so keeps the request id, by which a store finds duplicates (rule 7 of `docs/coherence.md`).
 
 mod answer;
@@ -21,10 +24,13 @@ mod clock;
 mod counters;
 mod envelope;
 mod error;
+mod flow;
 mod machine;
 mod operation;
 mod options;
 mod port;
+mod pull;
+mod push;
 mod routes;
 mod rules;
 mod seal;

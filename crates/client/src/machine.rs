@@ -11,9 +11,9 @@ use wire::Cluster;
 
 use crate::{
     Answer, Counts, Error, Operation, Options,
-    call::{Call, Step},
+    call::{Call, Outgoing, Step},
     rules::Rules,
-    waiting::{Incoming, Waiting},
+    waiting::{Incoming, Waiting, Whom},
     window::Writes,
 };
 
@@ -29,8 +29,7 @@ use crate::{
 pub struct Machine {
     rules: Rules,
     rng: Xoshiro256PlusPlus,
-    /// The number of the call that each request belongs to.
-    waiting: Waiting<u64>,
+    waiting: Waiting<Asker>,
     calls: BTreeMap<u64, Running>,
     next_call: u64,
     /// (when, call).
@@ -56,7 +55,23 @@ struct Window {
 struct Running {
     call: Call,
     stage: Stage,
+    /// Ids of its requests.
+    requests: Vec<u64>,
     until_ns: u64,
+}
+
+/// The call that a request belongs to.
+#[derive(Clone, Copy)]
+struct Asker {
+    call: u64,
+    /// Whether the request may have several answers.
+    many: bool,
+}
+
+impl Whom for Asker {
+    fn again(&self) -> Option<Asker> {
+        self.many.then_some(*self)
+    }
 }
 
 /// What a call has.
@@ -112,6 +127,7 @@ impl Machine {
                 let running = Running {
                     call,
                     stage,
+                    requests: vec![],
                     until_ns,
                 };
                 self.calls.insert(number, running);
@@ -126,15 +142,16 @@ impl Machine {
     /// A datagram has arrived.
     pub fn take(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
         let incoming = Incoming::read(datagram, &self.rules.secrets.tag);
-        let Some((number, reply)) = incoming.and_then(|i| self.waiting.take(&i, from)) else {
+        let Some((asker, reply)) = incoming.and_then(|i| self.waiting.take(&i, from)) else {
             self.rules.counters.ignored.add_one();
             return;
         };
+        let number = asker.call;
         self.rules.counters.answered.add_one();
         let random = self.rng.random();
         let call = &mut self.calls.get_mut(&number).expect("it waits").call;
         let step = call.reply(&self.rules, reply, now_ns, random);
-        self.carry_out(number, step);
+        self.carry_out(number, step, now_ns);
         self.admit(now_ns);
     }
 
@@ -150,13 +167,13 @@ impl Machine {
             let running = self.calls.get_mut(&number).expect("it has a timer");
             let step = match running.stage {
                 Stage::Started(_) => {
-                    let denied = self.waiting.was_denied(running.call.request());
-                    let random = self.rng.random();
-                    running.call.timer(&self.rules, denied, now_ns, random)
+                    let mut requests = running.requests.iter();
+                    let denied = requests.any(|request| self.waiting.was_denied(*request));
+                    running.call.timer(&self.rules, denied, now_ns)
                 }
                 Stage::Nothing | Stage::Place => Step::Done(Err(self.rules.full())),
             };
-            self.carry_out(number, step);
+            self.carry_out(number, step, now_ns);
         }
         self.admit(now_ns);
     }
@@ -176,42 +193,48 @@ impl Machine {
         self.rules.counters.read()
     }
 
-    fn carry_out(&mut self, number: u64, step: Step) {
+    fn carry_out(&mut self, number: u64, step: Step, now_ns: u64) {
         let running = self.calls.get_mut(&number).expect("it made a step");
         self.timers.remove(&(running.until_ns, number));
-        let call = &running.call;
-        let until_ns = match step {
-            Step::Wait { until_ns } => until_ns,
-            Step::Send { until_ns } => {
-                let (store, datagram) = (call.store(), call.datagram().clone());
-                self.waiting
-                    .insert(call.request(), datagram.clone(), store, number);
-                self.rules.counters.sent.add_one();
-                self.datagrams.push_back((store, datagram));
-                until_ns
+        if let Step::Done(result) = step {
+            self.end(number);
+            self.finished.push_back((number, result));
+            return;
+        }
+        let call = &mut running.call;
+        let store = call.store();
+        while let Some(outgoing) = call.next(&self.rules, now_ns, self.rng.random()) {
+            let Outgoing {
+                request,
+                datagram,
+                many,
+            } = outgoing;
+            if running.requests.last() != Some(&request) {
+                running.requests.push(request);
             }
-            Step::Done(result) => {
-                self.end(number);
-                self.finished.push_back((number, result));
-                return;
-            }
-        };
-        running.until_ns = until_ns;
-        self.timers.insert((until_ns, number));
+            let asker = Asker { call: number, many };
+            self.waiting.insert(request, datagram.clone(), store, asker);
+            self.rules.counters.sent.add_one();
+            self.datagrams.push_back((store, datagram));
+        }
+        running.until_ns = call.until_ns();
+        debug_assert!(running.until_ns > now_ns, "it would be called for ever");
+        self.timers.insert((running.until_ns, number));
     }
 
     /// Gives back all that a call has.
     fn end(&mut self, number: u64) {
-        let Some(Running { call, stage, .. }) = self.calls.remove(&number) else {
+        let Some(running) = self.calls.remove(&number) else {
             return;
         };
+        let Running { call, stage, .. } = running;
         self.free += usize::from(stage != Stage::Nothing);
-        if let Stage::Started(place) = stage {
-            self.waiting.remove(call.request());
-            if let (Some(place), Some(window)) = (place, call.window()) {
-                self.windows[window].writes.leave(place);
-                self.freed.push(window);
-            }
+        for request in running.requests {
+            self.waiting.remove(request);
+        }
+        if let (Stage::Started(Some(place)), Some(window)) = (stage, call.window()) {
+            self.windows[window].writes.leave(place);
+            self.freed.push(window);
         }
     }
 
@@ -255,13 +278,15 @@ impl Machine {
     }
 
     fn start(&mut self, number: u64, place: Option<u64>, now_ns: u64) {
-        let (id, random) = (self.rules.new_id(), self.rng.random());
+        let id = self.rules.new_id();
         let running = self.calls.get_mut(&number).expect("it was waiting");
         running.stage = Stage::Started(place);
-        let step = running.call.start(&self.rules, id, now_ns, random);
-        self.carry_out(number, step);
+        let step = running.call.start(&self.rules, id, now_ns);
+        self.carry_out(number, step, now_ns);
     }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod world;

@@ -7,15 +7,22 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use quinn_udp::{RecvMeta, UdpSocketState};
-use tokio::{io::Interest, net::UdpSocket, sync::oneshot, task::AbortHandle, time::timeout_at};
+use tokio::{
+    io::Interest,
+    net::UdpSocket,
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+    time::timeout_at,
+};
 use wire::Secret;
 
 use crate::{
-    Error, clock,
+    Error,
+    call::Outgoing,
+    clock,
     counters::Counters,
-    waiting::{Incoming, Reply, Waiting},
+    waiting::{Incoming, Reply, Waiting, Whom},
 };
 
 /// Receive buffers handed to the kernel at once. The memory is touched only as far as it is filled.
@@ -36,7 +43,7 @@ struct Shared {
     batched: UdpSocketState,
     secret: Secret,
     counters: Arc<Counters>,
-    waiting: Mutex<Waiting<oneshot::Sender<Reply>>>,
+    waiting: Mutex<Waiting<Sender>>,
 }
 
 impl Port {
@@ -62,14 +69,13 @@ impl Port {
         Ok(Port { shared, receiver })
     }
 
-    /// Makes an answer to the datagram, which must be a request with this id, arrive at the result.
-    pub fn expect(&self, request: u64, datagram: Bytes, store: SocketAddr) -> Expected<'_> {
-        let (done, reply) = oneshot::channel();
-        self.shared.waiting().insert(request, datagram, store, done);
+    /// A place for the answers to a call's requests.
+    pub fn expect(&self) -> Expected<'_> {
         Expected {
             port: self,
-            request,
-            reply,
+            requests: vec![],
+            once: None,
+            many: None,
         }
     }
 
@@ -102,25 +108,115 @@ impl Drop for Port {
     }
 }
 
-/// A place in the table of waiting requests, given up when dropped: a cancelled call leaves nothing.
+/// Answers to a large call that may wait for its task; more are as good as lost.
+const MANY: usize = 256;
+
+/// Where an answer goes.
+enum Sender {
+    /// To a call that has one request under way, for one answer.
+    Once(oneshot::Sender<Reply>),
+    /// To a call with many.
+    Many {
+        sender: mpsc::Sender<Reply>,
+        /// Whether this request may have several answers.
+        several: bool,
+    },
+}
+
+impl Whom for Sender {
+    fn again(&self) -> Option<Sender> {
+        match self {
+            Sender::Many {
+                sender,
+                several: true,
+            } => Some(Sender::Many {
+                sender: sender.clone(),
+                several: true,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Sender {
+    fn send(self, reply: Reply) -> Option<()> {
+        match self {
+            Sender::Once(sender) => sender.send(reply).ok(),
+            Sender::Many { sender, .. } => sender.try_send(reply).ok(),
+        }
+    }
+}
+
+/// A call's places in the table of waiting requests, given up when dropped: a cancelled call leaves nothing.
 pub(crate) struct Expected<'a> {
     port: &'a Port,
-    request: u64,
-    /// What came.
-    pub reply: oneshot::Receiver<Reply>,
+    requests: Vec<u64>,
+    /// Of a call with one request under way: the usual case, which costs no queue.
+    once: Option<oneshot::Receiver<Reply>>,
+    many: Option<(mpsc::Sender<Reply>, mpsc::Receiver<Reply>)>,
 }
 
 impl Expected<'_> {
-    /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has another
+    /// Makes answers to this request arrive here.
+    pub fn answers_to(&mut self, outgoing: &Outgoing, store: SocketAddr) {
+        let Outgoing {
+            request,
+            ref datagram,
+            many,
+        } = *outgoing;
+        let first = self.requests.is_empty();
+        if self.requests.last() != Some(&request) {
+            self.requests.push(request);
+        } else if self.once.is_some() {
+            return; // sent again: its answer is waited for
+        }
+        // A call with a second request beside or after its first takes all of them from one queue.
+        let sender = if first && !many {
+            let (sender, receiver) = oneshot::channel();
+            self.once = Some(receiver);
+            Sender::Once(sender)
+        } else {
+            let (sender, _) = self.many.get_or_insert_with(|| mpsc::channel(MANY));
+            Sender::Many {
+                sender: sender.clone(),
+                several: many,
+            }
+        };
+        let mut waiting = self.port.shared.waiting();
+        waiting.insert(request, datagram.clone(), store, sender);
+    }
+
+    /// The next answer; none ever comes if nothing is waited for.
+    pub async fn reply(&mut self) -> Reply {
+        if let Some(receiver) = &mut self.once {
+            // The sender lives in the table as long as this does, or has sent a reply.
+            let reply = receiver.await;
+            self.once = None;
+            if let Ok(reply) = reply {
+                return reply;
+            }
+        }
+        match &mut self.many {
+            Some((_, receiver)) => receiver.recv().await.expect("a sender is here"),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether somebody who cannot sign in this tenant's name denied a request: a store that has another
     /// secret, or a forger.
     pub fn was_denied(&self) -> bool {
-        self.port.shared.waiting().was_denied(self.request)
+        let waiting = self.port.shared.waiting();
+        let mut requests = self.requests.iter();
+        requests.any(|request| waiting.was_denied(*request))
     }
 }
 
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
-        self.port.shared.waiting().remove(self.request);
+        let mut waiting = self.port.shared.waiting();
+        for request in &self.requests {
+            waiting.remove(*request);
+        }
     }
 }
 
@@ -165,7 +261,7 @@ async fn receive(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting<oneshot::Sender<Reply>>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<Sender>> {
         // Nothing panics while it holds the lock, so a poisoned one holds a whole table.
         self.waiting
             .lock()
@@ -199,6 +295,6 @@ impl Shared {
     fn deliver(&self, datagram: &[u8], from: SocketAddr) -> Option<()> {
         let incoming = Incoming::read(datagram, &self.secret)?;
         let (done, reply) = self.waiting().take(&incoming, from)?;
-        done.send(reply).ok()
+        done.send(reply)
     }
 }

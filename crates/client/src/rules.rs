@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use wire::{Cluster, Flags, Header, LIFE_UNKNOWN, MAX_PAYLOAD, Secrets, TENANT_SYSTEM};
+use wire::{Cluster, Flags, Header, LIFE_UNKNOWN, MAX_PAYLOAD, Secret, Secrets, TENANT_SYSTEM};
 
 use crate::{
     Error, Options, counters::Counters, envelope::Envelope, routes::Routes, timing::RoundTrip,
@@ -32,12 +32,17 @@ pub(crate) struct Rules {
     pub envelope: Envelope,
     pub round_trip: RoundTrip,
     pub counters: Arc<Counters>,
+    /// Longest value in bytes, as it travels.
+    pub max_value: usize,
     client: u64,
     next_request: AtomicU64,
     /// What each store, by its window, last said that its life is.
     lives: Box<[AtomicU16]>,
     /// Length in bytes of the largest value seen, as it travels.
     largest_value: AtomicUsize,
+    /// A mutant: parts of all versions are joined.
+    #[cfg(test)]
+    pub joins_any_version: bool,
 }
 
 impl Rules {
@@ -70,11 +75,14 @@ impl Rules {
             write_deadline: options.deadline.min(cluster.write_deadline()),
             round_trip: RoundTrip::new(&options),
             counters: Arc::default(),
+            max_value: cluster.max_value as usize,
             client,
             next_request: AtomicU64::new(1),
             largest_value: AtomicUsize::new(options.expected_value + envelope.overhead()),
             envelope,
             options,
+            #[cfg(test)]
+            joins_any_version: false,
         })
     }
 
@@ -99,6 +107,23 @@ impl Rules {
 
     pub fn largest_value(&self) -> usize {
         self.largest_value.load(Relaxed)
+    }
+
+    /// An answer as the mutant sees it.
+    #[cfg(test)]
+    pub fn any_version(&self, header: &Header, first: &Header) -> Header {
+        Header {
+            version: match self.joins_any_version && header.part > 0 {
+                true => first.version,
+                false => header.version,
+            },
+            ..*header
+        }
+    }
+
+    /// Whether reads say that all parts of a value may come unasked: from where nobody is amplified, and some value had parts.
+    pub fn takes_all(&self) -> bool {
+        self.secrets.tag != Secret::NONE && self.largest_value() > MAX_PAYLOAD
     }
 
     pub fn saw_value(&self, len: usize) {

@@ -30,6 +30,12 @@ impl<'a> Incoming<'a> {
     }
 }
 
+/// Whom to tell of an answer.
+pub(crate) trait Whom: Sized {
+    /// The same, if more answers to the same request are to be told.
+    fn again(&self) -> Option<Self>;
+}
+
 /// The requests that wait for answers, each with whom to tell.
 pub(crate) struct Waiting<T>(HashMap<u64, Request<T>>);
 
@@ -48,19 +54,20 @@ impl<T> Default for Waiting<T> {
     }
 }
 
-impl<T> Waiting<T> {
-    /// From now on answers to the request with this id are waited for.
+impl<T: Whom> Waiting<T> {
+    /// From now on answers to the request with this id are waited for, if they are not already.
     pub fn insert(&mut self, request: u64, datagram: Bytes, store: SocketAddr, whom: T) {
-        let denied = false;
-        self.0.insert(
-            request,
-            Request {
-                datagram,
-                store,
-                denied,
-                whom,
-            },
-        );
+        self.0.entry(request).or_insert(Request {
+            datagram,
+            store,
+            denied: false,
+            whom,
+        });
+    }
+
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub fn remove(&mut self, request: u64) {
@@ -73,7 +80,7 @@ impl<T> Waiting<T> {
         self.0.get(&request).is_some_and(|waiting| waiting.denied)
     }
 
-    /// Takes out the request that this answers, if there is one.
+    /// Takes out the request that this answers, if there is one and no more answers to it are expected.
     pub fn take(&mut self, incoming: &Incoming<'_>, from: SocketAddr) -> Option<(T, Reply)> {
         let request = incoming.packet.header.request;
         let waiting = self.0.get_mut(&request)?;
@@ -83,7 +90,11 @@ impl<T> Waiting<T> {
             waiting.denied = true;
             return None;
         }
-        Some((self.0.remove(&request)?.whom, reply))
+        let whom = match waiting.whom.again() {
+            Some(whom) => whom,
+            None => self.0.remove(&request)?.whom,
+        };
+        Some((whom, reply))
     }
 }
 

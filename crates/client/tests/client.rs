@@ -153,6 +153,40 @@ async fn asks_again_with_room_and_remembers_it() {
 }
 
 #[tokio::test]
+async fn values_of_any_length_come_through_loss_duplication_and_reordering() {
+    let lengths = [1390, 1391, 1392, 2048, 2049, 5000, 65_536, 300_001];
+    for (seed, lose) in [(1, 0), (2, 5), (3, 10)] {
+        let store = FakeStore::start(Faults {
+            lose,
+            duplicate: 20,
+            reorder: 10,
+            seed,
+        })
+        .await;
+        let client = connect(&store).await;
+        for len in lengths {
+            let value: Vec<u8> = (0..len).map(|i| (i / 7 + len) as u8).collect();
+            let version = client.set("k", &value, None).await.unwrap();
+            let found = client.get("k").await.unwrap().unwrap();
+            assert!(found.bytes == value, "{len} bytes, seed {seed}");
+            assert_eq!(found.version, version);
+            let missed = client.compare_and_set("k", version - 1, &value).await;
+            assert!(matches!(missed, Err(Error::Mismatch { .. })), "{missed:?}");
+        }
+        assert_eq!(store.state().applied, lengths.len() as u64, "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_longer_than_the_cluster_file_says_is_not_joined() {
+    let store = FakeStore::start(Faults::default()).await;
+    let long = vec![7; (1 << 20) + 1];
+    store.state().data.insert(b"k".to_vec(), (long, 1, 0));
+    let error = connect(&store).await.get("k").await.unwrap_err();
+    assert!(error.to_string().contains("max_value"), "{error}");
+}
+
+#[tokio::test]
 async fn a_wrong_key_is_corrected_past_the_caches() {
     let store = FakeStore::start(Faults::default()).await;
     let client = connect(&store).await;
@@ -285,14 +319,17 @@ async fn what_no_packet_carries_is_refused_before_it_is_sent() {
         client.get([0; 251]).await,
         Err(Error::KeyLength(251))
     ));
-    let longest = vec![1; wire::max_value(1)];
+    let longest = vec![1; store.cluster().max_value as usize];
     client.set("k", &longest, None).await.unwrap();
     assert_eq!(client.get("k").await.unwrap().unwrap().bytes, longest);
     let longer = vec![1; longest.len() + 1];
-    assert!(matches!(
-        client.set("k", longer, None).await,
-        Err(Error::ValueLength { .. })
-    ));
+    let error = client.set("k", longer, None).await.unwrap_err();
+    assert!(matches!(error, Error::ValueLength { .. }));
+    let error = error.to_string();
+    assert!(error.contains("max_value in the cluster file"), "{error}");
+    let one_packet = vec![1; wire::max_value(1) + 1];
+    let error = client.ask("k", 1, one_packet).await.unwrap_err();
+    assert!(error.to_string().contains("goes in one packet"), "{error}");
     for ttl in [Duration::ZERO, Duration::from_secs(1 << 33)] {
         assert!(matches!(
             client.set("k", "v", Some(ttl)).await,

@@ -169,17 +169,20 @@ async fn without_the_key_there_is_no_such_key() {
 }
 
 #[tokio::test]
-async fn a_seal_takes_its_bytes_from_the_packet() {
+async fn a_seal_takes_its_bytes_from_the_longest_value() {
     let store = store().await;
     let client = sealing(&store).await;
-    let max = wire::max_value(Seal::HIDDEN_KEY_BYTES) - Seal::OVERHEAD;
-    let longest = vec![3; max];
-    client.set(KEY, &longest, None).await.unwrap();
-    assert_eq!(client.get(KEY).await.unwrap().unwrap().bytes, longest);
+    let packet = wire::max_value(Seal::HIDDEN_KEY_BYTES) - Seal::OVERHEAD;
+    let max = store.cluster().max_value as usize - Seal::OVERHEAD;
+    for len in [packet, packet + 1, max] {
+        let value = vec![3; len];
+        client.set(KEY, &value, None).await.unwrap();
+        assert!(client.get(KEY).await.unwrap().unwrap().bytes == value);
+    }
     let error = client.set(KEY, vec![3; max + 1], None).await.unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains(&format!("{} bytes is too large: {max} bytes fit", max + 1))
+        text.contains(&format!("{} bytes is too large: {max} bytes are", max + 1))
             && text.contains("41 bytes of a seal"),
         "{text}"
     );
@@ -189,5 +192,5 @@ async fn a_seal_takes_its_bytes_from_the_packet() {
         assert!(matches!(error, Error::KeyLength(n) if n == len));
     }
     client.set([b'k'; 250], VALUE, None).await.unwrap();
-    assert_eq!(store.state().applied, 2);
+    assert_eq!(store.state().applied, 4);
 }

@@ -1,4 +1,4 @@
-//! Puts the populated keys into real servers, as `store --populate` does into its own table.
+//! Puts the populated keys, with the lengths of their values, into real servers, as `store --populate` does into its own table.
 
 use std::{
     io::{Read, Write},
@@ -22,8 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// It is not there, or refuses an item.
 pub fn redis(
     socket: &Path,
-    keys: impl Iterator<Item = [u8; KEY_LEN]>,
-    value_len: usize,
+    keys: impl Iterator<Item = ([u8; KEY_LEN], usize)>,
 ) -> anyhow::Result<()> {
     let stream = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -34,7 +33,7 @@ pub fn redis(
         out.extend_from_slice(value);
         out.write_all(b"\r\n")
     };
-    fill(stream, keys, value_len, set, b"+OK\r\n")
+    fill(stream, keys, set, b"+OK\r\n")
 }
 
 /// Fills a memcached on its usual port of a namespace's loopback.
@@ -43,8 +42,7 @@ pub fn redis(
 /// It is not there within some seconds, or refuses an item.
 pub fn memcached(
     space: &str,
-    keys: impl Iterator<Item = [u8; KEY_LEN]>,
-    value_len: usize,
+    keys: impl Iterator<Item = ([u8; KEY_LEN], usize)>,
 ) -> anyhow::Result<()> {
     let connect =
         || Ok(namespace::within(space, || Ok(TcpStream::connect("127.0.0.1:11211")?)).ok());
@@ -57,13 +55,12 @@ pub fn memcached(
         out.extend_from_slice(value);
         out.write_all(b"\r\n")
     };
-    fill(stream, keys, value_len, set, b"STORED\r\n")
+    fill(stream, keys, set, b"STORED\r\n")
 }
 
 fn fill(
     mut stream: impl Read + Write,
-    keys: impl Iterator<Item = [u8; KEY_LEN]>,
-    value_len: usize,
+    keys: impl Iterator<Item = ([u8; KEY_LEN], usize)>,
     set: impl Fn(&[u8], &[u8], &mut Vec<u8>) -> std::io::Result<()>,
     done: &[u8],
 ) -> anyhow::Result<()> {
@@ -72,8 +69,8 @@ fn fill(
         interrupt::check()?;
         let mut out = vec![];
         let mut count = 0;
-        for key in keys.by_ref().take(BATCH) {
-            set(&key, &populated_value(&key, value_len), &mut out)?;
+        for (key, len) in keys.by_ref().take(BATCH) {
+            set(&key, &populated_value(&key, len), &mut out)?;
             count += 1;
         }
         stream.write_all(&out)?;

@@ -101,7 +101,7 @@ fn measure(params: &OutsideWrites, run: &Run<'_>, report: &mut Report) -> anyhow
     let (rack, seed) = (&params.rack, run.options.seed);
     let mut servers = Servers::new(run, rack, Backend::Redis)?;
     servers.cache_on()?;
-    let mut writer = Writer::connect(&servers.data_of("server")?, rack.value_len)?;
+    let mut writer = Writer::connect(&servers.data_of("server")?, rack.value_len.longest())?;
     for key in 0..HOT {
         writer.write(key)?;
     }
@@ -188,7 +188,8 @@ fn learn(servers: &Servers, rack: &Rack, run: &Run<'_>) -> anyhow::Result<()> {
         let stop = AtomicBool::new(false);
         let place = Place::of(servers)?;
         let reads = std::thread::scope(|scope| {
-            let reader = scope.spawn(|| read(&place, rack.value_len, run.options.seed, &stop));
+            let reader =
+                scope.spawn(|| read(&place, rack.value_len.longest(), run.options.seed, &stop));
             std::thread::sleep(Duration::from_millis(500));
             stop.store(true, Ordering::Relaxed);
             reader.join().expect("the reader does not panic")
@@ -221,7 +222,7 @@ fn phase(
     let store = |signal| servers.rig().signal("server", "store", signal);
     let place = Place::of(servers)?;
     let reads = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read(&place, params.rack.value_len, seed, &stop));
+        let reader = scope.spawn(|| read(&place, params.rack.value_len.longest(), seed, &stop));
         let writing = writer.write_for(length, fault == Fault::ConnectionKilled, |since| {
             if fault == Fault::StoreStopped {
                 // Every other time, beginning well.

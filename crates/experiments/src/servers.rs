@@ -17,12 +17,12 @@ use load::{
     workload::{KeySpace, Permutation, Popularity},
 };
 use serde::{Deserialize, Serialize};
-use wire::{Cluster, PORT, Secret};
+use wire::{Cluster, Lengths, PORT, Secret};
 
 use crate::{
     Backend, Run, fill,
     params::{keys, part, positive, value_len},
-    rig::{CLIENT_CPU, Generating, Load, OTHER_CPU, Plan, Rig, Seated, Site},
+    rig::{CLIENT_CPU, Generating, Hardware, Load, OTHER_CPU, Plan, Rig, Seated, Site, TIMEOUT_MS},
     table::thousands,
 };
 
@@ -35,16 +35,16 @@ const SWITCH: &str = "switch";
 pub struct Rack {
     /// Number of keys, 16 bytes each.
     pub keys: usize,
-    /// Length of values in bytes.
-    pub value_len: usize,
+    /// Lengths of values: one, or a table `{ mix = [[64, 82], [1024, 18]] }` of lengths with their weights, of which each key has one.
+    pub value_len: Lengths,
     /// Number of servers, each one partition.
     pub servers: u32,
     /// Requests per second that each server takes.
     pub server_rate: f64,
-    /// Requests per second that the switch takes, in the simulator; none: as fast as one core is.
-    pub switch_rate: Option<f64>,
-    /// By this the rates of servers and switch are divided: the same rack with fewer requests in each second, so that one of
-    /// fast machines can be simulated. What is measured is so much lower, too; ratios are the same.
+    /// What switch and links are in the simulator; none: one core, and links of 10 us.
+    pub hardware: Option<Hardware>,
+    /// By this the rates of servers and hardware are divided, and the hardware's times multiplied: the same rack with fewer requests in
+    /// each second, so that one of fast machines can be simulated. What is measured is so much slower, too; ratios are the same.
     pub factor: f64,
     /// Requests that wait at a server before it drops more.
     pub queue_limit: u32,
@@ -52,6 +52,10 @@ pub struct Rack {
     pub items: usize,
     /// Part of the requests that may be lost at saturation.
     pub loss: f64,
+    /// A request unanswered for so long is lost, in milliseconds.
+    pub timeout_ms: u64,
+    /// What the switch does, when it caches; none: what the experiment is about.
+    pub discipline: Option<String>,
     /// Longest time to let the cache learn in seconds.
     pub learn_s: f64,
     /// Length of the controller's statistics windows in milliseconds; none: the usual one.
@@ -70,14 +74,16 @@ impl Default for Rack {
     fn default() -> Rack {
         Rack {
             keys: 1_000_000,
-            value_len: 128,
+            value_len: 128.into(),
             servers: 128,
             server_rate: 250.0,
-            switch_rate: None,
+            hardware: None,
             factor: 1.0,
             queue_limit: 32,
             items: 10_000,
             loss: 0.02,
+            timeout_ms: TIMEOUT_MS,
+            discipline: None,
             learn_s: 30.0,
             window_ms: None,
             max_rate: 150_000.0,
@@ -95,7 +101,7 @@ impl Rack {
     /// The parameter, what it is, what it may be.
     pub fn check(&self) -> anyhow::Result<()> {
         keys(self.keys)?;
-        value_len(self.value_len)?;
+        value_len(self.value_len.longest())?;
         let Rack {
             keys,
             servers,
@@ -115,11 +121,11 @@ impl Rack {
             ("learn_s", self.learn_s),
             ("max_rate", self.max_rate),
             ("factor", self.factor),
-            (
-                "switch_rate",
-                self.switch_rate.map_or(1.0, |rate| rate / self.factor),
-            ),
         ])?;
+        if let Some(hardware) = &self.hardware {
+            let rate = hardware.switch_rate / self.factor;
+            positive([("switch_rate", rate)])?;
+        }
         part([("loss", self.loss)])
     }
 }
@@ -187,10 +193,50 @@ pub struct Saturation {
     pub rate: f64,
     /// What was measured there.
     pub result: PhaseResult,
-    /// Requests that each server took meanwhile.
+    /// Requests that each server took meanwhile, or where that was asked for, at nine tenths of what was expected.
     pub server_load: Vec<f64>,
+    /// What was counted meanwhile.
+    pub counted: Counted,
     /// Every step of the search.
     pub points: Vec<Point>,
+}
+
+/// What was counted while load ran.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// Requests that each server took.
+    pub served: Vec<f64>,
+    /// The switch's counters, by name.
+    pub switch: BTreeMap<String, f64>,
+    /// The port by which the switch sends packets round, if anybody counts it.
+    pub rounds: Option<sim::RoundCounts>,
+    /// The time that all that took, in seconds.
+    pub seconds: f64,
+}
+
+impl Counted {
+    /// What one of the switch's counters counted; 0 if it has none of this name.
+    pub fn switch(&self, name: &str) -> f64 {
+        self.switch.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// What was counted since then.
+    fn since(mut self, before: &Counted) -> Counted {
+        for (now, before) in self.served.iter_mut().zip(&before.served) {
+            *now -= before;
+        }
+        for (name, now) in &mut self.switch {
+            *now -= before.switch(name);
+        }
+        if let (Some(now), Some(before)) = (&mut self.rounds, before.rounds) {
+            now.packets -= before.packets;
+            now.bytes -= before.bytes;
+            now.overflowed -= before.overflowed;
+            now.busy_ns -= before.busy_ns;
+        }
+        self.seconds -= before.seconds;
+        self
+    }
 }
 
 impl<'a> Servers<'a> {
@@ -199,7 +245,8 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// It cannot be built, or a process does not start.
     pub fn new(run: &Run<'a>, params: &Rack, backend: Backend) -> anyhow::Result<Servers<'a>> {
-        let plan = plan(params, backend, run.discipline);
+        let discipline = params.discipline.as_deref().unwrap_or(run.discipline);
+        let plan = plan(params, backend, discipline);
         let rig = Rig::build(plan, run.options.name.clone(), run)?;
         let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
         let servers = Servers {
@@ -223,16 +270,17 @@ impl<'a> Servers<'a> {
     fn fill(&self, keys: &KeySpace, backend: Backend) -> anyhow::Result<()> {
         for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
             let partitions = (0..).zip(keys.partitions(self.params.servers));
+            let lengths = &self.params.value_len;
             let owned = partitions
                 .filter(|(_, partition)| (store.first..=store.last).contains(partition))
-                .map(|(key, _)| keys.get(key).bytes);
-            let value_len = self.params.value_len;
+                .map(|(key, _)| keys.get(key))
+                .map(|key| (key.bytes, lengths.of(key.hash)));
             self.progress.say(format!("filling {host}"));
             match backend {
                 Backend::Embedded => {}
-                Backend::Redis => fill::redis(&self.data_of(host)?, owned, value_len)?,
+                Backend::Redis => fill::redis(&self.data_of(host)?, owned)?,
                 Backend::Memcached => {
-                    fill::memcached(&self.rig.namespace(host)?, owned, value_len)?;
+                    fill::memcached(&self.rig.namespace(host)?, owned)?;
                 }
             }
         }
@@ -301,7 +349,8 @@ impl<'a> Servers<'a> {
                 },
                 tenants: &[],
                 keys: self.params.keys,
-                value_len: self.params.value_len,
+                value_len: self.params.value_len.clone(),
+                timeout_ms: self.params.timeout_ms,
                 seed: self.seed,
                 interval_ms: 50,
             })?);
@@ -312,6 +361,29 @@ impl<'a> Servers<'a> {
             .run(phase)
     }
 
+    /// Runs one phase of load; beside its result what servers and switch counted, warm-up included.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`], or nobody says what was counted.
+    pub fn counting(&mut self, phase: &Phase) -> anyhow::Result<(PhaseResult, Counted)> {
+        let before = self.counted()?;
+        let result = self.phase(phase)?;
+        Ok((result, self.counted()?.since(&before)))
+    }
+
+    fn counted(&self) -> anyhow::Result<Counted> {
+        let counters = self.rig.switch_counters(SWITCH)?;
+        let counters = counters.as_object().into_iter().flatten();
+        Ok(Counted {
+            served: self.served()?,
+            switch: counters
+                .filter_map(|(name, count)| Some((name.clone(), count.as_f64()?)))
+                .collect(),
+            rounds: self.rig.rounds(SWITCH),
+            seconds: self.rig.now().as_secs_f64(),
+        })
+    }
+
     /// Shares of the servers under this mix, with the hottest `cached` keys answered on the way.
     pub fn shares(
         &self,
@@ -320,7 +392,18 @@ impl<'a> Servers<'a> {
         writes: Popularity,
         cached: usize,
     ) -> Vec<f64> {
-        let reads = self.by_rank.shares(reads, cached);
+        self.shares_unless(reads, write_ratio, writes, |rank| rank < cached)
+    }
+
+    /// The same, with the keys of these ranks (0 is the hottest) answered on the way.
+    pub fn shares_unless(
+        &self,
+        reads: Popularity,
+        write_ratio: f64,
+        writes: Popularity,
+        is_cached: impl Fn(usize) -> bool,
+    ) -> Vec<f64> {
+        let reads = self.by_rank.shares_unless(reads, is_cached);
         if write_ratio == 0.0 {
             return reads;
         }
@@ -334,7 +417,8 @@ impl<'a> Servers<'a> {
     pub fn bound(&self, shares: &[f64]) -> f64 {
         let Rack { factor, loss, .. } = self.params;
         let servers = model::saturation(shares, self.params.server_rate / factor, loss);
-        let switch = self.params.switch_rate.unwrap_or(f64::INFINITY) / factor;
+        let hardware = self.params.hardware.as_ref();
+        let switch = hardware.map_or(f64::INFINITY, |h| h.switch_rate / factor);
         servers.min(switch / (1.0 - loss))
     }
 
@@ -372,6 +456,38 @@ impl<'a> Servers<'a> {
         Ok(last)
     }
 
+    /// Asks for as many of the hottest keys as the cache may hold, each alike, until the switch answers so large a part of that (or no
+    /// more of it than before): what the hottest are need not be learned first.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn preload(&mut self, part: f64, rate: f64) -> anyhow::Result<PhaseResult> {
+        let rate = rate.min(self.params.max_rate);
+        let keys = self.params.items;
+        let window_s = self.params.window_ms.unwrap_or(1000) as f64 / 1000.0;
+        let begun = self.rig.now();
+        let (mut best, mut stalled) = (0.0, 0);
+        loop {
+            let phase = Phase {
+                keys,
+                ..Phase::reads(Popularity::Uniform, rate, 0.0, window_s)
+            };
+            let result = self.phase(&phase)?;
+            let hits = result.cached as f64 / (result.sent as f64).max(1.0);
+            let percent = hits * 100.0;
+            self.progress.say(format!(
+                "filling the cache with {keys}: {percent:.1} % hits"
+            ));
+            stalled = if hits < best + 0.005 { stalled + 1 } else { 0 };
+            best = best.max(hits);
+            let took = (self.rig.now() - begun).as_secs_f64();
+            let is_full = hits >= 0.99 * part || (stalled >= 3 && hits > 0.0);
+            if is_full || took >= self.params.learn_s {
+                return Ok(result);
+            }
+        }
+    }
+
     /// Finds the saturation point, from an expectation on.
     ///
     /// # Errors
@@ -399,11 +515,7 @@ impl<'a> Servers<'a> {
             max_rate / 2.0 / FIRST_STEP
         };
         let step = |this: &mut Servers<'_>, rate: f64, seconds: f64| {
-            let before = this.served()?;
-            let result = this.phase(&phase(rate, search.warmup_s, seconds))?;
-            let after = this.served()?;
-            let load: Vec<f64> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
-            anyhow::Ok((result, load))
+            this.counting(&phase(rate, search.warmup_s, seconds))
         };
         let (rate, measured, points) =
             search::saturation(expected * FIRST_STEP, &limits, |rate| {
@@ -411,7 +523,7 @@ impl<'a> Servers<'a> {
                 let begun = self.rig.now();
                 let needed = search.step_requests / rate;
                 let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
-                let (result, load) = step(self, rate, seconds)?;
+                let (result, counted) = step(self, rate, seconds)?;
                 tracing::info!(
                     "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
                     result.lasting_loss() * 100.0,
@@ -425,17 +537,19 @@ impl<'a> Servers<'a> {
                 } else {
                     result.lasting_loss()
                 };
-                Ok((loss, self.rig.now() - begun, (result, load)))
+                Ok((loss, self.rig.now() - begun, (result, counted)))
             })?;
-        let (result, mut server_load) = measured;
+        let (result, counted) = measured;
+        let mut server_load = counted.served.clone();
         if search.loads_s > 0.0 {
             progress.say(format!("{what}: loads of the servers"));
-            (_, server_load) = step(self, expected * 0.9, search.loads_s)?;
+            server_load = step(self, expected * 0.9, search.loads_s)?.1.served;
         }
         Ok(Saturation {
             rate,
             result,
             server_load,
+            counted,
             points,
         })
     }
@@ -482,7 +596,7 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         partitions: params.servers,
         is_open: true,
         is_signed: false,
-        switch_rate: params.switch_rate.map(|rate| rate / params.factor),
+        hardware: params.hardware.as_ref().map(|h| h.slowed(params.factor)),
     }
 }
 
@@ -495,7 +609,8 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
     };
     let store = Role::Store(Store {
         listen: format!("{{address:{host}}}:{PORT}"),
-        populate: (backend == Backend::Embedded).then_some((params.keys, params.value_len)),
+        populate: (backend == Backend::Embedded)
+            .then(|| (params.keys, params.value_len.to_string())),
         backend: url,
         rate_limit: Some(params.server_rate / params.factor),
         queue_limit: Some(params.queue_limit),
@@ -565,15 +680,19 @@ mod tests {
 
     #[test]
     fn a_factor_divides_the_rates_of_servers_and_switch() {
+        let hardware: Hardware = toml::from_str("switch_rate = 2e9\nround_gbit = 100").unwrap();
         let params = Rack {
             server_rate: 10e6,
-            switch_rate: Some(2e9),
+            hardware: Some(hardware),
             factor: 40_000.0,
             ..Rack::default()
         };
         params.check().unwrap();
         let plan = plan(&params, Backend::Embedded, "some");
-        assert_eq!(plan.switch_rate, Some(50_000.0));
+        let slowed = plan.hardware.as_ref().unwrap();
+        assert_eq!(slowed.switch_rate, 50_000.0);
+        assert_eq!((slowed.round_gbit, slowed.link_gbit), (Some(0.0025), None));
+        assert_eq!(slowed.link_us, 400_000.0);
         let Role::Store(store) = &plan.seated("server", "store").unwrap().role else {
             panic!("a store")
         };

@@ -84,8 +84,8 @@ pub struct Store {
     pub control: Option<String>,
     /// URL of what holds the data; none: the store itself.
     pub backend: Option<String>,
-    /// Keys that it has from the start, and the length of their values in bytes.
-    pub populate: Option<(usize, usize)>,
+    /// Keys that it has from the start, and the lengths of their values as its option has them.
+    pub populate: Option<(usize, String)>,
     /// Requests per second that each partition serves; none: as many as it can.
     pub rate_limit: Option<f64>,
     /// Requests that wait at a partition before it drops more.
@@ -96,7 +96,8 @@ pub struct Store {
 
 impl Store {
     fn line(&self) -> Line {
-        let populate = self.populate.map(|(keys, len)| format!("{keys}:{len}"));
+        let populate = self.populate.as_ref();
+        let populate = populate.map(|(keys, len)| format!("{keys}:{len}"));
         Line::of(&["shortstop", "store"])
             .option("--listen", &self.listen)
             .option("--cluster", CLUSTER)

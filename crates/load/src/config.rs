@@ -1,5 +1,5 @@
 use serde::{Deserialize, Serialize};
-use wire::Cluster;
+use wire::{Cluster, Lengths};
 
 use crate::{
     forge::Attack,
@@ -17,8 +17,8 @@ pub struct LoadConfig {
     pub tenants: Vec<u32>,
     /// How many keys each tenant has, as `store --populate` numbers them.
     pub keys: usize,
-    /// Length of populated values in bytes.
-    pub value_len: usize,
+    /// Lengths of the values: those that stores are populated with, and those that are written.
+    pub value_len: Lengths,
     /// Decides everything random.
     pub seed: u64,
     /// A request unanswered for so long is lost; nothing is sent again.
@@ -81,7 +81,7 @@ pub struct Phase {
     /// Which keys are written; none: as reads.
     #[serde(default)]
     pub writes: Option<Popularity>,
-    /// Lengths of written values.
+    /// Other lengths of written values, drawn for each write; empty: those of the configuration.
     #[serde(default)]
     pub values: ValueMix,
     /// How popularity changes meanwhile.

@@ -24,25 +24,36 @@ impl ServersByRank {
 
     /// The share of all requests that goes to each server; the `cached` hottest keys are answered on the way.
     pub fn shares(&self, popularity: Popularity, cached: usize) -> Vec<f64> {
+        self.shares_unless(popularity, |rank| rank < cached)
+    }
+
+    /// The same; the keys of these ranks (0 is the hottest) are answered on the way.
+    pub fn shares_unless(
+        &self,
+        popularity: Popularity,
+        is_cached: impl Fn(usize) -> bool,
+    ) -> Vec<f64> {
         let chances = popularity.chances(self.server_of_rank.len());
         let servers_of = self.server_of_rank.iter().map(|server| u32::from(*server));
-        server_shares(chances, servers_of, self.servers, cached)
+        server_shares(chances, servers_of, self.servers, is_cached)
     }
 }
 
 /// The share of all requests that goes to each server.
 ///
-/// From the hottest rank on, `probabilities` has the chance of each and `servers_of` its key's server. The `cached`
-/// hottest ranks are answered on the way and reach no server.
+/// From the hottest rank on, `probabilities` has the chance of each and `servers_of` its key's server. Ranks that are cached are
+/// answered on the way and reach no server.
 pub fn server_shares(
     probabilities: impl IntoIterator<Item = f64>,
     servers_of: impl IntoIterator<Item = u32>,
     servers: u32,
-    cached: usize,
+    is_cached: impl Fn(usize) -> bool,
 ) -> Vec<f64> {
     let mut shares = vec![0.0; servers as usize];
-    for (p, server) in probabilities.into_iter().zip(servers_of).skip(cached) {
-        shares[server as usize] += p;
+    for (rank, (p, server)) in probabilities.into_iter().zip(servers_of).enumerate() {
+        if !is_cached(rank) {
+            shares[server as usize] += p;
+        }
     }
     shares
 }
@@ -106,8 +117,11 @@ mod tests {
         let p = [0.4, 0.3, 0.2, 0.1];
         let keys = [3, 2, 1, 0];
         let servers = keys.map(|key| key % 2);
-        assert_eq!(server_shares(p, servers, 2, 0), [0.1 + 0.3, 0.4 + 0.2]);
-        assert_eq!(server_shares(p, servers, 2, 2), [0.1, 0.2]);
+        assert_eq!(
+            server_shares(p, servers, 2, |_| false),
+            [0.1 + 0.3, 0.4 + 0.2]
+        );
+        assert_eq!(server_shares(p, servers, 2, |rank| rank < 2), [0.1, 0.2]);
     }
 
     #[test]

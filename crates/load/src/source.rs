@@ -21,6 +21,8 @@ use crate::workload::{Check, KEY_LEN, Key, Ranks, Stamp, check_value, write_valu
 const WINDOW: usize = 1 << 17;
 /// Requests made at once, before answers are looked for again.
 pub(crate) const BURST: usize = 32;
+/// Shortest value in bytes that tells who wrote it.
+const STAMPED: usize = KEY_LEN + 16;
 /// Longest datagram in bytes.
 const LONGEST: usize = 2048;
 
@@ -101,7 +103,7 @@ impl Source {
         );
         let tenants = ids
             .iter()
-            .map(|id| Tenant::new(&config.cluster, *id, config.keys, config.seed))
+            .map(|id| Tenant::new(&config, *id))
             .collect::<Result<_, _>>()?;
         Ok(Source {
             tenants,
@@ -392,7 +394,7 @@ impl Source {
         let rank = ranks.draw(&mut self.rng);
         let key = self.tenants[tenant].permutation.key(rank);
         // A read is padded to the longest reply it may get; a write to the reply that grants it back.
-        let default = self.config.value_len;
+        let default = self.tenants[tenant].value_len(key);
         let value_len = if is_write {
             run.phase.values.draw(default, &mut self.rng)
         } else {
@@ -437,11 +439,12 @@ impl Source {
             let Some((tenant, key)) = each_key.next(self.window.open(), now_ns) else {
                 break;
             };
+            let value_len = self.tenants[usize::from(tenant)].value_len(key);
             let what = Wanted {
                 tenant: tenant.into(),
                 key,
                 is_write: run.phase.kind == PhaseKind::Fill,
-                value_len: self.config.value_len,
+                value_len,
                 interval: Sent::UNCOUNTED,
                 forged: false,
             };
@@ -622,7 +625,11 @@ fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &
         let stamp = if is_write {
             Some(Stamp(sent.stamp))
         } else {
-            stamp_of(&key, packet.value)
+            stamp_of(&key, packet.value).filter(|stamp| {
+                // A write of few bytes has no room for its stamp.
+                let len = packet.value.len();
+                *stamp != POPULATED || len < STAMPED || len == tenant.value_len(sent.key)
+            })
         };
         let foreign = stamp.is_some_and(|stamp| is_foreign(tenant.id, stamp));
         let fits = stamp.is_some_and(|stamp| {

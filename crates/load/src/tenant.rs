@@ -1,7 +1,10 @@
 use anyhow::Context;
-use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
+use wire::{Lengths, Secret, TENANT_OPEN, partition_of};
 
-use super::versions::{POPULATED, Versions};
+use super::{
+    LoadConfig,
+    versions::{POPULATED, Versions},
+};
 use crate::workload::{Key, KeySpace, Permutation, Stamp};
 
 /// One tenant as the generator plays it. All tenants of a generator have keys of the same names, so that whoever mixes
@@ -10,6 +13,7 @@ pub(super) struct Tenant {
     pub id: u32,
     pub secret: Secret,
     pub keys: KeySpace,
+    lengths: Lengths,
     /// For each partition, its store's place in the cluster's list.
     store_of_partition: Vec<u16>,
     pub permutation: Permutation,
@@ -17,11 +21,12 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    /// Prepares `n` keys.
+    /// Prepares its keys.
     ///
     /// # Errors
     /// The cluster does not list the tenant.
-    pub fn new(cluster: &Cluster, id: u32, n: usize, seed: u64) -> anyhow::Result<Tenant> {
+    pub fn new(config: &LoadConfig, id: u32) -> anyhow::Result<Tenant> {
+        let (cluster, n) = (&config.cluster, config.keys);
         let secrets = cluster
             .secrets_of(id)
             .with_context(|| format!("load: tenant {id} is not in the cluster's list"))?;
@@ -32,15 +37,25 @@ impl Tenant {
             at.expect("it is one of the cluster's") as u16
         };
         // Each tenant finds other keys hot.
-        let own_seed = seed ^ u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let own_seed = config.seed ^ u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Tenant {
             store_of_partition: (0..cluster.partitions).map(store_of).collect(),
             permutation: Permutation::new(n, own_seed),
             versions: Versions::new(n),
             secret: secrets.tag,
+            lengths: config.value_len.clone(),
             id,
             keys,
         })
+    }
+
+    /// The length of a key's value, as it was populated, in bytes.
+    #[inline]
+    pub fn value_len(&self, key: u32) -> usize {
+        match &self.lengths {
+            Lengths::One(len) => *len,
+            mix => mix.of(self.keys.get(key).hash),
+        }
     }
 
     /// The place in the cluster's list of the store that a key belongs to.
@@ -68,6 +83,8 @@ pub(super) fn is_foreign(tenant: u32, stamp: Stamp) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use wire::Cluster;
+
     use super::*;
 
     #[test]
@@ -81,8 +98,12 @@ mod tests {
 
     #[test]
     fn who_is_not_listed_is_refused() {
-        let cluster = Cluster::single("127.0.0.1:7117".parse().unwrap(), 4);
-        let error = Tenant::new(&cluster, 7, 10, 1).map(|_| ()).unwrap_err();
+        let config = serde_json::json!({
+            "cluster": Cluster::single("127.0.0.1:7117".parse().unwrap(), 4),
+            "keys": 10, "value_len": 64, "seed": 1,
+        });
+        let config = serde_json::from_value(config).unwrap();
+        let error = Tenant::new(&config, 7).map(|_| ()).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -89,7 +89,7 @@ fn measure_all(
         cluster,
         tenants: ids.to_vec(),
         keys: 1000,
-        value_len: 128,
+        value_len: 128.into(),
         seed: 4,
         timeout_ms: 200,
         interval_ms: 50,

@@ -265,8 +265,8 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     ("store --populate 5", &["--populate", "1000:128"]),
     (
-        "store --populate 5:5000",
-        &["--populate", "5000 bytes", "one packet"],
+        "store --populate 5:5000000",
+        &["--populate", "5000000 bytes", "max_value", "1048576"],
     ),
     (
         "store --cluster leases.toml",

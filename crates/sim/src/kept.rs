@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use bytes::Bytes;
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use store::backend::{
@@ -41,7 +42,7 @@ impl OwnKey {
 enum Verb {
     Get,
     Put {
-        value: Vec<u8>,
+        value: Bytes,
         ttl_ms: u32,
         condition: Condition,
         version: u64,
@@ -294,7 +295,7 @@ impl Backend for Kept {
             return server.backend.put(key, put, now_ns, ticket);
         }
         let verb = Verb::Put {
-            value: put.value.into(),
+            value: put.value.clone(),
             ttl_ms: put.ttl_ms,
             condition: put.condition,
             version: put.version,
@@ -366,7 +367,7 @@ mod tests {
         ];
         let mut first = Kept::new(Way::new(data.clone(), 0));
         let put = Put {
-            value: b"v",
+            value: &Bytes::from_static(b"v"),
             ttl_ms: 10_000,
             condition: Condition::Always,
             version: 1,

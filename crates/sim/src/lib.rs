@@ -22,6 +22,7 @@ pub mod packet;
 mod populated;
 mod process;
 mod queue;
+mod round;
 pub mod service;
 pub mod spec;
 mod store;
@@ -39,6 +40,7 @@ pub use link::LinkSpec;
 pub use process::{
     Birth, Io, MachineId, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId,
 };
+pub use round::RoundCounts;
 pub use spec::{
     AgentSpec, ControlSpec, Data, ForwardSpec, MachineSpec, Role, Seat, ServiceSpec, Spec,
     StoreSpec,

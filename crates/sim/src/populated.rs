@@ -3,10 +3,12 @@
 //! Keys that were written, removed or pinned are in an embedded backend, which from then on answers for them. So a store of 10^8
 //! keys costs what was touched of it.
 
+use bytes::Bytes;
 use hashbrown::HashSet;
 use store::backend::{
     Answer, Backend, Change, Condition, Item, Key, Put, Ticket, embedded::Embedded,
 };
+use wire::Lengths;
 
 const PREFIX: &[u8] = b"key";
 const DIGITS: usize = 13;
@@ -15,7 +17,7 @@ const DIGITS: usize = 13;
 pub struct Populated {
     tenant: u32,
     count: u64,
-    value_len: usize,
+    lengths: Lengths,
     version: u64,
     touched: HashSet<u64>,
     written: Embedded,
@@ -24,19 +26,19 @@ pub struct Populated {
 }
 
 impl Populated {
-    /// The first `count` keys of a tenant, with values of `value_len` bytes at this version; what is written takes at most
+    /// The first `count` keys of a tenant, with values of these lengths at this version; what is written takes at most
     /// `memory_limit` bytes.
     pub fn new(
         tenant: u32,
         count: u64,
-        value_len: usize,
+        lengths: Lengths,
         version: u64,
         memory_limit: u64,
     ) -> Populated {
         Populated {
             tenant,
             count,
-            value_len,
+            lengths,
             version,
             touched: HashSet::new(),
             written: Embedded::new(memory_limit),
@@ -57,9 +59,10 @@ impl Populated {
         (number < self.count && !self.touched.contains(&number)).then_some(number)
     }
 
-    fn fill(&mut self, key: &[u8]) {
+    fn fill(&mut self, key: Key<'_>) {
+        let len = self.lengths.of(key.hash);
         self.value.clear();
-        self.value.extend(key.iter().cycle().take(self.value_len));
+        self.value.extend(key.bytes.iter().cycle().take(len));
     }
 
     /// Has a key answered for by the embedded backend. False: it has no room.
@@ -67,9 +70,9 @@ impl Populated {
         let Some(number) = self.untouched(key) else {
             return true;
         };
-        self.fill(key.bytes);
+        self.fill(key);
         let put = Put {
-            value: &self.value,
+            value: &Bytes::copy_from_slice(&self.value),
             ttl_ms: 0,
             condition: Condition::Always,
             version: self.version,
@@ -87,7 +90,7 @@ impl Backend for Populated {
         if self.untouched(key).is_none() {
             return self.written.get(key, now_ns, ticket);
         }
-        self.fill(key.bytes);
+        self.fill(key);
         Answer::Now(Some(Item {
             value: &self.value,
             version: self.version,
@@ -150,10 +153,11 @@ mod tests {
     /// Two backends of the same keys, one of them with memory for all: whatever is done to them, they answer the same.
     #[test]
     fn nobody_can_tell_it_from_memory() {
-        let (count, len, version) = (40, 50, 7 << 32);
+        let (count, version) = (40, 7 << 32);
+        let lengths: Lengths = "20x1,50x1".parse().unwrap();
         let mut real = Embedded::new(1 << 30);
-        populate(&mut real, &Secret::NONE, TENANT, count, len, version);
-        let mut made = Populated::new(TENANT, count, len, version, 1 << 30);
+        populate(&mut real, &Secret::NONE, TENANT, count, &lengths, version);
+        let mut made = Populated::new(TENANT, count, lengths, version, 1 << 30);
         let mut rng = rng(1, "backends");
         for step in 0..20_000 {
             let now_ns = step * 1_000_000;
@@ -178,7 +182,7 @@ mod tests {
             match rng.random_range(0..10) {
                 0 => {
                     let put = Put {
-                        value: b"written",
+                        value: &Bytes::from_static(b"written"),
                         ttl_ms: rng.random_range(0..200),
                         condition,
                         version,
@@ -201,7 +205,7 @@ mod tests {
 
     #[test]
     fn many_keys_take_no_memory() {
-        let mut made = Populated::new(TENANT, 100_000_000, 128, 1, 1 << 20);
+        let mut made = Populated::new(TENANT, 100_000_000, 128.into(), 1, 1 << 20);
         let name = b"key0000099999999";
         let hash = Secret::NONE.key_hash(TENANT, name);
         let key = Key {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use anyhow::{Context, ensure};
 use decide::Registration;
-use wire::{Cluster, PORT};
+use wire::{Cluster, Lengths, PORT};
 
 use crate::{clock::ClockSpec, link::LinkSpec, network::Network, process::ProcessId};
 
@@ -49,8 +49,12 @@ pub struct ForwardSpec {
     pub queue: u32,
     /// Whether each port has a pipeline of that speed for itself, as in a switch chip; otherwise one core is there for all.
     pub per_port: bool,
+    /// How long a packet is on its way through, in nanoseconds, beside that and beside waiting: others pass meanwhile.
+    pub transit_ns: u64,
     /// What a packet takes that is sent round once more, in nanoseconds.
     pub round_ns: f64,
+    /// What each of its bytes takes beside.
+    pub round_byte_ns: f64,
     /// Packets that may wait at the recirculation port.
     pub round_queue: u32,
 }
@@ -62,7 +66,9 @@ impl Default for ForwardSpec {
             packet_ns: 500.0,
             queue: 1024,
             per_port: false,
+            transit_ns: 0,
             round_ns: 1000.0,
+            round_byte_ns: 0.0,
             round_queue: 256,
         }
     }
@@ -134,8 +140,8 @@ pub struct StoreSpec {
     pub control: Vec<usize>,
     /// Where its data is.
     pub data: Data,
-    /// Keys of the open tenant that it has from the start, and the length of their values in bytes.
-    pub populate: Option<(u64, usize)>,
+    /// Keys of the open tenant that it has from the start, and the lengths of their values.
+    pub populate: Option<(u64, Lengths)>,
     /// Bytes that its data may take.
     pub memory_limit: u64,
     /// Requests per second that each partition serves; none: as many as it can.

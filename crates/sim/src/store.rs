@@ -79,13 +79,13 @@ impl StoreHost {
         let incarnation = store::Incarnation::new(wall_s, birth.seed);
         let started_ns = birth.clock.monotonic_ns;
         let new = || -> Box<dyn Backend> {
-            match spec.populate {
+            match &spec.populate {
                 None => Box::new(Embedded::new(spec.memory_limit)),
                 Some((count, len)) => {
                     let version = incarnation.first_version();
                     let tenant = wire::TENANT_OPEN;
                     let limit = spec.memory_limit;
-                    Box::new(Populated::new(tenant, count, len, version, limit))
+                    Box::new(Populated::new(tenant, *count, len.clone(), version, limit))
                 }
             }
         };

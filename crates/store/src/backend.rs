@@ -16,6 +16,7 @@ pub mod memcached;
 pub mod redis;
 mod remote;
 
+use bytes::Bytes;
 use wire::KeyHash;
 
 use crate::coherence::Watch;
@@ -43,6 +44,17 @@ pub struct Item<V> {
     pub version: u64,
     /// What remains of its life in milliseconds, rounded down but at least 1; 0: it does not expire.
     pub expiry_ms: u32,
+}
+
+impl Item<Bytes> {
+    /// The same, borrowed.
+    pub fn as_ref(&self) -> Item<&[u8]> {
+        Item {
+            value: &self.value,
+            version: self.version,
+            expiry_ms: self.expiry_ms,
+        }
+    }
 }
 
 /// When a write takes place.
@@ -78,8 +90,10 @@ pub enum Change {
 /// How a read ended that was answered later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The item. A value that no packet carries may be cut short, but not to what one carries.
+    /// The item.
     Item(Item<Vec<u8>>),
+    /// It is longer than [`Backend::longest`]; its version.
+    TooLarge(u64),
     /// There is no such key.
     Absent,
     /// The backend failed.
@@ -127,7 +141,7 @@ pub enum OutsideEvent {
 #[derive(Clone, Copy, Debug)]
 pub struct Put<'a> {
     /// The new value.
-    pub value: &'a [u8],
+    pub value: &'a Bytes,
     /// Time to live in milliseconds; 0: none.
     pub ttl_ms: u32,
     /// When to write.
@@ -150,6 +164,17 @@ pub trait Backend: Send {
         ticket: Ticket,
     ) -> Answer<Option<Item<&[u8]>>> {
         self.get(key, now_ns, ticket)
+    }
+
+    /// Values of more bytes are of no use to anybody: of one that is answered later nothing need be read.
+    fn longest(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
+
+    /// What was read of a key under this version is not what is there: others have written it. If its version is still `from`, it
+    /// is `to` from now on.
+    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) {
+        let _ = (tenant, hash, from, to);
     }
 
     /// Whether others may write to it, and whether it tells.

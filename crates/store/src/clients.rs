@@ -83,6 +83,11 @@ impl<O: Clone> Clients<O> {
         client.window.begin(request, WINDOW)
     }
 
+    /// What is known of a write of which a part has come: nothing, if it is new. Nothing is remembered either.
+    pub fn look(&self, id: ClientId, request: u64) -> Option<Verdict<O>> {
+        self.clients.get(&id)?.window.known(request)
+    }
+
     /// A write's outcome.
     pub fn finish(&mut self, id: ClientId, request: u64, outcome: O) {
         if let Some(client) = self.clients.get_mut(&id) {

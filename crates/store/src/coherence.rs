@@ -415,6 +415,18 @@ impl<W> KeyState<W> {
         Ok(())
     }
 
+    /// Whether the newest grant to X is this one, and nothing has happened since that ends it: what was read for it is still what may
+    /// be granted, as far as the store has heard.
+    pub fn stands(&self, epoch: Epoch) -> bool {
+        let granted = |copy: &Copy| copy.switch == epoch.switch() && copy.granted == epoch.number();
+        !self.is_busy() && self.copies.iter().any(granted)
+    }
+
+    /// Whether no write goes on, or may still take place.
+    pub fn is_settled(&self, now_ns: Nanos) -> bool {
+        !self.is_busy() && now_ns >= self.doubt_until_ns
+    }
+
     fn may_grant(&self, now_ns: Nanos) -> Result<(), NoGrant> {
         let busy = self.is_busy() && !mutant(Mutant::GrantDuringWrite);
         if busy || now_ns < self.doubt_until_ns {

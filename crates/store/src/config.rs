@@ -65,12 +65,12 @@ impl FromStr for OutsideWrites {
 }
 
 /// Items that are there from the start: see [`crate::backend::embedded::populate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Populate {
     /// Number of items.
     pub count: u64,
-    /// Length of each value in bytes.
-    pub value_len: usize,
+    /// Lengths of the values.
+    pub value_len: wire::Lengths,
 }
 
 impl FromStr for Populate {
@@ -84,12 +84,7 @@ impl FromStr for Populate {
             })
         });
         match parsed {
-            Some(p) if p.value_len <= wire::max_value(16) => Ok(p),
-            Some(p) => Err(format!(
-                "populate {text:?}: a value of {} bytes does not fit one packet; at most {} do",
-                p.value_len,
-                wire::max_value(16)
-            )),
+            Some(p) => Ok(p),
             None => Err(format!(
                 "populate {text:?}: expected ITEMS:VALUE_LEN, for example 1000:128"
             )),
@@ -137,6 +132,9 @@ pub struct Config {
     pub key_queue_limit: usize,
     /// Clients whose last writes are remembered at most.
     pub client_limit: usize,
+    /// Bytes of values that are written in parts, until their writes are over; and as many of values that are read in parts from a
+    /// backend of another process.
+    pub parts_limit: usize,
     /// The halves of disciplines that run in it.
     pub halves: Vec<Half>,
 }
@@ -159,6 +157,7 @@ impl Config {
             directory_limit: 1_000_000,
             key_queue_limit: 64,
             client_limit: 16_384,
+            parts_limit: 256 << 20,
             halves: vec![],
         }
     }
@@ -192,6 +191,15 @@ impl Config {
         if self.populate.is_some() && self.backend != BackendConfig::Embedded {
             anyhow::bail!(
                 "--populate fills the embedded backend only; load the others with their own tools"
+            );
+        }
+        let max_value = self.cluster.max_value;
+        let longest = self.populate.as_ref().map(|p| p.value_len.longest());
+        if let Some(longest) = longest
+            && longest > max_value as usize
+        {
+            anyhow::bail!(
+                "--populate: a value of {longest} bytes: the cluster's max_value is {max_value}"
             );
         }
         if let Some(identity) = self.identity

@@ -8,10 +8,16 @@ use serde::{Deserialize, Serialize};
 pub struct Counters {
     /// Reads and corrections taken.
     pub reads: u64,
+    /// Of these, reads that named a part of a value.
+    pub reads_parts: u64,
     /// Reads that found no such key.
     pub reads_not_found: u64,
-    /// Writes and deletes taken, retransmissions included.
+    /// Writes and deletes taken, retransmissions included; one that comes in parts when it is whole.
     pub writes: u64,
+    /// Parts of writes taken, retransmissions included.
+    pub writes_parts: u64,
+    /// Writes forgotten of which parts were missing when their client gave up.
+    pub writes_unfinished: u64,
     /// Writes and deletes that the backend carried out.
     pub writes_applied: u64,
     /// Conditional writes whose condition did not hold.
@@ -58,6 +64,8 @@ pub struct Counters {
     pub refused_queue_full: u64,
     /// Writes refused with TryAgain: too many clients or requests to remember.
     pub refused_clients_full: u64,
+    /// Parts of writes, and reads of large values, refused with TryAgain: no room for the whole value.
+    pub refused_parts_full: u64,
     /// Writes refused with TryAgain: no room in the backend that may be evicted.
     pub refused_memory_full: u64,
     /// Requests refused: value or key too large.
@@ -97,11 +105,13 @@ pub struct Counters {
     pub dropped_discipline_busy: u64,
     /// Requests dropped: too many wait for the backend.
     pub dropped_backend_busy: u64,
+    /// Reads of parts dropped: the value is being read anew already.
+    pub dropped_part_reads: u64,
     /// Datagrams dropped: not a packet of ours.
     pub dropped_malformed: u64,
     /// Datagrams dropped: an op that neither the store nor a discipline takes.
     pub dropped_op: u64,
-    /// Datagrams dropped: parts of values are not taken.
+    /// Datagrams dropped: a part in an op that takes none, or one that does not fit the other parts of its write.
     pub dropped_part: u64,
     /// Lease messages dropped: wrong tag or tenant.
     pub dropped_lease_auth: u64,

@@ -1,6 +1,8 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
 
 mod halves;
+mod held;
+mod joins;
 mod lease;
 mod outside;
 mod read;
@@ -30,6 +32,8 @@ use crate::{
 };
 use halves::Halves;
 pub use halves::TellError;
+use held::Held;
+use joins::Joins;
 use lease::Home;
 use outside::Recalls;
 use reply::{Delayed, Origin, Replies};
@@ -45,6 +49,11 @@ const MAX_WAITING: usize = 65_536;
 /// Ops that the store itself takes.
 pub(crate) fn is_own(op: Op) -> bool {
     Way::of(op) != Way::Discipline
+}
+
+/// Whether a packet of this op may have to do with a part of a value only.
+fn takes_parts(op: Op) -> bool {
+    Way::of(op) == Way::Keyed && op != Op::DeleteRequest
 }
 
 /// Which part takes an op.
@@ -87,6 +96,8 @@ pub struct Engine {
     clients: Clients<Outcome>,
     halves: Halves,
     waiting: Waiting,
+    joins: Joins,
+    held: Held,
     /// Writes taken and not yet over.
     pending_writes: Shares,
     timers: BinaryHeap<Reverse<(Nanos, Place)>>,
@@ -103,10 +114,11 @@ impl Engine {
     /// A store that starts at `now_ns` of its own clock.
     pub fn new(
         config: Arc<Config>,
-        backend: Box<dyn Backend>,
+        mut backend: Box<dyn Backend>,
         now_ns: u64,
         incarnation: Incarnation,
     ) -> Engine {
+        backend.longest(config.cluster.max_value as usize);
         let cluster = &config.cluster;
         let owned = |partition: u32| {
             config.identity.is_none_or(|me| {
@@ -136,6 +148,8 @@ impl Engine {
             recalls: Recalls::default(),
             halves: Halves::new(&config.halves, tenants.len()),
             waiting: Waiting::new(MAX_WAITING, tenants.len()),
+            joins: Joins::new(config.parts_limit, tenants.len(), config.lease_ns() / 4 * 3),
+            held: Held::new(config.parts_limit, tenants.len()),
             pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),
             next_offer_ns: 0,
@@ -211,7 +225,7 @@ impl Engine {
         out: &mut Outbox,
     ) -> Option<(Origin, bool)> {
         let header = &packet.header;
-        if header.is_part() {
+        if header.is_part() && !takes_parts(header.op) {
             self.counters.dropped_part += 1;
             return None;
         }
@@ -295,6 +309,8 @@ impl Engine {
         self.recall_more(now_ns, out);
         self.timers(now_ns, out);
         self.tick_halves(now_ns, out);
+        self.counters.writes_unfinished += self.joins.expire(now_ns);
+        self.held.tick(now_ns);
         self.replies.delayed.release(now_ns, out);
     }
 
@@ -306,6 +322,8 @@ impl Engine {
             timer,
             self.recalls.next_ns(),
             self.halves.next_ns(),
+            self.joins.next_ns(),
+            self.held.next_ns(),
             self.replies.delayed.next_ns(),
         ]
         .into_iter()
@@ -337,6 +355,8 @@ impl Engine {
             items: self.backend.items(),
             memory_bytes: self.backend.memory_bytes(),
             evicted: self.backend.evicted(),
+            writing_bytes: self.joins.bytes() as u64,
+            reading_bytes: self.held.bytes() as u64,
             outside_writes: self.outside.watch().into(),
             copies: self.directory.copies() as u64,
             placements: self.placements.told().map(|pairs| pairs as u64),

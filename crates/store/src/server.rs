@@ -373,7 +373,7 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
 
 fn open_embedded(config: &Config, version: u64) -> anyhow::Result<Box<dyn Backend>> {
     let mut embedded = embedded::Embedded::new(config.memory_limit);
-    if let Some(populate) = config.populate {
+    if let Some(populate) = &config.populate {
         let secret = config
             .cluster
             .secret_of(wire::TENANT_OPEN)
@@ -384,7 +384,7 @@ fn open_embedded(config: &Config, version: u64) -> anyhow::Result<Box<dyn Backen
             &secret,
             tenant,
             count,
-            populate.value_len,
+            &populate.value_len,
             version,
         );
         if written < count || embedded.evicted() > 0 {

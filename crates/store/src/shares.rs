@@ -50,8 +50,13 @@ impl Shares {
 
     /// Whether a tenant may take one more place.
     pub fn has_room(&self, tenant: u32) -> bool {
+        self.has_room_for(tenant, 1)
+    }
+
+    /// Whether a tenant may take so many more places.
+    pub fn has_room_for(&self, tenant: u32, places: usize) -> bool {
         let own = self.share.saturating_sub(self.of(tenant));
-        self.all + self.kept.saturating_sub(own) < self.limit
+        self.all + self.kept.saturating_sub(own) + places <= self.limit
     }
 
     /// Who is to give a place back if this tenant finds none: itself, unless it has less than its share. Then whoever has most, which is
@@ -87,6 +92,11 @@ impl Shares {
         if *taken == 0 {
             self.taken.remove(&tenant);
         }
+    }
+
+    /// A tenant gives everything back.
+    pub fn forget(&mut self, tenant: u32) {
+        self.give_back(tenant, self.of(tenant));
     }
 }
 
@@ -132,6 +142,16 @@ mod tests {
         );
         shares.give_back(1, 4);
         assert_eq!(fill(&mut shares, 2), 4);
+    }
+
+    #[test]
+    fn who_needs_many_places_finds_them_in_its_share_and_in_what_nobody_has() {
+        let mut shares = Shares::new(80, 4);
+        assert!(shares.has_room_for(1, 50) && !shares.has_room_for(1, 51));
+        shares.take(1, 45);
+        assert!(shares.has_room_for(2, 15) && !shares.has_room_for(2, 16));
+        shares.forget(1);
+        assert_eq!((shares.all(), shares.has_room_for(2, 50)), (0, true));
     }
 
     proptest! {

@@ -25,6 +25,10 @@ pub struct Status {
     pub memory_bytes: Option<u64>,
     /// Items evicted for room.
     pub evicted: u64,
+    /// Bytes that values take which are written in parts, until their writes are over.
+    pub writing_bytes: u64,
+    /// Bytes that values take which are read in parts from a backend of another process.
+    pub reading_bytes: u64,
     /// What becomes of writes that others make in the backend.
     pub outside_writes: OutsideWritesStatus,
     /// Copies that the directory remembers.

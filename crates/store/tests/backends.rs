@@ -15,11 +15,17 @@ use support::{
 use wire::{Flags, Header, Op, Status};
 
 fn store_over(backend: &str) -> Running {
-    let backend: BackendConfig = backend.parse().unwrap();
-    Running::start(Config {
-        backend,
+    store_of(backend, wire::MAX_VALUE_DEFAULT)
+}
+
+/// A store of values of at most so many bytes.
+fn store_of(backend: &str, max_value: u32) -> Running {
+    let mut config = Config {
+        backend: backend.parse::<BackendConfig>().unwrap(),
         ..support::loopback()
-    })
+    };
+    config.cluster.max_value = max_value;
+    Running::start(config)
 }
 
 /// What every backend must do.
@@ -128,6 +134,23 @@ fn behaves(store: &Running) {
     let none = client.ask(header(wire::VERSION_PRESENT), b"d", &[], 0);
     assert_eq!(none.header.status, Status::Mismatch, "it is absent");
 
+    // Values of any length, over one another.
+    for len in [1393, 100_000, 2 * 1024 * 3, 1_000_000, 1500] {
+        let value: Vec<u8> = (0..len).map(|at| (at % 251 + at / 1000) as u8).collect();
+        let written = client.write_parts(b"l", &value).header;
+        assert_eq!(written.status, Status::Ok, "{len}");
+        let read = client.read_whole(b"l");
+        assert_eq!((read.header.version, read.value), (written.version, value));
+        let again = client.read_whole(b"l").header.version;
+        assert_eq!(again, written.version, "it did not change");
+    }
+    assert_eq!(client.write(b"l", b"small").header.status, Status::Ok);
+    assert_eq!(client.read_whole(b"l").value, b"small");
+    let too_large = vec![1; (1 << 20) + 1];
+    let refused = client.write_parts(b"l", &too_large).header.status;
+    assert_eq!(refused, Status::TooLarge);
+    assert_eq!(client.read_whole(b"l").value, b"small");
+
     let lasting = Header {
         expiry_ms: 60_000,
         ..Header::new(Op::WriteRequest)
@@ -170,7 +193,7 @@ fn memcached_behaves() {
 #[test]
 fn a_large_value_in_memcached_is_read_past() {
     let server = memcached();
-    let store = store_over(&format!("memcached://127.0.0.1:{}", server.port));
+    let store = store_of(&format!("memcached://127.0.0.1:{}", server.port), 500_000);
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     let large = [
         b"set large 0 0 1000000\r\n".as_slice(),
@@ -190,6 +213,84 @@ fn a_large_value_in_memcached_is_read_past() {
         );
         assert_eq!(client.read(b"small").value, b"v");
     }
+}
+
+#[test]
+fn what_memcached_cannot_hold_leaves_what_it_holds() {
+    let server = memcached();
+    let store = store_over(&format!("memcached://127.0.0.1:{}", server.port));
+    let mut client = Client::to(store.address);
+    let most = vec![3; (1 << 20) - 200];
+    assert_eq!(client.write_parts(b"k", &most).header.status, Status::Ok);
+    let mib = vec![4; 1 << 20];
+    let refused = client.write_parts(b"k", &mib).header.status;
+    assert_eq!(refused, Status::TooLarge);
+    assert_eq!(client.read_whole(b"k").value, most);
+}
+
+#[test]
+fn a_value_that_nobody_may_read_costs_redis_a_packets_worth() {
+    let server = redis();
+    let store = store_of(&format!("redis://127.0.0.1:{}", server.port), 500_000);
+    let direct = redis::Client::open(format!("redis://127.0.0.1:{}", server.port)).unwrap();
+    let mut direct = direct.get_connection().unwrap();
+    let large = vec![1u8; 64 << 20];
+    let () = redis::cmd("SET")
+        .arg("large")
+        .arg(&large[..])
+        .query(&mut direct)
+        .unwrap();
+    let mut sent = || -> u64 {
+        let stats: String = redis::cmd("INFO").arg("stats").query(&mut direct).unwrap();
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let mut client = Client::to(store.address);
+    let before = sent();
+    for _ in 0..10 {
+        assert_eq!(client.read(b"large").header.status, Status::TooLarge);
+    }
+    let cost = sent() - before;
+    assert!(cost < 100_000, "{cost} bytes for ten reads");
+}
+
+#[test]
+fn parts_of_one_version_are_of_one_value_whoever_writes() {
+    let server = redis();
+    let store = store_over(&format!("redis://127.0.0.1:{}", server.port));
+    let direct = redis::Client::open(format!("redis://127.0.0.1:{}", server.port)).unwrap();
+    let mut direct = direct.get_connection().unwrap();
+    let mut set = |byte: u8| {
+        let value = vec![byte; 3000];
+        let () = redis::cmd("SET")
+            .arg("k")
+            .arg(value)
+            .query(&mut direct)
+            .unwrap();
+    };
+    let mut client = Client::to(store.address);
+    set(1);
+    let first = client.read_padded(b"k", wire::MAX_PAYLOAD);
+    let part = |part| Header {
+        part,
+        total: first.header.total,
+        version: first.header.version,
+        ..Header::new(Op::ReadRequest)
+    };
+    set(2);
+    // No packet of ours passed, nobody was granted a copy, so nothing told the store.
+    let second = client.ask(part(4), b"k", &[], wire::MAX_PAYLOAD);
+    assert_eq!((second.header.part, &second.value[..]), (4, &[1; 1024][..]));
+    let anew = client.read_padded(b"k", wire::MAX_PAYLOAD);
+    assert_eq!(anew.value, [2; 1024]);
+    assert!(anew.header.version > first.header.version);
+    let third = client.ask(part(8), b"k", &[], wire::MAX_PAYLOAD);
+    assert_eq!(
+        (third.header.version, third.value),
+        (anew.header.version, anew.value)
+    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn requests_per_second() {
     let store = Running::start(Config {
         populate: Some(Populate {
             count: ITEMS.into(),
-            value_len: 128,
+            value_len: 128.into(),
         }),
         ..support::loopback()
     });

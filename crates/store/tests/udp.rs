@@ -34,7 +34,7 @@ fn reads_writes_and_deletes() {
 fn populated_items_are_there_and_padding_is_asked_for() {
     let populate = Some(Populate {
         count: 1000,
-        value_len: 128,
+        value_len: 128.into(),
     });
     let store = Running::start(Config {
         populate,
@@ -57,7 +57,7 @@ fn ipv6_works_too() {
     let store = Running::start(Config {
         populate: Some(Populate {
             count: 1,
-            value_len: 5,
+            value_len: 5.into(),
         }),
         ..Config::new(listen)
     });
@@ -72,7 +72,7 @@ fn a_wildcard_address_answers_from_where_it_was_asked() {
     let store = Running::start(Config {
         populate: Some(Populate {
             count: 1,
-            value_len: 5,
+            value_len: 5.into(),
         }),
         ..Config::new("0.0.0.0:0".parse().unwrap())
     });
@@ -294,7 +294,7 @@ fn leases_are_offered_and_the_status_socket_tells() {
 fn a_rate_limit_drops_what_is_too_much() {
     let populate = Some(Populate {
         count: 1,
-        value_len: 8,
+        value_len: 8.into(),
     });
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status");

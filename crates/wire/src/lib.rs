@@ -10,6 +10,7 @@
 mod cluster;
 mod hash;
 mod header;
+mod lengths;
 pub mod maps;
 mod op;
 mod packet;
@@ -18,6 +19,7 @@ mod packet;
 pub use cluster::{Cluster, ClusterError, OverRate, Secrets, Store, Tenant};
 pub use hash::{KeyHash, Secret, partition_of};
 pub use header::{Epoch, Flags, Header, PART, PART_BYTES, Status};
+pub use lengths::Lengths;
 pub use op::Op;
 pub use packet::{DecodeError, EncodeError, Packet};
 

@@ -1,6 +1,8 @@
 //! A store for tests: one task on a loopback socket that loses, duplicates, delays and reorders by a seed,
 //! and that can be told to answer wrongly. It applies each (client, request) once, as a store must.
 
+mod parts;
+
 use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
@@ -19,6 +21,8 @@ pub struct Faults {
     pub seed: u64,
 }
 
+/// Its life. Parts of writes must name it; whole ones may name any.
+const LIFE: u16 = 77;
 /// Losses in a row that one request may suffer; fewer than a client's tries, so that tests cannot fail by chance.
 const MAX_LOSSES: u32 = 3;
 
@@ -45,6 +49,7 @@ pub struct State {
     /// Writes that were applied.
     pub applied: u64,
     pub twist: Option<Twist>,
+    joins: parts::Joins,
     answered: HashMap<(u64, u64), (Header, Vec<u8>)>,
     losses: HashMap<(u64, bool), u32>,
     version: u64,
@@ -214,6 +219,8 @@ impl State {
             op: h.op.reply().unwrap(),
             flags: Flags::NONE,
             expiry_ms: 0,
+            part: 0,
+            total: 0,
             ..h
         };
         if h.op == Op::DisciplineRequest {
@@ -225,7 +232,32 @@ impl State {
         if let Some(answered) = self.answered.get(&(h.client, h.request)) {
             return answered.clone();
         }
-        let answer = (self.write(packet, reply), vec![]);
+        if h.is_part() && h.life != LIFE {
+            let status = Status::OtherLife;
+            let header = Header {
+                status,
+                life: LIFE,
+                ..reply
+            };
+            return (header, vec![]);
+        }
+        let value = match self.joins.take(packet) {
+            Ok(value) => value,
+            Err(missing) => {
+                let status = Status::Taken;
+                let (part, total) = (missing, h.total);
+                return (
+                    Header {
+                        status,
+                        part,
+                        total,
+                        ..reply
+                    },
+                    vec![],
+                );
+            }
+        };
+        let answer = (self.write(packet, value, reply), vec![]);
         self.answered.insert((h.client, h.request), answer.clone());
         answer
     }
@@ -240,27 +272,11 @@ impl State {
                 vec![],
             );
         };
-        if wire::HEADER_LEN + packet.key.len() + value.len() > len {
-            return (
-                Header {
-                    status: Status::NeedPadding,
-                    total: value.len() as u32,
-                    ..reply
-                },
-                vec![],
-            );
-        }
-        (
-            Header {
-                version: *version,
-                expiry_ms: *expiry_ms,
-                ..reply
-            },
-            value.clone(),
-        )
+        let expiry_ms = *expiry_ms;
+        parts::read(packet, Header { expiry_ms, ..reply }, value, *version, len)
     }
 
-    fn write(&mut self, packet: &Packet<'_>, reply: Header) -> Header {
+    fn write(&mut self, packet: &Packet<'_>, value: Vec<u8>, reply: Header) -> Header {
         let h = packet.header;
         let current = self
             .data
@@ -281,7 +297,7 @@ impl State {
                 .remove(packet.key)
                 .map_or(Status::NotFound, |_| Status::Ok)
         } else {
-            let entry = (packet.value.to_vec(), self.version, h.expiry_ms);
+            let entry = (value, self.version, h.expiry_ms);
             self.data.insert(packet.key.to_vec(), entry);
             Status::Ok
         };

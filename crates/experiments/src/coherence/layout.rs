@@ -52,7 +52,7 @@ pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan
         partitions: 4,
         is_open: true,
         is_signed: false,
-        switch_rate: None,
+        hardware: None,
     };
     let ends = Topology {
         hosts: plan.hosts.iter().map(Site::node).collect(),

@@ -126,7 +126,7 @@ impl Line {
             partitions: 1,
             is_open: self.is_open,
             is_signed: true,
-            switch_rate: None,
+            hardware: None,
         }
     }
 

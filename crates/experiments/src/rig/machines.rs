@@ -5,6 +5,7 @@ use history::{ClientsConfig, Recorded};
 use lab::{rack::Lab, steered::Seat};
 use load::{LoadConfig, Phase, PhaseResult};
 use serde_json::Value;
+use sim::RoundCounts;
 use wire::Tenant;
 
 use super::{PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec};
@@ -102,6 +103,11 @@ pub trait Machines {
     /// # Errors
     /// The switch does not say.
     fn switch_counters(&self, switch: &str) -> anyhow::Result<Value>;
+
+    /// What the port by which a switch sends packets round has carried; none: nobody counts that.
+    fn rounds(&self, _: &str) -> Option<RoundCounts> {
+        None
+    }
 
     /// The status of the store on a host.
     ///

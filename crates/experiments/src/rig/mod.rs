@@ -21,7 +21,7 @@ pub use machines::{Driver, Load, Machines};
 pub(crate) use never::Seen;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
-pub use plan::{Plan, Seated, Site};
+pub use plan::{Hardware, Plan, Seated, Site};
 pub use status::{PartitionStatus, StoreStatus};
 pub use tenants::{Policy, TenantSpec};
 
@@ -33,7 +33,7 @@ use history::ClientsConfig;
 use lab::{interrupt, rack::Lab, roles::Role, steered::Seat, topology::Topology};
 use load::{LoadConfig, Phase, PhaseResult, TenantResult};
 use serde_json::Value;
-use wire::{Cluster, Tenant};
+use wire::{Cluster, Lengths, Tenant};
 
 use crate::{Run, World};
 use kernel::Kernel;
@@ -44,6 +44,8 @@ use sim::Sim;
 pub const CLIENT_CPU: usize = 0;
 /// CPU of the stores, the agents' and controllers' more frequent one, and of generators that disturb.
 pub const OTHER_CPU: usize = 1;
+/// How long load waits for an answer unless something else is said, in milliseconds.
+pub const TIMEOUT_MS: u64 = 200;
 /// The shortest lease that a store gives: the sooner it takes writes.
 pub const LEASE_MS: u32 = 1000;
 /// Writes under way while keys are written for the first time.
@@ -335,6 +337,19 @@ impl Rig {
         self.machines.switch_pages(switch)
     }
 
+    /// What a switch has counted since its tables were made: a JSON object of numbers.
+    ///
+    /// # Errors
+    /// The switch does not say.
+    pub fn switch_counters(&self, switch: &str) -> anyhow::Result<Value> {
+        self.machines.switch_counters(switch)
+    }
+
+    /// What the port by which a switch sends packets round has carried; none: nobody counts that.
+    pub fn rounds(&self, switch: &str) -> Option<::sim::RoundCounts> {
+        self.machines.rounds(switch)
+    }
+
     /// Creates tenants, with these hosts as their clients.
     ///
     /// # Errors
@@ -404,9 +419,9 @@ impl Rig {
             cluster: self.cluster(&tenants)?,
             tenants,
             keys: what.keys,
-            value_len: what.value_len,
+            value_len: what.value_len.clone(),
             seed: what.seed,
-            timeout_ms: 200,
+            timeout_ms: what.timeout_ms,
             interval_ms: what.interval_ms,
             cpu: what.seat.cpu,
             phases: vec![],
@@ -517,8 +532,10 @@ pub struct Generating<'a> {
     pub tenants: &'a [TenantSpec],
     /// Keys of each.
     pub keys: usize,
-    /// Length of values in bytes.
-    pub value_len: usize,
+    /// Lengths of values.
+    pub value_len: Lengths,
+    /// A request unanswered for so long is lost.
+    pub timeout_ms: u64,
     /// Decides everything random.
     pub seed: u64,
     /// Length of one interval of the counts over time.

@@ -5,6 +5,7 @@ use lab::{
     roles::Role,
     topology::{Link, Node, ProcessSpec, Topology},
 };
+use serde::{Deserialize, Serialize};
 use wire::{Cluster, PORT, Store};
 
 /// What a rig is to be: nodes with their roles, the links between them, and who may ask.
@@ -22,8 +23,46 @@ pub struct Plan {
     pub is_open: bool,
     /// Whether switches and stores sign what they say to each other.
     pub is_signed: bool,
-    /// Requests per second that each switch takes by each of its ports, in the simulator; none: as fast as one core is.
-    pub switch_rate: Option<f64>,
+    /// What switches and links are made of in the simulator; none: each switch is one core.
+    pub hardware: Option<Hardware>,
+}
+
+/// Switches like chips, and their links, in the simulator; the kernel's world is as fast as the machine is. Other times than these do not
+/// come from here: those of stores are their roles', those of clients and controllers are none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hardware {
+    /// Packets per second that a switch takes by each of its ports.
+    pub switch_rate: f64,
+    /// How long a packet is on its way through a switch, in microseconds, beside waiting.
+    #[serde(default)]
+    pub switch_us: f64,
+    /// What a link carries in Gbit/s; none: whatever comes.
+    #[serde(default)]
+    pub link_gbit: Option<f64>,
+    /// How long a packet is on its way between two machines, in microseconds, beside waiting.
+    #[serde(default = "link_us")]
+    pub link_us: f64,
+    /// What the port carries in Gbit/s by which switches send packets round; none: as many packets as a core.
+    #[serde(default)]
+    pub round_gbit: Option<f64>,
+}
+
+fn link_us() -> f64 {
+    10.0
+}
+
+impl Hardware {
+    /// The same `factor` times as slow: nothing of it changes its place beside the others.
+    pub fn slowed(&self, factor: f64) -> Hardware {
+        Hardware {
+            switch_rate: self.switch_rate / factor,
+            switch_us: self.switch_us * factor,
+            link_gbit: self.link_gbit.map(|rate| rate / factor),
+            link_us: self.link_us * factor,
+            round_gbit: self.round_gbit.map(|rate| rate / factor),
+        }
+    }
 }
 
 /// A node and its roles.

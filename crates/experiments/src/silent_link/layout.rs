@@ -50,7 +50,7 @@ pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
         partitions: 4,
         is_open: false,
         is_signed: true,
-        switch_rate: None,
+        hardware: None,
     };
     let ends = Topology {
         hosts: plan.hosts.iter().map(Site::node).collect(),

@@ -19,7 +19,7 @@ use load::Phase;
 use crate::{
     Run,
     params::Tenancy,
-    rig::{CLIENT_CPU, Generating, Line, Load, Rig, TenantSpec, client, fill},
+    rig::{CLIENT_CPU, Generating, Line, Load, Rig, TIMEOUT_MS, TenantSpec, client, fill},
 };
 
 /// A line of switches, and tenants as the parameters have them.
@@ -92,7 +92,8 @@ impl<'a> Stage<'a> {
             seat,
             tenants,
             keys,
-            value_len: self.tenancy.value_len,
+            value_len: self.tenancy.value_len.into(),
+            timeout_ms: TIMEOUT_MS,
             seed: self.seed,
             interval_ms: 100,
         })

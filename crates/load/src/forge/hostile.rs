@@ -212,7 +212,11 @@ mod tests {
             over_rate: wire::OverRate::Forward,
             stores: vec![],
         });
-        let tenant = Tenant::new(&cluster, 7, 100, 1).unwrap();
+        let config = serde_json::json!({
+            "cluster": cluster, "keys": 100, "value_len": 64, "seed": 1,
+        });
+        let config = serde_json::from_value(config).unwrap();
+        let tenant = Tenant::new(&config, 7).unwrap();
         let (mut attacks, mut rng) = (Attacks::new(2, None), seed::rng(1, "hostile"));
         let (mut seen, mut ids) = (BTreeMap::new(), std::collections::BTreeSet::new());
         let mut bytes = vec![];

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use wire::Cluster;
+use wire::{Cluster, Lengths};
 
 use super::*;
 use crate::workload::{Churn, ChurnKind, Popularity, populated_value};
@@ -13,7 +13,7 @@ fn config(keys: usize) -> LoadConfig {
         cluster: Cluster::single("10.0.0.1:7117".parse().unwrap(), 4),
         tenants: vec![],
         keys,
-        value_len: 64,
+        value_len: 64.into(),
         seed: 4,
         timeout_ms: 200,
         interval_ms: 50,
@@ -23,7 +23,7 @@ fn config(keys: usize) -> LoadConfig {
 }
 
 /// An honest store's answer.
-fn answer(datagram: &[u8], version: u64) -> Vec<u8> {
+fn answer(datagram: &[u8], version: u64, lengths: &Lengths) -> Vec<u8> {
     let packet = Packet::decode(datagram).unwrap();
     let header = Header {
         op: packet.header.op.reply().unwrap(),
@@ -31,7 +31,7 @@ fn answer(datagram: &[u8], version: u64) -> Vec<u8> {
         ..packet.header
     };
     let value = match packet.header.op {
-        Op::ReadRequest => populated_value(packet.key, 64),
+        Op::ReadRequest => populated_value(packet.key, lengths.of(packet.header.key_hash)),
         _ => vec![],
     };
     let mut bytes = vec![];
@@ -47,13 +47,17 @@ type Ran = (Vec<(u64, Vec<u8>)>, anyhow::Result<PhaseResult>);
 /// Runs a phase in virtual time: each answer takes as long as `delay_ns` says, by number of the request; none: it is lost.
 fn run(source: &mut Source, phase: &Phase, delay_ns: impl Fn(u64) -> Option<u64>) -> Ran {
     let begin = 1_000 * MS;
+    let lengths = source.config.value_len.clone();
     source.begin(phase, begin).unwrap();
     let (mut sent, mut arrivals, mut now) = (vec![], BTreeSet::new(), begin);
     loop {
         source.due(now, &mut |store, bytes| {
             assert_eq!(store, 0);
             if let Some(delay_ns) = delay_ns(sent.len() as u64) {
-                arrivals.insert((now + delay_ns, answer(bytes, 1 + sent.len() as u64)));
+                arrivals.insert((
+                    now + delay_ns,
+                    answer(bytes, 1 + sent.len() as u64, &lengths),
+                ));
             }
             sent.push((now, bytes.to_vec()));
         });
@@ -87,6 +91,37 @@ fn requests_of_an_open_loop_leave_at_their_arrival_times() {
     assert!((0.99..1.01).contains(&(result.all.p50_us / 1000.0)));
     let mut again = Source::new(config(1000), 9).unwrap();
     assert_eq!(run(&mut again, &phase, |_| Some(MS)).0, sent);
+}
+
+#[test]
+fn keys_have_lengths_of_their_own_and_values_of_others_are_wrong() {
+    let mix: Lengths = "64x82,1024x18".parse().unwrap();
+    let mixed = LoadConfig {
+        value_len: mix.clone(),
+        ..config(1000)
+    };
+    let phase = Phase {
+        write_ratio: 0.2,
+        ..Phase::reads(Popularity::Uniform, 10_000.0, 0.0, 1.0)
+    };
+    let mut source = Source::new(mixed, 9).unwrap();
+    let (sent, result) = run(&mut source, &phase, |_| Some(MS));
+    assert_eq!(result.unwrap().wrong_values, 0);
+    for (_, bytes) in &sent {
+        let packet = Packet::decode(bytes).unwrap();
+        let len = mix.of(packet.header.key_hash);
+        assert_eq!(bytes.len(), HEADER_LEN + KEY_LEN + len);
+    }
+    let mut other = Source::new(config(1000), 9).unwrap();
+    other.begin(&phase, 0).unwrap();
+    let mut asked = vec![];
+    other.due(500 * MS, &mut |_, bytes| asked.push(bytes.to_vec()));
+    asked
+        .iter()
+        .for_each(|bytes| other.take(&answer(bytes, 1, &65.into()), 501 * MS));
+    let run = other.run.as_deref().unwrap();
+    let reads = asked.len() as u64 - run.result.writes_answered;
+    assert_eq!((run.result.wrong_values, reads > 0), (reads, true));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
-/// Lengths of values in bytes, each with its weight. Empty: every value has the populated length.
+/// Lengths of values in bytes, each with its weight. Empty: every value has the length that its key was populated with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ValueMix {

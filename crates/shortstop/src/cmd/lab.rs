@@ -629,7 +629,7 @@ mod tests {
         let store = Role::Store(Store {
             listen: "{address:server}:7117".into(),
             control: Some("http://{address:switch}:7118".into()),
-            populate: Some((100_000, 128)),
+            populate: Some((100_000, "128".into())),
             socket: "{dir}/store.sock".into(),
             ..Store::default()
         });

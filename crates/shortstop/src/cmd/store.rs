@@ -88,13 +88,18 @@ struct Serve {
     /// Memory for the embedded backend, overhead included.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     memory_limit: u64,
+    /// Memory for values that are written in parts, until their writes are over, and as much for those that are read in parts from
+    /// Redis or memcached. Half of it is shared out equally among tenants.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    parts_limit: u64,
     /// Requests per second that each partition serves; none: as many as it can.
     #[arg(long, value_name = "REQ_PER_S")]
     rate_limit: Option<f64>,
     /// Requests that may wait in each partition when its rate is limited.
     #[arg(long, value_name = "N", default_value_t = 16)]
     queue_limit: u32,
-    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on.
+    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on. Of several lengths with weights, as 64x82,1024x18,
+    /// each key's hash chooses one.
     #[arg(long, value_name = "N:VALUE_LEN")]
     populate: Option<Populate>,
     /// Unix socket that tells the store's status as JSON to whoever connects.
@@ -123,6 +128,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     config.backend_password = secrets::backend_password(options.backend_password_file.as_deref())?;
     config.outside_writes = options.outside_writes;
     config.memory_limit = options.memory_limit;
+    config.parts_limit = usize::try_from(options.parts_limit)?;
     config.rate_limit = options.rate_limit;
     config.queue_limit = options.queue_limit;
     config.populate = options.populate;

@@ -14,6 +14,7 @@ use crate::{
     network::{Network, PortId, Ways},
     packet::{self, Mac},
     process::MachineId,
+    round::{RoundCounts, RoundPort},
     service::Service,
     spec::ForwardSpec,
 };
@@ -32,7 +33,8 @@ pub(super) struct Forwarding {
     /// One, or one for each port.
     cores: Vec<Service>,
     /// The port by which packets are sent round.
-    round: Service,
+    round: RoundPort,
+    transit_ns: u64,
     /// Ports that copies leave by.
     fan: Vec<u32>,
     counts: ForwardCounts,
@@ -72,15 +74,15 @@ impl Programs {
     }
 }
 
-/// What a switch dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a switch dropped, and sent round.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForwardCounts {
     /// Frames that found too many others waiting.
     pub overflowed: u64,
-    /// Likewise at the port by which they are sent round.
-    pub round_overflowed: u64,
     /// Frames that the programs dropped.
     pub dropped: u64,
+    /// What happened at the port by which they are sent round.
+    pub round: RoundCounts,
 }
 
 impl Forwarding {
@@ -90,7 +92,8 @@ impl Forwarding {
         Forwarding {
             cpu: None,
             cores: vec![Service::new(spec.packet_ns, 1, spec.queue); cores],
-            round: Service::new(spec.round_ns, 1, spec.round_queue),
+            round: RoundPort::new(spec.round_ns, spec.round_byte_ns, spec.round_queue),
+            transit_ns: spec.transit_ns,
             fan: vec![],
             counts: ForwardCounts::default(),
         }
@@ -158,10 +161,14 @@ impl World {
         }
     }
 
-    /// What a switch dropped; nothing on a host.
+    /// What a switch dropped, and sent round; nothing on a host.
     pub fn forward_counts(&self, machine: MachineId) -> ForwardCounts {
         let forwarding = self.machines[machine.0 as usize].forwarding.as_ref();
-        forwarding.map(|f| f.counts).unwrap_or_default()
+        let counts = |f: &Forwarding| ForwardCounts {
+            round: f.round.counts,
+            ..f.counts
+        };
+        forwarding.map(counts).unwrap_or_default()
     }
 
     /// A frame at a port of a switch. It is looked at when it comes, and leaves when the switch's core had time for it.
@@ -176,6 +183,7 @@ impl World {
             forwarding.counts.overflowed += 1;
             return self.frames.give(frame);
         };
+        let leaves_ns = leaves_ns + forwarding.transit_ns;
         let Some(cpu) = &mut forwarding.cpu else {
             return self.pass(machine, port, frame, leaves_ns);
         };
@@ -194,10 +202,16 @@ impl World {
         self.trace.note(self.now_ns, what);
         self.packets += 1;
         let at = &mut self.machines[machine.0 as usize];
-        let cpu = at.forwarding.as_mut().and_then(|f| f.cpu.as_mut());
-        let Some(cpu) = cpu.filter(|_| !at.suspended) else {
+        let forwarding = at.forwarding.as_mut().filter(|_| !at.suspended);
+        let Some(Forwarding {
+            cpu: Some(cpu),
+            transit_ns,
+            ..
+        }) = forwarding
+        else {
             return self.frames.give(frame);
         };
+        let leaves_ns = self.now_ns + *transit_ns;
         let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let frame_at = self.frames.at(frame);
         let verdict = self
@@ -211,7 +225,7 @@ impl World {
         }
         match verdict {
             Verdict::Back => self.frames.give(frame),
-            verdict => self.carry_out(machine, port, frame, verdict, self.now_ns),
+            verdict => self.carry_out(machine, port, frame, verdict, leaves_ns),
         }
     }
 
@@ -250,12 +264,10 @@ impl World {
         let Some(forwarding) = &mut at.forwarding else {
             return;
         };
-        match forwarding.round.take(leaves_ns) {
+        let len = self.frames.bytes(frame).len();
+        match forwarding.round.take(leaves_ns, len) {
             Some(back_ns) => self.queue.put(back_ns, Event::Round(machine, frame)),
-            None => {
-                forwarding.counts.round_overflowed += 1;
-                self.frames.give(frame);
-            }
+            None => self.frames.give(frame),
         }
     }
 

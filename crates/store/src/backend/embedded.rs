@@ -8,6 +8,7 @@
 //! by, and skips what is pinned, that is, what switches hold copies of. When a whole search finds nothing
 //! to evict, the write is refused with [`Change::Full`] rather than a copy left behind that outlives its key.
 
+use bytes::Bytes;
 use hashbrown::HashTable;
 use wire::KeyHash;
 
@@ -164,6 +165,9 @@ impl Embedded {
 
     fn write(&mut self, key: Key<'_>, put: &Put<'_>, at: Option<u32>, now_ns: u64) -> Change {
         let len = key.bytes.len() + put.value.len();
+        if len as u64 + OVERHEAD > self.memory_limit {
+            return Change::TooLarge;
+        }
         let replaced = at.map_or(0, |at| {
             self.slots[at as usize].bytes.len() as u64 + OVERHEAD
         });
@@ -294,28 +298,29 @@ impl Backend for Embedded {
 }
 
 /// Fills a backend with the keys that the lab and benchmarks read: key `i` of `count` is `key` and thirteen
-/// digits, its value the key's bytes over and over, cut at `value_len` bytes. Returns how many fitted.
+/// digits, its value the key's bytes over and over, as long as `lengths` has it for the key. Returns how many fitted.
 pub fn populate(
     backend: &mut Embedded,
     secret: &wire::Secret,
     tenant: u32,
     count: u64,
-    value_len: usize,
+    lengths: &wire::Lengths,
     version: u64,
 ) -> u64 {
     use std::io::Write;
     backend.reserve(usize::try_from(count).unwrap_or(0).min(1 << 26));
-    let (mut name, mut value) = (Vec::new(), Vec::new());
+    let mut name = Vec::new();
     let mut written = 0;
     for i in 0..count {
         name.clear();
         write!(name, "key{i:013}").expect("writing to memory");
-        value.clear();
-        while value.len() < value_len {
-            let left = value_len - value.len();
-            value.extend_from_slice(&name[..left.min(name.len())]);
-        }
         let hash: KeyHash = secret.key_hash(tenant, &name);
+        let value: Bytes = name
+            .iter()
+            .copied()
+            .cycle()
+            .take(lengths.of(hash))
+            .collect();
         let key = Key {
             tenant,
             hash,

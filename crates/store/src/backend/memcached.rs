@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     Backend, Completion,
-    remote::{Command, MOST, OnlyIf, Outcome, Protocol, Remote, Verb},
+    remote::{BATCH_BYTES, Command, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb},
 };
 use crate::coherence::Watch;
 
@@ -24,9 +24,11 @@ use crate::coherence::Watch;
 const MAX_NAME: usize = 250;
 /// Times to live above this are taken as seconds after 1970 by memcached.
 const MAX_RELATIVE_S: u64 = 30 * 24 * 3600;
-/// Longest value that it may have: no packet carries so much, but it must be read past. memcached itself has 1 MiB, unless `-I` says
+/// Longest value that it may have: more than anybody reads, but it must be read past. memcached itself has 1 MiB, unless `-I` says
 /// otherwise.
 const MAX_VALUE: usize = 64 << 20;
+/// Bytes of an item beside name and value, at most. Longer ones than memcached takes it must not be sent: it would remove the old one.
+const ITEM_OVERHEAD: usize = 128;
 
 /// Connects to `server` (HOST:PORT).
 ///
@@ -41,13 +43,14 @@ pub async fn connect(
         stream: None,
         request: Vec::new(),
     };
-    protocol
+    let item_size_max = protocol
         .check()
         .await
         .with_context(|| format!("memcached at {server}"))?;
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     // memcached has no means to tell of what its other clients do.
-    let remote = Remote::start(protocol, Watch::Unneeded, base_version, completions);
+    let remote = Remote::start(protocol, Watch::Unneeded, base_version, completions)
+        .that_takes(item_size_max.saturating_sub(ITEM_OVERHEAD));
     Ok((Box::new(remote), done))
 }
 
@@ -70,17 +73,27 @@ impl Memcached {
         Ok(self.stream.as_mut().expect("connected above"))
     }
 
-    /// Asks for a meta no-op: only memcached 1.6 and later knows it.
-    async fn check(&mut self) -> anyhow::Result<()> {
+    /// Asks for a meta no-op: only memcached 1.6 and later knows it. And how large its items may be, in bytes.
+    async fn check(&mut self) -> anyhow::Result<usize> {
         let ask = async {
             let stream = self.stream().await?;
-            stream.write_all(b"mn\r\n").await?;
+            stream.write_all(b"mn\r\nstats settings\r\n").await?;
             let mut line = Vec::new();
             read_line(stream, &mut line).await?;
             if line != b"MN" {
                 bail!("it does not know meta commands; version 1.6 or later is needed");
             }
-            Ok(())
+            let mut most = MAX_VALUE;
+            while line != b"END" {
+                read_line(stream, &mut line).await?;
+                let text = String::from_utf8_lossy(&line);
+                if let Some(size) = text.strip_prefix("STAT item_size_max ") {
+                    most = size.parse().context("item_size_max is no number")?;
+                } else if !text.starts_with("STAT ") && text != "END" {
+                    bail!("answer {text:?} to stats settings");
+                }
+            }
+            Ok(most)
         };
         tokio::time::timeout(std::time::Duration::from_secs(5), ask)
             .await
@@ -99,9 +112,10 @@ impl Protocol for Memcached {
         let stream = self.stream().await.context("cannot connect to memcached")?;
         stream.write_all(&request).await?;
         let (mut outcomes, mut line) = (Vec::with_capacity(commands.len()), Vec::new());
+        let mut room = BATCH_BYTES;
         for (command, sent) in commands.iter().zip(sent) {
             outcomes.push(match sent {
-                true => read_outcome(stream, &command.verb, &mut line).await?,
+                true => read_outcome(stream, &command.verb, &mut line, &mut room).await?,
                 false if matches!(command.verb, Verb::Put { .. }) => Outcome::TooLarge,
                 false => Outcome::Absent,
             });
@@ -176,10 +190,12 @@ fn exptime(ttl_ms: u32) -> u64 {
     }
 }
 
+/// Reads the answer to a command. Of large values it keeps as many as `room` has bytes for, and those that were asked for as such.
 async fn read_outcome(
     stream: &mut BufReader<TcpStream>,
     verb: &Verb,
     line: &mut Vec<u8>,
+    room: &mut usize,
 ) -> anyhow::Result<Outcome> {
     read_line(stream, line).await?;
     let text = std::str::from_utf8(line).context("memcached: an answer is not text")?;
@@ -193,9 +209,22 @@ async fn read_outcome(
                 .with_context(|| format!("memcached: bad length in {text:?}"))?;
             let expiry_ms = expiry_ms(words.find_map(|word| word.strip_prefix('t')))
                 .with_context(|| format!("memcached: no time to live in {text:?}"))?;
-            let mut value = vec![0; len.min(MOST)];
+            let keep = match verb {
+                Verb::Get { most, large, .. } => {
+                    len <= SMALL || (len <= *most && (large.is_some() || len <= *room))
+                }
+                _ => false,
+            };
+            if !keep {
+                pass_over(stream, len + 2).await?;
+                return Ok(Outcome::Large(len));
+            }
+            if len > SMALL {
+                *room = room.saturating_sub(len);
+            }
+            let mut value = vec![0; len];
             stream.read_exact(&mut value).await?;
-            pass_over(stream, len - value.len() + 2).await?;
+            pass_over(stream, 2).await?;
             Outcome::Value { value, expiry_ms }
         }
         Some("HD") => match verb {
@@ -231,7 +260,7 @@ fn name(verb: &Verb) -> &'static str {
     }
 }
 
-/// Takes so many bytes and keeps none: memcached has no means to give a part of a value only.
+/// Takes so many bytes and keeps none: memcached has no means to give a part of a value only, or none of it if it is long.
 async fn pass_over(stream: &mut BufReader<TcpStream>, mut len: usize) -> anyhow::Result<()> {
     while len > 0 {
         let some = stream.fill_buf().await?.len().min(len);

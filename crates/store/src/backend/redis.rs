@@ -1,7 +1,8 @@
 //! Redis or Valkey, over TCP or a Unix socket, pipelined.
 //!
 //! A read is GETRANGE and PTTL: of a value no more than a packet can carry, so that one of many megabytes costs no more than another
-//! and does not keep the connection from answering in time; and its time to live, so that a copy knows when its key ends. GETRANGE
+//! and does not keep the connection from answering in time; and its time to live, so that a copy knows when its key ends. What is
+//! longer is asked for its length (STRLEN), and if anybody has a use for it read in one piece when its turn has come. GETRANGE
 //! answers alike for a key that is empty and one that is absent. PTTL knows an absent one; what seems empty is read once more by GET,
 //! because between two commands another client may have come. A write is SET, with PX, NX or XX; a removal is DEL.
 //!
@@ -28,7 +29,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     Backend, Completion, OutsideEvent,
-    remote::{Command, Completions, MOST, OnlyIf, Outcome, Protocol, Remote, Verb, key_of},
+    remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb, key_of},
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 
@@ -181,10 +182,11 @@ impl Protocol for Redis {
                 outcomes[at] = outcome;
             }
         }
-        outcomes
-            .into_iter()
-            .map(|outcome| outcome.context("Redis: neither a value nor none"))
-            .collect()
+        let clear = |outcome: Option<Outcome>| outcome.context("Redis: neither a value nor none");
+        let mut outcomes: Vec<Outcome> =
+            outcomes.into_iter().map(clear).collect::<Result<_, _>>()?;
+        measure(connection, commands, &mut outcomes).await?;
+        Ok(outcomes)
     }
 
     fn disconnect(&mut self) {
@@ -192,10 +194,45 @@ impl Protocol for Redis {
     }
 }
 
+/// Asks how long the values are that were cut short, and puts that in their place; what is longer than anybody wants is too large.
+async fn measure(
+    connection: &mut MultiplexedConnection,
+    commands: &[Command],
+    outcomes: &mut [Outcome],
+) -> anyhow::Result<()> {
+    let mut pipeline = Pipeline::new();
+    pipeline.ignore_errors();
+    let mut cut = vec![];
+    for (command, outcome) in commands.iter().zip(outcomes) {
+        let (Verb::Get { most, large, .. }, Outcome::Value { value, .. }) =
+            (&command.verb, &outcome)
+        else {
+            continue;
+        };
+        if large.is_none() && value.len() == SMALL {
+            pipeline.cmd("STRLEN").arg(&command.name[..]);
+            cut.push(outcome);
+        } else if value.len() > (*most).max(SMALL) {
+            *outcome = Outcome::TooLarge;
+        }
+    }
+    if cut.is_empty() {
+        return Ok(());
+    }
+    let lengths: Vec<redis::RedisResult<usize>> = pipeline
+        .query_async(connection)
+        .await
+        .map_err(|error| anyhow!("Redis: {error}"))?;
+    for (outcome, len) in cut.into_iter().zip(lengths) {
+        *outcome = len.map_or(Outcome::Failed, Outcome::Large);
+    }
+    Ok(())
+}
+
 /// How much of values is read.
 #[derive(Clone, Copy)]
 enum Bytes {
-    /// As much as a packet can carry, by GETRANGE.
+    /// As much as a packet can carry, or as a value may have that is known to be large, by GETRANGE.
     Some,
     /// All, by GET.
     All,
@@ -225,7 +262,7 @@ async fn ask(
     let mut outcomes = Vec::with_capacity(commands.len());
     for command in commands {
         outcomes.push(match command.verb {
-            Verb::Get { track } => {
+            Verb::Get { track, .. } => {
                 let tracked = if track { next()? } else { Ok(Value::Okay) };
                 let outcome = found(next()?, next()?, bytes, elapsed_ms);
                 match tracked {
@@ -246,12 +283,14 @@ async fn ask(
 fn add(command: &Command, bytes: Bytes, pipeline: &mut Pipeline) {
     let name = &command.name[..];
     match &command.verb {
-        Verb::Get { track } => {
+        Verb::Get { track, most, large } => {
+            // One byte more than is of use, so that what has grown is known to be too long.
+            let last = large.map_or(SMALL - 1, |_| *most);
             if *track {
                 pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
             }
             match bytes {
-                Bytes::Some => pipeline.cmd("GETRANGE").arg(name).arg(0).arg(MOST - 1),
+                Bytes::Some => pipeline.cmd("GETRANGE").arg(name).arg(0).arg(last),
                 Bytes::All => pipeline.cmd("GET").arg(name),
             };
             pipeline.cmd("PTTL").arg(name);

@@ -3,9 +3,19 @@
 //! One connection and one batch at a time: while a batch is under way, the next one gathers. That keeps the
 //! order in which requests were handed over, which the coherence rules need, and under load a system call and a
 //! round trip are shared by up to [`BATCH`] requests.
+//!
+//! Of values that no packet carries a batch has [`BATCH_BYTES`] at most, so that small ones do not wait for long. A read finds out that
+//! its value is one of these, and is asked again in a later batch, in its tenant's turn. That it is carried out late does no harm: it
+//! is not answered before, and what it finds then is newer.
 
-use std::{collections::VecDeque, future::Future, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::Future,
+    ops::Bound,
+    time::Duration,
+};
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use tokio::sync::mpsc;
 use wire::KeyHash;
@@ -18,13 +28,14 @@ use crate::{clock::boot_ns, coherence::Watch};
 
 /// Requests in one batch.
 const BATCH: usize = 256;
+/// Bytes of large values that are read and written in one batch, if there are several.
+pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// A batch that takes longer has failed, and its connection is given up.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Where outside writes are tracked, a question is asked at least this often.
 const HEARTBEAT: Duration = Duration::from_millis(100);
-/// Bytes of a value that are read: more than fits beside any key, so that a longer one is known to be too long. What is read of a
-/// batch is bounded by this, whatever the backend holds.
-pub(super) const MOST: usize = wire::MAX_PAYLOAD;
+/// Bytes of a value that are read at first: more than fits beside any key. One that is as long is large, and read later.
+pub(super) const SMALL: usize = wire::MAX_PAYLOAD;
 /// Keys whose versions are remembered.
 const VERSIONS: usize = 1_000_000;
 /// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a colon.
@@ -34,6 +45,7 @@ const PREFIX: &str = "shortstop:";
 #[derive(Clone, Debug)]
 pub(super) struct Command {
     pub ticket: Ticket,
+    pub tenant: u32,
     pub name: Vec<u8>,
     /// Of the value that is read, or that the key has once it is written.
     pub version: u64,
@@ -45,14 +57,29 @@ pub(super) enum Verb {
     Get {
         /// The backend is to tell from before it reads if another changes the key.
         track: bool,
+        /// Longest value that is of use.
+        most: usize,
+        /// Its length, if it is known to be large: then all of it is read.
+        large: Option<usize>,
     },
     Put {
-        value: Vec<u8>,
+        value: Bytes,
         ttl_ms: u32,
         only_if: OnlyIf,
     },
     /// Remove it; where it must be absent only look whether it is.
     Delete { only_if: OnlyIf },
+}
+
+impl Command {
+    /// Bytes of a large value that it takes to carry it out.
+    fn large_bytes(&self) -> usize {
+        match &self.verb {
+            Verb::Get { large, .. } => large.unwrap_or(0),
+            Verb::Put { value, .. } if value.len() > SMALL => value.len(),
+            Verb::Put { .. } | Verb::Delete { .. } => 0,
+        }
+    }
 }
 
 /// What a backend can check by itself.
@@ -66,12 +93,13 @@ pub(super) enum OnlyIf {
 /// A backend's answer to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// What remains of its life in milliseconds, 0: it does not expire. Of a value that no packet carries the first
-    /// [`MOST`] bytes.
+    /// What remains of its life in milliseconds, 0: it does not expire.
     Value {
         value: Vec<u8>,
         expiry_ms: u32,
     },
+    /// It is large and was not read: its length.
+    Large(usize),
     /// No such key.
     Absent,
     /// Stored or removed.
@@ -107,6 +135,9 @@ pub(super) struct Remote {
     completions: Completions,
     versions: Versions,
     direct: DirectWrites,
+    /// Longest value that is of use, and longest that the backend takes.
+    most: usize,
+    takes: usize,
 }
 
 impl Remote {
@@ -121,6 +152,8 @@ impl Remote {
         let (commands, queue) = mpsc::unbounded_channel();
         let queue = Queue {
             commands: queue,
+            next: VecDeque::new(),
+            large: Large::default(),
             batch: Vec::with_capacity(BATCH),
             completions: completions.clone(),
         };
@@ -131,7 +164,14 @@ impl Remote {
             completions,
             versions: Versions::new(base_version, VERSIONS),
             direct: DirectWrites::default(),
+            most: wire::MAX_VALUE_DEFAULT as usize,
+            takes: usize::MAX,
         }
+    }
+
+    /// The backend takes no longer values than this, key included.
+    pub fn that_takes(self, takes: usize) -> Remote {
+        Remote { takes, ..self }
     }
 
     /// A completion follows, also where nobody takes commands any more.
@@ -148,9 +188,14 @@ impl Remote {
         };
         // Asked in order, so that a value written before is paired with its version, and none later.
         let version = self.versions.of(key);
-        let verb = Verb::Get { track };
+        let verb = Verb::Get {
+            track,
+            most: self.most,
+            large: None,
+        };
         self.send(Command {
             ticket,
+            tenant: key.tenant,
             name,
             version,
             verb,
@@ -208,6 +253,14 @@ impl Backend for Remote {
         self.read(key, ticket, self.watch == Watch::Tracked)
     }
 
+    fn longest(&mut self, bytes: usize) {
+        self.most = bytes;
+    }
+
+    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) {
+        self.versions.raise((tenant, hash), from, to);
+    }
+
     fn watch(&self) -> Watch {
         self.watch
     }
@@ -216,18 +269,22 @@ impl Backend for Remote {
         let Some(name) = name_of(key) else {
             return Answer::Now(Change::TooLarge);
         };
+        if name.len() + put.value.len() > self.takes {
+            return Answer::Now(Change::TooLarge);
+        }
         let only_if = match self.condition(key, put.condition, now_ns) {
             Ok(only_if) => only_if,
             Err(mismatch) => return Answer::Now(mismatch),
         };
         self.versions.set(key, put.version);
         let verb = Verb::Put {
-            value: put.value.into(),
+            value: put.value.clone(),
             ttl_ms: put.ttl_ms,
             only_if,
         };
         self.send(Command {
             ticket,
+            tenant: key.tenant,
             name,
             version: put.version,
             verb,
@@ -262,6 +319,7 @@ impl Backend for Remote {
         };
         self.send(Command {
             ticket,
+            tenant: key.tenant,
             name,
             version,
             verb: Verb::Delete { only_if },
@@ -293,25 +351,73 @@ pub(super) fn key_of(name: &[u8]) -> Option<(u32, &[u8])> {
 /// Commands on their way to the backend. Each is answered: if the task ends before its time, with a failure.
 struct Queue {
     commands: mpsc::UnboundedReceiver<Command>,
+    /// Received, and in no batch yet.
+    next: VecDeque<Command>,
+    /// Reads of values that turned out to be large.
+    large: Large,
     /// Taken, and not yet answered.
     batch: Vec<Command>,
     completions: Completions,
 }
 
 impl Queue {
-    /// Answers the batch; false if nobody listens any more.
+    /// Waits for commands, if there are none, and takes a batch of them. False: nobody will send any more.
+    async fn gather(&mut self) -> bool {
+        let mut room = BATCH_BYTES;
+        // First, for they were asked first.
+        while let Some(read) = self.large.pop(room, self.batch.is_empty()) {
+            room = room.saturating_sub(read.large_bytes());
+            self.batch.push(read);
+        }
+        if self.next.is_empty() {
+            if self.batch.is_empty() {
+                match self.commands.recv().await {
+                    Some(command) => self.next.push_back(command),
+                    None => return false,
+                }
+            }
+            while self.next.len() < BATCH
+                && let Ok(command) = self.commands.try_recv()
+            {
+                self.next.push_back(command);
+            }
+        }
+        while let Some(first) = self.next.front()
+            && (self.batch.is_empty() || first.large_bytes() <= room)
+        {
+            room = room.saturating_sub(first.large_bytes());
+            self.batch.extend(self.next.pop_front());
+        }
+        true
+    }
+
+    /// Answers the batch, but for reads that go on; false if nobody listens any more.
     fn answer(&mut self, outcomes: impl IntoIterator<Item = Outcome>) -> bool {
-        let mut answers = self.batch.drain(..).zip(outcomes);
-        answers.all(|(command, outcome)| {
+        for (mut command, outcome) in self.batch.drain(..).zip(outcomes) {
+            if let (Verb::Get { most, large, .. }, Outcome::Large(len)) =
+                (&mut command.verb, &outcome)
+                && len <= most
+            {
+                *large = Some(*len);
+                self.large.push(command);
+                continue;
+            }
             let completion = completion(command, outcome);
-            self.completions.send(completion).is_ok()
-        })
+            if self.completions.send(completion).is_err() {
+                return false;
+            }
+        }
+        true
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
         self.commands.close();
+        self.batch.extend(self.next.drain(..));
+        while let Some(read) = self.large.pop(usize::MAX, true) {
+            self.batch.push(read);
+        }
         while let Ok(command) = self.commands.try_recv() {
             self.batch.push(command);
         }
@@ -319,17 +425,47 @@ impl Drop for Queue {
     }
 }
 
+/// Reads of large values: tenants take turns.
+#[derive(Default)]
+struct Large {
+    tenants: BTreeMap<u32, VecDeque<Command>>,
+    /// Whose turn it was.
+    last: u32,
+}
+
+impl Large {
+    fn push(&mut self, read: Command) {
+        self.tenants.entry(read.tenant).or_default().push_back(read);
+    }
+
+    /// The next read, if its value takes no more than `room` bytes or `any` will do.
+    fn pop(&mut self, room: usize, any: bool) -> Option<Command> {
+        let after = (Bound::Excluded(self.last), Bound::Unbounded);
+        let mut turns = self.tenants.range(after).chain(&self.tenants);
+        let tenant = *turns.next()?.0;
+        let reads = self.tenants.get_mut(&tenant)?;
+        let fits = |read: &Command| any || read.large_bytes() <= room;
+        reads.front().filter(|read| fits(read))?;
+        let read = reads.pop_front();
+        if reads.is_empty() {
+            self.tenants.remove(&tenant);
+        }
+        self.last = tenant;
+        read
+    }
+}
+
 /// The half beside the connection.
 async fn serve(mut protocol: impl Protocol, watched: bool, mut queue: Queue) {
     let mut connected = true;
     loop {
-        let received = queue.commands.recv_many(&mut queue.batch, BATCH);
+        let gathered = queue.gather();
         if watched {
             // An empty batch is a question, too: its answer proves that nothing has gone unseen.
-            if let Ok(0) = tokio::time::timeout(HEARTBEAT, received).await {
+            if let Ok(false) = tokio::time::timeout(HEARTBEAT, gathered).await {
                 return;
             }
-        } else if received.await == 0 {
+        } else if !gathered.await {
             return;
         }
         let asked = boot_ns();
@@ -383,6 +519,7 @@ fn completion(command: Command, outcome: Outcome) -> Completion {
                     expiry_ms,
                 }),
                 Outcome::Absent => Found::Absent,
+                Outcome::TooLarge | Outcome::Large(_) => Found::TooLarge(version),
                 _ => Found::Failed,
             },
         );
@@ -440,7 +577,18 @@ impl Versions {
     }
 
     fn set(&mut self, key: Key<'_>, version: u64) {
-        let id = (key.tenant, key.hash);
+        self.put((key.tenant, key.hash), version);
+    }
+
+    /// A key has another version, if it still has this one.
+    fn raise(&mut self, id: (u32, KeyHash), from: u64, to: u64) {
+        let present = self.known.get(&id).copied().unwrap_or(self.floor);
+        if present == from {
+            self.put(id, to);
+        }
+    }
+
+    fn put(&mut self, id: (u32, KeyHash), version: u64) {
         self.known.insert(id, version);
         self.order.push_back((id, version));
         while self.known.len() > self.limit || self.order.len() > 2 * self.limit {
@@ -546,7 +694,7 @@ mod tests {
         let during = delete(&mut remote, 11, 1);
         assert_eq!(during, Some(Change::Mismatch(11)), "read while it goes on");
         let put = Put {
-            value: b"v",
+            value: &Bytes::from_static(b"v"),
             ttl_ms: 0,
             condition: Condition::Version(11),
             version: 12,
@@ -558,6 +706,129 @@ mod tests {
         let late = delete(&mut remote, 11, 3);
         assert_eq!(late, Some(Change::Mismatch(14)), "read while it went on");
         assert_eq!(delete(&mut remote, 14, 3), None, "read after it");
+    }
+
+    const MIB: usize = 1 << 20;
+
+    /// Of keys whose first byte is `l` it says that their values have a MiB, until they are asked for as such.
+    struct Long {
+        /// Large bytes of each batch, and the tenants of its large reads.
+        batches: mpsc::UnboundedSender<(usize, Vec<u32>)>,
+    }
+
+    impl Protocol for Long {
+        async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
+            let bytes = commands.iter().map(Command::large_bytes).sum();
+            let large = commands.iter().filter(|command| command.large_bytes() > 0);
+            let _ = self
+                .batches
+                .send((bytes, large.map(|command| command.tenant).collect()));
+            tokio::task::yield_now().await;
+            let outcome = |command: &Command| match &command.verb {
+                Verb::Get { large: None, .. } if command.name.ends_with(b"l") => {
+                    Outcome::Large(MIB)
+                }
+                Verb::Get { large, .. } => Outcome::Value {
+                    value: vec![0; large.unwrap_or(1)],
+                    expiry_ms: 0,
+                },
+                _ => Outcome::Done,
+            };
+            Ok(commands.iter().map(outcome).collect())
+        }
+
+        fn disconnect(&mut self) {}
+    }
+
+    fn named(tenant: u32, bytes: &[u8]) -> Key<'_> {
+        let hash = KeyHash::default();
+        Key {
+            tenant,
+            hash,
+            bytes,
+        }
+    }
+
+    #[tokio::test]
+    async fn large_values_are_read_in_turns_and_small_ones_do_not_wait_for_them() {
+        let (completions, mut done) = mpsc::unbounded_channel();
+        let (batches, mut seen) = mpsc::unbounded_channel();
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions);
+        for ticket in 0..30 {
+            remote.get(named(7, b"l"), 0, ticket);
+        }
+        for ticket in 30..32 {
+            remote.get(named(8, b"l"), 0, ticket);
+        }
+        remote.get(named(7, b"s"), 0, 32);
+        let mut order = vec![];
+        while order.len() < 33 {
+            let Some(Completion::Get(ticket, Found::Item(item))) = done.recv().await else {
+                panic!("all are answered");
+            };
+            assert_eq!(item.value.len(), if ticket == 32 { 1 } else { MIB });
+            order.push(ticket);
+        }
+        assert_eq!(order[0], 32, "{order:?}");
+        assert_eq!(order[1..6], [0, 30, 1, 31, 2], "{order:?}");
+        let (mut first, mut most) = (None, 0);
+        while let Ok((bytes, tenants)) = seen.try_recv() {
+            most = most.max(bytes);
+            first = first.or(Some(tenants).filter(|tenants| !tenants.is_empty()));
+        }
+        assert_eq!(most, BATCH_BYTES);
+        assert_eq!(first.unwrap().len(), BATCH_BYTES / MIB);
+    }
+
+    #[tokio::test]
+    async fn large_writes_keep_their_order_and_share_no_batch_beyond_its_bytes() {
+        let (completions, mut done) = mpsc::unbounded_channel();
+        let (batches, mut seen) = mpsc::unbounded_channel();
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions);
+        let value = Bytes::from(vec![1; 3 * MIB]);
+        for ticket in 0..10 {
+            let put = Put {
+                value: &value,
+                ttl_ms: 0,
+                condition: Condition::Always,
+                version: 9,
+            };
+            remote.put(named(7, b"l"), put, 0, ticket);
+        }
+        for ticket in 0..10 {
+            assert_eq!(
+                done.recv().await,
+                Some(Completion::Change(ticket, Change::Done(9)))
+            );
+        }
+        while let Ok((bytes, _)) = seen.try_recv() {
+            assert_eq!(bytes, 3 * MIB);
+        }
+    }
+
+    #[tokio::test]
+    async fn longer_than_is_of_use_is_not_read() {
+        let (completions, mut done) = mpsc::unbounded_channel();
+        let (batches, _seen) = mpsc::unbounded_channel();
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 5, completions);
+        remote.longest(MIB - 1);
+        remote.get(named(7, b"l"), 0, 1);
+        assert_eq!(
+            done.recv().await,
+            Some(Completion::Get(1, Found::TooLarge(5)))
+        );
+    }
+
+    #[test]
+    fn a_version_is_raised_unless_the_key_was_written_since() {
+        let mut versions = Versions::new(10, 5);
+        let id = (0, key(1).hash);
+        versions.raise(id, 10, 11);
+        versions.raise(id, 10, 12);
+        assert_eq!(versions.of(key(1)), 11);
+        versions.set(key(1), 13);
+        versions.raise(id, 11, 14);
+        assert_eq!(versions.of(key(1)), 13);
     }
 
     #[test]

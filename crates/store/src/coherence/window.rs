@@ -78,6 +78,18 @@ impl<O: Clone> Window<O> {
         }
     }
 
+    /// What [`Window::begin`] would say, if nothing else than that the write is new or that there is no room.
+    pub fn known(&self, request: u64) -> Option<Verdict<O>> {
+        if self.forgotten.is_some_and(|forgotten| request <= forgotten) {
+            return Some(Verdict::TooOld);
+        }
+        let (_, outcome) = self
+            .writes
+            .get(self.position(request))
+            .filter(|(id, _)| *id == request)?;
+        Some(outcome.clone().map_or(Verdict::Pending, Verdict::Answered))
+    }
+
     /// A write that was [`Verdict::New`] has this outcome.
     pub fn finish(&mut self, request: u64, outcome: O) {
         let at = self.position(request);

@@ -248,9 +248,10 @@ impl Engine {
             return;
         };
         let value = match &found {
-            // A longer one may have been cut short.
+            // Halves are told of values that go in one packet only.
             Found::Item(item) if item.value.len() > wire::max_value(0) => Err(Status::TooLarge),
             Found::Item(item) => Ok(Some((&item.value[..], item.version))),
+            Found::TooLarge(_) => Err(Status::TooLarge),
             Found::Absent => Ok(None),
             Found::Failed => Err(Status::BackendError),
         };
@@ -260,6 +261,18 @@ impl Engine {
             }
             Err(status) => status,
         };
+        self.refuse_half(half, request, status, now_ns, out);
+    }
+
+    /// What a half wanted to read cannot be had: its request ends here.
+    fn refuse_half(
+        &mut self,
+        half: usize,
+        request: Request,
+        status: Status,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
         match status {
             Status::TooLarge => self.counters.refused_too_large += 1,
             _ => self.counters.backend_errors += 1,
@@ -283,7 +296,7 @@ impl Engine {
                         value,
                     } => self.reply_for(half, request, header, &value, now_ns, out),
                     StoreAction::Read { request } => {
-                        self.start_read(half, request, now_ns, &mut actions)
+                        self.start_read(half, request, now_ns, &mut actions, out)
                     }
                     StoreAction::Send {
                         to,
@@ -367,6 +380,7 @@ impl Engine {
         request: Request,
         now_ns: u64,
         actions: &mut Vec<StoreAction>,
+        out: &mut Outbox,
     ) -> bool {
         let now = self.since_start(now_ns);
         let open = self.halves.open.get(&request);
@@ -386,6 +400,9 @@ impl Engine {
             bytes: &open.key,
         };
         match self.backend.get(key, now_ns, self.ticket) {
+            Answer::Now(Some(item)) if item.value.len() > wire::max_value(0) => {
+                self.refuse_half(half, request, Status::TooLarge, now_ns, out);
+            }
             Answer::Now(found) => {
                 let value = found.map(|item| (item.value, item.version));
                 self.halves.made[half].on(now, StoreEvent::Value { request, value }, actions);

@@ -42,12 +42,14 @@ impl Engine {
                 self.counters.outside_changes += 1;
                 if let Some(known) = self.tenants.get(tenant) {
                     let id = (tenant, known.secrets.hash.key_hash(tenant, &key));
+                    self.held.end(id);
                     self.recall_changed(id, now_ns, out);
                 }
             }
             OutsideEvent::Everything => {
                 self.counters.outside_losses += 1;
                 self.outside.all_changed();
+                self.held.end_all();
                 self.recalls.keys = self.directory.with_copies().collect();
                 self.recalls.next_ns = now_ns;
                 self.recall_more(now_ns, out);

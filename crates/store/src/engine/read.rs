@@ -1,14 +1,17 @@
 //! Reads, corrections and fetches.
 
-use wire::{Op, Status};
+use bytes::Bytes;
+use wire::{Op, PART, PART_BYTES, Status};
 
 use super::{
     Engine,
-    reply::{Answer, Origin},
+    held::{Compared, Raised},
+    reply::{Answer, Origin, Wanted},
     waiting::Asked,
 };
 use crate::{
     backend::{Answer as Reply, Completion, Found, Item, Key},
+    coherence::Watch,
     counters::Counters,
     net::Outbox,
 };
@@ -23,9 +26,29 @@ impl Engine {
         } else {
             self.counters.reads += 1;
         }
+        self.counters.reads_parts += u64::from(origin.wanted.total > 0);
         if !self.waiting.has_room(origin.tenant) {
             self.counters.dropped_backend_busy += 1;
             return;
+        }
+        let id = (key.tenant, key.hash);
+        let most = self.config.cluster.max_value;
+        if origin.wanted.total > 0 {
+            if let Some((item, grantable)) = self.held.get(id, origin.wanted.version, now_ns) {
+                origin.wants_grant &= grantable && self.grant(&origin, key, now_ns, out);
+                let answer = answer(
+                    &origin,
+                    key.bytes,
+                    Some(item.as_ref()),
+                    most,
+                    &mut self.counters,
+                );
+                return self.replies.send(&origin, key.bytes, &answer, now_ns, out);
+            }
+            if self.held.is_missed(id) {
+                self.counters.dropped_part_reads += 1;
+                return;
+            }
         }
         // Granted before the backend is asked, so that no write can slip in between; a copy that then
         // is not installed, because there is no value, costs one invalidation at most.
@@ -38,10 +61,13 @@ impl Engine {
         };
         match found {
             Reply::Now(found) => {
-                let answer = answer(&origin, key.bytes, found, &mut self.counters);
+                let answer = answer(&origin, key.bytes, found, most, &mut self.counters);
                 self.replies.send(&origin, key.bytes, &answer, now_ns, out);
             }
             Reply::Later => {
+                if origin.wanted.total > 0 {
+                    self.held.misses(id);
+                }
                 let asked = Asked::Read(Box::new((origin, key.bytes.into())));
                 self.waiting.insert(self.ticket, asked);
             }
@@ -68,68 +94,152 @@ impl Engine {
                     }
                     _ => return,
                 };
+                self.held.answered((origin.tenant, origin.key_hash));
+                let found = self.found(&origin, &key, found, now_ns);
+                let most = self.config.cluster.max_value;
                 let answer = match &found {
-                    Found::Item(Item {
-                        value,
-                        version,
-                        expiry_ms,
-                    }) => {
-                        let item = Item {
-                            value: &value[..],
-                            version: *version,
-                            expiry_ms: *expiry_ms,
-                        };
-                        answer(&origin, &key, Some(item), &mut self.counters)
+                    Ok(item) => {
+                        let item = item.as_ref().map(Item::as_ref);
+                        answer(&origin, &key, item, most, &mut self.counters)
                     }
-                    Found::Absent => answer(&origin, &key, None, &mut self.counters),
-                    Found::Failed => {
-                        self.counters.backend_errors += 1;
-                        Answer::status(Status::BackendError)
-                    }
+                    Err(refusal) => *refusal,
                 };
                 self.replies.send(&origin, &key, &answer, now_ns, out);
             }
         }
     }
+
+    /// What the backend has given later: the item, if there is one, or what to answer instead.
+    fn found(
+        &mut self,
+        origin: &Origin,
+        key: &[u8],
+        found: Found,
+        now_ns: u64,
+    ) -> Result<Option<Item<Bytes>>, Answer<'static>> {
+        let mut item = match found {
+            Found::Item(item) => Item {
+                value: Bytes::from(item.value),
+                version: item.version,
+                expiry_ms: item.expiry_ms,
+            },
+            Found::Absent => return Ok(None),
+            Found::TooLarge(version) => {
+                self.counters.refused_too_large += 1;
+                return Err(Answer {
+                    version,
+                    ..Answer::status(Status::TooLarge)
+                });
+            }
+            Found::Failed => {
+                self.counters.backend_errors += 1;
+                return Err(Answer::status(Status::BackendError));
+            }
+        };
+        let len = item.value.len();
+        let in_parts = !origin.fits(key, len) && len <= self.config.cluster.max_value as usize;
+        if in_parts && !self.hold(origin, &mut item, now_ns) {
+            self.counters.refused_parts_full += 1;
+            return Err(Answer::status(Status::TryAgain));
+        }
+        Ok(Some(item))
+    }
+
+    /// Holds a value that is going to be read in parts, under a version that no other value of the key has had; unless it is not
+    /// the newest by now. False: there is no room.
+    fn hold(&mut self, origin: &Origin, item: &mut Item<Bytes>, now_ns: u64) -> bool {
+        let id = (origin.tenant, origin.key_hash);
+        let (compared, forgotten) = self.held.compare(id, item.version, &item.value);
+        if let Some(Raised { id, from }) = forgotten {
+            self.version += 1;
+            self.backend.raise(id.0, id.1, from, self.version);
+        }
+        match compared {
+            Compared::Same => {}
+            Compared::Late => return true,
+            Compared::Changed => {
+                self.version += 1;
+                self.backend.raise(id.0, id.1, item.version, self.version);
+                self.held.is_of(id, self.version);
+                item.version = self.version;
+            }
+        }
+        let entry = self
+            .directory
+            .find(&id)
+            .and_then(|at| self.directory.get(at));
+        if entry.is_some_and(|entry| entry.state.is_busy()) {
+            return true;
+        }
+        let is_settled = entry.is_none_or(|entry| entry.state.is_settled(now_ns));
+        let is_told = match self.backend.watch() {
+            Watch::Tracked => {
+                let stands = entry.is_some_and(|entry| entry.state.stands(origin.epoch));
+                origin.wants_grant && stands
+            }
+            Watch::Unneeded | Watch::Impossible => true,
+        };
+        let grantable = is_settled && is_told && self.outside.may_grant_reads();
+        self.held.hold(id, item, grantable, now_ns)
+    }
 }
 
-/// What to say about what was found.
+/// What to say about what was found: of a value that no packet carries a part. `most` is the longest that a value may be, in bytes.
 fn answer<'a>(
     origin: &Origin,
     key: &[u8],
     found: Option<Item<&'a [u8]>>,
+    most: u32,
     counters: &mut Counters,
 ) -> Answer<'a> {
-    let Some(Item {
-        value,
-        version,
-        expiry_ms,
-    }) = found
-    else {
+    let Some(item) = found else {
         counters.reads_not_found += 1;
         return Answer::status(Status::NotFound);
     };
-    if value.len() > wire::max_value(key.len()) {
+    let Item { value, version, .. } = item;
+    let of_value = |status, total| Answer {
+        version,
+        total,
+        ..Answer::status(status)
+    };
+    let whole = origin.fits(key, value.len());
+    if !whole && value.len() > most as usize {
         counters.refused_too_large += 1;
-        return Answer {
-            version,
-            ..Answer::status(Status::TooLarge)
-        };
+        return of_value(Status::TooLarge, 0);
     }
-    if !origin.allows(key, value.len()) {
+    let part = part_of(origin, version, value.len(), whole);
+    let bytes = match part {
+        None => value,
+        Some(part) => {
+            let rest = &value[usize::from(part) * PART..];
+            &rest[..rest.len().min(PART_BYTES)]
+        }
+    };
+    let total = value.len() as u32;
+    if !origin.allows(key, bytes.len()) {
         counters.need_padding += 1;
-        return Answer {
-            version,
-            total: value.len() as u32,
-            ..Answer::status(Status::NeedPadding)
-        };
+        return of_value(Status::NeedPadding, total);
     }
     Answer {
-        status: Status::Ok,
-        version,
-        expiry_ms,
-        total: 0,
-        value,
+        expiry_ms: item.expiry_ms,
+        part: part.unwrap_or(0),
+        value: bytes,
         grant: origin.wants_grant,
+        ..of_value(Status::Ok, if part.is_some() { total } else { 0 })
     }
+}
+
+/// The part of a value that answers a read; `None`: all of it. Whoever names a part of the present version gets that one, so that
+/// the parts he joins are of one version; anybody else the first, if it does not go in one packet.
+fn part_of(origin: &Origin, version: u64, len: usize, whole: bool) -> Option<u16> {
+    let Wanted {
+        part,
+        total,
+        version: of,
+    } = origin.wanted;
+    let is_there = total as usize == len && usize::from(part) * PART < len;
+    if total > 0 && of == version && is_there {
+        return Some(part);
+    }
+    (!whole).then_some(0)
 }

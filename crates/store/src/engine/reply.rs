@@ -9,6 +9,14 @@ use crate::{
     net::{Outbox, Peer},
 };
 
+/// The part of a value that a read names. With a `total` of 0 it names none, and the version means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub part: u16,
+    pub total: u32,
+    pub version: u64,
+}
+
 /// Where a request came from and what its reply must repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
@@ -20,6 +28,8 @@ pub(super) struct Origin {
     pub client: u64,
     pub request: u64,
     pub key_hash: KeyHash,
+    /// The part that a read names; the whole: none.
+    pub wanted: Wanted,
     /// (X, e) of the request, and whether X asks for a grant.
     pub epoch: Epoch,
     pub wants_grant: bool,
@@ -39,6 +49,11 @@ impl Origin {
             client: header.client,
             request: header.request,
             key_hash: header.key_hash,
+            wanted: Wanted {
+                part: header.part,
+                total: header.total,
+                version: header.version,
+            },
             epoch: header.epoch,
             wants_grant: header.flags.has(Flags::GRANT) && header.op != Op::CorrectionRequest,
             room,
@@ -51,6 +66,13 @@ impl Origin {
         (self.tenant, self.client)
     }
 
+    /// Whether a value of this length fits one packet on its way back.
+    pub(super) fn fits(&self, key: &[u8], value_len: usize) -> bool {
+        let over_ipv4 = self.peer.address.ip().to_canonical().is_ipv4();
+        let longest = wire::max_value(key.len());
+        value_len <= longest - if over_ipv4 { 0 } else { IPV6_MORE }
+    }
+
     /// Whether a reply with a value of this length may be sent: tenant 0 needs no secret, and whoever
     /// needs none gets no more bytes than he sent, so that nobody is amplified.
     pub(super) fn allows(&self, key: &[u8], value_len: usize) -> bool {
@@ -58,12 +80,18 @@ impl Origin {
     }
 }
 
+/// Bytes of an IPv6 header that an IPv4 header has not.
+const IPV6_MORE: usize = 20;
+
 /// What a reply says.
+#[derive(Clone, Copy)]
 pub(super) struct Answer<'a> {
     pub status: Status,
     pub version: u64,
     pub expiry_ms: u32,
-    /// Length of the value in bytes, where it is not here.
+    /// Where the bytes here begin in the value, in steps of [`wire::PART`].
+    pub part: u16,
+    /// Length of the whole value in bytes, where it is not all here.
     pub total: u32,
     pub value: &'a [u8],
     /// Whether it is a grant for the request's (X, e).
@@ -76,6 +104,7 @@ impl Answer<'_> {
             status,
             version: 0,
             expiry_ms: 0,
+            part: 0,
             total: 0,
             value: &[],
             grant: false,
@@ -106,6 +135,7 @@ impl Replies {
         header.status = answer.status;
         header.version = answer.version;
         header.expiry_ms = answer.expiry_ms;
+        header.part = answer.part;
         header.total = answer.total;
         if answer.grant {
             header.flags = Flags::GRANT;

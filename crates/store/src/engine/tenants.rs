@@ -194,6 +194,9 @@ impl Engine {
         self.waiting.share_among(tenants);
         self.halves.share_among(tenants);
         self.pending_writes.share_among(tenants);
+        self.joins.share_among(tenants);
+        self.held.share_among(tenants);
+        self.backend.longest(self.config.cluster.max_value as usize);
         self.recall_moved(&moved, now_ns);
         Ok(())
     }
@@ -204,6 +207,8 @@ impl Engine {
         }
         gone.iter().for_each(|id| self.clients.forget_tenant(*id));
         self.waiting.forget_tenants(|id| gone.contains(&id));
+        self.joins.forget_tenants(gone);
+        self.held.forget_tenants(gone);
         for entry in self.directory.remove_tenants(gone) {
             let writes = entry.state.writes();
             self.pending_writes.give_back(entry.id.0, writes);

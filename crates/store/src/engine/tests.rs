@@ -6,7 +6,9 @@ use bytes::Bytes;
 use decide::{StoreAction, StoreEvent};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
+mod held;
 mod lives;
+mod parts;
 mod shares;
 
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
@@ -25,6 +27,8 @@ const LATER_NS: u64 = 3_000_000_000;
 struct Store {
     engine: Engine,
     out: Outbox,
+    /// Where requests come from.
+    client: std::net::SocketAddr,
 }
 
 /// Answers nothing but the key `k`; reports about itself what time it is, at each tick, and which tenant left.
@@ -102,11 +106,24 @@ impl Store {
                 Incarnation::new(wall_s, random),
             ),
             out: Outbox::default(),
+            client: "10.0.0.1:5000".parse().unwrap(),
         }
     }
 
     /// Hands a packet in; what is sent then is in `out`.
-    fn hand_in(&mut self, mut header: Header, key: &[u8]) {
+    fn hand_in(&mut self, header: Header, key: &[u8]) {
+        self.hand_in_at(header, key, &[], 0, LATER_NS);
+    }
+
+    /// Likewise, with a value, padded to so many bytes, and at another time.
+    fn hand_in_at(
+        &mut self,
+        mut header: Header,
+        key: &[u8],
+        value: &[u8],
+        padded_to: usize,
+        now_ns: u64,
+    ) {
         let secret = if header.tenant == KEYED {
             SECRET
         } else {
@@ -121,15 +138,16 @@ impl Store {
             secret
         };
         let mut bytes = vec![];
-        Packet::new(header, key, &[])
+        Packet::new(header, key, value)
             .encode(&signs, &mut bytes)
             .unwrap();
+        bytes.resize(bytes.len().max(padded_to), 0);
         let peer = Peer {
-            address: "10.0.0.1:5000".parse().unwrap(),
+            address: self.client,
             local: None,
         };
         self.out.clear();
-        self.engine.receive(&bytes, peer, LATER_NS, &mut self.out);
+        self.engine.receive(&bytes, peer, now_ns, &mut self.out);
     }
 
     /// Likewise; the header of the answer, if one leaves at once.

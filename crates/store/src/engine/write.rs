@@ -2,10 +2,12 @@
 
 use std::cmp::Reverse;
 
-use wire::{Epoch, Flags, Op, Packet, Status};
+use bytes::Bytes;
+use wire::{Epoch, Flags, Header, Op, Packet, Status};
 
 use super::{
     Engine,
+    joins::Joined,
     reply::{Answer, Origin},
     waiting::Asked,
 };
@@ -22,7 +24,27 @@ pub(super) struct Job {
     origin: Origin,
     condition: Condition,
     ttl_ms: u32,
-    value: Box<[u8]>,
+    value: Bytes,
+    /// Bytes of the room for values in parts that it takes until it is over.
+    room: usize,
+}
+
+impl Job {
+    fn new(origin: Origin, header: &Header, value: Bytes, room: usize) -> Job {
+        let condition = match header.version {
+            _ if !header.flags.has(Flags::COMPARE) => Condition::Always,
+            wire::VERSION_ABSENT => Condition::Absent,
+            wire::VERSION_PRESENT => Condition::Present,
+            version => Condition::Version(version),
+        };
+        Job {
+            origin,
+            condition,
+            ttl_ms: header.expiry_ms,
+            value,
+            room,
+        }
+    }
 }
 
 /// What a write was answered, to be answered again (rule 7).
@@ -56,43 +78,109 @@ impl Engine {
         now_ns: u64,
         out: &mut Outbox,
     ) {
+        if packet.header.is_part() {
+            return self.part(origin, key, packet, now_ns, out);
+        }
         self.counters.writes += 1;
-        if !self.waiting.has_room(origin.tenant) {
-            self.counters.dropped_backend_busy += 1;
+        if !self.may_write(&origin, key, packet.header.life, now_ns, out) {
             return;
         }
-        if self.is_for_another_life(&origin, key, packet.header.life, now_ns, out) {
+        if packet.value.len() > self.config.cluster.max_value as usize {
+            self.counters.refused_too_large += 1;
+            return self
+                .replies
+                .refuse(&origin, key.bytes, Status::TooLarge, now_ns, out);
+        }
+        let value = Bytes::copy_from_slice(packet.value);
+        let job = Job::new(origin, &packet.header, value, 0);
+        self.take_write(job, key, packet.header.epoch, now_ns, out);
+    }
+
+    /// A part of a write. It is a write when its value is whole: rule 7 remembers it from then on, and the epoch that counts (rule
+    /// 4) is that of the part that came last. Each earlier part proves no more: it has passed the same switch, or the comparison
+    /// tells.
+    fn part(
+        &mut self,
+        mut origin: Origin,
+        key: Key<'_>,
+        packet: &Packet<'_>,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
+        self.counters.writes_parts += 1;
+        if !self.may_write(&origin, key, packet.header.life, now_ns, out) {
             return;
+        }
+        if let Some(verdict) = self.clients.look(origin.client_id(), origin.request) {
+            return self.repeated(&origin, key, &[], verdict, now_ns, out);
+        }
+        let total = packet.header.total;
+        let status = if total > self.config.cluster.max_value {
+            self.counters.refused_too_large += 1;
+            Status::TooLarge
+        } else {
+            match self.joins.take(&origin, packet, now_ns) {
+                Joined::Missing(part) => {
+                    let answer = Answer {
+                        part,
+                        total,
+                        ..Answer::status(Status::Taken)
+                    };
+                    return self.replies.send(&origin, key.bytes, &answer, now_ns, out);
+                }
+                Joined::Whole(value, room) => {
+                    self.counters.writes += 1;
+                    origin.wants_grant = false;
+                    let job = Job::new(origin, &packet.header, value, room);
+                    return self.take_write(job, key, packet.header.epoch, now_ns, out);
+                }
+                Joined::Unfit => {
+                    self.counters.dropped_part += 1;
+                    return;
+                }
+                Joined::Full => {
+                    self.counters.refused_parts_full += 1;
+                    Status::TryAgain
+                }
+            }
+        };
+        self.replies.refuse(&origin, key.bytes, status, now_ns, out);
+    }
+
+    /// Whether writes of this packet's life are taken now. One that is not is answered here, or dropped.
+    fn may_write(
+        &mut self,
+        origin: &Origin,
+        key: Key<'_>,
+        life: u16,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> bool {
+        if !self.waiting.has_room(origin.tenant) {
+            self.counters.dropped_backend_busy += 1;
+            return false;
+        }
+        if self.is_for_another_life(origin, key, life, now_ns, out) {
+            return false;
         }
         if !self.takes_writes(now_ns) {
             self.counters.refused_starting += 1;
-            return self
-                .replies
-                .refuse(&origin, key.bytes, Status::TryAgain, now_ns, out);
+            self.replies
+                .refuse(origin, key.bytes, Status::TryAgain, now_ns, out);
+            return false;
         }
-        if !self.is_new(&origin, key, packet.value, now_ns, out) {
-            return;
+        true
+    }
+
+    /// A write with its whole value, and the epoch that it brought.
+    fn take_write(&mut self, job: Job, key: Key<'_>, epoch: Epoch, now_ns: u64, out: &mut Outbox) {
+        if !self.is_new(&job, key, now_ns, out) {
+            return self.joins.give_back(key.tenant, job.room);
         }
-        if !self.pending_writes.has_room(origin.tenant) {
-            return self.put_off(&origin, key.bytes, now_ns, out);
+        if !self.pending_writes.has_room(key.tenant) {
+            return self.put_off(&job, key.bytes, now_ns, out);
         }
-        let header = &packet.header;
-        let condition = match header.version {
-            _ if !header.flags.has(Flags::COMPARE) => Condition::Always,
-            wire::VERSION_ABSENT => Condition::Absent,
-            wire::VERSION_PRESENT => Condition::Present,
-            version => Condition::Version(version),
-        };
-        let job = Job {
-            origin,
-            condition,
-            ttl_ms: header.expiry_ms,
-            value: packet.value.into(),
-        };
-        let write = Write {
-            epoch: header.epoch,
-            body: job,
-        };
+        let write = Write { epoch, body: job };
         let queue_limit = self.config.key_queue_limit;
         let at = self.directory.enter(key);
         let submitted = self
@@ -110,15 +198,17 @@ impl Engine {
             }
             Some(Submitted::Refused(job)) => {
                 self.pending_writes.give_back(key.tenant, 1);
-                self.put_off(&job.origin, key.bytes, now_ns, out);
+                self.put_off(&job, key.bytes, now_ns, out);
             }
             None => self.pending_writes.give_back(key.tenant, 1),
         }
     }
 
     /// Too many writes wait: this one may come again, and counts as new then.
-    fn put_off(&mut self, origin: &Origin, key: &[u8], now_ns: u64, out: &mut Outbox) {
+    fn put_off(&mut self, job: &Job, key: &[u8], now_ns: u64, out: &mut Outbox) {
+        let origin = &job.origin;
         self.counters.refused_queue_full += 1;
+        self.joins.give_back(origin.tenant, job.room);
         self.clients.forget(origin.client_id(), origin.request);
         self.replies
             .refuse(origin, key, Status::TryAgain, now_ns, out);
@@ -148,19 +238,30 @@ impl Engine {
     }
 
     /// Rule 7: whether a write is new. One that is not is answered here, or ignored.
-    fn is_new(
+    fn is_new(&mut self, job: &Job, key: Key<'_>, now_ns: u64, out: &mut Outbox) -> bool {
+        let Job { origin, value, .. } = job;
+        let (client, request) = (origin.client_id(), origin.request);
+        match self.clients.begin(client, request, now_ns) {
+            Verdict::New => true,
+            verdict => {
+                self.repeated(origin, key, value, verdict, now_ns, out);
+                false
+            }
+        }
+    }
+
+    /// Rule 7: a write, or a part of one, that is not new.
+    fn repeated(
         &mut self,
         origin: &Origin,
         key: Key<'_>,
         value: &[u8],
+        verdict: Verdict<Outcome>,
         now_ns: u64,
         out: &mut Outbox,
-    ) -> bool {
-        match self
-            .clients
-            .begin(origin.client_id(), origin.request, now_ns)
-        {
-            Verdict::New => return true,
+    ) {
+        match verdict {
+            Verdict::New => {}
             Verdict::Pending => self.counters.duplicates_pending += 1,
             Verdict::TooOld => self.counters.duplicates_too_old += 1,
             Verdict::Answered(Outcome { status, version }) => {
@@ -182,7 +283,6 @@ impl Engine {
                     .refuse(origin, key.bytes, Status::TryAgain, now_ns, out);
             }
         }
-        false
     }
 
     /// An INVALIDATE_ACK has come (rule 4).
@@ -251,8 +351,10 @@ impl Engine {
             condition,
             ttl_ms,
             ref value,
+            ..
         } = entry.state.applying()?.body;
         let key = entry.named();
+        self.held.end(entry.id);
         let change = if origin.op == Op::DeleteRequest {
             self.backend.delete(key, condition, version, now_ns, ticket)
         } else {
@@ -285,6 +387,7 @@ impl Engine {
             return;
         };
         self.pending_writes.give_back(job.origin.tenant, 1);
+        self.joins.give_back(job.origin.tenant, job.room);
         match change {
             Change::Done(_) => self.counters.writes_applied += 1,
             Change::Mismatch(_) => self.counters.writes_mismatch += 1,
@@ -308,6 +411,7 @@ impl Engine {
             status: outcome.status,
             version: outcome.version,
             expiry_ms: if grant { job.ttl_ms } else { 0 },
+            part: 0,
             total: 0,
             value: if grant { &job.value } else { &[] },
             grant,

@@ -135,6 +135,57 @@ impl Client {
         self.ask(Header::new(Op::ReadRequest), key, &[], padded_to)
     }
 
+    /// Reads a value of any length, part by part.
+    pub fn read_whole(&mut self, key: &[u8]) -> Reply {
+        let mut whole = self.read_padded(key, wire::MAX_PAYLOAD);
+        while whole.value.len() < whole.header.total as usize {
+            let part = Header {
+                part: (whole.value.len() / wire::PART) as u16,
+                total: whole.header.total,
+                version: whole.header.version,
+                ..Header::new(Op::ReadRequest)
+            };
+            let reply = self.ask(part, key, &[], wire::MAX_PAYLOAD);
+            if reply.header.part == part.part && reply.header.version == part.version {
+                whole.value.extend(reply.value);
+            } else {
+                whole = reply;
+            }
+        }
+        whole
+    }
+
+    /// Writes a value in parts, the last of them first, and again while the store says to try again; the last answer.
+    pub fn write_parts(&mut self, key: &[u8], value: &[u8]) -> Reply {
+        loop {
+            let reply = self.write_parts_once(key, value);
+            if reply.header.status != Status::TryAgain {
+                return reply;
+            }
+        }
+    }
+
+    fn write_parts_once(&mut self, key: &[u8], value: &[u8]) -> Reply {
+        self.request += 1;
+        let mut last = None;
+        for (index, bytes) in value.chunks(wire::PART_BYTES).enumerate().rev() {
+            let part = Header {
+                part: (index * wire::PART_BYTES / wire::PART) as u16,
+                total: value.len() as u32,
+                ..Header::new(Op::WriteRequest)
+            };
+            // The same request as before.
+            self.request -= 1;
+            let reply = self.ask(part, key, bytes, 0);
+            let goes_on = reply.header.status == Status::Taken;
+            last = Some(reply);
+            if !goes_on {
+                break;
+            }
+        }
+        last.expect("a value has parts")
+    }
+
     pub fn compare_and_write(&mut self, key: &[u8], version: u64, value: &[u8]) -> Reply {
         let header = Header {
             flags: Flags::COMPARE,

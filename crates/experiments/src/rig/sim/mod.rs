@@ -20,7 +20,7 @@ use rand::RngExt;
 use seed::{SeededRng, rng};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use sim::{AgentHost, ControlHost, MachineId, ProcessId, State, StoreHost, World};
+use sim::{AgentHost, ControlHost, MachineId, ProcessId, RoundCounts, State, StoreHost, World};
 use wire::{Secret, Tenant};
 
 use self::{clients::Group, load::Steering};
@@ -244,6 +244,11 @@ impl Machines for Sim {
             .into_iter()
             .map(|(name, count)| (name.to_owned(), Value::from(count)))
             .collect())
+    }
+
+    fn rounds(&self, switch: &str) -> Option<RoundCounts> {
+        let machine = self.machine(switch).ok()?;
+        Some(self.world.borrow().forward_counts(machine).round)
     }
 
     fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus> {

@@ -5,6 +5,8 @@ use decide::Registration;
 use lab::{roles, topology::Topology};
 use sim::{AgentSpec, ControlSpec, ForwardSpec, LinkSpec, MachineSpec, Role, Spec, StoreSpec};
 
+use wire::Lengths;
+
 use crate::rig::{Plan, Seated, Site};
 
 /// Pages of a switch unless something else is said: as `shortstop switch` has it.
@@ -43,10 +45,15 @@ pub(super) fn of(
     let mut links = vec![];
     for link in &plan.links {
         let [a, b] = &link.ends;
-        links.push(LinkSpec {
+        let mut spec = LinkSpec {
             fault: link.fault.unwrap_or_default(),
             ..LinkSpec::between(place(a)?, place(b)?)
-        });
+        };
+        if let Some(hardware) = &plan.hardware {
+            spec.delay_ns = (hardware.link_us * 1e3) as u64;
+            spec.bits_per_s = hardware.link_gbit.unwrap_or(0.0) * 1e9;
+        }
+        links.push(spec);
     }
     let mut spec = Spec::new(machines, links, plan.partitions, plan.is_open, disciplines)?;
     let cluster = plan.cluster(topology)?;
@@ -58,15 +65,28 @@ pub(super) fn of(
     Ok(spec)
 }
 
+/// Packets that a chip's memory holds for the port by which they go round: thousands, whichever chip.
+const CHIP_QUEUE: u32 = 16_384;
+
 /// How switches forward: as one core does, or as a chip whose ports take so many each.
 fn forwards(plan: &Plan) -> ForwardSpec {
-    let usual = ForwardSpec::default();
-    match plan.switch_rate {
-        None => usual,
-        Some(rate) => ForwardSpec {
-            packet_ns: 1e9 / rate,
-            per_port: true,
-            ..usual
+    let core = ForwardSpec::default();
+    let Some(hardware) = &plan.hardware else {
+        return core;
+    };
+    let chip = ForwardSpec {
+        packet_ns: 1e9 / hardware.switch_rate,
+        per_port: true,
+        transit_ns: (hardware.switch_us * 1e3) as u64,
+        ..core
+    };
+    match hardware.round_gbit {
+        None => chip,
+        Some(gbit) => ForwardSpec {
+            round_ns: 0.0,
+            round_byte_ns: 8.0 / gbit,
+            round_queue: CHIP_QUEUE,
+            ..chip
         },
     }
 }
@@ -86,7 +106,7 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
             );
             Role::Store(StoreSpec {
                 control: follows(store.control.is_some()),
-                populate: store.populate.map(|(keys, len)| (keys as u64, len)),
+                populate: store.populate.as_ref().map(populate).transpose()?,
                 rate_limit: store.rate_limit,
                 queue_limit: store.queue_limit,
                 ..StoreSpec::default()
@@ -116,6 +136,10 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
             bail!("{name} runs in the kernel's world only")
         }
     })
+}
+
+fn populate((keys, lengths): &(usize, String)) -> anyhow::Result<(u64, Lengths)> {
+    Ok((*keys as u64, lengths.parse().map_err(anyhow::Error::msg)?))
 }
 
 fn no_options(role: &str, options: &[String]) -> anyhow::Result<()> {

@@ -1,0 +1,316 @@
+//! Values that a backend has given in one piece and that are read in parts: kept until nobody asks for parts of them any more.
+//!
+//! All parts of one version must be of one value, also where others write to the backend and versions do not tell (docs/coherence.md,
+//! "Large values"). So of each value that went out in parts a digest is remembered for longer than the value itself, with the version
+//! that it was read under. If the backend has another value under the same version, or the digest was forgotten meanwhile, the
+//! version is raised, and whoever reads the older parts begins anew.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::BuildHasher,
+};
+
+use bytes::Bytes;
+use wire::maps::{HashMap, HashSet, Hashing};
+
+use crate::{backend::Item, coherence::Nanos, directory::KeyId, shares::Shares};
+
+/// A value that nobody has asked for so long is let go.
+const IDLE_NS: Nanos = 2_000_000_000;
+/// One that was asked for within this time does not make way for another.
+const BUSY_NS: Nanos = 100_000_000;
+/// From one look for idle values to the next.
+const LOOK_NS: Nanos = 500_000_000;
+/// Bytes that a value costs beside its own.
+const OVERHEAD: usize = 256;
+/// Digests that are remembered.
+const DIGESTS: usize = 65_536;
+
+/// A value that is held.
+struct Value {
+    bytes: Bytes,
+    version: u64,
+    /// When its life ends; 0: never.
+    expires_ns: Nanos,
+    /// Parts of it may be granted: what others do to it since it was read is told.
+    grantable: bool,
+    used_ns: Nanos,
+}
+
+/// What is known of a value that went out in parts.
+#[derive(Clone, Copy)]
+struct Digest {
+    version: u64,
+    of_value: u64,
+}
+
+/// What the backend has given, beside what it gave before.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// The same under this version, as far as is known.
+    Same,
+    /// Something else: others have written it.
+    Changed,
+    /// It was asked when the key had an earlier version than is known by now.
+    Late,
+}
+
+/// A key whose version is not `from` any more.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Raised {
+    pub id: KeyId,
+    pub from: u64,
+}
+
+/// The values, and what is known of those that are held no more.
+pub(super) struct Held {
+    values: Recent<Value>,
+    digests: Recent<Digest>,
+    hashing: Hashing,
+    /// Keys that are being read anew because somebody asked for a part of what is not held.
+    missed: HashSet<KeyId>,
+    next_look_ns: Nanos,
+}
+
+impl Held {
+    /// Room for `limit` bytes, shared by `tenants` tenants.
+    pub fn new(limit: usize, tenants: usize) -> Held {
+        Held {
+            values: Recent::new(limit, tenants),
+            digests: Recent::new(DIGESTS, tenants),
+            hashing: Hashing::default(),
+            missed: HashSet::default(),
+            next_look_ns: 0,
+        }
+    }
+
+    /// From now on so many tenants share the room.
+    pub fn share_among(&mut self, tenants: usize) {
+        self.values.shares.share_among(tenants);
+        self.digests.shares.share_among(tenants);
+    }
+
+    /// Bytes that are taken.
+    pub fn bytes(&self) -> usize {
+        self.values.shares.all()
+    }
+
+    /// A value of which this version, or a later one, is held, and whether it may be granted.
+    pub fn get(&mut self, id: KeyId, version: u64, now_ns: Nanos) -> Option<(Item<Bytes>, bool)> {
+        let value = self.values.get(id)?;
+        if value.version < version {
+            return None;
+        }
+        if value.expires_ns != 0 && value.expires_ns <= now_ns {
+            self.values.remove(id);
+            return None;
+        }
+        value.used_ns = now_ns;
+        let left_ms = value.expires_ns.saturating_sub(now_ns) / 1_000_000;
+        let expiry_ms = match value.expires_ns {
+            0 => 0,
+            _ => u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
+        };
+        let item = Item {
+            value: value.bytes.clone(),
+            version: value.version,
+            expiry_ms,
+        };
+        Some((item, value.grantable))
+    }
+
+    /// Compares what the backend has given to what it gave under this version before. From now on this is what is known; the key of
+    /// which something had to be forgotten for it, if so, counts as changed.
+    pub fn compare(&mut self, id: KeyId, version: u64, value: &[u8]) -> (Compared, Option<Raised>) {
+        let of_value = self.hashing.hash_one(value);
+        let compared = match self.digests.get(id) {
+            Some(known) if known.version > version => return (Compared::Late, None),
+            Some(known) if known.version == version && known.of_value != of_value => {
+                Compared::Changed
+            }
+            _ => Compared::Same,
+        };
+        let mut forgotten = None;
+        if self.digests.peek(id).is_none() && !self.digests.shares.has_room(id.0) {
+            let oldest = self.digests.oldest(self.digests.shares.who_gives(id.0));
+            let gone = oldest.and_then(|id| Some((id, self.digests.remove(id)?)));
+            forgotten = gone.map(|(id, Digest { version: from, .. })| Raised { id, from });
+        }
+        self.digests.insert(id, 1, Digest { version, of_value });
+        (compared, forgotten)
+    }
+
+    /// What is known of a key is of this version.
+    pub fn is_of(&mut self, id: KeyId, version: u64) {
+        if let Some(known) = self.digests.get(id) {
+            known.version = version;
+        }
+    }
+
+    /// Holds a value. False: there is no room, others are being read.
+    pub fn hold(&mut self, id: KeyId, item: &Item<Bytes>, grantable: bool, now_ns: Nanos) -> bool {
+        let cost = item.value.len() + OVERHEAD;
+        self.values.remove(id);
+        while !self.values.shares.has_room_for(id.0, cost) {
+            let idle = |value: &&mut Value| now_ns >= value.used_ns + BUSY_NS;
+            let oldest = self.values.oldest(self.values.shares.who_gives(id.0));
+            let Some(oldest) = oldest.filter(|id| self.values.peek(*id).filter(idle).is_some())
+            else {
+                return false;
+            };
+            self.values.remove(oldest);
+        }
+        let expires_ns = match item.expiry_ms {
+            0 => 0,
+            left_ms => now_ns + u64::from(left_ms) * 1_000_000,
+        };
+        let value = Value {
+            bytes: item.value.clone(),
+            version: item.version,
+            expires_ns,
+            grantable,
+            used_ns: now_ns,
+        };
+        self.values.insert(id, cost, value);
+        true
+    }
+
+    /// A key is written, or others have: what is held is not the newest any more.
+    pub fn end(&mut self, id: KeyId) {
+        self.values.remove(id);
+    }
+
+    /// Any key may have been written.
+    pub fn end_all(&mut self) {
+        self.values.clear();
+    }
+
+    /// Whether a value is being read anew because somebody asked for a part of what is not held.
+    pub fn is_missed(&self, id: KeyId) -> bool {
+        self.missed.contains(&id)
+    }
+
+    /// It is from now on.
+    pub fn misses(&mut self, id: KeyId) {
+        self.missed.insert(id);
+    }
+
+    /// The backend has answered, whoever asked.
+    pub fn answered(&mut self, id: KeyId) {
+        self.missed.remove(&id);
+    }
+
+    /// Lets go what nobody asks for.
+    pub fn tick(&mut self, now_ns: Nanos) {
+        if self.next_ns().is_none_or(|due_ns| now_ns < due_ns) {
+            return;
+        }
+        self.next_look_ns = now_ns + LOOK_NS;
+        for tenant in self.values.tenants() {
+            while let Some(id) = self.values.oldest(tenant)
+                && let Some(value) = self.values.peek(id)
+                && value.used_ns + IDLE_NS <= now_ns
+            {
+                self.values.remove(id);
+            }
+        }
+    }
+
+    /// When there may be something to let go.
+    pub fn next_ns(&self) -> Option<Nanos> {
+        (!self.values.entries.is_empty()).then_some(self.next_look_ns)
+    }
+
+    /// Forgets everything of these tenants.
+    pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
+        self.missed.retain(|id| !gone.contains(&id.0));
+        for tenant in gone {
+            while let Some(id) = self.values.oldest(*tenant) {
+                self.values.remove(id);
+            }
+            while let Some(id) = self.digests.oldest(*tenant) {
+                self.digests.remove(id);
+            }
+        }
+    }
+}
+
+/// A table of bounded size that tenants share and that knows what was used last.
+struct Recent<V> {
+    entries: HashMap<KeyId, Entry<V>>,
+    /// Of each tenant, by when they were used last.
+    order: BTreeMap<u32, BTreeMap<u64, KeyId>>,
+    shares: Shares,
+    uses: u64,
+}
+
+struct Entry<V> {
+    value: V,
+    cost: usize,
+    used: u64,
+}
+
+impl<V> Recent<V> {
+    fn new(limit: usize, tenants: usize) -> Recent<V> {
+        Recent {
+            entries: HashMap::default(),
+            order: BTreeMap::new(),
+            shares: Shares::new(limit, tenants),
+            uses: 0,
+        }
+    }
+
+    /// What is there of a key, which is used thereby.
+    fn get(&mut self, id: KeyId) -> Option<&mut V> {
+        let entry = self.entries.get_mut(&id)?;
+        let order = self.order.entry(id.0).or_default();
+        self.uses += 1;
+        order.remove(&entry.used);
+        order.insert(self.uses, id);
+        entry.used = self.uses;
+        Some(&mut entry.value)
+    }
+
+    fn peek(&mut self, id: KeyId) -> Option<&mut V> {
+        self.entries.get_mut(&id).map(|entry| &mut entry.value)
+    }
+
+    /// The caller has made room.
+    fn insert(&mut self, id: KeyId, cost: usize, value: V) {
+        self.remove(id);
+        self.uses += 1;
+        let used = self.uses;
+        self.entries.insert(id, Entry { value, cost, used });
+        self.order.entry(id.0).or_default().insert(used, id);
+        self.shares.take(id.0, cost);
+    }
+
+    fn remove(&mut self, id: KeyId) -> Option<V> {
+        let Entry { value, cost, used } = self.entries.remove(&id)?;
+        self.shares.give_back(id.0, cost);
+        if let Some(order) = self.order.get_mut(&id.0) {
+            order.remove(&used);
+            if order.is_empty() {
+                self.order.remove(&id.0);
+            }
+        }
+        Some(value)
+    }
+
+    /// What a tenant has used least recently.
+    fn oldest(&self, tenant: u32) -> Option<KeyId> {
+        Some(*self.order.get(&tenant)?.first_key_value()?.1)
+    }
+
+    fn tenants(&self) -> Vec<u32> {
+        self.order.keys().copied().collect()
+    }
+
+    fn clear(&mut self) {
+        for tenant in self.tenants() {
+            self.shares.forget(tenant);
+        }
+        self.entries.clear();
+        self.order.clear();
+    }
+}

@@ -1,0 +1,382 @@
+//! Values that a backend elsewhere has given, and that are read in parts.
+
+use std::sync::{Mutex, PoisonError};
+
+use wire::{KeyHash, PART, PART_BYTES};
+
+use super::*;
+use crate::{
+    backend::{
+        Answer as Reply, Backend, Change, Completion, Condition, Found, Item, Key, OutsideEvent,
+        Put, Ticket,
+    },
+    coherence::Watch,
+};
+
+/// What a backend was asked, and the versions that it was told.
+#[derive(Default)]
+struct Asked {
+    reads: Vec<Ticket>,
+    writes: Vec<Ticket>,
+    raised: Vec<(u32, u64, u64)>,
+}
+
+/// A backend that answers when the test does.
+struct Elsewhere {
+    asked: Arc<Mutex<Asked>>,
+    watch: Watch,
+}
+
+impl Backend for Elsewhere {
+    fn get(&mut self, _: Key<'_>, _: u64, ticket: Ticket) -> Reply<Option<Item<&[u8]>>> {
+        asked(&self.asked, |asked| asked.reads.push(ticket));
+        Reply::Later
+    }
+
+    fn put(&mut self, _: Key<'_>, _: Put<'_>, _: u64, ticket: Ticket) -> Reply<Change> {
+        asked(&self.asked, |asked| asked.writes.push(ticket));
+        Reply::Later
+    }
+
+    fn delete(
+        &mut self,
+        _: Key<'_>,
+        _: Condition,
+        _: u64,
+        _: u64,
+        ticket: Ticket,
+    ) -> Reply<Change> {
+        asked(&self.asked, |asked| asked.writes.push(ticket));
+        Reply::Later
+    }
+
+    fn raise(&mut self, tenant: u32, _: KeyHash, from: u64, to: u64) {
+        asked(&self.asked, |asked| asked.raised.push((tenant, from, to)));
+    }
+
+    fn watch(&self) -> Watch {
+        self.watch
+    }
+}
+
+fn asked<R>(all: &Mutex<Asked>, look: impl FnOnce(&mut Asked) -> R) -> R {
+    look(&mut all.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A store before a backend elsewhere.
+struct Before {
+    store: Store,
+    asked: Arc<Mutex<Asked>>,
+    now_ns: u64,
+}
+
+impl Before {
+    fn new(watch: Watch) -> Before {
+        Before::with(watch, |_| {})
+    }
+
+    fn with(watch: Watch, change: impl FnOnce(&mut Config)) -> Before {
+        let mut store = Store::with(change);
+        let all = Arc::new(Mutex::new(Asked::default()));
+        store.engine.backend = Box::new(Elsewhere {
+            asked: all.clone(),
+            watch,
+        });
+        let lease = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: Epoch::new(1, 0),
+            ..Header::new(Op::LeaseRequest)
+        };
+        store.ask(lease, &[]);
+        Before {
+            store,
+            asked: all,
+            now_ns: LATER_NS,
+        }
+    }
+
+    /// Asks; the answer, if there is one at once.
+    fn ask(&mut self, header: Header, key: &[u8]) -> Option<(Header, Vec<u8>)> {
+        let now_ns = self.now_ns;
+        self.store
+            .hand_in_at(header, key, &[], wire::MAX_PAYLOAD, now_ns);
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Option<(Header, Vec<u8>)> {
+        let sent = std::iter::from_fn(|| self.store.out.pop());
+        let packets = sent.map(|(bytes, _)| {
+            let packet = Packet::decode(&bytes).unwrap();
+            (packet.header, packet.value.to_vec())
+        });
+        packets
+            .filter(|(header, _)| header.op == Op::ReadReply)
+            .last()
+    }
+
+    /// The backend answers the read that it was asked first.
+    fn gives(&mut self, value: &[u8], version: u64) -> Option<(Header, Vec<u8>)> {
+        let ticket = asked(&self.asked, |asked| asked.reads.remove(0));
+        let item = Item {
+            value: value.to_vec(),
+            version,
+            expiry_ms: 0,
+        };
+        let get = Completion::Get(ticket, Found::Item(item));
+        let (engine, out) = (&mut self.store.engine, &mut self.store.out);
+        engine.complete(get, self.now_ns, out);
+        self.answer()
+    }
+
+    fn happens(&mut self, event: OutsideEvent) {
+        let (engine, out) = (&mut self.store.engine, &mut self.store.out);
+        engine.complete(Completion::Outside(event), self.now_ns, out);
+    }
+
+    fn reads(&self) -> usize {
+        asked(&self.asked, |asked| asked.reads.len())
+    }
+}
+
+fn value(byte: u8) -> Vec<u8> {
+    (0..5000).map(|at| byte + (at / PART_BYTES) as u8).collect()
+}
+
+fn read() -> Header {
+    Header {
+        tenant: KEYED,
+        ..Header::new(Op::ReadRequest)
+    }
+}
+
+fn part(index: usize, version: u64) -> Header {
+    Header {
+        part: (index * PART_BYTES / PART) as u16,
+        total: 5000,
+        version,
+        ..read()
+    }
+}
+
+/// The same, through switch 1, which would like a copy.
+fn wanted(header: Header, epoch: u64) -> Header {
+    Header {
+        epoch: Epoch::new(1, epoch),
+        flags: Flags::GRANT,
+        ..header
+    }
+}
+
+fn ack(epoch: u64, of: u64) -> Header {
+    Header {
+        tenant: KEYED,
+        epoch: Epoch::new(1, epoch),
+        version: of,
+        ..Header::new(Op::InvalidateAck)
+    }
+}
+
+#[test]
+fn a_value_is_read_once_for_all_its_parts() {
+    let mut before = Before::new(Watch::Unneeded);
+    assert_eq!(before.ask(read(), b"k"), None);
+    let (first, bytes) = before.gives(&value(1), 50).unwrap();
+    assert_eq!(
+        (first.total, first.version, &bytes[..]),
+        (5000, 50, &[1; 1024][..])
+    );
+    for index in [4, 1, 2, 3, 1] {
+        let (reply, bytes) = before.ask(part(index, 50), b"k").unwrap();
+        let expected = &value(1)[index * PART_BYTES..];
+        assert_eq!(bytes, expected[..expected.len().min(PART_BYTES)]);
+        assert_eq!((reply.part, reply.version), (part(index, 50).part, 50));
+    }
+    assert_eq!(before.reads(), 0);
+    // Who begins to read asks the backend, always.
+    assert_eq!((before.ask(read(), b"k"), before.reads()), (None, 1));
+}
+
+#[test]
+fn a_write_ends_what_is_held_and_it_is_read_once_more_for_all_who_ask() {
+    let mut before = Before::new(Watch::Unneeded);
+    before.ask(read(), b"k");
+    before.gives(&value(1), 50);
+    let write = Header {
+        tenant: KEYED,
+        request: 1,
+        ..Header::new(Op::WriteRequest)
+    };
+    before.ask(write, b"k");
+    assert_eq!(before.store.engine.held.bytes(), 0);
+    for index in 1..5 {
+        assert_eq!(before.ask(part(index, 50), b"k"), None);
+    }
+    assert_eq!(before.reads(), 1);
+    assert_eq!(before.store.engine.counters.dropped_part_reads, 3);
+    // It was asked before the write is over: not to be held, though it is of the version that the write will have.
+    let (reply, _) = before.gives(&value(2), 60).unwrap();
+    assert_eq!((reply.part, reply.version), (0, 60));
+    assert_eq!(before.store.engine.held.bytes(), 0);
+    let ticket = asked(&before.asked, |asked| asked.writes.remove(0));
+    let (engine, out) = (&mut before.store.engine, &mut before.store.out);
+    engine.complete(Completion::Change(ticket, Change::Done(60)), LATER_NS, out);
+    before.ask(part(1, 60), b"k");
+    before.gives(&value(2), 60);
+    // A late part of the older version: as if its reader had begun anew.
+    let (reply, bytes) = before.ask(part(3, 50), b"k").unwrap();
+    assert_eq!((reply.part, reply.version, bytes[0]), (0, 60, 2));
+}
+
+#[test]
+fn another_value_under_the_same_version_gets_another_version() {
+    let mut before = Before::new(Watch::Unneeded);
+    let next = before.store.engine.version + 1;
+    for (byte, version) in [(1, 50), (1, 50), (2, next)] {
+        before.ask(read(), b"k");
+        let (reply, _) = before.gives(&value(byte), 50).unwrap();
+        assert_eq!(reply.version, version);
+    }
+    asked(&before.asked, |asked| {
+        assert_eq!(asked.raised, [(KEYED, 50, next)])
+    });
+    // From now on that is its version; a read that was asked before is not mixed with it.
+    before.ask(read(), b"k");
+    assert_eq!(before.gives(&value(2), next).unwrap().0.version, next);
+    before.ask(read(), b"k");
+    assert_eq!(before.gives(&value(3), 50).unwrap().0.version, 50);
+    let (reply, bytes) = before.ask(part(1, next), b"k").unwrap();
+    assert_eq!((reply.version, bytes[0]), (next, 3));
+}
+
+#[test]
+fn nobody_asks_for_it_any_more() {
+    let mut before = Before::new(Watch::Unneeded);
+    before.ask(read(), b"k");
+    before.gives(&value(1), 50);
+    for _ in 0..3 {
+        before.now_ns += 1_900_000_000;
+        let due_ns = before.store.engine.next_deadline_ns().unwrap();
+        assert!(due_ns <= before.now_ns);
+        before
+            .store
+            .engine
+            .tick(before.now_ns, &mut before.store.out);
+        assert!(before.ask(part(1, 50), b"k").is_some());
+    }
+    before.now_ns += 2_000_000_000;
+    before
+        .store
+        .engine
+        .tick(before.now_ns, &mut before.store.out);
+    assert_eq!(before.store.engine.held.bytes(), 0);
+    assert_eq!(before.ask(part(1, 50), b"k"), None);
+    let (reply, bytes) = before.gives(&value(1), 50).unwrap();
+    assert_eq!((reply.part, bytes[0]), (4, 2), "as if it had been held");
+}
+
+#[test]
+fn what_is_held_dies_with_its_key() {
+    let mut before = Before::new(Watch::Unneeded);
+    before.ask(read(), b"k");
+    let ticket = asked(&before.asked, |asked| asked.reads.remove(0));
+    let item = Item {
+        value: value(1),
+        version: 50,
+        expiry_ms: 700,
+    };
+    let get = Completion::Get(ticket, Found::Item(item));
+    let (engine, out) = (&mut before.store.engine, &mut before.store.out);
+    engine.complete(get, LATER_NS, out);
+    before.now_ns += 300_500_000;
+    assert_eq!(before.ask(part(1, 50), b"k").unwrap().0.expiry_ms, 399);
+    before.now_ns += 400_000_000;
+    assert_eq!((before.ask(part(1, 50), b"k"), before.reads()), (None, 1));
+}
+
+#[test]
+fn where_others_write_a_part_is_granted_only_if_that_would_be_told() {
+    type Then = fn(&mut Before);
+    let changed = |before: &mut Before| {
+        before.happens(OutsideEvent::Changed {
+            tenant: KEYED,
+            key: b"k".to_vec(),
+        });
+    };
+    let nothing: Then = |_| {};
+    let recalled: Then = |before| {
+        before.happens(OutsideEvent::Changed {
+            tenant: KEYED,
+            key: b"k".to_vec(),
+        });
+        before.store.hand_in(ack(11, 10), b"k");
+        before.ask(wanted(read(), 12), b"k");
+    };
+    let lost: Then = |before| before.happens(OutsideEvent::Everything);
+    // (watch, whether the first read wanted a grant, what happens before the answer, whether later parts are granted)
+    let rows: [(Watch, bool, Then, bool); 7] = [
+        (Watch::Tracked, true, nothing, true),
+        (Watch::Tracked, false, nothing, false),
+        (Watch::Tracked, true, changed, false),
+        (Watch::Tracked, true, recalled, false),
+        (Watch::Tracked, true, lost, false),
+        (Watch::Unneeded, true, nothing, true),
+        (Watch::Unneeded, false, nothing, true),
+    ];
+    for (at, (watch, wants, then, granted)) in rows.into_iter().enumerate() {
+        let mut before = Before::new(watch);
+        let first = if wants { wanted(read(), 10) } else { read() };
+        before.ask(first, b"k");
+        then(&mut before);
+        before.gives(&value(1), 50);
+        before.store.hand_in(ack(21, 12), b"k");
+        let reply = before.ask(wanted(part(1, 50), 30), b"k");
+        let is_granted = reply.is_some_and(|(reply, _)| reply.flags.has(Flags::GRANT));
+        assert_eq!(is_granted, granted, "row {at}");
+    }
+}
+
+#[test]
+fn what_others_change_is_not_held() {
+    for event in [
+        OutsideEvent::Everything,
+        OutsideEvent::Changed {
+            tenant: KEYED,
+            key: b"k".to_vec(),
+        },
+    ] {
+        let mut before = Before::new(Watch::Tracked);
+        before.ask(read(), b"k");
+        before.gives(&value(1), 50);
+        before.happens(event);
+        assert_eq!((before.ask(part(1, 50), b"k"), before.reads()), (None, 1));
+    }
+}
+
+#[test]
+fn a_tenant_that_reads_much_leaves_the_others_room() {
+    let mut before = Before::with(Watch::Unneeded, |config| config.parts_limit = 64 << 10);
+    let mut refused = 0;
+    for n in 0..20u8 {
+        before.ask(read(), &[n]);
+        let (reply, _) = before.gives(&value(1), 50).unwrap();
+        refused += u32::from(reply.status == Status::TryAgain);
+    }
+    assert_eq!(
+        refused, 11,
+        "nine take less than three quarters of the room"
+    );
+    let others = Header {
+        tenant: TENANT_OPEN,
+        ..read()
+    };
+    before.ask(others, b"k");
+    assert_eq!(before.gives(&value(1), 50).unwrap().0.status, Status::Ok);
+    // What nobody asks for any more makes way.
+    before.now_ns += 90_000_000;
+    assert!(before.ask(part(1, 50), &[0]).is_some());
+    before.now_ns += 10_000_000;
+    before.ask(read(), b"new");
+    assert_eq!(before.gives(&value(1), 50).unwrap().0.status, Status::Ok);
+    assert!(before.ask(part(1, 50), &[0]).is_some(), "it was asked for");
+    assert!(before.ask(part(1, 50), &[1]).is_none());
+}

@@ -1,0 +1,301 @@
+//! What is compared: servers alone, NetCache with the paper's limits, OrbitCache.
+
+use anyhow::ensure;
+use experiments::{
+    Run,
+    servers::{Rack, Saturation, Search, Servers},
+};
+use load::{
+    Phase, PhaseResult,
+    workload::{KeySpace, Permutation, Popularity},
+};
+use serde::{Deserialize, Serialize};
+use wire::{Lengths, Secret};
+
+/// What stands before the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// Nothing.
+    None,
+    /// NetCache, which holds what fits it.
+    Limited,
+    /// OrbitCache.
+    Orbit,
+}
+
+impl System {
+    /// All of them, in order.
+    pub const ALL: [System; 3] = [System::None, System::Limited, System::Orbit];
+
+    /// As rows and plots have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::None => "none",
+            System::Limited => "netcache-limited",
+            System::Orbit => "orbitcache",
+        }
+    }
+}
+
+/// What the caches hold.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Caches {
+    /// Most items that circulate.
+    pub orbit_items: usize,
+    /// The hottest keys of which NetCache holds those that fit.
+    pub limited_items: usize,
+    /// Longest value that fits it, in bytes.
+    pub limited_value_len: usize,
+    /// Which of the hottest keys, counted from 1, is the first whose value does not fit it: the other system's throughput hangs on it.
+    /// 0: as the seed has it.
+    pub first_unfit: usize,
+}
+
+impl Default for Caches {
+    fn default() -> Caches {
+        Caches {
+            orbit_items: 128,
+            limited_items: 10_000,
+            limited_value_len: 64,
+            first_unfit: 2,
+        }
+    }
+}
+
+/// Most other choices of lengths that are looked at.
+const SALTS: u64 = 100_000;
+
+impl Caches {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The parameter, what it is, what it may be.
+    pub fn check(&self, rack: &Rack) -> anyhow::Result<()> {
+        for (name, items) in [
+            ("orbit_items", self.orbit_items),
+            ("limited_items", self.limited_items),
+        ] {
+            ensure!(
+                (1..=rack.keys).contains(&items),
+                "{name} = {items}: 1 to as many as there are keys ({})",
+                rack.keys
+            );
+        }
+        Ok(())
+    }
+
+    fn fits(&self, len: usize) -> bool {
+        len <= self.limited_value_len
+    }
+
+    /// The lengths, in a choice for each key where the hottest that does not fit is the one that was asked for.
+    fn chosen(&self, rack: &Rack, seed: u64) -> anyhow::Result<Lengths> {
+        let lengths = &rack.value_len;
+        let Lengths::Mix { mix, .. } = lengths else {
+            return Ok(lengths.clone());
+        };
+        let fit = mix.iter().filter(|(len, _)| self.fits(*len)).count();
+        if self.first_unfit == 0 || fit == 0 || fit == mix.len() {
+            return Ok(lengths.clone());
+        }
+        let hot = Hot::new(rack, seed, self.first_unfit);
+        let is_right = |salt: &u64| {
+            let lengths = lengths.salted(*salt);
+            let mut lens = hot.hashes.iter().map(|hash| lengths.of(*hash));
+            lens.position(|len| !self.fits(len)) == Some(self.first_unfit - 1)
+        };
+        let salt = (0..SALTS).find(is_right);
+        ensure!(
+            salt.is_some(),
+            "first_unfit = {}: of {SALTS} choices of lengths none has it",
+            self.first_unfit
+        );
+        Ok(lengths.salted(salt.unwrap_or(0)))
+    }
+}
+
+/// The hottest keys' hashes, the hottest first.
+struct Hot {
+    hashes: Vec<wire::KeyHash>,
+}
+
+impl Hot {
+    fn new(rack: &Rack, seed: u64, count: usize) -> Hot {
+        let keys = KeySpace::new(rack.keys, wire::TENANT_OPEN, &Secret::NONE);
+        let by_rank = Permutation::new(rack.keys, seed);
+        let hash = |rank: u32| keys.get(by_rank.key(rank)).hash;
+        Hot {
+            hashes: (0..count.min(rack.keys) as u32).map(hash).collect(),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Which keys, read or written.
+    pub popularity: Popularity,
+    /// Part of the requests that write.
+    pub write_ratio: f64,
+}
+
+impl Mix {
+    /// Reads only.
+    pub fn reads(popularity: Popularity) -> Mix {
+        Mix {
+            popularity,
+            write_ratio: 0.0,
+        }
+    }
+
+    /// A phase of it.
+    pub fn phase(self, rate: f64, warmup_s: f64, seconds: f64) -> Phase {
+        Phase {
+            write_ratio: self.write_ratio,
+            ..Phase::reads(self.popularity, rate, warmup_s, seconds)
+        }
+    }
+}
+
+/// A rack with one of the systems before its servers.
+pub struct Bench<'a> {
+    /// The rack.
+    pub servers: Servers<'a>,
+    system: System,
+    /// Whether the key of each of the hottest ranks is one that the system may hold.
+    held: Vec<bool>,
+    is_on: bool,
+}
+
+impl<'a> Bench<'a> {
+    /// Builds it; nothing is cached yet.
+    ///
+    /// # Errors
+    /// As [`Servers::new`].
+    pub fn new(
+        run: &Run<'a>,
+        rack: &Rack,
+        caches: &Caches,
+        system: System,
+    ) -> anyhow::Result<Bench<'a>> {
+        let seed = run.options.seed;
+        let mut rack = rack.clone();
+        rack.value_len = caches.chosen(&rack, seed)?;
+        let held = match system {
+            System::None => vec![],
+            System::Orbit => vec![true; caches.orbit_items],
+            System::Limited => {
+                let hot = Hot::new(&rack, seed, caches.limited_items);
+                let fits = |hash| caches.fits(rack.value_len.of(hash));
+                hot.hashes.into_iter().map(fits).collect()
+            }
+        };
+        rack.items = held.len().max(1);
+        if system == System::Limited {
+            rack.discipline = Some("netcache".into());
+        }
+        Ok(Bench {
+            servers: Servers::new(run, &rack, run.options.backend)?,
+            system,
+            held,
+            is_on: false,
+        })
+    }
+
+    /// What the servers carry if nothing else is in the way.
+    pub fn bound(&self, mix: Mix) -> f64 {
+        let Mix {
+            popularity,
+            write_ratio,
+        } = mix;
+        let is_held = |rank: usize| self.held.get(rank).copied().unwrap_or(false);
+        let shares = self
+            .servers
+            .shares_unless(popularity, write_ratio, popularity, is_held);
+        self.servers.bound(&shares)
+    }
+
+    /// Has the system hold the hottest keys, and no others.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn preload(&mut self, rate: f64) -> anyhow::Result<()> {
+        if self.system == System::None {
+            return Ok(());
+        }
+        if std::mem::replace(&mut self.is_on, true) {
+            self.servers.cache_off()?;
+        }
+        self.servers.cache_on()?;
+        let held = self.held.iter().filter(|held| **held).count();
+        let part = held as f64 / self.held.len() as f64;
+        self.servers.preload(part, rate)?;
+        Ok(())
+    }
+
+    /// Preloads, and finds the point of saturation.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn saturate(&mut self, what: &str, search: &Search, mix: Mix) -> anyhow::Result<Measured> {
+        let bound = self.bound(mix);
+        // Of what the hottest keys are alone asked for, a server gets its share of all keys'.
+        self.preload(bound * 0.5)?;
+        let what = format!("{what}, {}", self.system.name());
+        let phase = |rate, warmup, seconds| mix.phase(rate, warmup, seconds);
+        let point = self.servers.saturate(bound, &what, search, phase)?;
+        Ok(Measured {
+            system: self.system,
+            bound,
+            point,
+        })
+    }
+}
+
+/// What was measured at the point of saturation.
+pub struct Measured {
+    /// Of what.
+    pub system: System,
+    /// What the servers would carry.
+    pub bound: f64,
+    /// The point.
+    pub point: Saturation,
+}
+
+impl Measured {
+    /// Requests per second.
+    pub fn rate(&self) -> f64 {
+        self.point.rate
+    }
+
+    /// The load of the least loaded server over that of the most loaded one.
+    pub fn balancing_efficiency(&self) -> f64 {
+        balancing_efficiency(&self.point.server_load)
+    }
+
+    /// Part of the requests for cached items that went to servers all the same.
+    pub fn overflow_ratio(&self) -> f64 {
+        overflow_ratio(&self.point)
+    }
+
+    /// The load's view of it.
+    pub fn result(&self) -> &PhaseResult {
+        &self.point.result
+    }
+}
+
+/// The load of the least loaded server over that of the most loaded one.
+pub fn balancing_efficiency(loads: &[f64]) -> f64 {
+    let least = loads.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = loads.iter().copied().fold(0.0, f64::max);
+    if most > 0.0 { least / most } else { 1.0 }
+}
+
+fn overflow_ratio(point: &Saturation) -> f64 {
+    let (overflows, hits) = (
+        point.counted.switch("orbit_overflow"),
+        point.counted.switch("hit"),
+    );
+    overflows / (overflows + hits).max(1.0)
+}
