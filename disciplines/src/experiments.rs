@@ -27,10 +27,7 @@ pub fn experiments() -> anyhow::Result<Vec<Experiment>> {
         .iter()
         .flat_map(|(registration, own)| own.iter().map(|one| (one, registration.name)));
     let mut all = vec![];
-    let orbit = orbitcache_experiments::EXPERIMENTS
-        .iter()
-        .map(|one| (one, "netcache"));
-    for (registered, about) in of_no_paper.chain(of_papers).chain(orbit) {
+    for (registered, about) in of_no_paper.chain(of_papers) {
         let mut experiment = Experiment::of(registered, about)?;
         for (name, parameter, value) in OTHERS {
             if *name == experiment.name {
@@ -67,6 +64,14 @@ mod tests {
                 "madinc-hops",
                 "madinc-policies",
                 "madinc-users",
+                "orbit-skew",
+                "orbit-latency",
+                "orbit-writes",
+                "orbit-servers",
+                "orbit-production",
+                "orbit-cachesize",
+                "orbit-sizes",
+                "orbit-churn",
             ]
         );
         let known = |name: &str| crate::find(name).is_some();

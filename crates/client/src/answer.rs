@@ -3,7 +3,7 @@ use std::{net::SocketAddr, time::Duration};
 use bytes::Bytes;
 use wire::{Flags, Header, Status};
 
-use crate::{Error, Value};
+use crate::{About, Error, Reserved, Value};
 
 /// A final answer to an [`Operation`](crate::Operation). Its methods read it; each belongs to one kind of operation.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct Answer {
     pub(crate) write: bool,
     pub(crate) header: Header,
     pub(crate) value: Bytes,
+    /// Length of the whole value in bytes.
+    pub(crate) len: usize,
 }
 
 impl Answer {
@@ -36,6 +38,20 @@ impl Answer {
             Status::NotFound => Ok(None),
             _ => Err(self.refusal()),
         }
+    }
+
+    /// What a read found, without the value; none: there is no such key.
+    ///
+    /// # Errors
+    /// The store's refusal.
+    pub fn about(self) -> Result<Option<About>, Error> {
+        let len = self.len;
+        Ok(self.found()?.map(|value| About {
+            len,
+            version: value.version,
+            expires_in: value.expires_in,
+            from_switch: value.from_switch,
+        }))
     }
 
     /// The new version after a write.
@@ -70,6 +86,14 @@ impl Answer {
             Status::Ok => Ok((self.header.version, self.value)),
             _ => Err(self.refusal()),
         }
+    }
+
+    /// The same with a value that gives this memory back when it is dropped.
+    pub(crate) fn holding(mut self, reserved: Option<Reserved>) -> Answer {
+        if let Some(reserved) = reserved {
+            self.value = reserved.hold(self.value);
+        }
+        self
     }
 
     /// The error for a status that is no success of this operation.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use wire::{Flags, HEADER_LEN, Header, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
 
 use crate::{
-    Answer, Error, Operation,
+    Answer, Error, Operation, Reserved,
     operation::check_key,
     pull::{Pull, Pulled},
     push::Push,
@@ -62,6 +62,8 @@ pub(crate) struct Call {
     /// Header, key and value; padded. The key stands here as it travels. Of a write in parts, without the value.
     datagram: Bytes,
     asked_len: usize,
+    /// Of a value in parts the first is enough.
+    first_only: bool,
     limit: Duration,
     deadline_ns: u64,
     tries: u32,
@@ -77,6 +79,8 @@ pub(crate) struct Call {
     waits: Backoff,
     state: State,
     parts: Parts,
+    /// For the value that is read or written in parts.
+    reserved: Option<Reserved>,
     /// Times that the value changed while its parts were read.
     changes: u32,
     /// When the request that is under way is to be sent again, or for the first time after it was put off.
@@ -131,12 +135,17 @@ impl Call {
                 sealed: overhead > 0,
             });
         }
+        let large = write && asked.len() + overhead > one_packet;
+        let reserved = match large {
+            true => rules.reserve(asked.len() + overhead)?,
+            false => None,
+        };
         // Once for all its datagrams: under one id a store must see one write.
         let value = match write {
             true => rules.envelope.close(&name, asked),
             false => Cow::Borrowed(asked),
         };
-        let (value, parts) = if value.len() > one_packet {
+        let (value, parts) = if large {
             let push = Push::new(rules, Bytes::from(value.into_owned()));
             (Cow::Borrowed(&[][..]), Parts::Push(Box::new(push)))
         } else {
@@ -162,6 +171,7 @@ impl Call {
             header,
             datagram: datagram.into(),
             asked_len: asked.len(),
+            first_only: matches!(operation, Operation::About { .. }),
             limit,
             deadline_ns: now_ns + limit.as_nanos() as u64,
             tries: 0,
@@ -174,6 +184,7 @@ impl Call {
             waits: Backoff::new(Duration::ZERO, Duration::ZERO),
             state: State::Asked { once_ns: None },
             parts,
+            reserved,
             changes: 0,
             until_ns: now_ns,
         })
@@ -284,6 +295,16 @@ impl Call {
             return self.bad("a value longer than max_value in the cluster file here");
         }
         rules.saw_value(header.total as usize);
+        if self.first_only {
+            let len = header.total as usize - rules.envelope.overhead().min(header.total as usize);
+            return Step::Done(Ok(self.answered_with(header, value.clone(), len)));
+        }
+        // What the version before had is given back first.
+        self.reserved = None;
+        match rules.reserve(header.total as usize) {
+            Ok(reserved) => self.reserved = reserved,
+            Err(error) => return Step::Done(Err(error)),
+        }
         match Pull::new(rules, header, value, now_ns) {
             Some(pull) => self.parts = Parts::Pull(Box::new(pull)),
             None => return self.bad("a part of a value that is none"),
@@ -311,7 +332,8 @@ impl Call {
         match pulled {
             Pulled::More => self.go(now_ns),
             Pulled::Whole(header, value) => {
-                Step::Done(self.answer(rules, header, Bytes::from(value)))
+                let answer = self.answer(rules, header, Bytes::from(value));
+                Step::Done(answer.map(|answer| answer.holding(self.reserved.take())))
             }
             Pulled::Changed => self.pull(rules, header, &value, now_ns),
             Pulled::Begin => self.begin(rules, now_ns),
@@ -531,6 +553,7 @@ impl Call {
     /// Reads the whole value under a new id: a late copy of an answer that did not do must not answer this.
     fn begin(&mut self, rules: &Rules, now_ns: u64) -> Step {
         self.parts = Parts::None { due: false };
+        self.reserved = None;
         self.sign(rules, rules.new_id());
         self.ask(rules, now_ns)
     }
@@ -568,14 +591,21 @@ impl Call {
         if header.op == Op::WriteReply && header.status == Status::Ok {
             rules.saw_value(self.asked_len + rules.envelope.overhead());
         }
-        Ok(Answer {
+        let len = value.len();
+        Ok(self.answered_with(header, value, len))
+    }
+
+    /// `len`: of the whole value in bytes.
+    fn answered_with(&self, header: Header, value: Bytes, len: usize) -> Answer {
+        Answer {
             store: self.store,
             tenant: self.header.tenant,
             asked_len: self.asked_len,
             write: self.header.op.is_write(),
             header,
             value,
-        })
+            len,
+        }
     }
 
     /// Asks again later.

@@ -6,7 +6,7 @@ use tokio::{sync::Semaphore, time::timeout_at};
 use wire::Cluster;
 
 use crate::{
-    Answer, Condition, Counts, Error, Operation, Options, Value,
+    About, Answer, Condition, Counts, Error, Operation, Options, Value,
     call::{Call, Step},
     clock,
     port::Port,
@@ -79,6 +79,15 @@ impl Client {
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let key = key.as_ref();
         self.call(Operation::Get { key }).await?.found()
+    }
+
+    /// What a key has beside its value, at the price of one packet however long that is; `None` if there is no such key.
+    ///
+    /// # Errors
+    /// As for `get`.
+    pub async fn about(&self, key: impl AsRef<[u8]>) -> Result<Option<About>, Error> {
+        let key = key.as_ref();
+        self.call(Operation::About { key }).await?.about()
     }
 
     /// The values of many keys, in the order of the keys. The requests are in flight together, at most

@@ -30,6 +30,12 @@ pub enum Error {
         /// Whether values are sealed, which takes [`Seal::OVERHEAD`](crate::Seal::OVERHEAD) bytes of each.
         sealed: bool,
     },
+    /// The memory for large values ([`Options::memory`](crate::Options::memory)) is in use. Nothing was sent, or nothing but a read.
+    #[error("value of {len} bytes: the memory for large values is in use")]
+    NoMemory {
+        /// Bytes of the value.
+        len: usize,
+    },
     /// A time to live of zero, or one too long for its field.
     #[error("time to live must be 1 ms to {} ms (49 days)", u32::MAX)]
     TimeToLive,

@@ -12,6 +12,11 @@ pub enum Operation<'a> {
         /// Its name, 1 to 250 bytes.
         key: &'a [u8],
     },
+    /// What a key has beside its value: [`Answer::about`](crate::Answer::about). Of a value in parts only the first one comes.
+    About {
+        /// Its name, 1 to 250 bytes.
+        key: &'a [u8],
+    },
     /// A write: [`Answer::written`](crate::Answer::written).
     Set {
         /// The key's name, 1 to 250 bytes.
@@ -45,6 +50,7 @@ impl<'a> Operation<'a> {
     pub(crate) fn key(&self) -> &'a [u8] {
         match *self {
             Operation::Get { key }
+            | Operation::About { key }
             | Operation::Set { key, .. }
             | Operation::Delete { key, .. }
             | Operation::Ask { key, .. } => key,
@@ -55,7 +61,7 @@ impl<'a> Operation<'a> {
     pub(crate) fn value(&self) -> &'a [u8] {
         match *self {
             Operation::Set { value, .. } | Operation::Ask { value, .. } => value,
-            Operation::Get { .. } | Operation::Delete { .. } => &[],
+            Operation::Get { .. } | Operation::About { .. } | Operation::Delete { .. } => &[],
         }
     }
 
@@ -71,7 +77,7 @@ impl<'a> Operation<'a> {
             }
         };
         Ok(match *self {
-            Operation::Get { .. } => Header::new(Op::ReadRequest),
+            Operation::Get { .. } | Operation::About { .. } => Header::new(Op::ReadRequest),
             Operation::Set { ttl, condition, .. } => {
                 let expiry_ms = ttl.map(ttl_ms).transpose()?.unwrap_or(0);
                 conditional(Op::WriteRequest, condition, expiry_ms)

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::{Error, Seal};
+use crate::{Error, Memory, Seal};
 
 /// How a client behaves. The defaults suit a data centre.
 #[derive(Clone, Debug)]
@@ -19,6 +19,9 @@ pub struct Options {
     /// Length in bytes of the values that reads leave room for at first; the client learns from what it
     /// sees. Default 256.
     pub expected_value: usize,
+    /// What values that no packet holds take their memory from, from their first part until they are written, or until the bytes that
+    /// were read are dropped; `None`: they take what they need.
+    pub memory: Option<Memory>,
     /// Seals what is written and opens what is read; `None`: keys and values travel and are kept as they are. All
     /// clients of a tenant must agree: a sealed key is another key.
     pub seal: Option<Seal>,
@@ -33,6 +36,7 @@ impl Default for Options {
             min_timeout: Duration::from_millis(5),
             max_timeout: Duration::from_millis(500),
             expected_value: 256,
+            memory: None,
             seal: None,
         }
     }

@@ -12,7 +12,8 @@ use std::{
 use wire::{Cluster, Flags, Header, LIFE_UNKNOWN, MAX_PAYLOAD, Secret, Secrets, TENANT_SYSTEM};
 
 use crate::{
-    Error, Options, counters::Counters, envelope::Envelope, routes::Routes, timing::RoundTrip,
+    Error, Options, Reserved, counters::Counters, envelope::Envelope, routes::Routes,
+    timing::RoundTrip,
 };
 
 /// What ties an answer to its request.
@@ -131,6 +132,14 @@ impl Rules {
         if len > self.largest_value.load(Relaxed) {
             self.largest_value.fetch_max(len, Relaxed);
         }
+    }
+
+    /// Memory for a value that no packet holds; none: no bound is set.
+    pub fn reserve(&self, len: usize) -> Result<Option<Reserved>, Error> {
+        let Some(memory) = &self.options.memory else {
+            return Ok(None);
+        };
+        memory.reserve(len).map(Some).ok_or(Error::NoMemory { len })
     }
 
     /// The error of a call that found no place before its deadline.

@@ -16,6 +16,19 @@ pub struct Value {
     pub from_switch: bool,
 }
 
+/// What a read found, without the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Length of the value in bytes.
+    pub len: usize,
+    /// As of [`Value::version`].
+    pub version: u64,
+    /// As of [`Value::expires_in`].
+    pub expires_in: Option<Duration>,
+    /// As of [`Value::from_switch`].
+    pub from_switch: bool,
+}
+
 /// What must hold for a write to take place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {

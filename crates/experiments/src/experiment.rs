@@ -86,6 +86,8 @@ struct File {
     #[serde(default)]
     sim: toml::Table,
     #[serde(default)]
+    sim_quick: toml::Table,
+    #[serde(default)]
     claims: BTreeMap<String, Claim>,
 }
 
@@ -101,10 +103,12 @@ pub struct Experiment {
     kind: &'static Kind,
     /// Parameters of the full run.
     params: toml::Table,
-    /// What differs under `--quick`, in both worlds alike.
+    /// What differs under `--quick`.
     quick: toml::Table,
     /// What differs in the simulator in the full run.
     sim: toml::Table,
+    /// What differs there under `--quick`, beside that.
+    sim_quick: toml::Table,
     /// What has to come out, by its name in the summary.
     claims: BTreeMap<String, Claim>,
 }
@@ -195,6 +199,7 @@ impl Experiment {
             params: file.params,
             quick: file.quick,
             sim: file.sim,
+            sim_quick: file.sim_quick,
             claims: file.claims,
         };
         for world in [World::Kernel, World::Sim] {
@@ -221,7 +226,12 @@ impl Experiment {
         for name in outer.rsplit('.').filter(|name| !name.is_empty()) {
             table = toml::Table::from_iter([(name.into(), toml::Value::Table(table))]);
         }
-        for all in [&mut self.params, &mut self.quick, &mut self.sim] {
+        for all in [
+            &mut self.params,
+            &mut self.quick,
+            &mut self.sim,
+            &mut self.sim_quick,
+        ] {
             overlay(all, &table);
         }
         self.params(World::Kernel, false).map(drop)
@@ -231,6 +241,7 @@ impl Experiment {
     /// does not decide.
     pub fn same_in_both(&mut self) {
         self.sim.clear();
+        self.sim_quick.clear();
         for (path, value) in [
             ("search.loads_s", "20.0"),
             ("search.search_s", "15.0"),
@@ -246,10 +257,13 @@ impl Experiment {
 
     fn table(&self, world: World, quick: bool) -> toml::Table {
         let mut table = self.params.clone();
+        if quick {
+            overlay(&mut table, &self.quick);
+        }
         match (world, quick) {
-            (_, true) => overlay(&mut table, &self.quick),
+            (World::Sim, true) => overlay(&mut table, &self.sim_quick),
             (World::Sim, false) => overlay(&mut table, &self.sim),
-            (World::Kernel, false) => {}
+            (World::Kernel, _) => {}
         }
         table
     }
@@ -396,8 +410,8 @@ mod tests {
     }
 
     #[test]
-    fn the_simulator_has_its_own_full_run_and_the_same_quick_one() {
-        let text = "keys = 500\n[quick]\nkeys = 50\n[sim]\nkeys = 5000\n";
+    fn the_simulator_has_its_own_full_run_and_much_of_the_same_quick_one() {
+        let text = "keys = 500\nitems = 9\n[quick]\nkeys = 50\n[sim]\nkeys = 5000\n[sim_quick]\nitems = 7\n";
         let mut experiment = parse(text).unwrap();
         let keys = |experiment: &Experiment, world, quick| {
             let params = experiment.params(world, quick).unwrap();
@@ -406,7 +420,13 @@ mod tests {
         assert_eq!(keys(&experiment, World::Kernel, false), 500);
         assert_eq!(keys(&experiment, World::Sim, false), 5000);
         assert_eq!(keys(&experiment, World::Sim, true), 50);
+        let items = |experiment: &Experiment, world| {
+            experiment.params(world, true).unwrap()["items"].as_u64()
+        };
+        assert_eq!(items(&experiment, World::Kernel), Some(9));
+        assert_eq!(items(&experiment, World::Sim), Some(7));
         experiment.same_in_both();
+        assert_eq!(items(&experiment, World::Sim), Some(9));
         assert_eq!(keys(&experiment, World::Sim, false), 500);
     }
 

@@ -12,6 +12,8 @@
 //! keys = 1000000
 //! [quick.rack]      # replaces params under --quick
 //! keys = 100000
+//! [sim.rack]        # replaces params in the simulator; [sim_quick.rack] what --quick left
+//! keys = 10000000
 //! [claims]          # what has to come out, or the run has failed
 //! speedup = { least = 3.0 }
 //! ```
@@ -29,6 +31,7 @@ mod fill;
 mod outside_writes;
 pub mod params;
 pub mod plot;
+pub mod recovery;
 mod report;
 pub mod rig;
 pub mod servers;

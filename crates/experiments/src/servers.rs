@@ -339,6 +339,11 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// The generator died, or an interruption.
     pub fn phase(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
+        self.load()?.run(phase)
+    }
+
+    /// The generator, which starts when it is needed first.
+    fn load(&mut self) -> anyhow::Result<&mut Load> {
         if self.load.is_none() {
             self.load = Some(self.rig.load(&Generating {
                 seat: Seat {
@@ -357,8 +362,7 @@ impl<'a> Servers<'a> {
         }
         self.load
             .as_mut()
-            .context("the generator that was just started")?
-            .run(phase)
+            .context("the generator that was just started")
     }
 
     /// Runs one phase of load; beside its result what servers and switch counted, warm-up included.
@@ -369,6 +373,30 @@ impl<'a> Servers<'a> {
         let before = self.counted()?;
         let result = self.phase(phase)?;
         Ok((result, self.counted()?.since(&before)))
+    }
+
+    /// Runs one phase of load; beside its result what was counted in each stretch of so many seconds.
+    ///
+    /// # Errors
+    /// As [`Servers::counting`].
+    pub fn watching(
+        &mut self,
+        phase: &Phase,
+        every_s: f64,
+    ) -> anyhow::Result<(PhaseResult, Vec<Counted>)> {
+        let every = Duration::from_secs_f64(every_s);
+        let mut stretches = vec![];
+        let mut before = self.counted()?;
+        self.load()?.begin(phase)?;
+        loop {
+            self.rig.wait(every)?;
+            let now = self.counted()?;
+            stretches.push(now.clone().since(&before));
+            before = now;
+            if let Some(result) = self.load()?.poll()? {
+                return Ok((result, stretches));
+            }
+        }
     }
 
     fn counted(&self) -> anyhow::Result<Counted> {

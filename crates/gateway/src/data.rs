@@ -62,22 +62,12 @@ pub(crate) struct Refused(pub String);
 pub(crate) const OUTCOME_UNKNOWN: &str = "ERR outcome unknown";
 
 impl Refused {
-    /// Whether what was refused may have been carried out, or may still be.
-    pub fn is_unknown(&self) -> bool {
-        self.0.starts_with(OUTCOME_UNKNOWN)
-    }
-
     /// The same once the backend has carried the write out: what clients take for a refusal must not stand at the front.
     pub fn after(self, done: &str) -> Refused {
         Refused(format!(
             "ERR {done}, but the value before cannot be given: {}",
             self.0
         ))
-    }
-
-    /// Whether nothing was done, and the same may be asked again.
-    pub fn is_try_again(&self) -> bool {
-        self.0.starts_with("TRYAGAIN")
     }
 }
 

@@ -1,22 +1,23 @@
-//! The backends themselves, for what no packet carries.
+//! The backends themselves, for keys that no packet carries.
 
 use std::{borrow::Cow, str::FromStr, time::Duration};
 
 use bytes::Bytes;
-use client::{Seal, TenantSeal};
+use client::{Memory, Reserved, Seal, TenantSeal};
 use redis::{AsyncConnectionConfig, Cmd, IntoConnectionInfo, Value, aio::MultiplexedConnection};
 use tokio::sync::Mutex;
 use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
 
-use crate::{
-    data::{About, Done, Life, OUTCOME_UNKNOWN, OnlyIf, Put, Refused, Written},
-    memory::{Memory, Reserved},
-};
+use crate::data::{About, Done, Life, OUTCOME_UNKNOWN, OnlyIf, Put, Refused, Written};
 
 /// How long a backend may take for one command, large values included.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a colon: as stores do it.
 const PREFIX: &str = "shortstop:";
+
+/// Another write may have come between: its life is left as it is.
+const PROLONG: &str = "if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[1]) then \
+                       return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 
 /// Which Redis holds which partitions: `redis://HOST:PORT` for all of them, `FIRST-LAST=redis://...` for some.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,18 +80,6 @@ struct Backend {
     last: u32,
     client: redis::Client,
     connection: Mutex<Option<MultiplexedConnection>>,
-}
-
-/// A value with the memory that is reserved for it.
-struct Held(
-    Vec<u8>,
-    #[expect(dead_code, reason = "given back when dropped")] Reserved,
-);
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
 }
 
 impl Direct {
@@ -257,6 +246,20 @@ impl Direct {
             .map_err(|why| why.after("removed"))
     }
 
+    /// Gives a key this life if the one that it has is longer than `left_ms`: what the store gives at most. Changes no value.
+    pub async fn prolong(&self, key: &[u8], left_ms: u64, life: Duration) -> Done<()> {
+        let stored = self.stored(key);
+        let name = self.name_of(&stored)?;
+        let mut command = redis::cmd("EVAL");
+        command
+            .arg(PROLONG)
+            .arg(1)
+            .arg(&name)
+            .arg(left_ms)
+            .arg(life.as_millis() as u64);
+        self.backend_of(&stored).write(&command).await.map(drop)
+    }
+
     fn reserve(&self, len: usize) -> Done<Reserved> {
         self.memory.reserve(len).ok_or_else(|| {
             Refused(format!(
@@ -307,7 +310,7 @@ impl Direct {
                     })?,
                     None => bytes,
                 };
-                Ok(Some(Bytes::from_owner(Held(bytes, reserved))))
+                Ok(Some(reserved.hold(bytes.into())))
             }
             other => Err(unexpected(&other)),
         }

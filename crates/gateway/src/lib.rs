@@ -1,6 +1,6 @@
 //! The gateway: Redis clients come in by TCP, unmodified, speaking RESP2 or RESP3; their reads and writes of keys go out by
-//! `client` in shortstop's protocol, and so are answered by switches on the way where those have copies. What
-//! no packet carries (long keys, large values) goes to the backends, which must be Redis, directly.
+//! `client` in shortstop's protocol, and so are answered by switches on the way where those have copies. Keys that
+//! no packet carries go to the backends, which must be Redis, directly.
 //!
 //! `server` takes connections, [`resp`] makes commands of their bytes and carries them out by `data`, which is `network`.
 //! The binary's `gateway` command calls [`run`]; this crate calls `client` and `wire` only.
@@ -15,7 +15,6 @@ mod direct;
 #[cfg(test)]
 mod fake;
 mod limits;
-mod memory;
 mod network;
 pub mod resp;
 mod run;

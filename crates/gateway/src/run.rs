@@ -1,7 +1,7 @@
 use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc};
 
 use anyhow::Context;
-use client::{Client, Options, Seal};
+use client::{Client, Memory, Options, Seal};
 use tokio::net::TcpListener;
 use wire::Cluster;
 
@@ -9,7 +9,6 @@ use crate::{
     BackendAddress, Limits,
     counters::Counters,
     direct::Direct,
-    memory::Memory,
     network::Network,
     server::{self, Shared},
 };
@@ -66,6 +65,7 @@ pub async fn run(
     let tenant_seal = seal.as_ref().map(|seal| seal.of_tenant(tenant));
     let options = Options {
         seal,
+        memory: Some(memory.clone()),
         ..Options::default()
     };
     let client = Client::connect(&cluster, tenant, options).await?;

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use client::Memory;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -20,7 +21,6 @@ use crate::{
     Limits,
     counters::Counters,
     data::Data,
-    memory::Memory,
     resp::{connection::Connection, session::Session},
 };
 

@@ -6,6 +6,8 @@ use crate::{Call, Return, world::Path};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Item {
     pub value: u8,
+    /// The second part, in a world of parts.
+    pub rest: u8,
     pub version: u64,
     /// In a grant: what remained of its life when the store answered, in milliseconds; 0: it does not end.
     pub life_ms: u32,
@@ -43,8 +45,12 @@ pub struct Request {
     /// Step of time at which the operation began.
     pub since: u8,
     pub call: OrderedCall,
-    /// For a compare-and-set.
+    /// For a compare-and-set, or of the first part, if it is about the second.
     pub version: u64,
+    /// Whether it is about the first and the second part of the value; in a world without parts, both.
+    pub parts: [bool; 2],
+    /// Which question of its operation it is: a reader of parts asks several.
+    pub question: u8,
     pub path: Path,
     pub passed: usize,
     pub epoch: Epoch,
@@ -57,6 +63,9 @@ pub struct Reply {
     pub number: u64,
     pub said: OrderedReturn,
     pub version: u64,
+    /// Whether it is about the second part of the value.
+    pub second: bool,
+    pub question: u8,
     pub path: Path,
     pub left: usize,
     pub epoch: Epoch,

@@ -60,6 +60,21 @@ impl Entry {
     pub fn is_valid(&self) -> bool {
         self.header[8] & 1 == 1
     }
+
+    /// Its epoch's number.
+    pub fn epoch(&self) -> u64 {
+        self.word(8) >> 1
+    }
+
+    /// Of the value.
+    pub fn version(&self) -> u64 {
+        self.word(16)
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        let bytes = self.header[at..].first_chunk();
+        u64::from_ne_bytes(*bytes.expect("48 bytes"))
+    }
 }
 
 /// What a switch remembers of the key, of the store's lease, and of epochs.

@@ -2,7 +2,8 @@
 
 use store::{
     coherence::{
-        Invalidate, KeyState, LeaseAnswer, Leases, Step, Submitted, Verdict, Window, Write,
+        Invalidate, KeyState, LeaseAnswer, Leases, Parts, Step, Submitted, Verdict, Window, Write,
+        version_of_part,
     },
     mutants::{Mutant, mutant},
 };
@@ -27,6 +28,8 @@ pub struct Server {
     pub key: KeyState<Request>,
     pub leases: Leases<()>,
     windows: [Window<Outcome>; 3],
+    /// Of each client a write of which a part is missing, and what has come.
+    joins: [Option<(Request, Parts)>; 3],
     /// What the backend holds; survives a restart.
     pub item: Option<Item>,
     version: u64,
@@ -42,6 +45,7 @@ impl Server {
             key: KeyState::default(),
             leases: Leases::new(LEASE_NS, TERMS),
             windows: Default::default(),
+            joins: Default::default(),
             version: FIRST.version,
             item: Some(FIRST),
             incarnation: 0,
@@ -64,6 +68,7 @@ impl Server {
             key: KeyState::default(),
             leases: Leases::new(LEASE_NS, (incarnation + 1) * TERMS),
             windows: Default::default(),
+            joins: Default::default(),
         };
     }
 
@@ -74,21 +79,19 @@ impl Server {
 
     pub fn request(&mut self, request: Request, step: u8, out: &mut Vec<Message>) {
         if request.call.0 == Call::Read {
-            let said = Return::Value(self.item.map(|item| item.value));
-            let version = self.item.map_or(0, |item| item.version);
-            let asked = request.grant.then_some(request.epoch);
-            let grant = asked.and_then(|epoch| self.granted(epoch, step));
-            out.push(reply(&request, OrderedReturn(said), version, grant));
-            return;
+            return out.extend(self.read(&request, step));
         }
         if !self.takes_writes(step) && !mutant(Mutant::NoWaitAfterRestart) {
             return; // TryAgain: the client sends it again.
         }
+        let Some(request) = self.joined(request, step, out) else {
+            return; // Taken: the rest is on its way.
+        };
         match self.windows[request.client].begin(request.number, LIMIT) {
             Verdict::New => {}
             Verdict::Answered((said, version)) => {
                 let grant = self.grants_again(&request, version, step);
-                return out.push(reply(&request, said, version, grant));
+                return out.push(reply(&request, said, version, false, grant));
             }
             _ => return,
         }
@@ -101,6 +104,69 @@ impl Server {
             self.windows[client].forget(number);
         }
         self.drive(step, out);
+    }
+
+    /// The answer to a read, of the first part or the second: of this one if the key has the version that its reader knows.
+    fn read(&mut self, request: &Request, step: u8) -> Option<Message> {
+        let Some(item) = self.item else {
+            let said = OrderedReturn(Return::Value(None));
+            return Some(reply(request, said, 0, false, None));
+        };
+        let wants_second = !request.parts[0];
+        let named = wants_second
+            .then(|| version_of_part(request.version, item.version))
+            .flatten();
+        let asked = request.grant.then_some(request.epoch);
+        let grant = asked.and_then(|epoch| self.granted(epoch, step));
+        let second = named.is_some();
+        let byte = if second { item.rest } else { item.value };
+        let said = OrderedReturn(Return::Value(Some(byte)));
+        let version = named.unwrap_or(item.version);
+        Some(reply(request, said, version, second, grant))
+    }
+
+    /// The write that a request is, if it is whole, or makes one whole. Its own switch has taken an epoch in any case.
+    fn joined(&mut self, request: Request, step: u8, out: &mut Vec<Message>) -> Option<Request> {
+        let index = request.parts.iter().position(|is_here| !is_here);
+        let Some(index) = index.map(|missing| 1 - missing) else {
+            return Some(request);
+        };
+        let known = self.windows[request.client].known(request.number);
+        if let Some(verdict) = known {
+            if let Verdict::Answered((said, version)) = verdict {
+                out.push(reply(&request, said, version, false, None));
+            }
+            return None;
+        }
+        if self.key.part_passed(request.epoch) {
+            self.drive(step, out);
+        }
+        let join = &mut self.joins[request.client];
+        let new = join
+            .take()
+            .filter(|(begun, _)| begun.number == request.number);
+        let (begun, mut parts) = new.unwrap_or_else(|| (request.clone(), Parts::new(2)));
+        let mut whole = Request {
+            parts: begun.parts,
+            grant: false,
+            ..request
+        };
+        whole.parts[index] = true;
+        match parts.take(index) {
+            None => Some(whole),
+            Some(_) => {
+                // Of an earlier part nothing counts any more but that it has come.
+                let kept = Request {
+                    epoch: Epoch::NONE,
+                    path: crate::Path::Neither,
+                    passed: 0,
+                    since: 0,
+                    ..whole
+                };
+                *join = Some((kept, parts));
+                None
+            }
+        }
     }
 
     /// Rule 5: whether the answer may be a grant.
@@ -130,6 +196,7 @@ impl Server {
         let again = mutant(Mutant::RepeatedAnswerGrants) && request.grant;
         (again && self.grant(request.epoch, step)).then_some(Item {
             value,
+            rest: value,
             version,
             life_ms: 0,
         })
@@ -178,9 +245,18 @@ impl Server {
     fn apply(&mut self, write: Write<Request>, step: u8, out: &mut Vec<Message>) {
         let request = write.body;
         self.version += u64::from(!mutant(Mutant::VersionNotRaised));
+        // What has not come is as it was before anything was written.
+        let part = |value, index: usize| {
+            if request.parts[index] {
+                value
+            } else {
+                FIRST.value
+            }
+        };
         let put = |value| {
             Some(Item {
-                value,
+                value: part(value, 0),
+                rest: part(value, 1),
                 version: self.version,
                 life_ms: 0,
             })
@@ -206,16 +282,24 @@ impl Server {
         let written = said == Return::Done && request.call.0 != Call::Delete;
         let granted = written && request.grant && self.grant(request.epoch, step);
         let grant = self.item.filter(|_| granted);
-        out.push(reply(&request, outcome.0, outcome.1, grant));
+        out.push(reply(&request, outcome.0, outcome.1, false, grant));
     }
 }
 
-fn reply(request: &Request, said: OrderedReturn, version: u64, grant: Option<Item>) -> Message {
+fn reply(
+    request: &Request,
+    said: OrderedReturn,
+    version: u64,
+    second: bool,
+    grant: Option<Item>,
+) -> Message {
     Message::Reply(Reply {
         client: request.client,
         number: request.number,
         said,
         version,
+        second,
+        question: request.question,
         path: request.path,
         left: request.path.switches().len(),
         epoch: request.epoch,

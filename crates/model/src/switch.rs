@@ -5,18 +5,28 @@ use wire::{Epoch, Flags, Header, Op};
 use crate::{
     Call, Return,
     message::{Item, OrderedReturn, Reply, Request},
-    real::{self, Out, State},
+    real::{self, Entry, Out, State},
     world::{LEASE_MS, now_ns},
 };
 
-/// One switch.
+/// One switch. In a world of parts its programs hold the first part of the value, as they would hold all of it; the second part goes
+/// with it, as a discipline that holds parts has to treat it: it was granted under the epoch under which the first is valid, and
+/// has its version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Switch(State);
+pub struct Switch(State, Option<Second>);
+
+/// A second part that a switch holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Second {
+    epoch: u64,
+    version: u64,
+    byte: u8,
+}
 
 impl Switch {
     /// A switch that has given out so many numbers, with no lease and no entry.
     pub fn new(id: u16, epoch: u64) -> Switch {
-        Switch(State::new(id, epoch))
+        Switch(State::new(id, epoch), None)
     }
 
     pub fn id(&self) -> u16 {
@@ -34,6 +44,55 @@ impl Switch {
 
     /// A request on its way to the store. A reply: the switch answers itself.
     pub fn request(&mut self, request: &mut Request, step: u8) -> Option<Reply> {
+        if request.call.0 == Call::Read && !request.parts[0] {
+            return self.second(request, step);
+        }
+        let reply = self.first(request, step);
+        self.forget_stale();
+        reply
+    }
+
+    /// A read of the second part. If it is missing although the first may be served, the switch asks for it under the epoch of that.
+    fn second(&mut self, request: &mut Request, step: u8) -> Option<Reply> {
+        let mut first = Request {
+            parts: [true; 2],
+            grant: false,
+            epoch: Epoch::NONE,
+            ..request.clone()
+        };
+        // It changes nothing: the second part has no entry of its own.
+        let served = Switch(self.0, None).first(&mut first, step)?;
+        let epoch = self.0.entry?.epoch();
+        match self.1 {
+            Some(second) if (second.epoch, second.version) == (epoch, served.version) => {
+                (served.version == request.version).then(|| Reply {
+                    said: OrderedReturn(Return::Value(Some(second.byte))),
+                    second: true,
+                    ..served
+                })
+            }
+            _ => {
+                if !request.grant {
+                    request.epoch = Epoch::new(self.id(), epoch);
+                    request.grant = true;
+                }
+                None
+            }
+        }
+    }
+
+    /// A second part is of no use without the first.
+    fn forget_stale(&mut self) {
+        let valid = self
+            .0
+            .entry
+            .filter(Entry::is_valid)
+            .map(|entry| entry.epoch());
+        self.1 = self.1.filter(|second| valid == Some(second.epoch));
+    }
+
+    /// All but a read of the second part.
+    fn first(&mut self, request: &mut Request, step: u8) -> Option<Reply> {
         let (op, value) = match request.call.0 {
             Call::Read => (Op::ReadRequest, None),
             Call::Write(value) | Call::CompareAndSet { to: value, .. } => {
@@ -57,6 +116,8 @@ impl Switch {
                 number: request.number,
                 said: OrderedReturn(Return::Value(value)),
                 version: header.version,
+                second: false,
+                question: request.question,
                 path: request.path,
                 left: request.passed,
                 epoch: Epoch::NONE,
@@ -67,9 +128,26 @@ impl Switch {
     }
 
     /// Rule 5: the answer to a client passes, and is a grant.
-    pub fn reply(&mut self, call: Op, epoch: Epoch, item: Item, step: u8) {
+    pub fn reply(&mut self, call: Op, epoch: Epoch, item: Item, second: bool, step: u8) {
+        if second {
+            return self.take_second(epoch, item);
+        }
         let out = self.grant(call, epoch, item, step);
         assert!(matches!(out, Out::Forward(_)), "an answer goes on: {out:?}");
+    }
+
+    /// Rule 5: the second part is granted. It is held only beside the first, if that is valid under the same epoch and of its version.
+    fn take_second(&mut self, epoch: Epoch, item: Item) {
+        let entry = self.0.entry.filter(Entry::is_valid);
+        let fits =
+            |entry: &Entry| entry.epoch() == epoch.number() && entry.version() == item.version;
+        if epoch.switch() == self.id() && entry.is_some_and(|entry| fits(&entry)) {
+            self.1 = Some(Second {
+                epoch: epoch.number(),
+                version: item.version,
+                byte: item.rest,
+            });
+        }
     }
 
     /// Rule 5: the answer to the agent.
@@ -84,14 +162,18 @@ impl Switch {
         header.epoch = epoch;
         header.version = item.version;
         header.expiry_ms = item.life_ms;
-        real::run(&mut self.0, header, &[item.value], true, now_ns(step))
+        let out = real::run(&mut self.0, header, &[item.value], true, now_ns(step));
+        self.forget_stale();
+        out
     }
 
     /// An INVALIDATE; the acknowledgement: its epoch, and the number that it echoes.
     pub fn invalidate(&mut self, epoch: Epoch, step: u8) -> Option<(Epoch, u64)> {
         let mut header = Header::new(Op::Invalidate);
         header.epoch = epoch;
-        match real::run(&mut self.0, header, &[], true, now_ns(step)) {
+        let out = real::run(&mut self.0, header, &[], true, now_ns(step));
+        self.forget_stale();
+        match out {
             Out::Back(header, _) => Some((header.epoch, header.version)),
             _ => None,
         }
@@ -128,5 +210,6 @@ impl Switch {
     /// The agent removes the entry.
     pub fn evict(&mut self) {
         self.0.entry = None;
+        self.1 = None;
     }
 }

@@ -56,6 +56,9 @@ pub struct Bounds {
     pub scripts: [Vec<Call>; 3],
     /// Each client's way, and the way that its retransmissions take.
     pub paths: [(Path, Path); 3],
+    /// Whether values have two parts. A writer sends the first by its own way and the second by that of its retransmissions; a reader
+    /// asks for the second when it has the first; switches hold both.
+    pub parts: bool,
     /// Whether the switches (1, 2) begin with an entry.
     pub entries: [bool; 2],
     /// Datagrams delivered twice.
@@ -87,6 +90,7 @@ impl Bounds {
         Bounds {
             scripts,
             paths,
+            parts: false,
             entries: [true; 2],
             duplicates: 0,
             retransmissions: 0,
@@ -123,6 +127,10 @@ struct Client {
     since: u8,
     /// The version that it learnt last.
     version: u64,
+    /// The first part of a value that it reads, and its version.
+    first: Option<(u64, u8)>,
+    /// Questions that the operation has asked.
+    questions: u8,
 }
 
 /// What is left of each bound.
@@ -184,28 +192,55 @@ pub enum Action {
 /// What the key begins with.
 pub(crate) const FIRST: Item = Item {
     value: 0,
+    rest: 0,
     version: 1,
     life_ms: 0,
 };
+/// What a reader says who has joined two parts that are not of one value: nobody wrote that.
+const TORN: u8 = u8::MAX;
 /// Numbers that a switch has given out at the beginning: a mutant that lets them come again does so soon behind it.
 const FIRST_EPOCH: u64 = 6;
 
 impl World {
-    fn send(&self, state: &mut WorldState, client: usize, path: Path) {
+    /// Sends what a client has to say now; in a world of parts a write goes in two packets, the second by a way of its own.
+    fn send(&self, state: &mut WorldState, client: usize, paths: (Path, Path)) {
         let at = &state.clients[client];
-        let request = Request {
+        let call = self.bounds.scripts[client][at.begun as usize - 1];
+        let mut request = Request {
             client,
             number: at.begun,
             since: at.since,
-            call: OrderedCall(self.bounds.scripts[client][at.begun as usize - 1]),
+            call: OrderedCall(call),
             version: at.version,
-            path,
+            parts: [true; 2],
+            question: at.questions,
+            path: paths.0,
             passed: 0,
             epoch: Epoch::NONE,
             grant: false,
         };
+        match call {
+            Call::Read => {
+                if let Some((version, _)) = at.first {
+                    request.version = version;
+                    request.parts = [false, true];
+                }
+            }
+            Call::Write(_) | Call::CompareAndSet { .. } if self.bounds.parts => {
+                request.parts = [false, true];
+                request.path = paths.1;
+                self.set_out(state, request.clone());
+                request.parts = [true, false];
+                request.path = paths.0;
+            }
+            _ => {}
+        }
+        self.set_out(state, request);
+    }
+
+    fn set_out(&self, state: &mut WorldState, request: Request) {
         // The way to the first switch takes no time: whatever it did could as well be done by sending later.
-        if path.switches().is_empty() {
+        if request.path.switches().is_empty() {
             state.fly(Message::Request(request));
         } else {
             self.forward(state, request);
@@ -236,15 +271,38 @@ impl World {
             state.fly(Message::Reply(reply));
             return;
         }
-        let client = &mut state.clients[reply.client];
-        if client.waits && client.begun == reply.number {
-            client.waits = false;
-            if reply.version != 0 {
-                client.version = reply.version;
-            }
-            // The client calls and returns in turn, so the tester cannot refuse.
-            let _ = state.history.on_return(reply.client, reply.said.0);
+        let at = reply.client;
+        let client = &mut state.clients[at];
+        let asked = (client.begun, client.questions) == (reply.number, reply.question);
+        if !client.waits || !asked {
+            return;
         }
+        let mut said = reply.said.0;
+        if self.bounds.parts
+            && let Return::Value(Some(byte)) = said
+        {
+            match client.first {
+                Some((version, first)) if reply.second && reply.version == version => {
+                    let joined = if first == byte { byte } else { TORN };
+                    said = Return::Value(Some(joined));
+                }
+                _ if reply.second => return,
+                // Of another version than the one before, if there was one: its reader begins again.
+                _ => {
+                    client.first = Some((reply.version, byte));
+                    client.questions += 1;
+                    return self.send(state, at, self.bounds.paths[at]);
+                }
+            }
+        }
+        client.waits = false;
+        client.first = None;
+        client.questions = 0;
+        if reply.version != 0 {
+            client.version = reply.version;
+        }
+        // The client calls and returns in turn, so the tester cannot refuse.
+        let _ = state.history.on_return(at, said);
     }
 
     fn deliver(&self, state: &mut WorldState, message: Message) {
@@ -264,7 +322,7 @@ impl World {
                             Return::Value(_) => Op::ReadReply,
                             _ => Op::WriteReply,
                         };
-                        switch.reply(op, reply.epoch, item, step);
+                        switch.reply(op, reply.epoch, item, reply.second, step);
                     }
                 }
                 self.back(state, reply);
@@ -311,7 +369,8 @@ impl WorldState {
         self.flying.retain(|message| match message {
             Message::Reply(reply) => {
                 let client = &clients[reply.client];
-                reply.grant.is_some() || (client.waits && client.begun == reply.number)
+                let asked = (client.begun, client.questions) == (reply.number, reply.question);
+                reply.grant.is_some() || (client.waits && asked)
             }
             Message::Request(request) => step < request.since + REQUEST_LIFE,
             Message::LeaseReply { sent_ns, .. } => sent_ns + LEASE_NS > now_ns(step),
@@ -432,12 +491,13 @@ impl Model for World {
                 client.waits = true;
                 client.since = step;
                 let _ = state.history.on_invoke(i, call);
-                self.send(&mut state, i, self.bounds.paths[i].0);
+                self.send(&mut state, i, self.bounds.paths[i]);
             }
             Action::Retransmit(i) => {
                 state.left.retransmissions -= 1;
                 state.left.together -= 1;
-                self.send(&mut state, i, self.bounds.paths[i].1);
+                let other = self.bounds.paths[i].1;
+                self.send(&mut state, i, (other, other));
             }
             Action::Deliver(at) => {
                 let message = state.flying.remove(at);

@@ -28,6 +28,10 @@ fn files(test: &str) -> PathBuf {
     let files = [
         ("good.toml", format!("partitions = 4\n{}", store(3))),
         ("gap.toml", format!("partitions = 4\n{}", store(2))),
+        (
+            "small.toml",
+            format!("partitions = 4\nmax_value = 1024\n{}", store(3)),
+        ),
         ("syntax.toml", "partitions = x\n".into()),
         (
             "unknown.toml",
@@ -366,8 +370,8 @@ const BAD: &[(&str, &[&str])] = &[
         &["time to live", "49 days"],
     ),
     (
-        "set --server 127.0.0.1:1 k {1392}",
-        &["value of 1392 bytes", "1391"],
+        "set --cluster small.toml k {1025}",
+        &["value of 1025 bytes", "1024", "max_value"],
     ),
     (
         "set --server 127.0.0.1:1 k v --if-absent --if-present",

@@ -22,6 +22,7 @@ struct Rack {
     children: Vec<Child>,
     redis: u16,
     gateway: u16,
+    store: String,
     /// What the gateway seals with.
     seal_key: Option<PathBuf>,
     /// Holds what the Redis asks for.
@@ -106,6 +107,7 @@ impl Rack {
             .iter()
             .flat_map(|file| ["--backend-password-file", file.to_str().unwrap()])
             .collect();
+        self.store.clone_from(&store);
         let mut words = vec!["store", "--listen", &store, "--backend", backend];
         words.extend(&password);
         self.start(shortstop, &words);
@@ -191,11 +193,72 @@ fn redis_cli_works_on_the_embedded_backend() {
         out.truncate(expected.len());
         assert_eq!(out, *expected, "{command}");
     }
-    let large = "x".repeat(5000);
-    let refused = rack.cli(&[&format!("set a {large}")]);
+    let large = "x".repeat(1 << 20);
+    assert_eq!(rack.cli(&[&format!("set a {large}")]), ["OK"]);
+    assert!(rack.cli(&["get a"])[0] == format!("\"{large}\""));
+    assert_eq!(rack.cli(&["strlen a"]), ["(integer) 1048576"]);
+    let refused = rack.cli(&[&format!("set a x{large}")]);
     assert!(
-        refused[0].contains("value of 5000 bytes") && refused[0].contains("--backend"),
+        refused[0].contains("value of 1048577 bytes") && refused[0].contains("max_value"),
         "{refused:?}"
+    );
+    let long = "k".repeat(300);
+    let refused = rack.cli(&[&format!("set {long} v"), "set b v ex 10000000"]);
+    for refused in refused {
+        assert!(
+            refused.starts_with("(error)") && refused.contains("--backend"),
+            "{refused:?}"
+        );
+    }
+}
+
+/// The same values by the command line and by the gateway, to the longest.
+#[test]
+fn large_values_go_up_and_come_down_by_every_way() {
+    let rack = Rack::on_redis(false);
+    let store = rack.store.clone();
+    let shortstop = |words: &[&str], input: &[u8]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_shortstop"))
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        let writer = std::thread::spawn(move || stdin.write_all(&input));
+        let output = child.wait_with_output().unwrap();
+        let _ = writer.join().unwrap();
+        output
+    };
+    for len in [1391, 1392, 5000, 65_536, 1 << 20] {
+        let value: Vec<u8> = (0..len).map(|i| b'a' + (i / 7 + len) as u8 % 26).collect();
+        let set = shortstop(&["set", "--server", &store, "k", "-"], &value);
+        assert!(set.status.success(), "{len} bytes: {set:?}");
+        let get = shortstop(&["get", "--server", &store, "k", "--raw"], b"");
+        assert!(get.stdout == value, "{len} bytes");
+        let text = String::from_utf8(value).unwrap();
+        assert!(
+            rack.cli(&["get k"])[0] == format!("\"{text}\""),
+            "{len} bytes"
+        );
+        assert_eq!(
+            rack.cli(&[&format!("set k {text}x xx")])[0] == "OK",
+            len < 1 << 20
+        );
+        let there = if len < 1 << 20 { len + 1 } else { len };
+        assert_eq!(
+            cli_at(rack.redis, &["strlen k"]),
+            [format!("(integer) {there}")]
+        );
+    }
+    let one_more = vec![7; (1 << 20) + 1];
+    let set = shortstop(&["set", "--server", &store, "k", "-"], &one_more);
+    let error = String::from_utf8(set.stderr).unwrap();
+    assert!(
+        !set.status.success() && error.contains("max_value"),
+        "{error}"
     );
 }
 
@@ -229,6 +292,8 @@ fn what_no_packet_carries_goes_to_redis_and_back() {
         (format!("del {long} {long}"), "(integer) 1"),
         ("set b v ex 10000000".into(), "OK"),
         ("ttl b".into(), "(integer) 10000000"),
+        ("set b v keepttl".into(), "OK"),
+        ("ttl b".into(), "(integer) 10000000"),
         ("set shortstop:1:x v".into(), "(error)"),
         (format!("set shortstop:1:x {large}"), "(error)"),
     ];
@@ -241,6 +306,15 @@ fn what_no_packet_carries_goes_to_redis_and_back() {
             &out[..out.len().min(200)]
         );
     }
+    // What Redis has that is longer than the cluster's values may be can be read, and no more.
+    cli_at(rack.redis, &["setrange huge 1048576 x"]);
+    assert_eq!(rack.cli(&["strlen huge"]), ["(integer) 1048577"]);
+    assert!(rack.cli(&["get huge"])[0].ends_with("x\""));
+    assert!(rack.cli(&["getdel huge"])[0].starts_with("(error)"));
+    assert_eq!(
+        rack.cli(&["set huge small", "get huge"]),
+        ["OK", "\"small\""]
+    );
     // A key that holds no string: Redis's own error.
     cli_at(rack.redis, &["lpush list 1"]);
     let wrong = rack.cli(&["get list"]);

@@ -14,6 +14,7 @@
 //! | 6 | a copy is worth nothing without its lease, in the term it was granted in | [`Leases`] |
 //! | 7 | a retransmitted write is answered again, never applied again | [`Window`] |
 //!
+//! Values in parts need no rule of their own: [`Parts`], [`version_of_part`].
 //! What others write to the backend behind the store's back is no part of the rules: [`Outside`].
 //!
 //! Why each is needed: without 3's epochs a late acknowledgement ends the wait for a younger copy; without 4's
@@ -23,12 +24,14 @@
 
 mod lease;
 mod outside;
+mod parts;
 mod window;
 
 use std::collections::VecDeque;
 
 pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
 pub use outside::{Outside, Watch};
+pub use parts::{Parts, version_of_part};
 pub use window::{Verdict, Window};
 use wire::Epoch;
 
@@ -231,6 +234,15 @@ impl<W> KeyState<W> {
             self.trust(proof.switch());
         }
         self.prove_invalid(proof);
+    }
+
+    /// Rule 4: a part of a write passed X with (X, e). The write itself comes when it is whole; that X took e is proof as soon as it is
+    /// known. Returns whether there was such a copy.
+    pub fn part_passed(&mut self, proof: Epoch) -> bool {
+        if mutant(Mutant::PartNotCompared) {
+            return self.trust(proof.switch());
+        }
+        self.prove_invalid(proof)
     }
 
     /// Rule 4: X acknowledged an INVALIDATE for `echoed`. Returns whether that ends the wait for a copy.

@@ -36,7 +36,9 @@ mutants! {
     TwoWritesAtOnce, 3, "a write that queued behind another does not wait for what the other's answer granted";
     GrantDuringWrite, 3, "a grant is made while a write waits";
     VersionNotRaised, 3, "a write gets the version of the one before";
+    PartOfAnyVersion, 3, "a read of a part gets that part of the present value, whatever version it asked for";
     EpochNotCompared, 4, "(X, e) of a write is trusted without comparing it to granted(X)";
+    PartNotCompared, 4, "(X, e) of a part of a write is trusted without comparing it to granted(X)";
     OffPathNotInvalidated, 4, "a write does not wait for copies off its path";
     AppliedBeforeAcknowledged, 4, "a write is applied when invalidations are sent, not when they are acknowledged";
     WaitTimesOut, 4, "a write waits for an acknowledgement for 50 ms at most";
@@ -50,6 +52,7 @@ mutants! {
     AppliedAgain, 7, "a retransmitted write that was answered is applied again";
     PendingAppliedAgain, 7, "a retransmitted write is applied beside the one that is under way";
     WindowForgets, 7, "a client's last write is remembered, those before it are new again";
+    AppliedUnfinished, 7, "a write in parts is applied when its first part has come";
 }
 
 #[cfg(feature = "mutants")]

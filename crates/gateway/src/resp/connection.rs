@@ -28,7 +28,8 @@ use super::{
     session::{Session, unknown_command, wrong_arity},
     table::{self, Spec},
 };
-use crate::{data::Data, memory::Reserved, server::Shared};
+use crate::{data::Data, server::Shared};
+use client::Reserved;
 
 /// Room for one read.
 const READ_BYTES: usize = 16 << 10;

@@ -9,7 +9,8 @@ use tokio::{
 };
 
 use super::*;
-use crate::{Limits, counters::Counters, fake::Fake, memory::Memory};
+use crate::{Limits, counters::Counters, fake::Fake};
+use client::Memory;
 
 fn shared(limits: Limits) -> Arc<Shared> {
     let memory = Memory::new(limits.memory_bytes);

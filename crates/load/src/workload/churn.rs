@@ -16,15 +16,18 @@ pub enum ChurnKind {
     Random,
     /// The hottest `count` keys become the coldest; the others heat up in order.
     HotOut,
+    /// The hottest `count` keys and the coldest change places; the others stay.
+    Swap,
 }
 
 impl ChurnKind {
-    /// `hot-in`, `random`, `hot-out`.
+    /// `hot-in`, `random`, `hot-out`, `swap`.
     pub fn name(self) -> &'static str {
         match self {
             ChurnKind::HotIn => "hot-in",
             ChurnKind::Random => "random",
             ChurnKind::HotOut => "hot-out",
+            ChurnKind::Swap => "swap",
         }
     }
 }
@@ -51,6 +54,16 @@ enum Kind {
     Table(Vec<u32>),
     /// For more than [`MOST_IN_MEMORY`] keys: computed from the rank.
     Computed(Computed),
+}
+
+impl Kind {
+    /// The keys of two ranks change places.
+    fn swap(&mut self, a: usize, b: usize) {
+        match self {
+            Kind::Table(keys) => keys.swap(a, b),
+            Kind::Computed(computed) => computed.swap(a as u32, b as u32),
+        }
+    }
 }
 
 impl Permutation {
@@ -96,6 +109,10 @@ impl Permutation {
             (ChurnKind::HotIn, Kind::Computed(computed)) => computed.rotate(n - count),
             (ChurnKind::HotOut, Kind::Table(keys)) => keys.rotate_left(count),
             (ChurnKind::HotOut, Kind::Computed(computed)) => computed.rotate(count),
+            (ChurnKind::Swap, kind) => {
+                let count = count.min(n / 2);
+                (0..count).for_each(|rank| kind.swap(rank, n - count + rank));
+            }
             (ChurnKind::Random, kind) => {
                 let among = churn.among.clamp(count, n);
                 if among == n {
@@ -105,10 +122,7 @@ impl Permutation {
                 let (chosen, _) = top.partial_shuffle(rng, count);
                 for rank in chosen {
                     let other = rng.random_range(among..n);
-                    match kind {
-                        Kind::Table(keys) => keys.swap(*rank, other),
-                        Kind::Computed(computed) => computed.swap(*rank as u32, other as u32),
-                    }
+                    kind.swap(*rank, other);
                 }
             }
         }
@@ -224,6 +238,15 @@ mod tests {
             &mut rng,
         );
         assert_eq!(keys(&p), [4, 0, 1, 2, 3]);
+        p.change(
+            Churn {
+                kind: ChurnKind::Swap,
+                count: 2,
+                among: 0,
+            },
+            &mut rng,
+        );
+        assert_eq!(keys(&p), [2, 3, 1, 4, 0]);
     }
 
     #[test]
@@ -274,7 +297,7 @@ mod tests {
         fn stays_a_bijection(n in 1usize..300, seed: u64, count in 0usize..400, among in 0usize..400) {
             let mut rng = rng(seed, "churn");
             for mut p in [Permutation::new(n, seed), computed(n, seed)] {
-                for kind in [ChurnKind::HotIn, ChurnKind::Random, ChurnKind::HotOut] {
+                for kind in [ChurnKind::HotIn, ChurnKind::Random, ChurnKind::HotOut, ChurnKind::Swap] {
                     p.change(Churn { kind, count, among }, &mut rng);
                     let mut keys = keys(&p);
                     keys.sort_unstable();
@@ -289,7 +312,7 @@ mod tests {
             let mut a = computed(n, seed);
             let mut b = Permutation(Kind::Table(keys(&a)));
             let mut rngs = [rng(seed, "churn"), rng(seed, "churn")];
-            for kind in [ChurnKind::HotIn, ChurnKind::Random, ChurnKind::HotOut, ChurnKind::Random] {
+            for kind in [ChurnKind::HotIn, ChurnKind::Swap, ChurnKind::Random, ChurnKind::HotOut, ChurnKind::Random] {
                 a.change(Churn { kind, count, among }, &mut rngs[0]);
                 b.change(Churn { kind, count, among }, &mut rngs[1]);
                 prop_assert_eq!(keys(&a), keys(&b));

@@ -2,7 +2,7 @@ use std::{io::Read, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use client::Condition;
-use wire::MAX_PAYLOAD;
+use wire::MAX_VALUE_MOST;
 
 use super::{common::time, target::Target};
 
@@ -11,13 +11,14 @@ use super::{common::time, target::Target};
 #[command(
     after_help = "Example:\n  shortstop set --server 10.0.2.1 user:42 Ada --ttl 30s\n  \
     date | shortstop set --server 10.0.2.1 --if-absent lock -\n  \
+    shortstop set --server 10.0.2.1 logo - < logo.png\n  \
     (umask 077; openssl rand -hex 32 > seal.key)\n  \
     shortstop set --cluster rack.toml --tenant 7 --seal-key seal.key user:42 Ada"
 )]
 pub struct Args {
     /// The key, 1 to 250 bytes.
     key: String,
-    /// The value; `-` reads it from standard input.
+    /// The value, at most `max_value` bytes of the cluster file (1 MiB unless it says otherwise); `-` reads it from standard input.
     value: String,
     /// Forget the key after this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -81,10 +82,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One byte more than any packet holds is read, so that too much is refused by the usual message.
+/// One byte more than any cluster takes is read, so that too much is refused by the usual message.
 fn read_stdin() -> anyhow::Result<Vec<u8>> {
     let mut value = Vec::new();
-    let limit = MAX_PAYLOAD as u64 + 1;
+    let limit = u64::from(MAX_VALUE_MOST) + 1;
     std::io::stdin()
         .lock()
         .take(limit)

@@ -9,7 +9,11 @@ use bytes::Bytes;
 use wire::{Header, PART, PART_BYTES, Packet, maps::HashMap};
 
 use super::reply::Origin;
-use crate::{clients::ClientId, coherence::Nanos, shares::Shares};
+use crate::{
+    clients::ClientId,
+    coherence::{Nanos, Parts},
+    shares::Shares,
+};
 
 /// Steps in which [`Header::part`] counts, in one part.
 const STEPS: usize = PART_BYTES / PART;
@@ -38,11 +42,7 @@ struct Join {
     says: Says,
     key: Box<[u8]>,
     value: Vec<u8>,
-    /// Which parts have come.
-    has: Vec<bool>,
-    /// Of these, how many are missing; and the first.
-    missing: usize,
-    first: usize,
+    parts: Parts,
     until_ns: Nanos,
 }
 
@@ -115,14 +115,11 @@ impl Joins {
                 self.bytes.take(origin.tenant, total + OVERHEAD);
                 let until_ns = now_ns + self.patience_ns;
                 self.order.push_back((until_ns, id));
-                let parts = total.div_ceil(PART_BYTES);
                 entry.insert_entry(Join {
                     says,
                     key: packet.key.into(),
                     value: vec![0; total],
-                    has: vec![false; parts],
-                    missing: parts,
-                    first: 0,
+                    parts: Parts::new(total.div_ceil(PART_BYTES)),
                     until_ns,
                 })
             }
@@ -131,17 +128,12 @@ impl Joins {
         if join.says != says || *join.key != *packet.key {
             return Joined::Unfit;
         }
-        if !join.has[index] {
+        if !join.parts.has(index) {
             let from = index * PART_BYTES;
             join.value[from..from + packet.value.len()].copy_from_slice(packet.value);
-            join.has[index] = true;
-            join.missing -= 1;
         }
-        if join.missing > 0 {
-            while join.has[join.first] {
-                join.first += 1;
-            }
-            return Joined::Missing((join.first * STEPS) as u16);
+        if let Some(missing) = join.parts.take(index) {
+            return Joined::Missing((missing * STEPS) as u16);
         }
         let value = entry.remove().value.into();
         Joined::Whole(value, total + OVERHEAD)

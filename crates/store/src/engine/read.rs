@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     backend::{Answer as Reply, Completion, Found, Item, Key},
-    coherence::Watch,
+    coherence::{Watch, version_of_part},
     counters::Counters,
     net::Outbox,
 };
@@ -196,18 +196,24 @@ fn answer<'a>(
         counters.reads_not_found += 1;
         return Answer::status(Status::NotFound);
     };
-    let Item { value, version, .. } = item;
+    let Item { value, .. } = item;
+    let whole = origin.fits(key, value.len());
+    if !whole && value.len() > most as usize {
+        counters.refused_too_large += 1;
+        return Answer {
+            version: item.version,
+            ..Answer::status(Status::TooLarge)
+        };
+    }
+    let (part, version) = match named(origin, item.version, value.len()) {
+        Some((part, version)) => (Some(part), version),
+        None => ((!whole).then_some(0), item.version),
+    };
     let of_value = |status, total| Answer {
         version,
         total,
         ..Answer::status(status)
     };
-    let whole = origin.fits(key, value.len());
-    if !whole && value.len() > most as usize {
-        counters.refused_too_large += 1;
-        return of_value(Status::TooLarge, 0);
-    }
-    let part = part_of(origin, version, value.len(), whole);
     let bytes = match part {
         None => value,
         Some(part) => {
@@ -229,17 +235,15 @@ fn answer<'a>(
     }
 }
 
-/// The part of a value that answers a read; `None`: all of it. Whoever names a part of the present version gets that one, so that
-/// the parts he joins are of one version; anybody else the first, if it does not go in one packet.
-fn part_of(origin: &Origin, version: u64, len: usize, whole: bool) -> Option<u16> {
+/// The part that a read names, if there is one of the version that it names, and its version.
+fn named(origin: &Origin, present: u64, len: usize) -> Option<(u16, u64)> {
     let Wanted {
         part,
         total,
-        version: of,
+        version,
     } = origin.wanted;
     let is_there = total as usize == len && usize::from(part) * PART < len;
-    if total > 0 && of == version && is_there {
-        return Some(part);
-    }
-    (!whole).then_some(0)
+    let is_named = total > 0 && is_there;
+    let version = is_named.then(|| version_of_part(version, present))??;
+    Some((part, version))
 }

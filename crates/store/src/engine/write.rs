@@ -96,9 +96,8 @@ impl Engine {
         self.take_write(job, key, packet.header.epoch, now_ns, out);
     }
 
-    /// A part of a write. It is a write when its value is whole: rule 7 remembers it from then on, and the epoch that counts (rule
-    /// 4) is that of the part that came last. Each earlier part proves no more: it has passed the same switch, or the comparison
-    /// tells.
+    /// A part of a write. It is a write when its value is whole: rule 7 remembers it from then on, with the epoch of the part that
+    /// came last. Those of the others are proof for rule 4 when they come: each has taken another, maybe of another switch.
     fn part(
         &mut self,
         mut origin: Origin,
@@ -113,6 +112,14 @@ impl Engine {
         }
         if let Some(verdict) = self.clients.look(origin.client_id(), origin.request) {
             return self.repeated(&origin, key, &[], verdict, now_ns, out);
+        }
+        let id = (key.tenant, key.hash);
+        let epoch = packet.header.epoch;
+        if let Some(at) = self.directory.find(&id) {
+            let passed = self.directory.update(at, |e| e.state.part_passed(epoch));
+            if passed == Some(true) {
+                self.drive(at, now_ns, out);
+            }
         }
         let total = packet.header.total;
         let status = if total > self.config.cluster.max_value {
@@ -132,7 +139,7 @@ impl Engine {
                     self.counters.writes += 1;
                     origin.wants_grant = false;
                     let job = Job::new(origin, &packet.header, value, room);
-                    return self.take_write(job, key, packet.header.epoch, now_ns, out);
+                    return self.take_write(job, key, epoch, now_ns, out);
                 }
                 Joined::Unfit => {
                     self.counters.dropped_part += 1;

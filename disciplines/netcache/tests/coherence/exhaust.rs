@@ -99,7 +99,19 @@ fn small_worlds() {
         "write, read, read, a lapse and a restart, lease or eviction",
         lapse,
     );
+    for (name, scripts) in &SCRIPTS[..2] {
+        states += exhaust(&format!("{name}, values in parts"), in_parts(*scripts));
+    }
     println!("coherence: {states} states, none of them not linearizable");
+}
+
+/// Values of two parts, switch 1 with an entry, and a fault.
+fn in_parts(scripts: [&[Call]; 3]) -> Bounds {
+    Bounds {
+        parts: true,
+        entries: [true, false],
+        ..faults(scripts, 1, false)
+    }
 }
 
 /// Up to an hour, and some 20 GB: every two faults in every script, and two faults with a lapse.

@@ -58,6 +58,22 @@ fn short_lived() -> Bounds {
     }
 }
 
+/// Values have two parts. Switch 1 has an entry; one passes it on the way to read, and the writer's second part goes around it.
+fn in_parts() -> Bounds {
+    Bounds {
+        parts: true,
+        entries: [true, false],
+        ..Bounds::quiet(
+            [vec![WRITE], vec![READ, READ], vec![]],
+            [
+                (Path::Both, Path::Second),
+                (Path::Both, Path::Both),
+                (Path::Both, Path::Both),
+            ],
+        )
+    }
+}
+
 /// The smallest world found in which the switches' mutant does harm.
 fn of_switches(name: &str) -> Bounds {
     match name {
@@ -150,6 +166,11 @@ fn of_the_store(mutant: Mutant) -> Bounds {
             retransmissions: 1,
             ..off_the_path_with(Call::Delete)
         },
+        PartOfAnyVersion | AppliedUnfinished => Bounds {
+            parts: true,
+            ..quiet([&[WRITE], &[READ], &[]], [Neither; 3])
+        },
+        PartNotCompared => in_parts(),
         WindowForgets => again([&[WRITE, SECOND, READ], &[], &[]]),
     }
 }
@@ -203,6 +224,37 @@ fn every_mutant_of_the_switches_is_caught() {
 fn every_mutant_of_the_store_is_caught() {
     let all = Mutant::ALL.iter();
     all.for_each(|mutant| is_caught(Broken::Store(*mutant), of_the_store(*mutant)));
+}
+
+/// What keeps copies of whole values right keeps those in parts: without it they are wrong, too.
+#[test]
+fn the_rules_are_needed_for_values_in_parts() {
+    let around = |fetches| Bounds {
+        parts: true,
+        entries: [true, false],
+        fetches,
+        ..quiet(
+            [&[WRITE], &[READ, READ], &[]],
+            [Path::Second, Path::Both, Path::Both],
+        )
+    };
+    for (mutant, bounds) in [
+        (GrantedNotRaised, around(0)),
+        (OffPathNotInvalidated, around(0)),
+        (AppliedBeforeAcknowledged, around(0)),
+        (GrantDuringWrite, around(2)),
+        (EpochNotCompared, in_parts()),
+    ] {
+        is_caught(Broken::Store(mutant), bounds);
+    }
+    for name in [
+        "write_invalidates_nothing",
+        "ack_invalidates_nothing",
+        "serves_invalid",
+    ] {
+        let mutant = native::Mutant::harmful().find(|mutant| mutant.name == name);
+        is_caught(Broken::Switch(mutant.expect("one of them")), in_parts());
+    }
 }
 
 /// A client reads, so that switch 2 has a copy, and writes.

@@ -7,9 +7,8 @@ use experiments::{
 };
 use load::workload::Popularity;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use crate::system::{Bench, Caches, Measured, Mix, System};
+use crate::system::{Bench, Caches, Measured, Mix, System, wrong};
 
 /// Saturation throughput per distribution, and the load of each server (figures 9 and 10).
 #[derive(Serialize, Deserialize)]
@@ -89,23 +88,9 @@ impl Skew {
                     micros(result.all.p99_us),
                     format!("{:.2}", one.balancing_efficiency()),
                 ]);
-                report.rows.push(json!({
-                    "popularity": popularity.name(),
-                    "system": one.system.name(),
-                    "rate": one.rate(),
-                    "throughput": result.throughput(),
-                    "bound": one.bound,
-                    "hit_ratio": result.hit_ratio(),
-                    "overflow_ratio": one.overflow_ratio(),
-                    "loss": result.loss(),
-                    "p50_us": result.all.p50_us,
-                    "p99_us": result.all.p99_us,
-                    "balancing_efficiency": one.balancing_efficiency(),
-                    "server_load": one.point.server_load,
-                    "steps": one.point.points.iter().map(|p| json!([p.rate, p.loss])).collect::<Vec<_>>(),
-                    "wrong_values": result.wrong(),
-                    "rounds": rounds(one),
-                }));
+                let mut row = one.row();
+                row.insert("popularity".into(), popularity.name().into());
+                report.rows.push(row.into());
             }
             let (Some(none), Some(limited), Some(orbit)) =
                 (of(System::None), of(System::Limited), of(System::Orbit))
@@ -119,8 +104,7 @@ impl Skew {
             least_balanced = least_balanced.min(orbit.balancing_efficiency());
         }
         report.summarize("balancing_efficiency_min", least_balanced);
-        let wrong: u64 = measured.iter().map(|(_, m)| m.result().wrong()).sum();
-        report.count("wrong_values", wrong);
+        report.count("wrong_values", wrong(measured.iter().map(|(_, m)| m)));
         report.text = table.render();
         let groups: Vec<String> = distributions.iter().map(Popularity::title).collect();
         let rates = |system: System| -> Vec<f64> {
@@ -165,19 +149,5 @@ impl Skew {
         let limit = self.rack.server_rate / self.rack.factor;
         let svg = plot::server_load(&title, &servers, &panels, limit);
         report.plot(format!("{}-servers", run.name), svg);
-    }
-}
-
-/// What the port did by which packets go round, as JSON.
-fn rounds(one: &Measured) -> serde_json::Value {
-    let counted = &one.point.counted;
-    match counted.rounds {
-        None => serde_json::Value::Null,
-        Some(rounds) => json!({
-            "packets_per_s": rounds.packets as f64 / counted.seconds,
-            "busy": rounds.busy_ns / 1e9 / counted.seconds,
-            "most_waiting": rounds.most_waiting,
-            "overflowed": rounds.overflowed,
-        }),
     }
 }

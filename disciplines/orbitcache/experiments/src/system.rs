@@ -3,13 +3,14 @@
 use anyhow::ensure;
 use experiments::{
     Run,
-    servers::{Rack, Saturation, Search, Servers},
+    servers::{Counted, Rack, Saturation, Search, Servers},
 };
 use load::{
     Phase, PhaseResult,
     workload::{KeySpace, Permutation, Popularity},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use wire::{Lengths, Secret};
 
 /// What stands before the servers.
@@ -63,6 +64,8 @@ impl Default for Caches {
     }
 }
 
+/// Longest key that fits NetCache as its paper has it, in bytes.
+const LIMITED_KEY_LEN: u32 = 16;
 /// Most other choices of lengths that are looked at.
 const SALTS: u64 = 100_000;
 
@@ -194,6 +197,12 @@ impl<'a> Bench<'a> {
         rack.items = held.len().max(1);
         if system == System::Limited {
             rack.discipline = Some("netcache".into());
+            let settings = [
+                ("netcache.longest_key", LIMITED_KEY_LEN),
+                ("netcache.longest_value", caches.limited_value_len as u32),
+            ];
+            let settings = settings.map(|(name, number)| (name.into(), number));
+            rack.settings.extend(settings);
         }
         Ok(Bench {
             servers: Servers::new(run, &rack, run.options.backend)?,
@@ -276,7 +285,48 @@ impl Measured {
 
     /// Part of the requests for cached items that went to servers all the same.
     pub fn overflow_ratio(&self) -> f64 {
-        overflow_ratio(&self.point)
+        overflow_ratio(&self.point.counted)
+    }
+
+    /// Answers of the switch per second.
+    pub fn by_switch(&self) -> f64 {
+        self.result().cached as f64 / self.result().seconds
+    }
+
+    /// Everything, for a report's row; times are those of the rack as it was simulated.
+    pub fn row(&self) -> Map<String, Value> {
+        let (result, counted) = (self.result(), &self.point.counted);
+        let points = self.point.points.iter();
+        let rounds = counted.rounds.map(|rounds| {
+            json!({
+                "packets_per_s": rounds.packets as f64 / counted.seconds,
+                "busy": rounds.busy_ns / 1e9 / counted.seconds,
+                "most_waiting": rounds.most_waiting,
+                "overflowed": rounds.overflowed,
+            })
+        });
+        let row = json!({
+            "system": self.system.name(),
+            "rate": self.rate(),
+            "throughput": result.throughput(),
+            "by_switch": self.by_switch(),
+            "bound": self.bound,
+            "loss": result.loss(),
+            "hit_ratio": result.hit_ratio(),
+            "overflow_ratio": self.overflow_ratio(),
+            "all": result.all,
+            "hit": result.hit,
+            "miss": result.miss,
+            "balancing_efficiency": self.balancing_efficiency(),
+            "server_load": self.point.server_load,
+            "rounds": rounds,
+            "steps": points.map(|p| json!([p.rate, p.loss])).collect::<Vec<_>>(),
+            "wrong_values": result.wrong(),
+        });
+        match row {
+            Value::Object(row) => row,
+            _ => Map::new(),
+        }
     }
 
     /// The load's view of it.
@@ -286,16 +336,20 @@ impl Measured {
 }
 
 /// The load of the least loaded server over that of the most loaded one.
-pub fn balancing_efficiency(loads: &[f64]) -> f64 {
+fn balancing_efficiency(loads: &[f64]) -> f64 {
     let least = loads.iter().copied().fold(f64::INFINITY, f64::min);
     let most = loads.iter().copied().fold(0.0, f64::max);
     if most > 0.0 { least / most } else { 1.0 }
 }
 
-fn overflow_ratio(point: &Saturation) -> f64 {
-    let (overflows, hits) = (
-        point.counted.switch("orbit_overflow"),
-        point.counted.switch("hit"),
-    );
-    overflows / (overflows + hits).max(1.0)
+/// Part of the requests for cached items that went to servers all the same.
+pub fn overflow_ratio(counted: &Counted) -> f64 {
+    let here = ["hit", "hit_round", "wake"].map(|name| counted.switch(name));
+    let overflows = counted.switch("wait_full");
+    overflows / (overflows + here.iter().sum::<f64>()).max(1.0)
+}
+
+/// What none of the systems measured got wrong; anything else has failed the run already.
+pub fn wrong<'m>(measured: impl Iterator<Item = &'m Measured>) -> u64 {
+    measured.map(|one| one.result().wrong()).sum()
 }

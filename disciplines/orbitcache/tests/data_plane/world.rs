@@ -33,7 +33,7 @@ pub const V: &[u8] = &[b'v'; 128];
 const ORBITCACHE: u32 = 3;
 const NEVER_PARKS: u32 = 0xff_ffff;
 
-fn world() -> World {
+pub fn world() -> World {
     let object = Object {
         number: ORBITCACHE,
         ..Object::of(&orbitcache::REGISTRATION, Sizes { pages: 4 })
@@ -54,9 +54,7 @@ fn world() -> World {
         },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ];
-    let world = World::new(&[object], &tenants);
-    world.switch.send_round();
-    world
+    World::new(&[object], &tenants)
 }
 
 /// Something that happens, with what it must count.
@@ -182,6 +180,7 @@ impl Row {
             answers: vec![],
             moved: vec![],
         };
+        orbit.w.switch.send_round();
         (self.given)(&mut orbit.w);
         for (number, (step, counts)) in self.steps.iter().enumerate() {
             orbit.moved.clear();

@@ -341,15 +341,16 @@ fn parts_of_a_write_that_waits_for_a_switch_get_no_answer() {
 }
 
 #[test]
-fn the_epoch_of_the_part_that_makes_a_write_whole_is_compared() {
-    // The switch was granted epoch 10. (epochs of the parts, whether the write waits)
+fn the_epoch_of_each_part_is_compared() {
+    // The switch was granted epoch 10, and this one after the first part. (epochs of the parts, whether the write waits)
     let rows = [
-        ([9, 11], false),
-        ([11, 9], true),
-        ([9, 9], true),
-        ([11, 10], true),
+        ([9, 11], 0, false),
+        ([11, 9], 0, false),
+        ([9, 10], 0, true),
+        ([11, 11], 11, true),
+        ([11, 12], 11, false),
     ];
-    for (epochs, waits) in rows {
+    for (epochs, granted, waits) in rows {
         let mut store = with_a_copy();
         let large = value(PART_BYTES + 500);
         let mut last = None;
@@ -360,6 +361,15 @@ fn the_epoch_of_the_part_that_makes_a_write_whole_is_compared() {
                 ..part_of(KEYED, 7, index, large.len())
             };
             last = store.part(part, b"k", &large);
+            if index == 0 && granted > 0 {
+                let asked = Header {
+                    epoch: Epoch::new(1, granted),
+                    flags: Flags::GRANT,
+                    ..read(KEYED)
+                };
+                let (reply, _) = store.answer(asked, b"k", &[]);
+                assert!(reply.flags.has(Flags::GRANT), "no write goes on yet");
+            }
         }
         assert_eq!(last.is_none(), waits, "{epochs:?}");
         if let Some(reply) = last {

@@ -1,25 +1,28 @@
-//! The memory that large commands and values of all connections share.
+//! The memory that large values share.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes that one unit of the budget stands for.
 const UNIT: usize = 1 << 10;
 
 /// A number of bytes to be reserved from, and given back to. Clones share it.
-#[derive(Clone)]
-pub(crate) struct Memory {
+#[derive(Clone, Debug)]
+pub struct Memory {
     free: Arc<Semaphore>,
     total: usize,
 }
 
 /// Bytes reserved; given back when dropped.
-pub(crate) struct Reserved {
+#[derive(Debug)]
+pub struct Reserved {
     _permit: OwnedSemaphorePermit,
 }
 
 impl Memory {
+    /// So many bytes, in steps of 1 KiB.
     pub fn new(bytes: usize) -> Memory {
         let total = bytes.div_ceil(UNIT).min(Semaphore::MAX_PERMITS);
         Memory {
@@ -42,6 +45,25 @@ impl Memory {
             (self.total - self.free.available_permits()) * UNIT,
             self.total * UNIT,
         )
+    }
+}
+
+impl Reserved {
+    /// Gives this memory back when the bytes are.
+    pub fn hold(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Held(bytes, self))
+    }
+}
+
+/// A value with the memory that is reserved for it.
+struct Held(
+    Bytes,
+    #[expect(dead_code, reason = "given back when dropped")] Reserved,
+);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -1,0 +1,169 @@
+use experiments::{
+    Measure, Options, Report, Run,
+    params::{exponent, positive},
+    plot,
+    recovery::{quantile, recoveries},
+    servers::{Counted, Rack},
+    table::{Table, percent, thousands},
+};
+use load::{
+    ChurnSchedule, Phase, PhaseResult,
+    workload::{Churn, ChurnKind, Popularity},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::system::{Bench, Caches, Mix, System, overflow_ratio};
+
+/// Throughput and requests that overflow over time, while the hottest and the coldest keys change places again and again (figure 18).
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Churning {
+    rack: Rack,
+    #[serde(default)]
+    caches: Caches,
+    /// Zipf's exponent.
+    theta: f64,
+    /// Keys that change places at once.
+    count: usize,
+    /// Seconds between changes.
+    every_s: f64,
+    /// Number of changes.
+    changes: usize,
+    /// Offered rate as a part of what the servers carry behind the cache.
+    load: f64,
+    /// Part of the requests that write, so that staleness would show.
+    write_ratio: f64,
+    /// Load before the measured part in seconds: what is hot is learned meanwhile.
+    warmup_s: f64,
+    /// Length in seconds of the stretches over which requests that overflow are counted.
+    stretch_s: f64,
+}
+
+impl Measure for Churning {
+    fn check(&self) -> anyhow::Result<()> {
+        self.rack.check()?;
+        self.caches.check(&self.rack)?;
+        exponent(self.theta)?;
+        positive([
+            ("every_s", self.every_s),
+            ("load", self.load),
+            ("stretch_s", self.stretch_s),
+        ])
+    }
+
+    fn needs(&self, options: &Options) -> Option<&'static str> {
+        options.backend.needs()
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        let mut bench = Bench::new(run, &self.rack, &self.caches, System::Orbit)?;
+        let popularity = Popularity::Zipf(self.theta);
+        let rate = bench.bound(Mix::reads(popularity)) * self.load;
+        let rate = rate.min(self.rack.max_rate);
+        bench.preload(rate * 0.5)?;
+        run.progress.say(format!("{} changes", self.changes));
+        let change = Churn {
+            kind: ChurnKind::Swap,
+            count: self.count,
+            among: 0,
+        };
+        let every_s = self.every_s;
+        let phase = Phase {
+            write_ratio: self.write_ratio,
+            writes: Some(Popularity::Uniform),
+            churn: Some(ChurnSchedule { change, every_s }),
+            ..Phase::reads(
+                popularity,
+                rate,
+                self.warmup_s,
+                every_s * (self.changes as f64 + 0.98),
+            )
+        };
+        let (result, stretches) = bench.servers.watching(&phase, self.stretch_s)?;
+        self.tell(report, run, rate, &result, &stretches);
+        Ok(())
+    }
+}
+
+impl Churning {
+    fn tell(
+        &self,
+        report: &mut Report,
+        run: &Run<'_>,
+        rate: f64,
+        result: &PhaseResult,
+        stretches: &[Counted],
+    ) {
+        let recoveries = recoveries(result, self.every_s * 1000.0);
+        let steady =
+            recoveries.iter().map(|r| r.steady).sum::<f64>() / recoveries.len().max(1) as f64;
+        let lowest = recoveries
+            .iter()
+            .map(|r| r.lowest)
+            .fold(f64::INFINITY, f64::min);
+        let mut times: Vec<f64> = recoveries.iter().map(|r| r.ms).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        let (p50, p95) = (quantile(&times, 0.5), quantile(&times, 0.95));
+        let mut at = -self.warmup_s;
+        let overflow: Vec<(f64, f64)> = stretches
+            .iter()
+            .map(|counted| {
+                at += counted.seconds;
+                (at, overflow_ratio(counted) * 100.0)
+            })
+            .filter(|(at, _)| *at > 0.0)
+            .collect();
+        let most = overflow.iter().map(|(_, part)| *part).fold(0.0, f64::max);
+        let mut table = Table::new(&[
+            "changes",
+            "req/s",
+            "steady",
+            "lowest",
+            "recovery p50",
+            "recovery p95",
+            "most overflow",
+            "wrong",
+        ]);
+        table.row([
+            times.len().to_string(),
+            thousands(result.throughput()),
+            thousands(steady),
+            percent(lowest / steady.max(1.0)),
+            format!("{p50:.0} ms"),
+            format!("{p95:.0} ms"),
+            percent(most / 100.0),
+            result.wrong().to_string(),
+        ]);
+        report.text = table.render();
+        report.rows.push(json!({
+            "rate": rate,
+            "throughput": result.throughput(),
+            "hit_ratio": result.hit_ratio(),
+            "loss": result.loss(),
+            "steady": steady,
+            "recovery_ms": times,
+            "overflow_percent": overflow,
+            "wrong_values": result.wrong(),
+            "behind_ms": result.behind_ms,
+            "changes_ms": result.changes_ms,
+            "interval_ms": result.interval_ms,
+            "intervals": result.intervals,
+        }));
+        report.summarize("recovery_ms_p95", p95);
+        report.summarize("recovery_ms_p50", p50);
+        report.summarize("lowest_over_steady", lowest / steady.max(1.0));
+        report.count("wrong_values", result.wrong());
+        report.plot(
+            run.name,
+            plot::over_time(
+                "Throughput while the hottest keys change (OrbitCache, fig. 18a)",
+                result,
+            ),
+        );
+        let title = "Requests for cached items that overflow (OrbitCache, fig. 18b)";
+        let series = [("orbitcache".to_string(), overflow)];
+        let svg = plot::lines(title, "seconds", "% of requests for cached items", &series);
+        report.plot(format!("{}-overflow", run.name), svg);
+    }
+}

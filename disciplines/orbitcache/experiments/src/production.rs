@@ -1,0 +1,162 @@
+use anyhow::ensure;
+use experiments::{
+    Measure, Options, Report, Run,
+    params::exponent,
+    servers::{Rack, Search},
+};
+use load::workload::Popularity;
+use serde::{Deserialize, Serialize};
+use wire::Lengths;
+
+use crate::{
+    axis::{self, Place},
+    system::{Bench, Caches, Mix, System},
+};
+
+/// Saturation throughput under workloads that stand for production traces (figure 14).
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Production {
+    rack: Rack,
+    #[serde(default)]
+    search: Search,
+    #[serde(default)]
+    caches: Caches,
+    /// Zipf's exponent.
+    theta: f64,
+    /// The workloads.
+    workloads: Vec<Workload>,
+}
+
+/// What is known of a trace.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Workload {
+    /// The paper's name for it.
+    name: String,
+    /// The trace.
+    trace: String,
+    /// Part of the keys that fit NetCache, whatever the reason.
+    cacheable: f64,
+    /// Part of the keys with short values, of 64 bytes; the others' have 1024.
+    short: f64,
+    /// Part of the requests that write.
+    write_ratio: f64,
+}
+
+const SHORT: usize = 64;
+const LONG: usize = 1024;
+
+impl Workload {
+    /// Lengths of its values. A short value that does not fit NetCache (its key would be too long) has one byte more than fits: keys of the
+    /// lab are all of 16 bytes. Of long values none fits.
+    fn lengths(&self, fits: usize) -> Lengths {
+        let fitting = self.cacheable.min(self.short);
+        let parts = [
+            (SHORT, fitting),
+            (fits + 1, self.short - fitting),
+            (LONG, 1.0 - self.short),
+        ];
+        let mix = parts.into_iter().filter(|(_, part)| *part > 0.0);
+        Lengths::Mix {
+            mix: mix.collect(),
+            salt: 0,
+        }
+    }
+}
+
+impl Measure for Production {
+    fn check(&self) -> anyhow::Result<()> {
+        self.rack.check()?;
+        self.search.check()?;
+        self.caches.check(&self.rack)?;
+        exponent(self.theta)?;
+        for workload in &self.workloads {
+            for part in [workload.cacheable, workload.short, workload.write_ratio] {
+                ensure!(
+                    (0.0..=1.0).contains(&part),
+                    "workloads: {}: {part} is not within 0 to 1",
+                    workload.name
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn needs(&self, options: &Options) -> Option<&'static str> {
+        options.backend.needs()
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        let mut places = vec![];
+        for workload in &self.workloads {
+            let rack = Rack {
+                value_len: workload.lengths(self.caches.limited_value_len),
+                ..self.rack.clone()
+            };
+            let mix = Mix {
+                popularity: Popularity::Zipf(self.theta),
+                write_ratio: workload.write_ratio,
+            };
+            let mut measured = vec![];
+            for system in System::ALL {
+                let mut bench = Bench::new(run, &rack, &self.caches, system)?;
+                let what = format!("workload {}", workload.name);
+                measured.push(bench.saturate(&what, &self.search, mix)?);
+            }
+            places.push(Place {
+                name: workload.name.clone(),
+                measured,
+            });
+        }
+        let mut least = f64::INFINITY;
+        for place in &places {
+            for (name, other) in [
+                ("none", System::None),
+                ("netcache_limited", System::Limited),
+            ] {
+                if let Some(over) = place.over(System::Orbit, other) {
+                    report.summarize(format!("over_{name}_{}", place.name), over);
+                    least = least.min(over);
+                }
+            }
+        }
+        report.summarize("over_others_min", least);
+        axis::tell(report, "workload", &places);
+        let title = "Saturation throughput of production workloads (OrbitCache, fig. 14)";
+        let svg = axis::bars(title, "requests per second", &places, |m| m.rate());
+        report.plot(run.name, svg);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_values_fit_as_the_trace_says() {
+        let workload = |cacheable, short| Workload {
+            name: "A".into(),
+            trace: "some".into(),
+            cacheable,
+            short,
+            write_ratio: 0.0,
+        };
+        for ((cacheable, short), expected) in [
+            ((0.2, 0.9), vec![(64, 0.2), (65, 0.7), (1024, 0.1)]),
+            ((0.9, 0.9), vec![(64, 0.9), (1024, 0.1)]),
+            ((0.5, 1.0), vec![(64, 0.5), (65, 0.5)]),
+        ] {
+            let Lengths::Mix { mix, .. } = workload(cacheable, short).lengths(64) else {
+                panic!("several lengths");
+            };
+            let near =
+                |(a, b): (&(usize, f64), &(usize, f64))| a.0 == b.0 && (a.1 - b.1).abs() < 1e-9;
+            assert!(
+                mix.len() == expected.len() && mix.iter().zip(&expected).all(near),
+                "{mix:?}"
+            );
+        }
+    }
+}
