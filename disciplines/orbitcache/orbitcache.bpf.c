@@ -125,7 +125,7 @@ INLINE __u64 shape_of(const struct work *work, const struct found *found)
 }
 
 /* The place of this item's value, or one that it may take; ORBITS: others that go round have them all. */
-INLINE __u32 place_of(const struct work *work, __u64 item, __u64 shape)
+INLINE __u32 find_place(const struct work *work, __u64 item, __u64 shape)
 {
 	__u32 first = (shape * 0x9e3779b97f4a7c15ULL >> 48 & (SETS - 1)) * WAYS, free = ORBITS;
 	for (__u32 i = 0; i < WAYS; i++) {
@@ -250,7 +250,7 @@ INLINE enum part enter(struct xdp_md *ctx, struct work *work, const struct found
 {
 	__u64 item = item_of(work);
 	__u64 shape = shape_of(work, found);
-	*place = place_of(work, item, shape);
+	*place = find_place(work, item, shape);
 	struct orbit *orbit = orbit_at(*place);
 	enum part part = READ_OVERFLOWS;
 	if (!orbit || !lock_orbit(orbit))
@@ -284,7 +284,7 @@ INLINE bool is_waited_for(const struct work *work, const struct found *found, __
 {
 	__u64 item = item_of(work);
 	__u64 shape = shape_of(work, found);
-	*place = place_of(work, item, shape);
+	*place = find_place(work, item, shape);
 	const struct orbit *orbit = orbit_at(*place);
 	return orbit && orbit->item == item && orbit->shape == shape && READ_ONCE(orbit->waiting);
 }
@@ -298,9 +298,10 @@ INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *conf
 	struct orbit *orbit = orbit_at(place);
 	if (verdict == CONTINUE && orbit) {
 		orbit->sum = value_sum; /* no packet of this generation came round yet */
-		work->header.epoch = name_packet(config, place, generation);
-		verdict = send_back(ctx, work, payload_len, value_sum);
 		const void *pair = find_pair(ctx->ingress_ifindex, place);
+		if (pair)
+			work->header.epoch = name_packet(config, place, generation);
+		verdict = send_back(ctx, work, payload_len, value_sum);
 		if (verdict == XDP_TX && pair)
 			return ends(COUNT_wake, clone_to(pair));
 		count(verdict == XDP_TX ? COUNT_hit : COUNT_drop_refused);

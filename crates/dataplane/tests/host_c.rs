@@ -17,8 +17,8 @@ const NOISE: &str = "20000";
 const SEARCH_SECONDS: &str = "20";
 
 /// Ends that the kept scripts do not reach: `*_contended` needs four swaps in a row to fail; the others are of what the
-/// discipline that is built in does not do, and `contract.rs` reaches them.
-const NOT_REACHED: [&str; 11] = [
+/// discipline that is built in does not do: `contract.rs` reaches them, and `disciplines/orbitcache/tests/data_plane`.
+const NOT_REACHED: [&str; 23] = [
     "write_contended",
     "invalidate_contended",
     "drop_rounds",
@@ -30,6 +30,18 @@ const NOT_REACHED: [&str; 11] = [
     "fan_out",
     "answer",
     "consume",
+    "wake",
+    "wake_grant",
+    "hit_round",
+    "wait",
+    "wait_full",
+    "wait_late",
+    "wait_no_room",
+    "round_stale",
+    "round_gone",
+    "round_lapsed",
+    "round_parked",
+    "read_part",
 ];
 
 fn root() -> PathBuf {

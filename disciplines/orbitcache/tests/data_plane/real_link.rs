@@ -4,7 +4,7 @@ use std::{
     net::{SocketAddr, UdpSocket},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dataplane::{Going, Loops, Mode};
@@ -81,6 +81,51 @@ fn ask(ipv6: bool) {
     assert!(again <= most, "{again} reads were asked again");
 }
 
+/// How long a read waits for a value that went round for nobody until now, in microseconds: the first read wakes it, the second
+/// waits. Median of many, from one answer to the other.
+fn wake_us() -> u128 {
+    let socket = connected(false);
+    let mut took = vec![];
+    for number in (1_000_000..1_000_200).step_by(2) {
+        thread::sleep(Duration::from_millis(5));
+        for number in [number, number + 1] {
+            let sent = socket.send(&read(SIGNED, number).payload());
+            sent.expect("sent");
+        }
+        if answer(&socket).is_some() {
+            let begun = Instant::now();
+            took.extend(answer(&socket).map(|_| begun.elapsed().as_micros()));
+        }
+    }
+    took.sort_unstable();
+    took[took.len() / 2]
+}
+
+/// Times that threads which poll the recirculation ports were woken so far.
+fn wakeups(going: &Going) -> u64 {
+    let fars = going.ports.iter().map(|near| {
+        let (start, number) = near.split_at(near.len() - 1);
+        let number: u32 = number.parse().expect("a digit");
+        format!("napi/{start}{}-", number + 1)
+    });
+    let fars: Vec<String> = fars.collect();
+    let all = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let of_thread = |entry: std::fs::DirEntry| {
+        let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+        let ours = fars.iter().any(|far| name.starts_with(far));
+        let status = std::fs::read_to_string(entry.path().join("status")).ok();
+        let status = status.filter(|_| ours)?;
+        let mut lines = status.lines();
+        lines.find_map(|line| {
+            line.strip_prefix("voluntary_ctxt_switches:")?
+                .trim()
+                .parse()
+                .ok()
+        })
+    };
+    all.filter_map(of_thread).sum::<u64>()
+}
+
 fn goes_round(mode: Mode) {
     in_namespace(move || {
         let mut w = world();
@@ -101,6 +146,7 @@ fn goes_round(mode: Mode) {
             let far = Switch::load(&[], &[]);
             far.dataplane().attach("in1", mode).expect("attaching");
             [false, true].into_iter().for_each(ask);
+            println!("{mode:?}: orbit_wake_us {}", wake_us());
         });
         let path = path.recv().expect("a path");
         ip(&format!("link set in1 netns {path}"));
@@ -133,9 +179,11 @@ fn goes_round(mode: Mode) {
         until("everything has parked", || {
             count("round_parked") + count("round_stale") == count("wake")
         });
-        let rounds = count("recirculate");
-        thread::sleep(Duration::from_millis(200));
-        assert_eq!(count("recirculate"), rounds, "an idle switch is idle");
+        let before = (count("recirculate"), wakeups(&going));
+        thread::sleep(Duration::from_millis(500));
+        let idle = wakeups(&going) - before.1;
+        println!("{mode:?}: idle_loop_wakeups {idle}");
+        assert_eq!((count("recirculate"), idle), (before.0, 0), "it is idle");
     });
 }
 
