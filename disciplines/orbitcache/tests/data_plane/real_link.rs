@@ -110,18 +110,18 @@ fn wakeups(going: &Going) -> u64 {
     });
     let fars: Vec<String> = fars.collect();
     let all = std::fs::read_dir("/proc").expect("/proc").flatten();
-    let of_thread = |entry: std::fs::DirEntry| {
+    let of_thread = |entry: std::fs::DirEntry| -> Option<u64> {
         let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
         let ours = fars.iter().any(|far| name.starts_with(far));
         let status = std::fs::read_to_string(entry.path().join("status")).ok();
         let status = status.filter(|_| ours)?;
-        let mut lines = status.lines();
-        lines.find_map(|line| {
+        let switches = |line: &str| {
             line.strip_prefix("voluntary_ctxt_switches:")?
                 .trim()
                 .parse()
                 .ok()
-        })
+        };
+        status.lines().find_map(switches)
     };
     all.filter_map(of_thread).sum::<u64>()
 }
