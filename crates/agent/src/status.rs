@@ -191,7 +191,8 @@ fn of(
             .find(|(c, _)| c.name == name)
             .map_or(0, |(_, v)| *v)
     };
-    let hits = get("hit");
+    let hits = ["hit", "wake", "hit_round"];
+    let hits = hits.iter().map(|name| get(name)).sum::<u64>();
     let not_answered = [
         "miss",
         "read_invalid",
@@ -199,6 +200,7 @@ fn of(
         "read_expired",
         "bypass_no_room",
         "bypass_torn",
+        "wait_full",
     ];
     let reads = hits + not_answered.iter().map(|name| get(name)).sum::<u64>();
     let page_items = PageItems::of(&held);
