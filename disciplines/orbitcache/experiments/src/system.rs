@@ -195,14 +195,21 @@ impl<'a> Bench<'a> {
             }
         };
         rack.items = held.len().max(1);
-        if system == System::Limited {
-            rack.discipline = Some("netcache".into());
-            let settings = [
+        let settings = match system {
+            System::None => vec![],
+            System::Limited => vec![
                 ("netcache.longest_key", LIMITED_KEY_LEN),
                 ("netcache.longest_value", caches.limited_value_len as u32),
-            ];
-            let settings = settings.map(|(name, number)| (name.into(), number));
-            rack.settings.extend(settings);
+            ],
+            System::Orbit => ["orbitcache.items_min", "orbitcache.items_max"]
+                .map(|name| (name, caches.orbit_items as u32))
+                .into(),
+        };
+        let settings = settings.into_iter();
+        rack.settings
+            .extend(settings.map(|(name, number)| (name.into(), number)));
+        if system == System::Limited {
+            rack.discipline = Some("netcache".into());
         }
         Ok(Bench {
             servers: Servers::new(run, &rack, run.options.backend)?,
