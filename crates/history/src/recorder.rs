@@ -301,16 +301,24 @@ impl Recorder {
     }
 }
 
-/// A write that was not answered may take effect at any time; unless nothing was sent.
+/// A write that was not answered may take effect at any time; unless it was not sent, or not whole.
 fn failed(error: &Error, need: Need, effect: Effect) -> Said {
     match error {
-        Error::Socket { .. } | Error::TooManyInFlight { .. } => Said::Nothing,
+        Error::Socket { .. }
+        | Error::TooManyInFlight { .. }
+        | Error::NotWhole { .. }
+        | Error::NoMemory { .. } => Said::Nothing,
         _ => Said::Open(need, effect),
     }
 }
 
+/// What fits one packet beside any key that clients here ask for.
+const ONE_PACKET: usize = 1350;
+/// A value of several parts; those that are much longer are rare.
+const SOME_PARTS: usize = 6 << 10;
+
 /// A value that says its number in every word: a torn one does not pass for another. In one of 23 lengths; with a `longest`,
-/// in every length from a word's to that.
+/// in every length from a word's to that. Of values that no packet holds, one in four has some parts, one in sixteen any number.
 fn encode(number: u64, longest: usize) -> Vec<u8> {
     let word = number.to_be_bytes();
     if longest == 0 {
@@ -318,6 +326,12 @@ fn encode(number: u64, longest: usize) -> Vec<u8> {
     }
     // Spread: numbers of one client follow one another.
     let spread = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+    let longest = match (number.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 60, longest) {
+        (_, ..=1400) => longest,
+        (0, _) => longest,
+        (1..5, _) => longest.min(SOME_PARTS),
+        _ => ONE_PACKET,
+    };
     let len = word.len() + spread % (longest.max(word.len()) - word.len() + 1);
     word.into_iter().cycle().take(len).collect()
 }
@@ -337,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_torn_value_is_noticed() {
-        for longest in [0, 1400] {
+        for longest in [0, 1400, 65_536] {
             assert_eq!(decode(&encode(7, longest), longest), Some(7));
             let mut torn = encode(7, longest);
             torn[9] ^= 1;
@@ -352,6 +366,15 @@ mod tests {
         let lengths: BTreeSet<usize> = (1..50_000).map(|n| encode(n, 1400).len()).collect();
         assert_eq!((lengths.len(), lengths.first()), (1393, Some(&8)));
         assert_eq!(lengths.last(), Some(&1400));
+    }
+
+    #[test]
+    fn some_values_have_parts_and_few_have_many() {
+        let lengths: Vec<usize> = (1..10_000).map(|n| encode(n, 65_536).len()).collect();
+        let longer = |than| lengths.iter().filter(|len| **len > than).count();
+        assert!((2000..2700).contains(&longer(ONE_PACKET)));
+        assert!((400..700).contains(&longer(SOME_PARTS)));
+        assert!(lengths.iter().all(|len| *len <= 65_536) && longer(60_000) > 0);
     }
 
     fn config() -> ClientsConfig {

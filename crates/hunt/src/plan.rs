@@ -283,6 +283,12 @@ fn one_in(rng: &mut impl Rng, n: u32) -> bool {
     rng.random_range(0..n) == 0
 }
 
+/// The longest value in bytes of a hunt in which some have parts: one hunt in three.
+fn large_values(seed: u64) -> Option<usize> {
+    let mut rng = rng(seed, "large values");
+    one_in(&mut rng, 3).then(|| *[6 << 10, 64 << 10].choose(&mut rng).expect("some"))
+}
+
 impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64, disciplines: Disciplines, limits: Limits) -> Plan {
@@ -327,6 +333,10 @@ impl Plan {
             longest_value: *[0, 60, 400, 1350].choose(&mut rng).expect("some"),
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
             second_links: one_in(&mut rng, 2),
+        };
+        let clients = Clients {
+            longest_value: large_values(seed).unwrap_or(clients.longest_value),
+            ..clients
         };
         let quiet = one_in(&mut rng, 6);
         let chance = |rng: &mut SeededRng, most: f64| {

@@ -34,8 +34,8 @@ const PLACES: [(u32, Policy); 5] = [
 const LEASES: [u32; 3] = [1500, 2000, 1000];
 /// How long what stands still does so: longer than the longest lease.
 const STAND_STILL: Duration = Duration::from_millis(2300);
-/// The longest value that one packet carries with a key of the recorders' 16 bytes: IPv6's header is 20 bytes longer.
-const LONGEST_VALUE: usize = wire::max_value(16) - 20;
+/// The longest value in bytes. Most fit one packet, some have a few parts, a few have up to 64.
+const LONGEST_VALUE: usize = 64 << 10;
 /// A part of the values lives for a while only. Redis counts their lives, and stands still for nobody.
 const LIVES: Lives = Lives {
     part: 0.15,

@@ -99,17 +99,30 @@ fn small_worlds() {
         "write, read, read, a lapse and a restart, lease or eviction",
         lapse,
     );
-    for (name, scripts) in &SCRIPTS[..2] {
-        states += exhaust(&format!("{name}, values in parts"), in_parts(*scripts));
+    for (name, scripts) in IN_PARTS {
+        states += exhaust(
+            &format!("{name}, values in parts, one fault"),
+            in_parts(scripts),
+        );
     }
     println!("coherence: {states} states, none of them not linearizable");
 }
+
+/// What they do with values of two parts.
+const IN_PARTS: [(&str, [&[Call]; 3]); 2] = [
+    ("write, read twice", [&[Call::Write(1)], &[READ, READ], &[]]),
+    (
+        "write, write and read",
+        [&[Call::Write(1)], &[Call::Write(2), READ], &[]],
+    ),
+];
 
 /// Values of two parts, switch 1 with an entry, and a fault.
 fn in_parts(scripts: [&[Call]; 3]) -> Bounds {
     Bounds {
         parts: true,
         entries: [true, false],
+        paths: [PATHS[0], PATHS[2], PATHS[2]],
         ..faults(scripts, 1, false)
     }
 }
