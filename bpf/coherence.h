@@ -190,8 +190,10 @@ INLINE bool load_value(struct xdp_md *ctx, const struct work *work, const struct
 /* A grant that does not fit: the agent is told once. The caller has locked the item. */
 INLINE int refuse_too_large(struct work *work, const struct config *config, struct item *item)
 {
+	/* More than any entry holds, where this is a part only. */
+	__u16 len = is_part(&work->header) ? 0xffff : work->value_len;
 	if (!(item->flags & ITEM_TOO_SMALL) &&
-	    send_event(work, EVENT_TOO_LARGE, 0, work->value_len, config->window))
+	    send_event(work, EVENT_TOO_LARGE, 0, len, config->window))
 		item->flags |= ITEM_TOO_SMALL;
 	return COUNT_grant_too_large;
 }
@@ -206,7 +208,8 @@ INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config
 {
 	struct item *item = found->item;
 	__u32 need = sizeof(*item) + key_room(work->key_len) + ((work->value_len + 7) & ~7U);
-	if (need > (item->flags & ITEM_CELLS) * CELL_BYTES || work->value_len > VALUE_MAX_BYTES)
+	if (need > (item->flags & ITEM_CELLS) * CELL_BYTES || work->value_len > VALUE_MAX_BYTES ||
+	    is_part(&work->header))
 		return refuse_too_large(work, config, item);
 	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
 	__u64 from_ns = MUTANT(expiry_from_arrival) ? work->now_ns : READ_ONCE(item->epoch_ns);
@@ -225,6 +228,59 @@ INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config
 	return COUNT_grant_installed;
 }
 
+/* What speaks against a grant for this item, but for its age; COUNT_MAX: nothing does. */
+INLINE enum counter refusal(struct xdp_md *ctx, const struct work *work, const struct lease *lease)
+{
+	if (!lease || epoch_in(work) <= READ_ONCE(lease->floor))
+		return COUNT_grant_stale;
+	return came_from(ctx, work, lease) ? COUNT_MAX : COUNT_grant_refused;
+}
+
+/* The item takes version and life of a value in parts, under the lock that the caller has. */
+INLINE int write_parts_item(const struct work *work, struct item *item, __u64 granted)
+{
+	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
+	__u64 expiry_ns = READ_ONCE(item->epoch_ns) + expiry_ms * NS_PER_MS;
+	item->flags = (item->flags & ITEM_CELLS) | (expiry_ms ? ITEM_EXPIRES : 0);
+	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
+	item->version = bpf_be64_to_cpu(work->header.version);
+	item->value_len = VALUE_IN_PARTS;
+	return compare_and_swap(&item->word, granted, granted | 1) == granted
+		       ? COUNT_grant_installed
+		       : COUNT_grant_stale;
+}
+
+/*
+ * Rule 5 for a part of a value that no packet holds. The first that comes makes the item valid for its version; after that
+ * others of that version are as good. What is to become of the part itself is the caller's affair. `part_sum` is its sum.
+ */
+OUTLINE int install_part(struct xdp_md *ctx, struct work *work, __u32 *part_sum)
+{
+	struct found found;
+	if (!work || !part_sum || !find(work, &found))
+		return COUNT_grant_no_entry;
+	struct item *item = found.item;
+	__u64 granted = epoch_in(work) << 1;
+	enum counter why = refusal(ctx, work, lease_of(item));
+	if (why != COUNT_MAX)
+		return why;
+	if (KV_HEADER_LEN + work->key_len + work->value_len != work->payload_len ||
+	    !sum_in_packet(ctx, work, part_sum) || !is_intact(ctx, work, *part_sum))
+		return COUNT_grant_spoiled;
+	__u32 seq = READ_ONCE(item->seq);
+	if ((seq & 1) || compare_and_swap(&item->seq, seq, seq + 1) != seq)
+		return COUNT_grant_busy;
+	int result = COUNT_grant_stale;
+	if (READ_ONCE(item->word) == granted)
+		result = write_parts_item(work, item, granted);
+	else if (READ_ONCE(item->word) == (granted | 1) && item->value_len == VALUE_IN_PARTS &&
+		 item->version == bpf_be64_to_cpu(work->header.version))
+		result = COUNT_grant_installed;
+	barrier();
+	fetch_add(&item->seq, 1);
+	return result;
+}
+
 /* Rule 5: the value is installed if the item's epoch is still the one it was granted for. */
 OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config)
 {
@@ -240,7 +296,7 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 		granted = epoch_of(READ_ONCE(item->word)) << 1;
 	if (!lease || READ_ONCE(item->word) != granted || epoch <= READ_ONCE(lease->floor))
 		return COUNT_grant_stale;
-	if (!came_from(ctx, work, lease) || is_part(&work->header))
+	if (!came_from(ctx, work, lease))
 		return COUNT_grant_refused;
 	if (MUTANT(overwrites_younger))
 		barrier();

@@ -10,6 +10,14 @@
 /* No counter: nothing speaks against it. */
 #define NOTHING COUNT_MAX
 
+/* A read of a part goes to the store. */
+INLINE int pass_part(struct xdp_md *ctx, struct work *work, const struct config *config)
+{
+	count(COUNT_bypass_part);
+	disown(ctx, work, config);
+	return forward(ctx, work);
+}
+
 /*
  * Rule 6: what speaks against an answer from this item now, as the counter of the read that meets it; NOTHING: it may
  * be answered, as long as the item's word is `word`.
@@ -30,16 +38,12 @@ INLINE enum counter objection(const struct work *work, const struct item *item,
 
 /*
  * CONTINUE: `found` leads to an item that the read may be answered from, as long as its word is `word`. Otherwise the
- * read was sent on. Keys that miss are reported from `threshold` reads in a window on.
+ * read was sent on. Keys that miss are reported from `threshold` reads in a window on. Reads of parts are the caller's
+ * affair, here and afterwards.
  */
 INLINE int find_answer(struct xdp_md *ctx, struct work *work, struct config *config,
 		       __u32 threshold, struct found *found, __u64 *word)
 {
-	if (is_part(&work->header)) {
-		count(COUNT_bypass_part);
-		disown(ctx, work, config);
-		return forward(ctx, work);
-	}
 	if (!find(work, found)) {
 		count(COUNT_miss);
 		count_miss(work, config, threshold);
@@ -67,7 +71,6 @@ INLINE void make_answer(struct work *work, const struct config *config, __u32 va
 	work->header.op = OP_READ_REPLY;
 	work->header.flags = FLAG_CACHED;
 	work->header.value_len = bpf_htons(value_len);
-	work->header.total = 0;
 	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, 0));
 	work->header.version = bpf_cpu_to_be64(version);
 	work->header.expiry_ms =

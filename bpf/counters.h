@@ -63,6 +63,7 @@
 	X(read_invalid, "read of an entry whose value is invalid; a grant was asked for")              \
 	X(read_no_lease, "read of an entry without a lease from its store")                            \
 	X(read_expired, "read of an entry whose time to live has passed")                              \
+	X(read_part, "read of a part of a value that does not go round here; a grant was asked for")   \
 	X(write, "write or delete seen")                                                               \
 	X(write_invalidated, "write or delete that invalidated an entry")                              \
 	X(write_contended, "write that found its entry busy and passed without an epoch")              \

@@ -38,6 +38,8 @@ _Static_assert(sizeof(struct item) == 48, "three cells hold a 16-byte key and a 
 _Static_assert(ITEM_MAX_CELLS <= ITEM_CELLS, "its cells fit into its flags");
 
 #define VALUE_MAX_BYTES 1392
+/* In `value_len`: no packet holds the value, and the cells have none of its parts, only its version and life. */
+#define VALUE_IN_PARTS 0xffff
 
 struct found {
 	struct page *page;

@@ -23,6 +23,8 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	struct found found = {};
 	__u64 word = 0;
 	__u32 payload_len = 0, value_sum = 0;
+	if (is_part(&work->header))
+		return pass_part(ctx, work, config);
 	int verdict = find_answer(ctx, work, config, threshold_of(work), &found, &word);
 	if (verdict != CONTINUE)
 		return verdict;

@@ -35,8 +35,6 @@
 /* The client of a read that waited for so long has asked again. */
 #define LATE_NS (1000 * NS_PER_MS)
 
-#define LOCK_ORBIT_TRIES 16
-
 /* A read that waits: what its answer repeats, and where it goes. */
 struct waiting {
 	__be64 client;
@@ -70,10 +68,11 @@ struct orbit {
 	__u64 word; /* of the item, under which its packets were made */
 	__u64 seen_ns; /* when one of them last looked at the item */
 	__u64 busy_ns; /* when one last answered */
-	__u32 shape; /* the item's slot, and what headers the packets have: answers to others come from others */
-	__u32 first; /* of those that wait */
-	__u32 waiting; /* how many */
-	__u32 unused;
+	__u64 shape; /* slot, part of the value, and what headers packets have: answers to others come from others */
+	__u32 waiting; /* how many wait */
+	__u16 first; /* of them */
+	__u16 sum; /* of the value or part that its packets have, as `sum_of` has it */
+	__u64 unused;
 	struct waiting queue[QUEUE];
 };
 
@@ -96,7 +95,7 @@ INLINE struct orbit *orbit_at(__u32 place)
 /* Held for a few instructions. False: others kept it for longer than that. */
 INLINE bool lock_orbit(struct orbit *orbit)
 {
-	for (int i = 0; i < LOCK_ORBIT_TRIES; i++)
+	for (int i = 0; i < 4 * LOCK_TRIES; i++)
 		if (compare_and_swap(&orbit->lock, 0, 1) == 0)
 			return true;
 	return false;
@@ -119,15 +118,16 @@ INLINE __u64 item_of(const struct work *work)
 	return (__u64)bpf_ntohl(work->header.tenant) << 32 | (work->hash[1] >> 32 ?: 1);
 }
 
-INLINE __u32 shape_of(const struct work *work, const struct found *found)
+INLINE __u64 shape_of(const struct work *work, const struct found *found)
 {
-	return found->slot << 2 | (work->is_vlan ? 2 : 0) | (work->is_ipv6 ? 1 : 0);
+	return (__u64)found->slot << 18 | (__u64)bpf_ntohs(work->header.part) << 2 |
+	       (work->is_vlan ? 2 : 0) | (work->is_ipv6 ? 1 : 0);
 }
 
 /* The place of this item's value, or one that it may take; ORBITS: others that go round have them all. */
-INLINE __u32 place_of(const struct work *work, __u64 item, __u32 shape)
+INLINE __u32 place_of(const struct work *work, __u64 item, __u64 shape)
 {
-	__u32 first = (shape * 0x9e3779b1U >> 16 & (SETS - 1)) * WAYS, free = ORBITS;
+	__u32 first = (shape * 0x9e3779b97f4a7c15ULL >> 48 & (SETS - 1)) * WAYS, free = ORBITS;
 	for (__u32 i = 0; i < WAYS; i++) {
 		const struct orbit *orbit = orbit_at(first + i);
 		if (!orbit)
@@ -229,7 +229,7 @@ enum part {
 };
 
 /* Takes the orbit for packets made under `word`. Those who wait for the same item go on waiting. The caller has locked it. */
-INLINE void take_orbit(struct orbit *orbit, __u64 item, __u32 shape, __u64 word, __u64 fine_ns)
+INLINE void take_orbit(struct orbit *orbit, __u64 item, __u64 shape, __u64 word, __u64 fine_ns)
 {
 	if (orbit->item != item || orbit->shape != shape) {
 		orbit->first = orbit->waiting = 0;
@@ -242,13 +242,14 @@ INLINE void take_orbit(struct orbit *orbit, __u64 item, __u32 shape, __u64 word,
 }
 
 /*
- * What becomes of a read; or of a value that is to go round, which does not wait, where no other does: READ_WAKES.
+ * What becomes of a read; or of a value that is to go round, which does not wait. READ_WAKES: no other does, and the orbit
+ * was taken if it `takes` one.
  */
 INLINE enum part enter(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word,
-		       __u32 *place, __u32 *generation)
+		       bool takes, __u32 *place, __u32 *generation)
 {
 	__u64 item = item_of(work);
-	__u32 shape = shape_of(work, found);
+	__u64 shape = shape_of(work, found);
 	*place = place_of(work, item, shape);
 	struct orbit *orbit = orbit_at(*place);
 	enum part part = READ_OVERFLOWS;
@@ -260,9 +261,11 @@ INLINE enum part enter(struct xdp_md *ctx, struct work *work, const struct found
 		if (work->op == OP_READ_REQUEST && join(ctx, work, orbit))
 			part = READ_WAITS;
 	} else if (ours || !goes) {
-		take_orbit(orbit, item, shape, word, fine_clock_ns());
-		*generation = orbit->generation;
 		part = READ_WAKES;
+		if (takes) {
+			take_orbit(orbit, item, shape, word, fine_clock_ns());
+			*generation = orbit->generation;
+		}
 	}
 	unlock_orbit(orbit);
 	return part;
@@ -280,7 +283,7 @@ OUTLINE int lay_down(struct orbit *orbit, __u32 generation)
 INLINE bool is_waited_for(const struct work *work, const struct found *found, __u32 *place)
 {
 	__u64 item = item_of(work);
-	__u32 shape = shape_of(work, found);
+	__u64 shape = shape_of(work, found);
 	*place = place_of(work, item, shape);
 	const struct orbit *orbit = orbit_at(*place);
 	return orbit && orbit->item == item && orbit->shape == shape && READ_ONCE(orbit->waiting);
@@ -292,7 +295,9 @@ INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *conf
 {
 	__u32 payload_len = 0, value_sum = 0;
 	int verdict = load_answer(ctx, work, config, found, word, &payload_len, &value_sum);
-	if (verdict == CONTINUE) {
+	struct orbit *orbit = orbit_at(place);
+	if (verdict == CONTINUE && orbit) {
+		orbit->sum = value_sum; /* no packet of this generation came round yet */
 		work->header.epoch = name_packet(config, place, generation);
 		verdict = send_back(ctx, work, payload_len, value_sum);
 		const void *pair = find_pair(ctx->ingress_ifindex, place);
@@ -300,8 +305,40 @@ INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *conf
 			return ends(COUNT_wake, clone_to(pair));
 		count(verdict == XDP_TX ? COUNT_hit : COUNT_drop_refused);
 	}
-	lay_down(orbit_at(place), generation);
+	lay_down(orbit, generation);
 	return verdict;
+}
+
+/* Found no place to wait. */
+INLINE int overflow(struct xdp_md *ctx, struct work *work)
+{
+	tally(work, TALLY_OVERFLOWS);
+	count(COUNT_wait_full);
+	return forward(ctx, work);
+}
+
+/*
+ * Parts are nowhere but in packets: one that does not go round is asked of the store, under the epoch that the others
+ * have. A version that is not the item's is the store's affair.
+ */
+INLINE int read_part(struct xdp_md *ctx, struct work *work, struct config *config,
+		     const struct found *found, __u64 word)
+{
+	__u32 place = ORBITS, generation = 0;
+	if (work->header.version &&
+	    bpf_be64_to_cpu(work->header.version) != READ_ONCE(found->item->version))
+		return pass_part(ctx, work, config);
+	switch (enter(ctx, work, found, word, false, &place, &generation)) {
+	case READ_WAITS:
+		return ends(COUNT_wait, XDP_DROP);
+	case READ_OVERFLOWS:
+		return overflow(ctx, work);
+	default:
+		count(COUNT_read_part);
+		if (!work->header.epoch || names_this_switch(work, config))
+			stamp(ctx, work, config, epoch_of(word), FLAG_GRANT);
+		return forward(ctx, work);
+	}
 }
 
 INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
@@ -313,32 +350,36 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	if (verdict != CONTINUE)
 		return verdict;
 	tally(work, TALLY_READS);
+	if (READ_ONCE(found.item->value_len) == VALUE_IN_PARTS)
+		return read_part(ctx, work, config, &found, word);
+	if (is_part(&work->header))
+		return pass_part(ctx, work, config);
 	__u32 need = KV_HEADER_LEN + work->key_len + READ_ONCE(found.item->value_len);
 	if (need > room_of(work)) {
 		count(COUNT_bypass_no_room);
 		return forward(ctx, work);
 	}
-	switch (enter(ctx, work, &found, word, &place, &generation)) {
+	switch (enter(ctx, work, &found, word, true, &place, &generation)) {
 	case READ_WAITS:
 		return ends(COUNT_wait, XDP_DROP);
 	case READ_WAKES:
 		return wake(ctx, work, config, &found, word, place, generation);
 	default:
-		tally(work, TALLY_OVERFLOWS);
-		count(COUNT_wait_full);
-		return forward(ctx, work);
+		return overflow(ctx, work);
 	}
 }
 
-/* Those who wait for what was granted have it from the reply itself, which goes on to its client, and round. */
+/* Those who wait for what was granted have it from the reply itself, which goes on to its client, and round; so does a part. */
 INLINE int granted(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found = {};
 	__u32 place = ORBITS;
-	enum counter what = install(ctx, work, config);
+	bool part = is_part(&work->header);
+	__u32 part_sum = 0;
+	enum counter what = part ? install_part(ctx, work, &part_sum) : install(ctx, work, config);
 	count(what);
 	bool wakes = what == COUNT_grant_installed && find(work, &found) &&
-		     is_waited_for(work, &found, &place);
+		     (is_waited_for(work, &found, &place) || part);
 	if (work->op == OP_FETCH_REPLY) {
 		if (!wakes)
 			return ends(COUNT_fetch_reply, XDP_DROP);
@@ -476,7 +517,7 @@ INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config
 	enum counter why = objection(work, item, lease_of(item), word);
 	__u64 version = item->version;
 	__u64 expiry_ns = item->flags & ITEM_EXPIRES ? item->expiry_ns : 0;
-	__u32 value_sum = item->sum;
+	__u32 value_sum = orbit->sum;
 	barrier();
 	if (READ_ONCE(item->word) != word && !MUTANT(round_any_word))
 		return end_round(orbit, generation, COUNT_round_stale);
@@ -510,11 +551,14 @@ INLINE int adopt(struct xdp_md *ctx, struct work *work, const struct config *con
 	if (!find(work, &found))
 		return ends(COUNT_round_gone, XDP_DROP);
 	if (READ_ONCE(found.item->word) != word ||
-	    enter(ctx, work, &found, word, &place, &generation) != READ_WAKES)
+	    enter(ctx, work, &found, word, true, &place, &generation) != READ_WAKES)
 		return ends(COUNT_round_stale, XDP_DROP);
+	struct orbit *orbit = orbit_at(place);
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
-	if (!kv)
-		return end_round(orbit_at(place), generation, COUNT_round_stale);
+	__u32 sum = found.item->sum;
+	if (!orbit || !kv || (is_part(&work->header) && !sum_in_packet(ctx, work, &sum)))
+		return end_round(orbit, generation, COUNT_round_stale);
+	orbit->sum = sum; /* no packet of this generation came round yet */
 	work->header.op = OP_READ_REPLY;
 	work->header.flags = FLAG_CACHED;
 	work->header.epoch = name_packet(config, place, generation);

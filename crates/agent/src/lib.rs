@@ -38,7 +38,7 @@ use std::{
 
 use api::ControlEndpoint;
 use dataplane::{
-    Attached, Backing, Dataplane, Home, Mode, Object, Programs, Sizes, SourceCheck, Table,
+    Attached, Backing, Dataplane, Home, Loops, Mode, Object, Programs, Sizes, SourceCheck, Table,
 };
 use decide::Registration;
 use soft::Soft;
@@ -76,6 +76,8 @@ pub struct Options {
     pub disciplines: &'static [Registration],
     /// Whether neighbouring switches are probed.
     pub probes: bool,
+    /// The ports by which packets are sent round, where programs run in the kernel.
+    pub loops: Loops,
 }
 
 /// Where a switch's programs run.
@@ -166,7 +168,14 @@ impl Agent {
         };
         let objects = objects(options.disciplines, sizes);
         let plane = match options.at {
-            Where::Kernel(mode) => attach(&home, &options.interfaces, mode, &objects, sizes)?,
+            Where::Kernel(mode) => attach(
+                &home,
+                &options.interfaces,
+                mode,
+                &objects,
+                sizes,
+                &options.loops,
+            )?,
             Where::Soft if home.exists() => return Err(AgentError::InKernel(options.name)),
             Where::Soft => {
                 let (name, interfaces) = (&options.name, &options.interfaces);
@@ -241,13 +250,14 @@ fn attach(
     mode: Mode,
     objects: &[Object],
     sizes: Sizes,
+    loops: &Loops,
 ) -> Result<Plane, AgentError> {
     let was_running = home.exists();
     let dataplane = Dataplane::load(home.clone(), objects, sizes)?;
     let attach = |name: &String| dataplane.attach(name, mode);
     let attached = interfaces.iter().map(attach).collect::<Result<Vec<_>, _>>();
     let opened = attached.and_then(|attached| {
-        dataplane.recirculate(&attached)?;
+        dataplane.recirculate(&attached, loops)?;
         Ok(attached)
     });
     let attached = opened.inspect_err(|_| {

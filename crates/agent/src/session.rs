@@ -195,6 +195,7 @@ mod tests {
             state_dir: state.path().into(),
             disciplines: &[],
             probes: true,
+            loops: dataplane::Loops::default(),
         };
         let (to_tables, heard) = sync_channel(16);
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use dataplane::{
-    Backing, Counters, Home, LeaseState, Leases, PARAMETERS, PageItems, Table, TenantEntry,
+    Backing, Counters, Going, Home, LeaseState, Leases, PARAMETERS, PageItems, Table, TenantEntry,
 };
 use serde::{Deserialize, Serialize};
 use soft::{Lost, Soft};
@@ -57,11 +57,41 @@ pub struct Status {
     pub hit_ratio: f64,
     /// One for each store.
     pub leases: Vec<LeaseState>,
+    /// What goes round in it.
+    #[serde(default)]
+    pub round: Round,
     /// What a soft switch lost beside what its programs counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Lost>,
     /// Every counter by name.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// What goes round in a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// The interfaces by which it is sent out, to come back by their far ends.
+    pub ports: Vec<String>,
+    /// The CPU that does their work; `None`: whichever sends.
+    pub cpu: Option<u32>,
+    /// Values that go round now, lost ones among them until somebody asks for them.
+    pub values: u64,
+    /// Times that a value stopped because nobody asked for it.
+    pub parked: u64,
+}
+
+impl Round {
+    fn of(going: Going, get: impl Fn(&str) -> u64) -> Round {
+        const BEGAN: [&str; 2] = ["wake", "wake_grant"];
+        const ENDED: [&str; 4] = ["round_stale", "round_gone", "round_lapsed", "round_parked"];
+        let sum = |names: &[&str]| names.iter().map(|name| get(name)).sum::<u64>();
+        Round {
+            ports: going.ports,
+            cpu: going.cpu,
+            values: sum(&BEGAN).saturating_sub(sum(&ENDED)),
+            parked: get("round_parked"),
+        }
+    }
 }
 
 /// Where a switch's programs run.
@@ -191,9 +221,15 @@ fn of(
             .find(|(c, _)| c.name == name)
             .map_or(0, |(_, v)| *v)
     };
-    let hits = ["hit", "wake", "hit_round"];
-    let hits = hits.iter().map(|name| get(name)).sum::<u64>();
+    let hits = ["hit", "wake", "hit_round"].map(get).iter().sum::<u64>();
+    let going = match at {
+        Backing::Pinned(home) => Going::of(home),
+        Backing::Native(_) => Going::default(),
+    };
     let not_answered = [
+        "wait_full",
+        "wait_late",
+        "wait_no_room",
         "miss",
         "read_invalid",
         "read_no_lease",
@@ -226,6 +262,7 @@ fn of(
             hits as f64 / reads as f64
         },
         leases: Leases::open(at)?.all(),
+        round: Round::of(going, get),
         lost,
         counters: counters
             .iter()

@@ -8,7 +8,7 @@ use std::{
 use libbpf_rs::{Program, libbpf_sys};
 use serde::Serialize;
 
-use crate::{Error, bpffs::Home, recirculation};
+use crate::{Error, bpffs::Home, layout::RECIRCULATION_PORTS, recirculation};
 
 /// A packet of ours with the longest key and value, over IPv4.
 const LEAST_MTU: u32 = 1500;
@@ -373,7 +373,8 @@ fn live_links(home: &Home) -> Vec<(String, u32, OwnedFd)> {
 /// Whether each of a switch's links that is still attached runs one of these programs.
 pub(crate) fn all_run(home: &Home, programs: &[u32]) -> bool {
     let links = fs::read_dir(home.links()).into_iter().flatten().flatten();
-    let paths = links.map(|link| link.path()).chain([home.recirculation()]);
+    let rounds = (0..RECIRCULATION_PORTS).map(|number| home.recirculation(number));
+    let paths = links.map(|link| link.path()).chain(rounds);
     let mut infos = paths.filter_map(|path| link_info(&open_pinned(&path)?));
     infos.all(|(ifindex, program)| ifindex == 0 || programs.contains(&program))
 }

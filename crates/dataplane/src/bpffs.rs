@@ -79,9 +79,12 @@ impl Home {
         self.path.join("links")
     }
 
-    /// Where the link at the far end of the recirculation port is pinned.
-    pub(crate) fn recirculation(&self) -> PathBuf {
-        self.path.join("recirculation_link")
+    /// Where the link at the far end of the recirculation port of that number is pinned.
+    pub(crate) fn recirculation(&self, number: u32) -> PathBuf {
+        match number {
+            0 => self.path.join("recirculation_link"),
+            _ => self.path.join(format!("recirculation_link_{number}")),
+        }
     }
 
     /// Takes pins out of the way of new ones, without letting go of what they hold.

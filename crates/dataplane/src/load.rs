@@ -12,7 +12,7 @@ use libbpf_rs::{
 };
 
 use crate::{
-    Attached, Error, Home, Mode, Table, attach,
+    Attached, Error, Home, Loops, Mode, Table, attach,
     layout::{
         BUCKET_SLOTS, Config, LAYOUT, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE,
         RECIRCULATION_PORTS,
@@ -430,22 +430,22 @@ impl Dataplane {
         Ok(attached)
     }
 
-    /// Makes the recirculation port if one of the objects asks for it, and removes it if none does. Comes after all
-    /// interfaces were attached: in the driver if they all are. Says whether there is one.
+    /// Makes the recirculation ports if one of the objects asks for them, and removes them if none does. Comes after all
+    /// interfaces were attached: in the driver if they all are. Says whether there are any.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn recirculate(&self, attached: &[Attached]) -> Result<bool, Error> {
+    pub fn recirculate(&self, attached: &[Attached], loops: &Loops) -> Result<bool, Error> {
         if !self.recirculates() {
             recirculation::close(&self.home)?;
             self.let_go()?;
             return Ok(false);
         }
         let generic = attached.iter().any(|port| port.mode == Mode::Generic);
-        let port = recirculation::open(&self.home, &self.comes_back(), generic)?;
+        let rounds = recirculation::open(&self.home, &self.comes_back(), generic, loops)?;
         let ports: Vec<u32> = attached.iter().map(|port| port.ifindex).collect();
-        self.send_round(&[port], &ports)?;
-        self.name_port(port, RECIRCULATION)?;
+        self.send_round(&rounds, &ports)?;
+        self.name_port(rounds[0], RECIRCULATION)?;
         self.let_go()?;
         Ok(true)
     }

@@ -1,5 +1,5 @@
-//! The recirculation port: two ends of a virtual link of this switch's own. What programs send out by the one comes in
-//! by the other, where a program gives it back to its discipline.
+//! Recirculation ports: each is two ends of a virtual link of this switch's own. What programs send out by the one comes in
+//! by the other, where a program gives it back to its discipline. One CPU does the work of all of them, unless told otherwise.
 //!
 //! A packet in the driver costs some 30 to 150 ns a round, one in a socket buffer several times that. The ring between
 //! the ends holds 256 packets for each CPU; what comes when it is full is lost, and counted as `tx_dropped` of the port.
@@ -16,9 +16,13 @@ use netlink_packet_route::{
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use tracing::warn;
+
 use crate::{
     Error, Home,
     attach::{self, Mode},
+    layout::RECIRCULATION_PORTS,
+    pin,
 };
 
 /// As `RECIRCULATION_MAC` in `bpf/recirculate.h`: the far end's address.
@@ -28,8 +32,50 @@ fn wrong(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::System { what, source }
 }
 
-/// The port and its far end. Names of interfaces have 15 characters, switches' up to 64: long ones end in a number.
-fn names(home: &Home) -> (String, String) {
+/// How many recirculation ports a switch has, and who does their work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loops {
+    /// Ports, 1 to 4; each carries some 128 packets before it loses any.
+    pub ports: u32,
+    /// The CPU that does their work; `None`: whichever sends a packet round.
+    pub cpu: Option<u32>,
+}
+
+impl Default for Loops {
+    /// Two ports on the last CPU, if there are several.
+    fn default() -> Loops {
+        Loops {
+            ports: 2,
+            cpu: pin::last_cpu(),
+        }
+    }
+}
+
+/// The recirculation ports that a switch has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Going {
+    /// Names of the ends that packets are sent out by.
+    pub ports: Vec<String>,
+    /// The CPU that does their work, if it is one.
+    pub cpu: Option<u32>,
+}
+
+impl Going {
+    /// Those of a switch that is attached in this network namespace.
+    pub fn of(home: &Home) -> Going {
+        let all = (0..RECIRCULATION_PORTS).map(|number| names(home, number));
+        let there: Vec<_> = all
+            .filter(|(near, _)| attach::ifindex_of(near).is_ok())
+            .collect();
+        Going {
+            cpu: there.first().and_then(|(_, far)| pin::cpu_of(far)),
+            ports: there.into_iter().map(|(near, _)| near).collect(),
+        }
+    }
+}
+
+/// A port and its far end. Names of interfaces have 15 characters, switches' up to 64: long ones end in a number.
+fn names(home: &Home, number: u32) -> (String, String) {
     const LONGEST: usize = 10;
     let mut short = home.name().to_owned();
     if short.len() > LONGEST {
@@ -37,7 +83,8 @@ fn names(home: &Home) -> (String, String) {
         let sum = short.bytes().fold(2_166_136_261, digit);
         short = format!("{}{:06x}", &short[..4], sum & 0xff_ffff);
     }
-    (format!("{short}-rec0"), format!("{short}-rec1"))
+    let end = |end: u32| format!("{short}-rec{}", 2 * number + end);
+    (end(0), end(1))
 }
 
 /// Asks the kernel for a change of links, and waits for its answer.
@@ -100,12 +147,33 @@ fn bring_up(end: &str) -> Result<(), Error> {
     attach::set_up(end).map_err(wrong("bringing up the recirculation port"))
 }
 
-/// Makes the port if it is not there, with `program` at its far end. Returns its index.
+/// Makes the ports that are not there, with `program` at their far ends, and removes others. Returns their indexes.
 ///
 /// In the driver, unless `generic`: ports in generic mode send socket buffers, and hosts behind them expect some.
-pub(crate) fn open(home: &Home, program: &Program<'_>, generic: bool) -> Result<u32, Error> {
-    let (near, far) = names(home);
-    let path = home.recirculation();
+pub(crate) fn open(
+    home: &Home,
+    program: &Program<'_>,
+    generic: bool,
+    loops: &Loops,
+) -> Result<Vec<u32>, Error> {
+    let ports = loops.ports.clamp(1, RECIRCULATION_PORTS);
+    (ports..RECIRCULATION_PORTS).try_for_each(|number| close_one(home, number))?;
+    let open = |number| {
+        let port = open_one(home, number, program, generic)?;
+        let (_, far) = names(home, number);
+        if let Some(cpu) = loops.cpu
+            && let Err(error) = pin::pin(&far, cpu, generic)
+        {
+            warn!("{far}: its work is not pinned to CPU {cpu}: {error}");
+        }
+        Ok(port)
+    };
+    (0..ports).map(open).collect()
+}
+
+fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> Result<u32, Error> {
+    let (near, far) = names(home, number);
+    let path = home.recirculation(number);
     let there = (attach::ifindex_of(&near), attach::ifindex_of(&far));
     if let (Ok(near), Ok(far)) = there
         && attach::take_over(&path, program, far)?
@@ -134,13 +202,17 @@ pub(crate) fn open(home: &Home, program: &Program<'_>, generic: bool) -> Result<
     Ok(made)
 }
 
-/// Removes the port, if this is the network namespace that it is in.
+/// Removes the ports, if this is the network namespace that they are in.
 pub(crate) fn close(home: &Home) -> Result<(), Error> {
-    let path = home.recirculation();
+    (0..RECIRCULATION_PORTS).try_for_each(|number| close_one(home, number))
+}
+
+fn close_one(home: &Home, number: u32) -> Result<(), Error> {
+    let path = home.recirculation(number);
     let Some(link) = attach::open_pinned(&path) else {
         return Ok(());
     };
-    let (_, far) = names(home);
+    let (_, far) = names(home, number);
     let here = attach::ifindex_of(&far).ok();
     // An index alone could be another interface's, in another namespace.
     if let Some(ifindex) = here.filter(|here| attach::link_ifindex(&link) == Some(*here)) {
@@ -157,11 +229,12 @@ mod tests {
     fn every_switch_has_names_of_its_own() {
         let home = |name: &str| Home::new(name).unwrap();
         assert_eq!(
-            names(&home("tor1")),
+            names(&home("tor1"), 0),
             ("tor1-rec0".into(), "tor1-rec1".into())
         );
-        let long = names(&home("spine-of-the-second-hall-1"));
+        assert_eq!(names(&home("tor1"), 3).1, "tor1-rec7");
+        let long = names(&home("spine-of-the-second-hall-1"), 3);
         assert_eq!(long.0.len(), 15);
-        assert_ne!(long, names(&home("spine-of-the-second-hall-2")));
+        assert_ne!(long, names(&home("spine-of-the-second-hall-2"), 3));
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use dataplane::{Error, Mode, Object, Rows, Tallies, TenantEntry};
+use dataplane::{Error, Loops, Mode, Object, Rows, Tallies, TenantEntry};
 use harness::{
     Message, Seen, Switch, TRIAL, TRIAL_NATIVE, Verdict, World,
     message::store,
@@ -436,11 +436,13 @@ fn sends_round(mode: Mode) {
     in_namespace(move || {
         let switch = switch();
         let (socket, far, attached) = network(&switch, mode);
-        assert!(switch.dataplane().recirculate(&attached).expect("a port"));
+        let loops = Loops::default();
+        let made = switch.dataplane().recirculate(&attached, &loops);
+        assert!(made.expect("a port"));
         assert!(
             switch
                 .dataplane()
-                .recirculate(&attached)
+                .recirculate(&attached, &loops)
                 .expect("the same port")
         );
         let port = switch

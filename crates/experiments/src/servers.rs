@@ -26,6 +26,8 @@ use crate::{
     table::thousands,
 };
 
+/// A cache that takes nothing more for so long is full: a key that found no room is asked for again after a second.
+const STALLED: Duration = Duration::from_secs(3);
 const CLIENT: &str = "client";
 const SWITCH: &str = "switch";
 
@@ -494,7 +496,7 @@ impl<'a> Servers<'a> {
         let keys = self.params.items;
         let window_s = self.params.window_ms.unwrap_or(1000) as f64 / 1000.0;
         let begun = self.rig.now();
-        let (mut best, mut stalled) = (0.0, 0);
+        let (mut best, mut risen) = (0.0, begun);
         loop {
             let phase = Phase {
                 keys,
@@ -506,11 +508,13 @@ impl<'a> Servers<'a> {
             self.progress.say(format!(
                 "filling the cache with {keys}: {percent:.1} % hits"
             ));
-            stalled = if hits < best + 0.005 { stalled + 1 } else { 0 };
-            best = best.max(hits);
-            let took = (self.rig.now() - begun).as_secs_f64();
-            let is_full = hits >= 0.99 * part || (stalled >= 3 && hits > 0.0);
-            if is_full || took >= self.params.learn_s {
+            let now = self.rig.now();
+            if hits > best + 0.002 {
+                (best, risen) = (hits, now);
+            }
+            let has_stalled = hits > 0.0 && now - risen > STALLED;
+            let took = (now - begun).as_secs_f64();
+            if hits >= 0.997 * part || has_stalled || took >= self.params.learn_s {
                 return Ok(result);
             }
         }

@@ -6,8 +6,13 @@ use wire::partition_of;
 
 use crate::workload::{KeySpace, Permutation, Popularity};
 
-/// Which server has the key of each rank. Two bytes per key.
+/// Ranks whose servers are looked up, from the hottest on. Those beyond share what is left among the servers evenly: each is asked
+/// for so seldom that it makes no difference which server has it.
+const LOOKED_UP: usize = 1 << 20;
+
+/// Which server has the key of each rank. Two bytes per key, of the hottest million.
 pub struct ServersByRank {
+    keys: usize,
     server_of_rank: Vec<u16>,
     servers: u32,
 }
@@ -17,7 +22,8 @@ impl ServersByRank {
     pub fn new(keys: &KeySpace, keys_by_rank: &Permutation, servers: u32) -> ServersByRank {
         let server_of = |key| partition_of(keys.get(key).hash, servers) as u16;
         ServersByRank {
-            server_of_rank: keys_by_rank.keys().map(server_of).collect(),
+            keys: keys.len(),
+            server_of_rank: keys_by_rank.keys().take(LOOKED_UP).map(server_of).collect(),
             servers,
         }
     }
@@ -33,9 +39,17 @@ impl ServersByRank {
         popularity: Popularity,
         is_cached: impl Fn(usize) -> bool,
     ) -> Vec<f64> {
-        let chances = popularity.chances(self.server_of_rank.len());
+        let looked_up = self.server_of_rank.len();
+        let mut left = 1.0;
+        let chances = popularity.chances(self.keys).take(looked_up);
+        let chances = chances.inspect(|chance| left -= chance);
         let servers_of = self.server_of_rank.iter().map(|server| u32::from(*server));
-        server_shares(chances, servers_of, self.servers, is_cached)
+        let mut shares = server_shares(chances, servers_of, self.servers, is_cached);
+        if looked_up < self.keys {
+            let each = left.max(0.0) / f64::from(self.servers);
+            shares.iter_mut().for_each(|share| *share += each);
+        }
+        shares
     }
 }
 

@@ -2,7 +2,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options, Where, status::Mode};
 use clap::Subcommand;
-use dataplane::{Counters, Home, SourceCheck};
+use dataplane::{Counters, Home, Loops, SourceCheck};
 
 use super::common::stopped;
 
@@ -61,6 +61,12 @@ struct Serve {
     /// 128-byte value.
     #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pages: u32,
+    /// Ports by which values are sent round, where a discipline does so; each carries some 128.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4), conflicts_with = "soft")]
+    recirculation_ports: u32,
+    /// The CPU that does the work of these ports: the last one, unless told otherwise. It is busy while values go round.
+    #[arg(long, value_name = "N", conflicts_with = "soft")]
+    recirculation_cpu: Option<u32>,
     /// The switch's name on this machine.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
@@ -145,6 +151,10 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         state_dir: args.state_dir,
         disciplines: disciplines::all(),
         probes: !args.no_probes,
+        loops: Loops {
+            ports: args.recirculation_ports,
+            cpu: args.recirculation_cpu.or(Loops::default().cpu),
+        },
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -239,6 +249,19 @@ fn print(report: &agent::status::Status) {
             ms => format!("{ms} ms left, term {}", lease.term),
         };
         println!("  lease      {}: {state}", lease.store);
+    }
+    if !report.round.ports.is_empty() {
+        let round = &report.round;
+        let cpu = match round.cpu {
+            Some(cpu) => format!("CPU {cpu}"),
+            None => "whichever CPU sends".into(),
+        };
+        println!(
+            "  round      {} values go round by {} on {cpu}; parked {} times",
+            round.values,
+            round.ports.join(", "),
+            round.parked
+        );
     }
     if let Some(lost) = report.lost {
         println!(

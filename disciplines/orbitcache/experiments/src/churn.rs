@@ -61,7 +61,7 @@ impl Measure for Churning {
         let popularity = Popularity::Zipf(self.theta);
         let rate = bench.bound(Mix::reads(popularity)) * self.load;
         let rate = rate.min(self.rack.max_rate);
-        bench.preload(rate * 0.5)?;
+        bench.preload(rate)?;
         run.progress.say(format!("{} changes", self.changes));
         let change = Churn {
             kind: ChurnKind::Swap,

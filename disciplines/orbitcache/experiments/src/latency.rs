@@ -66,7 +66,7 @@ impl Measure for LatencyOverLoad {
         let mut benches = vec![];
         for system in System::ALL {
             let mut bench = Bench::new(run, &self.rack, &self.caches, system)?;
-            bench.preload(bench.bound(mix) * 0.5)?;
+            bench.preload(bench.bound(mix))?;
             benches.push((system, bench));
         }
         let bound_of = |wanted: System| {

@@ -1,5 +1,7 @@
 //! What is compared: servers alone, NetCache with the paper's limits, OrbitCache.
 
+use std::collections::BTreeMap;
+
 use anyhow::ensure;
 use experiments::{
     Run,
@@ -232,11 +234,11 @@ impl<'a> Bench<'a> {
         self.servers.bound(&shares)
     }
 
-    /// Has the system hold the hottest keys, and no others.
+    /// Has the system hold the hottest keys, and no others. `bound` is what the servers carry behind it.
     ///
     /// # Errors
     /// As [`Servers::phase`].
-    pub fn preload(&mut self, rate: f64) -> anyhow::Result<()> {
+    pub fn preload(&mut self, bound: f64) -> anyhow::Result<()> {
         if self.system == System::None {
             return Ok(());
         }
@@ -246,7 +248,12 @@ impl<'a> Bench<'a> {
         self.servers.cache_on()?;
         let held = self.held.iter().filter(|held| **held).count();
         let part = held as f64 / self.held.len() as f64;
-        self.servers.preload(part, rate)?;
+        // Few keys are on few servers, which must not drop what fetches them.
+        let load = match self.system {
+            System::Orbit => 0.1,
+            _ => 0.3,
+        };
+        self.servers.preload(part, bound * load)?;
         Ok(())
     }
 
@@ -256,8 +263,7 @@ impl<'a> Bench<'a> {
     /// As [`Servers::phase`].
     pub fn saturate(&mut self, what: &str, search: &Search, mix: Mix) -> anyhow::Result<Measured> {
         let bound = self.bound(mix);
-        // Of what the hottest keys are alone asked for, a server gets its share of all keys'.
-        self.preload(bound * 0.5)?;
+        self.preload(bound)?;
         let what = format!("{what}, {}", self.system.name());
         let phase = |rate, warmup, seconds| mix.phase(rate, warmup, seconds);
         let point = self.servers.saturate(bound, &what, search, phase)?;
@@ -327,6 +333,7 @@ impl Measured {
             "balancing_efficiency": self.balancing_efficiency(),
             "server_load": self.point.server_load,
             "rounds": rounds,
+            "switch": counted.switch.iter().filter(|(_, n)| **n > 0.0).collect::<BTreeMap<_, _>>(),
             "steps": points.map(|p| json!([p.rate, p.loss])).collect::<Vec<_>>(),
             "wrong_values": result.wrong(),
         });

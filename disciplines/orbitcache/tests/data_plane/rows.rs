@@ -504,3 +504,142 @@ fn what_is_lost_is_made_again_and_what_nobody_wants_parks() {
         },
     ]);
 }
+
+/// An item whose value is in parts, the first of which goes round.
+fn first_part(o: &mut Orbit) {
+    o.w.lease(harness::world::TERM);
+    o.w.entry(SIGNED, KEY, V.len());
+    o.send(grant_part(o.w.epoch(SIGNED, KEY), 0, PARTS[0]));
+}
+
+const FIRST_PART: &[&str] = NEXT_PART;
+
+/// The store grants a part under the epoch that the item has.
+fn next_part(o: &mut Orbit, number: u16) {
+    let part = grant_part(newest(&o.w), 4 * number, PARTS[usize::from(number)]);
+    o.send(part);
+}
+
+const NEXT_PART: &[&str] = &["grant_installed", "wake_grant", "recirculate"];
+
+#[test]
+fn parts_go_round_each_for_itself() {
+    check(&[
+        Row {
+            name: "reads of a part wait for that part; one that does not go round is asked of the store",
+            given: |_| {},
+            steps: &[
+                (first_part, FIRST_PART),
+                (Orbit::turn, &["recirculate"]),
+                (|o| o.send(read_part(1, 0)), &["wait"]),
+                (|o| o.send(read_part(2, 4)), &["read_part", "pass_local"]),
+                (|o| next_part(o, 1), NEXT_PART),
+                (|o| next_part(o, 2), NEXT_PART),
+                (Orbit::turn, &["hit_round", "recirculate", "recirculate"]),
+                (|o| o.send(read_part(3, 8)), &["wait"]),
+                (|o| o.send(read_part(4, 4)), &["wait"]),
+                (|o| o.send(read_part(5, 0)), &["wait"]),
+                (Orbit::turn, &["hit_round", "hit_round", "hit_round"]),
+            ],
+            answered: &[(1, PARTS[0]), (5, PARTS[0]), (4, PARTS[1]), (3, PARTS[2])],
+            left: 3,
+        },
+        Row {
+            name: "a write ends them all",
+            given: |_| {},
+            steps: &[
+                (first_part, FIRST_PART),
+                (|o| next_part(o, 1), NEXT_PART),
+                (Orbit::turn, &["recirculate", "recirculate"]),
+                (|o| o.send(read_part(1, 0)), &["wait"]),
+                (|o| o.send(read_part(2, 4)), &["wait"]),
+                (
+                    |o| o.write(SIGNED),
+                    &["write", "write_invalidated", "pass_local"],
+                ),
+                (Orbit::turn, &["round_stale", "round_stale"]),
+            ],
+            answered: &[],
+            left: 0,
+        },
+        Row {
+            name: "a part of another version does not go round, and a read of one goes to the store",
+            given: |_| {},
+            steps: &[
+                (first_part, FIRST_PART),
+                (
+                    |o| {
+                        let part = grant_part(newest(&o.w), 4, PARTS[1]).version(78);
+                        o.send(part);
+                    },
+                    &["grant_stale", "fetch_reply"],
+                ),
+                (
+                    |o| {
+                        let read = read_part(1, 4).version(78);
+                        o.send(read);
+                    },
+                    &["bypass_part", "pass_local"],
+                ),
+            ],
+            answered: &[],
+            left: 1,
+        },
+        Row {
+            name: "a part under an epoch that is over does not go round",
+            given: |_| {},
+            steps: &[
+                (first_part, FIRST_PART),
+                (
+                    |o| {
+                        let late = grant_part(newest(&o.w), 4, PARTS[1]);
+                        o.write(SIGNED);
+                        o.send(late);
+                    },
+                    &[
+                        "write",
+                        "write_invalidated",
+                        "pass_local",
+                        "grant_stale",
+                        "fetch_reply",
+                    ],
+                ),
+                (Orbit::turn, &["round_stale"]),
+            ],
+            answered: &[],
+            left: 0,
+        },
+        Row {
+            name: "the same part twice: one goes round",
+            given: |_| {},
+            steps: &[
+                (first_part, FIRST_PART),
+                (|o| next_part(o, 1), NEXT_PART),
+                (|o| next_part(o, 1), NEXT_PART),
+                (Orbit::turn, &["recirculate", "recirculate", "round_stale"]),
+            ],
+            answered: &[],
+            left: 2,
+        },
+        Row {
+            name: "a part that parked is asked of the store again",
+            given: |_| {},
+            steps: &[
+                (first_part, FIRST_PART),
+                (Orbit::turn, &["recirculate"]),
+                (|o| o.wait(2), &[]),
+                (Orbit::turns, &["round_parked"]),
+                (|o| o.send(read_part(1, 0)), &["read_part", "pass_local"]),
+            ],
+            answered: &[],
+            left: 0,
+        },
+        Row {
+            name: "a read of a part of a value that is whole here goes to the store",
+            given: |w| w.cached(SIGNED, KEY, V),
+            steps: &[(|o| o.send(read_part(1, 4)), &["bypass_part", "pass_local"])],
+            answered: &[],
+            left: 0,
+        },
+    ]);
+}

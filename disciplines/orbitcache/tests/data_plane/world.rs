@@ -30,6 +30,9 @@ pub const ALSO: wire::Secret = wire::Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
 pub const V: &[u8] = &[b'v'; 128];
+/// Length of a value in three parts.
+pub const LARGE: u32 = 2148;
+pub const PARTS: [&[u8]; 3] = [&[b'0'; 1024], &[b'1'; 1024], &[b'2'; 100]];
 const ORBITCACHE: u32 = 3;
 const NEVER_PARKS: u32 = 0xff_ffff;
 
@@ -164,6 +167,11 @@ fn check_answer(asked: &Message, frame: &[u8], value: &[u8]) {
         value_len: value.len() as u16,
         version: 77,
         expiry_ms: is.expiry_ms,
+        total: if value.len() == V.len() || is.total == 0 {
+            0
+        } else {
+            LARGE
+        },
         tag: is.tag,
         ..was
     };
@@ -229,6 +237,23 @@ pub fn holds_with(mutant: Option<&str>, rows: &[Row]) -> bool {
 /// A read of that number, with room for its answer.
 pub fn read(tenant: u32, number: u64) -> Message {
     Message::read(tenant, KEY).padded(V.len()).numbered(number)
+}
+
+/// A read of a part, by its place in steps of 256 bytes, of a value of [`LARGE`] bytes.
+pub fn read_part(number: u64, part: u16) -> Message {
+    let mut read = Message::read(SIGNED, KEY).numbered(number);
+    if part > 0 {
+        (read.header.part, read.header.total) = (part, LARGE);
+        read.header.version = 77;
+    }
+    read
+}
+
+/// A grant of a part, as the store answers a fetch.
+pub fn grant_part(epoch: Epoch, part: u16, value: &[u8]) -> Message {
+    let mut reply = Message::grant(Op::FetchReply, SIGNED, KEY, value, epoch);
+    (reply.header.part, reply.header.total) = (part, LARGE);
+    reply
 }
 
 /// A grant of `value` under the epoch that the item has, in reply to a write.
