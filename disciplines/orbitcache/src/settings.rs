@@ -10,7 +10,8 @@ pub const ITEMS_MAX: usize = 1;
 pub const OVERFLOW_PERMILLE: usize = 2;
 /// Keys of each tenant that a store reports.
 pub const TOP_K: usize = 3;
-/// How long a value goes round for nobody.
+/// How long a value goes round for nobody. Short by default: to wake costs what a hit costs, and a core that goes round
+/// does nothing else (README).
 pub const PARK_US: usize = 4;
 /// Reads that may wait for one value.
 pub const QUEUE: usize = 5;
@@ -69,7 +70,7 @@ pub const ALL: &[Setting] = &[
     setting(
         "park_us",
         "microseconds that a value goes round for nobody; 0: for ever",
-        1000,
+        20,
         0,
         PARK_US_MOST,
     ),

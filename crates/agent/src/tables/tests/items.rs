@@ -285,3 +285,30 @@ fn programs_are_waited_for_once_however_many_values_are_too_large() {
     let told: usize = switch.heard().into_iter().map(dropped).sum();
     assert_eq!(told, held - 64);
 }
+
+#[test]
+fn an_item_whose_value_nothing_holds_is_told_of_as_unfit_and_teaches_no_length() {
+    let mut switch = Switch::start();
+    assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
+    switch.heard();
+    let too_large = Event::TooLarge {
+        tenant: COPIES,
+        key: b"c".to_vec(),
+        value_len: u16::MAX,
+    };
+    switch.tables().heed(vec![too_large]).unwrap();
+    let told = switch.heard().into_iter().filter_map(|body| match body {
+        Body::Dropped(dropped) => Some(dropped),
+        _ => None,
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(told.len(), 1);
+    assert!(told[0].keys.is_empty());
+    assert_eq!(
+        (told[0].unfit[0].tenant, &told[0].unfit[0].keys[0][..]),
+        (COPIES, &b"c"[..])
+    );
+    assert_eq!(switch.held(), []);
+    assert_eq!(switch.change(&key(COPIES, "d"), &FETCHED), Outcome::Done);
+    assert_eq!(switch.held()[0].place.cells, 3, "the usual length");
+}
