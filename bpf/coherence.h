@@ -190,8 +190,10 @@ INLINE bool load_value(struct xdp_md *ctx, const struct work *work, const struct
 /* A grant that does not fit: the agent is told once. The caller has locked the item. */
 INLINE int refuse_too_large(struct work *work, const struct config *config, struct item *item)
 {
+	/* More than any entry holds, where this is a part only. */
+	__u16 len = is_part(&work->header) ? 0xffff : work->value_len;
 	if (!(item->flags & ITEM_TOO_SMALL) &&
-	    send_event(work, EVENT_TOO_LARGE, 0, work->value_len, config->window))
+	    send_event(work, EVENT_TOO_LARGE, 0, len, config->window))
 		item->flags |= ITEM_TOO_SMALL;
 	return COUNT_grant_too_large;
 }
@@ -206,7 +208,8 @@ INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config
 {
 	struct item *item = found->item;
 	__u32 need = sizeof(*item) + key_room(work->key_len) + ((work->value_len + 7) & ~7U);
-	if (need > (item->flags & ITEM_CELLS) * CELL_BYTES || work->value_len > VALUE_MAX_BYTES)
+	if (need > (item->flags & ITEM_CELLS) * CELL_BYTES || work->value_len > VALUE_MAX_BYTES ||
+	    is_part(&work->header))
 		return refuse_too_large(work, config, item);
 	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
 	__u64 from_ns = MUTANT(expiry_from_arrival) ? work->now_ns : READ_ONCE(item->epoch_ns);
@@ -293,7 +296,7 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 		granted = epoch_of(READ_ONCE(item->word)) << 1;
 	if (!lease || READ_ONCE(item->word) != granted || epoch <= READ_ONCE(lease->floor))
 		return COUNT_grant_stale;
-	if (!came_from(ctx, work, lease) || is_part(&work->header))
+	if (!came_from(ctx, work, lease))
 		return COUNT_grant_refused;
 	if (MUTANT(overwrites_younger))
 		barrier();

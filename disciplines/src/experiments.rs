@@ -6,6 +6,7 @@ use experiments::{Experiment, Registered};
 const OF_NO_PAPER: &[(Registered, &str)] = &[
     (experiments::DEMO, "netcache"),
     (experiments::OUTSIDE_WRITES, "netcache"),
+    (experiments::LARGE_VALUES, "netcache"),
     (experiments::COHERENCE, "netcache"),
     (experiments::TENANT_ISOLATION, "madinc"),
     (experiments::WORK_CONSERVING, "madinc"),
@@ -52,6 +53,7 @@ mod tests {
             [
                 "demo",
                 "outside-writes",
+                "large-values",
                 "coherence",
                 "tenant-isolation",
                 "work-conserving",

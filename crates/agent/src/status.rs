@@ -221,7 +221,7 @@ fn of(
             .find(|(c, _)| c.name == name)
             .map_or(0, |(_, v)| *v)
     };
-    let hits = ["hit", "wake", "hit_round"].map(get).iter().sum();
+    let hits = ["hit", "wake", "hit_round"].map(get).iter().sum::<u64>();
     let going = match at {
         Backing::Pinned(home) => Going::of(home),
         Backing::Native(_) => Going::default(),
@@ -236,6 +236,7 @@ fn of(
         "read_expired",
         "bypass_no_room",
         "bypass_torn",
+        "wait_full",
     ];
     let reads = hits + not_answered.iter().map(|name| get(name)).sum::<u64>();
     let page_items = PageItems::of(&held);

@@ -174,6 +174,11 @@ impl Machine {
                 Stage::Nothing | Stage::Place => Step::Done(Err(self.rules.full())),
             };
             self.carry_out(number, step, now_ns);
+            let next_ns = self.calls.get(&number).map(|running| running.until_ns);
+            debug_assert!(
+                next_ns.is_none_or(|at| at > now_ns),
+                "its time would come for ever"
+            );
         }
         self.admit(now_ns);
     }
@@ -218,7 +223,6 @@ impl Machine {
             self.datagrams.push_back((store, datagram));
         }
         running.until_ns = call.until_ns();
-        debug_assert!(running.until_ns > now_ns, "it would be called for ever");
         self.timers.insert((running.until_ns, number));
     }
 

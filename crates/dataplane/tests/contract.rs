@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use dataplane::{Error, Loops, Mode, Object, Rows, TenantEntry};
+use dataplane::{Error, Loops, Mode, Object, Rows, Tallies, TenantEntry};
 use harness::{
     Message, Seen, Switch, TRIAL, TRIAL_NATIVE, Verdict, World,
     message::store,
@@ -94,6 +94,28 @@ fn the_first_step_finds_the_tenants_words_and_goes_on_in_others() {
         moved(&switch, b"r"),
         ["bypass_no_recirculation", "pass_local"]
     );
+}
+
+#[test]
+fn tallies_stay_their_tenants_whoever_comes_and_goes() {
+    let switch = switch();
+    let home = switch.dataplane().home();
+    let tallies = Tallies::open(home).expect("a table");
+    let counted = |tenant| tallies.read(tenant).expect("a table").map(|all| all[5]);
+    moved(&switch, b"x");
+    moved(&switch, b"y");
+    assert_eq!(
+        tallies.read(SIGNED).unwrap(),
+        Some([0, 0, 0, 0, 0, 2, 0, 0])
+    );
+    let [signed] = tenants();
+    let [other, third] = [3, 5].map(|id| tenant(id, NUMBER));
+    for all in [&[other, signed, third][..], &[third, signed]] {
+        TenantEntry::install(home, all).expect("tenants");
+        moved(&switch, b"x");
+    }
+    assert_eq!(counted(SIGNED), Some(4));
+    assert_eq!((counted(5), counted(3)), (Some(0), None));
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod compare;
 mod demo;
 mod experiment;
 mod fill;
+mod large_values;
 mod outside_writes;
 pub mod params;
 pub mod plot;
@@ -56,6 +57,12 @@ pub const DEMO: Registered = Registered {
 pub const OUTSIDE_WRITES: Registered = Registered {
     toml: include_str!("outside_writes.toml"),
     kind: &Kind::of::<outside_writes::OutsideWrites>("outside-writes"),
+};
+
+/// Values longer than a packet, by each way that leads to them.
+pub const LARGE_VALUES: Registered = Registered {
+    toml: include_str!("large_values/large_values.toml"),
+    kind: &Kind::of::<large_values::LargeValues>("large-values"),
 };
 
 /// Whether clients can tell the copies from one value while everything goes wrong. Its parameter `other_discipline`
@@ -104,6 +111,7 @@ mod tests {
         for registered in [
             DEMO,
             OUTSIDE_WRITES,
+            LARGE_VALUES,
             COHERENCE,
             TENANT_ISOLATION,
             WORK_CONSERVING,

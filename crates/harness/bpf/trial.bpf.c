@@ -11,6 +11,8 @@
 /* Parameter words: rounds that a packet may go, and the group that it is copied to. */
 #define ROUNDS 0
 #define GROUP 1
+/* What comes in from outside is counted here. */
+#define TALLY 5
 
 /* Notes that packets leave, by tenant and first letter of the key. */
 struct note_key {
@@ -75,6 +77,7 @@ STEP int trial_first(struct xdp_md *ctx)
 	if (!work)
 		return XDP_PASS;
 	take_note(work);
+	tally(work, TALLY);
 	switch (work->key[0]) {
 	case 'c':
 		return next_step(ctx, work, STEP_COUNTER);

@@ -63,6 +63,15 @@ pub fn ip_batch(namespace: &str, lines: &[String]) -> anyhow::Result<()> {
     )
 }
 
+/// Moves this thread into a namespace that was opened.
+///
+/// # Errors
+/// This is not root.
+pub fn enter(namespace: &File) -> anyhow::Result<()> {
+    setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET)
+        .context("cannot enter a namespace: is this root?")
+}
+
 /// Does something on a thread of its own that has moved into the namespace.
 ///
 /// # Errors

@@ -65,7 +65,7 @@ impl Switch {
         let epoch = self.0.entry?.epoch();
         match self.1 {
             Some(second) if (second.epoch, second.version) == (epoch, served.version) => {
-                (served.version == request.version).then(|| Reply {
+                (served.version == request.version).then_some(Reply {
                     said: OrderedReturn(Return::Value(Some(second.byte))),
                     second: true,
                     ..served

@@ -112,9 +112,8 @@ impl Switch {
         };
         self.reads += reads;
         self.overflows += overflows;
-        if reads > 0 {
-            self.overflow_permille = 1000 * overflows / reads;
-        }
+        let permille = (1000 * overflows).checked_div(reads);
+        self.overflow_permille = permille.unwrap_or(self.overflow_permille);
         let wanted: usize = self.caches.values().map(|cache| cache.wanted(now)).sum();
         let more = wanted > self.size.items();
         self.size.window_end(reads, overflows, more);

@@ -1,11 +1,11 @@
-use std::{net::Ipv4Addr, time::Duration};
+use std::{cell::RefCell, net::Ipv4Addr, rc::Rc, time::Duration};
 
 use api::types::LinkView;
 use history::{ClientsConfig, Recorded};
 use lab::{rack::Lab, steered::Seat};
 use load::{LoadConfig, Phase, PhaseResult};
 use serde_json::Value;
-use sim::RoundCounts;
+use sim::{RoundCounts, World};
 use wire::Tenant;
 
 use super::{PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec};
@@ -148,6 +148,11 @@ pub trait Machines {
 
     /// The lab, if these are namespaces of this machine.
     fn lab(&self) -> Option<&Lab> {
+        None
+    }
+
+    /// The world, if it is simulated.
+    fn world(&self) -> Option<Rc<RefCell<World>>> {
         None
     }
 

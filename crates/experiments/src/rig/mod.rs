@@ -481,6 +481,11 @@ impl Rig {
         self.machines.lab().context(NO_LAB)
     }
 
+    /// The world, if it is simulated: for what else is to run in it.
+    pub fn world(&self) -> Option<std::rc::Rc<std::cell::RefCell<::sim::World>>> {
+        self.machines.world()
+    }
+
     fn lab_mut(&mut self) -> anyhow::Result<&mut Lab> {
         self.machines.lab_mut().context(NO_LAB)
     }

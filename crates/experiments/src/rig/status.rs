@@ -10,6 +10,9 @@ pub struct StoreStatus {
     pub ready: bool,
     /// Whether it has waited long enough to take writes.
     pub takes_writes: bool,
+    /// Bytes of values that are being written in parts.
+    #[serde(default)]
+    pub writing_bytes: u64,
     /// Its partitions.
     pub partitions: Vec<PartitionStatus>,
     /// Its counters, by name.

@@ -3,7 +3,7 @@
 use rand::RngExt;
 use seed::SeededRng;
 use serde::{Deserialize, Serialize};
-use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret};
+use wire::{Epoch, Flags, Header, KeyHash, Op, PART_BYTES, Packet, Secret};
 
 use crate::{
     tenant::Tenant,
@@ -36,17 +36,20 @@ pub enum Attack {
     JustHot,
     /// Writes of clients that are made up, each its own.
     MadeUpClients,
+    /// Writes of large values, of each one part.
+    HalfSent,
 }
 
 impl Attack {
     /// Every kind, in the order in which they take turns.
-    pub const ALL: [Attack; 6] = [
+    pub const ALL: [Attack; 7] = [
         Attack::MadeUpGrants,
         Attack::EndlessGrants,
         Attack::Fetches,
         Attack::TooLarge,
         Attack::JustHot,
         Attack::MadeUpClients,
+        Attack::HalfSent,
     ];
 
     /// Its name in results and configurations.
@@ -58,6 +61,7 @@ impl Attack {
             Attack::TooLarge => "too_large",
             Attack::JustHot => "just_hot",
             Attack::MadeUpClients => "made_up_clients",
+            Attack::HalfSent => "half_sent",
         }
     }
 }
@@ -174,6 +178,12 @@ impl Attacks {
                 write.value_len = 64;
                 [Some(write), None]
             }
+            Attack::HalfSent => {
+                let mut write = packet(Op::WriteRequest, tenant.keys.any(turn % WRITTEN));
+                write.header.total = wire::MAX_VALUE_DEFAULT;
+                write.value_len = PART_BYTES;
+                [Some(write), None]
+            }
         }
     }
 }
@@ -220,7 +230,7 @@ mod tests {
         let (mut attacks, mut rng) = (Attacks::new(2, None), seed::rng(1, "hostile"));
         let (mut seen, mut ids) = (BTreeMap::new(), std::collections::BTreeSet::new());
         let mut bytes = vec![];
-        for _ in 0..120_000 {
+        for _ in 0..140_000 {
             for hostile in attacks.next(&tenant, 5, &mut rng).into_iter().flatten() {
                 hostile.write(&tenant, &mut bytes);
                 let packet = Packet::decode(&bytes).unwrap();
@@ -238,10 +248,10 @@ mod tests {
         let [sent, stamped, written, misnamed] =
             [0, 1, 2, 3].map(|what| Attack::ALL.map(|attack| seen[&attack][what]));
         assert!(sent.iter().all(|count| *count >= 20_000), "{sent:?}");
-        assert_eq!(stamped, [20_000, 20_000, 20_000, 0, 0, 0]);
-        assert_eq!([written[0], written[5]], [20_000; 2]);
+        assert_eq!(stamped, [20_000, 20_000, 20_000, 0, 0, 0, 0]);
+        assert_eq!([written[0], written[5], written[6]], [20_000; 3]);
         assert!(written[3] > 100, "{written:?}");
-        assert_eq!(misnamed, [0, 0, 0, 0, 10_000, 0]);
+        assert_eq!(misnamed, [0, 0, 0, 0, 10_000, 0, 0]);
     }
 
     fn tenant_hash(tenant: u32, key: &[u8]) -> KeyHash {

@@ -218,6 +218,10 @@ fn print_status(options: &Status) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / (1 << 20) as f64
+}
+
 fn describe(status: &store::Status) -> anyhow::Result<String> {
     use std::fmt::Write;
     let (served, dropped) = status
@@ -236,12 +240,14 @@ fn describe(status: &store::Status) -> anyhow::Result<String> {
         writeln!(out, "outside      writes by others {outside}")?;
     }
     if let (Some(items), Some(bytes)) = (status.items, status.memory_bytes) {
-        writeln!(
-            out,
-            "items        {items} in {:.1} MiB",
-            bytes as f64 / (1 << 20) as f64
-        )?;
+        writeln!(out, "items        {items} in {:.1} MiB", mib(bytes))?;
     }
+    writeln!(
+        out,
+        "in parts     {:.1} MiB of values being written, {:.1} MiB being read",
+        mib(status.writing_bytes),
+        mib(status.reading_bytes)
+    )?;
     writeln!(
         out,
         "takes writes {}",

@@ -3,6 +3,7 @@
 use dataplane::Event;
 
 use harness::{Message, message::secret_of};
+use wire::Op;
 
 use crate::world::*;
 
@@ -66,6 +67,45 @@ fn each_tenant_has_its_own_threshold() {
     let thresholds = dataplane::TenantEntry::parameters(home).expect("tenants");
     assert!(thresholds.contains(&(SIGNED, [9, 0])) && thresholds.contains(&(OTHER, [1, 0])));
     assert!(thresholds.iter().all(|(id, _)| *id != UNKNOWN));
+}
+
+/// The word for these longest keys and values.
+const fn longest(key: u32, value: u32) -> u32 {
+    key << 16 | value
+}
+
+#[test]
+fn keys_that_may_not_be_cached_are_not_reported() {
+    let w = world();
+    let len = KEY.len() as u32;
+    for (word, reported) in [(longest(len - 1, 0), false), (longest(len, 1), true)] {
+        w.set_parameters(&[(SIGNED, [1, word])]);
+        let frame = Message::read(SIGNED, KEY).frame();
+        let counts = w.switch.run(&frame.bytes(), None).moved;
+        assert_eq!(counts.contains_key("hot_report"), reported);
+    }
+}
+
+#[test]
+fn of_a_value_that_may_not_be_cached_the_agent_hears_that_no_item_holds_it() {
+    let mut w = world();
+    w.lease(TERM);
+    w.entry(SIGNED, KEY, 128);
+    for op in [Op::ReadReply, Op::WriteReply, Op::FetchReply] {
+        w.set_parameters(&[(SIGNED, [9, longest(0, 127)])]);
+        let grant = |w: &World| Message::grant(op, SIGNED, KEY, V128, w.epoch(SIGNED, KEY));
+        let too_large = Event::TooLarge {
+            tenant: SIGNED,
+            key: KEY.into(),
+            value_len: u16::MAX,
+        };
+        w.send_as("grant_too_large", grant(&w));
+        assert_eq!(drained(&w), [too_large]);
+    }
+    w.set_parameters(&[(SIGNED, [9, longest(0, 128)])]);
+    let grant = Message::grant(Op::ReadReply, SIGNED, KEY, V128, w.epoch(SIGNED, KEY));
+    w.send_as("grant_installed", grant);
+    assert_eq!(drained(&w), []);
 }
 
 #[test]

@@ -301,6 +301,10 @@ impl Machines for Sim {
         Ok(Box::new(Steering::start(world, machine, name, config)?))
     }
 
+    fn world(&self) -> Option<Rc<RefCell<World>>> {
+        Some(self.world.clone())
+    }
+
     fn clients(&mut self, seat: &Seat, config: &ClientsConfig) -> anyhow::Result<Recording> {
         let machine = self.machine(seat.host)?;
         let name = format!("{}/{}", seat.host, seat.name);

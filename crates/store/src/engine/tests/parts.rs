@@ -197,6 +197,23 @@ fn longer_than_values_may_be_is_too_large() {
 }
 
 #[test]
+fn how_long_values_may_be_may_change() {
+    let mut store = Store::new();
+    store.holds(KEYED, b"k", &value(5000), 95);
+    for (max_value, status) in [(4096, Status::TooLarge), (5000, Status::Ok)] {
+        let cluster = wire::Cluster {
+            max_value,
+            ..store.engine.config.cluster.clone()
+        };
+        store
+            .engine
+            .update(cluster, LATER_NS, &mut store.out)
+            .unwrap();
+        assert_eq!(store.answer(read(KEYED), b"k", &[]).0.status, status);
+    }
+}
+
+#[test]
 fn what_has_no_parts_takes_none() {
     let mut store = Store::slow();
     for op in [Op::DeleteRequest, Op::DisciplineRequest] {
