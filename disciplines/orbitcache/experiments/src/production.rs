@@ -48,6 +48,13 @@ const SHORT: usize = 64;
 const LONG: usize = 1024;
 
 impl Workload {
+    /// The rank of the hottest key that does not fit NetCache, counted from 1: what is to be expected, so that the seed's luck with single
+    /// keys decides nothing.
+    fn first_unfit(&self) -> usize {
+        let fitting = self.cacheable.min(self.short);
+        (1.0 / (1.0 - fitting).max(1e-3)).round() as usize
+    }
+
     /// Lengths of its values. A short value that does not fit NetCache (its key would be too long) has one byte more than fits: keys of the
     /// lab are all of 16 bytes. Of long values none fits.
     fn lengths(&self, fits: usize) -> Lengths {
@@ -94,13 +101,17 @@ impl Measure for Production {
                 value_len: workload.lengths(self.caches.limited_value_len),
                 ..self.rack.clone()
             };
+            let caches = Caches {
+                first_unfit: workload.first_unfit(),
+                ..self.caches.clone()
+            };
             let mix = Mix {
                 popularity: Popularity::Zipf(self.theta),
                 write_ratio: workload.write_ratio,
             };
             let mut measured = vec![];
             for system in System::ALL {
-                let mut bench = Bench::new(run, &rack, &self.caches, system)?;
+                let mut bench = Bench::new(run, &rack, &caches, system)?;
                 let what = format!("workload {}", workload.name);
                 measured.push(bench.saturate(&what, &self.search, mix)?);
             }
@@ -133,6 +144,20 @@ impl Measure for Production {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_that_does_not_fit_is_where_it_is_to_be_expected() {
+        for (cacheable, rank) in [(0.01, 1), (0.45, 2), (0.95, 20)] {
+            let workload = Workload {
+                name: "A".into(),
+                trace: "some".into(),
+                cacheable,
+                short: 1.0,
+                write_ratio: 0.0,
+            };
+            assert_eq!(workload.first_unfit(), rank);
+        }
+    }
 
     #[test]
     fn as_many_values_fit_as_the_trace_says() {
