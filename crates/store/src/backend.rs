@@ -10,7 +10,6 @@
 //! clients change, afterwards ([`OutsideEvent`]). memcached does not: the copies live on until their expiry or the next write
 //! here. Run it with `-M` where that matters.
 
-mod direct;
 pub mod embedded;
 pub mod memcached;
 pub mod redis;

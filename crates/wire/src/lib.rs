@@ -48,15 +48,9 @@ pub const TENANT_SYSTEM: u32 = u32::MAX;
 pub const VERSION_ABSENT: u64 = 0;
 /// Expected version in a conditional write that must find the key present, whatever its version.
 pub const VERSION_PRESENT: u64 = u64::MAX;
-/// Expected version in a conditional delete that says: a write of the key past the store (a gateway's) is about to begin. It never
-/// holds, since versions begin with the seconds since 1970, and so removes nothing; but copies are invalidated, as for any write.
-pub const VERSION_DIRECT_BEGINS: u64 = 1;
-/// The same when such a write has ended.
-pub const VERSION_DIRECT_ENDED: u64 = 2;
-/// The same for nothing but the invalidation of all copies.
-pub const VERSION_NEVER: u64 = 3;
-/// How long a write past the store may take, in milliseconds: a store forgets it then.
-pub const DIRECT_WRITE_MS: u32 = 20_000;
+/// Expected version in a conditional delete that removes nothing, but invalidates all copies, as any write does. It never holds, since
+/// versions begin with the seconds since 1970.
+pub const VERSION_NEVER: u64 = 1;
 
 /// Longest value in bytes unless the cluster file says otherwise ([`Cluster::max_value`]).
 pub const MAX_VALUE_DEFAULT: u32 = 1 << 20;

@@ -330,6 +330,9 @@ fn tell(points: &[Point], shares: &half_sent::Shares, params: &LargeValues, repo
     report.summarize("half_sent_writes", f64::from(params.half_sent));
     for (name, value) in shares.told() {
         report.summarize(name, value);
+        if name.ends_with("_share") && value > 1.0 {
+            report.fails(format!("{name} = {value}: more than its bound"));
+        }
     }
     let of = |way, len| {
         let found = points

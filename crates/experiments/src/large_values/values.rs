@@ -145,7 +145,7 @@ fn stamp(bytes: &[u8]) -> Option<(usize, u64)> {
     let word = bytes.first_chunk::<8>()?;
     let whole = bytes.chunks(8).all(|chunk| chunk == &word[..chunk.len()]);
     let word = u64::from_be_bytes(*word);
-    whole.then_some(((word >> 48) as usize, word & (1 << 48) - 1))
+    whole.then_some(((word >> 48) as usize, word & ((1 << 48) - 1)))
 }
 
 #[cfg(test)]

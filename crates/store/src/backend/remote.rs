@@ -22,7 +22,6 @@ use wire::KeyHash;
 
 use super::{
     Answer, Backend, Change, Completion, Condition, Found, Item, Key, OutsideEvent, Put, Ticket,
-    direct::DirectWrites,
 };
 use crate::{clock::boot_ns, coherence::Watch};
 
@@ -134,7 +133,6 @@ pub(super) struct Remote {
     /// For what the task cannot answer any more.
     completions: Completions,
     versions: Versions,
-    direct: DirectWrites,
     /// Longest value that is of use, and longest that the backend takes.
     most: usize,
     takes: usize,
@@ -163,7 +161,6 @@ impl Remote {
             commands,
             completions,
             versions: Versions::new(base_version, VERSIONS),
-            direct: DirectWrites::default(),
             most: wire::MAX_VALUE_DEFAULT as usize,
             takes: usize::MAX,
         }
@@ -202,37 +199,14 @@ impl Remote {
         })
     }
 
-    /// What came is no delete but says that a write past the store begins or has ended: the key has this version now.
-    fn announced(
-        &mut self,
-        key: Key<'_>,
-        condition: Condition,
-        version: u64,
-        now_ns: u64,
-    ) -> Option<Change> {
-        match condition {
-            Condition::Version(wire::VERSION_DIRECT_BEGINS) => {
-                if !self.direct.begin(key, now_ns) {
-                    return Some(Change::Full);
-                }
-            }
-            Condition::Version(wire::VERSION_DIRECT_ENDED) => self.direct.end(key),
-            _ => return None,
-        }
-        self.versions.set(key, version);
-        Some(Change::Mismatch(version))
-    }
-
     /// What the backend checks of a condition, or that it does not hold.
-    fn condition(&self, key: Key<'_>, condition: Condition, now_ns: u64) -> Result<OnlyIf, Change> {
+    fn condition(&self, key: Key<'_>, condition: Condition) -> Result<OnlyIf, Change> {
         match condition {
             Condition::Always => Ok(OnlyIf::Always),
             Condition::Absent => Ok(OnlyIf::Absent),
             Condition::Present => Ok(OnlyIf::Present),
             Condition::Version(wanted) => match self.versions.of(key) {
-                current if current == wanted && !self.direct.go_on(key, now_ns) => {
-                    Ok(OnlyIf::Present)
-                }
+                current if current == wanted => Ok(OnlyIf::Present),
                 current => Err(Change::Mismatch(current)),
             },
         }
@@ -265,14 +239,14 @@ impl Backend for Remote {
         self.watch
     }
 
-    fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
+    fn put(&mut self, key: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Answer<Change> {
         let Some(name) = name_of(key) else {
             return Answer::Now(Change::TooLarge);
         };
         if name.len() + put.value.len() > self.takes {
             return Answer::Now(Change::TooLarge);
         }
-        let only_if = match self.condition(key, put.condition, now_ns) {
+        let only_if = match self.condition(key, put.condition) {
             Ok(only_if) => only_if,
             Err(mismatch) => return Answer::Now(mismatch),
         };
@@ -296,16 +270,13 @@ impl Backend for Remote {
         key: Key<'_>,
         condition: Condition,
         version: u64,
-        now_ns: u64,
+        _: u64,
         ticket: Ticket,
     ) -> Answer<Change> {
         let Some(name) = name_of(key) else {
             return Answer::Now(Change::NotFound);
         };
-        if let Some(change) = self.announced(key, condition, version, now_ns) {
-            return Answer::Now(change);
-        }
-        let only_if = match self.condition(key, condition, now_ns) {
+        let only_if = match self.condition(key, condition) {
             Ok(only_if) => only_if,
             Err(mismatch) => return Answer::Now(mismatch),
         };
@@ -660,52 +631,6 @@ mod tests {
         assert_eq!(deleted, Answer::Later);
         let failed = Completion::Change(3, Change::Failed);
         assert_eq!(done.recv().await, Some(failed));
-    }
-
-    /// Carries everything out at once.
-    struct Willing;
-
-    impl Protocol for Willing {
-        async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
-            Ok(vec![Outcome::Done; commands.len()])
-        }
-
-        fn disconnect(&mut self) {}
-    }
-
-    #[tokio::test]
-    async fn what_was_read_before_the_end_of_a_direct_write_cannot_be_written_upon() {
-        let (completions, _done) = mpsc::unbounded_channel();
-        let mut remote = Remote::start(Willing, Watch::Unneeded, 10, completions);
-        let key = key(1);
-        let mut newest = 10;
-        let mut delete = |remote: &mut Remote, version, now_ns| {
-            newest += 1;
-            let wanted = Condition::Version(version);
-            match remote.delete(key, wanted, newest, now_ns, 0) {
-                Answer::Later => None,
-                Answer::Now(change) => Some(change),
-            }
-        };
-        let begins = delete(&mut remote, wire::VERSION_DIRECT_BEGINS, 0);
-        assert_eq!(begins, Some(Change::Mismatch(11)));
-        let before = delete(&mut remote, 10, 1);
-        assert_eq!(before, Some(Change::Mismatch(11)), "read before it");
-        let during = delete(&mut remote, 11, 1);
-        assert_eq!(during, Some(Change::Mismatch(11)), "read while it goes on");
-        let put = Put {
-            value: &Bytes::from_static(b"v"),
-            ttl_ms: 0,
-            condition: Condition::Version(11),
-            version: 12,
-        };
-        let put = remote.put(key, put, 1, 0);
-        assert_eq!(put, Answer::Now(Change::Mismatch(11)));
-        let ended = delete(&mut remote, wire::VERSION_DIRECT_ENDED, 2);
-        assert_eq!(ended, Some(Change::Mismatch(14)));
-        let late = delete(&mut remote, 11, 3);
-        assert_eq!(late, Some(Change::Mismatch(14)), "read while it went on");
-        assert_eq!(delete(&mut remote, 14, 3), None, "read after it");
     }
 
     const MIB: usize = 1 << 20;
