@@ -23,7 +23,7 @@
 
 /* Values that go round at most, in sets: one has the choice of as many places. */
 #define ORBITS 256
-#define WAYS 4
+#define WAYS 16
 #define SETS (ORBITS / WAYS)
 /* Reads that may wait for one value. */
 #define QUEUE 8
