@@ -13,7 +13,7 @@ use hunt::{Limits, Plan, run};
 use store::mutants::Mutant as InStore;
 
 /// Seeds after which a mutant counts as one that survived.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 1000;
 
 /// What needs two packets in a switch at once, or one beside the agent. In the simulator packets pass a switch one after the
 /// other; the data plane's fuzzer lets them interrupt one another, and its oracle catches these (`crates/dataplane/tests/host_c.rs`).
