@@ -29,7 +29,7 @@
 #define QUEUE 8
 
 /* A packet looks at its item after as many rounds for nobody. */
-#define LOOK_EVERY 64
+#define LOOK_EVERY 4
 /* One that was not seen for so long is lost: the next read makes another. */
 #define STALE_NS (20 * NS_PER_MS)
 /* The client of a read that waited for so long has asked again. */

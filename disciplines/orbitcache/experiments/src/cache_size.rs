@@ -80,6 +80,7 @@ impl CacheSize {
     fn of(&self, orbit_items: usize) -> Caches {
         Caches {
             orbit_items,
+            for_ever: true,
             ..self.caches.clone()
         }
     }

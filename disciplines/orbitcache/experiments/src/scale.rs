@@ -47,8 +47,14 @@ impl Measure for Scale {
         let mut places = vec![];
         for servers in &self.servers {
             let mut measured = vec![];
+            // What balances a rack grows with its servers.
+            let share = f64::from(*servers) / f64::from(self.rack.servers);
+            let caches = Caches {
+                orbit_items: (self.caches.orbit_items as f64 * share).ceil() as usize,
+                ..self.caches.clone()
+            };
             for system in System::ALL {
-                let mut bench = Bench::new(run, &self.of(*servers), &self.caches, system)?;
+                let mut bench = Bench::new(run, &self.of(*servers), &caches, system)?;
                 let what = format!("{servers} servers");
                 measured.push(bench.saturate(&what, &self.search, mix)?);
             }

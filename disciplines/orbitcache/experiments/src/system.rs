@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::ensure;
 use experiments::{
-    Run,
+    Run, World,
     servers::{Counted, Rack, Saturation, Search, Servers},
 };
 use load::{
@@ -44,8 +44,10 @@ impl System {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Caches {
-    /// Most items that circulate.
+    /// Most items of OrbitCache. Of those few go round at a time, if values park.
     pub orbit_items: usize,
+    /// Whether values go round for ever, as in the paper: in the simulator only, since a core of this machine would have nothing else to do.
+    pub for_ever: bool,
     /// The hottest keys of which NetCache holds those that fit.
     pub limited_items: usize,
     /// Longest value that fits it, in bytes.
@@ -58,7 +60,8 @@ pub struct Caches {
 impl Default for Caches {
     fn default() -> Caches {
         Caches {
-            orbit_items: 128,
+            orbit_items: 512,
+            for_ever: false,
             limited_items: 10_000,
             limited_value_len: 64,
             first_unfit: 2,
@@ -197,7 +200,7 @@ impl<'a> Bench<'a> {
             }
         };
         rack.items = held.len().max(1);
-        let settings = match system {
+        let mut settings = match system {
             System::None => vec![],
             System::Limited => vec![
                 ("netcache.longest_key", LIMITED_KEY_LEN),
@@ -207,6 +210,9 @@ impl<'a> Bench<'a> {
                 .map(|name| (name, caches.orbit_items as u32))
                 .into(),
         };
+        if system == System::Orbit && caches.for_ever && run.options.world == World::Sim {
+            settings.push(("orbitcache.park_us", 0));
+        }
         let settings = settings.into_iter();
         rack.settings
             .extend(settings.map(|(name, number)| (name.into(), number)));

@@ -128,6 +128,7 @@ impl ValueSize {
     fn of(&self, orbit_items: usize) -> Caches {
         Caches {
             orbit_items,
+            for_ever: true,
             ..self.caches.clone()
         }
     }
