@@ -49,7 +49,7 @@ pub const ALL: &[Setting] = &[
     setting(
         "items_max",
         "items of all tenants that a switch has at most",
-        256,
+        512,
         1,
         4096,
     ),
