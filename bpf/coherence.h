@@ -198,6 +198,17 @@ INLINE int refuse_too_large(struct work *work, const struct config *config, stru
 	return COUNT_grant_too_large;
 }
 
+/* Version and life of what was granted, into the item, which the caller has locked: a life counts from the epoch. */
+INLINE void write_life(const struct work *work, struct item *item)
+{
+	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
+	__u64 from_ns = MUTANT(expiry_from_arrival) ? work->now_ns : READ_ONCE(item->epoch_ns);
+	__u64 expiry_ns = from_ns + expiry_ms * NS_PER_MS;
+	item->flags = (item->flags & ITEM_CELLS) | (expiry_ms ? ITEM_EXPIRES : 0);
+	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
+	item->version = bpf_be64_to_cpu(work->header.version);
+}
+
 /*
  * Writes a grant into the item, which the caller has locked while its epoch was the grant's and its value
  * invalid. Others may raise the epoch meanwhile, which the compare-and-swap notices; nobody can set the
@@ -211,12 +222,7 @@ INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config
 	if (need > (item->flags & ITEM_CELLS) * CELL_BYTES || work->value_len > VALUE_MAX_BYTES ||
 	    is_part(&work->header))
 		return refuse_too_large(work, config, item);
-	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
-	__u64 from_ns = MUTANT(expiry_from_arrival) ? work->now_ns : READ_ONCE(item->epoch_ns);
-	__u64 expiry_ns = from_ns + expiry_ms * NS_PER_MS;
-	item->flags = (item->flags & ITEM_CELLS) | (expiry_ms ? ITEM_EXPIRES : 0);
-	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
-	item->version = bpf_be64_to_cpu(work->header.version);
+	write_life(work, item);
 	item->value_len = work->value_len;
 	if (!load_value(ctx, work, found))
 		return COUNT_grant_stale;
@@ -228,22 +234,21 @@ INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config
 	return COUNT_grant_installed;
 }
 
-/* What speaks against a grant for this item, but for its age; COUNT_MAX: nothing does. */
+/* No counter: nothing speaks against it. */
+#define NOTHING COUNT_MAX
+
+/* What speaks against a grant for this item, but for its epoch: a counter, or NOTHING. */
 INLINE enum counter refusal(struct xdp_md *ctx, const struct work *work, const struct lease *lease)
 {
 	if (!lease || epoch_in(work) <= READ_ONCE(lease->floor))
 		return COUNT_grant_stale;
-	return came_from(ctx, work, lease) ? COUNT_MAX : COUNT_grant_refused;
+	return came_from(ctx, work, lease) ? NOTHING : COUNT_grant_refused;
 }
 
 /* The item takes version and life of a value in parts, under the lock that the caller has. */
 INLINE int write_parts_item(const struct work *work, struct item *item, __u64 granted)
 {
-	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
-	__u64 expiry_ns = READ_ONCE(item->epoch_ns) + expiry_ms * NS_PER_MS;
-	item->flags = (item->flags & ITEM_CELLS) | (expiry_ms ? ITEM_EXPIRES : 0);
-	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
-	item->version = bpf_be64_to_cpu(work->header.version);
+	write_life(work, item);
 	item->value_len = VALUE_IN_PARTS;
 	return compare_and_swap(&item->word, granted, granted | 1) == granted
 		       ? COUNT_grant_installed
@@ -262,7 +267,7 @@ OUTLINE int install_part(struct xdp_md *ctx, struct work *work, __u32 *part_sum)
 	struct item *item = found.item;
 	__u64 granted = epoch_in(work) << 1;
 	enum counter why = refusal(ctx, work, lease_of(item));
-	if (why != COUNT_MAX)
+	if (why != NOTHING)
 		return why;
 	if (KV_HEADER_LEN + work->key_len + work->value_len != work->payload_len ||
 	    !sum_in_packet(ctx, work, part_sum) || !is_intact(ctx, work, *part_sum))
@@ -290,14 +295,14 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 	if (!find(work, &found))
 		return COUNT_grant_no_entry;
 	struct item *item = found.item;
-	__u64 epoch = epoch_in(work), granted = epoch << 1;
-	struct lease *lease = lease_of(item);
+	__u64 granted = epoch_in(work) << 1;
 	if (MUTANT(installs_any_epoch))
 		granted = epoch_of(READ_ONCE(item->word)) << 1;
-	if (!lease || READ_ONCE(item->word) != granted || epoch <= READ_ONCE(lease->floor))
+	if (READ_ONCE(item->word) != granted)
 		return COUNT_grant_stale;
-	if (!came_from(ctx, work, lease))
-		return COUNT_grant_refused;
+	enum counter why = refusal(ctx, work, lease_of(item));
+	if (why != NOTHING)
+		return why;
 	if (MUTANT(overwrites_younger))
 		barrier();
 	__u32 seq = READ_ONCE(item->seq);

@@ -7,9 +7,6 @@
 
 #include "coherence.h"
 
-/* No counter: nothing speaks against it. */
-#define NOTHING COUNT_MAX
-
 /* A read of a part goes to the store. */
 INLINE int pass_part(struct xdp_md *ctx, struct work *work, const struct config *config)
 {
