@@ -148,7 +148,11 @@ impl Engine {
             recalls: Recalls::default(),
             halves: Halves::new(&config.halves, tenants.len()),
             waiting: Waiting::new(MAX_WAITING, tenants.len()),
-            joins: Joins::new(config.parts_limit, tenants.len(), config.lease_ns() / 4 * 3),
+            joins: Joins::new(
+                config.parts_limit,
+                tenants.len(),
+                config.cluster.write_deadline().as_nanos() as u64,
+            ),
             held: Held::new(config.parts_limit, tenants.len()),
             pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),
