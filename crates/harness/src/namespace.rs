@@ -1,9 +1,10 @@
 //! A network namespace for one thread, with two links: packets come in by one and leave by the other.
 
 use std::{
-    net::UdpSocket,
+    net::{SocketAddr, UdpSocket},
     os::fd::AsRawFd,
     process::Command,
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -12,6 +13,8 @@ use nix::{
     libc,
     sched::{CloneFlags, unshare},
 };
+
+use crate::message::{client, store};
 
 /// Runs `test` in a thread of its own with a network namespace of its own; its panic is this thread's.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
@@ -61,6 +64,47 @@ pub fn without_checksums(socket: &UdpSocket) {
         )
     } != 0;
     assert!(!failed, "SO_NO_CHECK");
+}
+
+/// A real link: `in0`, an interface of this namespace, and its far end `in1` in a namespace of its own, with the addresses of the
+/// client and the store for a neighbour. `here` prepares this end; then a thread at the far end runs `there`. Its panic is this thread's.
+pub fn across_a_link(here: impl FnOnce(), there: impl FnOnce() + Send + 'static) {
+    ip("link add in0 type veth peer name in1");
+    ip("link set in0 address 02:00:00:00:00:02");
+    ip("link set in0 up");
+    let (link_is_there, moved) = mpsc::channel();
+    let (namespace_is_there, path) = mpsc::channel();
+    let far = thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+        let thread = nix::unistd::gettid();
+        let path = format!("/proc/{}/task/{thread}/ns/net", std::process::id());
+        namespace_is_there.send(path).expect("waits");
+        moved.recv().expect("the link");
+        ip("link set in1 up");
+        ip("address add 10.0.0.1/24 dev in1");
+        ip("address add fd00::1/64 dev in1 nodad");
+        for host in ["10.0.0.2", "fd00::2"] {
+            ip(&format!(
+                "neigh add {host} lladdr 02:00:00:00:00:02 dev in1 nud permanent"
+            ));
+        }
+        there();
+    });
+    let path = path.recv().expect("a path");
+    ip(&format!("link set in1 netns {path}"));
+    here();
+    link_is_there.send(()).expect("waits");
+    far.join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// A socket at the far end of such a link, for requests to the store.
+pub fn connected(ipv6: bool, patience: Duration) -> UdpSocket {
+    let local = SocketAddr::new(client(ipv6).ip(), 0);
+    let socket = UdpSocket::bind(local).expect("a socket");
+    socket.connect(store(ipv6)).expect("a route");
+    socket.set_read_timeout(Some(patience)).expect("a timeout");
+    socket
 }
 
 /// Waits for what other threads or the kernel are about to do.

@@ -1,22 +1,14 @@
 //! Hits over a link: a client's socket, a veth pair, the program in the driver. A packet cannot grow at its tail there, so
 //! the front moves into the head room, as far as that goes (some 200 bytes).
 
-use std::{
-    io,
-    net::{SocketAddr, UdpSocket},
-    sync::mpsc,
-    thread,
-    time::Duration,
-};
+use std::{io, net::UdpSocket, time::Duration};
 
 use dataplane::Mode;
-use nix::sched::{CloneFlags, unshare};
 use wire::Packet;
 
 use harness::{
     Message, Switch,
-    message::{client, store},
-    namespace::{in_namespace, ip},
+    namespace::{across_a_link, connected, in_namespace},
 };
 
 use crate::world::*;
@@ -34,28 +26,6 @@ fn ask(socket: &UdpSocket, request: &[u8]) -> Vec<u8> {
         }
     }
     panic!("no reply to {TRIES} requests");
-}
-
-/// The client's end of the link, in a namespace of its own, with the store as its neighbour.
-fn client_end() {
-    ip("link set in1 up");
-    ip("address add 10.0.0.1/24 dev in1");
-    ip("address add fd00::1/64 dev in1 nodad");
-    for host in ["10.0.0.2", "fd00::2"] {
-        ip(&format!(
-            "neigh add {host} lladdr 02:00:00:00:00:02 dev in1 nud permanent"
-        ));
-    }
-}
-
-fn connected(ipv6: bool) -> UdpSocket {
-    let local = SocketAddr::new(client(ipv6).ip(), 0);
-    let socket = UdpSocket::bind(local).expect("a socket");
-    socket.connect(store(ipv6)).expect("a route");
-    socket
-        .set_read_timeout(Some(Duration::from_millis(100)))
-        .expect("a timeout");
-    socket
 }
 
 #[test]
@@ -76,26 +46,16 @@ fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
         for (key, value) in &values {
             w.cached(SIGNED, key, value);
         }
-        ip("link add in0 type veth peer name in1");
-        ip("link set in0 address 02:00:00:00:00:02");
-        ip("link set in0 up");
-        let (link_is_there, moved) = mpsc::channel();
-        let (namespace_is_there, path) = mpsc::channel();
-        let asking = thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-            let thread = nix::unistd::gettid();
-            namespace_is_there
-                .send(format!("/proc/self/task/{thread}/ns/net"))
-                .expect("waits");
-            moved.recv().expect("the link");
-            client_end();
+        let attach = |switch: &Switch, interface| {
+            let attached = switch.dataplane().attach(interface, Mode::Native);
+            attached.expect("attaching");
+        };
+        let there = move || {
             // The far end of a native program must be native as well: a switch without tenants passes all.
             let far = Switch::load(&[], &[]);
-            far.dataplane()
-                .attach("in1", Mode::Native)
-                .expect("attaching");
+            attach(&far, "in1");
             for ipv6 in [false, true] {
-                let socket = connected(ipv6);
+                let socket = connected(ipv6, Duration::from_millis(100));
                 for (key, value) in &values {
                     let read = Message::read(SIGNED, key).padded(padding_for(value.len()));
                     let reply = ask(&socket, &read.payload());
@@ -104,20 +64,8 @@ fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
                     assert!(packet.tag_is_valid(&harness::message::secret_of(SIGNED)));
                 }
             }
-        });
-        let path = path
-            .recv()
-            .expect("a path")
-            .replace("self", &std::process::id().to_string());
-        ip(&format!("link set in1 netns {path}"));
-        w.switch
-            .dataplane()
-            .attach("in0", Mode::Native)
-            .expect("attaching");
-        link_is_there.send(()).expect("waits");
-        asking
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        };
+        across_a_link(|| attach(&w.switch, "in0"), there);
         let count = |name| w.switch.counters.get(name).expect("counters");
         assert!(count("hit") >= 14);
         assert_eq!((count("bypass_no_room"), count("miss")), (0, 0));

@@ -1,8 +1,7 @@
 //! The kernel's own loop: a client's socket, a veth pair, the recirculation port.
 
 use std::{
-    net::{SocketAddr, UdpSocket},
-    sync::mpsc,
+    net::UdpSocket,
     thread,
     time::{Duration, Instant},
 };
@@ -10,10 +9,9 @@ use std::{
 use dataplane::{Going, Loops, Mode};
 use harness::{
     Switch,
-    message::{client, secret_of, store},
-    namespace::{in_namespace, ip, until},
+    message::secret_of,
+    namespace::{across_a_link, connected, in_namespace, until},
 };
-use nix::sched::{CloneFlags, unshare};
 use wire::Packet;
 
 use crate::world::*;
@@ -21,27 +19,8 @@ use crate::world::*;
 /// Reads that are on their way at once.
 const AT_ONCE: u64 = 6;
 const ROUNDS: u64 = 300;
-
-/// The client's end of the link, in a namespace of its own, with the store as its neighbour.
-fn client_end() {
-    ip("link set in1 up");
-    ip("address add 10.0.0.1/24 dev in1");
-    ip("address add fd00::1/64 dev in1 nodad");
-    for host in ["10.0.0.2", "fd00::2"] {
-        ip(&format!(
-            "neigh add {host} lladdr 02:00:00:00:00:02 dev in1 nud permanent"
-        ));
-    }
-}
-
-fn connected(ipv6: bool) -> UdpSocket {
-    let local = SocketAddr::new(client(ipv6).ip(), 0);
-    let socket = UdpSocket::bind(local).expect("a socket");
-    socket.connect(store(ipv6)).expect("a route");
-    let patience = Some(Duration::from_millis(200));
-    socket.set_read_timeout(patience).expect("a timeout");
-    socket
-}
+/// For how long an answer is waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Receives an answer; its number.
 fn answer(socket: &UdpSocket) -> Option<u64> {
@@ -55,7 +34,7 @@ fn answer(socket: &UdpSocket) -> Option<u64> {
 
 /// Asks in bursts; every read is answered, in whatever order.
 fn ask(ipv6: bool) {
-    let socket = connected(ipv6);
+    let socket = connected(ipv6, PATIENCE);
     let send = |number| {
         let sent = socket.send(&read(SIGNED, number).payload());
         sent.expect("sent")
@@ -84,7 +63,7 @@ fn ask(ipv6: bool) {
 /// How long a read waits for a value that went round for nobody until now, in microseconds: the first read wakes it, the second
 /// waits. Median of many, from one answer to the other.
 fn wake_us() -> u128 {
-    let socket = connected(false);
+    let socket = connected(false, PATIENCE);
     let mut took = vec![];
     for number in (1_000_000..1_000_200).step_by(2) {
         thread::sleep(Duration::from_millis(5));
@@ -130,40 +109,27 @@ fn goes_round(mode: Mode) {
     in_namespace(move || {
         let mut w = world();
         w.cached(SIGNED, KEY, V);
-        ip("link add in0 type veth peer name in1");
-        ip("link set in0 address 02:00:00:00:00:02");
-        ip("link set in0 up");
-        let (link_is_there, moved) = mpsc::channel();
-        let (namespace_is_there, path) = mpsc::channel();
-        let asking = thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-            let thread = nix::unistd::gettid();
-            let path = format!("/proc/{}/task/{thread}/ns/net", std::process::id());
-            namespace_is_there.send(path).expect("waits");
-            moved.recv().expect("the link");
-            client_end();
+        let there = move || {
             // The far end of a native program must be native as well: a switch without tenants passes all.
             let far = Switch::load(&[], &[]);
             far.dataplane().attach("in1", mode).expect("attaching");
             [false, true].into_iter().for_each(ask);
             println!("{mode:?}: orbit_wake_us {}", wake_us());
-        });
-        let path = path.recv().expect("a path");
-        ip(&format!("link set in1 netns {path}"));
-        let dataplane = w.switch.dataplane();
-        let attached = dataplane.attach("in0", mode).expect("attaching");
-        let loops = Loops {
-            ports: 2,
-            cpu: Some(1),
         };
-        let made = dataplane.recirculate(&[attached], &loops);
-        assert!(made.expect("ports"));
-        let going = Going::of(dataplane.home());
-        assert_eq!((going.ports.len(), going.cpu), (2, Some(1)));
-        link_is_there.send(()).expect("waits");
-        asking
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let here = || {
+            let dataplane = w.switch.dataplane();
+            let attached = dataplane.attach("in0", mode).expect("attaching");
+            let loops = Loops {
+                ports: 2,
+                cpu: Some(1),
+            };
+            let made = dataplane.recirculate(&[attached], &loops);
+            assert!(made.expect("ports"));
+            let going = Going::of(dataplane.home());
+            assert_eq!((going.ports.len(), going.cpu), (2, Some(1)));
+        };
+        across_a_link(here, there);
+        let going = Going::of(w.switch.dataplane().home());
         let count = |name| w.switch.counters.get(name).expect("counters");
         println!(
             "{mode:?}: {:?}",
