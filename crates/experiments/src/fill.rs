@@ -12,6 +12,8 @@ use anyhow::{Context, ensure};
 use lab::{interrupt, namespace};
 use load::workload::{KEY_LEN, populated_value};
 
+use crate::resp::write_command;
+
 /// Items sent before answers are read.
 const BATCH: usize = 1000;
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,13 +28,8 @@ pub fn redis(
 ) -> anyhow::Result<()> {
     let stream = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    let set = |key: &[u8], value: &[u8], out: &mut Vec<u8>| {
-        write!(out, "*3\r\n$3\r\nSET\r\n${}\r\n", key.len())?;
-        out.extend_from_slice(key);
-        write!(out, "\r\n${}\r\n", value.len())?;
-        out.extend_from_slice(value);
-        out.write_all(b"\r\n")
-    };
+    let set =
+        |key: &[u8], value: &[u8], out: &mut Vec<u8>| write_command(out, &[b"SET", key, value]);
     fill(stream, keys, set, b"+OK\r\n")
 }
 

@@ -34,6 +34,7 @@ pub mod params;
 pub mod plot;
 pub mod recovery;
 mod report;
+mod resp;
 pub mod rig;
 pub mod servers;
 mod silent_link;

@@ -6,15 +6,13 @@
 
 use std::{
     collections::HashMap,
-    io::{Read, Write},
     net::{SocketAddr, UdpSocket},
-    os::unix::net::UnixStream,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use lab::{interrupt, namespace};
 use load::workload::KeySpace;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -25,6 +23,7 @@ use wire::{Flags, Header, Op, Packet, Secret, Status};
 use crate::{
     Backend, Measure, Options, Report, Run,
     params::positive,
+    resp::{Connection, Server},
     rig::LEASE_MS,
     servers::{Rack, Servers},
     table::{Table, percent, thousands},
@@ -242,7 +241,7 @@ fn phase(
 
 /// The outside writer, on Redis's own socket.
 struct Writer {
-    stream: UnixStream,
+    redis: Connection,
     keys: KeySpace,
     value_len: usize,
     rng: StdRng,
@@ -251,10 +250,8 @@ struct Writer {
 
 impl Writer {
     fn connect(socket: &Path, value_len: usize) -> anyhow::Result<Writer> {
-        let stream = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         Ok(Writer {
-            stream,
+            redis: Connection::to(&Server::Unix(socket.into()))?,
             keys: KeySpace::new(HOT, wire::TENANT_OPEN, &Secret::NONE),
             value_len,
             rng: StdRng::seed_from_u64(1),
@@ -266,28 +263,20 @@ impl Writer {
     fn write(&mut self, key: usize) -> anyhow::Result<()> {
         let bytes = self.keys.get(key as u32).bytes;
         let value = value_of(&bytes, self.written[key].len(), self.value_len);
-        let mut request = format!("*3\r\n$3\r\nSET\r\n${}\r\n", bytes.len()).into_bytes();
-        request.extend_from_slice(&bytes);
-        request.extend_from_slice(format!("\r\n${}\r\n", value.len()).as_bytes());
-        request.extend_from_slice(&value);
-        request.extend_from_slice(b"\r\n");
-        self.stream.write_all(&request)?;
-        let mut answer = [0; 5];
-        self.stream.read_exact(&mut answer)?;
+        let answer = self.redis.ask(&[b"SET", &bytes, &value])?;
         let now = Instant::now();
-        ensure!(&answer == b"+OK\r\n", "Redis refused a write: {answer:?}");
+        ensure!(
+            answer.as_deref() == Some(b"OK"),
+            "Redis refused a write: {answer:?}"
+        );
         self.written[key].push(now);
         Ok(())
     }
 
     /// Has Redis close every connection but this one.
     fn kill_others(&mut self) -> anyhow::Result<()> {
-        self.stream
-            .write_all(b"CLIENT KILL TYPE normal SKIPME yes\r\n")?;
-        let mut byte = [0];
-        while byte[0] != b'\n' {
-            self.stream.read_exact(&mut byte)?;
-        }
+        self.redis
+            .ask(&[b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"])?;
         Ok(())
     }
 

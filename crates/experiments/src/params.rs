@@ -131,6 +131,18 @@ pub fn value_len(len: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Checks a part of requests or the like, both ends included, by name.
+///
+/// # Errors
+/// What it is, what it may be.
+pub fn ratio(name: &str, ratio: f64) -> anyhow::Result<()> {
+    ensure!(
+        (0.0..=1.0).contains(&ratio),
+        "{name}: {ratio} is not within 0 to 1"
+    );
+    Ok(())
+}
+
 /// Checks an exponent of Zipf's law.
 ///
 /// # Errors

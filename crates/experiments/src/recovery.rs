@@ -3,20 +3,20 @@
 use load::{Interval, PhaseResult};
 
 /// One change and how the rack took it.
-pub struct Recovery {
+struct Recovery {
     /// Until 95 % of the steady throughput for good; the whole period if that was not reached.
-    pub ms: f64,
+    ms: f64,
     /// Answers per second before it.
-    pub steady: f64,
+    steady: f64,
     /// The least after it.
-    pub lowest: f64,
+    lowest: f64,
 }
 
 /// The time from each change until answers come at 95 % of the rate before it for good: until the end of
 /// the last two intervals in a row, before the next change, in which they did not. Throughput is the
 /// share of an interval's requests that were answered, times the offered rate: at a steady
 /// offer, arrivals alone make intervals of 50 ms differ by some percent.
-pub fn recoveries(result: &PhaseResult, every_ms: f64) -> Vec<Recovery> {
+fn recoveries(result: &PhaseResult, every_ms: f64) -> Vec<Recovery> {
     let step = result.interval_ms as f64;
     let seconds = result.intervals.len() as f64 * step / 1000.0;
     let sent: f64 = result.intervals.iter().map(|i| f64::from(i.sent)).sum();
@@ -49,8 +49,38 @@ pub fn recoveries(result: &PhaseResult, every_ms: f64) -> Vec<Recovery> {
     all
 }
 
+/// All changes of a phase together.
+pub struct Recoveries {
+    /// The mean of the steady throughputs before them, in answers per second.
+    pub steady: f64,
+    /// The least after any.
+    pub lowest: f64,
+    /// Milliseconds until the throughput was back, the shortest first.
+    pub ms: Vec<f64>,
+    /// Their median.
+    pub p50: f64,
+    /// Their 95th percentile.
+    pub p95: f64,
+}
+
+impl Recoveries {
+    /// Of a phase with a change every so many milliseconds.
+    pub fn of(result: &PhaseResult, every_ms: f64) -> Recoveries {
+        let all = recoveries(result, every_ms);
+        let mut ms: Vec<f64> = all.iter().map(|r| r.ms).collect();
+        ms.sort_unstable_by(f64::total_cmp);
+        Recoveries {
+            steady: all.iter().map(|r| r.steady).sum::<f64>() / all.len().max(1) as f64,
+            lowest: all.iter().map(|r| r.lowest).fold(f64::INFINITY, f64::min),
+            p50: quantile(&ms, 0.5),
+            p95: quantile(&ms, 0.95),
+            ms,
+        }
+    }
+}
+
 /// The smallest value that at least a part `q` of the sorted values does not exceed.
-pub fn quantile(sorted: &[f64], q: f64) -> f64 {
+fn quantile(sorted: &[f64], q: f64) -> f64 {
     let rank = (q * sorted.len() as f64).ceil() as usize;
     sorted
         .get(rank.saturating_sub(1))

@@ -10,7 +10,7 @@ use lab::namespace;
 use sim::{Birth, Io, Process, ServiceSpec, packet::Datagram};
 use wire::{Header, Op, PART, PART_BYTES, Packet, Secret};
 
-use super::resp::{Connection, Server, info};
+use crate::resp::{Connection, Server, info};
 use crate::servers::Servers;
 
 /// Length in bytes of each value, and parts of it that are sent.

@@ -6,7 +6,7 @@
 
 mod asking;
 mod half_sent;
-mod resp;
+mod redis;
 mod values;
 
 use std::{
@@ -27,11 +27,11 @@ use crate::{
     Backend, Measure, Report, Run,
     params::{part, positive},
     plot,
+    resp::Server,
     servers::{Rack, Servers},
     table::{Table, percent, thousands},
 };
 use asking::Asking;
-use resp::Server;
 use values::{Seen, Values};
 
 /// Where the gateway listens, in the clients' namespace.
@@ -166,10 +166,10 @@ impl LargeValues {
             let seen = match way {
                 Way::Redis => {
                     let server = Server::Unix(servers.data_of("server")?);
-                    resp::run(&server, values, self.clients, length)?
+                    redis::run(&server, values, self.clients, length)?
                 }
                 Way::Gateway => namespace::within(&servers.client_namespace()?, || {
-                    resp::run(&Server::Tcp(GATEWAY), values, self.clients, length)
+                    redis::run(&Server::Tcp(GATEWAY), values, self.clients, length)
                 })?,
                 _ => {
                     // The switch is given as much again to learn what is hot.

@@ -1,9 +1,8 @@
-use anyhow::ensure;
 use experiments::{
     Measure, Options, Report, Run,
-    params::{exponent, positive},
+    params::{self, exponent, positive},
     plot,
-    recovery::{quantile, recoveries},
+    recovery::Recoveries,
     servers::{Rack, Servers},
     table::{Table, percent, thousands},
 };
@@ -43,11 +42,7 @@ impl Measure for Churning {
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
         exponent(self.theta)?;
-        let ratio = self.churn_write_ratio;
-        ensure!(
-            (0.0..=1.0).contains(&ratio),
-            "churn_write_ratio: {ratio} is not within 0 to 1"
-        );
+        params::ratio("churn_write_ratio", self.churn_write_ratio)?;
         positive([
             ("churn_every_s", self.churn_every_s),
             ("churn_load", self.churn_load),
@@ -99,16 +94,13 @@ impl Measure for Churning {
             };
             let result = servers.phase(&phase)?;
             wrong += result.wrong();
-            let recoveries = recoveries(&result, every_s * 1000.0);
-            let steady =
-                recoveries.iter().map(|r| r.steady).sum::<f64>() / recoveries.len().max(1) as f64;
-            let lowest = recoveries
-                .iter()
-                .map(|r| r.lowest)
-                .fold(f64::INFINITY, f64::min);
-            let mut times: Vec<f64> = recoveries.iter().map(|r| r.ms).collect();
-            times.sort_unstable_by(f64::total_cmp);
-            let (p50, p95) = (quantile(&times, 0.5), quantile(&times, 0.95));
+            let Recoveries {
+                steady,
+                lowest,
+                ms: times,
+                p50,
+                p95,
+            } = Recoveries::of(&result, every_s * 1000.0);
             let name = kind.name();
             table.row([
                 name.into(),

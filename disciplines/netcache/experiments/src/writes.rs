@@ -1,7 +1,6 @@
-use anyhow::ensure;
 use experiments::{
     Measure, Options, Report, Run,
-    params::exponent,
+    params::{self, exponent},
     plot,
     servers::{Rack, Saturation, Search, Servers},
     table::{Table, percent, thousands},
@@ -27,13 +26,8 @@ impl Measure for Writes {
         self.rack.check()?;
         self.search.check()?;
         exponent(self.theta)?;
-        for ratio in &self.write_ratios {
-            ensure!(
-                (0.0..=1.0).contains(ratio),
-                "write_ratios: {ratio} is not within 0 to 1"
-            );
-        }
-        Ok(())
+        let mut ratios = self.write_ratios.iter();
+        ratios.try_for_each(|ratio| params::ratio("write_ratios", *ratio))
     }
 
     fn needs(&self, options: &Options) -> Option<&'static str> {

@@ -35,7 +35,7 @@ impl Measure for CacheSize {
         exponent(self.theta)?;
         ensure!(!self.sizes.is_empty(), "sizes: none is given");
         let mut sizes = self.sizes.iter();
-        sizes.try_for_each(|items| self.of(*items).check(&self.rack))
+        sizes.try_for_each(|items| self.caches.circulating(*items).check(&self.rack))
     }
 
     fn needs(&self, options: &Options) -> Option<&'static str> {
@@ -46,7 +46,12 @@ impl Measure for CacheSize {
         let mix = Mix::reads(Popularity::Zipf(self.theta));
         let mut places = vec![];
         for items in &self.sizes {
-            let mut bench = Bench::new(run, &self.rack, &self.of(*items), System::Orbit)?;
+            let mut bench = Bench::new(
+                run,
+                &self.rack,
+                &self.caches.circulating(*items),
+                System::Orbit,
+            )?;
             let what = format!("{items} items");
             places.push(Place {
                 name: items.to_string(),
@@ -77,14 +82,6 @@ impl Measure for CacheSize {
 }
 
 impl CacheSize {
-    fn of(&self, orbit_items: usize) -> Caches {
-        Caches {
-            orbit_items,
-            for_ever: true,
-            ..self.caches.clone()
-        }
-    }
-
     fn plots(&self, report: &mut Report, run: &Run<'_>, places: &[Place]) {
         let groups: Vec<String> = places.iter().map(|place| place.name.clone()).collect();
         let of = |number: &dyn Fn(&Measured) -> f64| -> Vec<f64> {

@@ -2,7 +2,7 @@ use experiments::{
     Measure, Options, Report, Run,
     params::{exponent, positive},
     plot,
-    recovery::{quantile, recoveries},
+    recovery::Recoveries,
     servers::{Counted, Rack},
     table::{Table, percent, thousands},
 };
@@ -95,16 +95,13 @@ impl Churning {
         result: &PhaseResult,
         stretches: &[Counted],
     ) {
-        let recoveries = recoveries(result, self.every_s * 1000.0);
-        let steady =
-            recoveries.iter().map(|r| r.steady).sum::<f64>() / recoveries.len().max(1) as f64;
-        let lowest = recoveries
-            .iter()
-            .map(|r| r.lowest)
-            .fold(f64::INFINITY, f64::min);
-        let mut times: Vec<f64> = recoveries.iter().map(|r| r.ms).collect();
-        times.sort_unstable_by(f64::total_cmp);
-        let (p50, p95) = (quantile(&times, 0.5), quantile(&times, 0.95));
+        let Recoveries {
+            steady,
+            lowest,
+            ms: times,
+            p50,
+            p95,
+        } = Recoveries::of(result, self.every_s * 1000.0);
         let mut at = -self.warmup_s;
         let overflow: Vec<(f64, f64)> = stretches
             .iter()

@@ -1,7 +1,6 @@
-use anyhow::ensure;
 use experiments::{
     Measure, Options, Report, Run,
-    params::exponent,
+    params::{self, exponent},
     servers::{Rack, Search},
 };
 use load::workload::Popularity;
@@ -80,11 +79,7 @@ impl Measure for Production {
         exponent(self.theta)?;
         for workload in &self.workloads {
             for part in [workload.cacheable, workload.short, workload.write_ratio] {
-                ensure!(
-                    (0.0..=1.0).contains(&part),
-                    "workloads: {}: {part} is not within 0 to 1",
-                    workload.name
-                );
+                params::ratio(&format!("workloads: {}", workload.name), part)?;
             }
         }
         Ok(())

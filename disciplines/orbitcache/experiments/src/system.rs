@@ -93,6 +93,15 @@ impl Caches {
         Ok(())
     }
 
+    /// So many items of OrbitCache, which go round for ever.
+    pub fn circulating(&self, orbit_items: usize) -> Caches {
+        Caches {
+            orbit_items,
+            for_ever: true,
+            ..self.clone()
+        }
+    }
+
     fn fits(&self, len: usize) -> bool {
         len <= self.limited_value_len
     }

@@ -39,7 +39,7 @@ impl Measure for ValueSize {
         ensure!(!self.lengths.is_empty(), "lengths: none is given");
         self.lengths.iter().try_for_each(|len| value_len(*len))?;
         let mut sizes = self.sizes.iter();
-        sizes.try_for_each(|items| self.of(*items).check(&self.rack))
+        sizes.try_for_each(|items| self.caches.circulating(*items).check(&self.rack))
     }
 
     fn needs(&self, options: &Options) -> Option<&'static str> {
@@ -57,7 +57,8 @@ impl Measure for ValueSize {
             };
             let mut best: Option<(usize, Measured)> = None;
             for items in &self.sizes {
-                let mut bench = Bench::new(run, &rack, &self.of(*items), System::Orbit)?;
+                let mut bench =
+                    Bench::new(run, &rack, &self.caches.circulating(*items), System::Orbit)?;
                 let what = format!("{len} bytes, {items} items");
                 let one = bench.saturate(&what, &self.search, mix)?;
                 if best
@@ -121,15 +122,5 @@ impl Measure for ValueSize {
             report.plot(format!("{}{suffix}", run.name), svg);
         }
         Ok(())
-    }
-}
-
-impl ValueSize {
-    fn of(&self, orbit_items: usize) -> Caches {
-        Caches {
-            orbit_items,
-            for_ever: true,
-            ..self.caches.clone()
-        }
     }
 }
