@@ -65,6 +65,7 @@ struct {
 
 #define TENANT_DROP_OVER_RATE 0x1
 #define TENANT_MEASURED 0x2 /* its requests are counted by client and store */
+#define TENANT_WRITE_BACK 0x4 /* its keys may be lent to this switch */
 /* Above the flags: the tenant's place in arrays of MAX_TENANTS. */
 #define TENANT_PLACE_SHIFT 16
 

@@ -34,6 +34,12 @@ enum kv_op {
 	OP_LEASE_OFFER = 0x16,
 	OP_PROBE_REQUEST = 0x17,
 	OP_PROBE_REPLY = 0x18,
+	OP_KEEP_REQUEST = 0x19,
+	OP_KEEP_REPLY = 0x1a,
+	OP_LEND_REQUEST = 0x1b,
+	OP_LEND_REPLY = 0x1c,
+	OP_TAKE_REQUEST = 0x1d,
+	OP_TAKE_REPLY = 0x1e,
 	OP_HOT_REPORT = 0x20,
 	OP_CONTROL_FREE = 0x27,
 	OP_REPLICA_CONFIRM = 0x30,
@@ -102,7 +108,7 @@ INLINE bool is_part(const struct kv_header *header)
 INLINE bool op_is_known(__u8 op)
 {
 	return (op >= OP_READ_REQUEST && op <= OP_CORRECTION_REQUEST) ||
-	       (op >= OP_FETCH_REQUEST && op <= OP_PROBE_REPLY) ||
+	       (op >= OP_FETCH_REQUEST && op <= OP_TAKE_REPLY) ||
 	       (op >= OP_HOT_REPORT && op <= OP_CONTROL_FREE) ||
 	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_UPDATE) ||
 	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK) ||
@@ -125,7 +131,9 @@ INLINE bool op_has_key(__u8 op)
 INLINE bool op_may_have_value(__u8 op)
 {
 	const __u64 low = 1ULL << OP_READ_REPLY | 1ULL << OP_WRITE_REQUEST |
-			  1ULL << OP_WRITE_REPLY | 1ULL << OP_FETCH_REPLY | 1ULL << 0x20 |
+			  1ULL << OP_WRITE_REPLY | 1ULL << OP_FETCH_REPLY |
+			  1ULL << OP_KEEP_REQUEST | 1ULL << OP_KEEP_REPLY |
+			  1ULL << OP_LEND_REQUEST | 1ULL << OP_TAKE_REPLY | 1ULL << 0x20 |
 			  1ULL << 0x21 | 1ULL << 0x22 | 1ULL << 0x24 | 1ULL << 0x26 | 1ULL << 0x27 |
 			  1ULL << 0x31 | 1ULL << 0x33;
 	if (op < 64)

@@ -89,6 +89,7 @@ impl Served {
                 discipline: here.discipline.map_or(NO_DISCIPLINE, |d| d.number),
                 parameters: parameters.get(id).copied().unwrap_or_default(),
                 measured: here.measured,
+                write_back: listed.is_some_and(|t| t.write_back_ms > 0),
             }
         };
         let mut entries: Vec<TenantEntry> = self.tenants.iter().map(entry).collect();
@@ -99,6 +100,7 @@ impl Served {
             rate: 0,
             drop_over_rate: false,
             measured: false,
+            write_back: false,
             parameters: [0; PARAMETERS],
             discipline: NO_DISCIPLINE,
         });

@@ -88,6 +88,7 @@ fn tenant_to(tenant: &Tenant) -> proto::Tenant {
         rate: tenant.rate,
         drop_over_rate: tenant.over_rate == OverRate::Drop,
         stores: tenant.stores.iter().map(SocketAddr::to_string).collect(),
+        write_back_ms: tenant.write_back_ms,
     }
 }
 
@@ -104,6 +105,7 @@ fn tenant(tenant: &proto::Tenant) -> Result<Tenant, String> {
             OverRate::Forward
         },
         stores: each(&tenant.stores, address)?,
+        write_back_ms: tenant.write_back_ms,
     })
 }
 
@@ -149,6 +151,7 @@ impl From<types::TenantChange> for types::TenantSpec {
             stores: given.stores.unwrap_or(usual.stores),
             clients: given.clients.unwrap_or(usual.clients),
             borrow: given.borrow.unwrap_or(usual.borrow),
+            write_back_ms: given.write_back_ms.unwrap_or(usual.write_back_ms),
             ..usual
         }
     }

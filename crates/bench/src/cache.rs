@@ -160,6 +160,7 @@ pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
         drop_over_rate: false,
         also_secret: Secret::NONE,
         measured: false,
+        write_back: false,
         parameters: [HOT_THRESHOLD, 0],
         discipline: DISCIPLINE,
     }

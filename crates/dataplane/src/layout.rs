@@ -56,6 +56,7 @@ pub(crate) const EVENT_TOO_LARGE: u8 = 2;
 pub(crate) const EVENT_HEADER: usize = 16;
 pub(crate) const DROP_OVER_RATE: u32 = 1;
 pub(crate) const MEASURED: u32 = 2;
+pub(crate) const WRITE_BACK: u32 = 4;
 pub(crate) const PLACE_SHIFT: u32 = 16;
 
 #[repr(C)]
@@ -214,6 +215,7 @@ mod tests {
             ("EVENT_HEADER_BYTES", EVENT_HEADER as u64),
             ("TENANT_DROP_OVER_RATE", DROP_OVER_RATE.into()),
             ("TENANT_MEASURED", MEASURED.into()),
+            ("TENANT_WRITE_BACK", WRITE_BACK.into()),
             ("TENANT_PLACE_SHIFT", PLACE_SHIFT.into()),
         ];
         for (name, here) in numbers {

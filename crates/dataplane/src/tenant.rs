@@ -9,7 +9,7 @@ use crate::{
     Backing, Error,
     layout::{
         Config, DROP_OVER_RATE, HASH_SALT, MEASURED, NO_DISCIPLINE, PARAMETERS, PLACE_SHIFT,
-        REPORTS_OF_ALL, Tenant,
+        REPORTS_OF_ALL, Tenant, WRITE_BACK,
     },
     map::Map,
     mapped::Mapped,
@@ -31,6 +31,8 @@ pub struct TenantEntry {
     pub drop_over_rate: bool,
     /// Whether its requests are counted by client and store; see [`crate::Traffic`].
     pub measured: bool,
+    /// Whether its keys may be lent to this switch.
+    pub write_back: bool,
     /// Words for its discipline, which alone knows what they mean.
     pub parameters: [u32; PARAMETERS],
     /// Number of its discipline; one without a program means that its packets are only forwarded.
@@ -170,6 +172,7 @@ impl TenantEntry {
             id: self.id,
             flags: flag(self.drop_over_rate, DROP_OVER_RATE)
                 | flag(self.measured, MEASURED)
+                | flag(self.write_back, WRITE_BACK)
                 | place << PLACE_SHIFT,
             secret: self.secret.0,
             also_secret: self.also_secret.0,

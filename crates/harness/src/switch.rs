@@ -363,6 +363,7 @@ pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
         drop_over_rate: false,
         also_secret: Secret::NONE,
         measured: false,
+        write_back: false,
         parameters: [u32::MAX >> 8, 0],
         discipline,
     }

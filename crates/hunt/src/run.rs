@@ -183,6 +183,7 @@ impl Running<'_> {
                 rate: 0,
                 over_rate: wire::OverRate::Forward,
                 stores: vec![],
+                write_back_ms: 0,
             });
         }
         Ok(cluster)

@@ -49,6 +49,7 @@ fn tenants(ids: &[u32]) -> Vec<wire::Tenant> {
             hash_secret: None,
             rate: 0,
             over_rate: wire::OverRate::Forward,
+            write_back_ms: 0,
             stores: vec![],
         })
         .collect()

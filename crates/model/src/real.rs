@@ -226,6 +226,7 @@ impl Real {
             rate: 0,
             drop_over_rate: false,
             measured: false,
+            write_back: false,
             parameters: [u32::MAX, 0],
             discipline,
         };

@@ -217,6 +217,7 @@ const TENANT: TenantEntry = TenantEntry {
     drop_over_rate: false,
     also_secret: wire::Secret::NONE,
     measured: false,
+    write_back: false,
     // Rounds that a packet may go, and the group that it is copied to.
     parameters: [300, 1],
     discipline: 3,

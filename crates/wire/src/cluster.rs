@@ -106,6 +106,31 @@ pub struct Tenant {
     /// The stores that hold this tenant's keys; empty: all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stores: Vec<SocketAddr>,
+    /// Write-back: a switch may answer writes of hot keys, and the store has them so many milliseconds later at most; 0: the
+    /// store answers every write.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub write_back_ms: u32,
+}
+
+/// Bounds of a tenant's `write_back_ms`, where it is not 0.
+pub const WRITE_BACK_MS: std::ops::RangeInclusive<u32> = 10..=60_000;
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Checks a tenant's `write_back_ms`.
+///
+/// # Errors
+/// What was expected.
+pub fn check_write_back(ms: u32) -> Result<(), String> {
+    if ms == 0 || WRITE_BACK_MS.contains(&ms) {
+        return Ok(());
+    }
+    let (least, most) = WRITE_BACK_MS.into_inner();
+    Err(format!(
+        "write-back after {ms} ms: expected {least} to {most} ms, or 0 for none"
+    ))
 }
 
 impl Tenant {
@@ -119,6 +144,7 @@ impl Tenant {
             rate: 0,
             over_rate: OverRate::Forward,
             stores: vec![],
+            write_back_ms: 0,
         }
     }
 
@@ -322,6 +348,8 @@ impl Cluster {
                     "{whose}: store {store} is not one of the cluster's stores"
                 )));
             }
+            check_write_back(tenant.write_back_ms)
+                .map_err(|e| ClusterError::Tenant(format!("{whose}: {e}")))?;
         }
         if let Some(text) = &self.system_secret {
             parse_secret(text, "system_secret")?;

@@ -16,7 +16,9 @@ mod op;
 mod packet;
 
 #[cfg(feature = "cluster")]
-pub use cluster::{Cluster, ClusterError, OverRate, Secrets, Store, Tenant};
+pub use cluster::{
+    Cluster, ClusterError, OverRate, Secrets, Store, Tenant, WRITE_BACK_MS, check_write_back,
+};
 pub use hash::{KeyHash, Secret, partition_of};
 pub use header::{Epoch, Flags, Header, PART, PART_BYTES, Status};
 pub use lengths::Lengths;

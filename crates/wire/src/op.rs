@@ -62,6 +62,18 @@ ops! {
     ProbeRequest = 0x17, key: false, value: false;
     /// The neighbour's data plane sends it back as this.
     ProbeReply = 0x18, key: false, value: false;
+    /// Owner switch to keeper switch, on the way to the store: keep this write, `version`, of a lent key.
+    KeepRequest = 0x19, key: true, value: true;
+    /// Keeper to owner, on the way to the client: kept; `version` and value are the newest that it has of the key.
+    KeepReply = 0x1a, key: true, value: true;
+    /// Store to switch: the key is lent to you, or yours to keep; first to prepare (epoch 0), then under the epoch that the switch took.
+    LendRequest = 0x1b, key: true, value: true;
+    /// Switch to store: prepared or begun, under this epoch, or not.
+    LendReply = 0x1c, key: true, value: false;
+    /// Store to switch: the newest value of a lent key, and with `GRANT` the end of the loan.
+    TakeRequest = 0x1d, key: true, value: false;
+    /// Answers it.
+    TakeReply = 0x1e, key: true, value: true;
 
     /// MADINC HOT_READ_REQUEST: a heavy hitter is reported.
     HotReport = 0x20, key: true, value: true;
@@ -118,6 +130,9 @@ impl Op {
             Op::LeaseOffer => Op::LeaseRequest,
             Op::LeaseRequest => Op::LeaseReply,
             Op::ProbeRequest => Op::ProbeReply,
+            Op::KeepRequest => Op::KeepReply,
+            Op::LendRequest => Op::LendReply,
+            Op::TakeRequest => Op::TakeReply,
             Op::ChainRead => Op::ChainReadReply,
             Op::ChainWrite => Op::ChainWriteReply,
             Op::DisciplineRequest => Op::DisciplineReply,

@@ -56,6 +56,9 @@ pub struct TenantSpec {
     pub clients: Vec<IpNet>,
     /// Whether it may use idle pages beyond its quota, until their owners need them.
     pub borrow: bool,
+    /// Write-back: switches may answer writes of hot keys, and the stores have them so many milliseconds later at most, 10 to
+    /// 60000; 0: stores answer every write.
+    pub write_back_ms: u32,
 }
 
 impl Default for TenantSpec {
@@ -73,6 +76,7 @@ impl Default for TenantSpec {
             stores: vec![],
             clients: vec![],
             borrow: true,
+            write_back_ms: 0,
         }
     }
 }
@@ -118,6 +122,9 @@ pub struct TenantChange {
     /// Whether it may use idle pages beyond its quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub borrow: Option<bool>,
+    /// Write-back within so many milliseconds, 10 to 60000; 0: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_back_ms: Option<u32>,
 }
 
 impl TenantChange {
@@ -164,6 +171,9 @@ pub struct TenantView {
     pub clients: Vec<IpNet>,
     /// Whether it may use idle pages beyond its quota.
     pub borrow: bool,
+    /// Write-back: stores have what switches answered so many milliseconds later at most; 0: none.
+    #[serde(default)]
+    pub write_back_ms: u32,
     /// It came from the cluster file at the controller's start.
     pub declared: bool,
     /// Guaranteed pages that it holds.

@@ -68,6 +68,9 @@ pub struct Tenant {
     pub clients: Vec<IpNet>,
     /// Whether idle pages are lent to it.
     pub borrow: bool,
+    /// Milliseconds after which stores have what switches answered, at most; 0: stores answer every write.
+    #[serde(default)]
+    pub write_back_ms: u32,
     /// What the cluster file said of it when that was last taken over.
     pub declared: Option<wire::Tenant>,
 }
@@ -96,6 +99,7 @@ impl Tenant {
             stores: vec![],
             clients: vec![],
             borrow: true,
+            write_back_ms: 0,
             declared: None,
         }
     }
@@ -107,6 +111,7 @@ impl Tenant {
         self.rate = file.rate;
         self.over_rate = file.over_rate;
         self.stores.clone_from(&file.stores);
+        self.write_back_ms = file.write_back_ms;
         self.declared = Some(file.clone());
     }
 
@@ -120,6 +125,7 @@ impl Tenant {
             rate: self.rate,
             over_rate: self.over_rate,
             stores: self.stores.clone(),
+            write_back_ms: self.write_back_ms,
         }
     }
 }

@@ -73,6 +73,7 @@ pub(super) fn entry_of(id: u32, said: &Value) -> anyhow::Result<Tenant> {
         rate: 0,
         over_rate: OverRate::Forward,
         stores: vec![],
+        write_back_ms: 0,
     })
 }
 

@@ -220,6 +220,7 @@ mod tests {
             hash_secret: None,
             rate: 0,
             over_rate: wire::OverRate::Forward,
+            write_back_ms: 0,
             stores: vec![],
         });
         let config = serde_json::json!({

@@ -5,6 +5,7 @@ use clap::Subcommand;
 
 use super::{
     api::Api,
+    common::time,
     table::{table, yes},
 };
 
@@ -127,6 +128,9 @@ struct Terms {
     /// Whether it may use idle pages beyond its quota: true or false.
     #[arg(long)]
     borrow: Option<bool>,
+    /// Write-back: switches answer writes of hot keys, and the stores have them so long after at most, 10ms to 60s; 0: off.
+    #[arg(long, value_name = "TIME", value_parser = write_back)]
+    write_back: Option<u32>,
 }
 
 fn over_rate(text: &str) -> Result<OverRate, String> {
@@ -135,6 +139,15 @@ fn over_rate(text: &str) -> Result<OverRate, String> {
         "drop" => Ok(OverRate::Drop),
         _ => Err("expected forward or drop".into()),
     }
+}
+
+fn write_back(text: &str) -> Result<u32, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    let ms = u32::try_from(time(text)?.as_millis()).unwrap_or(u32::MAX);
+    wire::check_write_back(ms)?;
+    Ok(ms)
 }
 
 impl Terms {
@@ -153,6 +166,7 @@ impl Terms {
             stores: self.stores,
             clients,
             borrow: self.borrow,
+            write_back_ms: self.write_back,
         })
     }
 }
@@ -261,6 +275,7 @@ fn show(t: &TenantView) -> String {
         ("borrows", yes(t.borrow)),
         ("discipline", t.discipline.clone()),
         ("rate", rate(t)),
+        ("write-back", written_back(t)),
         ("stores", or_all(&t.stores, "all")),
         (
             "clients",
@@ -319,6 +334,13 @@ fn rate(t: &TenantView) -> String {
     match t.rate {
         0 => "unlimited".into(),
         rate => format!("{rate} requests/s and switch, those above are {over}"),
+    }
+}
+
+fn written_back(t: &TenantView) -> String {
+    match t.write_back_ms {
+        0 => "no".into(),
+        ms => format!("stores have what switches answered within {ms} ms"),
     }
 }
 

@@ -65,6 +65,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
         stores: spec.stores,
         clients: spec.clients,
         borrow: spec.borrow,
+        write_back_ms: spec.write_back_ms,
         ..Tenant::new(id)
     };
     check(view, &tenant)?;
@@ -135,6 +136,7 @@ fn changed(before: &Tenant, change: TenantChange) -> Tenant {
     tenant.stores = change.stores.unwrap_or(tenant.stores);
     tenant.clients = change.clients.unwrap_or(tenant.clients);
     tenant.borrow = change.borrow.unwrap_or(tenant.borrow);
+    tenant.write_back_ms = change.write_back_ms.unwrap_or(tenant.write_back_ms);
     tenant
 }
 
@@ -244,6 +246,12 @@ fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
             "{of}: the name {:?} is taken by tenant {}",
             tenant.name, other.id
         )));
+    }
+    wire::check_write_back(tenant.write_back_ms).map_err(|e| invalid(format!("{of}: {e}")))?;
+    if tenant.write_back_ms > 0 && tenant.id == TENANT_OPEN {
+        return Err(invalid(
+            "tenant 0 is open to everybody: none of its writes are answered before its stores have them".into(),
+        ));
     }
     let names = view.around.disciplines.names();
     if let Some(name) = &tenant.discipline

@@ -78,6 +78,7 @@ impl View<'_> {
             stores: tenant.stores.clone(),
             clients: tenant.clients.clone(),
             borrow: tenant.borrow,
+            write_back_ms: tenant.write_back_ms,
             declared: tenant.declared.is_some() || tenant.id == TENANT_OPEN,
             own_pages: switches.iter().map(|s| s.own_pages).sum(),
             borrowed_pages: switches.iter().map(|s| s.borrowed_pages).sum(),
