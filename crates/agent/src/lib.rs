@@ -256,14 +256,14 @@ fn attach(
     let dataplane = Dataplane::load(home.clone(), objects, sizes)?;
     let attach = |name: &String| dataplane.attach(name, mode);
     let attached = interfaces.iter().map(attach).collect::<Result<Vec<_>, _>>();
-    let opened = attached.and_then(|attached| {
-        dataplane.recirculate(&attached, loops)?;
-        Ok(attached)
-    });
-    let attached = opened.inspect_err(|_| {
+    let attached = attached.inspect_err(|_| {
         if !was_running {
             let _ = dataplane::detach(home);
         }
     })?;
+    // A switch does without: then values are answered from where they lie.
+    if let Err(error) = dataplane.recirculate(&attached, loops) {
+        tracing::warn!("no value goes round, for there is no recirculation port: {error}");
+    }
     Ok(Plane::Kernel(dataplane, attached))
 }

@@ -275,6 +275,22 @@ pub(crate) fn take_over(path: &Path, program: &Program<'_>, ifindex: u32) -> Res
     Ok(true)
 }
 
+/// Whether what is attached to an interface runs in generic mode; `None`: the kernel does not say.
+fn runs_generic(ifindex: u32) -> Option<bool> {
+    let mut opts = libbpf_sys::bpf_xdp_query_opts {
+        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
+        ..Default::default()
+    };
+    // SAFETY: the options are of the length that they name.
+    let failed = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) } != 0;
+    match u32::from(opts.attach_mode) {
+        _ if failed => None,
+        libbpf_sys::XDP_ATTACHED_DRV => Some(false),
+        libbpf_sys::XDP_ATTACHED_SKB => Some(true),
+        _ => None,
+    }
+}
+
 /// Native or generic, and why.
 fn choose(interface: &str, mode: Mode) -> (bool, String) {
     match mode {
@@ -332,7 +348,11 @@ pub(crate) fn attach_at(
         taken_over,
     };
     if take_over(path, program, ifindex)? {
-        return Ok(done(generic, reason, true));
+        let Some(is_generic) = runs_generic(ifindex).filter(|is| *is != generic) else {
+            return Ok(done(generic, reason, true));
+        };
+        let reason = "as an earlier agent attached it: another mode takes a detach".into();
+        return Ok(done(is_generic, reason, true));
     }
     let mut link = create_link(program, ifindex, generic);
     if let (Err(error), Mode::Auto, false) = (&link, mode, generic)

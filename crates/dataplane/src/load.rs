@@ -119,6 +119,12 @@ pub struct Dataplane {
     objects: Vec<(Loaded, Option<&'static str>)>,
 }
 
+/// Whether this key of `clones` is of one of these ports.
+fn is_clone_of(key: &[u8], ports: &[u32]) -> bool {
+    let port = key.first_chunk().map(|port| u32::from_ne_bytes(*port));
+    port.is_some_and(|port| ports.contains(&port))
+}
+
 /// CPUs that may run the programs.
 pub fn cpus() -> u32 {
     libbpf_rs::num_possible_cpus().unwrap_or(1) as u32
@@ -442,7 +448,14 @@ impl Dataplane {
             return Ok(false);
         }
         let generic = attached.iter().any(|port| port.mode == Mode::Generic);
-        let rounds = recirculation::open(&self.home, &self.comes_back(), generic, loops)?;
+        let rounds = match recirculation::open(&self.home, &self.comes_back(), generic, loops) {
+            Ok(rounds) => rounds,
+            Err(error) => {
+                // Nothing is sent where nobody is.
+                self.send_round(&[], &[])?;
+                return Err(error);
+            }
+        };
         let ports: Vec<u32> = attached.iter().map(|port| port.ifindex).collect();
         self.send_round(&rounds, &ports)?;
         self.name_port(rounds[0], RECIRCULATION)?;
@@ -473,6 +486,14 @@ impl Dataplane {
         let [Some(recirculation), Some(clones)] = maps else {
             return Err(Error::row(RECIRCULATION, "nobody here recirculates"));
         };
+        for stale in clones.keys().filter(|key| !is_clone_of(key, ports)) {
+            let _ = clones.delete(&stale);
+        }
+        if rounds.is_empty() {
+            for number in recirculation.keys() {
+                let _ = recirculation.delete(&number);
+            }
+        }
         for (number, round) in (0..RECIRCULATION_PORTS).zip(rounds.iter().cycle()) {
             let value = devmap_value(*round, None);
             recirculation

@@ -11,11 +11,15 @@ use nix::{
     unistd::Pid,
 };
 
-/// The CPUs that there are.
+/// The last CPU that runs, if there are several: those that could be plugged in do no work.
 pub(crate) fn last_cpu() -> Option<u32> {
-    let cpus = crate::load::cpus();
-    // With a single one there is nothing to choose.
-    (cpus > 1).then(|| cpus - 1)
+    last_of(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+}
+
+/// The last of a list of CPUs as the kernel writes it (`0-3,8`). With a single one there is nothing to choose.
+fn last_of(online: &str) -> Option<u32> {
+    let last = online.trim().rsplit([',', '-']).next()?.parse().ok()?;
+    (online.trim() != format!("{last}")).then_some(last)
 }
 
 /// Runs `work` where `/sys` shows this thread's network namespace: elsewhere it shows the one that it was mounted in.
@@ -75,6 +79,11 @@ pub(crate) fn pin(interface: &str, cpu: u32, generic: bool) -> io::Result<()> {
             rps_files(interface)?
                 .iter()
                 .try_for_each(|file| fs::write(file, &mask))
+        })
+        .and_then(|()| match cpu_of(interface) {
+            Some(steered) if steered == cpu => Ok(()),
+            // The kernel takes CPUs that do not run for none.
+            _ => Err(io::Error::other("that CPU does not run")),
         });
     }
     in_sysfs(|| fs::write(format!("/sys/class/net/{interface}/threaded"), "1"))?;
@@ -117,6 +126,21 @@ pub(crate) fn cpu_of(interface: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_cpu_is_one_that_runs() {
+        let rows = [
+            ("0-3\n", Some(3)),
+            ("0-1,4-5,9\n", Some(9)),
+            ("0,2\n", Some(2)),
+            ("0\n", None),
+            ("5\n", None),
+            ("", None),
+        ];
+        for (online, last) in rows {
+            assert_eq!(last_of(online), last, "{online:?}");
+        }
+    }
 
     #[test]
     fn masks_are_as_the_kernel_writes_them() {

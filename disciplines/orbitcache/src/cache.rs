@@ -53,7 +53,7 @@ struct Known {
     at_store: Option<(f64, Duration)>,
     /// It came in this window: no count is whole.
     is_new: bool,
-    /// Its reads reach a store, but not by this switch.
+    /// Its reads reach a store, but not by this switch; until the pause is over.
     passes_by: bool,
     paused_until: Duration,
 }
@@ -199,7 +199,9 @@ impl Cache {
         for (key, reads) in keys {
             let known = self.keys.entry(key.clone()).or_default();
             known.missed = known.missed.max(*reads as f64);
-            known.passes_by = false;
+            if std::mem::take(&mut known.passes_by) {
+                known.paused_until = now;
+            }
         }
         self.forget(now, 2 * self.others_most);
         self.fill(now, out);
@@ -224,6 +226,7 @@ impl Cache {
     pub fn window_end(&mut self, now: Duration, items: &[(Key, u64)], out: &mut Vec<Action>) {
         let reads: BTreeMap<&Key, u64> = items.iter().map(|(key, reads)| (key, *reads)).collect();
         for (key, known) in &mut self.keys {
+            known.passes_by &= now < known.paused_until;
             let told = known.reads(now, self.window);
             let reads = match known.is_item() {
                 true => reads.get(key).copied().unwrap_or(0) as f64,
@@ -243,6 +246,7 @@ impl Cache {
             // The store is read for it, and nothing came by here in the whole window: it has no business here.
             if known.place == Place::In && !is_first && reads == 0.0 && told >= WORTH {
                 known.passes_by = true;
+                known.paused_until = now + UNFIT;
                 known.score = 0.0;
             }
             known.missed = 0.0;
@@ -272,12 +276,13 @@ impl Cache {
         self.items
     }
 
-    /// At a window's end: what is too much goes, what is worth a free place comes, and where a key is hotter than an item
-    /// they change places, `changes` of them at most.
+    /// At a window's end: what is too much goes, the coldest first, what is worth a free place comes, and where a key is hotter than an item
+    /// they change places; `changes` of either at most.
     pub fn settle(&mut self, now: Duration, mut changes: usize, out: &mut Vec<Action>) {
         let most = self.most();
         let mut coldest = self.sorted(|known| (known.place == Place::In).then_some(known.score));
         let excess = self.items.saturating_sub(most).min(coldest.len());
+        let excess = excess.min(changes);
         for (_, key) in coldest.drain(..excess) {
             self.evict(&key, out);
         }
@@ -439,9 +444,7 @@ impl Cache {
     /// tried again.
     fn forget(&mut self, now: Duration, most: usize) {
         let window = self.window;
-        let idle = |known: &Known| {
-            known.place == Place::Out && known.paused_until <= now && !known.passes_by
-        };
+        let idle = |known: &Known| known.place == Place::Out && known.paused_until <= now;
         let weight = |known: &Known| match idle(known) {
             true => known.score.max(known.reads(now, window)),
             false => f64::MAX,

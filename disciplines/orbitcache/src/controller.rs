@@ -221,6 +221,10 @@ impl Discipline for Controller {
                 if let Some(cache) = self.cache(switch, tenant) {
                     cache.holds(held, lost, out);
                 }
+                if let Some(switch) = self.switches.get_mut(&switch) {
+                    let items = switch.caches.values().map(Cache::items).sum();
+                    switch.size.at_least(items);
+                }
             }
             Event::Hot {
                 switch,

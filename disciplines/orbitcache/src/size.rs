@@ -39,6 +39,11 @@ impl Size {
         self.items as usize
     }
 
+    /// The switch has so many already, of a control half before this one.
+    pub fn at_least(&mut self, items: usize) {
+        self.items = (items as f64).clamp(self.items, self.most);
+    }
+
     /// A window ended with so many reads of items that might be answered, of which so many overflowed. `more`: the switch
     /// has all the items that it may, and others are worth it. Between the target and half of it nothing changes.
     pub fn window_end(&mut self, reads: u64, overflows: u64, more: bool) {

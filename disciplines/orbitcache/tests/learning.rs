@@ -83,6 +83,13 @@ impl Rig {
             reports: true,
             random: SmallRng::seed_from_u64(1),
         };
+        rig.introduce();
+        rig
+    }
+
+    /// Tells a control half what there is.
+    fn introduce(&mut self) {
+        let rig = self;
         for tenant in rig.tenants.keys().copied().collect::<Vec<_>>() {
             let rooms = [Room {
                 switch: SWITCH,
@@ -97,16 +104,16 @@ impl Rig {
         }
         rig.tell(Event::Attached { switch: SWITCH });
         for tenant in rig.tenants.keys().copied().collect::<Vec<_>>() {
-            let (held, lost) = (&[], &[]);
+            let held = rig.of(tenant).switch.cached.iter().map(|n| key(*n));
+            let held: Vec<_> = held.collect();
             rig.tell(Event::Holds {
                 switch: SWITCH,
                 tenant,
-                held,
-                lost,
+                held: &held,
+                lost: &[],
             });
         }
         rig.tell(Event::StoreAttached { store: store() });
-        rig
     }
 
     fn tell(&mut self, event: Event<'_>) {
@@ -277,6 +284,38 @@ fn when_the_hottest_and_the_coldest_keys_change_places_all_items_are_replaced_wi
             rig.windows(4);
         }
     }
+}
+
+#[test]
+fn a_new_control_half_takes_over_what_the_switch_has() {
+    let mut rig = Rig::new(&[], &[(7, KEYS, REQUESTS)]);
+    rig.windows(40);
+    let before = rig.items();
+    assert!(before > 400, "{before}");
+    rig.control = (REGISTRATION.control)(limits(&[]));
+    rig.introduce();
+    for _ in 0..5 {
+        rig.windows(1);
+        assert!(rig.items() > before * 3 / 4, "{} of {before}", rig.items());
+    }
+}
+
+#[test]
+fn keys_whose_reads_pass_elsewhere_are_forgotten_in_time() {
+    let mut rig = Rig::new(&fixed(64), &[(7, 100, 0)]);
+    for window in 0..300 {
+        // Hot at the store for four windows, and not by this switch.
+        let first = window / 4 * 64;
+        for n in (first..first + 64).flat_map(|n| [n; 50]) {
+            let (key, hash) = (&key(n), Secret([3; 16]).key_hash(7, &key(n)));
+            let tenant = 7;
+            rig.say(StoreEvent::Read { tenant, key, hash });
+        }
+        rig.windows(1);
+    }
+    let counters = rig.control.counters(SWITCH);
+    assert!(counters["inserts"] > 2_000, "they are tried: {counters:?}");
+    assert!(counters["contenders"] <= 1_100, "{counters:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use dataplane::{Going, Loops, Mode};
 use harness::{
     Switch,
     message::secret_of,
-    namespace::{across_a_link, connected, in_namespace, until},
+    namespace::{across_a_link, connected, in_namespace, ip, until},
 };
 use wire::Packet;
 
@@ -150,6 +150,40 @@ fn goes_round(mode: Mode) {
         let idle = wakeups(&going) - before.1;
         println!("{mode:?}: idle_loop_wakeups {idle}");
         assert_eq!((count("recirculate"), idle), (before.0, 0), "it is idle");
+    });
+}
+
+/// The port is gone, and its name is another's: what goes round no more is answered from where it lies.
+#[test]
+fn without_a_port_reads_are_answered_from_the_cells() {
+    in_namespace(|| {
+        let mut w = world();
+        w.cached(SIGNED, KEY, V);
+        let there = || {
+            let far = Switch::load(&[], &[]);
+            let attached = far.dataplane().attach("in1", Mode::Generic);
+            attached.expect("attaching");
+            ask(false);
+        };
+        let here = || {
+            let dataplane = w.switch.dataplane();
+            let attached = [dataplane.attach("in0", Mode::Generic).expect("attaching")];
+            let loops = Loops {
+                ports: 1,
+                cpu: None,
+            };
+            let made = dataplane.recirculate(&attached, &loops);
+            assert!(made.expect("a port"));
+            let near = Going::of(dataplane.home()).ports.remove(0);
+            ip(&format!("link del {near}"));
+            let far = near.replace("-rec0", "-rec1");
+            ip(&format!("link add {far} type veth peer name others"));
+            let again = dataplane.recirculate(&attached, &loops);
+            assert!(again.is_err(), "its name is taken");
+        };
+        across_a_link(here, there);
+        let count = |name| w.switch.counters.get(name).expect("counters");
+        assert!(count("hit") > ROUNDS && count("wait") == 0);
     });
 }
 
