@@ -66,6 +66,8 @@ pub struct Counters {
     pub refused_clients_full: u64,
     /// Parts of writes, and reads of large values, refused with TryAgain: no room for the whole value.
     pub refused_parts_full: u64,
+    /// Reads of large values refused with TryAgain: others wrote while the backend was read.
+    pub refused_late_reads: u64,
     /// Writes refused with TryAgain: no room in the backend that may be evicted.
     pub refused_memory_full: u64,
     /// Requests refused: value or key too large.

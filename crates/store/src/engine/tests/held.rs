@@ -243,9 +243,26 @@ fn another_value_under_the_same_version_gets_another_version() {
     before.ask(read(), b"k");
     assert_eq!(before.gives(&value(2), next).unwrap().0.version, next);
     before.ask(read(), b"k");
-    assert_eq!(before.gives(&value(3), 50).unwrap().0.version, 50);
+    let (late, _) = before.gives(&value(3), 50).unwrap();
+    assert_eq!(late.status, Status::TryAgain);
     let (reply, bytes) = before.ask(part(1, next), b"k").unwrap();
     assert_eq!((reply.version, bytes[0]), (next, 3));
+}
+
+#[test]
+fn a_part_that_was_asked_before_the_value_changed_is_not_taken_from_another_one() {
+    let mut before = Before::new(Watch::Tracked);
+    before.ask(read(), b"k");
+    before.gives(&value(1), 50);
+    before.happens(OutsideEvent::Everything);
+    // One begins to read, another goes on, both while the version is 50; by now others have written a value of the same length.
+    before.ask(read(), b"k");
+    before.ask(part(1, 50), b"k");
+    let next = before.store.engine.version + 1;
+    assert_eq!(before.gives(&value(2), 50).unwrap().0.version, next);
+    let (reply, _) = before.gives(&value(2), 50).unwrap();
+    assert_eq!((reply.status, reply.total), (Status::TryAgain, 0));
+    assert_eq!(before.store.engine.counters.refused_late_reads, 1);
 }
 
 #[test]
