@@ -231,8 +231,8 @@ impl Backend for Remote {
         self.most = bytes;
     }
 
-    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) {
-        self.versions.raise((tenant, hash), from, to);
+    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) -> bool {
+        self.versions.raise((tenant, hash), from, to)
     }
 
     fn watch(&self) -> Watch {
@@ -551,12 +551,14 @@ impl Versions {
         self.put((key.tenant, key.hash), version);
     }
 
-    /// A key has another version, if it still has this one.
-    fn raise(&mut self, id: (u32, KeyHash), from: u64, to: u64) {
+    /// A key has another version, if it still has this one; whether it had.
+    fn raise(&mut self, id: (u32, KeyHash), from: u64, to: u64) -> bool {
         let present = self.known.get(&id).copied().unwrap_or(self.floor);
-        if present == from {
+        let applies = present == from;
+        if applies {
             self.put(id, to);
         }
+        applies
     }
 
     fn put(&mut self, id: (u32, KeyHash), version: u64) {
@@ -748,11 +750,11 @@ mod tests {
     fn a_version_is_raised_unless_the_key_was_written_since() {
         let mut versions = Versions::new(10, 5);
         let id = (0, key(1).hash);
-        versions.raise(id, 10, 11);
-        versions.raise(id, 10, 12);
+        assert!(versions.raise(id, 10, 11));
+        assert!(!versions.raise(id, 10, 12));
         assert_eq!(versions.of(key(1)), 11);
         versions.set(key(1), 13);
-        versions.raise(id, 11, 14);
+        assert!(!versions.raise(id, 11, 14));
         assert_eq!(versions.of(key(1)), 13);
     }
 

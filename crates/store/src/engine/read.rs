@@ -161,8 +161,12 @@ impl Engine {
             }
             Compared::Changed => {
                 self.version += 1;
-                self.backend.raise(id.0, id.1, item.version, self.version);
-                self.held.is_of(id, self.version);
+                if !self.backend.raise(id.0, id.1, item.version, self.version) {
+                    // A write of ours has come between, and what was written before it gets no version any more.
+                    self.counters.refused_late_reads += 1;
+                    return false;
+                }
+                self.held.is_of(id, self.version, &item.value);
                 item.version = self.version;
             }
         }

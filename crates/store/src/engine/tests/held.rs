@@ -19,6 +19,8 @@ struct Asked {
     reads: Vec<Ticket>,
     writes: Vec<Ticket>,
     raised: Vec<(u32, u64, u64)>,
+    /// The version of every key, if the test has one.
+    present: Option<u64>,
 }
 
 /// A backend that answers when the test does.
@@ -50,8 +52,14 @@ impl Backend for Elsewhere {
         Reply::Later
     }
 
-    fn raise(&mut self, tenant: u32, _: KeyHash, from: u64, to: u64) {
-        asked(&self.asked, |asked| asked.raised.push((tenant, from, to)));
+    fn raise(&mut self, tenant: u32, _: KeyHash, from: u64, to: u64) -> bool {
+        asked(&self.asked, |asked| {
+            let applies = asked.present.is_none_or(|present| present == from);
+            if applies {
+                asked.raised.push((tenant, from, to));
+            }
+            applies
+        })
     }
 
     fn watch(&self) -> Watch {
@@ -263,6 +271,27 @@ fn a_part_that_was_asked_before_the_value_changed_is_not_taken_from_another_one(
     let (reply, _) = before.gives(&value(2), 50).unwrap();
     assert_eq!((reply.status, reply.total), (Status::TryAgain, 0));
     assert_eq!(before.store.engine.counters.refused_late_reads, 1);
+}
+
+#[test]
+fn a_value_that_others_wrote_before_a_write_of_ours_gets_no_version() {
+    let mut before = Before::new(Watch::Unneeded);
+    before.ask(read(), b"k");
+    before.gives(&value(1), 50);
+    // Two begin to read before the key has the version of a write.
+    before.ask(read(), b"k");
+    before.ask(read(), b"k");
+    asked(&before.asked, |asked| asked.present = Some(60));
+    for _ in 0..2 {
+        let (reply, _) = before.gives(&value(2), 50).unwrap();
+        assert_eq!(reply.status, Status::TryAgain);
+    }
+    // What was written is read, held, and read on.
+    before.ask(read(), b"k");
+    assert_eq!(before.gives(&value(3), 60).unwrap().0.version, 60);
+    let (reply, bytes) = before.ask(part(1, 60), b"k").unwrap();
+    assert_eq!((reply.version, bytes[0]), (60, 4));
+    assert_eq!(before.reads(), 0);
 }
 
 #[test]
