@@ -54,6 +54,8 @@ pub struct Counters {
     pub duplicates_answered: u64,
     /// Retransmissions of a write still pending: ignored.
     pub duplicates_pending: u64,
+    /// Retransmissions of a read that waits for the backend: ignored.
+    pub duplicates_reads: u64,
     /// Writes older than the client's window: ignored.
     pub duplicates_too_old: u64,
     /// Writes refused: they name another life of this store, or ask for the name of this one.

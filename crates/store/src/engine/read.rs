@@ -50,6 +50,10 @@ impl Engine {
                 return;
             }
         }
+        if self.waiting.has_read(&origin) {
+            self.counters.duplicates_reads += 1;
+            return;
+        }
         // Granted before the backend is asked, so that no write can slip in between; a copy that then
         // is not installed, because there is no value, costs one invalidation at most.
         origin.wants_grant = origin.wants_grant && self.grant(&origin, key, now_ns, out);
