@@ -14,6 +14,7 @@ pub mod embedded;
 pub mod memcached;
 pub mod redis;
 mod remote;
+mod small;
 
 use bytes::Bytes;
 use wire::KeyHash;

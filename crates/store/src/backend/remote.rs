@@ -72,7 +72,7 @@ pub(super) enum Verb {
 
 impl Command {
     /// Bytes of a large value that it takes to carry it out.
-    fn large_bytes(&self) -> usize {
+    pub fn large_bytes(&self) -> usize {
         match &self.verb {
             Verb::Get { large, .. } => large.unwrap_or(0),
             Verb::Put { value, .. } if value.len() > SMALL => value.len(),
