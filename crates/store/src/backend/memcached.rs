@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf},
     net::TcpStream,
     sync::mpsc::UnboundedReceiver,
 };
@@ -55,9 +55,12 @@ pub async fn connect(
     Ok((Box::new(remote), done))
 }
 
+/// A connection. Its halves are used at once: memcached reads no further while its answers are not taken.
+type Stream = (BufReader<ReadHalf<TcpStream>>, WriteHalf<TcpStream>);
+
 struct Memcached {
     server: String,
-    stream: Option<BufReader<TcpStream>>,
+    stream: Option<Stream>,
     request: Vec<u8>,
     /// Bytes of the longest value that it may have.
     longest: usize,
@@ -75,14 +78,16 @@ impl Memcached {
         }
     }
 
-    async fn stream(&mut self) -> anyhow::Result<&mut BufReader<TcpStream>> {
+    async fn stream(&mut self) -> anyhow::Result<&mut Stream> {
         if self.stream.is_none() {
             let stream = TcpStream::connect(&self.server).await?;
             stream.set_nodelay(true)?;
             // Given up, it takes along what has not arrived: behind a partition the system would deliver a write much later, over
             // those that were acknowledged since.
             stream.set_zero_linger()?;
-            self.stream = Some(BufReader::with_capacity(64 << 10, stream));
+            // Of these halves none ends the connection when it is dropped, and the last one resets it.
+            let (answers, requests) = tokio::io::split(stream);
+            self.stream = Some((BufReader::with_capacity(64 << 10, answers), requests));
         }
         Ok(self.stream.as_mut().expect("connected above"))
     }
@@ -90,8 +95,8 @@ impl Memcached {
     /// Asks for a meta no-op: only memcached 1.6 and later knows it. And how large its items may be, in bytes.
     async fn check(&mut self) -> anyhow::Result<usize> {
         let ask = async {
-            let stream = self.stream().await?;
-            stream.write_all(b"mn\r\nstats settings\r\n").await?;
+            let (stream, requests) = self.stream().await?;
+            requests.write_all(b"mn\r\nstats settings\r\n").await?;
             let mut line = Vec::new();
             read_line(stream, &mut line).await?;
             if line != b"MN" {
@@ -141,15 +146,20 @@ impl Memcached {
             .map(|(command, length)| write_command(command, *length, &mut request))
             .collect();
         let stream = self.stream().await.context("cannot connect to memcached")?;
-        stream.write_all(&request).await?;
-        let (mut outcomes, mut line) = (Vec::with_capacity(commands.len()), Vec::new());
-        for ((command, _), sent) in commands.iter().zip(sent) {
-            outcomes.push(match sent {
-                true => read_outcome(stream, &command.verb, &mut line, room).await?,
-                false if matches!(command.verb, Verb::Put { .. }) => Some(Outcome::TooLarge),
-                false => Some(Outcome::Absent),
-            });
-        }
+        let (answers, requests) = stream;
+        let write = async { Ok(requests.write_all(&request).await?) };
+        let read = async {
+            let (mut outcomes, mut line) = (Vec::with_capacity(commands.len()), Vec::new());
+            for ((command, _), sent) in commands.iter().zip(sent) {
+                outcomes.push(match sent {
+                    true => read_outcome(answers, &command.verb, &mut line, room).await?,
+                    false if matches!(command.verb, Verb::Put { .. }) => Some(Outcome::TooLarge),
+                    false => Some(Outcome::Absent),
+                });
+            }
+            anyhow::Ok(outcomes)
+        };
+        let ((), outcomes) = tokio::try_join!(write, read)?;
         self.request = request;
         Ok(outcomes)
     }
@@ -261,7 +271,7 @@ fn exptime(ttl_ms: u32) -> u64 {
 /// Reads the answer to a command. Of large values it keeps as many as `room` has bytes for, and those that were asked for as such. `None`: the
 /// length of a small one, and nothing more.
 async fn read_outcome(
-    stream: &mut BufReader<TcpStream>,
+    stream: &mut BufReader<ReadHalf<TcpStream>>,
     verb: &Verb,
     line: &mut Vec<u8>,
     room: &mut usize,
@@ -336,7 +346,10 @@ fn name(verb: &Verb) -> &'static str {
 }
 
 /// Takes so many bytes and keeps none: memcached has no means to give a part of a value only, or none of it if it is long.
-async fn pass_over(stream: &mut BufReader<TcpStream>, mut len: usize) -> anyhow::Result<()> {
+async fn pass_over(
+    stream: &mut BufReader<ReadHalf<TcpStream>>,
+    mut len: usize,
+) -> anyhow::Result<()> {
     while len > 0 {
         let some = stream.fill_buf().await?.len().min(len);
         if some == 0 {
@@ -348,7 +361,10 @@ async fn pass_over(stream: &mut BufReader<TcpStream>, mut len: usize) -> anyhow:
     Ok(())
 }
 
-async fn read_line(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>) -> anyhow::Result<()> {
+async fn read_line(
+    stream: &mut BufReader<ReadHalf<TcpStream>>,
+    line: &mut Vec<u8>,
+) -> anyhow::Result<()> {
     line.clear();
     stream.take(1024).read_until(b'\n', line).await?;
     if line.last() != Some(&b'\n') {
@@ -363,6 +379,8 @@ async fn read_line(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>) -> any
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -412,7 +430,8 @@ mod tests {
         let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
         memcached.longest = 1 << 20;
         let serve = async move {
-            let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+            let (stream, mut answers) = tokio::io::split(listener.accept().await.unwrap().0);
+            let mut stream = BufReader::new(stream);
             let (mut asked, mut line) = ([0, 0], vec![]);
             while read_line(&mut stream, &mut line).await.is_ok() {
                 let length = line.ends_with(b" s");
@@ -423,7 +442,7 @@ mod tests {
                     answer.resize(answer.len() + len, b'x');
                     answer.extend_from_slice(b"\r\n");
                 }
-                stream.write_all(&answer).await.unwrap();
+                answers.write_all(&answer).await.unwrap();
             }
             asked
         };
@@ -450,5 +469,45 @@ mod tests {
             drop(memcached);
             assert_eq!(served.await.unwrap(), expected, "{batches} of {len} bytes");
         }
+    }
+
+    /// As memcached does: it reads nothing while somebody does not take its answer.
+    #[tokio::test]
+    async fn large_values_go_both_ways_at_once() {
+        const LEN: usize = 32 << 20;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
+        let serve = async {
+            let (stream, mut answers) = tokio::io::split(listener.accept().await.unwrap().0);
+            let mut stream = BufReader::new(stream);
+            let mut line = vec![];
+            read_line(&mut stream, &mut line).await.unwrap();
+            let mut answer = format!("VA {LEN} t-1\r\n").into_bytes();
+            answer.resize(answer.len() + LEN, b'x');
+            answers.write_all(&answer).await.unwrap();
+            read_line(&mut stream, &mut line).await.unwrap();
+            pass_over(&mut stream, LEN + 2).await.unwrap();
+            answers.write_all(b"\r\nHD\r\n").await.unwrap();
+            (stream, answers)
+        };
+        let read = Verb::Get {
+            track: false,
+            most: LEN,
+            large: Some(LEN),
+        };
+        let write = Verb::Put {
+            value: vec![b'y'; LEN].into(),
+            ttl_ms: 0,
+            only_if: OnlyIf::Always,
+        };
+        let commands = [read, write].map(|verb| Command {
+            verb,
+            ..get("k".into())
+        });
+        let both = async { tokio::join!(memcached.execute(&commands), serve) };
+        let both = tokio::time::timeout(Duration::from_secs(20), both).await;
+        let outcomes = both.expect("neither waits for the other").0.unwrap();
+        assert!(matches!(&outcomes[0], Outcome::Value { value, .. } if value.len() == LEN));
+        assert_eq!(outcomes[1], Outcome::Done);
     }
 }
