@@ -14,6 +14,7 @@ pub mod embedded;
 pub mod memcached;
 pub mod redis;
 mod remote;
+mod small;
 
 use bytes::Bytes;
 use wire::KeyHash;
@@ -171,9 +172,10 @@ pub trait Backend: Send {
     }
 
     /// What was read of a key under this version is not what is there: others have written it. If its version is still `from`, it
-    /// is `to` from now on.
-    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) {
+    /// is `to` from now on. False: it is not, a write of ours has given it another since.
+    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) -> bool {
         let _ = (tenant, hash, from, to);
+        true
     }
 
     /// Whether others may write to it, and whether it tells.

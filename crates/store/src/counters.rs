@@ -54,6 +54,8 @@ pub struct Counters {
     pub duplicates_answered: u64,
     /// Retransmissions of a write still pending: ignored.
     pub duplicates_pending: u64,
+    /// Retransmissions of a read that waits for the backend: ignored.
+    pub duplicates_reads: u64,
     /// Writes older than the client's window: ignored.
     pub duplicates_too_old: u64,
     /// Writes refused: they name another life of this store, or ask for the name of this one.
@@ -66,6 +68,8 @@ pub struct Counters {
     pub refused_clients_full: u64,
     /// Parts of writes, and reads of large values, refused with TryAgain: no room for the whole value.
     pub refused_parts_full: u64,
+    /// Reads of large values refused with TryAgain: others wrote while the backend was read.
+    pub refused_late_reads: u64,
     /// Writes refused with TryAgain: no room in the backend that may be evicted.
     pub refused_memory_full: u64,
     /// Requests refused: value or key too large.

@@ -363,7 +363,8 @@ impl<D: Data> Connection<D> {
         if let Reply::Error(_) = reply {
             self.shared.counters.total_error_replies.add_one();
         }
-        reply.large_values(KEEP_BYTES, &mut self.output_values);
+        // All that came in parts: what is shorter counts with its command, or is little.
+        reply.large_values(wire::MAX_PAYLOAD, &mut self.output_values);
         reply.encode(protocol, &mut self.output);
         self.output_memory.extend(memory.into_iter().flatten());
     }

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::{Limits, counters::Counters, fake::Fake};
+use crate::{Limits, counters::Counters, data::Put, fake::Fake};
 use client::Memory;
 
 fn shared(limits: Limits) -> Arc<Shared> {
@@ -25,9 +25,17 @@ fn shared(limits: Limits) -> Arc<Shared> {
 
 /// A connection whose pipe holds `pipe` bytes in each direction.
 fn connect(pipe: usize, shared: &Arc<Shared>) -> (DuplexStream, JoinHandle<io::Result<()>>) {
+    connect_to(Arc::default(), pipe, shared)
+}
+
+fn connect_to(
+    data: Arc<Fake>,
+    pipe: usize,
+    shared: &Arc<Shared>,
+) -> (DuplexStream, JoinHandle<io::Result<()>>) {
     let (ours, theirs) = duplex(pipe);
     let session = Session::new(7, ([127, 0, 0, 1], 9).into());
-    let connection = Connection::new(session, Arc::new(Fake::default()), shared.clone());
+    let connection = Connection::new(session, data, shared.clone());
     let (read, write) = tokio::io::split(theirs);
     (ours, tokio::spawn(connection.serve(read, write)))
 }
@@ -338,6 +346,38 @@ async fn answers_that_nobody_reads_count() {
         drop(stream);
         let _ = connection.await.unwrap();
         assert_eq!(shared.memory.used_and_total().0, 0, "{what:?}");
+    }
+}
+
+/// Of the values in the answer to an MGET each counts that was read in parts, until all of it has been read.
+#[tokio::test]
+async fn values_that_nobody_reads_count() {
+    for len in [2_000, 60_000] {
+        let limits = Limits {
+            memory_bytes: 1 << 20,
+            ..Limits::default()
+        };
+        let shared = shared(limits);
+        let data = Arc::new(Fake::default());
+        let (mut stream, connection) = connect_to(data.clone(), 1000, &shared);
+        let keys: Vec<Bytes> = (0..10).map(|n| Bytes::from(format!("k{n}"))).collect();
+        for key in &keys {
+            let value = shared.memory.reserve(len).unwrap();
+            let value = value.hold(Bytes::from(vec![b'x'; len]));
+            data.set(key, &value, Put::default()).await.unwrap();
+        }
+        let command = "mget k0 k1 k2 k3 k4 k5 k6 k7 k8 k9\n";
+        stream.write_all(command.as_bytes()).await.unwrap();
+        let mut begun = [0];
+        stream.read_exact(&mut begun).await.unwrap();
+        for key in &keys {
+            data.delete(key).await.unwrap();
+        }
+        let used = shared.memory.used_and_total().0;
+        assert!(used >= 10 * len, "{used} of {} bytes count", 10 * len);
+        drop(stream);
+        let _ = connection.await.unwrap();
+        assert_eq!(shared.memory.used_and_total().0, 0);
     }
 }
 

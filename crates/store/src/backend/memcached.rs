@@ -3,13 +3,16 @@
 //! Its clock has one-second steps. A time to live is rounded up to the next second and one more, so that a key lives at
 //! least as long as asked; a reading of the remaining seconds counts for one less, so that a copy never
 //! outlives its key. Keys with spaces or control characters travel as base64, which must fit its 250 bytes.
+//!
+//! It gives a value whole or not at all. So of keys that are not known to have small ones only as many are asked for at once as a batch has
+//! bytes for, were they as long as can be; the others are asked for their length first.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf},
     net::TcpStream,
     sync::mpsc::UnboundedReceiver,
 };
@@ -17,6 +20,7 @@ use tokio::{
 use super::{
     Backend, Completion,
     remote::{BATCH_BYTES, Command, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb},
+    small::Small,
 };
 use crate::coherence::Watch;
 
@@ -38,15 +42,12 @@ pub async fn connect(
     server: &str,
     base_version: u64,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
-    let mut protocol = Memcached {
-        server: server.into(),
-        stream: None,
-        request: Vec::new(),
-    };
+    let mut protocol = Memcached::at(server.into());
     let item_size_max = protocol
         .check()
         .await
         .with_context(|| format!("memcached at {server}"))?;
+    protocol.longest = item_size_max;
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     // memcached has no means to tell of what its other clients do.
     let remote = Remote::start(protocol, Watch::Unneeded, base_version, completions)
@@ -54,21 +55,39 @@ pub async fn connect(
     Ok((Box::new(remote), done))
 }
 
+/// A connection. Its halves are used at once: memcached reads no further while its answers are not taken.
+type Stream = (BufReader<ReadHalf<TcpStream>>, WriteHalf<TcpStream>);
+
 struct Memcached {
     server: String,
-    stream: Option<BufReader<TcpStream>>,
+    stream: Option<Stream>,
     request: Vec<u8>,
+    /// Bytes of the longest value that it may have.
+    longest: usize,
+    small: Small,
 }
 
 impl Memcached {
-    async fn stream(&mut self) -> anyhow::Result<&mut BufReader<TcpStream>> {
+    fn at(server: String) -> Memcached {
+        Memcached {
+            server,
+            stream: None,
+            request: Vec::new(),
+            longest: MAX_VALUE,
+            small: Small::new(),
+        }
+    }
+
+    async fn stream(&mut self) -> anyhow::Result<&mut Stream> {
         if self.stream.is_none() {
             let stream = TcpStream::connect(&self.server).await?;
             stream.set_nodelay(true)?;
             // Given up, it takes along what has not arrived: behind a partition the system would deliver a write much later, over
             // those that were acknowledged since.
             stream.set_zero_linger()?;
-            self.stream = Some(BufReader::with_capacity(64 << 10, stream));
+            // Of these halves none ends the connection when it is dropped, and the last one resets it.
+            let (answers, requests) = tokio::io::split(stream);
+            self.stream = Some((BufReader::with_capacity(64 << 10, answers), requests));
         }
         Ok(self.stream.as_mut().expect("connected above"))
     }
@@ -76,8 +95,8 @@ impl Memcached {
     /// Asks for a meta no-op: only memcached 1.6 and later knows it. And how large its items may be, in bytes.
     async fn check(&mut self) -> anyhow::Result<usize> {
         let ask = async {
-            let stream = self.stream().await?;
-            stream.write_all(b"mn\r\nstats settings\r\n").await?;
+            let (stream, requests) = self.stream().await?;
+            requests.write_all(b"mn\r\nstats settings\r\n").await?;
             let mut line = Vec::new();
             read_line(stream, &mut line).await?;
             if line != b"MN" {
@@ -99,28 +118,85 @@ impl Memcached {
             .await
             .context("no answer within 5 s")?
     }
-}
 
-impl Protocol for Memcached {
-    async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
+    /// Whether a read of each command is of the length only.
+    fn lengths_first(&self, commands: &[Command]) -> Vec<bool> {
+        let large: usize = commands.iter().map(Command::large_bytes).sum();
+        let mut unknown = (BATCH_BYTES.saturating_sub(large) / self.longest.max(1)).max(1);
+        let length_first = |command: &Command| {
+            let unasked = matches!(command.verb, Verb::Get { large: None, .. });
+            let is_unknown = unasked && !self.small.has(&command.name);
+            let length_first = is_unknown && unknown == 0;
+            unknown -= usize::from(is_unknown && !length_first);
+            length_first
+        };
+        commands.iter().map(length_first).collect()
+    }
+
+    /// One pipeline of commands, each with whether it reads a length only. `None`: that was asked for, and is small.
+    async fn ask(
+        &mut self,
+        commands: &[(&Command, bool)],
+        room: &mut usize,
+    ) -> anyhow::Result<Vec<Option<Outcome>>> {
         let mut request = std::mem::take(&mut self.request);
         request.clear();
         let sent: Vec<bool> = commands
             .iter()
-            .map(|c| write_command(c, &mut request))
+            .map(|(command, length)| write_command(command, *length, &mut request))
             .collect();
         let stream = self.stream().await.context("cannot connect to memcached")?;
-        stream.write_all(&request).await?;
-        let (mut outcomes, mut line) = (Vec::with_capacity(commands.len()), Vec::new());
-        let mut room = BATCH_BYTES;
-        for (command, sent) in commands.iter().zip(sent) {
-            outcomes.push(match sent {
-                true => read_outcome(stream, &command.verb, &mut line, &mut room).await?,
-                false if matches!(command.verb, Verb::Put { .. }) => Outcome::TooLarge,
-                false => Outcome::Absent,
-            });
-        }
+        let (answers, requests) = stream;
+        let write = async { Ok(requests.write_all(&request).await?) };
+        let read = async {
+            let (mut outcomes, mut line) = (Vec::with_capacity(commands.len()), Vec::new());
+            for ((command, _), sent) in commands.iter().zip(sent) {
+                outcomes.push(match sent {
+                    true => read_outcome(answers, &command.verb, &mut line, room).await?,
+                    false if matches!(command.verb, Verb::Put { .. }) => Some(Outcome::TooLarge),
+                    false => Some(Outcome::Absent),
+                });
+            }
+            anyhow::Ok(outcomes)
+        };
+        let ((), outcomes) = tokio::try_join!(write, read)?;
         self.request = request;
+        Ok(outcomes)
+    }
+
+    /// Remembers whose values are small.
+    fn learn(&mut self, command: &Command, outcome: &Outcome) {
+        let len = match (&command.verb, outcome) {
+            (Verb::Get { .. }, Outcome::Value { value, .. }) => value.len(),
+            (Verb::Get { .. }, Outcome::Large(len)) => *len,
+            (Verb::Put { value, .. }, Outcome::Done) => value.len(),
+            (_, Outcome::Absent) => 0,
+            // Nothing of what there is was seen.
+            _ => return,
+        };
+        self.small.saw(&command.name, len <= SMALL);
+    }
+}
+
+impl Protocol for Memcached {
+    async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
+        let lengths = self.lengths_first(commands);
+        let mut room = BATCH_BYTES;
+        let asked: Vec<_> = commands.iter().zip(lengths).collect();
+        let mut outcomes = self.ask(&asked, &mut room).await?;
+        let small = |at: &usize| outcomes[*at].is_none();
+        let small: Vec<usize> = (0..commands.len()).filter(small).collect();
+        if !small.is_empty() {
+            let again: Vec<_> = small.iter().map(|at| (&commands[*at], false)).collect();
+            for (at, outcome) in small.into_iter().zip(self.ask(&again, &mut room).await?) {
+                outcomes[at] = outcome;
+            }
+        }
+        let outcomes: Option<Vec<Outcome>> = outcomes.into_iter().collect();
+        let outcomes = outcomes.context("memcached: a length in the place of a value")?;
+        for (command, outcome) in commands.iter().zip(&outcomes) {
+            self.learn(command, outcome);
+        }
         Ok(outcomes)
     }
 
@@ -129,8 +205,9 @@ impl Protocol for Memcached {
     }
 }
 
-/// Appends a command; false if its key cannot be named to memcached, and nothing was appended.
-fn write_command(command: &Command, out: &mut Vec<u8>) -> bool {
+/// Appends a command, or of a read the one for the length of its value; false if its key cannot be named to memcached, and nothing was
+/// appended.
+fn write_command(command: &Command, length: bool, out: &mut Vec<u8>) -> bool {
     let plain = command.name.iter().all(|b| *b > b' ' && *b != 0x7f);
     let encoded;
     let (name, flag): (&[u8], &str) = if plain {
@@ -145,6 +222,7 @@ fn write_command(command: &Command, out: &mut Vec<u8>) -> bool {
     let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
     let flag = flag.as_bytes();
     match &command.verb {
+        Verb::Get { .. } if length => put(&[b"mg ", name, b" s", flag, b"\r\n"]),
         Verb::Get { .. } => put(&[b"mg ", name, b" v t", flag, b"\r\n"]),
         Verb::Delete {
             only_if: OnlyIf::Absent,
@@ -190,17 +268,18 @@ fn exptime(ttl_ms: u32) -> u64 {
     }
 }
 
-/// Reads the answer to a command. Of large values it keeps as many as `room` has bytes for, and those that were asked for as such.
+/// Reads the answer to a command. Of large values it keeps as many as `room` has bytes for, and those that were asked for as such. `None`: the
+/// length of a small one, and nothing more.
 async fn read_outcome(
-    stream: &mut BufReader<TcpStream>,
+    stream: &mut BufReader<ReadHalf<TcpStream>>,
     verb: &Verb,
     line: &mut Vec<u8>,
     room: &mut usize,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<Option<Outcome>> {
     read_line(stream, line).await?;
     let text = std::str::from_utf8(line).context("memcached: an answer is not text")?;
     let mut words = text.split(' ');
-    Ok(match words.next() {
+    Ok(Some(match words.next() {
         Some("VA") => {
             let len: usize = words
                 .next()
@@ -217,7 +296,7 @@ async fn read_outcome(
             };
             if !keep {
                 pass_over(stream, len + 2).await?;
-                return Ok(Outcome::Large(len));
+                return Ok(Some(Outcome::Large(len)));
             }
             if len > SMALL {
                 *room = room.saturating_sub(len);
@@ -228,6 +307,12 @@ async fn read_outcome(
             Outcome::Value { value, expiry_ms }
         }
         Some("HD") => match verb {
+            Verb::Get { .. } => {
+                let len: usize = words
+                    .find_map(|word| word.strip_prefix('s')?.parse().ok())
+                    .with_context(|| format!("memcached: no length in {text:?}"))?;
+                return Ok((len > SMALL).then_some(Outcome::Large(len)));
+            }
             Verb::Delete {
                 only_if: OnlyIf::Absent,
             } => Outcome::NotStored,
@@ -238,7 +323,7 @@ async fn read_outcome(
         _ if text.starts_with("SERVER_ERROR object too large") => Outcome::TooLarge,
         _ if text.starts_with("SERVER_ERROR out of memory") => Outcome::Full,
         _ => bail!("memcached: answer {text:?} to {}", name(verb)),
-    })
+    }))
 }
 
 /// Remaining seconds, -1 for no end, as milliseconds that the key surely has left; 0 for no end.
@@ -261,7 +346,10 @@ fn name(verb: &Verb) -> &'static str {
 }
 
 /// Takes so many bytes and keeps none: memcached has no means to give a part of a value only, or none of it if it is long.
-async fn pass_over(stream: &mut BufReader<TcpStream>, mut len: usize) -> anyhow::Result<()> {
+async fn pass_over(
+    stream: &mut BufReader<ReadHalf<TcpStream>>,
+    mut len: usize,
+) -> anyhow::Result<()> {
     while len > 0 {
         let some = stream.fill_buf().await?.len().min(len);
         if some == 0 {
@@ -273,7 +361,10 @@ async fn pass_over(stream: &mut BufReader<TcpStream>, mut len: usize) -> anyhow:
     Ok(())
 }
 
-async fn read_line(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>) -> anyhow::Result<()> {
+async fn read_line(
+    stream: &mut BufReader<ReadHalf<TcpStream>>,
+    line: &mut Vec<u8>,
+) -> anyhow::Result<()> {
     line.clear();
     stream.take(1024).read_until(b'\n', line).await?;
     if line.last() != Some(&b'\n') {
@@ -288,6 +379,8 @@ async fn read_line(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>) -> any
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -311,16 +404,110 @@ mod tests {
     #[tokio::test]
     async fn what_has_not_arrived_when_the_connection_is_given_up_never_does() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut memcached = Memcached {
-            server: listener.local_addr().unwrap().to_string(),
-            stream: None,
-            request: vec![],
-        };
+        let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
         memcached.stream().await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         memcached.disconnect();
         let read = server.read(&mut [0]).await;
         let kind = read.map_err(|error| error.kind());
         assert_eq!(kind, Err(std::io::ErrorKind::ConnectionReset));
+    }
+
+    fn get(name: String) -> Command {
+        let (track, most, large) = (false, 1 << 20, None);
+        Command {
+            ticket: 0,
+            tenant: 0,
+            name: name.into_bytes(),
+            version: 0,
+            verb: Verb::Get { track, most, large },
+        }
+    }
+
+    /// A server whose values have so many bytes. Counts how often it was asked for a value, and for a length.
+    async fn server(len: usize) -> (Memcached, tokio::task::JoinHandle<[usize; 2]>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
+        memcached.longest = 1 << 20;
+        let serve = async move {
+            let (stream, mut answers) = tokio::io::split(listener.accept().await.unwrap().0);
+            let mut stream = BufReader::new(stream);
+            let (mut asked, mut line) = ([0, 0], vec![]);
+            while read_line(&mut stream, &mut line).await.is_ok() {
+                let length = line.ends_with(b" s");
+                asked[usize::from(length)] += 1;
+                let mut answer = format!("HD s{len}\r\n").into_bytes();
+                if !length {
+                    answer = format!("VA {len} t-1\r\n").into_bytes();
+                    answer.resize(answer.len() + len, b'x');
+                    answer.extend_from_slice(b"\r\n");
+                }
+                answers.write_all(&answer).await.unwrap();
+            }
+            asked
+        };
+        (memcached, tokio::spawn(serve))
+    }
+
+    #[tokio::test]
+    async fn values_that_may_be_large_are_asked_for_their_lengths_first() {
+        let commands: Vec<Command> = (0..100).map(|n| get(format!("k{n}"))).collect();
+        // (length of the values, batches, values and lengths that are asked for)
+        let rows = [
+            (1 << 20, 1, [4, 96]),
+            (10, 1, [100, 96]),
+            (10, 3, [300, 96]),
+        ];
+        for (len, batches, expected) in rows {
+            let (mut memcached, served) = server(len).await;
+            for _ in 0..batches {
+                let outcomes = memcached.execute(&commands).await.unwrap();
+                let whole = |outcome: &&Outcome| matches!(outcome, Outcome::Value { .. });
+                let values = outcomes.iter().filter(whole).count();
+                assert_eq!(values, if len == 10 { 100 } else { 4 });
+            }
+            drop(memcached);
+            assert_eq!(served.await.unwrap(), expected, "{batches} of {len} bytes");
+        }
+    }
+
+    /// As memcached does: it reads nothing while somebody does not take its answer.
+    #[tokio::test]
+    async fn large_values_go_both_ways_at_once() {
+        const LEN: usize = 32 << 20;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
+        let serve = async {
+            let (stream, mut answers) = tokio::io::split(listener.accept().await.unwrap().0);
+            let mut stream = BufReader::new(stream);
+            let mut line = vec![];
+            read_line(&mut stream, &mut line).await.unwrap();
+            let mut answer = format!("VA {LEN} t-1\r\n").into_bytes();
+            answer.resize(answer.len() + LEN, b'x');
+            answers.write_all(&answer).await.unwrap();
+            read_line(&mut stream, &mut line).await.unwrap();
+            pass_over(&mut stream, LEN + 2).await.unwrap();
+            answers.write_all(b"\r\nHD\r\n").await.unwrap();
+            (stream, answers)
+        };
+        let read = Verb::Get {
+            track: false,
+            most: LEN,
+            large: Some(LEN),
+        };
+        let write = Verb::Put {
+            value: vec![b'y'; LEN].into(),
+            ttl_ms: 0,
+            only_if: OnlyIf::Always,
+        };
+        let commands = [read, write].map(|verb| Command {
+            verb,
+            ..get("k".into())
+        });
+        let both = async { tokio::join!(memcached.execute(&commands), serve) };
+        let both = tokio::time::timeout(Duration::from_secs(20), both).await;
+        let outcomes = both.expect("neither waits for the other").0.unwrap();
+        assert!(matches!(&outcomes[0], Outcome::Value { value, .. } if value.len() == LEN));
+        assert_eq!(outcomes[1], Outcome::Done);
     }
 }

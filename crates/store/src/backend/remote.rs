@@ -72,7 +72,7 @@ pub(super) enum Verb {
 
 impl Command {
     /// Bytes of a large value that it takes to carry it out.
-    fn large_bytes(&self) -> usize {
+    pub fn large_bytes(&self) -> usize {
         match &self.verb {
             Verb::Get { large, .. } => large.unwrap_or(0),
             Verb::Put { value, .. } if value.len() > SMALL => value.len(),
@@ -152,6 +152,7 @@ impl Remote {
             commands: queue,
             next: VecDeque::new(),
             large: Large::default(),
+            next_first: false,
             batch: Vec::with_capacity(BATCH),
             completions: completions.clone(),
         };
@@ -231,8 +232,8 @@ impl Backend for Remote {
         self.most = bytes;
     }
 
-    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) {
-        self.versions.raise((tenant, hash), from, to);
+    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) -> bool {
+        self.versions.raise((tenant, hash), from, to)
     }
 
     fn watch(&self) -> Watch {
@@ -326,6 +327,8 @@ struct Queue {
     next: VecDeque<Command>,
     /// Reads of values that turned out to be large.
     large: Large,
+    /// They took the room that the first of `next` needs: it goes before them now.
+    next_first: bool,
     /// Taken, and not yet answered.
     batch: Vec<Command>,
     completions: Completions,
@@ -335,7 +338,11 @@ impl Queue {
     /// Waits for commands, if there are none, and takes a batch of them. False: nobody will send any more.
     async fn gather(&mut self) -> bool {
         let mut room = BATCH_BYTES;
-        // First, for they were asked first.
+        let next_first = std::mem::take(&mut self.next_first);
+        if next_first {
+            self.take_next(&mut room);
+        }
+        // Otherwise first, for they were asked first.
         while let Some(read) = self.large.pop(room, self.batch.is_empty()) {
             room = room.saturating_sub(read.large_bytes());
             self.batch.push(read);
@@ -353,13 +360,19 @@ impl Queue {
                 self.next.push_back(command);
             }
         }
+        self.take_next(&mut room);
+        self.next_first = !next_first && !self.next.is_empty();
+        true
+    }
+
+    /// Puts what there is room for into the batch, in order.
+    fn take_next(&mut self, room: &mut usize) {
         while let Some(first) = self.next.front()
-            && (self.batch.is_empty() || first.large_bytes() <= room)
+            && (self.batch.is_empty() || first.large_bytes() <= *room)
         {
-            room = room.saturating_sub(first.large_bytes());
+            *room = room.saturating_sub(first.large_bytes());
             self.batch.extend(self.next.pop_front());
         }
-        true
     }
 
     /// Answers the batch, but for reads that go on; false if nobody listens any more.
@@ -551,12 +564,14 @@ impl Versions {
         self.put((key.tenant, key.hash), version);
     }
 
-    /// A key has another version, if it still has this one.
-    fn raise(&mut self, id: (u32, KeyHash), from: u64, to: u64) {
+    /// A key has another version, if it still has this one; whether it had.
+    fn raise(&mut self, id: (u32, KeyHash), from: u64, to: u64) -> bool {
         let present = self.known.get(&id).copied().unwrap_or(self.floor);
-        if present == from {
+        let applies = present == from;
+        if applies {
             self.put(id, to);
         }
+        applies
     }
 
     fn put(&mut self, id: (u32, KeyHash), version: u64) {
@@ -732,6 +747,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_large_write_and_what_stands_behind_it_do_not_wait_for_all_large_reads() {
+        let (completions, mut done) = mpsc::unbounded_channel();
+        let (batches, _seen) = mpsc::unbounded_channel();
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions);
+        for ticket in 0..200 {
+            remote.get(named(7, b"l"), 0, ticket);
+        }
+        let first = done.recv().await.unwrap();
+        assert!(matches!(first, Completion::Get(0, Found::Item(_))));
+        let put = Put {
+            value: &Bytes::from(vec![1; 2000]),
+            ttl_ms: 0,
+            condition: Condition::Always,
+            version: 9,
+        };
+        remote.put(named(8, b"w"), put, 0, 200);
+        remote.get(named(8, b"s"), 0, 201);
+        let mut before = 0;
+        loop {
+            match done.recv().await.unwrap() {
+                Completion::Get(201, _) => break,
+                _ => before += 1,
+            }
+        }
+        // A batch that is answered, one that is under way, one that has no room, and the write.
+        assert!(
+            before <= 3 * BATCH_BYTES / MIB + 1,
+            "{before} answers before it"
+        );
+        for _ in before + 2..202 {
+            assert!(done.recv().await.is_some(), "all are answered");
+        }
+    }
+
+    #[tokio::test]
     async fn longer_than_is_of_use_is_not_read() {
         let (completions, mut done) = mpsc::unbounded_channel();
         let (batches, _seen) = mpsc::unbounded_channel();
@@ -748,11 +798,11 @@ mod tests {
     fn a_version_is_raised_unless_the_key_was_written_since() {
         let mut versions = Versions::new(10, 5);
         let id = (0, key(1).hash);
-        versions.raise(id, 10, 11);
-        versions.raise(id, 10, 12);
+        assert!(versions.raise(id, 10, 11));
+        assert!(!versions.raise(id, 10, 12));
         assert_eq!(versions.of(key(1)), 11);
         versions.set(key(1), 13);
-        versions.raise(id, 11, 14);
+        assert!(!versions.raise(id, 11, 14));
         assert_eq!(versions.of(key(1)), 13);
     }
 

@@ -119,17 +119,17 @@ impl Held {
         Some((item, value.grantable))
     }
 
-    /// Compares what the backend has given to what it gave under this version before. From now on this is what is known; the key of
-    /// which something had to be forgotten for it, if so, counts as changed.
+    /// Compares what the backend has given to what it gave under this version before. Unless that was something else, this is what is
+    /// known from now on; the key of which something had to be forgotten for it, if so, counts as changed.
     pub fn compare(&mut self, id: KeyId, version: u64, value: &[u8]) -> (Compared, Option<Raised>) {
         let of_value = self.hashing.hash_one(value);
-        let compared = match self.digests.get(id) {
+        match self.digests.get(id) {
             Some(known) if known.version > version => return (Compared::Late, None),
             Some(known) if known.version == version && known.of_value != of_value => {
-                Compared::Changed
+                return (Compared::Changed, None);
             }
-            _ => Compared::Same,
-        };
+            _ => {}
+        }
         let mut forgotten = None;
         if self.digests.peek(id).is_none() && !self.digests.shares.has_room(id.0) {
             let oldest = self.digests.oldest(self.digests.shares.who_gives(id.0));
@@ -137,13 +137,14 @@ impl Held {
             forgotten = gone.map(|(id, Digest { version: from, .. })| Raised { id, from });
         }
         self.digests.insert(id, 1, Digest { version, of_value });
-        (compared, forgotten)
+        (Compared::Same, forgotten)
     }
 
-    /// What is known of a key is of this version.
-    pub fn is_of(&mut self, id: KeyId, version: u64) {
+    /// A key of which something is known has this value, under this version.
+    pub fn is_of(&mut self, id: KeyId, version: u64, value: &[u8]) {
+        let of_value = self.hashing.hash_one(value);
         if let Some(known) = self.digests.get(id) {
-            known.version = version;
+            *known = Digest { version, of_value };
         }
     }
 

@@ -50,6 +50,10 @@ impl Engine {
                 return;
             }
         }
+        if self.waiting.has_read(&origin) {
+            self.counters.duplicates_reads += 1;
+            return;
+        }
         // Granted before the backend is asked, so that no write can slip in between; a copy that then
         // is not installed, because there is no value, costs one invalidation at most.
         origin.wants_grant = origin.wants_grant && self.grant(&origin, key, now_ns, out);
@@ -139,14 +143,13 @@ impl Engine {
         let len = item.value.len();
         let in_parts = !origin.fits(key, len) && len <= self.config.cluster.max_value as usize;
         if in_parts && !self.hold(origin, &mut item, now_ns) {
-            self.counters.refused_parts_full += 1;
             return Err(Answer::status(Status::TryAgain));
         }
         Ok(Some(item))
     }
 
-    /// Holds a value that is going to be read in parts, under a version that no other value of the key has had; unless it is not
-    /// the newest by now. False: there is no room.
+    /// Holds a value that is going to be read in parts, under a version that no other value of the key has had. False: none of it may
+    /// be answered with now, because there is no room, or because it may not be the value of the version that it was asked under.
     fn hold(&mut self, origin: &Origin, item: &mut Item<Bytes>, now_ns: u64) -> bool {
         let id = (origin.tenant, origin.key_hash);
         let (compared, forgotten) = self.held.compare(id, item.version, &item.value);
@@ -156,11 +159,18 @@ impl Engine {
         }
         match compared {
             Compared::Same => {}
-            Compared::Late => return true,
+            Compared::Late => {
+                self.counters.refused_late_reads += 1;
+                return false;
+            }
             Compared::Changed => {
                 self.version += 1;
-                self.backend.raise(id.0, id.1, item.version, self.version);
-                self.held.is_of(id, self.version);
+                if !self.backend.raise(id.0, id.1, item.version, self.version) {
+                    // A write of ours has come between, and what was written before it gets no version any more.
+                    self.counters.refused_late_reads += 1;
+                    return false;
+                }
+                self.held.is_of(id, self.version, &item.value);
                 item.version = self.version;
             }
         }
@@ -180,7 +190,9 @@ impl Engine {
             Watch::Unneeded | Watch::Impossible => true,
         };
         let grantable = is_settled && is_told && self.outside.may_grant_reads();
-        self.held.hold(id, item, grantable, now_ns)
+        let has_room = self.held.hold(id, item, grantable, now_ns);
+        self.counters.refused_parts_full += u64::from(!has_room);
+        has_room
     }
 }
 

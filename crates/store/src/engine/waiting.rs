@@ -1,6 +1,9 @@
 //! What the backend has been asked and has not answered yet.
 
-use hashbrown::HashMap;
+use std::net::SocketAddr;
+
+use hashbrown::{HashMap, HashSet};
+use wire::KeyHash;
 
 use super::reply::Origin;
 use crate::{backend::Ticket, directory::KeyId, shares::Shares};
@@ -13,7 +16,28 @@ pub(super) enum Asked {
     Half(decide::Request, u32),
 }
 
+/// What two reads have in common that are copies of one: who asks, from where, under which id, for what.
+type ReadId = (SocketAddr, u32, u64, u64, KeyHash);
+
+fn read_id(origin: &Origin) -> ReadId {
+    let Origin {
+        tenant,
+        client,
+        request,
+        key_hash,
+        ..
+    } = *origin;
+    (origin.peer.address, tenant, client, request, key_hash)
+}
+
 impl Asked {
+    fn read_id(&self) -> Option<ReadId> {
+        match self {
+            Asked::Read(read) => Some(read_id(&read.0)),
+            Asked::Write(_) | Asked::Half(..) => None,
+        }
+    }
+
     fn tenant(&self) -> u32 {
         match self {
             Asked::Read(read) => read.0.tenant,
@@ -26,6 +50,7 @@ impl Asked {
 /// All of them, by the tickets that they were given; each tenant has a share of the room.
 pub(super) struct Waiting {
     asked: HashMap<Ticket, Asked>,
+    reads: HashSet<ReadId>,
     shares: Shares,
 }
 
@@ -34,6 +59,7 @@ impl Waiting {
     pub fn new(limit: usize, tenants: usize) -> Waiting {
         Waiting {
             asked: HashMap::new(),
+            reads: HashSet::new(),
             shares: Shares::new(limit, tenants),
         }
     }
@@ -48,20 +74,30 @@ impl Waiting {
         self.shares.has_room(tenant)
     }
 
+    /// Whether a read waits that this one is a copy of.
+    pub fn has_read(&self, origin: &Origin) -> bool {
+        !self.reads.is_empty() && self.reads.contains(&read_id(origin))
+    }
+
     pub fn insert(&mut self, ticket: Ticket, asked: Asked) {
         self.shares.take(asked.tenant(), 1);
+        self.reads.extend(asked.read_id());
         self.asked.insert(ticket, asked);
     }
 
     pub fn remove(&mut self, ticket: Ticket) -> Option<Asked> {
         let asked = self.asked.remove(&ticket)?;
         self.shares.give_back(asked.tenant(), 1);
+        if let Some(id) = asked.read_id() {
+            self.reads.remove(&id);
+        }
         Some(asked)
     }
 
     /// Forgets what tenants asked that are gone.
     pub fn forget_tenants(&mut self, is_gone: impl Fn(u32) -> bool) {
         let shares = &mut self.shares;
+        self.reads.retain(|(_, tenant, ..)| !is_gone(*tenant));
         self.asked.retain(|_, asked| {
             let gone = is_gone(asked.tenant());
             if gone {

@@ -19,6 +19,8 @@ struct Asked {
     reads: Vec<Ticket>,
     writes: Vec<Ticket>,
     raised: Vec<(u32, u64, u64)>,
+    /// The version of every key, if the test has one.
+    present: Option<u64>,
 }
 
 /// A backend that answers when the test does.
@@ -50,8 +52,14 @@ impl Backend for Elsewhere {
         Reply::Later
     }
 
-    fn raise(&mut self, tenant: u32, _: KeyHash, from: u64, to: u64) {
-        asked(&self.asked, |asked| asked.raised.push((tenant, from, to)));
+    fn raise(&mut self, tenant: u32, _: KeyHash, from: u64, to: u64) -> bool {
+        asked(&self.asked, |asked| {
+            let applies = asked.present.is_none_or(|present| present == from);
+            if applies {
+                asked.raised.push((tenant, from, to));
+            }
+            applies
+        })
     }
 
     fn watch(&self) -> Watch {
@@ -149,6 +157,11 @@ fn read() -> Header {
     }
 }
 
+/// The same with another request id.
+fn nth(request: u64, header: Header) -> Header {
+    Header { request, ..header }
+}
+
 fn part(index: usize, version: u64) -> Header {
     Header {
         part: (index * PART_BYTES / PART) as u16,
@@ -194,6 +207,28 @@ fn a_value_is_read_once_for_all_its_parts() {
     assert_eq!(before.reads(), 0);
     // Who begins to read asks the backend, always.
     assert_eq!((before.ask(read(), b"k"), before.reads()), (None, 1));
+}
+
+#[test]
+fn a_read_that_comes_again_asks_the_backend_once() {
+    let mut before = Before::new(Watch::Unneeded);
+    for _ in 0..3 {
+        before.ask(read(), b"k");
+    }
+    assert_eq!(before.reads(), 1);
+    // Others are none of these: by another id, of another key, to another address.
+    before.ask(nth(1, read()), b"k");
+    before.ask(read(), b"other");
+    before.store.client = ([10, 9, 9, 9], 7117).into();
+    before.ask(read(), b"k");
+    assert_eq!(before.reads(), 4);
+    assert_eq!(before.store.engine.counters.duplicates_reads, 2);
+    for _ in 0..4 {
+        assert!(before.gives(&value(1), 50).is_some());
+    }
+    // The answer was lost.
+    before.ask(read(), b"k");
+    assert_eq!(before.reads(), 1);
 }
 
 #[test]
@@ -243,9 +278,47 @@ fn another_value_under_the_same_version_gets_another_version() {
     before.ask(read(), b"k");
     assert_eq!(before.gives(&value(2), next).unwrap().0.version, next);
     before.ask(read(), b"k");
-    assert_eq!(before.gives(&value(3), 50).unwrap().0.version, 50);
+    let (late, _) = before.gives(&value(3), 50).unwrap();
+    assert_eq!(late.status, Status::TryAgain);
     let (reply, bytes) = before.ask(part(1, next), b"k").unwrap();
     assert_eq!((reply.version, bytes[0]), (next, 3));
+}
+
+#[test]
+fn a_part_that_was_asked_before_the_value_changed_is_not_taken_from_another_one() {
+    let mut before = Before::new(Watch::Tracked);
+    before.ask(read(), b"k");
+    before.gives(&value(1), 50);
+    before.happens(OutsideEvent::Everything);
+    // One begins to read, another goes on, both while the version is 50; by now others have written a value of the same length.
+    before.ask(read(), b"k");
+    before.ask(nth(1, part(1, 50)), b"k");
+    let next = before.store.engine.version + 1;
+    assert_eq!(before.gives(&value(2), 50).unwrap().0.version, next);
+    let (reply, _) = before.gives(&value(2), 50).unwrap();
+    assert_eq!((reply.status, reply.total), (Status::TryAgain, 0));
+    assert_eq!(before.store.engine.counters.refused_late_reads, 1);
+}
+
+#[test]
+fn a_value_that_others_wrote_before_a_write_of_ours_gets_no_version() {
+    let mut before = Before::new(Watch::Unneeded);
+    before.ask(read(), b"k");
+    before.gives(&value(1), 50);
+    // Two begin to read before the key has the version of a write.
+    before.ask(read(), b"k");
+    before.ask(nth(1, read()), b"k");
+    asked(&before.asked, |asked| asked.present = Some(60));
+    for _ in 0..2 {
+        let (reply, _) = before.gives(&value(2), 50).unwrap();
+        assert_eq!(reply.status, Status::TryAgain);
+    }
+    // What was written is read, held, and read on.
+    before.ask(read(), b"k");
+    assert_eq!(before.gives(&value(3), 60).unwrap().0.version, 60);
+    let (reply, bytes) = before.ask(part(1, 60), b"k").unwrap();
+    assert_eq!((reply.version, bytes[0]), (60, 4));
+    assert_eq!(before.reads(), 0);
 }
 
 #[test]
