@@ -126,11 +126,7 @@ mod tests {
         let most = KEYS.get() as u64;
         for number in 0..=most {
             lives.heard(0, &key(number), 1, &other_life(90, Flags::CACHED));
-            assert_eq!(
-                lives.of_key(0, &key(0)) == 90,
-                true,
-                "asked for all the time"
-            );
+            assert_eq!(lives.of_key(0, &key(0)), 90, "asked for all the time");
         }
         assert_eq!(lives.keys().len(), KEYS.get());
         assert_eq!(lives.of_key(0, &key(1)), LIFE_UNKNOWN, "the oldest");
