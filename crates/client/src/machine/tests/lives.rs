@@ -218,9 +218,11 @@ fn a_refusal_that_comes_again_changes_nothing() {
     let first = one(&mut machine);
     machine.take(&lent(&first, 90, 1000), store(), 101 * MS);
     let again = one(&mut machine);
+    let next = machine.next_ns();
     for ms in 102..110 {
         machine.take(&lent(&first, 90, 1001), store(), ms * MS);
         assert!(sent(&mut machine).is_empty());
+        assert_eq!(machine.next_ns(), next, "it waits as if refused again");
     }
     machine.take(&answer(&again, Status::Ok), store(), 110 * MS);
     assert!(machine.next_finished().unwrap().1.is_ok());
