@@ -13,7 +13,7 @@
 use std::{borrow::Cow, io, mem, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use wire::{Flags, HEADER_LEN, Header, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
+use wire::{Flags, HEADER_LEN, Header, LIFE_MOVED, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
 
 use crate::{
     Answer, Error, Operation, Reserved,
@@ -391,13 +391,19 @@ impl Call {
         if header.life <= LIFE_UNKNOWN {
             return self.bad("another life without a name");
         }
-        let before = self.past_owner() || self.may_have_been_applied_before(header, now_ns);
+        let before = header.expiry_ms != LIFE_MOVED
+            && (self.past_owner() || self.may_have_been_applied_before(header, now_ns));
         match before {
             true if header.flags.has(Flags::CACHED) => {
                 self.header.flags = self.header.flags.with(Flags::ALL);
             }
             true => return Step::Done(Err(self.timed_out())),
-            false => self.header.life = header.life,
+            false => {
+                self.header.life = header.life;
+                if self.past_owner() {
+                    self.header.flags = self.header.flags.without(Flags::ALL);
+                }
+            }
         }
         // The id stays: copies of the first datagram are this write too.
         let Header {
@@ -638,8 +644,8 @@ impl Call {
         self.go(now_ns)
     }
 
-    /// Whether this write passes the switch that its key is lent to. It does until its end then, and names one life only: there it
-    /// may be under way.
+    /// Whether this write passes the switch that its key is lent to. It names one life only then, in which it may be under way;
+    /// until the store says that it has given it up there.
     fn past_owner(&self) -> bool {
         self.header.op.is_write() && self.header.flags.has(Flags::ALL)
     }

@@ -1,6 +1,6 @@
 //! What becomes of writes whose store, or whose key alone, lives another life than they named.
 
-use wire::{LIFE_UNKNOWN, PART_BYTES};
+use wire::{LIFE_MOVED, LIFE_UNKNOWN, PART_BYTES};
 
 use super::*;
 
@@ -193,6 +193,27 @@ fn a_write_past_the_owner_ends_when_its_store_has_forgotten_it() {
         78,
         "the key's own is forgotten"
     );
+}
+
+#[test]
+fn a_write_that_the_store_has_moved_goes_into_the_loan_whatever_it_did_before() {
+    for past_owner in [false, true] {
+        let mut machine = acquainted();
+        machine.begin(&set(b"k", b"1"), 100 * MS);
+        let mut last = one(&mut machine);
+        if past_owner {
+            machine.take(&lent(&last, 90, 5), store(), 105 * MS);
+            last = one(&mut machine);
+            assert_eq!(header(&last).flags, Flags::ALL);
+        }
+        machine.take(&lent(&last, 90, LIFE_MOVED), store(), 106 * MS);
+        if past_owner {
+            let next = machine.next_ns().unwrap();
+            machine.timer(next);
+        }
+        let Header { life, flags, .. } = header(&one(&mut machine));
+        assert_eq!((life, flags), (90, Flags::NONE));
+    }
 }
 
 #[test]
