@@ -9,11 +9,13 @@
 mod clients;
 mod hunt;
 mod layout;
+mod lost;
 mod measure;
 mod never;
 mod plan;
 mod run;
 mod shrink;
+mod write_back;
 
 pub use clients::{Asking, maker as clients};
 pub use hunt::{Found, Hunted, KINDS, hunt};
