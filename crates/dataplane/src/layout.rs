@@ -27,6 +27,18 @@ pub(crate) const EPOCH_MASK: u64 = (1 << 48) - 1;
 pub const PROGRAMS_PER_DISCIPLINE: usize = 8;
 /// The number of tenants whose packets are only forwarded; disciplines have lower ones.
 pub const NO_DISCIPLINE: u32 = 15;
+/// Programs of the entry's own object beside those of the disciplines, with their places in the table of programs
+/// (`LENT_PACKETS` and `LOAN_MESSAGES` in `bpf/writeback.h`).
+pub(crate) const OF_ENTRY: [(&str, u32); 2] = [
+    (
+        "lent_packet",
+        NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE as u32 + 2,
+    ),
+    (
+        "loan_message",
+        NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE as u32 + 3,
+    ),
+];
 /// Words that a discipline has of each tenant.
 pub const PARAMETERS: usize = 2;
 /// Numbers that a discipline's programs may count of each tenant.
