@@ -15,6 +15,7 @@ mod counters;
 mod directory;
 pub mod engine;
 mod incarnation;
+pub mod journal;
 pub mod mutants;
 pub mod net;
 mod partition;

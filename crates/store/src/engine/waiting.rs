@@ -11,6 +11,8 @@ pub(super) enum Asked {
     Write(KeyId),
     /// A half's request, of this tenant.
     Half(decide::Request, u32),
+    /// A loan's: the value to lend, a value that came back, or the journal. No tenant's: it must end also when the tenant is gone.
+    Loan(KeyId),
 }
 
 impl Asked {
@@ -19,6 +21,7 @@ impl Asked {
             Asked::Read(read) => read.0.tenant,
             Asked::Write(id) => id.0,
             Asked::Half(_, tenant) => *tenant,
+            Asked::Loan(_) => wire::TENANT_SYSTEM,
         }
     }
 }
