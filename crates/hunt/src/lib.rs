@@ -24,3 +24,4 @@ pub use never::Never;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
 pub use run::{Outcome, Violation, run};
 pub use shrink::shrink;
+pub use write_back::LOANS;

@@ -61,6 +61,9 @@ pub struct Outcome {
     pub trace: u64,
     /// How often each thing was done or went wrong.
     pub faults: BTreeMap<String, u64>,
+    /// What stores and switches counted of loans.
+    #[serde(default)]
+    pub loans: BTreeMap<String, u64>,
     /// What must never have been counted, and was.
     #[serde(default)]
     pub never: Never,
@@ -283,7 +286,7 @@ impl Running<'_> {
         if let Some(store) = self.world.get::<StoreHost>(process) {
             let counters = serde_json::to_value(store.counters())?;
             self.never.look_at(&counters);
-            for name in write_back::COUNTED.into_iter().chain([write_back::LOST]) {
+            for name in write_back::LOANS.into_iter().chain([write_back::LOST]) {
                 let count = counters.get(name).and_then(|count| count.as_u64());
                 *self.loans.entry(name).or_default() += count.unwrap_or(0);
             }
@@ -295,7 +298,7 @@ impl Running<'_> {
     fn look_at_switch(&mut self, machine: MachineId) -> anyhow::Result<()> {
         let counters = self.world.counters(machine)?;
         for (name, count) in &counters {
-            if let Some(name) = write_back::COUNTED.iter().find(|counted| *counted == name) {
+            if let Some(name) = write_back::LOANS.iter().find(|counted| *counted == name) {
                 *self.loans.entry(name).or_default() += count;
             }
         }
@@ -529,6 +532,11 @@ impl Running<'_> {
             world_ns: now_ns,
             trace: self.world.trace_hash(),
             faults: self.faults(),
+            loans: self
+                .loans
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count))
+                .collect(),
             never,
             violation,
         })
@@ -570,7 +578,7 @@ impl Running<'_> {
                 }
             }
         }
-        for (name, count) in self.granted.iter().chain(&self.loans) {
+        for (name, count) in &self.granted {
             add(name, *count);
         }
         let routing_ms = self.world.spec().routing_ns.unwrap_or(0) / MS;

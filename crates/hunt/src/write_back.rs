@@ -7,14 +7,17 @@ use seed::rng;
 
 use crate::{Deed, Plan, Shape, Tenant, plan::one_in};
 
-/// What stores and switches count of loans, each a kind of [`Hunted::kinds`](crate::Hunted::kinds).
-pub(crate) const COUNTED: [&str; 6] = [
+/// What stores and switches count of loans; each comes about in enough seeds ([`Hunted::loans`](crate::Hunted::loans)).
+pub const LOANS: [&str; 9] = [
     "loans",
     "loans_returned",
     "loans_found",
     "loan_flushes",
     "writes_moved",
     "writes_kept",
+    "lent_read",
+    "lent_answer",
+    "keep_again",
 ];
 /// What a store counts of loans whose last moments are lost.
 pub(crate) const LOST: &str = "loans_lost";
