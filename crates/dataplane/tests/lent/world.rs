@@ -265,8 +265,9 @@ impl At {
 /// Moments of `struct kept`.
 pub const UNANSWERED_NS: usize = 56;
 pub const SEEN_NS: usize = 72;
-/// A count of it.
+/// Counts of it.
 pub const NUMBER: usize = 48;
+pub const WINDOWS: usize = 80;
 pub const MS: u64 = 1_000_000;
 
 /// A write that owner [`Y`] asks this switch to keep.
