@@ -16,6 +16,8 @@
 /* Whether this is about a loan that this switch has part in; or, for all that it knows, should have. */
 INLINE bool is_about_loan(const struct work *work, const struct config *config)
 {
+	if (work->op < OP_KEEP_REQUEST || work->op > OP_TAKE_REPLY)
+		return false;
 	switch (work->op) {
 	case OP_KEEP_REQUEST:
 		return bpf_ntohs(work->header.node) == config->switch_id;

@@ -118,6 +118,7 @@ INLINE int ask_to_keep(struct xdp_md *ctx, struct work *work, const struct confi
 	if (READ_ONCE(record->epoch) != lent->epoch)
 		return pass_lent(ctx, work, config);
 	work->header.op = OP_KEEP_REQUEST;
+	work->header.life = bpf_htons(record->life);
 	work->header.flags = also ? FLAG_ALL : 0;
 	work->header.expiry_ms = bpf_htonl(number);
 	work->header.node = bpf_htons(node);
@@ -169,6 +170,7 @@ OUTLINE int install_kept(struct xdp_md *ctx, struct work *work, struct lent *len
 	if (bpf_be64_to_cpu(work->header.version) > record->version &&
 	    !MUTANT(lent_installs_nothing))
 		done = store_kept(ctx, work, record, sum);
+	record->seen_ns = work->now_ns;
 	unlock_seq(&record->seq);
 	return done ? INSTALLED : NOT_INSTALLED_BUSY;
 }

@@ -155,7 +155,7 @@ OUTLINE int begin_record(struct xdp_md *ctx, struct work *work, struct lent *len
 	return result;
 }
 
-/* Only what this switch prepared under just that epoch begins. */
+/* Only what this switch prepared under just that epoch begins, and nothing beside what is active. */
 INLINE int begin_loan(struct xdp_md *ctx, struct work *work, struct config *config, __u32 sum)
 {
 	struct lent lent = {};
@@ -163,8 +163,9 @@ INLINE int begin_loan(struct xdp_md *ctx, struct work *work, struct config *conf
 	__u8 role = work->header.flags & FLAG_GRANT;
 	__u64 epoch = MUTANT(lent_begins_any_epoch) ? 0 : epoch_in(work);
 	__u32 states = WHILE_PREPARED | WHILE_ACTIVE;
-	if (!find_kept(work, states, bpf_ntohs(work->header.life), epoch, &lent) ||
-	    lent.record->is_owner != role)
+	__u16 life = bpf_ntohs(work->header.life);
+	if ((find_kept(work, WHILE_ACTIVE, 0, 0, &lent) && lent.record->life != life) ||
+	    !find_kept(work, states, life, epoch, &lent) || lent.record->is_owner != role)
 		return answer_loan(ctx, work, config, epoch_in(work), role | STATUS_NOT_FOUND);
 	/* A copy of the time before is none any more. */
 	if (role && find(work, &found) && lease_of(found.item) &&

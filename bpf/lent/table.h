@@ -54,7 +54,7 @@ struct kept {
 	__u64 number; /* writes numbered so far; changed alone */
 	__u64 unanswered_ns; /* since when the keeper was asked and did not answer; 0: it did. Changed alone */
 	__u64 since_ns; /* fine clock, when it became active */
-	__u64 seen_ns; /* when the store last named it */
+	__u64 seen_ns; /* when the store last named it, or the keeper */
 	__u32 windows; /* clients whose writes were kept */
 	__u32 unused_too;
 	__u64 unused_three[5];

@@ -42,7 +42,8 @@ enum Lent {
 pub struct Terms {
     /// The life that writes to the key name while it is lent, L.
     pub life: u16,
-    /// The owner gives its values versions above this one, [`VERSIONS`] less one at most. No value has this one.
+    /// The owner gives its values versions above this one, [`VERSIONS`] less one at most. No value has this one. Of a loan that is not
+    /// begun yet, or was found in a journal: no later than that.
     pub base: u64,
     /// X.
     pub owner: SwitchId,
@@ -319,10 +320,13 @@ impl<V: Clone> Loan<V> {
     }
 
     /// The answer to [`Act::Clear`]: nobody holds a copy, and this is the key's value with its version; `None`: it cannot be lent.
-    pub fn cleared(&mut self, value: Option<(u64, V)>, now_ns: Nanos) {
+    /// `base`: versions from there on are the owner's. They are above the value's, or the owner could absorb nothing.
+    pub fn cleared(&mut self, value: Option<(u64, V)>, base: u64, now_ns: Nanos) {
         if self.phase != Phase::Clearing {
             return;
         }
+        self.terms.base = base;
+        self.backed.version = base;
         let next = match value {
             Some(_) => Phase::Beginning(Role::Keeper),
             None => Phase::Closing,
@@ -371,7 +375,9 @@ impl<V: Clone> Loan<V> {
 
     /// A value that one of the two has.
     fn offered(&mut self, version: u64, value: V) {
-        let of_loan = version > self.terms.base && version - self.terms.base < VERSIONS;
+        let base = self.terms.base;
+        let is_found = matches!(self.lent, Lent::Until(_));
+        let of_loan = version > base && (is_found || version - base < VERSIONS);
         let is_kept = |newest: &(u64, V)| newest.0 > self.terms.base;
         let newest = self.newest.as_ref();
         let newer = if mutant(Mutant::OldestFlushed) {

@@ -166,7 +166,6 @@ impl Engine {
                 clearing: None,
                 timer_ns: 0,
             };
-            self.version = self.version.max(entry.base + VERSIONS);
             self.loans.shares.take(id.0, 1);
             self.loans.open.insert(id, lent);
             self.loan_poll(id, now_ns, out);
@@ -184,8 +183,8 @@ impl Engine {
             return;
         };
         let life = self.new_life(&id);
-        let base = self.version + 1;
-        self.version += VERSIONS;
+        self.version += 1;
+        let base = self.version;
         let terms = Terms {
             life,
             base,
@@ -361,7 +360,11 @@ impl Engine {
             lent.clearing = None;
             let fits = |value: &Bytes| value.len() <= packets::longest(&lent.key);
             let value = value.filter(|(_, value)| fits(value));
-            lent.loan.cleared(value, now_ns);
+            // A former life's clock may have been ahead.
+            let version = value.as_ref().map_or(0, |(version, _)| *version);
+            let base = self.version.max(version) + 1;
+            self.version = base + VERSIONS - 1;
+            lent.loan.cleared(value, base, now_ns);
             self.loan_poll(id, now_ns, out);
         }
     }

@@ -83,7 +83,7 @@ impl Switch {
         }
     }
 
-    fn take_epoch(&mut self) -> u64 {
+    pub fn take_epoch(&mut self) -> u64 {
         self.last_epoch += 1;
         self.last_epoch
     }
@@ -106,11 +106,18 @@ impl Switch {
         }
     }
 
-    pub fn lease_reply(&mut self, header: &Header, now_ns: u64) {
+    /// Whether a copy that was granted under this epoch may be served.
+    pub fn may_serve(&self, epoch: u64, now_ns: u64) -> bool {
+        now_ns < self.lease_until_ns && epoch > self.floor
+    }
+
+    /// It is lent a lease; whether in a new term.
+    pub fn lease_reply(&mut self, header: &Header, now_ns: u64) -> bool {
         let until_ns = header.version + u64::from(header.expiry_ms) * MS;
         if until_ns <= now_ns {
-            return;
+            return false;
         }
+        let is_new = header.client != self.term;
         if header.client != self.term {
             self.term = header.client;
             self.lease_until_ns = 0;
@@ -118,6 +125,7 @@ impl Switch {
             self.take_epoch();
         }
         self.lease_until_ns = self.lease_until_ns.max(until_ns);
+        is_new
     }
 
     fn active(&mut self, owner: bool, now_ns: u64) -> Option<&mut Record> {

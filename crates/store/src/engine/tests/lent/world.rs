@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use history::{Effect, Need, Operation};
-use wire::{Flags, Header, LIFE_UNKNOWN, Op, Packet, Status};
+use wire::{Epoch, Flags, Header, LIFE_UNKNOWN, Op, Packet, Status};
 
 use super::{
     super::{Engine, Incarnation, Outbox, Peer},
@@ -38,6 +38,8 @@ pub enum ClientOp {
 pub enum To {
     X,
     Y,
+    /// On the other path; it holds copies.
+    Z,
     Store,
     Client,
 }
@@ -92,6 +94,7 @@ pub struct World {
     outbox: Outbox,
     x: Switch,
     y: Switch,
+    z: Cache,
     flying: Vec<Flying>,
     clients: Vec<Client>,
     pub faults: Faults,
@@ -186,6 +189,95 @@ fn peer_of(number: u64) -> Peer {
 
 const X_AT: u64 = 20_000;
 const Y_AT: u64 = 30_000;
+const Z_AT: u64 = 40_000;
+
+fn padded(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
+    bytes.resize(bytes.len().max(len), 0);
+    bytes
+}
+
+/// A switch that holds a copy of the key, and is lent none.
+#[derive(Debug)]
+struct Cache {
+    switch: Switch,
+    epoch: u64,
+    copy: Option<(u64, Vec<u8>)>,
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache {
+            switch: Switch::new(3),
+            epoch: 0,
+            copy: None,
+        }
+    }
+}
+
+impl Cache {
+    fn take_epoch(&mut self) -> Epoch {
+        self.epoch = self.switch.take_epoch();
+        self.copy = None;
+        Epoch::new(3, self.epoch)
+    }
+
+    /// What becomes of a packet: where it goes, and whether towards the store.
+    fn pass(&mut self, packet: &Packet<'_>, up: bool, now_ns: u64) -> Option<(To, bool, Vec<u8>)> {
+        let header = packet.header;
+        let on = |header| {
+            let to = if up { To::Store } else { To::Client };
+            Some((to, up, bytes_of(header, packet.key, packet.value)))
+        };
+        match header.op {
+            Op::LeaseReply => {
+                if self.switch.lease_reply(&header, now_ns) {
+                    self.take_epoch();
+                }
+                None
+            }
+            Op::Invalidate => {
+                let ack = Header {
+                    op: Op::InvalidateAck,
+                    version: header.epoch.number(),
+                    epoch: self.take_epoch(),
+                    ..header
+                };
+                Some((To::Store, true, bytes_of(ack, KEY, &[])))
+            }
+            Op::ReadRequest => {
+                let copy = self.copy.as_ref();
+                let copy = copy.filter(|_| self.switch.may_serve(self.epoch, now_ns));
+                let Some((version, value)) = copy else {
+                    let flags = Flags::GRANT;
+                    let epoch = Epoch::new(3, self.epoch);
+                    return on(Header {
+                        flags,
+                        epoch,
+                        ..header
+                    });
+                };
+                let reply = Header {
+                    op: Op::ReadReply,
+                    flags: Flags::CACHED,
+                    version: *version,
+                    ..header
+                };
+                Some((To::Client, false, bytes_of(reply, KEY, value)))
+            }
+            Op::WriteRequest | Op::DeleteRequest => {
+                let epoch = self.take_epoch();
+                on(Header { epoch, ..header })
+            }
+            Op::ReadReply | Op::WriteReply if header.flags.has(Flags::GRANT) => {
+                if header.epoch == Epoch::new(3, self.epoch) && header.status == Status::Ok {
+                    self.copy = Some((header.version, packet.value.to_vec()));
+                }
+                on(header)
+            }
+            _ => on(header),
+        }
+    }
+}
 
 impl World {
     pub fn new(seed: u64, write_back_ms: u32) -> World {
@@ -207,6 +299,7 @@ impl World {
             outbox: Outbox::default(),
             x: Switch::new(1),
             y: Switch::new(2),
+            z: Cache::default(),
             flying: vec![],
             clients: (0..4).map(|_| Client::default()).collect(),
             faults: Faults::default(),
@@ -375,9 +468,8 @@ impl World {
                 vec![]
             };
             let around = matches!(call.op, ClientOp::WriteAround | ClientOp::ReadAround);
-            let to = if around { To::Store } else { To::X };
-            let mut bytes = bytes_of(header, KEY, &value);
-            bytes.resize(bytes.len().max(200), 0);
+            let to = if around { To::Z } else { To::X };
+            let bytes = padded(bytes_of(header, KEY, &value), 200);
             self.fly(to, true, false, bytes, peer_of(number as u64));
         }
     }
@@ -498,6 +590,14 @@ impl World {
         }
     }
 
+    /// Whether what a client asked last went the other path.
+    fn goes_around(&self, peer: Peer) -> bool {
+        let asks = |number: &usize| peer_of(*number as u64) == peer;
+        let client = (0..self.clients.len()).find(asks);
+        let call = client.and_then(|number| self.clients[number].call.as_ref());
+        call.is_some_and(|call| matches!(call.op, ClientOp::WriteAround | ClientOp::ReadAround))
+    }
+
     fn drain_outbox(&mut self) {
         let messages: Vec<_> = self
             .outbox
@@ -510,6 +610,8 @@ impl World {
             let (to, direct) = match peer {
                 peer if peer == peer_of(X_AT) => (To::X, true),
                 peer if peer == peer_of(Y_AT) => (To::Y, true),
+                peer if peer == peer_of(Z_AT) => (To::Z, true),
+                peer if self.goes_around(peer) => (To::Z, false),
                 _ => (To::Y, false),
             };
             if op != Op::LeaseOffer {
@@ -547,6 +649,8 @@ impl World {
         self.now_ns = self.now_ns.max(next_ns).max(self.now_ns + 1);
         if self.now_ns >= self.next_lease_ns {
             self.next_lease_ns = self.now_ns + LEASE_MS * MS / 4;
+            let bytes = bytes_of(self.z.switch.lease_request(self.now_ns), &[], &[]);
+            self.fly(To::Store, true, true, bytes, peer_of(Z_AT));
             for (switch, at) in [(&self.x, X_AT), (&self.y, Y_AT)] {
                 let header = switch.lease_request(self.now_ns);
                 let bytes = bytes_of(header, &[], &[]);
@@ -588,13 +692,25 @@ impl World {
                 }
             }
             To::Client => self.answered(&packet),
+            To::Z => {
+                if let Some((to, up, bytes)) = self.z.pass(&packet, flying.up, self.now_ns) {
+                    let from = if flying.direct {
+                        peer_of(Z_AT)
+                    } else {
+                        flying.from
+                    };
+                    let len = flying.bytes.len();
+                    self.fly(to, up, flying.direct, padded(bytes, len), from);
+                }
+            }
             to @ (To::X | To::Y) => {
                 let now_ns = self.now_ns;
                 let at_x = to == To::X;
                 let switch = if at_x { &mut self.x } else { &mut self.y };
                 if flying.direct {
                     if header.op == Op::LeaseReply {
-                        return switch.lease_reply(&header, now_ns);
+                        switch.lease_reply(&header, now_ns);
+                        return;
                     }
                     if header.op == Op::Invalidate {
                         return;
@@ -617,8 +733,7 @@ impl World {
                     (false, true) => To::Store,
                     (false, false) => To::X,
                 };
-                let mut bytes = bytes_of(header, KEY, &value);
-                bytes.resize(bytes.len().max(flying.bytes.len()), 0);
+                let bytes = padded(bytes_of(header, KEY, &value), flying.bytes.len());
                 self.fly(next, up, false, bytes, flying.from);
             }
         }
@@ -644,7 +759,7 @@ impl World {
                 let cut = history::shrink(&self.history, at);
                 Err(format!("not linearizable: {cut:#?}"))
             }
-            Err(_) => Ok(()),
+            Err(_) => Err("undecided".into()),
         }
     }
 }
