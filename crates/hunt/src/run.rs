@@ -12,7 +12,7 @@ use crate::{
     clients::{Asking, maker},
     layout,
     lost::gone_back,
-    write_back,
+    write_back::{LOST, is_of_loans},
 };
 
 const MS: u64 = 1_000_000;
@@ -93,7 +93,7 @@ struct Running<'a> {
     /// What the controller was asked for and did not refuse.
     granted: BTreeMap<&'static str, u64>,
     /// What stores and switches counted of loans.
-    loans: BTreeMap<&'static str, u64>,
+    loans: BTreeMap<String, u64>,
     /// When the clients began, by the world's clock.
     begun_ns: u64,
 }
@@ -286,9 +286,9 @@ impl Running<'_> {
         if let Some(store) = self.world.get::<StoreHost>(process) {
             let counters = serde_json::to_value(store.counters())?;
             self.never.look_at(&counters);
-            for name in write_back::LOANS.into_iter().chain([write_back::LOST]) {
-                let count = counters.get(name).and_then(|count| count.as_u64());
-                *self.loans.entry(name).or_default() += count.unwrap_or(0);
+            let all = counters.as_object().into_iter().flatten();
+            for (name, count) in all.filter(|(name, _)| is_of_loans(name)) {
+                *self.loans.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
             }
         }
         Ok(())
@@ -297,10 +297,8 @@ impl Running<'_> {
     /// Likewise a switch.
     fn look_at_switch(&mut self, machine: MachineId) -> anyhow::Result<()> {
         let counters = self.world.counters(machine)?;
-        for (name, count) in &counters {
-            if let Some(name) = write_back::LOANS.iter().find(|counted| *counted == name) {
-                *self.loans.entry(name).or_default() += count;
-            }
+        for (name, count) in counters.iter().filter(|(name, _)| is_of_loans(name)) {
+            *self.loans.entry((*name).to_owned()).or_default() += count;
         }
         self.never.look(counters);
         Ok(())
@@ -495,10 +493,10 @@ impl Running<'_> {
         let (mut violation, mut undecided) = (None, 0);
         let mut never = self.never.clone();
         // Unless both switches of a loan were lost, no write is.
-        let lost = self.loans.get(write_back::LOST).copied().unwrap_or(0);
+        let lost = self.loans.get(LOST).copied().unwrap_or(0);
         let may_lose = self.plan.may_lose_loans() && lost > 0;
         if !self.plan.may_lose_loans() {
-            never.add(write_back::LOST, lost);
+            never.add(LOST, lost);
         }
         for (key, operations) in by_key {
             let Ok(verdict) = check_within(&operations, PASTS) else {
@@ -532,11 +530,7 @@ impl Running<'_> {
             world_ns: now_ns,
             trace: self.world.trace_hash(),
             faults: self.faults(),
-            loans: self
-                .loans
-                .iter()
-                .map(|(name, count)| ((*name).to_owned(), *count))
-                .collect(),
+            loans: self.loans.clone(),
             never,
             violation,
         })

@@ -19,6 +19,15 @@ pub const LOANS: [&str; 9] = [
     "lent_answer",
     "keep_again",
 ];
+/// Whether a counter of a store or a switch is about loans.
+pub(crate) fn is_of_loans(name: &str) -> bool {
+    const BEGINNINGS: [&str; 5] = ["loan", "lent", "lend", "keep", "take"];
+    LOANS.contains(&name)
+        || BEGINNINGS
+            .iter()
+            .any(|beginning| name.starts_with(beginning))
+}
+
 /// What a store counts of loans whose last moments are lost.
 pub(crate) const LOST: &str = "loans_lost";
 
