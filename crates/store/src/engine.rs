@@ -394,6 +394,7 @@ impl Engine {
                     dropped: p.dropped,
                 })
                 .collect(),
+            loans: self.loans_status(),
             totals: self.counters.clone(),
             ..crate::Status::default()
         }

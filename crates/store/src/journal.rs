@@ -154,14 +154,23 @@ impl Journal for FileJournal {
 /// Carries orders out until nobody gives any more: all that wait, with one fsync.
 fn write(mut slots: Slots, queue: &mpsc::Receiver<Order>, answers: &UnboundedSender<Completion>) {
     while let Ok(first) = queue.recv() {
-        let mut done = vec![];
+        let (mut done, mut begun) = (vec![], vec![]);
         for order in std::iter::once(first).chain(queue.try_iter()) {
             done.push(match order {
-                Order::Begin(entry, ticket) => (ticket, slots.begin(&entry)),
+                Order::Begin(entry, ticket) => {
+                    begun.push((entry.tenant, entry.key_hash));
+                    (ticket, slots.begin(&entry))
+                }
                 Order::End(id, ticket) => (ticket, slots.end(id)),
             });
         }
         let synced = slots.file.sync_data();
+        if synced.is_err() {
+            // These are not made.
+            for id in begun {
+                let _ = slots.end(id);
+            }
+        }
         for (ticket, result) in done {
             let result = result.and(synced.as_ref().copied().map_err(|e| e.kind().into()));
             if let Err(error) = &result {

@@ -33,4 +33,6 @@ pub use incarnation::Incarnation;
 pub use placements::Placements;
 pub use reports::Report;
 pub use server::{Handle, Server, run};
-pub use status::{LeaseStatus, OutsideWritesStatus, PartitionStatus, Status, read_status};
+pub use status::{
+    LeaseStatus, LoansStatus, OutsideWritesStatus, PartitionStatus, Status, read_status,
+};

@@ -105,3 +105,88 @@ pub fn judge(
     }
     Says::KeyHas(key.life, age_ns)
 }
+
+#[cfg(test)]
+mod tests {
+    use Says::{Ask, Decide, KeyHas, StoreHas};
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+    const OWN: u16 = 10;
+    const LOAN: u16 = 20;
+    const AFTER: u16 = 30;
+    const OTHER: u16 = 99;
+
+    fn write(life: u16) -> Named {
+        Named {
+            life,
+            past_owners: false,
+            absorbable: true,
+        }
+    }
+
+    fn past(life: u16) -> Named {
+        Named {
+            past_owners: true,
+            ..write(life)
+        }
+    }
+
+    fn delete(life: u16) -> Named {
+        Named {
+            absorbable: false,
+            ..write(life)
+        }
+    }
+
+    fn key(tells: bool) -> KeyLife {
+        KeyLife {
+            life: AFTER,
+            since_ns: 0,
+            before: OWN,
+            ended: Ended { life: LOAN, tells },
+        }
+    }
+
+    #[test]
+    fn what_is_done_with_a_write_that_names_a_life() {
+        let lent = Some((LOAN, 5 * MS));
+        let rows = [
+            // A key that was never lent.
+            (write(OWN), None, None, Decide),
+            (write(0), None, None, Decide),
+            (write(OTHER), None, None, StoreHas),
+            (past(OTHER), None, None, StoreHas),
+            // One that is lent for the first time.
+            (write(LOAN), None, lent, Ask),
+            (delete(LOAN), None, lent, Decide),
+            (write(OWN), None, lent, KeyHas(LOAN, 2 * MS)),
+            (delete(OWN), None, lent, KeyHas(LOAN, 2 * MS)),
+            (past(OWN), None, lent, Decide),
+            (write(wire::LIFE_UNKNOWN), None, lent, KeyHas(LOAN, 2 * MS)),
+            (write(OTHER), None, lent, KeyHas(LOAN, 2 * MS)),
+            // After the loan.
+            (write(AFTER), Some(key(true)), None, Decide),
+            (write(LOAN), Some(key(true)), None, Ask),
+            (write(LOAN), Some(key(false)), None, KeyHas(AFTER, 7 * MS)),
+            (delete(LOAN), Some(key(false)), None, Decide),
+            (write(OWN), Some(key(true)), None, KeyHas(AFTER, 7 * MS)),
+            (past(OWN), Some(key(true)), None, Decide),
+            (past(OTHER), Some(key(true)), None, KeyHas(AFTER, 7 * MS)),
+        ];
+        for (named, key, loan, says) in rows {
+            let got = judge(named, OWN, key.as_ref(), loan, 7 * MS);
+            assert_eq!(got, says, "{named:?} {key:?} {loan:?}");
+        }
+    }
+
+    #[test]
+    fn a_loan_that_ended_long_ago_is_asked_about_no_more() {
+        for named in [write(LOAN), delete(LOAN)] {
+            let says = |now_ns| judge(named, OWN, Some(&key(true)), None, now_ns);
+            assert_ne!(says(RETAIN_NS - 1), KeyHas(AFTER, RETAIN_NS - 1));
+            assert_eq!(says(RETAIN_NS), KeyHas(AFTER, RETAIN_NS));
+        }
+    }
+}

@@ -14,7 +14,7 @@ use wire::{KeyHash, maps::HashMap};
 use super::{Engine, lease::Home, waiting::Asked};
 use crate::{
     backend::{Answer as Reply, Change, Condition, Found, Key, Put},
-    coherence::{Act, End, Ended, KeyLife, Loan, Nanos, Proceeds, Role, Terms, VERSIONS},
+    coherence::{Act, End, Ended, KeyLife, Loan, Nanos, Proceeds, Role, Terms, VERSIONS, Watch},
     directory::KeyId,
     journal::{Entry, Journal, Switch},
     mutants::{Mutant, mutant},
@@ -63,9 +63,9 @@ pub(super) struct Loans {
     next_ask_ns: Nanos,
     shares: Shares,
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
-    journal: Option<Box<dyn Journal>>,
+    pub journal: Option<Box<dyn Journal>>,
     /// Without a journal nothing may be lent that a backend in another process has.
-    needs_journal: bool,
+    pub needs_journal: bool,
     /// The store ends: nothing is lent any more.
     pub stopping: bool,
     /// What lives are drawn from.
@@ -520,18 +520,55 @@ impl Engine {
         known.is_some_and(|known| known.write_back_ms > 0 && known.holds(at, owns))
     }
 
-    /// The store is about to end: calls everything back.
+    /// The store is about to end: calls everything back, if what it has outlives it.
     pub fn stop_lending(&mut self, now_ns: u64, out: &mut Outbox) {
         self.loans.stopping = true;
+        if !self.loans.needs_journal {
+            return;
+        }
         let ids: Vec<KeyId> = self.loans.open.keys().copied().collect();
         for id in ids {
             self.recall_loan(id, now_ns, out);
         }
     }
 
-    /// Keys that are lent or about to be.
+    /// Keys that are lent or about to be, and that a store which ends waits for.
     pub fn loans(&self) -> usize {
-        self.loans.open.len()
+        let wait = self.loans.needs_journal || !self.loans.stopping;
+        if wait { self.loans.open.len() } else { 0 }
+    }
+
+    /// How long it takes at most until all are back, whatever has become of the switches, if the backend answers.
+    pub fn returns_within(&self) -> std::time::Duration {
+        let leases_ns = 2 * self.leases.length_ns();
+        std::time::Duration::from_nanos(leases_ns) + std::time::Duration::from_secs(1)
+    }
+
+    /// Why no key is lent, where a tenant has write-back.
+    pub fn lends_nothing(&self) -> Option<&'static str> {
+        let tenants = &self.config.cluster.tenants;
+        if !tenants.iter().any(|tenant| tenant.write_back_ms > 0) {
+            return None;
+        }
+        if self.backend.watch() != Watch::Unneeded {
+            return Some(
+                "what others write to the backend would be lost; with --outside-writes ignore nobody may",
+            );
+        }
+        if self.loans.needs_journal && self.loans.journal.is_none() {
+            return Some("there is no --state DIR to remember it in when the store is killed");
+        }
+        None
+    }
+
+    /// What the status says of loans.
+    pub(super) fn loans_status(&self) -> crate::status::LoansStatus {
+        let (lent, returning) = self.loans.count();
+        crate::status::LoansStatus {
+            lent,
+            returning,
+            none_because: self.lends_nothing().map(str::to_owned),
+        }
     }
 
     /// Makes room for one more key with a life of its own: those of which nobody knows any more go.

@@ -187,6 +187,7 @@ impl Engine {
             }
         }
         let before = std::mem::replace(&mut self.tenants, tenants);
+        let lent_nothing = self.lends_nothing().is_some();
         std::sync::Arc::make_mut(&mut self.config).cluster = new;
         let (mut gone, mut moved) = (BTreeSet::new(), BTreeSet::new());
         for (id, known) in &before.known {
@@ -210,6 +211,9 @@ impl Engine {
         self.recall_moved(&moved, now_ns);
         self.loans.share_among(tenants);
         self.recall_unlendable(now_ns, out);
+        if let Some(why) = self.lends_nothing().filter(|_| !lent_nothing) {
+            tracing::warn!("a tenant has write-back, but no key is lent: {why}");
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use wire::{Header, Packet, Status};
 use super::{GRACE_NS, absorbable};
 use crate::{
     backend::Key,
-    coherence::{Named, Proceeds, Says, Verdict, Watch, judge},
+    coherence::{Named, Proceeds, Says, Verdict, judge},
     directory::KeyId,
     engine::{
         Engine,
@@ -165,9 +165,7 @@ impl Engine {
     }
 
     fn may_lend(&mut self, id: KeyId, owner: u16, keeper: u16, now_ns: u64) -> bool {
-        let unsafe_here = self.backend.watch() != Watch::Unneeded
-            || self.loans.needs_journal && self.loans.journal.is_none();
-        if unsafe_here || self.loans.stopping || !self.is_lendable(id.0, id.1) {
+        if self.lends_nothing().is_some() || self.loans.stopping || !self.is_lendable(id.0, id.1) {
             self.counters.loans_refused_unsafe += 1;
             return false;
         }

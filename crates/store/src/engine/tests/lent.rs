@@ -10,7 +10,10 @@ const MS: u64 = 1_000_000;
 
 /// A world in which the key is lent.
 fn lent() -> World {
-    let mut world = World::new(1, 100);
+    lent_in(World::new(1, 100))
+}
+
+fn lent_in(mut world: World) -> World {
     world.run(3_000);
     for _ in 0..8 {
         world.op(0, ClientOp::Write);
@@ -56,6 +59,147 @@ fn a_hot_key_is_lent_written_pulled_and_called_back() {
     world.run(50);
     world.check();
     assert_eq!(world.unanswered(), 0);
+}
+
+/// The same world, with a write that the owner has answered and the store has not.
+fn with_an_unflushed_write() -> World {
+    let mut world = lent();
+    world.op(0, ClientOp::Write);
+    world.run(2);
+    assert!(world.is_idle(0));
+    assert_ne!(world.stored(), world.newest(0));
+    world
+}
+
+/// Everything is as it should be: the write is there, and the key can be read and written.
+fn comes_back(mut world: World) {
+    let unanswered = world.unanswered();
+    world.run(100);
+    assert_eq!(world.stored(), world.newest(0));
+    for op in [ClientOp::ReadAround, ClientOp::Write] {
+        world.op(1, op);
+        world.run(100);
+        assert!(world.is_idle(1), "{op:?}");
+    }
+    assert_eq!(
+        (world.unanswered(), world.counters().loans_lost),
+        (unanswered, 0)
+    );
+    world.check();
+}
+
+#[test]
+fn any_one_that_dies_loses_nothing() {
+    let deaths: [fn(&mut World); 7] = [
+        |world| world.owner().crash(),
+        |world| world.keeper().crash(),
+        |world| world.owner().mute = true,
+        |world| world.keeper().mute = true,
+        |world| world.cut = vec![To::X],
+        |world| world.cut = vec![To::Y],
+        |world| {
+            world.kill_store();
+            world.start();
+        },
+    ];
+    for (n, dies) in deaths.into_iter().enumerate() {
+        let mut world = with_an_unflushed_write();
+        dies(&mut world);
+        // Somebody wants it, and asks in vain maybe.
+        world.op(1, ClientOp::ReadAround);
+        world.run(2_500);
+        world.cut.clear();
+        println!("{n}");
+        comes_back(world);
+    }
+}
+
+#[test]
+fn if_both_lose_their_memory_what_was_flushed_last_is_there_and_the_loss_is_counted() {
+    let mut world = with_an_unflushed_write();
+    world.run(100);
+    let flushed = world.stored();
+    world.op(0, ClientOp::Write);
+    world.run(2);
+    world.owner().crash();
+    world.keeper().crash();
+    world.run(500);
+    assert_eq!(world.stored(), flushed);
+    assert_eq!(world.counters().loans_lost, 1);
+    world.op(1, ClientOp::ReadAround);
+    world.run(50);
+    assert!(world.is_idle(1));
+}
+
+#[test]
+fn a_tenant_whose_write_back_ends_or_that_leaves_has_its_keys_called_back() {
+    let changes: [fn(&mut wire::Cluster); 2] = [
+        |cluster| cluster.tenants[0].write_back_ms = 0,
+        |cluster| cluster.tenants.clear(),
+    ];
+    for change in changes {
+        let mut world = with_an_unflushed_write();
+        let now_ns = world.now_ns();
+        let (engine, out) = world.engine();
+        let mut cluster = engine.config.cluster.clone();
+        change(&mut cluster);
+        engine.update(cluster, now_ns, out).unwrap();
+        world.run(50);
+        assert_eq!(world.stored(), world.newest(0));
+        assert_eq!(world.store().loans(), 0);
+    }
+}
+
+#[test]
+fn a_store_that_ends_calls_everything_back_and_lends_nothing_more() {
+    let mut world = World::new(1, 100);
+    world.outlives();
+    let mut world = lent_in(world);
+    world.op(0, ClientOp::Write);
+    world.run(2);
+    let now_ns = world.now_ns();
+    let (engine, out) = world.engine();
+    assert_eq!(engine.loans(), 1);
+    engine.stop_lending(now_ns, out);
+    world.run(20);
+    assert_eq!(world.store().loans(), 0);
+    assert_eq!(world.stored(), world.newest(0));
+    for _ in 0..20 {
+        world.op(0, ClientOp::Write);
+        world.run(100);
+    }
+    assert_eq!((world.store().loans(), world.counters().loans), (0, 1));
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_lent_and_the_status_says_why() {
+    let mut world = World::new(1, 100);
+    world.outlives();
+    world.engine().0.loans.journal = None;
+    world.run(3_000);
+    for _ in 0..20 {
+        world.op(0, ClientOp::Write);
+        world.run(5);
+    }
+    assert_eq!(world.counters().loans, 0);
+    assert!(world.counters().loans_refused_unsafe > 0);
+    let status = world.store().status(world.now_ns());
+    assert!(status.loans.none_because.unwrap().contains("--state"));
+}
+
+#[test]
+fn a_delete_and_a_write_by_another_path_end_a_loan_and_take_place() {
+    for op in [ClientOp::Delete, ClientOp::WriteAround] {
+        let mut world = with_an_unflushed_write();
+        world.op(1, op);
+        world.run(50);
+        assert!(world.is_idle(1));
+        assert_eq!(world.counters().loans_returned, 1, "{op:?}");
+        world.op(2, ClientOp::ReadAround);
+        world.run(20);
+        world.check();
+        assert_eq!(world.unanswered(), 0);
+    }
 }
 
 /// One run of everything at random: clients that read and write on both paths, packets that get lost, come twice or late, and
@@ -196,4 +340,15 @@ fn whatever_the_network_does_and_one_thing_that_dies_clients_see_one_copy() {
     assert!(all.loans > SEEDS && all.absorbed > 20 * SEEDS, "{all:?}");
     assert!(all.found > 5 && all.kept > 5 && all.moved > 5, "{all:?}");
     assert_eq!(all.lost, 0, "one thing at a time died");
+}
+
+/// For a longer look.
+#[test]
+#[ignore = "minutes; for changes to loans"]
+fn many_seeds() {
+    for seed in SEEDS..50 * SEEDS {
+        if let Err(what) = at_random(seed).0 {
+            panic!("seed {seed}: {what}");
+        }
+    }
 }

@@ -334,6 +334,11 @@ impl World {
         self.store = Some(engine);
     }
 
+    /// The backend is one in another process.
+    pub fn outlives(&mut self) {
+        self.store.as_mut().unwrap().loans.needs_journal = true;
+    }
+
     pub fn kill_store(&mut self) {
         self.store = None;
         self.outbox.clear();
