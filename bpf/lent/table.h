@@ -68,6 +68,7 @@ _Static_assert(sizeof(struct kept) == 1784, "crates/dataplane reads the same str
 /* key: set * KEPT_WAYS + way. Written by the programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, KEPT_RECORDS);
 	__type(key, __u32);
 	__type(value, struct kept);

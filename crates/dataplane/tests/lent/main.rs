@@ -2,6 +2,7 @@
 //! Every row runs in the kernel on the compiled programs and in this process.
 
 mod keeper;
+mod mutants;
 mod owner;
 mod path;
 mod store;

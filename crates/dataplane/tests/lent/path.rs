@@ -1,9 +1,14 @@
 //! The whole way of a loan, through both of its switches.
 
-use harness::{Message, Verdict};
+use dataplane::Lent;
+use harness::{Message, Verdict, World};
 use wire::{Flags, Op, Status};
 
 use crate::world::*;
+
+fn lent(w: &World) -> Lent {
+    Lent::of(w.switch.backing()).expect("records")
+}
 
 #[test]
 fn a_key_is_lent_written_read_and_given_back() {
@@ -13,6 +18,9 @@ fn a_key_is_lent_written_read_and_given_back() {
         let prepared_x = prepared(&x, &prepare(&x, SIGNED, X, true, L));
         send(&y, &begin(&y, SIGNED, prepared_y, false, L), &["lend"]);
         send(&x, &begin(&x, SIGNED, prepared_x, true, L), &["lend"]);
+
+        assert_eq!((lent(&x).owns, lent(&x).keeps), (1, 0));
+        assert_eq!((lent(&y).owns, lent(&y).keeps), (0, 1));
 
         let read = Message::read(SIGNED, KEY).padded(200);
         let (header, value) = send(&x, &read, &["lent_read"]).packet(read.secret);
@@ -58,6 +66,12 @@ fn a_key_is_lent_written_read_and_given_back() {
             assert_eq!((header.flags, header.version), (Flags::GRANT, BASE + 1));
             assert_eq!(value, b"new");
         }
+        let sealed = Lent {
+            sealed: 1,
+            ..Lent::default()
+        };
+        assert_eq!(lent(&x), sealed);
+        assert_eq!(lent(&y), sealed);
         let passed = ["bypass_no_discipline", "pass_local"];
         send(&x, &read, &passed);
         send(&x, &write(SIGNED, 2, b"newer"), &passed);

@@ -22,6 +22,8 @@ pub const PLAIN: u32 = 8;
 pub const ROTATING: u32 = 9;
 /// Not in the switch's table.
 pub const UNKNOWN: u32 = 12;
+/// The secret of [`SIGNED`].
+pub const ITS: Secret = Secret([SIGNED as u8; 16]);
 pub const ALSO: Secret = Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
@@ -293,8 +295,6 @@ pub enum Then {
     Dropped,
     /// A read, answered.
     Read(u64, &'static [u8]),
-    /// A read, told how long the value is.
-    NeedsPadding(u32),
     /// A write, told the loan's life.
     OtherLife,
     /// A write, on its way to the keeper, with its number.
@@ -375,22 +375,6 @@ impl Row {
                     },
                     value,
                     due,
-                )
-            }
-            Then::NeedsPadding(total) => {
-                went_back(&out, &asked);
-                let (is, value) = out.packet(asked.secret);
-                let (op, status) = (Op::ReadReply, Status::NeedPadding);
-                (
-                    is,
-                    Header {
-                        op,
-                        status,
-                        total,
-                        ..by_switch
-                    },
-                    value,
-                    &[],
                 )
             }
             Then::OtherLife => {
