@@ -74,7 +74,7 @@ INLINE struct tenant *take_tenant(struct work *work, bool *right, __u32 *flags)
 		return NULL;
 	struct tenant *signer = signer_of(work, tenant);
 	*right = signer && tag_is_right(work, signer);
-	*flags = tenant->flags;
+	*flags = work->flags = tenant->flags;
 	work->base = tenant->discipline * PROGRAMS_PER_DISCIPLINE;
 	work->parameter[0] = tenant->parameter_0;
 	work->parameter[1] = tenant->parameter_1;

@@ -130,12 +130,13 @@ INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *c
 	if (have)
 		count(COUNT_write_invalidated);
 	/*
-	 * Another switch may have stamped it before us: it keeps the place unless only we have an entry.
+	 * Another switch may have stamped it before us: it keeps the place unless only we have an entry, and none named itself
+	 * as the second.
 	 * What claims to be our own stamp is replaced: only we know our epochs.
 	 */
 	if (!MUTANT(write_carries_nothing) &&
 	    (!work->header.epoch || names_this_switch(work, config) ||
-	     (have && !(work->header.flags & FLAG_GRANT))))
+	     (have && !(work->header.flags & FLAG_GRANT) && !work->header.node)))
 		stamp(ctx, work, config, epoch, have ? FLAG_GRANT : 0);
 	return forward(ctx, work);
 }

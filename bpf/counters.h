@@ -26,8 +26,8 @@
 	X(drop_bad_part, "malformed: more of a value than there is")                                   \
 	X(drop_truncated, "malformed: lengths exceed the packet")                                      \
 	X(drop_source, "ours, from an address that no route leads back to, as --source-check asks")    \
-	X(drop_spoiled, "lease reply or invalidation without a secret, and its checksum is wrong or missing") \
-	X(drop_forged, "invalidation for this switch that is not signed with the system's secret")     \
+	X(drop_spoiled, "lease reply, invalidation or word about a loan whose checksum is wrong or missing") \
+	X(drop_forged, "invalidation, or word about a loan, for this switch that is not signed with the system's secret") \
 	X(drop_over_rate, "request above its tenant's rate, and the tenant is set to drop")            \
 	X(bypass_over_rate, "request above its tenant's rate, forwarded past the cache")               \
 	X(bypass_unknown_tenant, "tenant not known here, forwarded past the cache")                    \
@@ -77,6 +77,21 @@
 	X(fetch_reply, "fetch reply, consumed")                                                        \
 	X(invalidate, "invalidation by a store, acknowledged")                                         \
 	X(invalidate_contended, "invalidation that found its entry busy; the store repeats it")        \
+	X(lent_read, "read of a key that is lent to this switch, answered")                            \
+	X(lent_padding, "read of a lent key without room for the answer, told so")                     \
+	X(lent_write, "write of a lent key, sent on to be kept by another switch")                     \
+	X(lent_answer, "write of a lent key that another switch keeps, answered")                      \
+	X(lent_other_life, "write of a lent key that names another life, told so")                     \
+	X(lent_pass, "write of a lent key that is the store's affair, forwarded")                      \
+	X(keep, "write of a key that is lent to another switch, kept")                                 \
+	X(keep_again, "write that had been kept before, answered again")                               \
+	X(keep_pass, "write to be kept here, but there is no such loan or no room: forwarded")         \
+	X(drop_keep_old, "write so old that nobody can tell whether it was kept")                      \
+	X(drop_lent_busy, "about a lent key, and its record was being changed; it comes again")        \
+	X(drop_lent_over, "keeper's answer to a loan that is over")                                    \
+	X(lend, "store's word to prepare or begin a loan, done")                                       \
+	X(lend_refused, "store's word to prepare or begin a loan, refused")                            \
+	X(take, "store's question what was kept, answered")                                            \
 	X(lease_offer, "lease offer, turned into a request")                                           \
 	X(lease_renewed, "lease reply, taken")                                                         \
 	X(lease_stale, "lease reply that came too late or from the wrong host")                        \

@@ -6,6 +6,7 @@
 #include "admit.h"
 #include "discipline.h"
 #include "source.h"
+#include "writeback.h"
 
 /* A neighbour asks whether the link between us carries anything; no process has to be scheduled for the answer. */
 INLINE int answer_probe(struct xdp_md *ctx, struct work *work)
@@ -47,6 +48,24 @@ INLINE int called_back(struct xdp_md *ctx, struct work *work, struct config *con
 	return invalidate(ctx, work, config);
 }
 
+/* Likewise what is said about a loan of which this switch has a part, whether or not the tenant is known here. */
+INLINE int about_loan(struct xdp_md *ctx, struct work *work)
+{
+	if (!admit_system(work))
+		return ends(COUNT_drop_forged, XDP_DROP);
+	bpf_tail_call(ctx, &programs, LOAN_MESSAGES);
+	count(COUNT_bypass_no_step);
+	return forward(ctx, work);
+}
+
+/* To the tenant's discipline. */
+INLINE int to_discipline(struct xdp_md *ctx, struct work *work)
+{
+	bpf_tail_call(ctx, &programs, work->base);
+	count(COUNT_bypass_no_discipline);
+	return forward(ctx, work);
+}
+
 SEC("xdp.frags")
 int entry(struct xdp_md *ctx)
 {
@@ -66,15 +85,58 @@ int entry(struct xdp_md *ctx)
 	}
 	if (work->op == OP_INVALIDATE && names_this_switch(work, config))
 		return called_back(ctx, work, config);
+	if (is_about_loan(work, config))
+		return about_loan(ctx, work);
 	verdict = admit(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
 	verdict = system_message(ctx, work, config);
 	if (verdict != CONTINUE)
 		return verdict;
-	bpf_tail_call(ctx, &programs, work->base);
-	count(COUNT_bypass_no_discipline);
-	return forward(ctx, work);
+	if (work->flags & TENANT_WRITE_BACK)
+		bpf_tail_call(ctx, &programs, LENT_PACKETS);
+	return to_discipline(ctx, work);
+}
+
+/* What clients of a tenant say whose keys may be lent. */
+SEC("xdp.frags")
+int lent_packet(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	struct config *config = get_config();
+	struct lent lent = {};
+	if (!work || !config)
+		return XDP_PASS;
+	__u32 id = bpf_ntohl(work->header.tenant);
+	if (work->op == OP_READ_REQUEST && !is_part(&work->header) && find_owned(work, &lent))
+		return lent_read(ctx, work, config, &lent);
+	if (work->op == OP_WRITE_REQUEST) {
+		struct tenant *tenant = bpf_map_lookup_elem(&tenants, &id);
+		if (tenant && find_owned(work, &lent))
+			return lent_write(ctx, work, config, tenant, &lent);
+		name_second(ctx, work, config);
+	}
+	return to_discipline(ctx, work);
+}
+
+/* What switches and stores say to this switch about loans. */
+SEC("xdp.frags")
+int loan_message(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	struct config *config = get_config();
+	if (!work || !config)
+		return XDP_PASS;
+	switch (work->op) {
+	case OP_KEEP_REQUEST:
+		return keep_request(ctx, work);
+	case OP_KEEP_REPLY:
+		return kept_reply(ctx, work, config);
+	case OP_LEND_REQUEST:
+		return lend_request(ctx, work, config);
+	default:
+		return take_request(ctx, work, config);
+	}
 }
 
 /* The program at the far end of the recirculation port. */

@@ -42,22 +42,33 @@ INLINE bool read_record(const struct found *found, const struct work *work, void
 	return false;
 }
 
+/* Makes a count odd that was even. False: others kept it odd for too long. */
+INLINE bool lock_seq(__u32 *count)
+{
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		__u32 seq = READ_ONCE(*count);
+		if (!(seq & 1) && compare_and_swap(count, seq, seq + 1) == seq)
+			return true;
+	}
+	return false;
+}
+
+INLINE void unlock_seq(__u32 *count)
+{
+	barrier();
+	fetch_add(count, 1);
+}
+
 /*
  * Keeps others from changing the record, and from taking it for whole. Held for a few instructions, never over a
  * helper that can fail. False: others kept it for longer than that.
  */
 INLINE bool lock_item(struct item *item)
 {
-	for (int i = 0; i < LOCK_TRIES; i++) {
-		__u32 seq = READ_ONCE(item->seq);
-		if (!(seq & 1) && compare_and_swap(&item->seq, seq, seq + 1) == seq)
-			return true;
-	}
-	return false;
+	return lock_seq(&item->seq);
 }
 
 INLINE void unlock_item(struct item *item)
 {
-	barrier();
-	fetch_add(&item->seq, 1);
+	unlock_seq(&item->seq);
 }

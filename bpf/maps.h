@@ -296,6 +296,8 @@ struct work {
 	struct kv_header header; /* as it came in */
 	struct clock clock; /* this CPU's; the only thing that the packet before leaves behind */
 	__u32 place; /* of the tenant, in arrays of MAX_TENANTS */
+	__u32 unused;
+	__u32 flags; /* of the tenant */
 	__u32 out; /* interface that `forward` last sent the packet to */
 	struct sip shared; /* the tag's hash as far as a reply shares it with its request */
 	__u8 key[256 + 16]; /* padded with zeros to whole words */

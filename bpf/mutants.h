@@ -28,7 +28,14 @@
 	X(serves_earlier_term, 6, "an entry of an earlier term is served")                              \
 	X(floor_not_raised, 6, "a new term leaves entries of the earlier one as they are")              \
 	X(round_any_word, 6, "a value that goes round is served although its entry's word moved on")    \
-	X(round_any_generation, 6, "a value that goes round is served although another was made since")
+	X(round_any_generation, 6, "a value that goes round is served although another was made since")  \
+	X(lent_keeps_any_loan, 8, "a keeper keeps writes of other loans, and of one that has ended")    \
+	X(lent_keeper_forgets, 8, "a keeper keeps a write again that comes again")                      \
+	X(lent_answers_early, 8, "an owner answers a write before it is kept")                          \
+	X(lent_installs_nothing, 8, "a write is answered that reads do not see")                        \
+	X(lent_begins_any_epoch, 8, "a loan begins that was not prepared under this epoch")             \
+	X(lent_serves_sealed, 8, "an owner answers after the loan has ended")                           \
+	X(lent_ignores_lives, 8, "an owner takes writes that name another life")
 /* clang-format on */
 
 #ifdef MUTANTS

@@ -95,7 +95,6 @@ INLINE void answer_ipv6(struct ipv6hdr *ip, __u16 udp_len)
 INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 value_sum)
 {
 	__u16 udp_len = sizeof(struct udphdr) + payload_len;
-	__u64 sum;
 	struct ethhdr *eth = eth_of(ctx);
 	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
@@ -119,11 +118,8 @@ INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, _
 	udp->dest = udp->source;
 	udp->source = port;
 	udp->len = bpf_htons(udp_len);
-	if (!pseudo_sum(ctx, work, udp_len, &sum))
+	if (!write_checksum(ctx, work, udp, value_sum))
 		return XDP_DROP;
-	sum += (__u32)udp->source + udp->dest + udp->len;
-	sum += sum_words(&work->header, KV_HEADER_LEN / 8) + sum_of_key(work);
-	udp->check = checksum_of(sum + sum_behind_key(work, value_sum)) ?: 0xffff;
 	__u32 have = frame_len(ctx), need = work->kv + payload_len;
 	if (have > need)
 		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);

@@ -35,6 +35,19 @@ INLINE bool is_unfinished(const struct udphdr *udp, __u64 pseudo)
 	return udp->check == fold(pseudo);
 }
 
+/* The checksum of `udp->len` bytes with `work->header`, the key and a value of that sum. False where there is no IP header. */
+INLINE bool write_checksum(struct xdp_md *ctx, const struct work *work, struct udphdr *udp,
+			   __u32 value_sum)
+{
+	__u64 sum;
+	if (!pseudo_sum(ctx, work, bpf_ntohs(udp->len), &sum))
+		return false;
+	sum += (__u32)udp->source + udp->dest + udp->len;
+	sum += sum_words(&work->header, KV_HEADER_LEN / 8) + sum_of_key(work);
+	udp->check = checksum_of(sum + sum_behind_key(work, value_sum)) ?: 0xffff;
+	return true;
+}
+
 /* The sum of `work->payload_len` as far as it stands behind the key. False: it is too long for that, or not there. */
 OUTLINE int sum_in_packet(struct xdp_md *ctx, struct work *work, __u32 *sum)
 {

@@ -58,6 +58,12 @@ enum kv_op {
 #define FLAG_ALL 0x8
 #define STATUS_MASK 0xf0
 #define STATUS_MAX 10
+/* Of crates/wire/src/op.rs those that switches write. */
+#define STATUS_NOT_FOUND (1 << 4)
+#define STATUS_MISMATCH (2 << 4)
+#define STATUS_NEED_PADDING (3 << 4)
+#define STATUS_TRY_AGAIN (4 << 4)
+#define STATUS_OTHER_LIFE (9 << 4)
 
 /* Every field in network order. */
 struct kv_header {

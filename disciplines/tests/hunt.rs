@@ -35,10 +35,15 @@ fn no_client_notices() {
         hunted.busy_s,
         hunted.faults,
     );
+    println!("{:?}", hunted.loans);
     assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
     assert!(hunted.cached > 0, "no read was answered by a switch");
     let kinds = hunted.kinds();
     assert!(kinds.values().all(|count| *count > 0), "{kinds:?}");
+    for name in hunt::LOANS {
+        let count = hunted.loans.get(name);
+        assert!(count.is_some_and(|count| *count > 0), "{name}: {count:?}");
+    }
 }
 
 #[test]

@@ -62,8 +62,8 @@ impl Mutant {
         let is_in = |names: &[&str]| names.contains(&self.name());
         match self {
             Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
-            // Rows of the discipline's data plane do.
-            Mutant::Switch(mutant) if mutant.is_of_rounds() => [false; 3],
+            // Rows of the discipline's data plane do, or of what is before all of them.
+            Mutant::Switch(mutant) if mutant.is_of_rounds() || mutant.is_of_loans() => [false; 3],
             Mutant::Switch(_) => [
                 !is_in(&NOT_ATOMIC),
                 !is_in(&NOT_ATOMIC) && !is_in(&RARE),
@@ -81,6 +81,9 @@ impl Mutant {
         let by = match (by.as_slice(), self) {
             ([], Mutant::Switch(mutant)) if mutant.is_of_rounds() => {
                 "rows of `disciplines/orbitcache/tests/data_plane`".into()
+            }
+            ([], Mutant::Switch(mutant)) if mutant.is_of_loans() => {
+                "rows of `crates/dataplane/tests/lent`".into()
             }
             ([], _) => "harms nobody, costs a round trip: model".into(),
             (some, _) => some.join(", "),

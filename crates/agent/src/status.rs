@@ -11,7 +11,8 @@ use std::{
 };
 
 use dataplane::{
-    Backing, Counters, Going, Home, LeaseState, Leases, PARAMETERS, PageItems, Table, TenantEntry,
+    Backing, Counters, Going, Home, LeaseState, Leases, Lent, PARAMETERS, PageItems, Table,
+    TenantEntry,
 };
 use serde::{Deserialize, Serialize};
 use soft::{Lost, Soft};
@@ -57,6 +58,9 @@ pub struct Status {
     pub hit_ratio: f64,
     /// One for each store.
     pub leases: Vec<LeaseState>,
+    /// What stores lent to it.
+    #[serde(default)]
+    pub lent: Lent,
     /// What goes round in it.
     #[serde(default)]
     pub round: Round,
@@ -221,7 +225,10 @@ fn of(
             .find(|(c, _)| c.name == name)
             .map_or(0, |(_, v)| *v)
     };
-    let hits = ["hit", "wake", "hit_round"].map(get).iter().sum::<u64>();
+    let hits = ["hit", "wake", "hit_round", "lent_read"]
+        .map(get)
+        .iter()
+        .sum::<u64>();
     let going = match at {
         Backing::Pinned(home) => Going::of(home),
         Backing::Native(_) => Going::default(),
@@ -262,6 +269,7 @@ fn of(
             hits as f64 / reads as f64
         },
         leases: Leases::open(at)?.all(),
+        lent: Lent::of(at)?,
         round: Round::of(going, get),
         lost,
         counters: counters

@@ -13,7 +13,7 @@
 use std::{borrow::Cow, io, mem, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use wire::{Flags, HEADER_LEN, Header, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
+use wire::{Flags, HEADER_LEN, Header, LIFE_MOVED, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
 
 use crate::{
     Answer, Error, Operation, Reserved,
@@ -67,7 +67,7 @@ pub(crate) struct Call {
     limit: Duration,
     deadline_ns: u64,
     tries: u32,
-    /// It was sent to another life of the store than at first.
+    /// It was refused in the life that it named, and sent again since.
     moved: bool,
     /// When it was first sent to a life of the store that might have carried it out.
     risked_ns: Option<u64>,
@@ -224,6 +224,10 @@ impl Call {
 
     /// The first step. `random` is uniform in 0..1, here and below.
     pub fn start(&mut self, rules: &Rules, id: Id, now_ns: u64) -> Step {
+        self.header.life = match self.header.op.is_write() {
+            true => rules.lives.of_key(self.window, &self.header.key_hash),
+            false => rules.lives.of_store(self.window),
+        };
         self.sign(rules, id);
         self.ask(rules, now_ns)
     }
@@ -241,7 +245,13 @@ impl Call {
             }
             Reply::Answer(header, value) => (header, value),
         };
-        rules.heard(self.window, &header);
+        let Header { life, key_hash, .. } = self.header;
+        rules.lives.heard(self.window, &key_hash, life, &header);
+        let write = self.header.op.is_write();
+        if write && header.status == Status::OtherLife && header.life == life {
+            // Of a copy that named another one: the request has gone on since.
+            return self.go(now_ns);
+        }
         match &mut self.parts {
             Parts::None { .. } => self.answered(rules, header, value, now_ns, random),
             Parts::Pull(_) => self.part_came(rules, header, value, now_ns),
@@ -354,8 +364,7 @@ impl Call {
             unreachable!("a write in parts");
         };
         let late = match header.status {
-            // What this life answered to parts that named another one.
-            Status::OtherLife => header.life == self.header.life,
+            // What an earlier life answered.
             Status::Taken | Status::TryAgain => push.is_paused() || header.life != self.header.life,
             _ => false,
         };
@@ -376,10 +385,25 @@ impl Call {
         }
     }
 
-    /// The store lives another life than the one that the write named.
+    /// The key lives another life than the one that the write named. If only this key does, it is lent to a switch, or was: the
+    /// store itself still knows what it did with the write, so it is asked past that switch.
     fn other_life(&mut self, rules: &Rules, header: &Header, now_ns: u64, random: f64) -> Step {
-        if self.may_have_been_applied_before(header, now_ns) {
-            return Step::Done(Err(self.timed_out()));
+        if header.life <= LIFE_UNKNOWN {
+            return self.bad("another life without a name");
+        }
+        let before = header.expiry_ms != LIFE_MOVED
+            && (self.past_owner() || self.may_have_been_applied_before(header, now_ns));
+        match before {
+            true if header.flags.has(Flags::CACHED) => {
+                self.header.flags = self.header.flags.with(Flags::ALL);
+            }
+            true => return Step::Done(Err(self.timed_out())),
+            false => {
+                self.header.life = header.life;
+                if self.past_owner() {
+                    self.header.flags = self.header.flags.without(Flags::ALL);
+                }
+            }
         }
         // The id stays: copies of the first datagram are this write too.
         let Header {
@@ -432,7 +456,8 @@ impl Call {
                 let outgoing = Outgoing {
                     request: self.header.request,
                     datagram: self.datagram.clone(),
-                    many: self.header.flags.has(Flags::ALL),
+                    // What was said to copies that named another life still comes.
+                    many: self.moved || self.header.flags.has(Flags::ALL),
                 };
                 let again = matches!(self.state, State::Asked { once_ns: None });
                 (outgoing, again, true)
@@ -554,6 +579,7 @@ impl Call {
     fn begin(&mut self, rules: &Rules, now_ns: u64) -> Step {
         self.parts = Parts::None { due: false };
         self.reserved = None;
+        self.header.life = rules.lives.of_store(self.window);
         self.sign(rules, rules.new_id());
         self.ask(rules, now_ns)
     }
@@ -618,6 +644,12 @@ impl Call {
         self.go(now_ns)
     }
 
+    /// Whether this write passes the switch that its key is lent to. It names one life only then, in which it may be under way;
+    /// until the store says that it has given it up there.
+    fn past_owner(&self) -> bool {
+        self.header.op.is_write() && self.header.flags.has(Flags::ALL)
+    }
+
     /// Whether an earlier life of the store than the one that answers so can have had this write: unless that has lived for
     /// longer than this write was under way. The two clocks' rates differ by less than a 64th.
     fn may_have_been_applied_before(&self, other_life: &Header, now_ns: u64) -> bool {
@@ -630,7 +662,6 @@ impl Call {
 
     /// Gives the request an id and the datagram its header, tag and padding.
     fn sign(&mut self, rules: &Rules, id: Id) {
-        self.header.life = rules.life(self.window);
         self.header.client = id.client;
         self.header.request = id.request;
         if rules.takes_all() && self.header.op == Op::ReadRequest {

@@ -25,6 +25,7 @@ mod counters;
 mod envelope;
 mod error;
 mod flow;
+mod lives;
 mod machine;
 mod memory;
 mod operation;

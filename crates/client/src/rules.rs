@@ -4,15 +4,15 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use wire::{Cluster, Flags, Header, LIFE_UNKNOWN, MAX_PAYLOAD, Secret, Secrets, TENANT_SYSTEM};
+use wire::{Cluster, MAX_PAYLOAD, Secret, Secrets, TENANT_SYSTEM};
 
 use crate::{
-    Error, Options, Reserved, counters::Counters, envelope::Envelope, routes::Routes,
+    Error, Options, Reserved, counters::Counters, envelope::Envelope, lives::Lives, routes::Routes,
     timing::RoundTrip,
 };
 
@@ -37,8 +37,7 @@ pub(crate) struct Rules {
     pub max_value: usize,
     client: u64,
     next_request: AtomicU64,
-    /// What each store, by its window, last said that its life is.
-    lives: Box<[AtomicU16]>,
+    pub lives: Lives,
     /// Length in bytes of the largest value seen, as it travels.
     largest_value: AtomicUsize,
     /// A mutant: parts of all versions are joined.
@@ -67,11 +66,10 @@ impl Rules {
             .ok_or(Error::UnknownTenant(tenant))?;
         let envelope = Envelope::new(options.seal.as_ref(), tenant);
         let routes = Routes::new(cluster, tenant);
-        let unknown = || AtomicU16::new(LIFE_UNKNOWN);
         Ok(Rules {
             tenant,
             secrets,
-            lives: (0..routes.windows).map(|_| unknown()).collect(),
+            lives: Lives::new(routes.windows),
             routes,
             write_deadline: options.deadline.min(cluster.write_deadline()),
             round_trip: RoundTrip::new(&options),
@@ -94,26 +92,14 @@ impl Rules {
         }
     }
 
-    /// The life of the store with this window, as far as is known.
-    pub fn life(&self, window: usize) -> u16 {
-        self.lives[window].load(Relaxed)
-    }
-
-    /// The store with this window answered so.
-    pub fn heard(&self, window: usize, reply: &Header) {
-        if !reply.flags.has(Flags::CACHED) && reply.life > LIFE_UNKNOWN {
-            self.lives[window].store(reply.life, Relaxed);
-        }
-    }
-
     pub fn largest_value(&self) -> usize {
         self.largest_value.load(Relaxed)
     }
 
     /// An answer as the mutant sees it.
     #[cfg(test)]
-    pub fn any_version(&self, header: &Header, first: &Header) -> Header {
-        Header {
+    pub fn any_version(&self, header: &wire::Header, first: &wire::Header) -> wire::Header {
+        wire::Header {
             version: match self.joins_any_version && header.part > 0 {
                 true => first.version,
                 false => header.version,

@@ -27,6 +27,18 @@ pub(crate) const EPOCH_MASK: u64 = (1 << 48) - 1;
 pub const PROGRAMS_PER_DISCIPLINE: usize = 8;
 /// The number of tenants whose packets are only forwarded; disciplines have lower ones.
 pub const NO_DISCIPLINE: u32 = 15;
+/// Programs of the entry's own object beside those of the disciplines, with their places in the table of programs
+/// (`LENT_PACKETS` and `LOAN_MESSAGES` in `bpf/writeback.h`).
+pub(crate) const OF_ENTRY: [(&str, u32); 2] = [
+    (
+        "lent_packet",
+        NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE as u32 + 2,
+    ),
+    (
+        "loan_message",
+        NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE as u32 + 3,
+    ),
+];
 /// Words that a discipline has of each tenant.
 pub const PARAMETERS: usize = 2;
 /// Numbers that a discipline's programs may count of each tenant.
@@ -115,6 +127,20 @@ pub(crate) struct Lease {
     pub unused: [u32; 5],
 }
 
+/// Of a record's states those that count.
+pub(crate) const KEPT_ACTIVE: u8 = 2;
+pub(crate) const KEPT_SEALED: u8 = 3;
+pub(crate) const KEPT_RECORDS: usize = 1024;
+
+/// A record of a lent key, as far as this side looks at it.
+#[repr(C)]
+pub(crate) struct Kept {
+    pub seq: AtomicU32,
+    pub state: AtomicU8,
+    pub is_owner: AtomicU8,
+    pub rest: [AtomicU8; 1778],
+}
+
 #[repr(C)]
 pub(crate) struct Sketch {
     pub row: [[AtomicU32; SKETCH_COLUMNS]; SKETCH_ROWS],
@@ -150,6 +176,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 const _: () = assert!(size_of::<Page>() == PAGE_BYTES && PAGE_BYTES == 26_560);
 const _: () = assert!(size_of::<Item>() == 48);
 const _: () = assert!(size_of::<Lease>() == 64);
+const _: () = assert!(size_of::<Kept>() == 1784);
 const _: () = assert!(size_of::<Tenant>() == 72);
 const _: () = assert!(std::mem::offset_of!(Tenant, parameter_0) == 60);
 const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
@@ -158,7 +185,8 @@ const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
 mod tests {
     use super::*;
 
-    const HEADERS: [&str; 7] = [
+    const HEADERS: [&str; 8] = [
+        include_str!("../../../bpf/lent/table.h"),
         include_str!("../../../bpf/source.h"),
         include_str!("../../../bpf/sketch.h"),
         include_str!("../../../bpf/maps.h"),
@@ -206,6 +234,7 @@ mod tests {
             ("TALLIES", TALLIES as u64),
             ("GROUP_PORTS", GROUP_PORTS as u64),
             ("NO_LEASE", NO_LEASE.into()),
+            ("KEPT_RECORDS", KEPT_RECORDS as u64),
             ("ITEM_CELLS", ITEM_CELLS.into()),
             ("SOURCE_LOOSE", SourceCheck::Loose as u64),
             ("SOURCE_STRICT", SourceCheck::Strict as u64),
@@ -221,6 +250,21 @@ mod tests {
         for (name, here) in numbers {
             assert_eq!(in_c(name), here, "{name}");
         }
+    }
+
+    #[test]
+    fn states_are_those_of_the_c() {
+        let (_, text) = HEADERS[0]
+            .split_once("enum kept_state {")
+            .expect("it is there");
+        let names = text.lines().filter_map(|line| {
+            let name = line.trim().split(',').next()?;
+            name.starts_with("KEPT_").then_some(name)
+        });
+        let names: Vec<&str> = names.take(4).collect();
+        let place = |name| names.iter().position(|other| *other == name);
+        assert_eq!(place("KEPT_ACTIVE"), Some(KEPT_ACTIVE.into()));
+        assert_eq!(place("KEPT_SEALED"), Some(KEPT_SEALED.into()));
     }
 
     #[test]

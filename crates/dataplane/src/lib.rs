@@ -17,6 +17,7 @@ mod grace;
 mod group;
 mod layout;
 mod lease;
+mod lent;
 mod load;
 mod map;
 mod mapped;
@@ -45,6 +46,7 @@ pub use layout::{
     TALLIES, VALUE_MAX_BYTES,
 };
 pub use lease::{LeaseState, Leases};
+pub use lent::Lent;
 pub use load::{Dataplane, MapLayout, Object, RECIRCULATION, Sizes, cpus, maps_of};
 pub use page_items::PageItems;
 pub use programs::Programs;

@@ -14,7 +14,7 @@ use libbpf_rs::{
 use crate::{
     Attached, Error, Home, Loops, Mode, Table, attach,
     layout::{
-        BUCKET_SLOTS, Config, LAYOUT, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE,
+        BUCKET_SLOTS, Config, LAYOUT, OF_ENTRY, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE,
         RECIRCULATION_PORTS,
     },
     mapped::Mapped,
@@ -341,9 +341,7 @@ impl Object {
         }
         for (name, step) in self.steps.iter().zip(0u32..) {
             let place = self.number * PROGRAMS_PER_DISCIPLINE as u32 + step;
-            let program = self.program(loaded, name)?.as_fd().as_raw_fd();
-            find_map(entry, "programs")
-                .update(&place.to_ne_bytes(), &program.to_ne_bytes(), MapFlags::ANY)
+            set_step(entry, place, &self.program(loaded, name)?)
                 .map_err(Error::bpf(format!("registering {name}")))?;
         }
         Ok(())
@@ -406,6 +404,11 @@ impl Dataplane {
                 object.register(&dataplane.entry, &loaded)?;
             }
             dataplane.objects.push((loaded, first.egress));
+        }
+        for (name, place) in OF_ENTRY {
+            let program = find_program(&dataplane.entry, name);
+            set_step(&dataplane.entry, place, &program)
+                .map_err(Error::bpf(format!("registering {name}")))?;
         }
         let table = Table::open(home)?;
         table.has_this_layout();
@@ -607,6 +610,12 @@ fn find_map<'a>(object: &'a Loaded, name: &str) -> libbpf_rs::Map<'a> {
         .maps()
         .find(|map| map.name() == name)
         .expect("maps.h defines it")
+}
+
+/// Puts a program into its place in the table of programs.
+fn set_step(entry: &Loaded, place: u32, program: &ProgramMut<'_>) -> libbpf_rs::Result<()> {
+    let program = program.as_fd().as_raw_fd();
+    find_map(entry, "programs").update(&place.to_ne_bytes(), &program.to_ne_bytes(), MapFlags::ANY)
 }
 
 fn find_program<'a>(object: &'a Loaded, name: &str) -> ProgramMut<'a> {

@@ -376,6 +376,8 @@ pub fn ending(counter: &str) -> Option<Verdict> {
         "forward" => Some(Verdict::Redirect),
         "recirculate" | "fan_out" | "wake" | "hit_round" => Some(Verdict::Redirect),
         "hit" | "answer" | "invalidate" | "lease_offer" => Some(Verdict::Tx),
+        "lent_read" | "lent_padding" | "lent_other_life" => Some(Verdict::Tx),
+        "keep" | "keep_again" | "lend" | "lend_refused" | "take" => Some(Verdict::Tx),
         "consume" | "fetch_reply" | "lease_renewed" | "lease_stale" | "invalidate_contended" => {
             Some(Verdict::Drop)
         }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use dataplane::{Cells, Object, PARAMETERS, Place, TenantEntry, cells_needed};
-use wire::{Epoch, KeyHash, Op};
+use wire::{Epoch, Flags, KeyHash, Op, Packet, Status};
 
 use crate::{
-    Message, Switch, Verdict,
+    Message, Seen, Switch, Verdict,
     message::{address, secret_of},
 };
 
@@ -138,6 +138,31 @@ impl World {
         self.lease(TERM);
         self.entry(tenant, key, value.len());
         self.send_as("grant_installed", self.grant(tenant, key, value));
+    }
+
+    /// Lends the key to this switch under this life, with this value in version 77; switch 9 is to keep what is written.
+    pub fn lent(&self, tenant: u32, key: &[u8], value: &[u8], life: u16) {
+        let mut lend =
+            Message::from_store(Op::LendRequest, tenant, key).epoch(Epoch::new(Switch::ID, 0));
+        lend.header.life = life;
+        lend.header.node = 9;
+        lend.header.flags = Flags::GRANT;
+        lend.header.request = self.slot(false).into();
+        lend.header.version = 77;
+        let prepared = self.switch.run(&lend.frame().bytes(), None);
+        let seen = Seen::read(&prepared.frame).expect("right checksums");
+        let reply = Packet::decode(&seen.payload).expect("ours").header;
+        assert_eq!((reply.op, reply.status), (Op::LendReply, Status::Ok));
+        self.send_as("lend", lend.epoch(reply.epoch).value(value));
+    }
+
+    /// Ends that loan.
+    pub fn seal(&self, tenant: u32, key: &[u8], life: u16) {
+        let mut take =
+            Message::from_store(Op::TakeRequest, tenant, key).epoch(Epoch::new(Switch::ID, 0));
+        take.header.life = life;
+        take.header.flags = Flags::GRANT;
+        self.send_as("take", take.padded(1300));
     }
 
     /// Overwrites a field of an item's header, as time or another CPU would.

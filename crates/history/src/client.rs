@@ -39,6 +39,9 @@ pub struct ClientsConfig {
     /// Which values live for a while only; none do without it.
     #[serde(default)]
     pub lives: Option<Lives>,
+    /// Part of the operations that are reads or unconditional writes of values that live on, half of each; the others are of all kinds.
+    #[serde(default)]
+    pub plain: f64,
 }
 
 impl ClientsConfig {

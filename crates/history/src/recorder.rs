@@ -62,6 +62,7 @@ pub struct Recorder {
     tenants: usize,
     longest_value: usize,
     lives: Option<Lives>,
+    plain: f64,
     rng: SeededRng,
     written: u64,
     /// Per key, the last version seen and its value.
@@ -138,6 +139,7 @@ impl Recorder {
             tenants: config.tenants.len().max(1),
             longest_value: config.longest_value,
             lives: config.lives,
+            plain: config.plain.clamp(0.0, 1.0),
             rng: rng(config.seed, &format!("client {number}")),
             written: 0,
             known: HashMap::new(),
@@ -155,7 +157,11 @@ impl Recorder {
         let key = ((rank + now_ns / HOT_FOR_NS) % u64::from(self.keys)) as u32;
         let tenant = self.rng.random_range(0..self.tenants);
         let number = tenant as u32 * self.keys + key;
+        // No draw where there is no such part: the seeds of other runs go on as they did.
+        let plain = self.plain > 0.0 && self.rng.random_bool(self.plain);
         let what = match self.rng.random_range(0..100) {
+            0..50 if plain => What::Read,
+            _ if plain => self.write_with(None, Condition::Always, Need::Any),
             0..72 => What::Read,
             72..84 => self.write(Condition::Always, Need::Any),
             84..92 => match self.known.get(&number).copied() {
@@ -181,14 +187,18 @@ impl Recorder {
     }
 
     fn write(&mut self, condition: Condition, need: Need) -> What {
-        self.written += 1;
-        let number = (u64::from(self.number) << 40) | self.written;
         let lives = self.lives.filter(|lives| lives.part > 0.0);
         let ttl = lives.and_then(|lives| {
             let lives_on = self.rng.random::<f64>() >= lives.part;
             let ms = self.rng.random_range(lives.least_ms..=lives.most_ms);
             (!lives_on).then(|| Duration::from_millis(ms))
         });
+        self.write_with(ttl, condition, need)
+    }
+
+    fn write_with(&mut self, ttl: Option<Duration>, condition: Condition, need: Need) -> What {
+        self.written += 1;
+        let number = (u64::from(self.number) << 40) | self.written;
         What::Write {
             number,
             value: encode(number, self.longest_value),
@@ -387,6 +397,7 @@ mod tests {
             tenants: vec![],
             longest_value: 0,
             lives: None,
+            plain: 0.0,
         }
     }
 

@@ -39,12 +39,14 @@ pub struct Hunted {
     pub busy_s: f64,
     /// How often each thing was done or went wrong.
     pub faults: BTreeMap<String, u64>,
+    /// What stores and switches counted of loans: [`LOANS`](crate::LOANS), and what they lost where they may.
+    pub loans: BTreeMap<String, u64>,
     /// What was found, in order of seeds.
     pub found: Vec<Found>,
 }
 
 /// Everything that goes wrong in enough seeds, by its name in [`Hunted::faults`]; and bits that flip, where they do.
-pub const KINDS: [&str; 14] = [
+pub const KINDS: [&str; 15] = [
     "lost",
     "duplicated",
     "reordered",
@@ -59,6 +61,7 @@ pub const KINDS: [&str; 14] = [
     "addresses_moved",
     "moved",
     "wall_clock_set",
+    "write_back_changed",
 ];
 
 impl Hunted {
@@ -85,6 +88,9 @@ impl Hunted {
             self.world_ns += outcome.world_ns;
             for (name, count) in &outcome.faults {
                 *self.faults.entry(name.clone()).or_default() += count;
+            }
+            for (name, count) in &outcome.loans {
+                *self.loans.entry(name.clone()).or_default() += count;
             }
         }
         if outcome.as_ref().map_or(true, |o| o.complaint().is_some()) {

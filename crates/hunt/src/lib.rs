@@ -9,11 +9,13 @@
 mod clients;
 mod hunt;
 mod layout;
+mod lost;
 mod measure;
 mod never;
 mod plan;
 mod run;
 mod shrink;
+mod write_back;
 
 pub use clients::{Asking, maker as clients};
 pub use hunt::{Found, Hunted, KINDS, hunt};
@@ -22,3 +24,4 @@ pub use never::Never;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
 pub use run::{Outcome, Violation, run};
 pub use shrink::shrink;
+pub use write_back::LOANS;

@@ -51,6 +51,9 @@ pub struct Tenant {
     pub quota: u32,
     /// What switches do for it.
     pub discipline: String,
+    /// Write-back: how old an answered write may be that the store does not have, in milliseconds; 0: none.
+    #[serde(default)]
+    pub write_back_ms: u32,
 }
 
 /// What clients do.
@@ -71,6 +74,9 @@ pub struct Clients {
     /// Whether each host has a second link, to another switch: when the first is cut, its address is another one.
     #[serde(default)]
     pub second_links: bool,
+    /// Part of the operations that are reads and unconditional writes, half of each, whatever the others are.
+    #[serde(default)]
+    pub plain: f64,
 }
 
 /// One thing that is done to the system while clients ask.
@@ -160,6 +166,15 @@ pub enum Deed {
         /// Its policy: place in the list of policies.
         policy: u8,
     },
+    /// A tenant's write-back begins, ends, or has another bound.
+    WriteBack {
+        /// When.
+        at_ms: u64,
+        /// Which tenant.
+        tenant: u32,
+        /// The bound from then on, in milliseconds; 0: no write-back.
+        bound_ms: u32,
+    },
     /// A machine's wall clock is set.
     SetWall {
         /// When.
@@ -184,6 +199,7 @@ impl Deed {
             | Deed::Rotate { at_ms, .. }
             | Deed::Cut { at_ms, .. }
             | Deed::Move { at_ms, .. }
+            | Deed::WriteBack { at_ms, .. }
             | Deed::SetWall { at_ms, .. } => *at_ms,
         }
     }
@@ -197,9 +213,11 @@ impl Deed {
             | Deed::Reboot { for_ms, .. }
             | Deed::Relend { for_ms, .. }
             | Deed::Cut { for_ms, .. } => Some(*for_ms),
-            Deed::Data { .. } | Deed::Rotate { .. } | Deed::Move { .. } | Deed::SetWall { .. } => {
-                None
-            }
+            Deed::Data { .. }
+            | Deed::Rotate { .. }
+            | Deed::Move { .. }
+            | Deed::WriteBack { .. }
+            | Deed::SetWall { .. } => None,
         }
     }
 
@@ -215,6 +233,7 @@ impl Deed {
             Deed::Rotate { .. } => "secrets_rotated",
             Deed::Cut { .. } => "cut",
             Deed::Move { .. } => "moved",
+            Deed::WriteBack { .. } => "write_back_changed",
             Deed::SetWall { .. } => "wall_clock_set",
         }
     }
@@ -279,7 +298,7 @@ pub struct Plan {
 }
 
 /// One time in `n`.
-fn one_in(rng: &mut impl Rng, n: u32) -> bool {
+pub(crate) fn one_in(rng: &mut impl Rng, n: u32) -> bool {
     rng.random_range(0..n) == 0
 }
 
@@ -322,6 +341,7 @@ impl Plan {
             id: 7 + i,
             quota: quota(&mut rng),
             discipline: name(&mut rng),
+            write_back_ms: 0,
         });
         let tenants: Vec<Tenant> = tenants.collect();
         let open = (tenants.is_empty() || one_in(&mut rng, 2)).then(|| name(&mut rng));
@@ -333,6 +353,7 @@ impl Plan {
             longest_value: *[0, 60, 400, 1350].choose(&mut rng).expect("some"),
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
             second_links: one_in(&mut rng, 2),
+            plain: 0.0,
         };
         let clients = Clients {
             longest_value: large_values(seed).unwrap_or(clients.longest_value),
@@ -378,9 +399,13 @@ impl Plan {
             deeds: vec![],
             lasts_ms: rng.random_range(4_000..=10_000),
         };
+        let writes_back = plan.draw_write_back(&names);
         plan.bound_delays();
         let deeds = rng.random_range(0..=8);
         plan.deeds = (0..deeds).map(|_| plan.deed(&mut rng)).collect();
+        if writes_back {
+            plan.draw_write_back_deeds();
+        }
         plan.deeds.sort_by_key(Deed::at_ms);
         plan
     }

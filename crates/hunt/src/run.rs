@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use anyhow::{Context, ensure};
 use api::types::{Policy, TenantChange, TenantSpec};
@@ -11,6 +11,8 @@ use crate::{
     Deed, Disciplines, Never, Plan, Store,
     clients::{Asking, maker},
     layout,
+    lost::gone_back,
+    write_back::{LOST, is_of_loans},
 };
 
 const MS: u64 = 1_000_000;
@@ -59,6 +61,9 @@ pub struct Outcome {
     pub trace: u64,
     /// How often each thing was done or went wrong.
     pub faults: BTreeMap<String, u64>,
+    /// What stores and switches counted of loans.
+    #[serde(default)]
+    pub loans: BTreeMap<String, u64>,
     /// What must never have been counted, and was.
     #[serde(default)]
     pub never: Never,
@@ -87,6 +92,10 @@ struct Running<'a> {
     never: Never,
     /// What the controller was asked for and did not refuse.
     granted: BTreeMap<&'static str, u64>,
+    /// What stores and switches counted of loans.
+    loans: BTreeMap<String, u64>,
+    /// When the clients began, by the world's clock.
+    begun_ns: u64,
 }
 
 /// Runs a plan from its beginning to its end.
@@ -114,6 +123,8 @@ pub(crate) fn run_with(
         world: World::new(&spec, plan.seed)?,
         never: Never::default(),
         granted: BTreeMap::new(),
+        loans: BTreeMap::new(),
+        begun_ns: 0,
     };
     spec.links
         .iter()
@@ -166,6 +177,7 @@ impl Running<'_> {
                 secret: Some(secret.clone()),
                 quota: tenant.quota,
                 discipline: Some(tenant.discipline.clone()),
+                write_back_ms: tenant.write_back_ms,
                 ..TenantSpec::default()
             };
             let made = self.world.with(control, |host: &mut ControlHost, io| {
@@ -183,7 +195,7 @@ impl Running<'_> {
                 rate: 0,
                 over_rate: wire::OverRate::Forward,
                 stores: vec![],
-                write_back_ms: 0,
+                write_back_ms: tenant.write_back_ms,
             });
         }
         Ok(cluster)
@@ -207,6 +219,7 @@ impl Running<'_> {
                 tenants: self.plan.asking(),
                 longest_value: clients.longest_value,
                 lives,
+                plain: clients.plain,
             };
             let name = format!("client{}", host + 1);
             let machine = self.world.machine(&name).context("a client host")?;
@@ -235,6 +248,7 @@ impl Running<'_> {
     /// Everything that is done, and undone, at its time.
     fn do_deeds(&mut self) -> anyhow::Result<()> {
         let begun_ns = self.world.now_ns();
+        self.begun_ns = begun_ns;
         let plan = self.plan;
         let mut steps: Vec<(u64, usize, bool)> = vec![];
         for (i, deed) in plan.deeds.iter().enumerate() {
@@ -270,14 +284,23 @@ impl Running<'_> {
     /// Takes down what a store that is about to lose it has counted.
     fn look_at_store(&mut self, process: sim::ProcessId) -> anyhow::Result<()> {
         if let Some(store) = self.world.get::<StoreHost>(process) {
-            self.never.look_at(&serde_json::to_value(store.counters())?);
+            let counters = serde_json::to_value(store.counters())?;
+            self.never.look_at(&counters);
+            let all = counters.as_object().into_iter().flatten();
+            for (name, count) in all.filter(|(name, _)| is_of_loans(name)) {
+                *self.loans.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
+            }
         }
         Ok(())
     }
 
     /// Likewise a switch.
     fn look_at_switch(&mut self, machine: MachineId) -> anyhow::Result<()> {
-        self.never.look(self.world.counters(machine)?);
+        let counters = self.world.counters(machine)?;
+        for (name, count) in counters.iter().filter(|(name, _)| is_of_loans(name)) {
+            *self.loans.entry((*name).to_owned()).or_default() += count;
+        }
+        self.never.look(counters);
         Ok(())
     }
 
@@ -338,7 +361,22 @@ impl Running<'_> {
                 policy,
                 ..
             } => {
-                let is_granted = self.move_pages(*tenant, *quota, *policy)?;
+                let change = TenantChange {
+                    quota: Some(*quota),
+                    policy: Some(POLICIES[usize::from(*policy) % POLICIES.len()]),
+                    ..TenantChange::default()
+                };
+                let is_granted = self.change(*tenant, change)?;
+                *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
+            }
+            Deed::WriteBack {
+                tenant, bound_ms, ..
+            } => {
+                let change = TenantChange {
+                    write_back_ms: Some(*bound_ms),
+                    ..TenantChange::default()
+                };
+                let is_granted = self.change(*tenant, change)?;
                 *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
             }
             Deed::SetWall { machine, by_ms, .. } => {
@@ -357,7 +395,11 @@ impl Running<'_> {
             Deed::Stop { process, .. } => self.world.cont(self.process(process)?),
             Deed::Suspend { machine, .. } => self.world.resume(self.machine(machine)?),
             Deed::Cut { link, .. } => self.world.set_link(*link, true),
-            Deed::Data { .. } | Deed::Rotate { .. } | Deed::Move { .. } | Deed::SetWall { .. } => {}
+            Deed::Data { .. }
+            | Deed::Rotate { .. }
+            | Deed::Move { .. }
+            | Deed::WriteBack { .. }
+            | Deed::SetWall { .. } => {}
         }
         Ok(())
     }
@@ -372,18 +414,13 @@ impl Running<'_> {
     }
 
     /// What a controller that does not run, or that has no room, refuses is left; whether it did it.
-    fn move_pages(&mut self, tenant: u32, quota: u32, policy: u8) -> anyhow::Result<bool> {
+    fn change(&mut self, tenant: u32, change: TenantChange) -> anyhow::Result<bool> {
         let control = self.process("control/control")?;
-        let change = TenantChange {
-            quota: Some(quota),
-            policy: Some(POLICIES[usize::from(policy) % POLICIES.len()]),
-            ..TenantChange::default()
-        };
-        let moved = self.world.with(control, |host: &mut ControlHost, io| {
+        let changed = self.world.with(control, |host: &mut ControlHost, io| {
             host.ask(io, |core, asked| core.change_tenant(asked, tenant, change))
                 .is_ok()
         });
-        Ok(moved.unwrap_or(false))
+        Ok(changed.unwrap_or(false))
     }
 
     /// Begins a tenant's change to another secret. A second one is refused until the first is over. Whether it began.
@@ -454,12 +491,27 @@ impl Running<'_> {
             by_key.entry(operation.key).or_default().push(*operation);
         }
         let (mut violation, mut undecided) = (None, 0);
+        let mut never = self.never.clone();
+        // Unless both switches of a loan were lost, no write is.
+        let lost = self.loans.get(LOST).copied().unwrap_or(0);
+        let may_lose = self.plan.may_lose_loans() && lost > 0;
+        if !self.plan.may_lose_loans() {
+            never.add(LOST, lost);
+        }
         for (key, operations) in by_key {
             let Ok(verdict) = check_within(&operations, PASTS) else {
                 undecided += 1;
                 continue;
             };
             if let Verdict::Violation(at) = verdict {
+                if may_lose && self.is_lent(key) {
+                    let Some(history) = gone_back(&operations, &self.losses()) else {
+                        continue;
+                    };
+                    let history = history.into();
+                    violation = Some(Violation { key, history });
+                    break;
+                }
                 let history = history::shrink(&operations, at);
                 violation = Some(Violation { key, history });
                 break;
@@ -478,9 +530,33 @@ impl Running<'_> {
             world_ns: now_ns,
             trace: self.world.trace_hash(),
             faults: self.faults(),
-            never: self.never.clone(),
+            loans: self.loans.clone(),
+            never,
             violation,
         })
+    }
+
+    /// Whether the key of this number may be lent at times.
+    fn is_lent(&self, key: u32) -> bool {
+        let asking = self.plan.asking();
+        let tenant = asking.get((key / self.plan.clients.keys) as usize);
+        let changed =
+            |deed: &Deed| matches!(deed, Deed::WriteBack { tenant: of, .. } if Some(of) == tenant);
+        let mut tenants = self.plan.tenants.iter();
+        tenants.any(|of| Some(&of.id) == tenant && of.write_back_ms > 0)
+            || self.plan.deeds.iter().any(changed)
+    }
+
+    /// The times in which answered writes may be lost.
+    fn losses(&self) -> Vec<Range<u64>> {
+        let times = self.plan.losses_ms().into_iter();
+        let at_ns = |ms: u64| self.begun_ns + ms * MS;
+        times
+            .map(|ms| {
+                let early_ns = at_ns(ms.start).min(at_ns(0));
+                early_ns..at_ns(ms.end)
+            })
+            .collect()
     }
 
     fn faults(&self) -> BTreeMap<String, u64> {
@@ -502,7 +578,7 @@ impl Running<'_> {
         let routing_ms = self.world.spec().routing_ns.unwrap_or(0) / MS;
         for deed in &self.plan.deeds {
             match deed {
-                Deed::Rotate { .. } | Deed::Move { .. } => {}
+                Deed::Rotate { .. } | Deed::Move { .. } | Deed::WriteBack { .. } => {}
                 _ => add(deed.name(), 1),
             }
             if let Deed::Cut { link, for_ms, .. } = deed

@@ -60,6 +60,12 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.life = Default::default());
     with(&|p| p.clients.expiring = 0.0);
     with(&|p| p.clients.second_links = false);
+    with(&|p| p.clients.plain = 1.0);
+    with(&|p| {
+        p.tenants
+            .iter_mut()
+            .for_each(|tenant| tenant.write_back_ms = 0)
+    });
     with(&|p| p.stores.iter_mut().for_each(|store| store.data_us = 0));
     with(&|p| p.clients.longest_value = 0);
     with(&|p| p.ipv6 = false);

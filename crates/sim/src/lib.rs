@@ -15,6 +15,7 @@ mod control;
 mod follow;
 mod frames;
 mod generator;
+mod journal;
 mod kept;
 pub mod link;
 pub mod network;

@@ -14,6 +14,7 @@ use store::{
 
 use crate::{
     follow::{Followed, Following},
+    journal::KeptJournal,
     kept::{Kept, KeptData, Way},
     network::Network,
     packet::Datagram,
@@ -53,8 +54,8 @@ pub(crate) fn maker(
     })
 }
 
-/// The data of a store that was killed, where it outlives it.
-struct Left(KeptData);
+/// The data of a store that was killed, and its journal, where they outlive it.
+struct Left(KeptData, KeptJournal);
 
 /// A store that runs.
 pub struct StoreHost {
@@ -66,6 +67,8 @@ pub struct StoreHost {
     following: Following,
     /// To the data that outlives it.
     way: Option<Way>,
+    /// There if the data is elsewhere.
+    journal: Option<KeptJournal>,
 }
 
 impl StoreHost {
@@ -91,26 +94,38 @@ impl StoreHost {
         };
         let kept = |delay_ns| {
             let left = birth.remains.and_then(|left| left.downcast::<Left>().ok());
-            let new = || KeptData::new(new(), delay_ns, birth.seed);
-            let data = left.map_or_else(new, |left| left.0);
-            Way::new(data, birth.world_ns)
+            let (data, journal) = match left {
+                Some(left) => (left.0, left.1),
+                None => (
+                    KeptData::new(new(), delay_ns, birth.seed),
+                    KeptJournal::new(delay_ns, birth.seed),
+                ),
+            };
+            (Way::new(data, birth.world_ns), journal)
         };
-        let way = match spec.data {
+        let (way, journal) = match spec.data {
             Data::Own => None,
             Data::Kept => Some(kept(0)),
             Data::Remote(delay_ns) => Some(kept(delay_ns)),
-        };
+        }
+        .unzip();
         let backend = match &way {
             None => new(),
             Some(way) => Box::new(Kept::new(way.clone())),
         };
+        let mut engine = Engine::new(config.clone(), backend, 0, incarnation);
+        let mut outbox = Outbox::default();
+        if let Some(journal) = &journal {
+            engine.keep_journal(Box::new(journal.clone()), 0, &mut outbox);
+        }
         StoreHost {
-            engine: Engine::new(config.clone(), backend, 0, incarnation),
-            outbox: Outbox::default(),
+            engine,
+            outbox,
             config: config.clone(),
             started_ns,
             following: Following::new(controllers),
             way,
+            journal,
         }
     }
 
@@ -191,6 +206,7 @@ impl Process for StoreHost {
             address: datagram.from,
             local: Some(datagram.to.ip()),
         };
+        self.journal.iter().for_each(|journal| journal.tick(now_ns));
         let out = &mut self.outbox;
         self.engine.receive(datagram.payload, peer, now_ns, out);
         self.send(io);
@@ -203,6 +219,12 @@ impl Process for StoreHost {
                 self.engine.complete(completion, now_ns, &mut self.outbox);
             }
         }
+        if let Some(journal) = &self.journal {
+            journal.tick(now_ns);
+            while let Some(completion) = journal.next_completion(now_ns) {
+                self.engine.complete(completion, now_ns, &mut self.outbox);
+            }
+        }
         self.engine.tick(now_ns, &mut self.outbox);
         self.send(io);
         self.following.wake(io);
@@ -211,7 +233,9 @@ impl Process for StoreHost {
 
     fn next_wake_ns(&self) -> Option<u64> {
         let data = self.way.as_ref().and_then(Way::next_ns);
-        let own = [self.engine.next_deadline_ns(), data].into_iter().flatten();
+        let journal = self.journal.as_ref().and_then(KeptJournal::next_ns);
+        let own = [self.engine.next_deadline_ns(), data, journal];
+        let own = own.into_iter().flatten();
         let own = own.min().map(|ns| ns + self.started_ns);
         [own, self.following.next_wake_ns()]
             .into_iter()
@@ -242,7 +266,11 @@ impl Process for StoreHost {
     }
 
     fn remains(self: Box<Self>) -> Remains {
-        let StoreHost { way, .. } = *self;
-        way.map(|way| Box::new(Left(way.into_data())) as _)
+        let StoreHost { way, journal, .. } = *self;
+        let left = way.zip(journal);
+        left.map(|(way, journal)| {
+            journal.crash();
+            Box::new(Left(way.into_data(), journal)) as _
+        })
     }
 }

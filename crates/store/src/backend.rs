@@ -118,6 +118,8 @@ pub enum Completion {
     Change(Ticket, Change),
     /// To nothing: something that others did in the backend.
     Outside(OutsideEvent),
+    /// From the journal of loans: whether it is done.
+    Journal(Ticket, bool),
 }
 
 /// What others did in a backend with [`Watch::Tracked`]. Events and answers come in the order in which the backend sent

@@ -95,6 +95,13 @@ impl<O: Clone> Clients<O> {
         }
     }
 
+    /// A write that others were to decide is decided here after all.
+    pub fn reopen(&mut self, id: ClientId, request: u64) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.window.reopen(request);
+        }
+    }
+
     /// A write was refused and not carried out.
     pub fn forget(&mut self, id: ClientId, request: u64) {
         if let Some(client) = self.clients.get_mut(&id) {

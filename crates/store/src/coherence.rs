@@ -16,6 +16,8 @@
 //!
 //! Values in parts need no rule of their own: [`Parts`], [`version_of_part`].
 //! What others write to the backend behind the store's back is no part of the rules: [`Outside`].
+//! A key that is written often may be lent to a switch, which answers reads and writes then: [`Loan`], and [`judge`] for the lives
+//! that its writes name (docs/coherence.md, "Write-back").
 //!
 //! Why each is needed: without 3's epochs a late acknowledgement ends the wait for a younger copy; without 4's
 //! comparison a grant that overtook the write on another path survives it; without 5's order a grant in
@@ -23,6 +25,8 @@
 //! ever; without 7 a write whose answer was lost undoes what others wrote since.
 
 mod lease;
+mod lives;
+mod loan;
 mod outside;
 mod parts;
 mod window;
@@ -30,6 +34,8 @@ mod window;
 use std::collections::VecDeque;
 
 pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
+pub use lives::{Ended, KeyLife, Named, Says, judge};
+pub use loan::{Act, End, Loan, Proceeds, Role, Taken, Terms, VERSIONS};
 pub use outside::{Outside, Watch};
 pub use parts::{Parts, version_of_part};
 pub use window::{Verdict, Window};
@@ -79,6 +85,8 @@ pub struct KeyState<W> {
     queue: VecDeque<Write<W>>,
     /// A write failed in the backend and may still take place until then.
     doubt_until_ns: Nanos,
+    /// The key is lent, or about to be: no write is begun with, nothing is granted, and its copies are called back.
+    held: bool,
 }
 
 /// The one thing that goes on for a key.
@@ -129,6 +137,8 @@ pub enum Step {
     Wait(Nanos),
     /// Nothing goes on.
     Idle,
+    /// The key is held, no copy of it is left and no write under way.
+    Held,
 }
 
 /// An INVALIDATE to send: to this switch, with this epoch number.
@@ -158,6 +168,7 @@ impl<W> Default for KeyState<W> {
             current: None,
             queue: VecDeque::new(),
             doubt_until_ns: 0,
+            held: false,
         }
     }
 }
@@ -170,7 +181,33 @@ impl<W> KeyState<W> {
 
     /// Whether a write or a recall goes on.
     pub fn is_busy(&self) -> bool {
-        self.current.is_some() || !self.queue.is_empty()
+        self.current.is_some() || !self.queue.is_empty() || self.held
+    }
+
+    /// The key is going to be lent: what is under way ends, its copies are called back, and writes wait behind until
+    /// [`KeyState::release`]. Call [`KeyState::poll`] next.
+    pub fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// The loan is over. Call [`KeyState::poll`] next.
+    pub fn release(&mut self) {
+        self.held = false;
+    }
+
+    /// The writes that wait behind.
+    pub fn queued(&self) -> impl Iterator<Item = &Write<W>> {
+        self.queue.iter()
+    }
+
+    /// Takes them out: they are somebody else's to carry out.
+    pub fn take_queued(&mut self) -> VecDeque<Write<W>> {
+        std::mem::take(&mut self.queue)
+    }
+
+    /// Whether the key is held.
+    pub fn is_held(&self) -> bool {
+        self.held
     }
 
     /// Writes that were taken and are not over.
@@ -283,6 +320,16 @@ impl<W> KeyState<W> {
         out: &mut Vec<Invalidate>,
     ) -> Step {
         loop {
+            if self.current.is_none() && self.is_withheld() {
+                if now_ns < self.doubt_until_ns {
+                    return Step::Wait(self.doubt_until_ns);
+                }
+                self.drop_lapsed(leases, now_ns);
+                if self.copies.is_empty() || mutant(Mutant::LentWithCopies) {
+                    return Step::Held;
+                }
+                self.begin(Task::Recall, now_ns);
+            }
             if self.current.is_none() {
                 match self.queue.pop_front() {
                     Some(write) => {
@@ -327,6 +374,12 @@ impl<W> KeyState<W> {
                 }
             }
         }
+    }
+
+    /// Whether writes wait for a loan.
+    fn is_withheld(&self) -> bool {
+        let writes = mutant(Mutant::WrittenWhileLent) && !self.queue.is_empty();
+        self.held && !writes
     }
 
     /// Rule 4: begins to wait for every copy that is left.

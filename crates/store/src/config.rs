@@ -126,6 +126,8 @@ pub struct Config {
     pub populate: Option<Populate>,
     /// Unix socket that tells the store's status.
     pub status_socket: Option<PathBuf>,
+    /// Directory of the journal of loans; without it a backend in another process has no write-back.
+    pub state: Option<PathBuf>,
     /// Copies, over all keys, that the directory remembers at most.
     pub directory_limit: usize,
     /// Writes that may wait behind one another for one key.
@@ -154,6 +156,7 @@ impl Config {
             queue_limit: 16,
             populate: None,
             status_socket: None,
+            state: None,
             directory_limit: 1_000_000,
             key_queue_limit: 64,
             client_limit: 16_384,

@@ -139,4 +139,38 @@ pub struct Counters {
     pub outside_losses: u64,
     /// Lease offers sent.
     pub lease_offers: u64,
+    /// Keys lent (write-back).
+    pub loans: u64,
+    /// Loans that were prepared and not made: a switch had no room or did not answer, or the value does not fit.
+    pub loans_cancelled: u64,
+    /// Loans called back.
+    pub loans_returned: u64,
+    /// Of these, neither switch had the record any more: answered writes of the last moments may be lost.
+    pub loans_lost: u64,
+    /// Loans found in the journal at the start.
+    pub loans_found: u64,
+    /// Hot keys not lent: as many loans as there may be, or keys with a life of their own.
+    pub loans_refused_full: u64,
+    /// Hot keys not lent: a switch holds no lease, or the tenant is not placed there.
+    pub loans_refused_switch: u64,
+    /// Hot keys not lent: their writes pass one switch only.
+    pub loans_refused_path: u64,
+    /// Hot keys not lent: what others write to the backend matters, or there is no journal, or it failed.
+    pub loans_refused_unsafe: u64,
+    /// Values of lent keys written to the backend.
+    pub loan_flushes: u64,
+    /// Of these, such as the backend failed.
+    pub loan_flush_errors: u64,
+    /// Writes of lent keys that were told to name the loan.
+    pub writes_moved: u64,
+    /// Writes answered because the keeper of a loan had kept them.
+    pub writes_kept: u64,
+    /// Writes of which no keeper could tell whether it kept them.
+    pub writes_untold: u64,
+    /// Reads dropped: the key was lent.
+    pub dropped_lent: u64,
+    /// Writes on their way to a keeper that came here; dropped, and the key called back.
+    pub dropped_keep: u64,
+    /// Messages about loans dropped: wrong tag, or no such loan.
+    pub dropped_loan: u64,
 }

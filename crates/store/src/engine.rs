@@ -4,6 +4,7 @@ mod halves;
 mod held;
 mod joins;
 mod lease;
+mod lent;
 mod outside;
 mod read;
 mod reply;
@@ -35,6 +36,7 @@ pub use halves::TellError;
 use held::Held;
 use joins::Joins;
 use lease::Home;
+use lent::Loans;
 use outside::Recalls;
 use reply::{Delayed, Origin, Replies};
 use tenants::Tenants;
@@ -62,6 +64,7 @@ enum Way {
     Keyed,
     Ack,
     Lease,
+    Loan,
     Discipline,
 }
 
@@ -75,6 +78,7 @@ impl Way {
             | Op::FetchRequest => Way::Keyed,
             Op::InvalidateAck => Way::Ack,
             Op::LeaseRequest => Way::Lease,
+            Op::KeepRequest | Op::LendReply | Op::TakeReply => Way::Loan,
             _ => Way::Discipline,
         }
     }
@@ -98,6 +102,7 @@ pub struct Engine {
     waiting: Waiting,
     joins: Joins,
     held: Held,
+    loans: Loans,
     /// Writes taken and not yet over.
     pending_writes: Shares,
     timers: BinaryHeap<Reverse<(Nanos, Place)>>,
@@ -154,6 +159,11 @@ impl Engine {
                 config.cluster.write_deadline().as_nanos() as u64,
             ),
             held: Held::new(config.parts_limit, tenants.len()),
+            loans: Loans::new(
+                tenants.len(),
+                config.backend != crate::BackendConfig::Embedded,
+                incarnation.first_term(),
+            ),
             pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),
             next_offer_ns: 0,
@@ -185,6 +195,7 @@ impl Engine {
             Way::Keyed => self.keyed(&packet, room, peer, now_ns, out),
             Way::Ack => self.ack(&packet, now_ns, out),
             Way::Lease => self.lease(&packet, peer, now_ns, out),
+            Way::Loan => self.loan_message(&packet, now_ns, out),
             Way::Discipline => self.operation(&packet, room, peer, now_ns, out),
         }
     }
@@ -311,6 +322,7 @@ impl Engine {
     /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases delayed replies.
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
         self.recall_more(now_ns, out);
+        self.tick_loans(now_ns, out);
         self.timers(now_ns, out);
         self.tick_halves(now_ns, out);
         self.counters.writes_unfinished += self.joins.expire(now_ns);
@@ -328,6 +340,7 @@ impl Engine {
             self.halves.next_ns(),
             self.joins.next_ns(),
             self.held.next_ns(),
+            self.loans.next_ns(),
             self.replies.delayed.next_ns(),
         ]
         .into_iter()
@@ -381,6 +394,7 @@ impl Engine {
                     dropped: p.dropped,
                 })
                 .collect(),
+            loans: self.loans_status(),
             totals: self.counters.clone(),
             ..crate::Status::default()
         }

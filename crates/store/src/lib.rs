@@ -15,6 +15,7 @@ mod counters;
 mod directory;
 pub mod engine;
 mod incarnation;
+pub mod journal;
 pub mod mutants;
 pub mod net;
 mod partition;
@@ -32,4 +33,6 @@ pub use incarnation::Incarnation;
 pub use placements::Placements;
 pub use reports::Report;
 pub use server::{Handle, Server, run};
-pub use status::{LeaseStatus, OutsideWritesStatus, PartitionStatus, Status, read_status};
+pub use status::{
+    LeaseStatus, LoansStatus, OutsideWritesStatus, PartitionStatus, Status, read_status,
+};

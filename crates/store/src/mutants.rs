@@ -53,6 +53,14 @@ mutants! {
     PendingAppliedAgain, 7, "a retransmitted write is applied beside the one that is under way";
     WindowForgets, 7, "a client's last write is remembered, those before it are new again";
     AppliedUnfinished, 7, "a write in parts is applied when its first part has come";
+    LentWithCopies, 4, "a key is lent before its copies are called back";
+    WrittenWhileLent, 3, "a write is applied while its key is lent";
+    ReadWhileLent, 3, "a read of a lent key is answered from the backend";
+    JournalForgotten, 6, "a store that restarts does not call back what its former life lent";
+    OwnerNotWaitedFor, 6, "a loan is over when the keeper has answered, whatever the owner still serves";
+    AppliedWithoutAsking, 7, "a write that names a loan is applied without asking whether the keeper kept it";
+    OldestFlushed, 5, "of what owner and keeper give back, what came first is kept";
+    LifeKept, 7, "after a loan its key has the store's life again";
 }
 
 #[cfg(feature = "mutants")]

@@ -23,6 +23,7 @@ use crate::{
     backend::{Backend, Completion, embedded, memcached, redis},
     clock::boot_ns,
     engine::{Engine, TellError, UpdateError},
+    journal::{FileJournal, Journal},
     net::{Endpoint, Outbox},
     reports::{Report, Reports},
 };
@@ -44,6 +45,8 @@ pub struct Server {
     engine: Engine,
     /// From a backend that answers later.
     completions: Option<UnboundedReceiver<Completion>>,
+    /// From the journal of loans.
+    journaled: Option<UnboundedReceiver<Completion>>,
     outbox: Outbox,
     /// CLOCK_BOOTTIME when the engine's clock was at 0.
     began_ns: u64,
@@ -147,7 +150,15 @@ impl Server {
             .as_deref()
             .map(StatusSocket::bind)
             .transpose()?;
-        let engine = Engine::new(Arc::new(config), backend, 0, incarnation);
+        let (journal, journaled) = open_journal(&config)?;
+        let mut engine = Engine::new(Arc::new(config), backend, 0, incarnation);
+        let mut outbox = Outbox::default();
+        if let Some(journal) = journal {
+            engine.keep_journal(journal, 0, &mut outbox);
+        }
+        if let Some(why) = engine.lends_nothing() {
+            tracing::warn!("a tenant has write-back, but no key is lent: {why}");
+        }
         let (orders_in, orders) = mpsc::channel(1);
         Ok(Server {
             orders,
@@ -158,7 +169,8 @@ impl Server {
             endpoint,
             engine,
             completions,
-            outbox: Outbox::default(),
+            journaled,
+            outbox,
             began_ns: boot_ns(),
             status,
         })
@@ -177,7 +189,7 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Serves until `shutdown` is done.
+    /// Serves until `shutdown` is done, and what is lent has come back, if its backend outlives the store.
     ///
     /// # Errors
     /// The socket failed for good.
@@ -186,15 +198,46 @@ impl Server {
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
-                () = &mut shutdown => return Ok(()),
-                ready = self.endpoint.readable() => ready.context("the UDP socket failed")?,
-                Some(order) = self.orders.recv() => self.obey(order),
-                done = next(self.completions.as_mut()) => self.complete(done),
-                () = until(self.began_ns, self.engine.next_deadline_ns()) => {}
-                stream = accept(self.status.as_ref()) => self.tell_status(stream),
+                () = &mut shutdown => break,
+                ready = self.happens() => ready?,
             }
             self.turn();
         }
+        self.end().await
+    }
+
+    /// Calls back what is lent, and serves meanwhile. What does not come back in time is in the journal.
+    async fn end(mut self) -> anyhow::Result<()> {
+        let now_ns = self.now_ns();
+        let Server { engine, outbox, .. } = &mut self;
+        engine.stop_lending(now_ns, outbox);
+        self.flush();
+        let patience = tokio::time::sleep(self.engine.returns_within());
+        let mut patience = std::pin::pin!(patience);
+        while self.engine.loans() > 0 {
+            tokio::select! {
+                () = &mut patience => {
+                    tracing::warn!("{} keys have not come back from switches", self.engine.loans());
+                    break;
+                }
+                ready = self.happens() => ready?,
+            }
+            self.turn();
+        }
+        Ok(())
+    }
+
+    /// Waits until something is to be done, and does what is not for [`Server::turn`].
+    async fn happens(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            ready = self.endpoint.readable() => ready.context("the UDP socket failed")?,
+            Some(order) = self.orders.recv() => self.obey(order),
+            done = next(self.completions.as_mut()) => self.complete(done),
+            done = next(self.journaled.as_mut()) => self.complete(done),
+            () = until(self.began_ns, self.engine.next_deadline_ns()) => {}
+            stream = accept(self.status.as_ref()) => self.tell_status(stream),
+        }
+        Ok(())
     }
 
     /// Handles what has arrived and what is due.
@@ -354,6 +397,22 @@ async fn next(completions: Option<&mut UnboundedReceiver<Completion>>) -> Comple
         return completion;
     }
     std::future::pending().await
+}
+
+type OpenedJournal = (
+    Option<Box<dyn Journal>>,
+    Option<UnboundedReceiver<Completion>>,
+);
+
+/// The journal of loans, if there is a directory for it and the data outlives the store.
+fn open_journal(config: &Config) -> anyhow::Result<OpenedJournal> {
+    let directory = config.state.as_deref();
+    let Some(directory) = directory.filter(|_| config.backend != BackendConfig::Embedded) else {
+        return Ok((None, None));
+    };
+    let (done, journaled) = mpsc::unbounded_channel();
+    let journal = FileJournal::open(directory, done)?;
+    Ok((Some(Box::new(journal)), Some(journaled)))
 }
 
 type Opened = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>);

@@ -39,6 +39,8 @@ pub struct Status {
     pub leases: Vec<LeaseStatus>,
     /// The partitions that it owns.
     pub partitions: Vec<PartitionStatus>,
+    /// Keys that switches answer for (write-back).
+    pub loans: LoansStatus,
     /// Every counter by name.
     pub totals: Counters,
 }
@@ -75,6 +77,18 @@ pub struct LeaseStatus {
     pub term: u64,
     /// What is left of it in milliseconds.
     pub left_ms: u64,
+}
+
+/// Keys that are lent to switches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoansStatus {
+    /// Keys that a switch answers for.
+    pub lent: u64,
+    /// Keys that are being called back.
+    pub returning: u64,
+    /// A tenant has write-back, and yet nothing is lent: why.
+    pub none_because: Option<String>,
 }
 
 /// One partition's load.

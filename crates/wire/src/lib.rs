@@ -42,6 +42,9 @@ pub const MAX_KEY: usize = 250;
 pub const MAX_PAYLOAD: usize = 1472;
 /// What a write says as the store's life if its client has not heard of it yet: no store has it, so each answers with its own.
 pub const LIFE_UNKNOWN: u16 = 1;
+/// The age of a key's life, in OtherLife, by which a store says that it will never do this write in the life that it named: its client
+/// may send it in the key's, whenever that began.
+pub const LIFE_MOVED: u32 = u32::MAX;
 /// The tenant of unkeyed requests, there for trying things out.
 pub const TENANT_OPEN: u32 = 0;
 /// The tenant under which switches, stores and controllers sign what they say to one another.

@@ -64,7 +64,7 @@ ops! {
     ProbeReply = 0x18, key: false, value: false;
     /// Owner switch to keeper switch, on the way to the store: keep this write, `version`, of a lent key.
     KeepRequest = 0x19, key: true, value: true;
-    /// Keeper to owner, on the way to the client: kept; `version` and value are the newest that it has of the key.
+    /// Keeper to owner, on the way to the client: kept; of a write that had been kept before, with the newest version and value.
     KeepReply = 0x1a, key: true, value: true;
     /// Store to switch: the key is lent to you, or yours to keep; first to prepare (epoch 0), then under the epoch that the switch took.
     LendRequest = 0x1b, key: true, value: true;

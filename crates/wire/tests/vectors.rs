@@ -158,6 +158,107 @@ fn cases() -> Vec<Case> {
             0,
         ),
         (
+            "keep request",
+            Header {
+                life: 0x1EAF,
+                epoch,
+                node: 3,
+                version,
+                expiry_ms: 5,
+                ..header(Op::KeepRequest)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "keep reply to a write that had been kept before, signed with the tenant's other secret",
+            Header {
+                life: 0x1EAF,
+                flags: Flags::ALL,
+                epoch,
+                node: 3,
+                version,
+                ..header(Op::KeepReply)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "lend request that prepares a keeper",
+            Header {
+                life: 0x1EAF,
+                client: version,
+                request: 3,
+                epoch: Epoch::new(0x0102, 0),
+                node: 3,
+                version: version - 1,
+                ..header(Op::LendRequest)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "lend request with which an owner begins",
+            Header {
+                life: 0x1EAF,
+                client: version,
+                request: 3,
+                flags: granted,
+                epoch,
+                node: 3,
+                version: version - 1,
+                ..header(Op::LendRequest)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "lend reply: another loan is active",
+            Header {
+                life: 0x1EB0,
+                client: version,
+                request: 3,
+                flags: granted,
+                status: Status::Mismatch,
+                epoch,
+                node: 3,
+                ..header(Op::LendReply)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "take request that ends a loan and asks about a write",
+            Header {
+                life: 0x1EAF,
+                flags: granted,
+                epoch: Epoch::new(0x0102, 0),
+                version,
+                ..header(Op::TakeRequest)
+            },
+            key,
+            b"",
+            48,
+        ),
+        (
+            "take reply: ended, and the write was kept",
+            Header {
+                life: 0x1EAF,
+                flags: granted.with(Flags::CACHED),
+                epoch,
+                version,
+                ..header(Op::TakeReply)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
             "correction request",
             header(Op::CorrectionRequest),
             key,

@@ -45,6 +45,8 @@ static LIST: LazyLock<Vec<Mutant>> = LazyLock::new(|| {
 const SAFE: [&str; 2] = ["write_takes_no_epoch", "write_carries_nothing"];
 /// Beginning of the names of those that only show where values go round.
 const OF_ROUNDS: &str = "round_";
+/// Likewise where keys are lent.
+const OF_LOANS: &str = "lent_";
 
 impl Mutant {
     /// All of them, in the order of the rules.
@@ -52,15 +54,21 @@ impl Mutant {
         &LIST
     }
 
-    /// Those that let a client see what it must not, whatever discipline of copies has the key.
+    /// Those that let a client see what it must not, whatever discipline of copies has the key, which is lent to nobody.
     pub fn harmful() -> impl Iterator<Item = &'static Mutant> {
-        let harms = |mutant: &&Mutant| !mutant.is_safe() && !mutant.is_of_rounds();
+        let harms =
+            |mutant: &&Mutant| !mutant.is_safe() && !mutant.is_of_rounds() && !mutant.is_of_loans();
         LIST.iter().filter(harms)
     }
 
     /// Whether it lets a client see what it must not, but only where values go round.
     pub fn is_of_rounds(&self) -> bool {
         self.name.starts_with(OF_ROUNDS)
+    }
+
+    /// Whether it lets a client see what it must not, but only where keys are lent.
+    pub fn is_of_loans(&self) -> bool {
+        self.name.starts_with(OF_LOANS)
     }
 
     /// Those that only cost a write its round trip.

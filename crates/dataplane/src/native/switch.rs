@@ -11,7 +11,7 @@ use std::{
 use super::{ffi, keyed::Keyed};
 use crate::{
     Error, Object, RECIRCULATION, Sizes,
-    layout::{PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
+    layout::{OF_ENTRY, PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
     load::CLONES,
 };
 
@@ -202,6 +202,9 @@ impl Switch {
         let raw = unsafe { switch.raw.as_mut() };
         for (place, program) in steps {
             raw.program[place] = Some(program);
+        }
+        for (name, place) in OF_ENTRY {
+            raw.program[place as usize] = entry.program(name);
         }
         raw.entry = entry.program("entry");
         raw.comes_back = entry.program("comes_back");

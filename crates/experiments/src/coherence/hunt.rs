@@ -130,6 +130,7 @@ impl Hunt {
                     tenants: TENANTS.to_vec(),
                     longest_value: LONGEST_VALUE,
                     lives: Some(LIVES),
+                    plain: 0.0,
                 };
                 let name = format!("clients{process}");
                 hunt.rig.clients(&mut hunt.clients, host, &name, &config)?;

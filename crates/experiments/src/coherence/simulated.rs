@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ::hunt::{self as hunting, Found, Hunted, KINDS, Limits, hunt, measure, shrink};
+use ::hunt::{self as hunting, Found, Hunted, KINDS, LOANS, Limits, hunt, measure, shrink};
 use anyhow::Context;
 use lab::interrupt;
 use serde_json::json;
@@ -90,6 +90,17 @@ fn tell(report: &mut Report, hunted: &Hunted) {
         if hunted.seeds >= ENOUGH && KINDS.contains(&kind) && count == 0 {
             report.fails(format!(
                 "faults_{kind} = 0 in {} seeds: every kind has to come about",
+                hunted.seeds
+            ));
+        }
+    }
+    for name in LOANS {
+        let count = hunted.loans.get(name).copied().unwrap_or(0);
+        report.count(name, count);
+        table.row([name.replace('_', " "), thousands(count as f64)]);
+        if hunted.seeds >= ENOUGH && count == 0 {
+            report.fails(format!(
+                "{name} = 0 in {} seeds: keys have to be lent",
                 hunted.seeds
             ));
         }

@@ -88,6 +88,7 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
             tenants: vec![TENANT],
             longest_value: 0,
             lives: None,
+            plain: 0.0,
         };
         rig.clients(&mut clients, host, "clients", &config)?;
     }

@@ -109,6 +109,7 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
             tenants: CLIENTS.to_vec(),
             longest_value: 0,
             lives: None,
+            plain: 0.0,
         };
         stage.rig.clients(&mut clients, &host, "clients", &config)?;
     }

@@ -102,6 +102,10 @@ struct Serve {
     /// each key's hash chooses one.
     #[arg(long, value_name = "N:VALUE_LEN")]
     populate: Option<Populate>,
+    /// Directory to remember in which keys are lent to switches (write-back): without it none is whose data is in Redis or memcached.
+    /// It is made if there is none; each store needs its own.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Unix socket that tells the store's status as JSON to whoever connects.
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
@@ -133,6 +137,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     config.queue_limit = options.queue_limit;
     config.populate = options.populate;
     config.status_socket = options.status_socket;
+    config.state = options.state;
     config.halves = registered_halves();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -268,6 +273,16 @@ fn describe(status: &store::Status) -> anyhow::Result<String> {
         status.copies,
         status.leases.len()
     )?;
+    let loans = &status.loans;
+    match &loans.none_because {
+        Some(why) => writeln!(out, "lent         nothing: {why}")?,
+        None if loans.lent + loans.returning > 0 => writeln!(
+            out,
+            "lent         {} keys, and {} are being called back",
+            loans.lent, loans.returning
+        )?,
+        None => {}
+    }
     let totals = serde_json::to_value(&status.totals)?;
     for (name, count) in totals.as_object().into_iter().flatten() {
         if count.as_u64() != Some(0) {

@@ -2,7 +2,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options, Where, status::Mode};
 use clap::Subcommand;
-use dataplane::{Counters, Home, Loops, SourceCheck};
+use dataplane::{Counters, Home, Lent, Loops, SourceCheck};
 
 use super::common::stopped;
 
@@ -249,6 +249,12 @@ fn print(report: &agent::status::Status) {
             ms => format!("{ms} ms left, term {}", lease.term),
         };
         println!("  lease      {}: {state}", lease.store);
+    }
+    if report.lent != Lent::default() {
+        println!(
+            "  lent       {} keys answered here, {} kept for other switches, {} given back",
+            report.lent.owns, report.lent.keeps, report.lent.sealed
+        );
     }
     if !report.round.ports.is_empty() {
         let round = &report.round;

@@ -98,6 +98,14 @@ impl<O: Clone> Window<O> {
         }
     }
 
+    /// A write that was answered that others decide it is here again, to be decided: it is pending from now on.
+    pub fn reopen(&mut self, request: u64) {
+        let at = self.position(request);
+        if let Some((_, outcome)) = self.writes.get_mut(at).filter(|(id, _)| *id == request) {
+            *outcome = None;
+        }
+    }
+
     /// A write that was [`Verdict::New`] was refused and not carried out: it may come again.
     pub fn forget(&mut self, request: u64) {
         let at = self.position(request);

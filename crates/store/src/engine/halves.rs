@@ -13,7 +13,7 @@ use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 use super::{Engine, reply::Origin, waiting::Asked};
 use crate::{
     backend::{Answer, Found, Key},
-    coherence::Nanos,
+    coherence::{Nanos, Proceeds},
     config::Half,
     net::{Outbox, Peer},
     reports::Reports,
@@ -390,6 +390,12 @@ impl Engine {
         if !self.waiting.has_room(open.origin.tenant) {
             self.counters.dropped_backend_busy += 1;
             self.halves.remove(request);
+            return true;
+        }
+        let id = (open.origin.tenant, open.origin.key_hash);
+        if self.loans.proceeds(&id) == Proceeds::Away {
+            self.recall_loan(id, now_ns, out);
+            self.refuse_half(half, request, Status::TryAgain, now_ns, out);
             return true;
         }
         self.counters.discipline_reads += 1;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, VecDeque, hash_map::Entry};
 
 use bytes::Bytes;
-use wire::{Header, PART, PART_BYTES, Packet, maps::HashMap};
+use wire::{Flags, Header, PART, PART_BYTES, Packet, maps::HashMap};
 
 use super::reply::Origin;
 use crate::{
@@ -60,8 +60,8 @@ impl Says {
         Says {
             total: header.total,
             ttl_ms: header.expiry_ms,
-            // A switch adds its own.
-            flags: header.flags.without(wire::Flags::GRANT).bits(),
+            // A switch adds its own; and a write may pass the switch that its key is lent to from some part on.
+            flags: header.flags.without(Flags::GRANT.with(Flags::ALL)).bits(),
             version: header.version,
         }
     }

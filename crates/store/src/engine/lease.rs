@@ -14,8 +14,8 @@ use crate::{
 /// Where a switch is, and under which number it knows its lease of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Home {
-    peer: Peer,
-    slot: u64,
+    pub peer: Peer,
+    pub slot: u64,
 }
 
 /// Leases that lapsed longer ago than this many lease lengths are offered no more.

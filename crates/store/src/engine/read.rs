@@ -31,6 +31,9 @@ impl Engine {
             self.counters.dropped_backend_busy += 1;
             return;
         }
+        if !self.may_read(&origin, key, now_ns, out) {
+            return;
+        }
         let id = (key.tenant, key.hash);
         let most = self.config.cluster.max_value;
         if origin.wanted.total > 0 {
@@ -81,12 +84,19 @@ impl Engine {
     /// The backend has answered a request that it was asked earlier.
     pub fn complete(&mut self, completion: Completion, now_ns: u64, out: &mut Outbox) {
         match completion {
-            Completion::Change(ticket, change) => {
-                if let Some(Asked::Write(id)) = self.waiting.remove(ticket)
-                    && let Some(at) = self.directory.find(&id)
-                {
-                    self.applied(at, change, now_ns, out);
-                    self.drive(at, now_ns, out);
+            Completion::Change(ticket, change) => match self.waiting.remove(ticket) {
+                Some(Asked::Write(id)) => {
+                    if let Some(at) = self.directory.find(&id) {
+                        self.applied(at, change, now_ns, out);
+                        self.drive(at, now_ns, out);
+                    }
+                }
+                Some(Asked::Loan(id)) => self.loan_put(id, change, now_ns, out),
+                _ => {}
+            },
+            Completion::Journal(ticket, done) => {
+                if let Some(Asked::Loan(id)) = self.waiting.remove(ticket) {
+                    self.loan_journaled(id, done, now_ns, out);
                 }
             }
             Completion::Outside(event) => self.happened_outside(event, now_ns, out),
@@ -96,6 +106,7 @@ impl Engine {
                     Some(Asked::Half(request, _)) => {
                         return self.read_for_half(request, found, now_ns, out);
                     }
+                    Some(Asked::Loan(id)) => return self.loan_read(id, found, now_ns, out),
                     _ => return,
                 };
                 self.held.answered((origin.tenant, origin.key_hash));

@@ -37,6 +37,8 @@ pub(super) struct Origin {
     pub room: usize,
     /// The reply leaves no sooner than this; 0: at once.
     pub not_before_ns: u64,
+    /// The life of its key that a write named, which its reply repeats; 0: the store's.
+    pub key_life: u16,
 }
 
 impl Origin {
@@ -58,6 +60,7 @@ impl Origin {
             wants_grant: header.flags.has(Flags::GRANT) && header.op != Op::CorrectionRequest,
             room,
             not_before_ns: 0,
+            key_life: 0,
         }
     }
 
@@ -96,6 +99,8 @@ pub(super) struct Answer<'a> {
     pub value: &'a [u8],
     /// Whether it is a grant for the request's (X, e).
     pub grant: bool,
+    /// The life that the key has, where it is not the store's: the reply says so with CACHED.
+    pub key_life: Option<u16>,
 }
 
 impl Answer<'_> {
@@ -108,6 +113,7 @@ impl Answer<'_> {
             total: 0,
             value: &[],
             grant: false,
+            key_life: None,
         }
     }
 }
@@ -141,7 +147,15 @@ impl Replies {
             header.flags = Flags::GRANT;
             header.epoch = origin.epoch;
         }
-        let sent = self.send_as(header, origin, key, answer.value, now_ns, out);
+        header.life = match origin.key_life {
+            0 => self.life,
+            life => life,
+        };
+        if let Some(life) = answer.key_life {
+            header.life = life;
+            header.flags = header.flags.with(Flags::CACHED);
+        }
+        let sent = self.sign(header, origin, key, answer.value, now_ns, out);
         debug_assert!(sent, "callers check that the value fits");
     }
 
@@ -155,8 +169,20 @@ impl Replies {
         now_ns: u64,
         out: &mut Outbox,
     ) -> bool {
+        let life = self.life;
+        self.sign(Header { life, ..header }, origin, key, value, now_ns, out)
+    }
+
+    fn sign(
+        &mut self,
+        header: Header,
+        origin: &Origin,
+        key: &[u8],
+        value: &[u8],
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> bool {
         let header = Header {
-            life: self.life,
             tenant: origin.tenant,
             client: origin.client,
             request: origin.request,

@@ -13,6 +13,8 @@ pub(super) struct Known {
     pub secrets: Secrets,
     /// One bit per partition that is held for this tenant; `None`: those that the store owns.
     held: Option<Box<[u64]>>,
+    /// How much later than an answered write its value is here at most; 0: no key is lent.
+    pub write_back_ms: u32,
 }
 
 impl Known {
@@ -43,8 +45,12 @@ impl Tenants {
         let mut known = HashMap::default();
         for id in [TENANT_OPEN, TENANT_SYSTEM] {
             if let Some(secrets) = cluster.secrets_of(id) {
-                let held = None;
-                known.insert(id, Known { secrets, held });
+                let known_one = Known {
+                    secrets,
+                    held: None,
+                    write_back_ms: 0,
+                };
+                known.insert(id, known_one);
             }
         }
         for tenant in &cluster.tenants {
@@ -54,7 +60,11 @@ impl Tenants {
                 let held = me.filter(|_| !tenant.stores.is_empty());
                 let held = held.map(|me| bits_of(cluster, me, &tenant.stores));
                 let secrets = tenant.secrets();
-                Known { secrets, held }
+                Known {
+                    secrets,
+                    held,
+                    write_back_ms: tenant.write_back_ms,
+                }
             };
             known.insert(tenant.id, kept.unwrap_or_else(new));
         }
@@ -177,6 +187,7 @@ impl Engine {
             }
         }
         let before = std::mem::replace(&mut self.tenants, tenants);
+        let lent_nothing = self.lends_nothing().is_some();
         std::sync::Arc::make_mut(&mut self.config).cluster = new;
         let (mut gone, mut moved) = (BTreeSet::new(), BTreeSet::new());
         for (id, known) in &before.known {
@@ -198,6 +209,11 @@ impl Engine {
         self.held.share_among(tenants);
         self.backend.longest(self.config.cluster.max_value as usize);
         self.recall_moved(&moved, now_ns);
+        self.loans.share_among(tenants);
+        self.recall_unlendable(now_ns, out);
+        if let Some(why) = self.lends_nothing().filter(|_| !lent_nothing) {
+            tracing::warn!("a tenant has write-back, but no key is lent: {why}");
+        }
         Ok(())
     }
 
@@ -209,6 +225,7 @@ impl Engine {
         self.waiting.forget_tenants(|id| gone.contains(&id));
         self.joins.forget_tenants(gone);
         self.held.forget_tenants(gone);
+        self.forget_parked(gone);
         for entry in self.directory.remove_tenants(gone) {
             let writes = entry.state.writes();
             self.pending_writes.give_back(entry.id.0, writes);

@@ -7,6 +7,7 @@ use decide::{StoreAction, StoreEvent};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
 mod held;
+mod lent;
 mod lives;
 mod parts;
 mod shares;

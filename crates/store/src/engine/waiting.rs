@@ -14,6 +14,8 @@ pub(super) enum Asked {
     Write(KeyId),
     /// A half's request, of this tenant.
     Half(decide::Request, u32),
+    /// A loan's: the value to lend, a value that came back, or the journal. No tenant's: it must end also when the tenant is gone.
+    Loan(KeyId),
 }
 
 /// What two reads have in common that are copies of one: who asks, from where, under which id, for what.
@@ -43,6 +45,7 @@ impl Asked {
             Asked::Read(read) => read.0.tenant,
             Asked::Write(id) => id.0,
             Asked::Half(_, tenant) => *tenant,
+            Asked::Loan(_) => wire::TENANT_SYSTEM,
         }
     }
 }

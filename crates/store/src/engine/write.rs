@@ -8,12 +8,13 @@ use wire::{Epoch, Flags, Header, Op, Packet, Status};
 use super::{
     Engine,
     joins::Joined,
+    lent::absorbable,
     reply::{Answer, Origin},
     waiting::Asked,
 };
 use crate::{
     backend::{Answer as Reply, Change, Condition, Key, Put},
-    coherence::{Invalidate, KeyState, NoGrant, Step, Submitted, Verdict, Write},
+    coherence::{Invalidate, KeyState, NoGrant, Proceeds, Says, Step, Submitted, Verdict, Write},
     directory::Place,
     mutants::{Mutant, mutant},
     net::Outbox,
@@ -21,12 +22,14 @@ use crate::{
 
 /// A write that waits: everything of its packet that is still needed.
 pub(super) struct Job {
-    origin: Origin,
+    pub origin: Origin,
     condition: Condition,
     ttl_ms: u32,
     value: Bytes,
     /// Bytes of the room for values in parts that it takes until it is over.
     room: usize,
+    /// An owner may carry it out in this store's place.
+    may_move: bool,
 }
 
 impl Job {
@@ -43,7 +46,13 @@ impl Job {
             ttl_ms: header.expiry_ms,
             value,
             room,
+            may_move: absorbable(header) && !header.flags.has(Flags::ALL),
         }
+    }
+
+    /// Whether an owner may carry it out in this store's place.
+    pub fn may_move(&self) -> bool {
+        self.may_move
     }
 }
 
@@ -66,13 +75,50 @@ impl Outcome {
         };
         Outcome { status, version }
     }
+
+    /// Done under this version.
+    pub fn done(version: u64) -> Outcome {
+        Outcome {
+            status: Status::Ok,
+            version,
+        }
+    }
+
+    /// It is for the owner of a loan, whose life this is, and never to be applied here under another.
+    pub fn moved(life: u16) -> Outcome {
+        Outcome {
+            status: Status::OtherLife,
+            version: life.into(),
+        }
+    }
+
+    /// The life that it was moved to.
+    pub fn moved_to(&self) -> Option<u16> {
+        (self.status == Status::OtherLife).then_some(self.version as u16)
+    }
+
+    /// What its client is told.
+    pub fn answer(&self) -> Answer<'static> {
+        let Some(life) = self.moved_to() else {
+            return Answer {
+                version: self.version,
+                ..Answer::status(self.status)
+            };
+        };
+        Answer {
+            // Older than whatever its client has sent: it may name it.
+            expiry_ms: u32::MAX,
+            key_life: Some(life),
+            ..Answer::status(Status::OtherLife)
+        }
+    }
 }
 
 impl Engine {
     /// A write or delete whose key is verified.
     pub(super) fn write(
         &mut self,
-        origin: Origin,
+        mut origin: Origin,
         key: Key<'_>,
         packet: &Packet<'_>,
         now_ns: u64,
@@ -82,9 +128,10 @@ impl Engine {
             return self.part(origin, key, packet, now_ns, out);
         }
         self.counters.writes += 1;
-        if !self.may_write(&origin, key, packet.header.life, now_ns, out) {
+        let header = &packet.header;
+        let Some(says) = self.may_write(&mut origin, key, header, now_ns, out) else {
             return;
-        }
+        };
         if packet.value.len() > self.config.cluster.max_value as usize {
             self.counters.refused_too_large += 1;
             return self
@@ -92,8 +139,15 @@ impl Engine {
                 .refuse(&origin, key.bytes, Status::TooLarge, now_ns, out);
         }
         let value = Bytes::copy_from_slice(packet.value);
-        let job = Job::new(origin, &packet.header, value, 0);
-        self.take_write(job, key, packet.header.epoch, now_ns, out);
+        let job = Job::new(origin, header, value, 0);
+        if says == Says::Ask {
+            if self.is_new(&job, key, header.life, now_ns, out) {
+                self.park(job, key, header.life, header.epoch, now_ns, out);
+            }
+            return;
+        }
+        self.take_write(job, key, header.life, header.epoch, now_ns, out);
+        self.count_write(key, packet, now_ns, out);
     }
 
     /// A part of a write. It is a write when its value is whole: rule 7 remembers it from then on, with the epoch of the part that
@@ -107,7 +161,11 @@ impl Engine {
         out: &mut Outbox,
     ) {
         self.counters.writes_parts += 1;
-        if !self.may_write(&origin, key, packet.header.life, now_ns, out) {
+        let header = &packet.header;
+        if self
+            .may_write(&mut origin, key, header, now_ns, out)
+            .is_none()
+        {
             return;
         }
         if let Some(verdict) = self.clients.look(origin.client_id(), origin.request) {
@@ -139,7 +197,7 @@ impl Engine {
                     self.counters.writes += 1;
                     origin.wants_grant = false;
                     let job = Job::new(origin, &packet.header, value, room);
-                    return self.take_write(job, key, epoch, now_ns, out);
+                    return self.take_write(job, key, 0, epoch, now_ns, out);
                 }
                 Joined::Unfit => {
                     self.counters.dropped_part += 1;
@@ -154,45 +212,72 @@ impl Engine {
         self.replies.refuse(&origin, key.bytes, status, now_ns, out);
     }
 
-    /// Whether writes of this packet's life are taken now. One that is not is answered here, or dropped.
+    /// Whether writes of this packet's life are taken now, and what is to be done with them. One that is not is answered here, or
+    /// dropped.
     fn may_write(
         &mut self,
-        origin: &Origin,
+        origin: &mut Origin,
         key: Key<'_>,
-        life: u16,
+        header: &Header,
         now_ns: u64,
         out: &mut Outbox,
-    ) -> bool {
+    ) -> Option<Says> {
         if !self.waiting.has_room(origin.tenant) {
             self.counters.dropped_backend_busy += 1;
-            return false;
+            return None;
         }
-        if self.is_for_another_life(origin, key, life, now_ns, out) {
-            return false;
+        let says = self.judge_life(origin, key, header, now_ns, out)?;
+        if header.life > wire::LIFE_UNKNOWN {
+            origin.key_life = header.life;
         }
         if !self.takes_writes(now_ns) {
             self.counters.refused_starting += 1;
             self.replies
                 .refuse(origin, key.bytes, Status::TryAgain, now_ns, out);
-            return false;
+            return None;
         }
-        true
+        Some(says)
     }
 
     /// A write with its whole value, and the epoch that it brought.
-    fn take_write(&mut self, job: Job, key: Key<'_>, epoch: Epoch, now_ns: u64, out: &mut Outbox) {
-        if !self.is_new(&job, key, now_ns, out) {
+    fn take_write(
+        &mut self,
+        job: Job,
+        key: Key<'_>,
+        life: u16,
+        epoch: Epoch,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
+        if !self.is_new(&job, key, life, now_ns, out) {
             return self.joins.give_back(key.tenant, job.room);
         }
+        self.submit(job, key, epoch, now_ns, out);
+    }
+
+    /// A write that this store is to decide, and that is new.
+    pub(super) fn submit(
+        &mut self,
+        job: Job,
+        key: Key<'_>,
+        epoch: Epoch,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
         if !self.pending_writes.has_room(key.tenant) {
             return self.put_off(&job, key.bytes, now_ns, out);
         }
         let write = Write { epoch, body: job };
         let queue_limit = self.config.key_queue_limit;
         let at = self.directory.enter(key);
-        let submitted = self
-            .directory
-            .update(at, |e| e.state.submit(write, queue_limit));
+        let id = (key.tenant, key.hash);
+        let proceeds = self.loans.proceeds(&id);
+        let submitted = self.directory.update(at, |e| {
+            if proceeds != Proceeds::Here {
+                e.state.hold();
+            }
+            e.state.submit(write, queue_limit)
+        });
         self.pending_writes.take(key.tenant, 1);
         match submitted {
             Some(Submitted::Started) => {
@@ -209,6 +294,9 @@ impl Engine {
             }
             None => self.pending_writes.give_back(key.tenant, 1),
         }
+        if proceeds == Proceeds::Away {
+            self.recall_loan(id, now_ns, out);
+        }
     }
 
     /// Too many writes wait: this one may come again, and counts as new then.
@@ -221,35 +309,24 @@ impl Engine {
             .refuse(origin, key, Status::TryAgain, now_ns, out);
     }
 
-    /// Whether a write was sent to another life of this store, which may have carried it out; it is answered here then, with
-    /// the age of this one, from which the client knows whether the other can have had it.
-    fn is_for_another_life(
+    /// Rule 7: whether a write is new. One that is not is answered here, or ignored.
+    fn is_new(
         &mut self,
-        origin: &Origin,
+        job: &Job,
         key: Key<'_>,
         life: u16,
         now_ns: u64,
         out: &mut Outbox,
     ) -> bool {
-        if life == 0 || life == self.replies.life {
-            return false;
-        }
-        self.counters.refused_other_life += 1;
-        let age_ms = (now_ns - self.started_ns) / 1_000_000;
-        let answer = Answer {
-            expiry_ms: u32::try_from(age_ms).unwrap_or(u32::MAX),
-            ..Answer::status(Status::OtherLife)
-        };
-        self.replies.send(origin, key.bytes, &answer, now_ns, out);
-        true
-    }
-
-    /// Rule 7: whether a write is new. One that is not is answered here, or ignored.
-    fn is_new(&mut self, job: &Job, key: Key<'_>, now_ns: u64, out: &mut Outbox) -> bool {
         let Job { origin, value, .. } = job;
         let (client, request) = (origin.client_id(), origin.request);
         match self.clients.begin(client, request, now_ns) {
             Verdict::New => true,
+            // It comes as it was told to.
+            Verdict::Answered(outcome) if outcome.moved_to().is_some_and(|to| to == life) => {
+                self.clients.reopen(client, request);
+                true
+            }
             verdict => {
                 self.repeated(origin, key, value, verdict, now_ns, out);
                 false
@@ -258,7 +335,7 @@ impl Engine {
     }
 
     /// Rule 7: a write, or a part of one, that is not new.
-    fn repeated(
+    pub(super) fn repeated(
         &mut self,
         origin: &Origin,
         key: Key<'_>,
@@ -271,16 +348,15 @@ impl Engine {
             Verdict::New => {}
             Verdict::Pending => self.counters.duplicates_pending += 1,
             Verdict::TooOld => self.counters.duplicates_too_old += 1,
-            Verdict::Answered(Outcome { status, version }) => {
+            Verdict::Answered(outcome) => {
                 self.counters.duplicates_answered += 1;
                 let grant = mutant(Mutant::RepeatedAnswerGrants)
                     && origin.wants_grant
                     && self.grant(origin, key, now_ns, out);
                 let answer = Answer {
-                    version,
                     value: if grant { value } else { &[] },
                     grant,
-                    ..Answer::status(status)
+                    ..outcome.answer()
                 };
                 self.replies.send(origin, key.bytes, &answer, now_ns, out);
             }
@@ -343,6 +419,10 @@ impl Engine {
                     return false;
                 }
                 Step::Applying => return false,
+                Step::Held => {
+                    self.cleared(id, now_ns, out);
+                    return false;
+                }
             }
         }
     }
@@ -422,6 +502,7 @@ impl Engine {
             total: 0,
             value: if grant { &job.value } else { &[] },
             grant,
+            key_life: None,
         };
         if let Some(entry) = self.directory.get(at) {
             self.replies

@@ -5,6 +5,7 @@ mod admission;
 mod grants;
 mod hits;
 mod leases;
+mod lent;
 mod malformed;
 mod misses;
 mod other_traffic;

@@ -27,6 +27,8 @@ pub const ROTATING: u32 = 13;
 /// Its traffic is sampled; the other's as well, of which one request per second is admitted.
 pub const MEASURED: u32 = 14;
 pub const MEASURED_LIMITED: u32 = 15;
+/// Its keys may be lent.
+pub const LENDS: u32 = 16;
 pub const ALSO: Secret = Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
@@ -65,6 +67,10 @@ pub fn tenants() -> Vec<TenantEntry> {
         TenantEntry {
             also_secret: ALSO,
             ..tenant(ROTATING, NETCACHE)
+        },
+        TenantEntry {
+            write_back: true,
+            ..tenant(LENDS, NETCACHE)
         },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ]

@@ -129,6 +129,17 @@ fn writes_are_stamped() {
             counts: &["write", "write_invalidated", "pass_local"],
         },
         Case {
+            name: "stamped by another switch, and a second one named itself: left to them, yet invalid here",
+            given: |w| w.cached(SIGNED, KEY, V128),
+            packet: |_| {
+                let mut write = Message::write(SIGNED, KEY, b"new").epoch(Epoch::new(9, 5));
+                write.header.node = 33;
+                write
+            },
+            then: Forwarded,
+            counts: &["write", "write_invalidated", "pass_local"],
+        },
+        Case {
             name: "a stamp that claims to be ours, no entry: only we know our epochs",
             given: |_| {},
             packet: |_| {

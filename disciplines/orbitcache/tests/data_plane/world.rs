@@ -26,6 +26,10 @@ pub const RESTLESS: u32 = 9;
 pub const NARROW: u32 = 10;
 /// Its secret is being changed: [`ALSO`] is accepted beside its own.
 pub const ROTATING: u32 = 11;
+/// Its keys may be lent.
+pub const LENDS: u32 = 12;
+/// The life of a loan.
+pub const LIFE: u16 = 0x1eaf;
 pub const ALSO: wire::Secret = wire::Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
@@ -54,6 +58,10 @@ pub fn world() -> World {
         TenantEntry {
             also_secret: ALSO,
             ..with(ROTATING, 0)
+        },
+        TenantEntry {
+            write_back: true,
+            ..with(LENDS, 0)
         },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ];
@@ -109,7 +117,7 @@ impl Orbit {
             self.round.push(run.frame);
         } else if run.moved.contains_key("recirculate") {
             self.round.push(run.frame);
-        } else if run.moved.contains_key("hit") {
+        } else if run.moved.contains_key("hit") || run.moved.contains_key("lent_read") {
             self.answers.push(run.frame);
         }
     }

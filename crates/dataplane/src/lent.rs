@@ -1,0 +1,48 @@
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Backing, Error,
+    layout::{KEPT_ACTIVE, KEPT_SEALED, Kept},
+    mapped::Mapped,
+};
+
+const KEPT: &str = "kept";
+
+/// What stores lent to a switch, as its records are now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lent {
+    /// Keys that it answers for.
+    pub owns: usize,
+    /// Keys whose writes it keeps for another switch.
+    pub keeps: usize,
+    /// Loans that have ended and whose records are still there for the store to ask.
+    pub sealed: usize,
+}
+
+impl Lent {
+    /// Counts the records of a switch; one that an earlier build loaded has none.
+    ///
+    /// # Errors
+    /// If they cannot be mapped.
+    pub fn of(at: impl Into<Backing>) -> Result<Lent, Error> {
+        let at = at.into();
+        if !at.has_map(KEPT) {
+            return Ok(Lent::default());
+        }
+        let records: Mapped<Kept> = at.mapped(KEPT)?;
+        let mut lent = Lent::default();
+        for index in 0..records.len() {
+            let record = records.at(index);
+            let is_owner = record.is_owner.load(Relaxed) != 0;
+            match record.state.load(Relaxed) {
+                KEPT_ACTIVE if is_owner => lent.owns += 1,
+                KEPT_ACTIVE => lent.keeps += 1,
+                KEPT_SEALED => lent.sealed += 1,
+                _ => {}
+            }
+        }
+        Ok(lent)
+    }
+}

@@ -1,0 +1,530 @@
+//! A switch in a loan: what store, clients and the other switch send it, and what it sends.
+
+use dataplane::{
+    NO_DISCIPLINE, TenantEntry,
+    native::{Mutant, choose},
+};
+use harness::{
+    Message, Run, Seen, Switch, Verdict, World,
+    message::secret_of,
+    switch::{in_this_process, tenant},
+    world::TERM,
+};
+use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status};
+
+/// Anybody's: no secret, and nothing is ever lent.
+pub const OPEN: u32 = 0;
+/// Its keys may be lent.
+pub const SIGNED: u32 = 7;
+/// Its keys may not.
+pub const PLAIN: u32 = 8;
+/// Its secret is being changed: [`ALSO`] is accepted beside its own.
+pub const ROTATING: u32 = 9;
+/// Not in the switch's table.
+pub const UNKNOWN: u32 = 12;
+/// The secret of [`SIGNED`].
+pub const ITS: Secret = Secret([SIGNED as u8; 16]);
+pub const ALSO: Secret = Secret([0xa1; 16]);
+
+pub const KEY: &[u8] = b"key0000000000042";
+/// What is lent, in this version.
+pub const V: &[u8] = &[b'v'; 128];
+pub const VERSION: u64 = 77 << 32;
+pub const BASE: u64 = VERSION + 1000;
+/// The life of the loan.
+pub const L: u16 = 0x1eaf;
+/// The switches of a loan.
+pub const X: u16 = Switch::ID;
+pub const Y: u16 = 9;
+
+pub fn tenants() -> Vec<TenantEntry> {
+    let lends = |id| TenantEntry {
+        write_back: true,
+        ..tenant(id, NO_DISCIPLINE)
+    };
+    vec![
+        lends(OPEN),
+        lends(SIGNED),
+        tenant(PLAIN, NO_DISCIPLINE),
+        TenantEntry {
+            also_secret: ALSO,
+            ..lends(ROTATING)
+        },
+        tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
+    ]
+}
+
+/// A switch of this number, with the store's lease.
+pub fn switch(id: u16) -> World {
+    let world = World::new(&[], &tenants());
+    world.switch.table.set_identity(id, 1_000);
+    let mut reply = world.lease_reply(TERM, 600_000, 0);
+    reply.header.epoch = Epoch::new(id, 0);
+    world.send_as("lease_renewed", reply);
+    world
+}
+
+/// What a packet led to, but for where it goes.
+pub struct Out {
+    pub run: Run,
+}
+
+impl Out {
+    /// What came out, its checksums and lengths right.
+    pub fn seen(&self) -> Seen {
+        let seen = Seen::read(&self.run.frame).expect("right checksums");
+        assert_eq!(seen.trailer, 0, "bytes behind the datagram");
+        assert!(seen.checksum != 0, "it has a checksum");
+        seen
+    }
+
+    /// Header and value, signed with `secret`, nothing behind the value.
+    pub fn packet(&self, secret: Secret) -> (Header, Vec<u8>) {
+        let seen = self.seen();
+        let packet = Packet::decode(&seen.payload).expect("a packet of ours");
+        assert!(packet.tag_is_valid(&secret), "the tag of {packet:?}");
+        let used = wire::HEADER_LEN + packet.key.len() + packet.value.len();
+        assert_eq!(seen.payload.len(), used, "padding");
+        (packet.header, packet.value.to_vec())
+    }
+
+    /// Likewise of what switches and stores say to each other.
+    pub fn system(&self) -> (Header, Vec<u8>) {
+        self.packet(system())
+    }
+}
+
+pub fn system() -> Secret {
+    secret_of(wire::TENANT_SYSTEM)
+}
+
+/// Sends a packet, which must move just these counters, once each.
+pub fn send(w: &World, message: &Message, counts: &[&str]) -> Out {
+    send_frame(w, &message.frame().bytes(), counts)
+}
+
+pub fn send_frame(w: &World, frame: &[u8], counts: &[&str]) -> Out {
+    let run = w.switch.run(frame, None);
+    let moved: Vec<&str> = run.moved.keys().copied().collect();
+    let mut wanted = counts.to_vec();
+    wanted.sort_unstable();
+    assert_eq!(moved, wanted);
+    assert!(run.moved.values().all(|by| *by == 1));
+    Out { run }
+}
+
+/// The store prepares a loan at a switch: `owner`, or the other one is.
+pub fn prepare(w: &World, tenant: u32, switch: u16, owner: bool, life: u16) -> Message {
+    let mut lend = Message::from_store(Op::LendRequest, tenant, KEY).epoch(Epoch::new(switch, 0));
+    lend.header.life = life;
+    lend.header.node = if switch == X { Y } else { X };
+    lend.header.flags = if owner { Flags::GRANT } else { Flags::NONE };
+    lend.header.request = w.slot(false).into();
+    lend.header.client = BASE;
+    lend.header.version = VERSION;
+    lend
+}
+
+/// It begins the loan that was prepared under that epoch.
+pub fn begin(w: &World, tenant: u32, prepared: Epoch, owner: bool, life: u16) -> Message {
+    let lend = prepare(w, tenant, prepared.switch(), owner, life).epoch(prepared);
+    if owner { lend.value(V) } else { lend }
+}
+
+/// The epoch under which a loan was prepared.
+pub fn prepared(w: &World, message: &Message) -> Epoch {
+    let (header, _) = send(w, message, &["lend"]).system();
+    assert_eq!((header.op, header.status), (Op::LendReply, Status::Ok));
+    assert!(header.epoch.number() > 0);
+    header.epoch
+}
+
+/// Lends the tenant's key to a switch under that life.
+pub fn lend(w: &World, tenant: u32, switch: u16, owner: bool, life: u16) -> Epoch {
+    let epoch = prepared(w, &prepare(w, tenant, switch, owner, life));
+    let (header, _) = send(w, &begin(w, tenant, epoch, owner, life), &["lend"]).system();
+    assert_eq!((header.status, header.epoch), (Status::Ok, epoch));
+    epoch
+}
+
+/// A client's write that names the loan's life.
+pub fn write(tenant: u32, number: u64, value: &[u8]) -> Message {
+    let mut write = Message::write(tenant, KEY, value).numbered(number);
+    write.header.life = L;
+    write
+}
+
+/// The store asks what was kept; `seal`: and the loan ends.
+pub fn take(tenant: u32, switch: u16, life: u16, seal: bool, has: u64) -> Message {
+    let mut take = Message::from_store(Op::TakeRequest, tenant, KEY)
+        .epoch(Epoch::new(switch, 0))
+        .version(has)
+        .padded(1300);
+    take.header.life = life;
+    take.header.flags = if seal { Flags::GRANT } else { Flags::NONE };
+    (take.header.client, take.header.request) = (0, 0);
+    take
+}
+
+/// A switch in the middle of something.
+pub struct At {
+    pub w: World,
+    /// The loan's epoch here.
+    pub loan: Epoch,
+}
+
+impl At {
+    /// Nothing is lent.
+    pub fn first() -> At {
+        At {
+            w: switch(X),
+            loan: Epoch::NONE,
+        }
+    }
+
+    /// The key of a tenant is lent to this switch.
+    pub fn owner_of(tenant: u32) -> At {
+        let at = At::first();
+        let loan = lend(&at.w, tenant, X, true, L);
+        At { loan, ..at }
+    }
+
+    pub fn owner() -> At {
+        At::owner_of(SIGNED)
+    }
+
+    /// It is lent to [`Y`], and this switch is the second.
+    pub fn keeper_of(tenant: u32) -> At {
+        let at = At::first();
+        let mut lent = prepare(&at.w, tenant, X, false, L);
+        lent.header.node = Y;
+        let loan = prepared(&at.w, &lent);
+        send(&at.w, &lent.epoch(loan), &["lend"]);
+        At { loan, ..at }
+    }
+
+    pub fn keeper() -> At {
+        At::keeper_of(SIGNED)
+    }
+
+    /// The store has sealed it.
+    pub fn sealed(self) -> At {
+        send(&self.w, &take(SIGNED, X, L, true, VERSION), &["take"]);
+        self
+    }
+
+    /// What a write asks of the keeper, as the owner [`Y`] has it.
+    pub fn keep(&self, number: u64, version: u64, value: &[u8]) -> Message {
+        keep_of(SIGNED, number, version, value)
+    }
+
+    /// Likewise, kept.
+    pub fn kept(self, number: u64, version: u64, value: &[u8]) -> At {
+        send(&self.w, &self.keep(number, version, value), &["keep"]);
+        self
+    }
+
+    /// The keeper's answer to a write, for this owner.
+    pub fn reply(&self, tenant: u32, number: u64, version: u64, value: &[u8]) -> Message {
+        let mut reply = Message::from_store(Op::KeepReply, tenant, KEY)
+            .epoch(self.loan)
+            .numbered(number)
+            .version(BASE + version)
+            .expiry_ms(version as u32)
+            .value(value);
+        (reply.header.life, reply.header.node) = (L, Y);
+        reply
+    }
+
+    /// Likewise, installed.
+    pub fn replied(self, number: u64, version: u64, value: &[u8]) -> At {
+        let reply = self.reply(SIGNED, number, version, value);
+        send(&self.w, &reply, &["lent_answer", "pass_local"]);
+        self
+    }
+
+    /// The one record that this switch has; `change` gets its bytes (`struct kept`).
+    pub fn change_record(&self, change: impl Fn(&mut [u8])) {
+        let tables = self.w.switch.backing();
+        for place in 0..tables.elements("kept").expect("a table") {
+            let mut record = tables.element("kept", place).expect("an element");
+            if record[4] != 0 {
+                change(&mut record);
+                let written = tables.set_element("kept", place, &record);
+                written.expect("writable");
+            }
+        }
+    }
+
+    /// So long ago was that moment of the record, in nanoseconds.
+    pub fn ago(self, at: usize, ns: u64) -> At {
+        let then = self.w.switch.leases.now_ns().saturating_sub(ns);
+        self.change_record(|record| record[at..at + 8].copy_from_slice(&then.to_ne_bytes()));
+        self
+    }
+}
+
+/// Moments of `struct kept`.
+pub const UNANSWERED_NS: usize = 56;
+pub const SEEN_NS: usize = 72;
+/// Counts of it.
+pub const NUMBER: usize = 48;
+pub const WINDOWS: usize = 80;
+pub const MS: u64 = 1_000_000;
+
+/// A write that owner [`Y`] asks this switch to keep.
+pub fn keep_of(tenant: u32, number: u64, version: u64, value: &[u8]) -> Message {
+    let mut keep = Message::from_client(Op::KeepRequest, tenant, KEY)
+        .epoch(Epoch::new(Y, 5))
+        .numbered(number)
+        .version(BASE + version)
+        .expiry_ms(version as u32)
+        .value(value);
+    (keep.header.life, keep.header.node) = (L, X);
+    keep
+}
+
+/// What must become of a packet.
+pub enum Then {
+    /// Forwarded, byte for byte.
+    Forwarded,
+    /// Forwarded with this as the second switch.
+    Second(u16),
+    /// Forwarded without the stamp that claimed to be this switch's.
+    Disowned,
+    Dropped,
+    /// A read, answered.
+    Read(u64, &'static [u8]),
+    /// A write, told the loan's life.
+    OtherLife,
+    /// A write, on its way to the keeper, with its number.
+    Asks(u32),
+    /// A write, kept: number, version, value.
+    Kept(u32, u64, &'static [u8]),
+    /// A keeper's answer has become the client's: version; signed so.
+    Answered(u64, Secret),
+    /// A word of the store, answered.
+    Lends(Status),
+    /// A question of the store: status, flags, version, value.
+    Takes(Status, Flags, u64, &'static [u8]),
+}
+
+pub struct Row {
+    pub name: &'static str,
+    pub given: fn() -> At,
+    pub packet: fn(&At) -> Message,
+    pub then: Then,
+    /// Every counter that moves, each by one.
+    pub counts: &'static [&'static str],
+}
+
+fn went_on(out: &Out, asked: &Message) {
+    assert_eq!(out.run.verdict, Verdict::Pass);
+    let seen = out.seen();
+    assert_eq!((seen.from, seen.to), (asked.from, asked.to));
+}
+
+impl Row {
+    fn run(&self) {
+        let at = (self.given)();
+        let asked = (self.packet)(&at);
+        let out = send(&at.w, &asked, self.counts);
+        let was = Packet::decode(&asked.payload()).expect("ours").header;
+        let by_switch = Header {
+            flags: Flags::CACHED,
+            epoch: Epoch::new(X, 0),
+            ..was
+        };
+        let (is, wanted, value, due): (_, _, _, &[u8]) = match self.then {
+            Then::Forwarded => {
+                assert_eq!(out.run.verdict, Verdict::Pass);
+                return assert_eq!(out.run.frame, asked.frame().bytes());
+            }
+            Then::Dropped => return assert_eq!(out.run.verdict, Verdict::Drop),
+            Then::Second(node) => {
+                went_on(&out, &asked);
+                let (is, value) = out.packet(asked.secret);
+                (is, Header { node, ..was }, value, &asked.value)
+            }
+            Then::Disowned => {
+                went_on(&out, &asked);
+                let (is, value) = out.packet(asked.secret);
+                let flags = was.flags.without(Flags::GRANT);
+                let epoch = Epoch::NONE;
+                (
+                    is,
+                    Header {
+                        epoch,
+                        flags,
+                        ..was
+                    },
+                    value,
+                    &asked.value,
+                )
+            }
+            Then::Read(version, due) => {
+                went_back(&out, &asked);
+                let (is, value) = out.packet(asked.secret);
+                let op = Op::ReadReply;
+                (
+                    is,
+                    Header {
+                        op,
+                        version,
+                        ..by_switch
+                    },
+                    value,
+                    due,
+                )
+            }
+            Then::OtherLife => {
+                went_back(&out, &asked);
+                let (is, value) = out.packet(asked.secret);
+                assert!(is.expiry_ms < 60_000, "age of the loan: {}", is.expiry_ms);
+                let wanted = Header {
+                    op: Op::WriteReply,
+                    status: Status::OtherLife,
+                    life: L,
+                    expiry_ms: is.expiry_ms,
+                    version: 0,
+                    ..by_switch
+                };
+                (is, wanted, value, &[])
+            }
+            Then::Asks(number) => {
+                went_on(&out, &asked);
+                let (is, value) = out.system();
+                let also = asked.secret == ALSO;
+                let wanted = Header {
+                    op: Op::KeepRequest,
+                    flags: if also { Flags::ALL } else { Flags::NONE },
+                    epoch: at.loan,
+                    node: Y,
+                    life: L,
+                    version: BASE + u64::from(number),
+                    expiry_ms: number,
+                    total: 0,
+                    ..was
+                };
+                (is, wanted, value, &asked.value)
+            }
+            Then::Kept(expiry_ms, version, due) => {
+                went_back(&out, &asked);
+                let (is, value) = out.system();
+                let op = Op::KeepReply;
+                (
+                    is,
+                    Header {
+                        op,
+                        expiry_ms,
+                        version,
+                        ..was
+                    },
+                    value,
+                    due,
+                )
+            }
+            Then::Answered(version, secret) => {
+                went_on(&out, &asked);
+                let (is, value) = out.packet(secret);
+                let (op, node, expiry_ms) = (Op::WriteReply, 0, 0);
+                (
+                    is,
+                    Header {
+                        op,
+                        node,
+                        expiry_ms,
+                        version,
+                        ..by_switch
+                    },
+                    value,
+                    &[],
+                )
+            }
+            Then::Lends(status) => {
+                went_back(&out, &asked);
+                let (is, value) = out.system();
+                let number = is.epoch.number();
+                assert_eq!(is.epoch.switch(), X);
+                assert!(status != Status::Ok || number > 0);
+                assert!(was.epoch.number() == 0 || number == was.epoch.number());
+                let life = if status == Status::Mismatch {
+                    L
+                } else {
+                    was.life
+                };
+                let (op, epoch) = (Op::LendReply, is.epoch);
+                (
+                    is,
+                    Header {
+                        op,
+                        status,
+                        epoch,
+                        life,
+                        ..was
+                    },
+                    value,
+                    &[],
+                )
+            }
+            Then::Takes(status, flags, version, due) => {
+                went_back(&out, &asked);
+                let (is, value) = out.system();
+                assert_eq!(is.epoch.switch(), X);
+                assert!(is.epoch.number() > at.loan.number());
+                let (op, epoch) = (Op::TakeReply, is.epoch);
+                (
+                    is,
+                    Header {
+                        op,
+                        status,
+                        flags,
+                        version,
+                        epoch,
+                        ..was
+                    },
+                    value,
+                    due,
+                )
+            }
+        };
+        let wanted = Header {
+            value_len: due.len() as u16,
+            tag: is.tag,
+            ..wanted
+        };
+        assert_eq!(is, wanted);
+        assert_eq!(value, due);
+    }
+}
+
+/// Runs every row in a world of its own, in the kernel and in this process.
+pub fn check(rows: &[Row]) {
+    for row in rows {
+        println!("{}, in the kernel", row.name);
+        row.run();
+        println!("{}, in this process", row.name);
+        in_this_process(|| row.run());
+    }
+}
+
+/// Whether every row comes out although that rule is broken; in this process.
+pub fn holds_with(mutant: Option<&str>, rows: &[Row]) -> bool {
+    choose(mutant.map(|name| Mutant::find(name).expect("listed")));
+    let run = |row: &Row| std::panic::catch_unwind(|| in_this_process(|| row.run())).is_ok();
+    let holds = rows.iter().all(run);
+    choose(None);
+    holds
+}
+
+/// Runs a story in the kernel and in this process.
+pub fn in_both(story: fn()) {
+    story();
+    in_this_process(story);
+}
+
+pub fn went_back(out: &Out, asked: &Message) {
+    assert_eq!(out.run.verdict, Verdict::Tx);
+    let seen = out.seen();
+    assert_eq!((seen.from, seen.to), (asked.to, asked.from));
+}

@@ -1,0 +1,222 @@
+//! Write-back in a plan: tenants whose hot keys are lent to switches, and what may not be done to two of these at once.
+
+use std::ops::Range;
+
+use rand::{RngExt, seq::IndexedRandom};
+use seed::rng;
+
+use crate::{Deed, Plan, Shape, Tenant, plan::one_in};
+
+/// What stores and switches count of loans; each comes about in enough seeds ([`Hunted::loans`](crate::Hunted::loans)).
+pub const LOANS: [&str; 9] = [
+    "loans",
+    "loans_returned",
+    "loans_found",
+    "loan_flushes",
+    "writes_moved",
+    "writes_kept",
+    "lent_read",
+    "lent_answer",
+    "keep_again",
+];
+/// Whether a counter of a store or a switch is about loans.
+pub(crate) fn is_of_loans(name: &str) -> bool {
+    const BEGINNINGS: [&str; 5] = ["loan", "lent", "lend", "keep", "take"];
+    LOANS.contains(&name)
+        || BEGINNINGS
+            .iter()
+            .any(|beginning| name.starts_with(beginning))
+}
+
+/// What a store counts of loans whose last moments are lost.
+pub(crate) const LOST: &str = "loans_lost";
+
+impl Plan {
+    /// One plan in three has tenants with write-back: then two switches on the way, and clients that write the same few keys. Whether
+    /// this one has.
+    pub(crate) fn draw_write_back(&mut self, disciplines: &[&str]) -> bool {
+        let mut rng = rng(self.seed, "write-back");
+        if !one_in(&mut rng, 3) {
+            return false;
+        }
+        if self.shape == Shape::Line(1) {
+            self.shape = Shape::Line(2);
+        }
+        let bounds = [10, 20, 50, 100, 200, 500];
+        if self.tenants.is_empty() {
+            self.tenants.push(Tenant {
+                id: 7,
+                quota: rng.random_range(1..=3),
+                discipline: (*disciplines.choose(&mut rng).expect("disciplines")).to_owned(),
+                write_back_ms: 0,
+            });
+        }
+        for (number, tenant) in self.tenants.iter_mut().enumerate() {
+            if number == 0 || one_in(&mut rng, 2) {
+                tenant.write_back_ms = *bounds.choose(&mut rng).expect("some");
+            }
+        }
+        if one_in(&mut rng, 2) {
+            self.open = None;
+        }
+        let clients = &mut self.clients;
+        // A host at another switch reads and writes past the owner: no loan is long then.
+        clients.hosts = if one_in(&mut rng, 3) { 2 } else { 1 };
+        clients.second_links &= one_in(&mut rng, 2);
+        clients.keys = rng.random_range(1..=4);
+        clients.plain = *[0.9, 0.98, 1.0].choose(&mut rng).expect("some");
+        clients.pause_us = *[500, 2_000, 10_000].choose(&mut rng).expect("some");
+        true
+    }
+
+    /// What is done to such a plan besides, and what is not.
+    pub(crate) fn draw_write_back_deeds(&mut self) {
+        let mut rng = rng(self.seed, "deeds of write-back");
+        for _ in 0..rng.random_range(0..=2) {
+            let tenant = self.tenants.choose(&mut rng).expect("one at least").id;
+            self.deeds.push(Deed::WriteBack {
+                at_ms: rng.random_range(0..self.lasts_ms),
+                tenant,
+                bound_ms: *[0, 10, 100, 500].choose(&mut rng).expect("some"),
+            });
+        }
+        // Most plans are such that nothing may be lost; what stores count as lost is a fault then.
+        if !one_in(&mut rng, 5) {
+            self.spare_loans();
+        }
+    }
+
+    /// Takes away deeds until no loan can lose both of its switches.
+    fn spare_loans(&mut self) {
+        while self.may_lose_loans() {
+            let harmful =
+                |deed: &Deed| matches!(deed, Deed::Reboot { .. }) || self.unreachable_ms(deed) > 0;
+            let last = self.deeds.iter().rposition(harmful);
+            self.deeds.remove(last.expect("it may lose loans"));
+        }
+    }
+
+    /// Whether both switches of a loan may lose their tables, or one while the other cannot be reached for longer than a store waits:
+    /// then answered writes may be lost, as `docs/coherence.md` says.
+    pub(crate) fn may_lose_loans(&self) -> bool {
+        let reboots = self.deeds.iter().filter_map(|deed| match deed {
+            Deed::Reboot { machine, .. } => Some(machine),
+            _ => None,
+        });
+        let mut rebooted: Vec<&String> = reboots.collect();
+        rebooted.sort_unstable();
+        rebooted.dedup();
+        let unreachable_ms: u64 = self
+            .deeds
+            .iter()
+            .map(|deed| self.unreachable_ms(deed))
+            .sum();
+        let lends_ms = self.stores.iter().map(|store| store.lease_ms);
+        let relends_ms = self.deeds.iter().filter_map(|deed| match deed {
+            Deed::Relend { lease_ms, .. } => Some(*lease_ms),
+            _ => None,
+        });
+        // A store waits for one lease; some of it goes by before messages come through.
+        let waits_ms = lends_ms.chain(relends_ms).min().unwrap_or(0) / 2;
+        match rebooted.len() {
+            0 => unreachable_ms > u64::from(waits_ms),
+            1 => unreachable_ms > 0,
+            _ => true,
+        }
+    }
+
+    /// The times, in milliseconds after the clients' start, of which answered writes may be lost: the bound before something happened to
+    /// a switch, and until stores know.
+    pub(crate) fn losses_ms(&self) -> Vec<Range<u64>> {
+        let bounds = self.tenants.iter().map(|tenant| tenant.write_back_ms);
+        let changed = self.deeds.iter().filter_map(|deed| match deed {
+            Deed::WriteBack { bound_ms, .. } => Some(*bound_ms),
+            _ => None,
+        });
+        let bound_ms = u64::from(bounds.chain(changed).max().unwrap_or(0));
+        let lease_ms = u64::from(self.longest_lease_ms());
+        let is_one =
+            |deed: &&Deed| matches!(deed, Deed::Reboot { .. }) || self.unreachable_ms(deed) > 0;
+        let times = self.deeds.iter().filter(is_one).map(|deed| {
+            let until_ms = deed.at_ms() + deed.lasts_ms().unwrap_or(0) + 2 * lease_ms;
+            deed.at_ms().saturating_sub(bound_ms + lease_ms)..until_ms
+        });
+        times.collect()
+    }
+
+    /// For how long a deed keeps a switch away from stores.
+    fn unreachable_ms(&self, deed: &Deed) -> u64 {
+        match deed {
+            Deed::Suspend {
+                machine, for_ms, ..
+            } if machine.starts_with("switch") => *for_ms,
+            Deed::Cut { link, for_ms, .. } => {
+                let ends = self.links();
+                let is_theirs =
+                    |end: &String| end.starts_with("switch") || end.starts_with("store");
+                let between = ends
+                    .get(*link)
+                    .is_some_and(|ends| ends.iter().all(is_theirs));
+                u64::from(between) * for_ms
+            }
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(deeds: Vec<Deed>) -> Plan {
+        let text = include_str!("write_back/plan.json");
+        Plan {
+            deeds,
+            ..serde_json::from_str(text).unwrap()
+        }
+    }
+
+    fn reboot(switch: u32) -> Deed {
+        let machine = format!("switch{switch}");
+        Deed::Reboot {
+            at_ms: 100,
+            machine,
+            for_ms: 50,
+        }
+    }
+
+    fn suspend(machine: &str, for_ms: u64) -> Deed {
+        Deed::Suspend {
+            at_ms: 900,
+            machine: machine.into(),
+            for_ms,
+        }
+    }
+
+    #[test]
+    fn answered_writes_may_be_lost_when_both_switches_are() {
+        for (deeds, may_lose) in [
+            (vec![], false),
+            (vec![reboot(1), reboot(1)], false),
+            (vec![reboot(1), reboot(2)], true),
+            (vec![reboot(1), suspend("store1", 5000)], false),
+            (vec![reboot(1), suspend("switch2", 1)], true),
+            (vec![suspend("switch2", 400)], false),
+            (vec![suspend("switch2", 4000)], true),
+        ] {
+            assert_eq!(plan(deeds.clone()).may_lose_loans(), may_lose, "{deeds:?}");
+        }
+    }
+
+    #[test]
+    fn a_plan_that_spares_loans_cannot_lose_them() {
+        let mut plan = plan(vec![
+            reboot(1),
+            suspend("store1", 9),
+            reboot(2),
+            suspend("switch1", 9),
+        ]);
+        plan.spare_loans();
+        assert_eq!(plan.deeds, [reboot(1), suspend("store1", 9)]);
+    }
+}

@@ -1,0 +1,591 @@
+//! Keys that are lent to switches: which ones, and what becomes of the packets about them. The loan itself is decided in
+//! [`crate::coherence::Loan`], and what a write's life means in [`crate::coherence::judge`].
+
+mod asked;
+mod hot;
+mod packets;
+mod wanted;
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use bytes::Bytes;
+use wire::{KeyHash, maps::HashMap};
+
+use super::{Engine, lease::Home, waiting::Asked};
+use crate::{
+    backend::{Answer as Reply, Change, Condition, Found, Key, Put},
+    coherence::{Act, End, Ended, KeyLife, Loan, Nanos, Proceeds, Role, Terms, VERSIONS, Watch},
+    directory::KeyId,
+    journal::{Entry, Journal, Switch},
+    mutants::{Mutant, mutant},
+    net::Outbox,
+    shares::Shares,
+};
+use asked::Parked;
+pub(super) use asked::absorbable;
+use hot::Hot;
+
+/// Keys that may be lent at once.
+const LOANS: usize = 1024;
+/// Keys with a life of their own that are remembered; and for how long at least.
+const LIVES: usize = 65_536;
+const LIFE_KEPT_NS: Nanos = 86_400_000_000_000;
+/// What reaches the store of a key within this time after it was lent was on its way already.
+const GRACE_NS: Nanos = 5_000_000;
+
+/// A key that is lent, or going to be.
+struct Lent {
+    loan: Loan<Bytes>,
+    key: Box<[u8]>,
+    owner: Home,
+    keeper: Home,
+    /// When the owner has begun, as far as is known.
+    lent_ns: Option<Nanos>,
+    /// The store waits for the key's value, or for its copies to go.
+    clearing: Option<bool>,
+    timer_ns: Nanos,
+}
+
+/// What is known of a key that was lent.
+struct Known {
+    life: KeyLife,
+    /// Of the last loan.
+    base: u64,
+    keeper: (u16, Home),
+}
+
+/// All loans of a store.
+pub(super) struct Loans {
+    open: HashMap<KeyId, Lent>,
+    lives: HashMap<KeyId, Known>,
+    hot: Hot,
+    parked: HashMap<(crate::clients::ClientId, u64), Parked>,
+    next_ask_ns: Nanos,
+    shares: Shares,
+    timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
+    pub journal: Option<Box<dyn Journal>>,
+    /// Without a journal nothing may be lent that a backend in another process has.
+    pub needs_journal: bool,
+    /// The store ends: nothing is lent any more.
+    pub stopping: bool,
+    /// What lives are drawn from.
+    seed: u64,
+}
+
+impl Loans {
+    /// `seed` is another in each life of the store.
+    pub fn new(tenants: usize, needs_journal: bool, seed: u64) -> Loans {
+        Loans {
+            open: HashMap::default(),
+            lives: HashMap::default(),
+            hot: Hot::default(),
+            parked: HashMap::default(),
+            next_ask_ns: 0,
+            shares: Shares::new(LOANS, tenants),
+            timers: BinaryHeap::new(),
+            journal: None,
+            needs_journal,
+            stopping: false,
+            seed,
+        }
+    }
+
+    /// A number that follows from the seed and is another each time.
+    fn draw(&mut self) -> u16 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.seed ^ self.seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 48) as u16
+    }
+
+    pub fn share_among(&mut self, tenants: usize) {
+        self.shares.share_among(tenants);
+    }
+
+    /// When there is something to do.
+    pub fn next_ns(&self) -> Option<Nanos> {
+        let timer = self.timers.peek().map(|Reverse((at_ns, _))| *at_ns);
+        let asks = (!self.parked.is_empty()).then_some(self.next_ask_ns);
+        [timer, asks].into_iter().flatten().min()
+    }
+
+    /// What may be done with a key, if it is lent or going to be.
+    pub fn proceeds(&self, id: &KeyId) -> Proceeds {
+        if self.open.is_empty() {
+            return Proceeds::Here;
+        }
+        let lent = self.open.get(id);
+        lent.map_or(Proceeds::Here, |lent| lent.loan.proceeds())
+    }
+
+    /// Loans whose owner answers, and loans that are being called back.
+    pub fn count(&self) -> (u64, u64) {
+        let count = |is: fn(&Loan<Bytes>) -> bool| {
+            self.open.values().filter(|lent| is(&lent.loan)).count() as u64
+        };
+        (count(Loan::is_lent), count(Loan::is_ending))
+    }
+}
+
+fn switch_of(number: u16, home: &Home) -> Switch {
+    Switch {
+        number,
+        slot: home.slot,
+        address: home.peer.address,
+        local: home.peer.local,
+    }
+}
+
+impl Engine {
+    /// Gives the store its journal of loans. What a former life lent is called back at once.
+    pub fn keep_journal(&mut self, mut journal: Box<dyn Journal>, now_ns: u64, out: &mut Outbox) {
+        let found = if mutant(Mutant::JournalForgotten) {
+            vec![]
+        } else {
+            journal.found()
+        };
+        self.loans.journal = Some(journal);
+        let over_ns =
+            self.started_ns + crate::coherence::counted_ns(self.config.longest_lease_ns());
+        for entry in found {
+            self.counters.loans_found += 1;
+            let home = |switch: &Switch| Home {
+                peer: crate::net::Peer {
+                    address: switch.address,
+                    local: switch.local,
+                },
+                slot: switch.slot,
+            };
+            let id = (entry.tenant, entry.key_hash);
+            let lent = Lent {
+                loan: Loan::found(entry.terms(), over_ns, now_ns),
+                owner: home(&entry.owner),
+                keeper: home(&entry.keeper),
+                key: entry.key.into(),
+                lent_ns: None,
+                clearing: None,
+                timer_ns: 0,
+            };
+            self.loans.shares.take(id.0, 1);
+            self.loans.open.insert(id, lent);
+            self.loan_poll(id, now_ns, out);
+        }
+    }
+
+    /// Lends a key to X, with Y as its keeper.
+    fn lend(&mut self, key: Key<'_>, owner: u16, keeper: u16, now_ns: u64, out: &mut Outbox) {
+        let id = (key.tenant, key.hash);
+        let Some(term) = self.leases.term(owner, now_ns) else {
+            return;
+        };
+        let homes = (self.leases.address(owner), self.leases.address(keeper));
+        let (Some(&x), Some(&y)) = homes else {
+            return;
+        };
+        let life = self.new_life(&id);
+        self.version += 1;
+        let base = self.version;
+        let terms = Terms {
+            life,
+            base,
+            owner,
+            keeper,
+            bound_ns: self.write_back_ns(id.0),
+        };
+        let lent = Lent {
+            loan: Loan::new(terms, term, now_ns),
+            key: key.bytes.into(),
+            owner: x,
+            keeper: y,
+            lent_ns: None,
+            clearing: None,
+            timer_ns: 0,
+        };
+        self.loans.shares.take(id.0, 1);
+        self.loans.open.insert(id, lent);
+        self.loan_poll(id, now_ns, out);
+    }
+
+    /// A life that the key does not have, and has not had of late.
+    fn new_life(&mut self, id: &KeyId) -> u16 {
+        let known = self.loans.lives.get(id);
+        let lent = self.loans.open.get(id).map(|lent| lent.loan.terms().life);
+        let had = known.map(|known| [known.life.life, known.life.before, known.life.ended.life]);
+        loop {
+            let life = self.loans.draw();
+            let is_had = had.is_some_and(|had| had.contains(&life)) || lent == Some(life);
+            if life > wire::LIFE_UNKNOWN && life != self.replies.life && !is_had {
+                return life;
+            }
+        }
+    }
+
+    fn write_back_ns(&self, tenant: u32) -> Nanos {
+        let known = self.tenants.get(tenant);
+        u64::from(known.map_or(0, |known| known.write_back_ms)) * 1_000_000
+    }
+
+    /// Moves a loan on as far as it goes.
+    fn loan_poll(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
+        let mut acts = vec![];
+        loop {
+            let Some(lent) = self.loans.open.get_mut(&id) else {
+                return;
+            };
+            if lent.loan.is_lent() && lent.lent_ns.is_none() {
+                lent.lent_ns = Some(now_ns);
+                self.counters.loans += 1;
+                self.move_queued(id, now_ns, out);
+                continue;
+            }
+            let next_ns = lent.loan.poll(&mut self.leases, now_ns, &mut acts);
+            if acts.is_empty() {
+                if next_ns != Nanos::MAX && (lent.timer_ns <= now_ns || next_ns < lent.timer_ns) {
+                    lent.timer_ns = next_ns;
+                    self.loans.timers.push(Reverse((next_ns, id)));
+                }
+                return;
+            }
+            for act in std::mem::take(&mut acts) {
+                self.perform(id, act, now_ns, out);
+            }
+        }
+    }
+
+    fn perform(&mut self, id: KeyId, act: Act<Bytes>, now_ns: u64, out: &mut Outbox) {
+        match act {
+            Act::Prepare(role) => self.send_lend(id, role, 0, None, out),
+            Act::Begin(role, epoch, value) => self.send_lend(id, role, epoch, value, out),
+            Act::Take { role, seal, newest } => self.send_take(id, role, None, seal, newest, out),
+            Act::Clean(role, life) => self.send_take(id, role, Some(life), true, 0, out),
+            Act::Record => self.record(id, true, now_ns),
+            Act::Erase => self.record(id, false, now_ns),
+            Act::Clear => self.clear(id, now_ns, out),
+            Act::Put(version, value) => self.put_back(id, version, &value, now_ns),
+            Act::Over(end) => self.loan_over(id, end, now_ns, out),
+        }
+    }
+
+    /// Has the journal remember a loan, or forget it.
+    fn record(&mut self, id: KeyId, begins: bool, now_ns: u64) {
+        self.ticket += 1;
+        let ticket = self.ticket;
+        let Loans { open, journal, .. } = &mut self.loans;
+        let Some(lent) = open.get_mut(&id) else {
+            return;
+        };
+        let answer = match journal {
+            None => Reply::Now(true),
+            Some(journal) if begins => {
+                let terms = lent.loan.terms();
+                let entry = Entry {
+                    tenant: id.0,
+                    key_hash: id.1,
+                    key: lent.key.to_vec(),
+                    life: terms.life,
+                    base: terms.base,
+                    bound_ms: (terms.bound_ns / 1_000_000) as u32,
+                    owner: switch_of(terms.owner, &lent.owner),
+                    keeper: switch_of(terms.keeper, &lent.keeper),
+                };
+                journal.begin(entry, ticket)
+            }
+            Some(journal) => journal.end(id.0, id.1, ticket),
+        };
+        match answer {
+            Reply::Now(done) => self.journaled(id, done, now_ns),
+            Reply::Later => self.waiting.insert(ticket, Asked::Loan(id)),
+        }
+    }
+
+    /// The journal has answered.
+    fn journaled(&mut self, id: KeyId, done: bool, now_ns: u64) {
+        let Some(lent) = self.loans.open.get_mut(&id) else {
+            return;
+        };
+        self.counters.loans_refused_unsafe += u64::from(!done);
+        lent.loan.recorded(done, now_ns);
+        lent.loan.erased(done, now_ns);
+    }
+
+    /// Holds the key and calls its copies back.
+    fn clear(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
+        let Some(lent) = self.loans.open.get_mut(&id) else {
+            return;
+        };
+        lent.clearing = Some(false);
+        let key = Key {
+            tenant: id.0,
+            hash: id.1,
+            bytes: &lent.key,
+        };
+        let at = self.directory.enter(key);
+        self.directory.update(at, |e| e.state.hold());
+        self.drive(at, now_ns, out);
+    }
+
+    /// No copy of a key that is held is left, and no write of it is under way: its value is what will be lent.
+    pub(super) fn cleared(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
+        let Some(lent) = self.loans.open.get_mut(&id) else {
+            return;
+        };
+        if lent.clearing != Some(false) {
+            return;
+        }
+        lent.clearing = Some(true);
+        self.ticket += 1;
+        let key = Key {
+            tenant: id.0,
+            hash: id.1,
+            bytes: &lent.key,
+        };
+        match self.backend.get(key, now_ns, self.ticket) {
+            Reply::Later => self.waiting.insert(self.ticket, Asked::Loan(id)),
+            Reply::Now(item) => {
+                let item = item.filter(|item| item.expiry_ms == 0);
+                let value = item.map(|item| (item.version, Bytes::copy_from_slice(item.value)));
+                self.value_to_lend(id, value, now_ns, out);
+            }
+        }
+    }
+
+    fn value_to_lend(
+        &mut self,
+        id: KeyId,
+        value: Option<(u64, Bytes)>,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
+        if let Some(lent) = self.loans.open.get_mut(&id) {
+            lent.clearing = None;
+            let fits = |value: &Bytes| value.len() <= packets::longest(&lent.key);
+            let value = value.filter(|(_, value)| fits(value));
+            // A former life's clock may have been ahead.
+            let version = value.as_ref().map_or(0, |(version, _)| *version);
+            let base = self.version.max(version) + 1;
+            self.version = base + VERSIONS - 1;
+            lent.loan.cleared(value, base, now_ns);
+            self.loan_poll(id, now_ns, out);
+        }
+    }
+
+    /// The backend has answered a question of a loan.
+    pub(super) fn loan_read(&mut self, id: KeyId, found: Found, now_ns: u64, out: &mut Outbox) {
+        let value = match found {
+            Found::Item(item) if item.expiry_ms == 0 => Some((item.version, item.value.into())),
+            _ => None,
+        };
+        self.value_to_lend(id, value, now_ns, out);
+    }
+
+    /// Writes what came back to the backend.
+    fn put_back(&mut self, id: KeyId, version: u64, value: &Bytes, now_ns: u64) {
+        let Some(lent) = self.loans.open.get(&id) else {
+            return;
+        };
+        self.counters.loan_flushes += 1;
+        self.ticket += 1;
+        self.held.end(id);
+        let key = Key {
+            tenant: id.0,
+            hash: id.1,
+            bytes: &lent.key,
+        };
+        let put = Put {
+            value,
+            ttl_ms: 0,
+            condition: Condition::Always,
+            version,
+        };
+        match self.backend.put(key, put, now_ns, self.ticket) {
+            Reply::Now(change) => self.flushed(id, change, now_ns),
+            Reply::Later => self.waiting.insert(self.ticket, Asked::Loan(id)),
+        }
+    }
+
+    fn flushed(&mut self, id: KeyId, change: Change, now_ns: u64) {
+        let done = matches!(change, Change::Done(_));
+        self.counters.loan_flush_errors += u64::from(!done);
+        if let Some(lent) = self.loans.open.get_mut(&id) {
+            // Also one that was refused is not tried again at once.
+            lent.loan.put(done, now_ns + self.leases.length_ns());
+        }
+    }
+
+    /// The backend has carried a write of a loan out, or not.
+    pub(super) fn loan_put(&mut self, id: KeyId, change: Change, now_ns: u64, out: &mut Outbox) {
+        self.flushed(id, change, now_ns);
+        self.loan_poll(id, now_ns, out);
+    }
+
+    /// The journal has answered later.
+    pub(super) fn loan_journaled(&mut self, id: KeyId, done: bool, now_ns: u64, out: &mut Outbox) {
+        self.journaled(id, done, now_ns);
+        self.loan_poll(id, now_ns, out);
+    }
+
+    /// A loan is over: its key is the store's again.
+    fn loan_over(&mut self, id: KeyId, end: End, now_ns: u64, out: &mut Outbox) {
+        let life = self.new_life(&id);
+        let Some(lent) = self.loans.open.remove(&id) else {
+            return;
+        };
+        self.loans.shares.give_back(id.0, 1);
+        let lived_ns = lent.lent_ns.map_or(0, |lent_ns| now_ns - lent_ns);
+        self.loans.hot.ended(id, lived_ns, now_ns);
+        match end {
+            End::Cancelled => self.counters.loans_cancelled += 1,
+            End::Returned { tells, lost } => {
+                self.counters.loans_returned += 1;
+                let terms = lent.loan.terms();
+                if lost {
+                    self.counters.loans_lost += 1;
+                    tracing::warn!(
+                        "tenant {}: switches {} and {} both lost a key that was lent to them: its writes of the last {} ms may be lost",
+                        id.0,
+                        terms.owner,
+                        terms.keeper,
+                        terms.bound_ns / 1_000_000
+                    );
+                }
+                let before = self
+                    .loans
+                    .lives
+                    .get(&id)
+                    .map_or(self.replies.life, |k| k.life.life);
+                let known = Known {
+                    life: KeyLife {
+                        life,
+                        since_ns: now_ns,
+                        before,
+                        ended: Ended {
+                            life: terms.life,
+                            tells,
+                        },
+                    },
+                    base: terms.base,
+                    keeper: (terms.keeper, lent.keeper),
+                };
+                self.loans.lives.insert(id, known);
+            }
+        }
+        if let Some(at) = self.directory.find(&id) {
+            self.directory.update(at, |e| e.state.release());
+            self.drive(at, now_ns, out);
+        }
+        self.ask_parked(id, now_ns, out);
+    }
+
+    /// What is due of loans.
+    pub(super) fn tick_loans(&mut self, now_ns: u64, out: &mut Outbox) {
+        while let Some(&Reverse((at_ns, id))) = self.loans.timers.peek()
+            && at_ns <= now_ns
+        {
+            self.loans.timers.pop();
+            if let Some(lent) = self.loans.open.get_mut(&id)
+                && lent.timer_ns == at_ns
+            {
+                lent.timer_ns = 0;
+                if self.loans.stopping {
+                    lent.loan.recall(now_ns);
+                }
+                self.loan_poll(id, now_ns, out);
+            }
+        }
+        self.tick_parked(now_ns, out);
+    }
+
+    /// Calls a key back, if it is lent.
+    pub(super) fn recall_loan(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
+        if let Some(lent) = self.loans.open.get_mut(&id) {
+            lent.loan.recall(now_ns);
+            self.loan_poll(id, now_ns, out);
+        }
+    }
+
+    /// Calls back the keys that are not to be lent any more: of tenants that are gone or have no write-back now, and those that are
+    /// another store's.
+    pub(super) fn recall_unlendable(&mut self, now_ns: u64, out: &mut Outbox) {
+        let lendable = |(tenant, hash): &KeyId| self.is_lendable(*tenant, *hash);
+        let ids = self.loans.open.keys().filter(|id| !lendable(id));
+        for id in ids.copied().collect::<Vec<_>>() {
+            self.recall_loan(id, now_ns, out);
+        }
+    }
+
+    fn is_lendable(&self, tenant: u32, hash: KeyHash) -> bool {
+        let at = self.partitions.at(hash);
+        let owns = self.partitions.owns(at);
+        let known = self.tenants.get(tenant);
+        known.is_some_and(|known| known.write_back_ms > 0 && known.holds(at, owns))
+    }
+
+    /// The store is about to end: calls everything back, if what it has outlives it.
+    pub fn stop_lending(&mut self, now_ns: u64, out: &mut Outbox) {
+        self.loans.stopping = true;
+        if !self.loans.needs_journal {
+            return;
+        }
+        let ids: Vec<KeyId> = self.loans.open.keys().copied().collect();
+        for id in ids {
+            self.recall_loan(id, now_ns, out);
+        }
+    }
+
+    /// Keys that are lent or about to be, and that a store which ends waits for.
+    pub fn loans(&self) -> usize {
+        let wait = self.loans.needs_journal || !self.loans.stopping;
+        if wait { self.loans.open.len() } else { 0 }
+    }
+
+    /// How long it takes at most until all are back, whatever has become of the switches, if the backend answers.
+    pub fn returns_within(&self) -> std::time::Duration {
+        let leases_ns = 2 * self.leases.length_ns();
+        std::time::Duration::from_nanos(leases_ns) + std::time::Duration::from_secs(1)
+    }
+
+    /// Why no key is lent, where a tenant has write-back.
+    pub fn lends_nothing(&self) -> Option<&'static str> {
+        let tenants = &self.config.cluster.tenants;
+        if !tenants.iter().any(|tenant| tenant.write_back_ms > 0) {
+            return None;
+        }
+        if self.backend.watch() != Watch::Unneeded {
+            return Some(
+                "what others write to the backend would be lost; with --outside-writes ignore nobody may",
+            );
+        }
+        if self.loans.needs_journal && self.loans.journal.is_none() {
+            return Some("there is no --state DIR to remember it in when the store is killed");
+        }
+        None
+    }
+
+    /// What the status says of loans.
+    pub(super) fn loans_status(&self) -> crate::status::LoansStatus {
+        let (lent, returning) = self.loans.count();
+        crate::status::LoansStatus {
+            lent,
+            returning,
+            none_because: self.lends_nothing().map(str::to_owned),
+        }
+    }
+
+    /// Makes room for one more key with a life of its own: those of which nobody knows any more go.
+    fn has_life_room(&mut self, now_ns: u64) -> bool {
+        let Loans { lives, open, .. } = &mut self.loans;
+        if lives.len() + open.len() >= LIVES {
+            let is_old = |known: &Known| now_ns >= known.life.since_ns + LIFE_KEPT_NS;
+            lives.retain(|id, known| open.contains_key(id) || !is_old(known));
+        }
+        lives.len() + open.len() < LIVES
+    }
+}
+
+/// The other one.
+fn other(role: Role) -> Role {
+    match role {
+        Role::Owner => Role::Keeper,
+        Role::Keeper => Role::Owner,
+    }
+}

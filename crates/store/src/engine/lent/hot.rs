@@ -1,0 +1,135 @@
+//! Which keys are written so often that it is worth lending them.
+
+use wire::maps::HashMap;
+
+use crate::{coherence::Nanos, directory::KeyId};
+
+/// A key is hot with so many writes within this time.
+const WRITES: u32 = 8;
+const WITHIN_NS: Nanos = 1_000_000_000;
+/// Keys that are counted at once.
+const KEYS: usize = 4096;
+/// A key that was called back is not lent again within this time; each loan that lives shorter than it doubles it, up to the longest.
+const REST_NS: Nanos = 1_000_000_000;
+const REST_MOST_NS: Nanos = 60_000_000_000;
+
+struct Count {
+    since_ns: Nanos,
+    writes: u32,
+    rests_until_ns: Nanos,
+    rest_ns: Nanos,
+}
+
+/// The counts. A key that finds no room is not counted.
+#[derive(Default)]
+pub(super) struct Hot {
+    keys: HashMap<KeyId, Count>,
+}
+
+impl Hot {
+    /// A write of a key; whether it is to be lent.
+    pub fn write(&mut self, id: KeyId, now_ns: Nanos) -> bool {
+        if !self.has_room(&id, now_ns) {
+            return false;
+        }
+        let count = self.enter(id, now_ns);
+        if now_ns >= count.since_ns + WITHIN_NS {
+            count.since_ns = now_ns;
+            count.writes = 0;
+        }
+        count.writes += 1;
+        if count.writes < WRITES || now_ns < count.rests_until_ns {
+            return false;
+        }
+        count.writes = 0;
+        true
+    }
+
+    /// A loan of it is over, after so long.
+    pub fn ended(&mut self, id: KeyId, lived_ns: Nanos, now_ns: Nanos) {
+        if !self.has_room(&id, now_ns) {
+            return;
+        }
+        let count = self.enter(id, now_ns);
+        count.rest_ns = if lived_ns < REST_NS {
+            (2 * count.rest_ns).clamp(REST_NS, REST_MOST_NS)
+        } else {
+            REST_NS
+        };
+        count.rests_until_ns = now_ns + count.rest_ns;
+        count.writes = 0;
+    }
+
+    fn enter(&mut self, id: KeyId, now_ns: Nanos) -> &mut Count {
+        self.keys.entry(id).or_insert(Count {
+            since_ns: now_ns,
+            writes: 0,
+            rests_until_ns: 0,
+            rest_ns: 0,
+        })
+    }
+
+    fn has_room(&mut self, id: &KeyId, now_ns: Nanos) -> bool {
+        if self.keys.len() < KEYS || self.keys.contains_key(id) {
+            return true;
+        }
+        self.keys.retain(|_, count| {
+            let counts = now_ns < count.since_ns + WITHIN_NS;
+            counts || now_ns < count.rests_until_ns + count.rest_ns
+        });
+        self.keys.len() < KEYS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::KeyHash;
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+    const KEY: KeyId = (7, KeyHash([1; 16]));
+
+    fn writes_until_hot(hot: &mut Hot, from_ns: Nanos, every_ns: Nanos) -> Option<u64> {
+        (0..100).find(|n| hot.write(KEY, from_ns + n * every_ns))
+    }
+
+    #[test]
+    fn eight_writes_within_a_second_are_hot() {
+        assert_eq!(writes_until_hot(&mut Hot::default(), 0, MS), Some(7));
+        assert_eq!(writes_until_hot(&mut Hot::default(), 0, 140 * MS), Some(7));
+        assert_eq!(writes_until_hot(&mut Hot::default(), 0, 150 * MS), None);
+    }
+
+    #[test]
+    fn a_key_that_was_called_back_rests_and_longer_each_time() {
+        let mut hot = Hot::default();
+        let mut now_ns = 0;
+        for rest_s in [1, 2, 4, 8, 16, 32, 60, 60] {
+            hot.ended(KEY, 10 * MS, now_ns);
+            let rest_ns = rest_s * 1000 * MS;
+            assert!((0..20).all(|n| !hot.write(KEY, now_ns + rest_ns - 20 + n)));
+            now_ns += rest_ns;
+            assert!((0..8).any(|n| hot.write(KEY, now_ns + n)));
+        }
+        hot.ended(KEY, 5000 * MS, now_ns);
+        now_ns += 1000 * MS;
+        assert!(
+            (0..8).any(|n| hot.write(KEY, now_ns + n)),
+            "that loan was worth it"
+        );
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut hot = Hot::default();
+        for n in 0..10_000u32 {
+            let mut hash = [0; 16];
+            hash[..4].copy_from_slice(&n.to_be_bytes());
+            hot.write((7, KeyHash(hash)), 0);
+        }
+        assert_eq!(hot.keys.len(), KEYS);
+        assert_eq!(writes_until_hot(&mut hot, 0, 1), None, "no room");
+        assert_eq!(writes_until_hot(&mut hot, 2000 * MS, 1), Some(7));
+    }
+}

@@ -1,0 +1,183 @@
+//! What the store says to switches about loans, and what they answer.
+
+use bytes::Bytes;
+use wire::{Epoch, Flags, Header, Op, Packet, Status};
+
+use super::other;
+use crate::{
+    coherence::{Role, Taken},
+    directory::KeyId,
+    engine::{Engine, lease::Home},
+    net::Outbox,
+};
+
+/// Longest UDP payload in bytes over either IP.
+const ROOM: usize = wire::MAX_PAYLOAD - 20;
+
+/// Longest value in bytes of a key that can be lent.
+pub(super) fn longest(key: &[u8]) -> usize {
+    ROOM - wire::HEADER_LEN - key.len()
+}
+
+impl Engine {
+    /// Asks a switch to prepare (epoch 0) or to begin.
+    pub(super) fn send_lend(
+        &mut self,
+        id: KeyId,
+        role: Role,
+        epoch: u64,
+        value: Option<(u64, Bytes)>,
+        out: &mut Outbox,
+    ) {
+        let Some(lent) = self.loans.open.get(&id) else {
+            return;
+        };
+        let terms = lent.loan.terms();
+        let (switch, peer_of, home) = match role {
+            Role::Owner => (terms.owner, terms.keeper, &lent.owner),
+            Role::Keeper => (terms.keeper, terms.owner, &lent.keeper),
+        };
+        let mut header = Header::new(Op::LendRequest);
+        (header.tenant, header.key_hash) = id;
+        header.epoch = Epoch::new(switch, epoch);
+        header.life = terms.life;
+        header.node = peer_of;
+        header.request = home.slot;
+        header.client = terms.base;
+        if role == Role::Owner {
+            header.flags = Flags::GRANT;
+        }
+        let (version, value) = value.unwrap_or_default();
+        header.version = version;
+        let packet = Packet::new(header, &lent.key, &value);
+        let _ = out.push(&packet, &self.system_secret(), home.peer);
+    }
+
+    /// Asks a switch for what it has: of this loan, or of another `life` that is in the way.
+    pub(super) fn send_take(
+        &mut self,
+        id: KeyId,
+        role: Role,
+        life: Option<u16>,
+        seal: bool,
+        newest: u64,
+        out: &mut Outbox,
+    ) {
+        let Some(lent) = self.loans.open.get(&id) else {
+            return;
+        };
+        let terms = lent.loan.terms();
+        let (switch, home) = match role {
+            Role::Owner => (terms.owner, lent.owner),
+            Role::Keeper => (terms.keeper, lent.keeper),
+        };
+        let mut header = Header::new(Op::TakeRequest);
+        (header.tenant, header.key_hash) = id;
+        header.life = life.unwrap_or(terms.life);
+        header.epoch = Epoch::new(switch, 0);
+        header.version = newest;
+        if seal {
+            header.flags = Flags::GRANT;
+        }
+        let key = lent.key.clone();
+        self.push_padded(header, &key, home, out);
+    }
+
+    /// Sends a question with room for the longest answer.
+    pub(super) fn push_padded(&self, header: Header, key: &[u8], home: Home, out: &mut Outbox) {
+        let mut bytes = Vec::with_capacity(ROOM);
+        let packet = Packet::new(header, key, &[]);
+        if packet.encode(&self.system_secret(), &mut bytes).is_ok() {
+            bytes.resize(ROOM, 0);
+            out.push_bytes(&bytes, home.peer);
+        }
+    }
+
+    /// A switch says something about a loan.
+    pub(in crate::engine) fn loan_message(
+        &mut self,
+        packet: &Packet<'_>,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
+        let header = &packet.header;
+        if !packet.tag_is_valid(&self.system_secret()) {
+            self.counters.denied_tag += 1;
+            return;
+        }
+        let id = (header.tenant, header.key_hash);
+        if header.op == Op::KeepRequest {
+            self.counters.dropped_keep += 1;
+            return self.recall_loan(id, now_ns, out);
+        }
+        if header.op == Op::TakeReply && (header.client, header.request) != (0, 0) {
+            return self.told(packet, now_ns, out);
+        }
+        let Some(role) = self.role_of(&id, header.epoch.switch()) else {
+            self.counters.dropped_loan += 1;
+            return;
+        };
+        match header.op {
+            Op::LendReply => self.lend_reply(id, role, header, out, now_ns),
+            _ => self.take_reply(id, role, packet, now_ns),
+        }
+        self.loan_poll(id, now_ns, out);
+    }
+
+    fn role_of(&self, id: &KeyId, switch: u16) -> Option<Role> {
+        let terms = self.loans.open.get(id)?.loan.terms();
+        [(terms.owner, Role::Owner), (terms.keeper, Role::Keeper)]
+            .into_iter()
+            .find_map(|(number, role)| (number == switch).then_some(role))
+    }
+
+    fn lend_reply(
+        &mut self,
+        id: KeyId,
+        role: Role,
+        header: &Header,
+        out: &mut Outbox,
+        now_ns: u64,
+    ) {
+        let Some(lent) = self.loans.open.get_mut(&id) else {
+            return;
+        };
+        let (life, epoch) = (lent.loan.terms().life, header.epoch.number());
+        if header.status == Status::Mismatch && header.life != life {
+            // Of a loan that nobody knows any more: the next finds the place free.
+            lent.loan.prepared(role, None, now_ns);
+            return self.send_take(id, role, Some(header.life), true, 0, out);
+        }
+        let terms = lent.loan.terms();
+        let peer = match other(role) {
+            Role::Owner => terms.owner,
+            Role::Keeper => terms.keeper,
+        };
+        if header.life != life || header.node != peer {
+            self.counters.dropped_loan += 1;
+            return;
+        }
+        let done = header.status == Status::Ok && epoch > 0;
+        lent.loan.begun(role, done, now_ns);
+        lent.loan.prepared(role, done.then_some(epoch), now_ns);
+    }
+
+    fn take_reply(&mut self, id: KeyId, role: Role, packet: &Packet<'_>, now_ns: u64) {
+        let header = &packet.header;
+        let Some(lent) = self.loans.open.get_mut(&id) else {
+            return;
+        };
+        if header.life != lent.loan.terms().life {
+            self.counters.dropped_loan += 1;
+            return;
+        }
+        let has_value = !header.flags.has(Flags::COMPARE);
+        let taken = Taken {
+            found: header.status == Status::Ok,
+            sealed: header.flags.has(Flags::GRANT),
+            version: header.version,
+            value: has_value.then(|| Bytes::copy_from_slice(packet.value)),
+        };
+        lent.loan.taken(role, taken, now_ns);
+    }
+}

@@ -1,0 +1,354 @@
+//! Write-back: a store, the owner and keeper of a key, and clients, over a network that does what the test says.
+
+mod switch;
+mod world;
+
+use super::*;
+use world::{ClientOp, Faults, To, World};
+
+const MS: u64 = 1_000_000;
+
+/// A world in which the key is lent.
+fn lent() -> World {
+    lent_in(World::new(1, 100))
+}
+
+fn lent_in(mut world: World) -> World {
+    world.run(3_000);
+    for _ in 0..8 {
+        world.op(0, ClientOp::Write);
+        world.run(5);
+    }
+    world.run(20);
+    assert!(world.is_owned(), "{:?}", world.store().counters());
+    world
+}
+
+#[test]
+fn a_hot_key_is_lent_written_pulled_and_called_back() {
+    let mut world = lent();
+    let applied = world.store().counters().writes_applied;
+    for _ in 0..5 {
+        world.op(0, ClientOp::Write);
+        world.run(5);
+        world.op(0, ClientOp::Read);
+        world.run(5);
+    }
+    assert_eq!(world.owner().absorbed, 5);
+    assert_eq!(
+        world.store().counters().writes_applied,
+        applied,
+        "the owner answers"
+    );
+    world.run(100);
+    assert_eq!(world.stored(), world.newest(0), "pulled within the bound");
+    world.op(0, ClientOp::Write);
+    world.run(5);
+    assert_ne!(world.stored(), world.newest(0));
+    // Somebody reads on another path.
+    world.op(1, ClientOp::ReadAround);
+    world.run(50);
+    assert_eq!(world.stored(), world.newest(0));
+    assert!(!world.is_owned());
+    let counters = world.store().counters().clone();
+    assert_eq!(
+        (counters.loans, counters.loans_returned, counters.loans_lost),
+        (1, 1, 0)
+    );
+    world.op(0, ClientOp::Write);
+    world.run(50);
+    world.check();
+    assert_eq!(world.unanswered(), 0);
+}
+
+/// The same world, with a write that the owner has answered and the store has not.
+fn with_an_unflushed_write() -> World {
+    let mut world = lent();
+    world.op(0, ClientOp::Write);
+    world.run(2);
+    assert!(world.is_idle(0));
+    assert_ne!(world.stored(), world.newest(0));
+    world
+}
+
+/// Everything is as it should be: the write is there, and the key can be read and written.
+fn comes_back(mut world: World) {
+    let unanswered = world.unanswered();
+    world.run(100);
+    assert_eq!(world.stored(), world.newest(0));
+    for op in [ClientOp::ReadAround, ClientOp::Write] {
+        world.op(1, op);
+        world.run(100);
+        assert!(world.is_idle(1), "{op:?}");
+    }
+    assert_eq!(
+        (world.unanswered(), world.counters().loans_lost),
+        (unanswered, 0)
+    );
+    world.check();
+}
+
+#[test]
+fn any_one_that_dies_loses_nothing() {
+    let deaths: [fn(&mut World); 7] = [
+        |world| world.owner().crash(),
+        |world| world.keeper().crash(),
+        |world| world.owner().mute = true,
+        |world| world.keeper().mute = true,
+        |world| world.cut = vec![To::X],
+        |world| world.cut = vec![To::Y],
+        |world| {
+            world.kill_store();
+            world.start();
+        },
+    ];
+    for (n, dies) in deaths.into_iter().enumerate() {
+        let mut world = with_an_unflushed_write();
+        dies(&mut world);
+        // Somebody wants it, and asks in vain maybe.
+        world.op(1, ClientOp::ReadAround);
+        world.run(2_500);
+        world.cut.clear();
+        println!("{n}");
+        comes_back(world);
+    }
+}
+
+#[test]
+fn if_both_lose_their_memory_what_was_flushed_last_is_there_and_the_loss_is_counted() {
+    let mut world = with_an_unflushed_write();
+    world.run(100);
+    let flushed = world.stored();
+    world.op(0, ClientOp::Write);
+    world.run(2);
+    world.owner().crash();
+    world.keeper().crash();
+    world.run(500);
+    assert_eq!(world.stored(), flushed);
+    assert_eq!(world.counters().loans_lost, 1);
+    world.op(1, ClientOp::ReadAround);
+    world.run(50);
+    assert!(world.is_idle(1));
+}
+
+#[test]
+fn a_tenant_whose_write_back_ends_or_that_leaves_has_its_keys_called_back() {
+    let changes: [fn(&mut wire::Cluster); 2] = [
+        |cluster| cluster.tenants[0].write_back_ms = 0,
+        |cluster| cluster.tenants.clear(),
+    ];
+    for change in changes {
+        let mut world = with_an_unflushed_write();
+        let now_ns = world.now_ns();
+        let (engine, out) = world.engine();
+        let mut cluster = engine.config.cluster.clone();
+        change(&mut cluster);
+        engine.update(cluster, now_ns, out).unwrap();
+        world.run(50);
+        assert_eq!(world.stored(), world.newest(0));
+        assert_eq!(world.store().loans(), 0);
+    }
+}
+
+#[test]
+fn a_store_that_ends_calls_everything_back_and_lends_nothing_more() {
+    let mut world = World::new(1, 100);
+    world.outlives();
+    let mut world = lent_in(world);
+    world.op(0, ClientOp::Write);
+    world.run(2);
+    let now_ns = world.now_ns();
+    let (engine, out) = world.engine();
+    assert_eq!(engine.loans(), 1);
+    engine.stop_lending(now_ns, out);
+    world.run(20);
+    assert_eq!(world.store().loans(), 0);
+    assert_eq!(world.stored(), world.newest(0));
+    for _ in 0..20 {
+        world.op(0, ClientOp::Write);
+        world.run(100);
+    }
+    assert_eq!((world.store().loans(), world.counters().loans), (0, 1));
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_lent_and_the_status_says_why() {
+    let mut world = World::new(1, 100);
+    world.outlives();
+    world.engine().0.loans.journal = None;
+    world.run(3_000);
+    for _ in 0..20 {
+        world.op(0, ClientOp::Write);
+        world.run(5);
+    }
+    assert_eq!(world.counters().loans, 0);
+    assert!(world.counters().loans_refused_unsafe > 0);
+    let status = world.store().status(world.now_ns());
+    assert!(status.loans.none_because.unwrap().contains("--state"));
+}
+
+#[test]
+fn a_delete_and_a_write_by_another_path_end_a_loan_and_take_place() {
+    for op in [ClientOp::Delete, ClientOp::WriteAround] {
+        let mut world = with_an_unflushed_write();
+        world.op(1, op);
+        world.run(50);
+        assert!(world.is_idle(1));
+        assert_eq!(world.counters().loans_returned, 1, "{op:?}");
+        world.op(2, ClientOp::ReadAround);
+        world.run(20);
+        world.check();
+        assert_eq!(world.unanswered(), 0);
+    }
+}
+
+/// One run of everything at random: clients that read and write on both paths, packets that get lost, come twice or late, and
+/// one thing that dies. Returns what was not linearizable, and how much of what the run is for took place.
+fn at_random(seed: u64) -> (Result<(), String>, Seen) {
+    let mut world = World::new(seed, 40);
+    let mut seen = Seen::default();
+    world.run(1_500);
+    world.faults = Faults {
+        lose: (seed % 3 * 20) as u32,
+        duplicate: (seed / 3 % 3 * 30) as u32,
+        late: (seed / 9 % 3 * 40) as u32,
+        latest_ms: [3, 100, 1200][(seed / 27 % 3) as usize],
+    };
+    let dies_at = world.draw() % 400;
+    let back_at = dies_at + world.draw() % 100;
+    let what = world.draw() % 8;
+    for round in 0..400 {
+        for client in 0..4 {
+            if !world.is_idle(client) || world.draw() % 3 == 0 {
+                continue;
+            }
+            let reads_around = seed % 4 == 3 && client == 3 && world.draw() % 2 == 0;
+            let op = match world.draw() % [64, 512, 4096][(seed / 81 % 3) as usize] {
+                _ if reads_around => ClientOp::ReadAround,
+                0 => ClientOp::ReadAround,
+                1 if client == 3 => ClientOp::WriteAround,
+                2 if client == 2 => ClientOp::Delete,
+                n if n % 3 == 0 => ClientOp::Read,
+                _ => ClientOp::Write,
+            };
+            world.op(client, op);
+        }
+        if round == dies_at {
+            match what {
+                0 | 1 => world.kill_store(),
+                2 => world.owner().crash(),
+                3 => world.keeper().crash(),
+                4 => world.owner().mute = true,
+                5 => world.keeper().mute = true,
+                6 => world.cut = vec![To::X],
+                _ => world.cut = vec![To::Y],
+            }
+        }
+        if round == back_at {
+            if !world.is_up() {
+                seen.add(&world);
+                world.start();
+            }
+            world.owner().mute = false;
+            world.keeper().mute = false;
+            world.cut.clear();
+        }
+        world.run(1 + seed / 5 % 6);
+    }
+    world.faults = Faults::default();
+    world.cut.clear();
+    if !world.is_up() {
+        world.start();
+    }
+    world.run(4_000);
+    seen.add(&world);
+    seen.absorbed = world.owner().absorbed;
+    (world.verdict(), seen)
+}
+
+/// What took place in a run.
+#[derive(Debug, Default)]
+struct Seen {
+    loans: u64,
+    found: u64,
+    kept: u64,
+    moved: u64,
+    lost: u64,
+    absorbed: u64,
+}
+
+impl Seen {
+    fn add(&mut self, world: &World) {
+        if !world.is_up() {
+            return;
+        }
+        let counters = world.counters();
+        self.loans += counters.loans;
+        self.found += counters.loans_found;
+        self.kept += counters.writes_kept;
+        self.moved += counters.writes_moved;
+        self.lost += counters.loans_lost;
+    }
+}
+
+const SEEDS: u64 = 400;
+
+/// Each way to break the rules of loans is found by one of these runs.
+#[cfg(feature = "mutants")]
+#[test]
+fn every_mutant_of_loans_is_found() {
+    use crate::mutants::{Mutant, choose};
+    let mutants = [
+        Mutant::LentWithCopies,
+        Mutant::WrittenWhileLent,
+        Mutant::ReadWhileLent,
+        Mutant::JournalForgotten,
+        Mutant::OwnerNotWaitedFor,
+        Mutant::AppliedWithoutAsking,
+        Mutant::OldestFlushed,
+        Mutant::LifeKept,
+    ];
+    let mut unfound = vec![];
+    for mutant in mutants {
+        choose(Some(mutant));
+        let found = (0..4 * SEEDS).find(|seed| at_random(*seed).0.is_err());
+        choose(None);
+        println!("{}: {found:?}", mutant.name());
+        if found.is_none() {
+            unfound.push(mutant);
+        }
+    }
+    assert!(unfound.is_empty(), "{unfound:?}");
+}
+
+#[test]
+fn whatever_the_network_does_and_one_thing_that_dies_clients_see_one_copy() {
+    let mut all = Seen::default();
+    for seed in 0..SEEDS {
+        let (verdict, seen) = at_random(seed);
+        if let Err(what) = verdict {
+            panic!("seed {seed}: {what}");
+        }
+        all.loans += seen.loans;
+        all.found += seen.found;
+        all.kept += seen.kept;
+        all.moved += seen.moved;
+        all.lost += seen.lost;
+        all.absorbed += seen.absorbed;
+    }
+    println!("{all:?}");
+    assert!(all.loans > SEEDS && all.absorbed > 20 * SEEDS, "{all:?}");
+    assert!(all.found > 5 && all.kept > 5 && all.moved > 5, "{all:?}");
+    assert_eq!(all.lost, 0, "one thing at a time died");
+}
+
+/// For a longer look.
+#[test]
+#[ignore = "minutes; for changes to loans"]
+fn many_seeds() {
+    for seed in SEEDS..50 * SEEDS {
+        if let Err(what) = at_random(seed).0 {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::*;
+
+fn entry(key: &[u8]) -> Entry {
+    let switch = |number| Switch {
+        number,
+        slot: 3,
+        address: "10.0.0.1:7117".parse().unwrap(),
+        local: Some("10.0.2.1".parse().unwrap()),
+    };
+    Entry {
+        tenant: 7,
+        key_hash: wire::Secret([1; 16]).key_hash(7, key),
+        key: key.into(),
+        life: 4711,
+        base: 1 << 40,
+        bound_ms: 100,
+        owner: switch(1),
+        keeper: switch(2),
+    }
+}
+
+struct Opened {
+    journal: FileJournal,
+    done: UnboundedReceiver<Completion>,
+}
+
+impl Opened {
+    fn at(directory: &Path) -> Opened {
+        let (sender, done) = unbounded_channel();
+        let journal = FileJournal::open(directory, sender).unwrap();
+        Opened { journal, done }
+    }
+
+    fn begin(&mut self, entry: &Entry) -> bool {
+        assert_eq!(self.journal.begin(entry.clone(), 5), Answer::Later);
+        self.answer()
+    }
+
+    fn end(&mut self, entry: &Entry) -> bool {
+        self.journal.end(entry.tenant, entry.key_hash, 5);
+        self.answer()
+    }
+
+    fn answer(&mut self) -> bool {
+        match self.done.blocking_recv() {
+            Some(Completion::Journal(5, done)) => done,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Opens it as the next life of the store: the former one's thread has let go of it.
+fn found(opened: Opened, directory: &Path) -> Vec<Entry> {
+    let Opened { journal, mut done } = opened;
+    drop(journal);
+    // Its thread ends.
+    assert!(done.blocking_recv().is_none());
+    Opened::at(directory).journal.found()
+}
+
+#[test]
+fn what_was_begun_and_not_ended_is_found() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("new/state");
+    let mut opened = Opened::at(&directory);
+    let (a, b, c) = (entry(b"a"), entry(&[0xff; 250]), entry(b"c"));
+    assert!(opened.begin(&a) && opened.begin(&b) && opened.end(&a) && opened.begin(&c));
+    assert!(opened.end(&a), "twice is as good");
+    assert_eq!(found(opened, &directory), [c, b]);
+    let size = std::fs::metadata(directory.join(FILE)).unwrap().len();
+    assert_eq!(size, 2 * SLOT as u64, "the slot of a was used again");
+}
+
+#[test]
+fn a_line_that_is_torn_anywhere_is_none_and_the_others_are_there() {
+    let home = tempfile::tempdir().unwrap();
+    let mut opened = Opened::at(home.path());
+    assert!(opened.begin(&entry(b"a")) && opened.begin(&entry(b"b")));
+    drop(found(opened, home.path()));
+    let file = home.path().join(FILE);
+    let whole = std::fs::read(&file).unwrap();
+    for cut in [SLOT, SLOT + 1, SLOT + 17, SLOT + 300, 2 * SLOT - 1] {
+        std::fs::write(&file, &whole[..cut]).unwrap();
+        let opened = Opened::at(home.path());
+        assert_eq!(found(opened, home.path()), [entry(b"a")], "{cut}");
+        let mut mixed = whole.clone();
+        mixed[cut..].fill(0);
+        std::fs::write(&file, &mixed).unwrap();
+        let opened = Opened::at(home.path());
+        assert_eq!(found(opened, home.path()), [entry(b"a")], "{cut}");
+    }
+}
+
+#[test]
+fn errors_name_the_file() {
+    let home = tempfile::tempdir().unwrap();
+    let taken = Opened::at(home.path());
+    let error = |directory: &Path| {
+        let result = FileJournal::open(directory, unbounded_channel().0);
+        format!("{:#}", result.err().expect("an error"))
+    };
+    let text = error(home.path());
+    assert!(
+        text.contains("loans") && text.contains("another store"),
+        "{text}"
+    );
+    drop(taken);
+    let file = home.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let text = error(&file.join("below"));
+    assert!(
+        text.contains("state directory") && text.contains("below"),
+        "{text}"
+    );
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_begun_and_everything_can_end() {
+    let home = tempfile::tempdir().unwrap();
+    let mut slots = Slots::open(home.path()).unwrap();
+    slots.begin(&entry(b"a")).unwrap();
+    let file = std::mem::replace(
+        &mut slots.file,
+        File::options().write(true).open("/dev/full").unwrap(),
+    );
+    assert!(slots.begin(&entry(b"b")).is_err());
+    slots.file = file;
+    slots.end((7, entry(b"a").key_hash)).unwrap();
+    slots.file.sync_all().unwrap();
+    drop(slots);
+    assert_eq!(Slots::open(home.path()).unwrap().entries, []);
+}
