@@ -628,6 +628,8 @@ fn parts_go_round_each_for_itself() {
                 (first_part, FIRST_PART),
                 (Orbit::turn, &["recirculate"]),
                 (|o| o.wait(2), &[]),
+                (Orbit::turns, &[]),
+                (|o| o.wait(50), &[]),
                 (Orbit::turns, &["round_parked"]),
                 (|o| o.send(read_part(1, 0)), &["read_part", "pass_local"]),
             ],
