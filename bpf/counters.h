@@ -51,7 +51,6 @@
 	X(wait_full, "read of a value that goes round, with as many waiting as may: forwarded")        \
 	X(wait_late, "waited for a value for too long, not answered")                                  \
 	X(wait_no_room, "waited for a value that is longer than its request allows, not answered")     \
-	X(wait_other, "waited for a part to follow, which is another version's by now: not answered")  \
 	X(round_stale, "value that goes round, invalid by now or replaced: dropped")                   \
 	X(round_gone, "value that goes round and has no entry any more: dropped")                      \
 	X(round_lapsed, "value that goes round, its lease or its time to live over: dropped")          \

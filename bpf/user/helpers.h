@@ -24,15 +24,6 @@ INLINE __u64 fine_clock_ns(void)
 	return user_cpu->now_ns;
 }
 
-INLINE long bpf_loop(__u32 most, long (*callback)(__u32, void *), void *context, __u64 flags)
-{
-	(void)flags;
-	__u32 i = 0;
-	while (i < most && callback(i++, context) == 0)
-		;
-	return i;
-}
-
 INLINE __u32 bpf_get_prandom_u32(void)
 {
 	user_cpu->random = user_cpu->random * 6364136223846793005ULL + 1442695040888963407ULL;

@@ -4,7 +4,7 @@
  * one of those that wait, by a clone. An item's cells hold its value as elsewhere (coherence.h): from there a packet is
  * made when somebody asks, and there the value stays when nobody does.
  */
-#include "parts.h"
+#include "orbits.h"
 
 /* Parameter words. The reads per window from which a key is reported. */
 #define HOT_THRESHOLD 0
@@ -14,8 +14,10 @@
 
 RECIRCULATES;
 
+#include "parts.h"
+
 /* What becomes of a read whose value may be answered here. */
-enum part {
+enum fate {
 	READ_OVERFLOWS,
 	READ_WAITS,
 	READ_WAKES,
@@ -36,32 +38,30 @@ INLINE void take_orbit(struct orbit *orbit, __u64 item, __u64 shape, __u64 word,
 
 /*
  * What becomes of a read; or of a value that is to go round, which does not wait. READ_WAKES: no other does, and the orbit
- * was taken if it `takes` one.
+ * was taken.
  */
-INLINE enum part enter(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word,
-		       bool takes, __u32 *place, __u32 *generation)
+INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word,
+		       __u32 *place, __u32 *generation)
 {
 	__u64 item = item_of(work);
 	__u64 shape = shape_of(work, found);
 	*place = find_place(work, item, shape);
 	struct orbit *orbit = orbit_at(*place);
-	enum part part = READ_OVERFLOWS;
+	enum fate fate = READ_OVERFLOWS;
 	if (!orbit || !lock_orbit(orbit))
-		return part;
+		return fate;
 	bool goes = goes_round(orbit, work->now_ns);
 	bool ours = orbit->item == item && orbit->shape == shape;
 	if (goes && ours && orbit->word == word) {
 		if (work->op == OP_READ_REQUEST && join(ctx, work, orbit))
-			part = READ_WAITS;
+			fate = READ_WAITS;
 	} else if (ours || !goes) {
-		part = READ_WAKES;
-		if (takes) {
-			take_orbit(orbit, item, shape, word, fine_clock_ns());
-			*generation = orbit->generation;
-		}
+		fate = READ_WAKES;
+		take_orbit(orbit, item, shape, word, fine_clock_ns());
+		*generation = orbit->generation;
 	}
 	unlock_orbit(orbit);
-	return part;
+	return fate;
 }
 
 /* No packet of this generation goes round any more. False: it was another's already. */
@@ -112,27 +112,22 @@ INLINE int overflow(struct xdp_md *ctx, struct work *work)
 }
 
 /*
- * Parts are nowhere but in packets: one that does not go round is asked of the store, under the epoch that the others
- * have. A version that is not the item's is the store's affair.
+ * A part that is not kept is asked of the store, under the epoch that the others have. A version that is not the item's is
+ * the store's affair.
  */
 INLINE int read_part(struct xdp_md *ctx, struct work *work, struct config *config,
 		     const struct found *found, __u64 word)
 {
-	__u32 place = ORBITS, generation = 0;
 	if (work->header.version &&
 	    bpf_be64_to_cpu(work->header.version) != READ_ONCE(found->item->version))
 		return pass_part(ctx, work, config);
-	switch (enter(ctx, work, found, word, false, &place, &generation)) {
-	case READ_WAITS:
-		return ends(COUNT_wait, XDP_DROP);
-	case READ_OVERFLOWS:
-		return overflow(ctx, work);
-	default:
-		count(COUNT_read_part);
-		if (!work->header.epoch || names_this_switch(work, config))
-			stamp(ctx, work, config, epoch_of(word), FLAG_GRANT);
-		return forward(ctx, work);
-	}
+	struct part *kept = find_part(work, found, word, part_in(work));
+	if (kept)
+		return answer_part(ctx, work, config, found, kept, word);
+	count(COUNT_read_part);
+	if (!work->header.epoch || names_this_switch(work, config))
+		stamp(ctx, work, config, epoch_of(word), FLAG_GRANT);
+	return forward(ctx, work);
 }
 
 INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
@@ -153,7 +148,7 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 		count(COUNT_bypass_no_room);
 		return forward(ctx, work);
 	}
-	switch (enter(ctx, work, &found, word, true, &place, &generation)) {
+	switch (enter(ctx, work, &found, word, &place, &generation)) {
 	case READ_WAITS:
 		return ends(COUNT_wait, XDP_DROP);
 	case READ_WAKES:
@@ -163,17 +158,26 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	}
 }
 
-/* Those who wait for what was granted have it from the reply itself, which goes on to its client, and round; so does a part. */
+/* A part is kept on its way to the client. */
+INLINE int granted_part(struct xdp_md *ctx, struct work *work)
+{
+	__u32 sum = 0;
+	enum counter what = install_part(ctx, work, &sum);
+	count(what);
+	if (what == COUNT_grant_installed)
+		keep_part(ctx, work, epoch_in(work) << 1 | 1, sum);
+	return work->op == OP_FETCH_REPLY ? ends(COUNT_fetch_reply, XDP_DROP) : forward(ctx, work);
+}
+
+/* Those who wait for what was granted have it from the reply itself, which goes on to its client, and round. */
 INLINE int granted(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found = {};
 	__u32 place = ORBITS;
-	bool part = is_part(&work->header);
-	__u32 part_sum = 0;
-	enum counter what = part ? install_part(ctx, work, &part_sum) : install(ctx, work, config);
+	enum counter what = install(ctx, work, config);
 	count(what);
 	bool wakes = what == COUNT_grant_installed && find(work, &found) &&
-		     (is_waited_for(work, &found, &place) || part);
+		     is_waited_for(work, &found, &place);
 	if (work->op == OP_FETCH_REPLY) {
 		if (!wakes)
 			return ends(COUNT_fetch_reply, XDP_DROP);
@@ -196,7 +200,8 @@ STEP int orbitcache(struct xdp_md *ctx)
 	if (work->op == OP_READ_REQUEST)
 		return read_request(ctx, work, config);
 	if (op_carries_grant(work->op) && is_grant(work, config))
-		return granted(ctx, work, config);
+		return is_part(&work->header) ? granted_part(ctx, work)
+					      : granted(ctx, work, config);
 	return other_than_read(ctx, work, config);
 }
 
@@ -218,9 +223,9 @@ INLINE int end_round(struct orbit *orbit, __u32 generation, enum counter why)
 INLINE bool park(const struct work *work, struct orbit *orbit, __u32 generation, __u64 fine_ns)
 {
 	__u32 park_us = work->parameter[ORBIT] & PARK_MASK ?: PARK_US;
-	__u64 park_ns = park_us * 1000ULL * (is_part(&work->header) ? PARTS_LONGER : 1);
 	bool parked = false;
-	if (park_us == PARK_MASK || fine_ns < orbit->busy_ns + park_ns || !lock_orbit(orbit))
+	if (park_us == PARK_MASK || fine_ns < orbit->busy_ns + park_us * 1000ULL ||
+	    !lock_orbit(orbit))
 		return false;
 	if (!orbit->waiting && orbit->generation == generation) {
 		WRITE_ONCE(orbit->generation, generation + 1);
@@ -248,8 +253,6 @@ INLINE bool next_waiting(const struct work *work, struct orbit *orbit, __u32 gen
 			count(COUNT_wait_late);
 		} else if (next->room < payload_len) {
 			count(COUNT_wait_no_room);
-		} else if (next->follows && next->follows != (__u16)orbit->word) {
-			count(COUNT_wait_other);
 		} else {
 			*one = *next;
 			taken = true;
@@ -331,9 +334,7 @@ INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config
 	const void *pair = find_pair(one->port, place);
 	if (!pair)
 		return go_on(ctx, work, place);
-	bool more = one->all && (work->header.part || others_follow(work, orbit, word));
 	make_answer(work, config, work->value_len, version, expiry_ns);
-	work->header.flags |= more ? FLAG_ALL : 0;
 	work->header.epoch = name_packet(config, place, generation);
 	if (!stand_in(ctx, work, one) || send_back(ctx, work, payload_len, value_sum) != XDP_TX)
 		return end_round(orbit, generation, COUNT_round_stale);
@@ -349,12 +350,12 @@ INLINE int adopt(struct xdp_md *ctx, struct work *work, const struct config *con
 	if (!find(work, &found))
 		return ends(COUNT_round_gone, XDP_DROP);
 	if (READ_ONCE(found.item->word) != word ||
-	    enter(ctx, work, &found, word, true, &place, &generation) != READ_WAKES)
+	    enter(ctx, work, &found, word, &place, &generation) != READ_WAKES)
 		return ends(COUNT_round_stale, XDP_DROP);
 	struct orbit *orbit = orbit_at(place);
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
 	__u32 sum = found.item->sum;
-	if (!orbit || !kv || (is_part(&work->header) && !sum_in_packet(ctx, work, &sum)))
+	if (!orbit || !kv)
 		return end_round(orbit, generation, COUNT_round_stale);
 	orbit->sum = sum; /* no packet of this generation came round yet */
 	work->header.op = OP_READ_REPLY;
@@ -373,6 +374,8 @@ STEP int orbitcache_round(struct xdp_md *ctx)
 		return XDP_DROP;
 	if (op_carries_grant(work->op) && is_grant(work, config))
 		return adopt(ctx, work, config);
+	if (work->header.flags & FLAG_ALL)
+		return next_part(ctx, work, config);
 	return came_round(ctx, work, config);
 }
 

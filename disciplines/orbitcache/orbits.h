@@ -13,9 +13,6 @@
 #define PARK_US 1000
 #define DEPTH_SHIFT 24
 
-/* Parts go round for nobody so many times as long: one that parks is forgotten, and costs a way to the store. */
-#define PARTS_LONGER 50
-
 /* Values that go round at most, in sets: one has the choice of as many places. */
 #define ORBITS 256
 #define WAYS 16
@@ -48,8 +45,7 @@ struct waiting {
 	__be16 life;
 	__be16 node;
 	__u16 room; /* longest answer that it allows, as UDP payload in bytes */
-	__u16 all; /* the parts behind this one are to be sent as well, or will be */
-	__u16 follows; /* it asked for another part: low bits of the word that that had; 0: for this one */
+	__u32 unused;
 };
 _Static_assert(sizeof(struct waiting) == 120, "no padding");
 
@@ -64,7 +60,7 @@ struct orbit {
 	__u64 word; /* of the item, under which its packets were made */
 	__u64 seen_ns; /* when one of them last looked at the item */
 	__u64 busy_ns; /* when one last answered */
-	__u64 shape; /* slot, part of the value, and what headers packets have: answers to others come from others */
+	__u64 shape; /* slot, and what headers packets have: answers to others come from others */
 	__u32 waiting; /* how many wait */
 	__u16 first; /* of them */
 	__u16 sum; /* of the value or part that its packets have, as `sum_of` has it */
@@ -86,16 +82,11 @@ INLINE struct orbit *orbit_at(__u32 place)
 	return bpf_map_lookup_elem(&orbitcache_orbits, &place);
 }
 
-INLINE bool try_orbit(struct orbit *orbit)
-{
-	return compare_and_swap(&orbit->lock, 0, 1) == 0;
-}
-
 /* Held for a few instructions. False: others kept it for longer than that. */
 INLINE bool lock_orbit(struct orbit *orbit)
 {
 	for (int i = 0; i < 4 * LOCK_TRIES; i++)
-		if (try_orbit(orbit))
+		if (compare_and_swap(&orbit->lock, 0, 1) == 0)
 			return true;
 	return false;
 }
@@ -117,28 +108,15 @@ INLINE __u64 item_of(const struct work *work)
 	return (__u64)bpf_ntohl(work->header.tenant) << 32 | (work->hash[1] >> 32 ?: 1);
 }
 
-/* The part's place in a shape, in steps of KV_PART. */
-#define SHAPE_PART_SHIFT 2
-#define SHAPE_PART (0xffffULL << SHAPE_PART_SHIFT)
-
 INLINE __u64 shape_of(const struct work *work, const struct found *found)
 {
-	return (__u64)found->slot << 18 | (__u64)bpf_ntohs(work->header.part) << SHAPE_PART_SHIFT |
-	       (work->is_vlan ? 2 : 0) | (work->is_ipv6 ? 1 : 0);
-}
-
-/* First of the places that it has the choice of. The parts of a value come into one set after the other. */
-INLINE __u32 set_of(__u64 shape)
-{
-	__u64 value = shape & ~SHAPE_PART;
-	__u32 part = (shape & SHAPE_PART) / (4 << SHAPE_PART_SHIFT);
-	return ((value * 0x9e3779b97f4a7c15ULL >> 48) + part & (SETS - 1)) * WAYS;
+	return (__u64)found->slot << 2 | (work->is_vlan ? 2 : 0) | (work->is_ipv6 ? 1 : 0);
 }
 
 /* The place of this item's value, or one that it may take; ORBITS: others that go round have them all. */
 INLINE __u32 find_place(const struct work *work, __u64 item, __u64 shape)
 {
-	__u32 first = set_of(shape), free = ORBITS;
+	__u32 first = (shape * 0x9e3779b97f4a7c15ULL >> 48 & (SETS - 1)) * WAYS, free = ORBITS;
 	for (__u32 i = 0; i < WAYS; i++) {
 		const struct orbit *orbit = orbit_at(first + i);
 		if (!orbit)
@@ -200,31 +178,14 @@ INLINE __u32 room_of(const struct work *work)
 	return has_secret(work) ? ~0U : work->payload_len;
 }
 
-/* How many reads may wait for one value of this tenant. */
-INLINE __u32 depth_of(const struct work *work)
-{
-	__u32 depth = work->parameter[ORBIT] >> DEPTH_SHIFT ?: QUEUE;
-	return depth < QUEUE ? depth : QUEUE;
-}
-
-/*
- * Whether the read shall be answered with all parts of its value. Only of whoever cannot be anybody, and who sends as much
- * as one answer has: each answer beyond the first is amplification (docs/security.md).
- */
-INLINE bool wants_all(const struct work *work)
-{
-	return (work->header.flags & FLAG_ALL) && !work->header.part && has_secret(work) &&
-	       work->payload_len >= KV_HEADER_LEN + work->key_len + KV_PART_BYTES;
-}
-
 /* The read waits, in an orbit that the caller has locked. False: there is no room. */
 INLINE bool join(struct xdp_md *ctx, const struct work *work, struct orbit *orbit)
 {
-	__u32 waiting = orbit->waiting;
+	__u32 depth = work->parameter[ORBIT] >> DEPTH_SHIFT ?: QUEUE, waiting = orbit->waiting;
 	struct ethhdr *eth = eth_of(ctx);
 	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
 	struct waiting *one = &orbit->queue[(orbit->first + waiting) & (QUEUE - 1)];
-	if (waiting >= depth_of(work) || !eth || !udp || !read_addresses(ctx, work, one))
+	if (waiting >= depth || waiting >= QUEUE || !eth || !udp || !read_addresses(ctx, work, one))
 		return false;
 	one->client = work->header.client;
 	one->request = work->header.request;
@@ -241,8 +202,6 @@ INLINE bool join(struct xdp_md *ctx, const struct work *work, struct orbit *orbi
 	one->from_port = udp->source;
 	one->to_port = udp->dest;
 	one->room = room_of(work) < 0xffff ? room_of(work) : 0xffff;
-	one->all = wants_all(work);
-	one->follows = 0;
 	if (work->is_vlan) {
 		struct vlan_tag *vlan = header_at(ctx, sizeof(*eth), struct vlan_tag);
 		one->vlan = vlan ? vlan->control : 0;

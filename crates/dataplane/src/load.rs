@@ -463,7 +463,7 @@ impl Dataplane {
         self.objects.iter().find_map(found)
     }
 
-    /// Has programs send packets round by these interfaces, and clone to these ports. For what attaches no interface, as
+    /// Has programs send packets round by these interfaces, and send and clone to these ports. For what attaches no interface, as
     /// tests do; otherwise [`Dataplane::recirculate`] does it.
     ///
     /// # Errors
@@ -473,6 +473,15 @@ impl Dataplane {
         let [Some(recirculation), Some(clones)] = maps else {
             return Err(Error::row(RECIRCULATION, "nobody here recirculates"));
         };
+        for port in ports {
+            self.map("ports")
+                .update(
+                    &port.to_ne_bytes(),
+                    &devmap_value(*port, None),
+                    MapFlags::ANY,
+                )
+                .map_err(Error::bpf("adding a port"))?;
+        }
         for (number, round) in (0..RECIRCULATION_PORTS).zip(rounds.iter().cycle()) {
             let value = devmap_value(*round, None);
             recirculation

@@ -1,7 +1,7 @@
 //! orbitcache's data plane as a table: one row is a story of packets, and what must come of each. Rows run in the kernel on the
 //! compiled programs and in this process; `world` plays the recirculation port.
 
-mod all_parts;
+mod parts;
 mod real_link;
 mod rows;
 mod world;

@@ -122,7 +122,9 @@ impl Orbit {
             if run.moved.contains_key("hit_round") {
                 assert_eq!(run.verdict, Verdict::Redirect);
                 self.answers.push(run.frame.clone());
-                self.round.push(run.frame);
+                if !is_last_part(&run.frame) {
+                    self.round.push(run.frame);
+                }
             } else if run.moved.contains_key("recirculate") {
                 self.round.push(run.frame);
             } else {
@@ -154,6 +156,13 @@ impl Orbit {
     pub fn wait(&mut self, ms: u64) {
         std::thread::sleep(Duration::from_millis(ms));
     }
+}
+
+/// Whether a part leaves and no other after it: nothing goes round then.
+fn is_last_part(frame: &[u8]) -> bool {
+    let seen = Seen::read(frame).expect("right checksums");
+    let header = Packet::decode(&seen.payload).expect("ours").header;
+    header.is_part() && !header.flags.has(Flags::ALL)
 }
 
 fn check_answer(asked: &Message, frame: &[u8], value: &[u8]) {
