@@ -2,4 +2,6 @@
 
 fn main() {
     bpf::compile("orbitcache.bpf.c");
+    println!("cargo:rerun-if-changed=orbits.h");
+    println!("cargo:rerun-if-changed=parts.h");
 }

@@ -4,225 +4,20 @@
  * one of those that wait, by a clone. An item's cells hold its value as elsewhere (coherence.h): from there a packet is
  * made when somebody asks, and there the value stays when nobody does.
  */
-#include "discipline.h"
+#include "orbits.h"
 
 /* Parameter words. The reads per window from which a key is reported. */
 #define HOT_THRESHOLD 0
-/*
- * In the low 24 bits how long a value goes round for nobody, in microseconds: 0 is PARK_US, all ones is for ever. Above
- * them how many reads may wait for it: 0 is QUEUE.
- */
-#define ORBIT 1
-#define PARK_MASK 0xffffff
-#define PARK_US 1000
-#define DEPTH_SHIFT 24
-
 /* Tallies. Reads of items that may be answered here, and those of them that found no place to wait. */
 #define TALLY_READS 0
 #define TALLY_OVERFLOWS 1
 
-/* Values that go round at most, in sets: one has the choice of as many places. */
-#define ORBITS 256
-#define WAYS 16
-#define SETS (ORBITS / WAYS)
-/* Reads that may wait for one value. */
-#define QUEUE 8
-
-/* A packet looks at its item after as many rounds for nobody. */
-#define LOOK_EVERY 4
-/* One that was not seen for so long is lost: the next read makes another. */
-#define STALE_NS (20 * NS_PER_MS)
-/* The client of a read that waited for so long has asked again. */
-#define LATE_NS (1000 * NS_PER_MS)
-
-/* A read that waits: what its answer repeats, and where it goes. */
-struct waiting {
-	__be64 client;
-	__be64 request;
-	__be64 key_hash[2];
-	__u64 secret[2]; /* that it was signed with */
-	__u64 since_ns;
-	__u8 from[16]; /* addresses; IPv4 in the last four bytes */
-	__u8 to[16];
-	__u32 port; /* interface that it came in by */
-	__u8 from_mac[ETH_ALEN];
-	__u8 to_mac[ETH_ALEN];
-	__be16 from_port;
-	__be16 to_port;
-	__be16 vlan;
-	__be16 life;
-	__be16 node;
-	__u16 room; /* longest answer that it allows, as UDP payload in bytes */
-	__u32 unused;
-};
-_Static_assert(sizeof(struct waiting) == 120, "no padding");
-
-/*
- * A value that goes round, or did. Its packets carry its place and `generation`; those of another are dropped. Everything
- * but `generation`, `waiting` and `seen_ns` is read and written under the lock only.
- */
-struct orbit {
-	__u32 lock;
-	__u32 generation; /* odd while packets of it go round; never comes again */
-	__u64 item; /* tenant over fingerprint */
-	__u64 word; /* of the item, under which its packets were made */
-	__u64 seen_ns; /* when one of them last looked at the item */
-	__u64 busy_ns; /* when one last answered */
-	__u64 shape; /* slot, part of the value, and what headers packets have: answers to others come from others */
-	__u32 waiting; /* how many wait */
-	__u16 first; /* of them */
-	__u16 sum; /* of the value or part that its packets have, as `sum_of` has it */
-	__u64 unused;
-	struct waiting queue[QUEUE];
-};
-
-/* key: a place. Written by the programs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, ORBITS);
-	__type(key, __u32);
-	__type(value, struct orbit);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} orbitcache_orbits SEC(".maps");
-
 RECIRCULATES;
 
-INLINE struct orbit *orbit_at(__u32 place)
-{
-	return bpf_map_lookup_elem(&orbitcache_orbits, &place);
-}
-
-/* Held for a few instructions. False: others kept it for longer than that. */
-INLINE bool lock_orbit(struct orbit *orbit)
-{
-	for (int i = 0; i < 4 * LOCK_TRIES; i++)
-		if (compare_and_swap(&orbit->lock, 0, 1) == 0)
-			return true;
-	return false;
-}
-
-INLINE void unlock_orbit(struct orbit *orbit)
-{
-	barrier();
-	compare_and_swap(&orbit->lock, 1, 0);
-}
-
-/* As far as anybody knows. The clock of `now_ns` may be behind the one of `seen_ns`. */
-INLINE bool goes_round(const struct orbit *orbit, __u64 now_ns)
-{
-	return (READ_ONCE(orbit->generation) & 1) && now_ns < READ_ONCE(orbit->seen_ns) + STALE_NS;
-}
-
-INLINE __u64 item_of(const struct work *work)
-{
-	return (__u64)bpf_ntohl(work->header.tenant) << 32 | (work->hash[1] >> 32 ?: 1);
-}
-
-INLINE __u64 shape_of(const struct work *work, const struct found *found)
-{
-	return (__u64)found->slot << 18 | (__u64)bpf_ntohs(work->header.part) << 2 |
-	       (work->is_vlan ? 2 : 0) | (work->is_ipv6 ? 1 : 0);
-}
-
-/* The place of this item's value, or one that it may take; ORBITS: others that go round have them all. */
-INLINE __u32 find_place(const struct work *work, __u64 item, __u64 shape)
-{
-	__u32 first = (shape * 0x9e3779b97f4a7c15ULL >> 48 & (SETS - 1)) * WAYS, free = ORBITS;
-	for (__u32 i = 0; i < WAYS; i++) {
-		const struct orbit *orbit = orbit_at(first + i);
-		if (!orbit)
-			break;
-		if (orbit->item == item && orbit->shape == shape)
-			return first + i;
-		if (free == ORBITS && !goes_round(orbit, work->now_ns))
-			free = first + i;
-	}
-	return free;
-}
-
-/* What the packets of an orbit carry: its place over its generation. */
-INLINE __be64 name_packet(const struct config *config, __u32 place, __u32 generation)
-{
-	return bpf_cpu_to_be64(epoch_pair(config->switch_id, (__u64)place << 32 | generation));
-}
-
-/* Addresses as they stand in the packet; false where there is no such header. */
-INLINE bool read_addresses(struct xdp_md *ctx, const struct work *work, struct waiting *one)
-{
-	if (work->is_ipv6) {
-		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
-		if (!ip)
-			return false;
-		__builtin_memcpy(one->from, &ip->saddr, 16);
-		__builtin_memcpy(one->to, &ip->daddr, 16);
-		return true;
-	}
-	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	if (!ip)
-		return false;
-	__builtin_memcpy(one->from + 12, &ip->saddr, 4);
-	__builtin_memcpy(one->to + 12, &ip->daddr, 4);
-	return true;
-}
-
-INLINE bool write_addresses(struct xdp_md *ctx, const struct work *work, const struct waiting *one)
-{
-	if (work->is_ipv6) {
-		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
-		if (!ip)
-			return false;
-		__builtin_memcpy(&ip->saddr, one->from, 16);
-		__builtin_memcpy(&ip->daddr, one->to, 16);
-		return true;
-	}
-	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	if (!ip)
-		return false;
-	__builtin_memcpy(&ip->saddr, one->from + 12, 4);
-	__builtin_memcpy(&ip->daddr, one->to + 12, 4);
-	return true;
-}
-
-/* What of a tenant without a secret may be sent: it could be anybody, and nobody is amplified. */
-INLINE __u32 room_of(const struct work *work)
-{
-	return has_secret(work) ? ~0U : work->payload_len;
-}
-
-/* The read waits, in an orbit that the caller has locked. False: there is no room. */
-INLINE bool join(struct xdp_md *ctx, const struct work *work, struct orbit *orbit)
-{
-	__u32 depth = work->parameter[ORBIT] >> DEPTH_SHIFT ?: QUEUE, waiting = orbit->waiting;
-	struct ethhdr *eth = eth_of(ctx);
-	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
-	struct waiting *one = &orbit->queue[(orbit->first + waiting) & (QUEUE - 1)];
-	if (waiting >= depth || waiting >= QUEUE || !eth || !udp || !read_addresses(ctx, work, one))
-		return false;
-	one->client = work->header.client;
-	one->request = work->header.request;
-	one->key_hash[0] = work->header.key_hash[0];
-	one->key_hash[1] = work->header.key_hash[1];
-	one->life = work->header.life;
-	one->node = work->header.node;
-	one->secret[0] = work->secret[0];
-	one->secret[1] = work->secret[1];
-	one->since_ns = work->now_ns;
-	one->port = ctx->ingress_ifindex;
-	__builtin_memcpy(one->from_mac, eth->h_source, ETH_ALEN);
-	__builtin_memcpy(one->to_mac, eth->h_dest, ETH_ALEN);
-	one->from_port = udp->source;
-	one->to_port = udp->dest;
-	one->room = room_of(work) < 0xffff ? room_of(work) : 0xffff;
-	if (work->is_vlan) {
-		struct vlan_tag *vlan = header_at(ctx, sizeof(*eth), struct vlan_tag);
-		one->vlan = vlan ? vlan->control : 0;
-	}
-	orbit->waiting = waiting + 1;
-	return true;
-}
+#include "parts.h"
 
 /* What becomes of a read whose value may be answered here. */
-enum part {
+enum fate {
 	READ_OVERFLOWS,
 	READ_WAITS,
 	READ_WAKES,
@@ -243,32 +38,30 @@ INLINE void take_orbit(struct orbit *orbit, __u64 item, __u64 shape, __u64 word,
 
 /*
  * What becomes of a read; or of a value that is to go round, which does not wait. READ_WAKES: no other does, and the orbit
- * was taken if it `takes` one.
+ * was taken.
  */
-INLINE enum part enter(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word,
-		       bool takes, __u32 *place, __u32 *generation)
+INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word,
+		       __u32 *place, __u32 *generation)
 {
 	__u64 item = item_of(work);
 	__u64 shape = shape_of(work, found);
 	*place = find_place(work, item, shape);
 	struct orbit *orbit = orbit_at(*place);
-	enum part part = READ_OVERFLOWS;
+	enum fate fate = READ_OVERFLOWS;
 	if (!orbit || !lock_orbit(orbit))
-		return part;
+		return fate;
 	bool goes = goes_round(orbit, work->now_ns);
 	bool ours = orbit->item == item && orbit->shape == shape;
 	if (goes && ours && orbit->word == word) {
 		if (work->op == OP_READ_REQUEST && join(ctx, work, orbit))
-			part = READ_WAITS;
+			fate = READ_WAITS;
 	} else if (ours || !goes) {
-		part = READ_WAKES;
-		if (takes) {
-			take_orbit(orbit, item, shape, word, fine_clock_ns());
-			*generation = orbit->generation;
-		}
+		fate = READ_WAKES;
+		take_orbit(orbit, item, shape, word, fine_clock_ns());
+		*generation = orbit->generation;
 	}
 	unlock_orbit(orbit);
-	return part;
+	return fate;
 }
 
 /* No packet of this generation goes round any more. False: it was another's already. */
@@ -319,27 +112,22 @@ INLINE int overflow(struct xdp_md *ctx, struct work *work)
 }
 
 /*
- * Parts are nowhere but in packets: one that does not go round is asked of the store, under the epoch that the others
- * have. A version that is not the item's is the store's affair.
+ * A part that is not kept is asked of the store, under the epoch that the others have. A version that is not the item's is
+ * the store's affair.
  */
 INLINE int read_part(struct xdp_md *ctx, struct work *work, struct config *config,
 		     const struct found *found, __u64 word)
 {
-	__u32 place = ORBITS, generation = 0;
 	if (work->header.version &&
 	    bpf_be64_to_cpu(work->header.version) != READ_ONCE(found->item->version))
 		return pass_part(ctx, work, config);
-	switch (enter(ctx, work, found, word, false, &place, &generation)) {
-	case READ_WAITS:
-		return ends(COUNT_wait, XDP_DROP);
-	case READ_OVERFLOWS:
-		return overflow(ctx, work);
-	default:
-		count(COUNT_read_part);
-		if (!work->header.epoch || names_this_switch(work, config))
-			stamp(ctx, work, config, epoch_of(word), FLAG_GRANT);
-		return forward(ctx, work);
-	}
+	struct part *kept = find_part(work, found, word, part_in(work));
+	if (kept)
+		return answer_part(ctx, work, config, found, kept, word);
+	count(COUNT_read_part);
+	if (!work->header.epoch || names_this_switch(work, config))
+		stamp(ctx, work, config, epoch_of(word), FLAG_GRANT);
+	return forward(ctx, work);
 }
 
 INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *config)
@@ -360,7 +148,7 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 		count(COUNT_bypass_no_room);
 		return forward(ctx, work);
 	}
-	switch (enter(ctx, work, &found, word, true, &place, &generation)) {
+	switch (enter(ctx, work, &found, word, &place, &generation)) {
 	case READ_WAITS:
 		return ends(COUNT_wait, XDP_DROP);
 	case READ_WAKES:
@@ -370,17 +158,26 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	}
 }
 
-/* Those who wait for what was granted have it from the reply itself, which goes on to its client, and round; so does a part. */
+/* A part is kept on its way to the client. */
+INLINE int granted_part(struct xdp_md *ctx, struct work *work)
+{
+	__u32 sum = 0;
+	enum counter what = install_part(ctx, work, &sum);
+	count(what);
+	if (what == COUNT_grant_installed)
+		keep_part(ctx, work, epoch_in(work) << 1 | 1, sum);
+	return work->op == OP_FETCH_REPLY ? ends(COUNT_fetch_reply, XDP_DROP) : forward(ctx, work);
+}
+
+/* Those who wait for what was granted have it from the reply itself, which goes on to its client, and round. */
 INLINE int granted(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found = {};
 	__u32 place = ORBITS;
-	bool part = is_part(&work->header);
-	__u32 part_sum = 0;
-	enum counter what = part ? install_part(ctx, work, &part_sum) : install(ctx, work, config);
+	enum counter what = install(ctx, work, config);
 	count(what);
 	bool wakes = what == COUNT_grant_installed && find(work, &found) &&
-		     (is_waited_for(work, &found, &place) || part);
+		     is_waited_for(work, &found, &place);
 	if (work->op == OP_FETCH_REPLY) {
 		if (!wakes)
 			return ends(COUNT_fetch_reply, XDP_DROP);
@@ -403,7 +200,8 @@ STEP int orbitcache(struct xdp_md *ctx)
 	if (work->op == OP_READ_REQUEST)
 		return read_request(ctx, work, config);
 	if (op_carries_grant(work->op) && is_grant(work, config))
-		return granted(ctx, work, config);
+		return is_part(&work->header) ? granted_part(ctx, work)
+					      : granted(ctx, work, config);
 	return other_than_read(ctx, work, config);
 }
 
@@ -552,12 +350,12 @@ INLINE int adopt(struct xdp_md *ctx, struct work *work, const struct config *con
 	if (!find(work, &found))
 		return ends(COUNT_round_gone, XDP_DROP);
 	if (READ_ONCE(found.item->word) != word ||
-	    enter(ctx, work, &found, word, true, &place, &generation) != READ_WAKES)
+	    enter(ctx, work, &found, word, &place, &generation) != READ_WAKES)
 		return ends(COUNT_round_stale, XDP_DROP);
 	struct orbit *orbit = orbit_at(place);
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
 	__u32 sum = found.item->sum;
-	if (!orbit || !kv || (is_part(&work->header) && !sum_in_packet(ctx, work, &sum)))
+	if (!orbit || !kv)
 		return end_round(orbit, generation, COUNT_round_stale);
 	orbit->sum = sum; /* no packet of this generation came round yet */
 	work->header.op = OP_READ_REPLY;
@@ -576,6 +374,8 @@ STEP int orbitcache_round(struct xdp_md *ctx)
 		return XDP_DROP;
 	if (op_carries_grant(work->op) && is_grant(work, config))
 		return adopt(ctx, work, config);
+	if (work->header.flags & FLAG_ALL)
+		return next_part(ctx, work, config);
 	return came_round(ctx, work, config);
 }
 

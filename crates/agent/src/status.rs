@@ -243,7 +243,6 @@ fn of(
         "read_expired",
         "bypass_no_room",
         "bypass_torn",
-        "wait_full",
     ];
     let reads = hits + not_answered.iter().map(|name| get(name)).sum::<u64>();
     let page_items = PageItems::of(&held);

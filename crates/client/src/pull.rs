@@ -28,8 +28,16 @@ pub(crate) struct Pull {
     /// By request id.
     asked: BTreeMap<u64, Asked>,
     flow: Flow,
-    /// A switch sends parts unasked; until when the next is waited for.
-    stream_until_ns: Option<u64>,
+    /// A switch sends parts unasked.
+    stream: Option<Stream>,
+}
+
+/// Parts that come without being asked for.
+struct Stream {
+    /// Until when the next one is waited for.
+    until_ns: u64,
+    /// So many are to come, counted from the first; the one that says so is the last.
+    parts: usize,
 }
 
 /// A request for a part.
@@ -63,7 +71,11 @@ impl Pull {
         if first.part != 0 || value.len() != PART_BYTES || total <= PART_BYTES {
             return None;
         }
-        let stream = first.flags.has(Flags::CACHED.with(Flags::ALL));
+        let follows = first.flags.has(Flags::CACHED.with(Flags::ALL));
+        let stream = Stream {
+            until_ns: now_ns + rules.round_trip.timeout().as_nanos() as u64,
+            parts: usize::MAX,
+        };
         Some(Pull {
             first,
             joined: value.to_vec(),
@@ -72,7 +84,7 @@ impl Pull {
             next: 1,
             asked: BTreeMap::new(),
             flow: Flow::new(),
-            stream_until_ns: stream.then(|| now_ns + rules.round_trip.timeout().as_nanos() as u64),
+            stream: follows.then_some(stream),
         })
     }
 
@@ -132,8 +144,11 @@ impl Pull {
         }
         self.from_switch &= header.flags.has(Flags::CACHED);
         self.flow.came();
-        if let Some(until_ns) = &mut self.stream_until_ns {
-            *until_ns = now_ns + rules.round_trip.timeout().as_nanos() as u64;
+        if let Some(stream) = &mut self.stream {
+            stream.until_ns = now_ns + rules.round_trip.timeout().as_nanos() as u64;
+            if header.flags.has(Flags::CACHED) && !header.flags.has(Flags::ALL) {
+                stream.parts = part + 1;
+            }
         }
         self.apart.insert(part, value);
         while let Some(value) = self.apart.remove(&(self.joined.len() / PART_BYTES)) {
@@ -151,6 +166,8 @@ impl Pull {
                 return Pulled::Whole(header, std::mem::take(&mut self.joined));
             }
         }
+        let joined = self.joined.len() / PART_BYTES;
+        self.stream.take_if(|stream| joined >= stream.parts);
         Pulled::More
     }
 
@@ -178,10 +195,10 @@ impl Pull {
             self.flow.lost(now_ns, rules.round_trip.timeout());
             return Some((*id, asked.datagram.clone(), true));
         }
-        if self.stream_until_ns.is_some_and(|until| now_ns < until) {
+        self.stream.take_if(|stream| now_ns >= stream.until_ns);
+        if self.stream.is_some() {
             return None;
         }
-        self.stream_until_ns = None;
         while self.next < self.parts() && self.has(self.next) {
             self.next += 1;
         }
@@ -212,6 +229,7 @@ impl Pull {
     /// When the next request is to be sent again, if there is one.
     pub fn until_ns(&self) -> u64 {
         let asked = self.asked.values().map(|asked| asked.until_ns);
-        asked.chain(self.stream_until_ns).min().unwrap_or(u64::MAX)
+        let stream = self.stream.as_ref().map(|stream| stream.until_ns);
+        asked.chain(stream).min().unwrap_or(u64::MAX)
     }
 }

@@ -479,7 +479,7 @@ impl Dataplane {
         self.objects.iter().find_map(found)
     }
 
-    /// Has programs send packets round by these interfaces, and clone to these ports. For what attaches no interface, as
+    /// Has programs send packets round by these interfaces, and send and clone to these ports. For what attaches no interface, as
     /// tests do; otherwise [`Dataplane::recirculate`] does it.
     ///
     /// # Errors
@@ -496,6 +496,15 @@ impl Dataplane {
             for number in recirculation.keys() {
                 let _ = recirculation.delete(&number);
             }
+        }
+        for port in ports {
+            self.map("ports")
+                .update(
+                    &port.to_ne_bytes(),
+                    &devmap_value(*port, None),
+                    MapFlags::ANY,
+                )
+                .map_err(Error::bpf("adding a port"))?;
         }
         for (number, round) in (0..RECIRCULATION_PORTS).zip(rounds.iter().cycle()) {
             let value = devmap_value(*round, None);

@@ -28,6 +28,8 @@ use crate::{
 
 /// A cache that takes nothing more for so long is full: a key that found no room is asked for again after a second.
 const STALLED: Duration = Duration::from_secs(3);
+/// Of the keys that a cache is filled with, the part that must be there: some share a bucket that is full.
+const ENOUGH: f64 = 0.97;
 const CLIENT: &str = "client";
 const SWITCH: &str = "switch";
 
@@ -486,11 +488,11 @@ impl<'a> Servers<'a> {
         Ok(last)
     }
 
-    /// Asks for as many of the hottest keys as the cache may hold, each alike, until the switch answers so large a part of that (or no
-    /// more of it than before): what the hottest are need not be learned first.
+    /// Asks for as many of the hottest keys as the cache may hold, each alike, until so large a part of that is there: what the hottest
+    /// are need not be learned first. A read that found its value there, but no place to wait for it, counts as well.
     ///
     /// # Errors
-    /// As [`Servers::phase`].
+    /// As [`Servers::phase`], or the time to learn is over and keys are missing.
     pub fn preload(&mut self, part: f64, rate: f64) -> anyhow::Result<PhaseResult> {
         let rate = rate.min(self.params.max_rate);
         let keys = self.params.items;
@@ -502,21 +504,27 @@ impl<'a> Servers<'a> {
                 keys,
                 ..Phase::reads(Popularity::Uniform, rate, 0.0, window_s)
             };
-            let result = self.phase(&phase)?;
-            let hits = result.cached as f64 / (result.sent as f64).max(1.0);
+            let (result, counted) = self.counting(&phase)?;
+            let there = result.cached as f64 + counted.switch("wait_full");
+            let hits = there / (result.sent as f64).max(1.0);
             let percent = hits * 100.0;
             self.progress.say(format!(
-                "filling the cache with {keys}: {percent:.1} % hits"
+                "filling the cache with {keys}: {percent:.1} % are there"
             ));
             let now = self.rig.now();
             if hits > best + 0.002 {
                 (best, risen) = (hits, now);
             }
-            let has_stalled = hits > 0.0 && now - risen > STALLED;
-            let took = (now - begun).as_secs_f64();
-            if hits >= 0.997 * part || has_stalled || took >= self.params.learn_s {
+            let has_stalled = now - risen > STALLED && hits >= ENOUGH * part;
+            if hits >= 0.997 * part || has_stalled {
                 return Ok(result);
             }
+            let took = (now - begun).as_secs_f64();
+            ensure!(
+                took < self.params.learn_s,
+                "after {took:.0} s the cache has {percent:.1} % of the {keys} hottest keys, and {:.1} % are wanted",
+                part * 100.0
+            );
         }
     }
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use wire::{Flags, Header, Op, Packet, Secret, Status};
+use wire::{Flags, Header, Op, PART_BYTES, Packet, Secret, Status};
 
 use super::*;
 use crate::Condition;
@@ -302,4 +302,5 @@ proptest! {
     }
 }
 
+mod all_parts;
 mod lives;

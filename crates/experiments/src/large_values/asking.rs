@@ -25,12 +25,13 @@ pub(super) struct Asking {
 impl Asking {
     pub fn new(
         cluster: &Cluster,
+        tenant: u32,
         values: Values,
         workers: usize,
         seed: u64,
     ) -> anyhow::Result<Asking> {
         Ok(Asking {
-            machine: Machine::new(cluster, wire::TENANT_OPEN, Options::default(), seed)?,
+            machine: Machine::new(cluster, tenant, Options::default(), seed)?,
             values,
             under_way: BTreeMap::new(),
             workers,

@@ -28,6 +28,7 @@ use crate::{
     params::{part, positive},
     plot,
     resp::Server,
+    rig::{Line, Plan, Rig, TenantSpec, client},
     servers::{Rack, Servers},
     table::{Table, percent, thousands},
 };
@@ -36,6 +37,9 @@ use values::{Seen, Values};
 
 /// Where the gateway listens, in the clients' namespace.
 const GATEWAY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 6380);
+/// The tenant that has a secret, and the pages that it has on the switch.
+const TENANT: u32 = 1;
+const PAGES: u32 = 64;
 /// How long a gateway may take to listen.
 const READY: Duration = Duration::from_secs(10);
 /// How long what is under way may take in the simulator after the clients have stopped, in nanoseconds.
@@ -65,6 +69,7 @@ pub struct LargeValues {
 enum Way {
     Store,
     Switch,
+    Signed,
     RedisStore,
     Gateway,
     Redis,
@@ -75,6 +80,7 @@ impl Way {
         match self {
             Way::Store => "store",
             Way::Switch => "switch",
+            Way::Signed => "switch, signed",
             Way::RedisStore => "store before Redis",
             Way::Gateway => "gateway",
             Way::Redis => "Redis itself",
@@ -85,10 +91,16 @@ impl Way {
         match self {
             Way::Store => "store",
             Way::Switch => "switch",
+            Way::Signed => "switch_signed",
             Way::RedisStore => "redis_store",
             Way::Gateway => "gateway",
             Way::Redis => "redis",
         }
+    }
+
+    /// Whether the switch has a cache, which is given as much time again to learn what is hot.
+    fn is_cached(self) -> bool {
+        matches!(self, Way::Switch | Way::Signed)
     }
 }
 
@@ -129,6 +141,7 @@ impl Measure for LargeValues {
             servers.cache_on()?;
             self.points(Way::Switch, &mut servers, run, &mut points)?;
         }
+        self.signed(run, &mut points)?;
         if run.options.world == crate::World::Kernel {
             let mut servers = Servers::new(run, &self.rack, Backend::Redis)?;
             self.points(Way::Redis, &mut servers, run, &mut points)?;
@@ -156,64 +169,103 @@ impl LargeValues {
     ) -> anyhow::Result<()> {
         for len in &self.lengths {
             run.progress.say(format!("{}: {len} bytes", way.name()));
-            let length = Duration::from_secs_f64(self.step_s);
-            let writes = if way == Way::Switch {
-                0.02
-            } else {
-                self.writes
-            };
-            let values = Values::new(self.keys, *len, writes, run.options.seed);
             let seen = match way {
                 Way::Redis => {
                     let server = Server::Unix(servers.data_of("server")?);
-                    redis::run(&server, values, self.clients, length)?
+                    let values = self.values(way, *len, run);
+                    redis::run(&server, values, self.clients, self.length(way))?
                 }
-                Way::Gateway => namespace::within(&servers.client_namespace()?, || {
-                    redis::run(&Server::Tcp(GATEWAY), values, self.clients, length)
-                })?,
-                _ => {
-                    // The switch is given as much again to learn what is hot.
-                    let length = if way == Way::Switch {
-                        length * 2
-                    } else {
-                        length
-                    };
-                    let seed = run.options.seed ^ *len as u64 ^ (way as u64) << 32;
-                    let cluster = servers.rig().cluster(&[])?;
-                    let asking = Asking::new(&cluster, values, self.clients, seed)?;
-                    ask(servers, asking, length)?
+                Way::Gateway => {
+                    let values = self.values(way, *len, run);
+                    namespace::within(&servers.client_namespace()?, || {
+                        let server = Server::Tcp(GATEWAY);
+                        redis::run(&server, values, self.clients, self.length(way))
+                    })?
                 }
-            };
-            let seconds = match way {
-                Way::Switch => self.step_s * 2.0,
-                _ => self.step_s,
+                _ => self.ask(way, *len, servers.rig(), ("client", wire::TENANT_OPEN), run)?,
             };
             points.push(Point {
                 way,
                 len: *len,
-                per_s: seen.took_us.len() as f64 / seconds,
+                per_s: seen.took_us.len() as f64 / self.length(way).as_secs_f64(),
                 seen,
             });
         }
         Ok(())
     }
-}
 
-/// Lets clients of shortstop's protocol ask for so long.
-fn ask(servers: &Servers<'_>, asking: Asking, length: Duration) -> anyhow::Result<Seen> {
-    match servers.rig().world() {
-        None => namespace::within(&servers.client_namespace()?, || asking.run(length)),
-        Some(world) => ask_simulated(&world, asking, length),
+    /// A switch and a tenant with a secret, who may be answered with more than a packet at once.
+    fn signed(&self, run: &Run<'_>, points: &mut Vec<Point>) -> anyhow::Result<()> {
+        let rack = &self.rack;
+        let discipline = rack.discipline.as_deref().unwrap_or(run.discipline);
+        let usual = Line::of(1, PAGES, discipline);
+        let line = Line {
+            window_ms: rack.window_ms.unwrap_or(usual.window_ms),
+            settings: rack.settings.clone(),
+            control_args: rack.control_args.clone(),
+            switch_args: rack.switch_args.clone(),
+            ..usual
+        };
+        let hardware = rack.hardware.as_ref().map(|h| h.slowed(rack.factor));
+        let plan = Plan {
+            hardware,
+            ..line.plan()
+        };
+        let mut rig = Rig::build(plan, run.options.name.clone(), run)?;
+        let tenant = TenantSpec::new(TENANT, PAGES, discipline);
+        rig.create_tenants(&[tenant], &[client(1)])?;
+        for len in &self.lengths {
+            let way = Way::Signed;
+            run.progress.say(format!("{}: {len} bytes", way.name()));
+            let seen = self.ask(way, *len, &rig, (&client(1), TENANT), run)?;
+            points.push(Point {
+                way,
+                len: *len,
+                per_s: seen.took_us.len() as f64 / self.length(way).as_secs_f64(),
+                seen,
+            });
+        }
+        Ok(())
+    }
+
+    fn length(&self, way: Way) -> Duration {
+        Duration::from_secs_f64(self.step_s) * if way.is_cached() { 2 } else { 1 }
+    }
+
+    fn values(&self, way: Way, len: usize, run: &Run<'_>) -> Values {
+        let writes = if way.is_cached() { 0.02 } else { self.writes };
+        Values::new(self.keys, len, writes, run.options.seed)
+    }
+
+    /// Lets clients of shortstop's protocol ask, from that host and as that tenant.
+    fn ask(
+        &self,
+        way: Way,
+        len: usize,
+        rig: &Rig,
+        (host, tenant): (&str, u32),
+        run: &Run<'_>,
+    ) -> anyhow::Result<Seen> {
+        let seed = run.options.seed ^ len as u64 ^ (way as u64) << 32;
+        let values = self.values(way, len, run);
+        let cluster = rig.cluster(&[tenant])?;
+        let asking = Asking::new(&cluster, tenant, values, self.clients, seed)?;
+        let length = self.length(way);
+        match rig.world() {
+            None => namespace::within(&rig.namespace(host)?, || asking.run(length)),
+            Some(world) => ask_simulated(&world, host, asking, length),
+        }
     }
 }
 
 fn ask_simulated(
     world: &Rc<RefCell<World>>,
+    host: &str,
     asking: Asking,
     length: Duration,
 ) -> anyhow::Result<Seen> {
     let mut world = world.borrow_mut();
-    let machine = world.machine("client").context("a client")?;
+    let machine = world.machine(host).context("a client")?;
     let mut asking = Some(asking);
     let make = Box::new(
         move |birth: sim::Birth| -> anyhow::Result<Box<dyn sim::Process>> {

@@ -2,6 +2,7 @@
 //! compiled programs and in this process; `world` plays the recirculation port.
 
 mod lent;
+mod parts;
 mod real_link;
 mod rows;
 mod world;

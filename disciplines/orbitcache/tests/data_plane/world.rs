@@ -130,7 +130,9 @@ impl Orbit {
             if run.moved.contains_key("hit_round") {
                 assert_eq!(run.verdict, Verdict::Redirect);
                 self.answers.push(run.frame.clone());
-                self.round.push(run.frame);
+                if !is_last_part(&run.frame) {
+                    self.round.push(run.frame);
+                }
             } else if run.moved.contains_key("recirculate") {
                 self.round.push(run.frame);
             } else {
@@ -145,6 +147,16 @@ impl Orbit {
         self.moved.retain(|(name, _)| *name != "recirculate");
     }
 
+    /// What the answers since the start say of themselves: where each part begins, and whether the next one follows.
+    pub fn told(&self) -> Vec<(u16, bool)> {
+        let told = |frame: &Vec<u8>| {
+            let seen = Seen::read(frame).expect("right checksums");
+            let header = Packet::decode(&seen.payload).expect("ours").header;
+            (header.part, header.flags.has(Flags::ALL))
+        };
+        self.answers.iter().map(told).collect()
+    }
+
     pub fn write(&mut self, tenant: u32) {
         self.send(Message::write(tenant, KEY, b"new"));
     }
@@ -152,6 +164,13 @@ impl Orbit {
     pub fn wait(&mut self, ms: u64) {
         std::thread::sleep(Duration::from_millis(ms));
     }
+}
+
+/// Whether a part leaves and no other after it: nothing goes round then.
+fn is_last_part(frame: &[u8]) -> bool {
+    let seen = Seen::read(frame).expect("right checksums");
+    let header = Packet::decode(&seen.payload).expect("ours").header;
+    header.is_part() && !header.flags.has(Flags::ALL)
 }
 
 fn check_answer(asked: &Message, frame: &[u8], value: &[u8]) {
@@ -168,9 +187,14 @@ fn check_answer(asked: &Message, frame: &[u8], value: &[u8]) {
     let is = packet.header;
     assert_eq!(is.epoch.switch(), Switch::ID);
     let was = Packet::decode(&asked.payload()).expect("as sent").header;
+    let all = was.flags.has(Flags::ALL);
     let wanted = Header {
         op: Op::ReadReply,
-        flags: Flags::CACHED,
+        flags: match all && is.flags.has(Flags::ALL) {
+            true => Flags::CACHED.with(Flags::ALL),
+            false => Flags::CACHED,
+        },
+        part: if all { is.part } else { was.part },
         epoch: is.epoch,
         value_len: value.len() as u16,
         version: 77,
@@ -257,9 +281,21 @@ pub fn read_part(number: u64, part: u16) -> Message {
     read
 }
 
+/// A read of all parts, as long as one of them.
+pub fn read_all(tenant: u32, number: u64) -> Message {
+    let mut read = Message::read(tenant, KEY).padded(1024).numbered(number);
+    read.header.flags = Flags::ALL;
+    read
+}
+
 /// A grant of a part, as the store answers a fetch.
 pub fn grant_part(epoch: Epoch, part: u16, value: &[u8]) -> Message {
-    let mut reply = Message::grant(Op::FetchReply, SIGNED, KEY, value, epoch);
+    grant_part_to(SIGNED, epoch, part, value)
+}
+
+/// As [`grant_part`], to that tenant.
+pub fn grant_part_to(tenant: u32, epoch: Epoch, part: u16, value: &[u8]) -> Message {
+    let mut reply = Message::grant(Op::FetchReply, tenant, KEY, value, epoch);
     (reply.header.part, reply.header.total) = (part, LARGE);
     reply
 }
