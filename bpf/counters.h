@@ -54,6 +54,7 @@
 	X(round_stale, "value that goes round, invalid by now or replaced: dropped")                   \
 	X(round_gone, "value that goes round and has no entry any more: dropped")                      \
 	X(round_lapsed, "value that goes round, its lease or its time to live over: dropped")          \
+	X(round_lost, "value that went round and was not seen any more: another was made")             \
 	X(round_parked, "value that nobody waited for: no longer sent round, and kept in the cache")   \
 	X(answer, "answered from what only the switch has")                                            \
 	X(consume, "taken in by its discipline; nothing is sent on")                                   \

@@ -21,13 +21,18 @@ enum fate {
 	READ_OVERFLOWS,
 	READ_WAITS,
 	READ_WAKES,
+	READ_ALONE, /* nothing goes round by the port that it came by */
 };
 
 /* Takes the orbit for packets made under `word`. Those who wait for the same item go on waiting. The caller has locked it. */
 INLINE void take_orbit(struct orbit *orbit, __u64 item, __u64 shape, __u64 word, __u64 fine_ns)
 {
+	if ((orbit->generation & 1) && fine_ns >= orbit->seen_ns + STALE_NS) {
+		orbit->lost++;
+		count(COUNT_round_lost);
+	}
 	if (orbit->item != item || orbit->shape != shape) {
-		orbit->first = orbit->waiting = 0;
+		orbit->first = orbit->waiting = orbit->lost = 0;
 		orbit->item = item;
 		orbit->shape = shape;
 	}
@@ -48,6 +53,8 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 	*place = find_place(work, item, shape);
 	struct orbit *orbit = orbit_at(*place);
 	enum fate fate = READ_OVERFLOWS;
+	if (work->op == OP_READ_REQUEST && !find_pair(ctx->ingress_ifindex, *place))
+		return READ_ALONE;
 	if (!orbit || !lock_orbit(orbit))
 		return fate;
 	bool goes = goes_round(orbit, work->now_ns);
@@ -55,6 +62,8 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 	if (goes && ours && orbit->word == word) {
 		if (work->op == OP_READ_REQUEST && join(ctx, work, orbit))
 			fate = READ_WAITS;
+	} else if (ours && !goes && is_hopeless(orbit, work->now_ns)) {
+		fate = READ_ALONE;
 	} else if (ours || !goes) {
 		fate = READ_WAKES;
 		take_orbit(orbit, item, shape, word, fine_clock_ns());
@@ -62,6 +71,18 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 	}
 	unlock_orbit(orbit);
 	return fate;
+}
+
+/* Packets of this generation, of which none came round yet, have this sum. False: it is another's by now. */
+INLINE bool set_sum(struct orbit *orbit, __u32 generation, __u16 sum)
+{
+	if (!lock_orbit(orbit))
+		return false;
+	bool ours = orbit->generation == generation;
+	if (ours)
+		orbit->sum = sum;
+	unlock_orbit(orbit);
+	return ours;
 }
 
 /* No packet of this generation goes round any more. False: it was another's already. */
@@ -90,8 +111,9 @@ INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *conf
 	int verdict = load_answer(ctx, work, config, found, word, &payload_len, &value_sum);
 	struct orbit *orbit = orbit_at(place);
 	if (verdict == CONTINUE && orbit) {
-		orbit->sum = value_sum; /* no packet of this generation came round yet */
 		const void *pair = find_pair(ctx->ingress_ifindex, place);
+		if (!set_sum(orbit, generation, value_sum))
+			pair = NULL;
 		if (pair)
 			work->header.epoch = name_packet(config, place, generation);
 		verdict = send_back(ctx, work, payload_len, value_sum);
@@ -101,6 +123,18 @@ INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *conf
 	}
 	lay_down(orbit, generation);
 	return verdict;
+}
+
+/* Nothing of it goes round. */
+INLINE int answer_alone(struct xdp_md *ctx, struct work *work, const struct config *config,
+			const struct found *found, __u64 word)
+{
+	__u32 payload_len = 0, value_sum = 0;
+	int verdict = load_answer(ctx, work, config, found, word, &payload_len, &value_sum);
+	if (verdict != CONTINUE)
+		return verdict;
+	count(COUNT_hit);
+	return send_back(ctx, work, payload_len, value_sum);
 }
 
 /* Found no place to wait. */
@@ -153,6 +187,8 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 		return ends(COUNT_wait, XDP_DROP);
 	case READ_WAKES:
 		return wake(ctx, work, config, &found, word, place, generation);
+	case READ_ALONE:
+		return answer_alone(ctx, work, config, &found, word);
 	default:
 		return overflow(ctx, work);
 	}
@@ -280,6 +316,7 @@ INLINE bool stand_in(struct xdp_md *ctx, struct work *work, const struct waiting
 		if (!vlan)
 			return false;
 		vlan->control = one->vlan;
+		eth->h_proto = one->tag;
 	}
 	work->header.client = one->client;
 	work->header.request = one->request;
@@ -324,6 +361,7 @@ INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config
 		return end_round(orbit, generation, COUNT_round_lapsed);
 	__u64 fine_ns = fine_clock_ns();
 	WRITE_ONCE(orbit->seen_ns, fine_ns);
+	WRITE_ONCE(orbit->lost, 0);
 	struct waiting *one = (struct waiting *)work->scratch;
 	__u32 payload_len = KV_HEADER_LEN + work->key_len + work->value_len;
 	if (!next_waiting(work, orbit, generation, fine_ns, payload_len, one)) {
@@ -355,9 +393,8 @@ INLINE int adopt(struct xdp_md *ctx, struct work *work, const struct config *con
 	struct orbit *orbit = orbit_at(place);
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
 	__u32 sum = found.item->sum;
-	if (!orbit || !kv)
+	if (!orbit || !kv || !set_sum(orbit, generation, sum))
 		return end_round(orbit, generation, COUNT_round_stale);
-	orbit->sum = sum; /* no packet of this generation came round yet */
 	work->header.op = OP_READ_REPLY;
 	work->header.flags = FLAG_CACHED;
 	work->header.epoch = name_packet(config, place, generation);

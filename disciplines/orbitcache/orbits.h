@@ -24,6 +24,9 @@
 #define LOOK_EVERY 4
 /* One that was not seen for so long is lost: the next read makes another. */
 #define STALE_NS (20 * NS_PER_MS)
+/* What was lost so often in a row has a port that carries nothing: it is tried again after this. */
+#define LOST_MOST 4
+#define LOST_PAUSE_NS (1000 * NS_PER_MS)
 /* The client of a read that waited for so long has asked again. */
 #define LATE_NS (1000 * NS_PER_MS)
 
@@ -42,10 +45,11 @@ struct waiting {
 	__be16 from_port;
 	__be16 to_port;
 	__be16 vlan;
+	__be16 tag; /* the EtherType before it */
 	__be16 life;
 	__be16 node;
 	__u16 room; /* longest answer that it allows, as UDP payload in bytes */
-	__u32 unused;
+	__u16 unused;
 };
 _Static_assert(sizeof(struct waiting) == 120, "no padding");
 
@@ -64,7 +68,8 @@ struct orbit {
 	__u32 waiting; /* how many wait */
 	__u16 first; /* of them */
 	__u16 sum; /* of the value or part that its packets have, as `sum_of` has it */
-	__u64 unused;
+	__u32 lost; /* packets in a row that never came round */
+	__u32 unused;
 	struct waiting queue[QUEUE];
 };
 
@@ -101,6 +106,13 @@ INLINE void unlock_orbit(struct orbit *orbit)
 INLINE bool goes_round(const struct orbit *orbit, __u64 now_ns)
 {
 	return (READ_ONCE(orbit->generation) & 1) && now_ns < READ_ONCE(orbit->seen_ns) + STALE_NS;
+}
+
+/* Packets of this orbit do not come round, as often as it was tried. */
+INLINE bool is_hopeless(const struct orbit *orbit, __u64 now_ns)
+{
+	return (orbit->generation & 1) && orbit->lost >= LOST_MOST &&
+	       now_ns < orbit->seen_ns + LOST_PAUSE_NS;
 }
 
 INLINE __u64 item_of(const struct work *work)
@@ -205,6 +217,7 @@ INLINE bool join(struct xdp_md *ctx, const struct work *work, struct orbit *orbi
 	if (work->is_vlan) {
 		struct vlan_tag *vlan = header_at(ctx, sizeof(*eth), struct vlan_tag);
 		one->vlan = vlan ? vlan->control : 0;
+		one->tag = eth->h_proto;
 	}
 	orbit->waiting = waiting + 1;
 	return true;

@@ -87,7 +87,13 @@ pub struct Round {
 impl Round {
     fn of(going: Going, get: impl Fn(&str) -> u64) -> Round {
         const BEGAN: [&str; 2] = ["wake", "wake_grant"];
-        const ENDED: [&str; 4] = ["round_stale", "round_gone", "round_lapsed", "round_parked"];
+        const ENDED: [&str; 5] = [
+            "round_stale",
+            "round_gone",
+            "round_lapsed",
+            "round_lost",
+            "round_parked",
+        ];
         let sum = |names: &[&str]| names.iter().map(|name| get(name)).sum::<u64>();
         Round {
             ports: going.ports,

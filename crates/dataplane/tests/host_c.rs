@@ -40,6 +40,7 @@ const NOT_REACHED: [&str; 38] = [
     "round_stale",
     "round_gone",
     "round_lapsed",
+    "round_lost",
     "round_parked",
     "read_part",
     // Nothing is lent here: `tests/lent` does.

@@ -38,6 +38,9 @@ pub const V: &[u8] = &[b'v'; 128];
 pub const LARGE: u32 = 2148;
 pub const PARTS: [&[u8]; 3] = [&[b'0'; 1024], &[b'1'; 1024], &[b'2'; 100]];
 const ORBITCACHE: u32 = 3;
+/// EtherTypes before the numbers of VLANs: a customer's, and a provider's.
+pub const CUSTOMER_TAG: [u8; 2] = [0x81, 0x00];
+pub const PROVIDER_TAG: [u8; 2] = [0x88, 0xa8];
 const NEVER_PARKS: u32 = 0xff_ffff;
 
 pub fn world() -> World {
@@ -106,10 +109,28 @@ impl Orbit {
 
     /// A packet comes in.
     pub fn send(&mut self, message: Message) {
+        let frame = message.frame().bytes();
+        self.send_as(message, &frame);
+    }
+
+    /// A packet comes in with the tag of a provider's VLAN.
+    pub fn send_of_provider(&mut self, message: Message) {
+        let mut frame = message.frame().bytes();
+        frame[12..14].copy_from_slice(&PROVIDER_TAG);
+        self.send_as(message, &frame);
+    }
+
+    /// Every answer so far has that tag, in their order.
+    pub fn tags_are(&self, tags: &[[u8; 2]]) {
+        let found: Vec<_> = self.answers.iter().map(|frame| &frame[12..14]).collect();
+        assert_eq!(found, tags);
+    }
+
+    fn send_as(&mut self, message: Message, frame: &[u8]) {
         if message.header.op == Op::ReadRequest {
-            self.asked.push(message.clone());
+            self.asked.push(message);
         }
-        let run = self.w.switch.run(&message.frame().bytes(), None);
+        let run = self.w.switch.run(frame, None);
         self.note(&run);
         if run.moved.contains_key("wake") {
             assert_eq!(run.verdict, Verdict::Redirect);
@@ -120,6 +141,13 @@ impl Orbit {
         } else if run.moved.contains_key("hit") || run.moved.contains_key("lent_read") {
             self.answers.push(run.frame);
         }
+    }
+
+    /// What goes round is lost, and time passes, before a packet comes in.
+    pub fn lose(&mut self, message: Message) {
+        self.round.clear();
+        self.wait(45);
+        self.send(message);
     }
 
     /// Everything that goes round comes by once.
