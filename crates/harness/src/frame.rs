@@ -9,6 +9,7 @@ const ETHERNET: usize = 14;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
+const PROVIDER_VLAN: u16 = 0x88a8;
 const UDP: u8 = 17;
 
 /// A UDP datagram in its frame.
@@ -141,7 +142,7 @@ impl Seen {
             let bytes = frame.get(at..at + 2).ok_or("frame ends early")?;
             Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
         };
-        let tagged = half(12)? == VLAN;
+        let tagged = [VLAN, PROVIDER_VLAN].contains(&half(12)?);
         let l3 = if tagged { ETHERNET + 4 } else { ETHERNET };
         let (l4, end, from, to, hop_limit) = match half(l3 - 2)? {
             IPV4 => {
