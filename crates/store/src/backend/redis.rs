@@ -32,7 +32,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     Backend, Completion, OutsideEvent,
-    remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb, key_of},
+    remote::{
+        Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, TIMEOUT, Verb, key_of,
+    },
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 
@@ -122,7 +124,8 @@ impl Redis {
     }
 
     async fn open(&self) -> anyhow::Result<MultiplexedConnection> {
-        let mut config = AsyncConnectionConfig::new();
+        // A batch begins before its commands, and so ends no later; this is for what is said before there are any.
+        let mut config = AsyncConnectionConfig::new().set_response_timeout(Some(TIMEOUT));
         if let Some(told) = self.told.clone() {
             config = config.set_push_sender(move |message| tell(message, &told));
         }
