@@ -309,6 +309,19 @@ fn a_backend_that_dies_is_an_error_and_one_that_returns_is_found_again() {
 }
 
 #[test]
+fn a_redis_that_takes_most_of_a_second_is_waited_for() {
+    let server = redis();
+    let url = format!("redis://127.0.0.1:{}", server.port);
+    let store = store_over(&url);
+    let mut client = Client::to(store.address);
+    assert_eq!(client.write(b"k", b"1").header.status, Status::Ok);
+    let mut direct = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let mut pause = redis::cmd("CLIENT");
+    let () = pause.arg("PAUSE").arg(700).query(&mut direct).unwrap();
+    assert_eq!(client.read(b"k").value, b"1");
+}
+
+#[test]
 fn an_embedded_expiry_is_kept() {
     let store = store_over("embedded");
     let mut client = Client::to(store.address);

@@ -18,18 +18,23 @@
 //!   or forgets while it carries out a command of ours.
 //! - A write ends the tracking of its key and does not begin it anew: so a write is never answered with a grant.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow};
 use redis::{
     AsyncConnectionConfig, Client, IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
-    PushKind, Value, aio::MultiplexedConnection,
+    PushKind, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     Backend, Completion, OutsideEvent,
-    remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb, key_of},
+    remote::{
+        Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, TIMEOUT, Verb, key_of,
+    },
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 
@@ -70,7 +75,10 @@ pub async fn connect(
 }
 
 fn client(url: &str, password: Option<&str>) -> redis::RedisResult<Client> {
-    let info = url.into_connection_info()?;
+    // Given up, a connection takes along what has not arrived: behind a partition the system would deliver a write much later, over those
+    // that were acknowledged since.
+    let reset = TcpSettings::default().set_linger_time(Duration::ZERO);
+    let info = url.into_connection_info()?.set_tcp_settings(reset);
     let Some(password) = password else {
         if info.redis_settings().password().is_some() {
             tracing::warn!(
@@ -116,7 +124,8 @@ impl Redis {
     }
 
     async fn open(&self) -> anyhow::Result<MultiplexedConnection> {
-        let mut config = AsyncConnectionConfig::new();
+        // A batch begins before its commands, and so ends no later; this is for what is said before there are any.
+        let mut config = AsyncConnectionConfig::new().set_response_timeout(Some(TIMEOUT));
         if let Some(told) = self.told.clone() {
             config = config.set_push_sender(move |message| tell(message, &told));
         }
@@ -385,6 +394,8 @@ fn removed(value: redis::RedisResult<Value>, only_if: OnlyIf) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     #[test]
@@ -411,5 +422,35 @@ mod tests {
         for (data, events) in rows {
             assert_eq!(changes(data.clone()), events, "{data:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_has_not_arrived_when_the_connection_is_given_up_never_does() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let mut redis = Redis {
+            client: client(&url, None).unwrap(),
+            told: None,
+            connection: None,
+        };
+        let (mut server, greeted) = {
+            let accept = async {
+                let (mut server, _) = listener.accept().await.unwrap();
+                let mut greeting = [0; 4096];
+                // Every answer to what it says at first.
+                let len = server.read(&mut greeting).await.unwrap();
+                let commands = greeting[..len].iter().filter(|byte| **byte == b'*').count();
+                let answers = "+OK\r\n".repeat(commands);
+                server.write_all(answers.as_bytes()).await.unwrap();
+                server
+            };
+            let (server, greeted) = tokio::join!(accept, redis.connection());
+            (server, greeted.is_ok())
+        };
+        assert!(greeted);
+        redis.disconnect();
+        let read = server.read(&mut [0]).await;
+        let kind = read.map_err(|error| error.kind());
+        assert_eq!(kind, Err(std::io::ErrorKind::ConnectionReset));
     }
 }

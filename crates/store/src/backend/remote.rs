@@ -30,7 +30,7 @@ const BATCH: usize = 256;
 /// Bytes of large values that are read and written in one batch, if there are several.
 pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// A batch that takes longer has failed, and its connection is given up.
-const TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 /// Where outside writes are tracked, a question is asked at least this often.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 /// Bytes of a value that are read at first: more than fits beside any key. One that is as long is large, and read later.
