@@ -61,16 +61,23 @@ INLINE __u32 first_way(const struct found *found, __u32 part)
 	return (start + part / PART_STEP & (PART_SETS - 1)) * PART_WAYS;
 }
 
+/* Whether it is that part of the item's value, granted under `word`. */
+INLINE bool is_this_part(const struct part *kept, const struct work *work,
+			 const struct found *found, __u64 word, __u32 part)
+{
+	return kept->item == item_of(work) && kept->where == where_of(found, part) &&
+	       (kept->word == word || MUTANT(round_any_word));
+}
+
 /* This part of the item's value, granted under `word`; NULL: it is not kept. */
 INLINE struct part *find_part(const struct work *work, const struct found *found, __u64 word,
 			      __u32 part)
 {
-	__u64 item = item_of(work), where = where_of(found, part);
 	__u32 first = first_way(found, part);
 	for (__u32 i = 0; i < PART_WAYS; i++) {
 		struct part *kept = part_at(first + i);
-		if (kept && kept->item == item && kept->where == where)
-			return kept->word == word || MUTANT(round_any_word) ? kept : NULL;
+		if (kept && is_this_part(kept, work, found, word, part))
+			return kept;
 	}
 	return NULL;
 }
@@ -135,7 +142,8 @@ INLINE int load_part(struct xdp_md *ctx, struct work *work, const struct config 
 	const struct item *item = found->item;
 	__u32 seq = READ_ONCE(kept->seq);
 	barrier();
-	__u64 where = kept->where, version = item->version;
+	bool same = is_this_part(kept, work, found, word, part_in(work));
+	__u64 version = item->version;
 	__u64 expiry_ns = item->flags & ITEM_EXPIRES ? item->expiry_ns : 0;
 	__u32 total = kept->total, len = ((kept->len - 1) & (KV_PART_BYTES - 1)) + 1;
 	*value_sum = kept->sum;
@@ -145,8 +153,7 @@ INLINE int load_part(struct xdp_md *ctx, struct work *work, const struct config 
 		    0)
 		return ends(COUNT_bypass_no_room, XDP_DROP);
 	barrier();
-	if ((seq & 1) || READ_ONCE(kept->seq) != seq || READ_ONCE(item->word) != word ||
-	    where != where_of(found, part_in(work))) {
+	if ((seq & 1) || READ_ONCE(kept->seq) != seq || READ_ONCE(item->word) != word || !same) {
 		restore_padding(ctx, work, len);
 		return ends(COUNT_bypass_torn, XDP_DROP);
 	}

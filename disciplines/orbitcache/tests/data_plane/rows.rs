@@ -200,6 +200,55 @@ fn no_more_wait_than_may() {
     ]);
 }
 
+/// More items than values can go round at a time: the others' reads go to the store, and say so, until something parks.
+fn more_items_than_go_round() {
+    const ITEMS: u64 = 320;
+    const GO_ROUND: u64 = 256;
+    let key = |number: u64| format!("key{number:013}").into_bytes();
+    let mut o = Orbit::new();
+    for number in 0..ITEMS {
+        o.w.cached(SIGNED, &key(number), b"short");
+    }
+    let mut read_all = |times: u64| {
+        for number in 0..ITEMS {
+            o.send(
+                Message::read(SIGNED, &key(number))
+                    .padded(8)
+                    .numbered(number),
+            );
+        }
+        let [wake, wait, full] = ["wake", "wait", "wait_full"].map(|name| o.count(name));
+        assert_eq!(wake + wait + full, times * ITEMS);
+        (wake, wait, full)
+    };
+    let (wake, _, full) = read_all(1);
+    assert!(
+        wake <= GO_ROUND && full >= ITEMS - GO_ROUND,
+        "{wake} go round"
+    );
+    assert!(wake > GO_ROUND / 2, "only {wake} go round");
+    let (_, wait, _) = read_all(2);
+    assert!(wait > 0);
+    // All that goes round is lost; after a while the places are the next ones'.
+    o.round.clear();
+    o.wait(45);
+    let before = o.count("wake");
+    for number in (0..ITEMS).rev() {
+        o.send(
+            Message::read(SIGNED, &key(number))
+                .padded(8)
+                .numbered(number),
+        );
+    }
+    assert!(o.count("wake") > before + GO_ROUND / 2);
+}
+
+#[test]
+fn what_finds_no_place_to_go_round_goes_to_the_store() {
+    more_items_than_go_round();
+    harness::switch::in_this_process(more_items_than_go_round);
+}
+
 /// What a packet that goes round must not answer any more.
 const STALE: &[Row] = &[
     Row {

@@ -98,6 +98,24 @@ pub struct Orbit {
 }
 
 impl Orbit {
+    pub fn new() -> Orbit {
+        let orbit = Orbit {
+            w: world(),
+            round: vec![],
+            asked: vec![],
+            answers: vec![],
+            moved: vec![],
+        };
+        orbit.w.switch.send_round();
+        orbit
+    }
+
+    /// How often that was counted.
+    pub fn count(&self, name: &str) -> u64 {
+        let moved = self.moved.iter().find(|(moved, _)| *moved == name);
+        moved.map_or(0, |(_, by)| *by)
+    }
+
     fn note(&mut self, run: &Run) {
         for (name, by) in &run.moved {
             match self.moved.iter_mut().find(|(known, _)| known == name) {
@@ -241,14 +259,7 @@ fn check_answer(asked: &Message, frame: &[u8], value: &[u8]) {
 
 impl Row {
     fn run(&self) {
-        let mut orbit = Orbit {
-            w: world(),
-            round: vec![],
-            asked: vec![],
-            answers: vec![],
-            moved: vec![],
-        };
-        orbit.w.switch.send_round();
+        let mut orbit = Orbit::new();
         (self.given)(&mut orbit.w);
         for (number, (step, counts)) in self.steps.iter().enumerate() {
             orbit.moved.clear();
