@@ -590,7 +590,9 @@ impl<'a> Servers<'a> {
         let mut server_load = counted.served.clone();
         if search.loads_s > 0.0 {
             progress.say(format!("{what}: loads of the servers"));
-            server_load = step(self, expected * 0.9, search.loads_s)?.1.served;
+            server_load = step(self, expected.min(rate) * 0.9, search.loads_s)?
+                .1
+                .served;
         }
         Ok(Saturation {
             rate,

@@ -165,6 +165,8 @@ impl LatencyOverLoad {
         };
         if let (Some(limited), Some(orbit)) = (equal(System::Limited), equal(System::Orbit)) {
             let over = |of: fn(&PhaseResult) -> f64| of(orbit) / of(limited).max(1e-9);
+            // Whoever loses the slowest would have the best latency.
+            report.summarize("loss_at_equal_load_max", orbit.loss().max(limited.loss()));
             report.summarize("p99_over_netcache_limited", over(|r| r.all.p99_us));
             report.summarize("p50_over_netcache_limited", over(|r| r.all.p50_us));
             report.summarize("switch_p50_us_orbitcache", self.us(orbit.hit.p50_us));
