@@ -110,7 +110,7 @@ impl Answer {
                 current: self.header.version,
             },
             Status::WrongPartition => Error::WrongPartition { store },
-            Status::TooLarge => Error::TooLarge { store, len },
+            Status::TooLarge => Error::TooLarge { store, len, write },
             Status::BackendError => Error::Backend { store, write },
             Status::Denied => Error::Denied { store, tenant },
             _ => Error::BadReply {

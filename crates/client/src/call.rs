@@ -302,7 +302,12 @@ impl Call {
     /// The first part of a value came: the others are to be read.
     fn pull(&mut self, rules: &Rules, header: Header, value: &Bytes, now_ns: u64) -> Step {
         if header.total as usize > rules.max_value {
-            return self.bad("a value longer than max_value in the cluster file here");
+            return Step::Done(Err(Error::ValueLength {
+                len: header.total as usize,
+                max: rules.max_value,
+                in_parts: true,
+                sealed: false,
+            }));
         }
         rules.saw_value(header.total as usize);
         if self.first_only {

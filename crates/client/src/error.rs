@@ -15,7 +15,7 @@ pub enum Error {
     /// A key that no packet can carry.
     #[error("key of {0} bytes: 1 to 250 bytes are possible")]
     KeyLength(usize),
-    /// A value that is longer than the cluster's values may be, or that goes in one packet only and does not fit.
+    /// A value, also one that is read, that is longer than the cluster's values may be; or one that goes in one packet only and does not fit.
     #[error(
         "value of {len} bytes is too large: {max} bytes are possible{}",
         bound(.in_parts, .sealed)
@@ -122,13 +122,15 @@ pub enum Error {
         /// The store that was asked.
         store: SocketAddr,
     },
-    /// The store's backend cannot hold the value.
-    #[error("{store} refuses a value of {len} bytes: larger than its backend holds")]
+    /// The value is longer than the store takes or gives, or larger than its backend holds.
+    #[error("{store} {}", too_large(.len, .write))]
     TooLarge {
         /// The store that was asked.
         store: SocketAddr,
-        /// Bytes of the value.
+        /// Bytes of the value that was to be written; 0 of a read.
         len: usize,
+        /// Whether the call was a write.
+        write: bool,
     },
     /// The store's backend failed. For a write the outcome is unknown.
     #[error("the backend of {store} failed{}", if *.write { "; outcome unknown" } else { "" })]
@@ -160,7 +162,7 @@ pub enum Error {
         why: NotOpened,
     },
     /// An answer that makes no sense for its request.
-    #[error("{store} answered a request with {what}; expected an answer of protocol version 1")]
+    #[error("{store} answered a request with {what}; expected an answer of protocol version {}", wire::MAGIC_VERSION & 0xf)]
     BadReply {
         /// The store that was asked.
         store: SocketAddr,
@@ -179,6 +181,15 @@ fn bound(in_parts: &bool, sealed: &bool) -> String {
         false => String::new(),
     };
     format!("{which}{seal}")
+}
+
+fn too_large(len: &usize, write: &bool) -> String {
+    match write {
+        true => format!(
+            "refuses a value of {len} bytes: longer than max_value of its cluster file, or larger than its backend holds"
+        ),
+        false => "does not give this value: it is longer than max_value of its cluster file".into(),
+    }
 }
 
 fn what_came(changes: &u32) -> String {

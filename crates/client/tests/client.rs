@@ -308,6 +308,19 @@ async fn refusals_are_named() {
         let error = client.set("k", "v", None).await.unwrap_err().to_string();
         assert!(error.contains(text) && !error.contains('\n'), "{error}");
     }
+    // (status, what is said of a read)
+    let rows = [
+        (
+            Status::TooLarge,
+            "does not give this value: it is longer than max_value",
+        ),
+        (Status::Taken, "protocol version 2"),
+    ];
+    for (status, text) in rows {
+        store.twist(move |_, reply| reply.header.status = status);
+        let error = client.get("k").await.unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -416,7 +416,10 @@ fn no_more_is_held_than_has_arrived() {
     part.encode(&Secret::NONE, &mut bytes).unwrap();
     machine.take(&bytes, address(), 3 * MS);
     let (_, result) = machine.next_finished().unwrap();
-    assert!(matches!(result, Err(Error::BadReply { .. })), "{result:?}");
+    assert!(
+        matches!(result, Err(Error::ValueLength { .. })),
+        "{result:?}"
+    );
 }
 
 #[test]

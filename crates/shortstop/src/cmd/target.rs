@@ -79,7 +79,11 @@ impl Target {
         match (&self.cluster, &self.server) {
             (Some(path), _) => Ok(secrets::cluster(path)?.1),
             (None, Some(server)) if self.tenant == TENANT_OPEN => {
-                Ok(Cluster::single(resolve(server)?, self.partitions))
+                Ok(Cluster {
+                    // Only the store knows its bound here, and refuses what is longer.
+                    max_value: wire::MAX_VALUE_MOST,
+                    ..Cluster::single(resolve(server)?, self.partitions)
+                })
             }
             (None, Some(_)) => {
                 bail!(
@@ -135,5 +139,17 @@ mod tests {
             assert_eq!(resolve(text).unwrap(), address.parse().unwrap(), "{text}");
         }
         assert!(resolve("127.0.0.1:x").is_err());
+    }
+
+    #[test]
+    fn without_a_cluster_file_the_store_bounds_values() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            target: Target,
+        }
+        let line: Line = clap::Parser::parse_from(["get", "--server", "127.0.0.1"]);
+        let cluster = line.target.load().unwrap();
+        assert_eq!(cluster.max_value, wire::MAX_VALUE_MOST);
     }
 }
