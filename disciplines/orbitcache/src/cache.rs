@@ -118,6 +118,7 @@ pub struct Cache {
     /// How many of them are items.
     items: usize,
     others_most: usize,
+    items_most: usize,
     /// Items that it may have.
     share: usize,
     capacity: Capacity,
@@ -136,6 +137,7 @@ impl Cache {
             word,
             keys: BTreeMap::new(),
             items: 0,
+            items_most: limits.max_items.min(items_most),
             others_most: (OTHERS_PER_ITEM * items_most).max(OTHERS_LEAST),
             share: 0,
             capacity: Capacity::new(limits.max_items.min(items_most), room.pages),
@@ -258,17 +260,19 @@ impl Cache {
         self.capacity.window_end();
     }
 
-    /// How many items it would have, as far as there is memory for them.
+    /// How many items it would have if there were memory for them. A key that found none counts: for it there is to be more.
     pub fn wanted(&self, now: Duration) -> usize {
         let wanted = |known: &&Known| {
             (known.is_item() && (known.is_new || known.score >= WORTH / 2.0))
-                || known.worth(now, self.window) >= WORTH
+                || known.worth(now + NO_ROOM, self.window) >= WORTH
         };
-        self.keys
-            .values()
-            .filter(wanted)
-            .count()
-            .min(self.capacity.items())
+        let wanted = self.keys.values().filter(wanted).count();
+        wanted.min(self.items_most)
+    }
+
+    /// How many of them there is memory for.
+    pub fn has_room_for(&self, now: Duration) -> usize {
+        self.wanted(now).min(self.capacity.items())
     }
 
     /// Items that are there or come.

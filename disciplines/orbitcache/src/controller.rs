@@ -87,7 +87,7 @@ impl Switch {
         let wanted: Vec<usize> = self
             .caches
             .values()
-            .map(|cache| cache.wanted(now))
+            .map(|cache| cache.has_room_for(now))
             .collect();
         let total = self.size.items();
         let shares = shares(total, &wanted);
@@ -114,7 +114,11 @@ impl Switch {
         self.overflows += overflows;
         let permille = (1000 * overflows).checked_div(reads);
         self.overflow_permille = permille.unwrap_or(self.overflow_permille);
-        let wanted: usize = self.caches.values().map(|cache| cache.wanted(now)).sum();
+        let wanted: usize = self
+            .caches
+            .values()
+            .map(|cache| cache.has_room_for(now))
+            .sum();
         let more = wanted > self.size.items();
         self.size.window_end(reads, overflows, more);
         self.share(now, limits);

@@ -416,6 +416,57 @@ fn a_key_whose_reads_pass_elsewhere_takes_no_place_from_others() {
 }
 
 #[test]
+fn keys_that_find_no_room_are_wanted_still_or_there_would_never_be_more() {
+    let mut out = vec![];
+    let mut control = (REGISTRATION.control)(limits(&[]));
+    let (tenant, switch) = (7, SWITCH);
+    let rooms = &[Room {
+        switch,
+        pages: 1,
+        lent: 0,
+        parameters: None,
+    }];
+    let (held, lost) = (&[], &[]);
+    let holds = Event::Holds {
+        switch,
+        tenant,
+        held,
+        lost,
+    };
+    control.on(WINDOW, Event::Room { tenant, rooms }, &mut out);
+    control.on(WINDOW, Event::Attached { switch }, &mut out);
+    control.on(WINDOW, holds, &mut out);
+    out.clear();
+    let keys: Vec<_> = (0..100).map(|number| (key(number), 9)).collect();
+    let hot = Event::Hot {
+        switch,
+        tenant,
+        window: 1,
+        keys: &keys,
+    };
+    control.on(WINDOW, hot, &mut out);
+    assert_eq!(out.len(), 100);
+    for (number, action) in out.into_iter().enumerate() {
+        let Action::Change { key, change, .. } = action else {
+            panic!("an item");
+        };
+        let outcome = match number {
+            0..20 => Outcome::Done,
+            _ => Outcome::NoRoom,
+        };
+        let answered = Event::Answered {
+            switch,
+            tenant,
+            key: &key,
+            change: &change,
+            outcome,
+        };
+        control.on(WINDOW, answered, &mut vec![]);
+    }
+    assert_eq!(control.wanted(switch, tenant), 100);
+}
+
+#[test]
 fn an_outcome_other_than_done_leaves_the_place_to_others() {
     for outcome in [
         Outcome::NoRoom,

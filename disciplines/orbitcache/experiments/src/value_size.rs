@@ -1,6 +1,6 @@
 use anyhow::ensure;
 use experiments::{
-    Measure, Options, Report, Run,
+    Measure, Options, Report, Run, World,
     params::{exponent, value_len},
     plot,
     servers::{Rack, Search},
@@ -12,6 +12,10 @@ use crate::{
     axis::{self, Place},
     system::{Bench, Caches, Measured, Mix, System},
 };
+
+/// Memory for values of all servers of the kernel's world, which are one process there; and what a key takes beside its value.
+const MEMORY_BYTES: usize = 700 << 20;
+const KEY_BYTES: usize = 200;
 
 /// Throughput, balance, and the number of items with which it is best, over the length that all values have (figure 17).
 #[derive(Serialize, Deserialize)]
@@ -51,10 +55,13 @@ impl Measure for ValueSize {
         let mut places = vec![];
         let mut sizes = vec![];
         for len in &self.lengths {
-            let rack = Rack {
+            let mut rack = Rack {
                 value_len: (*len).into(),
                 ..self.rack.clone()
             };
+            if run.options.world == World::Kernel {
+                rack.keys = rack.keys.min(MEMORY_BYTES / (len + KEY_BYTES));
+            }
             let mut best: Option<(usize, Measured)> = None;
             for items in &self.sizes {
                 let mut bench =
