@@ -174,7 +174,7 @@ impl Engine {
             return false;
         }
         let serves = |switch| {
-            self.leases.term(switch, now_ns).is_some() && self.placements.allows(switch, id.0)
+            self.leases.term(switch, now_ns).is_some()
         };
         if !serves(owner) || !serves(keeper) {
             self.counters.loans_refused_switch += 1;
