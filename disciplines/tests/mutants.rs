@@ -69,6 +69,7 @@ impl Mutant {
                 !is_in(&NOT_ATOMIC) && !is_in(&RARE),
                 true,
             ],
+            Mutant::Store(mutant) if mutant.is_of_loans() => [false; 3],
             Mutant::Store(_) => [true, !is_in(&RARE), false],
         }
     }
@@ -85,6 +86,7 @@ impl Mutant {
             ([], Mutant::Switch(mutant)) if mutant.is_of_loans() => {
                 "rows of `crates/dataplane/tests/lent`".into()
             }
+            ([], Mutant::Store(_)) => "`crates/store/src/engine/tests/lent.rs`".into(),
             ([], _) => "harms nobody, costs a round trip: model".into(),
             (some, _) => some.join(", "),
         };

@@ -180,7 +180,7 @@ impl Engine {
             self.counters.loans_refused_switch += 1;
             return false;
         }
-        if !self.loans.shares.has_room(id.0) || !self.has_life_room(now_ns) {
+        if !self.loans.shares.has_room(id.0) || !self.has_life_room(&id, now_ns) {
             self.counters.loans_refused_full += 1;
             return false;
         }
