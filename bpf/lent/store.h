@@ -164,7 +164,8 @@ INLINE int begin_loan(struct xdp_md *ctx, struct work *work, struct config *conf
 	__u64 epoch = MUTANT(lent_begins_any_epoch) ? 0 : epoch_in(work);
 	__u32 states = WHILE_PREPARED | WHILE_ACTIVE;
 	__u16 life = bpf_ntohs(work->header.life);
-	if ((find_kept(work, WHILE_ACTIVE, 0, 0, &lent) && lent.record->life != life) ||
+	bool over = find_kept(work, WHILE_SEALED, life, 0, &lent);
+	if (over || (find_kept(work, WHILE_ACTIVE, 0, 0, &lent) && lent.record->life != life) ||
 	    !find_kept(work, states, life, epoch, &lent) || lent.record->is_owner != role)
 		return answer_loan(ctx, work, config, epoch_in(work), role | STATUS_NOT_FOUND);
 	/* A copy of the time before is none any more. */
@@ -239,9 +240,11 @@ INLINE int take_request(struct xdp_md *ctx, struct work *work, struct config *co
 	__u32 states = WHILE_ACTIVE | WHILE_SEALED;
 	if (!is_trusted(ctx, work))
 		return ends(COUNT_drop_spoiled, XDP_DROP);
-	if (work->header.flags & FLAG_GRANT)
-		states |= WHILE_PREPARED;
-	if (!find_kept(work, states, bpf_ntohs(work->header.life), 0, &lent)) {
+	__u16 life = bpf_ntohs(work->header.life);
+	/* A second one may have been prepared, by the same word on another CPU: what is active comes first. */
+	if (!find_kept(work, states, life, 0, &lent) &&
+	    !((work->header.flags & FLAG_GRANT) &&
+	      find_kept(work, WHILE_PREPARED, life, 0, &lent))) {
 		value.version = bpf_be64_to_cpu(work->header.version);
 		return answer_take(ctx, work, config, STATUS_NOT_FOUND, &value);
 	}

@@ -260,6 +260,8 @@ impl At {
 /// Moments of `struct kept`.
 pub const UNANSWERED_NS: usize = 56;
 pub const SEEN_NS: usize = 72;
+/// Its epoch, low byte first.
+pub const EPOCH: usize = 24;
 /// Counts of it.
 pub const NUMBER: usize = 48;
 pub const WINDOWS: usize = 80;
