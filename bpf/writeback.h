@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Keys that are lent to switches (docs/coherence.md, "Lent keys"), whatever discipline has the tenant: its packets meet
+ * Keys that are lent to switches (docs/coherence.md, "Write-back"), whatever discipline has the tenant: its packets meet
  * this before. What is not about a lent key goes on as if this was not there.
  */
 #pragma once

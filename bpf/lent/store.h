@@ -164,7 +164,8 @@ INLINE int begin_loan(struct xdp_md *ctx, struct work *work, struct config *conf
 	__u64 epoch = MUTANT(lent_begins_any_epoch) ? 0 : epoch_in(work);
 	__u32 states = WHILE_PREPARED | WHILE_ACTIVE;
 	__u16 life = bpf_ntohs(work->header.life);
-	if ((find_kept(work, WHILE_ACTIVE, 0, 0, &lent) && lent.record->life != life) ||
+	bool over = find_kept(work, WHILE_SEALED, life, 0, &lent);
+	if (over || (find_kept(work, WHILE_ACTIVE, 0, 0, &lent) && lent.record->life != life) ||
 	    !find_kept(work, states, life, epoch, &lent) || lent.record->is_owner != role)
 		return answer_loan(ctx, work, config, epoch_in(work), role | STATUS_NOT_FOUND);
 	/* A copy of the time before is none any more. */
@@ -190,24 +191,16 @@ INLINE int lend_request(struct xdp_md *ctx, struct work *work, struct config *co
 			      : prepare_loan(ctx, work, config);
 }
 
-/* A store that gives up before it began. */
-INLINE void drop_prepared(const struct work *work)
-{
-	struct lent lent = {};
-	__u16 life = bpf_ntohs(work->header.life);
-	if (!find_kept(work, WHILE_PREPARED, life, 0, &lent) || !lock_kept(&lent, WHILE_PREPARED))
-		return;
-	lent.record->state = KEPT_FREE;
-	unlock_seq(&lent.record->seq);
-}
-
 /* Seals the record if the store wants it; says what it asks, as flags of the answer. 0xff: others keep it locked. */
 OUTLINE int ask_record(struct work *work, struct lent *lent)
 {
-	if (!work || !lent || !lock_kept(lent, WHILE_ACTIVE | WHILE_SEALED))
+	if (!work || !lent || !lock_kept(lent, WHILE_PREPARED | WHILE_ACTIVE | WHILE_SEALED))
 		return 0xff;
 	struct kept *record = lent->record;
 	int flags = 0;
+	/* It never began, and never will: a store that knows only that it might have hears that nothing is lost. */
+	if (record->state == KEPT_PREPARED)
+		record->version = 0;
 	if ((work->header.flags & FLAG_GRANT) || record->state == KEPT_SEALED) {
 		record->state = KEPT_SEALED;
 		flags = FLAG_GRANT;
@@ -247,9 +240,11 @@ INLINE int take_request(struct xdp_md *ctx, struct work *work, struct config *co
 	__u32 states = WHILE_ACTIVE | WHILE_SEALED;
 	if (!is_trusted(ctx, work))
 		return ends(COUNT_drop_spoiled, XDP_DROP);
-	if (!find_kept(work, states, bpf_ntohs(work->header.life), 0, &lent)) {
-		if (work->header.flags & FLAG_GRANT)
-			drop_prepared(work);
+	__u16 life = bpf_ntohs(work->header.life);
+	/* A second one may have been prepared, by the same word on another CPU: what is active comes first. */
+	if (!find_kept(work, states, life, 0, &lent) &&
+	    !((work->header.flags & FLAG_GRANT) &&
+	      find_kept(work, WHILE_PREPARED, life, 0, &lent))) {
 		value.version = bpf_be64_to_cpu(work->header.version);
 		return answer_take(ctx, work, config, STATUS_NOT_FOUND, &value);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Records of keys that stores lent: what an owner answers from and what a keeper keeps (docs/coherence.md, "Lent keys").
+ * Records of keys that stores lent: what an owner answers from and what a keeper keeps (docs/coherence.md, "Write-back").
  * They are no items: no discipline, quota or eviction touches one. Only the store that lent a key ends its loan.
  *
  * A look-up touches one line of tags and then one record.

@@ -130,7 +130,6 @@ pub(crate) struct Lease {
 /// Of a record's states those that count.
 pub(crate) const KEPT_ACTIVE: u8 = 2;
 pub(crate) const KEPT_SEALED: u8 = 3;
-pub(crate) const KEPT_RECORDS: usize = 1024;
 
 /// A record of a lent key, as far as this side looks at it.
 #[repr(C)]
@@ -234,7 +233,6 @@ mod tests {
             ("TALLIES", TALLIES as u64),
             ("GROUP_PORTS", GROUP_PORTS as u64),
             ("NO_LEASE", NO_LEASE.into()),
-            ("KEPT_RECORDS", KEPT_RECORDS as u64),
             ("ITEM_CELLS", ITEM_CELLS.into()),
             ("SOURCE_LOOSE", SourceCheck::Loose as u64),
             ("SOURCE_STRICT", SourceCheck::Strict as u64),

@@ -66,7 +66,17 @@ impl Plan {
         clients.keys = rng.random_range(1..=4);
         clients.plain = *[0.9, 0.98, 1.0].choose(&mut rng).expect("some");
         clients.pause_us = *[500, 2_000, 10_000].choose(&mut rng).expect("some");
+        // Copies of what was asked before a loan, or in one, that come when it is over.
+        if one_in(&mut rng, 3) {
+            self.faults.reorder = 0.2;
+            self.faults.reorder_ms = 400.0;
+        }
         true
+    }
+
+    /// Whether keys may be lent from the beginning.
+    pub fn writes_back(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant.write_back_ms > 0)
     }
 
     /// What is done to such a plan besides, and what is not.

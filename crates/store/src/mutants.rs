@@ -63,6 +63,24 @@ mutants! {
     LifeKept, 7, "after a loan its key has the store's life again";
 }
 
+impl Mutant {
+    /// Whether it breaks what keeps lent keys right: found by the store's own tests of loans.
+    pub fn is_of_loans(self) -> bool {
+        use Mutant::*;
+        matches!(
+            self,
+            LentWithCopies
+                | WrittenWhileLent
+                | ReadWhileLent
+                | JournalForgotten
+                | OwnerNotWaitedFor
+                | AppliedWithoutAsking
+                | OldestFlushed
+                | LifeKept
+        )
+    }
+}
+
 #[cfg(feature = "mutants")]
 mod chosen {
     use std::cell::Cell;

@@ -93,10 +93,9 @@ pub const KEPT: &[Row] = &[
     Row {
         name: "after 190 others of its client it is still known",
         given: || {
-            let at = (2..192).fold(At::keeper().kept(1, 1, b"new"), |at, number| {
+            (2..192).fold(At::keeper().kept(1, 1, b"new"), |at, number| {
                 at.kept(number, number, b"newer")
-            });
-            at
+            })
         },
         packet: |at| at.keep(1, 200, b"new"),
         then: Kept(0, BASE + 191, b"newer"),

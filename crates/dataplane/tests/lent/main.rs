@@ -5,5 +5,6 @@ mod keeper;
 mod mutants;
 mod owner;
 mod path;
+mod races;
 mod store;
 mod world;

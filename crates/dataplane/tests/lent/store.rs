@@ -357,10 +357,10 @@ pub const TAKEN: &[Row] = &[
         counts: &["lent_read"],
     },
     Row {
-        name: "only prepared",
+        name: "only prepared: it ends before it began",
         given: || prepared_under(L),
         packet: |_| take(SIGNED, X, L, true, VERSION),
-        then: Takes(Status::NotFound, Flags::NONE, VERSION, b""),
+        then: Takes(Status::Ok, Flags::GRANT, 0, b""),
         counts: &["take"],
     },
     Row {
@@ -416,6 +416,44 @@ fn about(key: &[u8], mut message: Message) -> Message {
     message.key = key.into();
     message.header.key_hash = secret_of(SIGNED).key_hash(SIGNED, key);
     message
+}
+
+/// Two CPUs that have the same word at once may prepare two records of one loan.
+#[test]
+fn what_was_prepared_twice_begins_once_and_ends_for_good() {
+    in_both(|| {
+        let at = prepared_under(L);
+        let tables = at.w.switch.backing();
+        let places = 0..tables.elements("kept").expect("a table");
+        let element = |place| tables.element("kept", place).expect("an element");
+        let place = places.into_iter().find(|place| element(*place)[4] != 0);
+        let place = place.expect("it is prepared");
+        assert_eq!(place % 8, 0, "the first way of its set");
+        // The twin stands before the record that begins.
+        let (mut record, tag) = (element(place), tables.element("kept_tags", place / 8));
+        tables
+            .set_element("kept", place + 1, &record)
+            .expect("writable");
+        record[EPOCH] ^= 0x40;
+        tables
+            .set_element("kept", place, &record)
+            .expect("writable");
+        let mut tags = tag.expect("an element");
+        tags.copy_within(0..4, 4);
+        let written = tables.set_element("kept_tags", place / 8, &tags);
+        written.expect("writable");
+        let begins = begin(&at.w, SIGNED, at.loan, true, L);
+        send(&at.w, &begins, &["lend"]);
+        let read = Message::read(SIGNED, KEY).padded(200);
+        send(&at.w, &read, &["lent_read"]);
+        let ends = take(SIGNED, X, L, true, VERSION);
+        let (is, _) = send(&at.w, &ends, &["take"]).system();
+        assert_eq!((is.status, is.version), (Status::Ok, VERSION));
+        send(&at.w, &read, &["bypass_no_discipline", "pass_local"]);
+        let twin = Epoch::new(X, at.loan.number() ^ 0x40);
+        let begins = begin(&at.w, SIGNED, twin, true, L);
+        send(&at.w, &begins, &["lend_refused"]);
+    });
 }
 
 #[test]

@@ -226,14 +226,7 @@ impl At {
 
     /// The keeper's answer to a write, for this owner.
     pub fn reply(&self, tenant: u32, number: u64, version: u64, value: &[u8]) -> Message {
-        let mut reply = Message::from_store(Op::KeepReply, tenant, KEY)
-            .epoch(self.loan)
-            .numbered(number)
-            .version(BASE + version)
-            .expiry_ms(version as u32)
-            .value(value);
-        (reply.header.life, reply.header.node) = (L, Y);
-        reply
+        reply_of(self.loan, tenant, number, version, value)
     }
 
     /// Likewise, installed.
@@ -267,6 +260,8 @@ impl At {
 /// Moments of `struct kept`.
 pub const UNANSWERED_NS: usize = 56;
 pub const SEEN_NS: usize = 72;
+/// Its epoch, low byte first.
+pub const EPOCH: usize = 24;
 /// Counts of it.
 pub const NUMBER: usize = 48;
 pub const WINDOWS: usize = 80;
@@ -282,6 +277,18 @@ pub fn keep_of(tenant: u32, number: u64, version: u64, value: &[u8]) -> Message 
         .value(value);
     (keep.header.life, keep.header.node) = (L, X);
     keep
+}
+
+/// What its keeper answers to a write in a loan.
+pub fn reply_of(loan: Epoch, tenant: u32, number: u64, version: u64, value: &[u8]) -> Message {
+    let mut reply = Message::from_store(Op::KeepReply, tenant, KEY)
+        .epoch(loan)
+        .numbered(number)
+        .version(BASE + version)
+        .expiry_ms(version as u32)
+        .value(value);
+    (reply.header.life, reply.header.node) = (L, Y);
+    reply
 }
 
 /// What must become of a packet.

@@ -535,9 +535,9 @@ impl<V: Clone> Loan<V> {
         self.newest.as_ref().map_or(0, |(version, _)| *version)
     }
 
-    /// While it is lent: asks the keeper for the newest, twice within the bound.
+    /// While it is lent: asks the keeper for the newest when half of the bound is over. It has the other half to answer.
     fn pull<A>(&mut self, leases: &Leases<A>, now_ns: Nanos, out: &mut Vec<Act<V>>) -> Nanos {
-        let unheard = self.pulling && now_ns >= self.asking.since_ns + self.terms.bound_ns;
+        let unheard = self.pulling && now_ns >= self.asking.since_ns + self.terms.bound_ns / 2;
         if unheard || !self.owner_serves(leases, now_ns) {
             self.recall(now_ns);
             return now_ns;
@@ -554,7 +554,7 @@ impl<V: Clone> Loan<V> {
             });
         }
         let pull_ns = if self.pulling {
-            let until_ns = self.asking.since_ns + self.terms.bound_ns;
+            let until_ns = self.asking.since_ns + self.terms.bound_ns / 2;
             self.asking.next_ns.min(until_ns)
         } else {
             self.pull_ns

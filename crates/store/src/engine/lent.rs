@@ -13,7 +13,7 @@ use wire::{KeyHash, maps::HashMap};
 
 use super::{Engine, lease::Home, waiting::Asked};
 use crate::{
-    backend::{Answer as Reply, Change, Condition, Found, Key, Put},
+    backend::{Answer as Reply, Change, Condition, Found, Key, Put, Ticket},
     coherence::{Act, End, Ended, KeyLife, Loan, Nanos, Proceeds, Role, Terms, VERSIONS, Watch},
     directory::KeyId,
     journal::{Entry, Journal, Switch},
@@ -41,8 +41,9 @@ struct Lent {
     keeper: Home,
     /// When the owner has begun, as far as is known.
     lent_ns: Option<Nanos>,
-    /// The store waits for the key's value, or for its copies to go.
-    clearing: Option<bool>,
+    /// The key's copies are on their way out; then its value is read.
+    clears: bool,
+    reading: Option<Ticket>,
     timer_ns: Nanos,
 }
 
@@ -62,6 +63,9 @@ pub(super) struct Loans {
     parked: HashMap<(crate::clients::ClientId, u64), Parked>,
     next_ask_ns: Nanos,
     shares: Shares,
+    /// Of the keys with a life of their own, and of the writes that are parked.
+    lives_shares: Shares,
+    parked_shares: Shares,
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
     pub journal: Option<Box<dyn Journal>>,
     /// Without a journal nothing may be lent that a backend in another process has.
@@ -78,10 +82,12 @@ impl Loans {
         Loans {
             open: HashMap::default(),
             lives: HashMap::default(),
-            hot: Hot::default(),
+            hot: Hot::new(tenants),
             parked: HashMap::default(),
             next_ask_ns: 0,
             shares: Shares::new(LOANS, tenants),
+            lives_shares: Shares::new(LIVES, tenants),
+            parked_shares: Shares::new(asked::PARKED, tenants),
             timers: BinaryHeap::new(),
             journal: None,
             needs_journal,
@@ -100,6 +106,9 @@ impl Loans {
 
     pub fn share_among(&mut self, tenants: usize) {
         self.shares.share_among(tenants);
+        self.lives_shares.share_among(tenants);
+        self.parked_shares.share_among(tenants);
+        self.hot.share_among(tenants);
     }
 
     /// When there is something to do.
@@ -163,7 +172,8 @@ impl Engine {
                 keeper: home(&entry.keeper),
                 key: entry.key.into(),
                 lent_ns: None,
-                clearing: None,
+                clears: false,
+                reading: None,
                 timer_ns: 0,
             };
             self.loans.shares.take(id.0, 1);
@@ -198,7 +208,8 @@ impl Engine {
             owner: x,
             keeper: y,
             lent_ns: None,
-            clearing: None,
+            clears: false,
+            reading: None,
             timer_ns: 0,
         };
         self.loans.shares.take(id.0, 1);
@@ -236,6 +247,7 @@ impl Engine {
                 lent.lent_ns = Some(now_ns);
                 self.counters.loans += 1;
                 self.move_queued(id, now_ns, out);
+                self.recall_if_unlendable(id, now_ns);
                 continue;
             }
             let next_ns = lent.loan.poll(&mut self.leases, now_ns, &mut acts);
@@ -313,7 +325,7 @@ impl Engine {
         let Some(lent) = self.loans.open.get_mut(&id) else {
             return;
         };
-        lent.clearing = Some(false);
+        lent.clears = true;
         let key = Key {
             tenant: id.0,
             hash: id.1,
@@ -329,11 +341,11 @@ impl Engine {
         let Some(lent) = self.loans.open.get_mut(&id) else {
             return;
         };
-        if lent.clearing != Some(false) {
+        if !std::mem::take(&mut lent.clears) {
             return;
         }
-        lent.clearing = Some(true);
         self.ticket += 1;
+        lent.reading = Some(self.ticket);
         let key = Key {
             tenant: id.0,
             hash: id.1,
@@ -357,7 +369,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         if let Some(lent) = self.loans.open.get_mut(&id) {
-            lent.clearing = None;
+            lent.reading = None;
             let fits = |value: &Bytes| value.len() <= packets::longest(&lent.key);
             let value = value.filter(|(_, value)| fits(value));
             // A former life's clock may have been ahead.
@@ -369,8 +381,19 @@ impl Engine {
         }
     }
 
-    /// The backend has answered a question of a loan.
-    pub(super) fn loan_read(&mut self, id: KeyId, found: Found, now_ns: u64, out: &mut Outbox) {
+    /// The backend has answered a question of a loan; maybe of one that is over.
+    pub(super) fn loan_read(
+        &mut self,
+        id: KeyId,
+        ticket: Ticket,
+        found: Found,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
+        let lent = self.loans.open.get(&id);
+        if lent.is_none_or(|lent| lent.reading != Some(ticket)) {
+            return;
+        }
         let value = match found {
             Found::Item(item) if item.expiry_ms == 0 => Some((item.version, item.value.into())),
             _ => None,
@@ -466,7 +489,9 @@ impl Engine {
                     base: terms.base,
                     keeper: (terms.keeper, lent.keeper),
                 };
-                self.loans.lives.insert(id, known);
+                if self.loans.lives.insert(id, known).is_none() {
+                    self.loans.lives_shares.take(id.0, 1);
+                }
             }
         }
         if let Some(at) = self.directory.find(&id) {
@@ -503,13 +528,22 @@ impl Engine {
         }
     }
 
-    /// Calls back the keys that are not to be lent any more: of tenants that are gone or have no write-back now, and those that are
-    /// another store's.
+    /// Calls back the keys that are not to be lent any more: of tenants that are gone or have no write-back now, or another bound, and
+    /// those that are another store's.
     pub(super) fn recall_unlendable(&mut self, now_ns: u64, out: &mut Outbox) {
-        let lendable = |(tenant, hash): &KeyId| self.is_lendable(*tenant, *hash);
-        let ids = self.loans.open.keys().filter(|id| !lendable(id));
-        for id in ids.copied().collect::<Vec<_>>() {
-            self.recall_loan(id, now_ns, out);
+        for id in self.loans.open.keys().copied().collect::<Vec<_>>() {
+            self.recall_if_unlendable(id, now_ns);
+            self.loan_poll(id, now_ns, out);
+        }
+    }
+
+    fn recall_if_unlendable(&mut self, id: KeyId, now_ns: u64) {
+        let bound_ns = self.write_back_ns(id.0);
+        let lendable = self.is_lendable(id.0, id.1) && !self.loans.stopping;
+        if let Some(lent) = self.loans.open.get_mut(&id)
+            && !(lendable && lent.loan.terms().bound_ns == bound_ns)
+        {
+            lent.loan.recall(now_ns);
         }
     }
 
@@ -571,14 +605,27 @@ impl Engine {
         }
     }
 
-    /// Makes room for one more key with a life of its own: those of which nobody knows any more go.
-    fn has_life_room(&mut self, now_ns: u64) -> bool {
-        let Loans { lives, open, .. } = &mut self.loans;
-        if lives.len() + open.len() >= LIVES {
-            let is_old = |known: &Known| now_ns >= known.life.since_ns + LIFE_KEPT_NS;
-            lives.retain(|id, known| open.contains_key(id) || !is_old(known));
+    /// Makes room for one more key with a life of its own: those of which nobody knows any more go. A key that is lent may not find the
+    /// room any more when it comes back; so many are more than there is room for at most as may be lent.
+    fn has_life_room(&mut self, id: &KeyId, now_ns: u64) -> bool {
+        let Loans {
+            lives,
+            open,
+            lives_shares,
+            ..
+        } = &mut self.loans;
+        if lives.contains_key(id) {
+            return true;
         }
-        lives.len() + open.len() < LIVES
+        if !lives_shares.has_room(id.0) {
+            lives.retain(|id, known| {
+                let is_old = now_ns >= known.life.since_ns + LIFE_KEPT_NS;
+                let stays = open.contains_key(id) || !is_old;
+                lives_shares.give_back(id.0, usize::from(!stays));
+                stays
+            });
+        }
+        lives_shares.has_room(id.0)
     }
 }
 

@@ -106,7 +106,7 @@ impl Engine {
                     Some(Asked::Half(request, _)) => {
                         return self.read_for_half(request, found, now_ns, out);
                     }
-                    Some(Asked::Loan(id)) => return self.loan_read(id, found, now_ns, out),
+                    Some(Asked::Loan(id)) => return self.loan_read(id, ticket, found, now_ns, out),
                     _ => return,
                 };
                 self.held.answered((origin.tenant, origin.key_hash));

@@ -43,6 +43,13 @@ impl Opened {
         self.answer()
     }
 
+    /// Its thread ends, and lets go of the file.
+    fn close(self) {
+        let Opened { journal, mut done } = self;
+        drop(journal);
+        assert!(done.blocking_recv().is_none());
+    }
+
     fn answer(&mut self) -> bool {
         match self.done.blocking_recv() {
             Some(Completion::Journal(5, done)) => done,
@@ -53,11 +60,11 @@ impl Opened {
 
 /// Opens it as the next life of the store: the former one's thread has let go of it.
 fn found(opened: Opened, directory: &Path) -> Vec<Entry> {
-    let Opened { journal, mut done } = opened;
-    drop(journal);
-    // Its thread ends.
-    assert!(done.blocking_recv().is_none());
-    Opened::at(directory).journal.found()
+    opened.close();
+    let mut next = Opened::at(directory);
+    let found = next.journal.found();
+    next.close();
+    found
 }
 
 #[test]

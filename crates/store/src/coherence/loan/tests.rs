@@ -156,8 +156,8 @@ fn the_keeper_is_asked_twice_within_the_bound_and_what_is_new_is_put() {
     story.says(Role::Keeper, true, false, None, 101);
     assert_eq!(story.at(101), []);
     assert_eq!(story.at(150), [take(Role::Keeper, false, BASE + 3)]);
-    assert_eq!(story.at(200).len(), 1, "asked again");
-    assert_eq!(story.at(250).len(), 2, "mute for the bound: called back");
+    assert_eq!(story.at(160).len(), 1, "asked again");
+    assert_eq!(story.at(200).len(), 2, "mute until the bound: called back");
 }
 
 #[test]

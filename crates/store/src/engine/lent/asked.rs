@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Writes that may wait for keepers at once.
-const PARKED: usize = 4096;
+pub(super) const PARKED: usize = 4096;
 /// A keeper is asked again after this at first; each time after twice the time.
 const ASK_NS: Nanos = 5_000_000;
 /// A write whose keeper does not answer for so long is forgotten: its client sends it again.
@@ -59,13 +59,15 @@ impl Engine {
         let id = (key.tenant, key.hash);
         let write = (job.origin.client_id(), job.origin.request);
         let is_open = self.loans.open.contains_key(&id);
-        let full = self.loans.parked.len() >= PARKED || !self.pending_writes.has_room(key.tenant);
+        let full = !self.loans.parked_shares.has_room(key.tenant)
+            || !self.pending_writes.has_room(key.tenant);
         if full || is_open && !self.wanted(id, now_ns, out) {
             self.clients.forget(write.0, write.1);
             self.counters.dropped_lent += 1;
             return;
         }
         self.pending_writes.take(key.tenant, 1);
+        self.loans.parked_shares.take(key.tenant, 1);
         let parked = Parked {
             id,
             key: key.bytes.into(),
@@ -152,15 +154,18 @@ impl Engine {
     fn unpark(&mut self, write: (ClientId, u64)) -> Option<Parked> {
         let parked = self.loans.parked.remove(&write)?;
         self.pending_writes.give_back(parked.id.0, 1);
+        self.loans.parked_shares.give_back(parked.id.0, 1);
         Some(parked)
     }
 
     /// Tenants are gone, and with them their writes.
     pub(in crate::engine) fn forget_parked(&mut self, gone: &std::collections::BTreeSet<u32>) {
         let pending = &mut self.pending_writes;
+        let shares = &mut self.loans.parked_shares;
         self.loans.parked.retain(|_, parked| {
             let stays = !gone.contains(&parked.id.0);
             pending.give_back(parked.id.0, usize::from(!stays));
+            shares.give_back(parked.id.0, usize::from(!stays));
             stays
         });
     }

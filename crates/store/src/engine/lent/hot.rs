@@ -2,7 +2,7 @@
 
 use wire::maps::HashMap;
 
-use crate::{coherence::Nanos, directory::KeyId};
+use crate::{coherence::Nanos, directory::KeyId, shares::Shares};
 
 /// A key is hot with so many writes within this time.
 const WRITES: u32 = 8;
@@ -20,13 +20,28 @@ struct Count {
     rest_ns: Nanos,
 }
 
-/// The counts. A key that finds no room is not counted.
-#[derive(Default)]
+/// The counts. A key that finds no room in its tenant's share is not counted.
 pub(super) struct Hot {
     keys: HashMap<KeyId, Count>,
+    shares: Shares,
+    next_look_ns: Nanos,
 }
 
 impl Hot {
+    /// Shared by so many tenants.
+    pub fn new(tenants: usize) -> Hot {
+        Hot {
+            keys: HashMap::default(),
+            shares: Shares::new(KEYS, tenants),
+            next_look_ns: 0,
+        }
+    }
+
+    /// From now on by so many.
+    pub fn share_among(&mut self, tenants: usize) {
+        self.shares.share_among(tenants);
+    }
+
     /// A write of a key; whether it is to be lent.
     pub fn write(&mut self, id: KeyId, now_ns: Nanos) -> bool {
         if !self.has_room(&id, now_ns) {
@@ -61,23 +76,33 @@ impl Hot {
     }
 
     fn enter(&mut self, id: KeyId, now_ns: Nanos) -> &mut Count {
-        self.keys.entry(id).or_insert(Count {
-            since_ns: now_ns,
-            writes: 0,
-            rests_until_ns: 0,
-            rest_ns: 0,
+        self.keys.entry(id).or_insert_with(|| {
+            self.shares.take(id.0, 1);
+            Count {
+                since_ns: now_ns,
+                writes: 0,
+                rests_until_ns: 0,
+                rest_ns: 0,
+            }
         })
     }
 
     fn has_room(&mut self, id: &KeyId, now_ns: Nanos) -> bool {
-        if self.keys.len() < KEYS || self.keys.contains_key(id) {
+        if self.keys.contains_key(id) || self.shares.has_room(id.0) {
             return true;
         }
-        self.keys.retain(|_, count| {
-            let counts = now_ns < count.since_ns + WITHIN_NS;
-            counts || now_ns < count.rests_until_ns + count.rest_ns
-        });
-        self.keys.len() < KEYS
+        // Not at each write.
+        if now_ns >= self.next_look_ns {
+            self.next_look_ns = now_ns + WITHIN_NS;
+            let shares = &mut self.shares;
+            self.keys.retain(|id, count| {
+                let counts = now_ns < count.since_ns + WITHIN_NS;
+                let stays = counts || now_ns < count.rests_until_ns + count.rest_ns;
+                shares.give_back(id.0, usize::from(!stays));
+                stays
+            });
+        }
+        self.shares.has_room(id.0)
     }
 }
 
@@ -96,14 +121,14 @@ mod tests {
 
     #[test]
     fn eight_writes_within_a_second_are_hot() {
-        assert_eq!(writes_until_hot(&mut Hot::default(), 0, MS), Some(7));
-        assert_eq!(writes_until_hot(&mut Hot::default(), 0, 140 * MS), Some(7));
-        assert_eq!(writes_until_hot(&mut Hot::default(), 0, 150 * MS), None);
+        assert_eq!(writes_until_hot(&mut Hot::new(1), 0, MS), Some(7));
+        assert_eq!(writes_until_hot(&mut Hot::new(1), 0, 140 * MS), Some(7));
+        assert_eq!(writes_until_hot(&mut Hot::new(1), 0, 150 * MS), None);
     }
 
     #[test]
     fn a_key_that_was_called_back_rests_and_longer_each_time() {
-        let mut hot = Hot::default();
+        let mut hot = Hot::new(1);
         let mut now_ns = 0;
         for rest_s in [1, 2, 4, 8, 16, 32, 60, 60] {
             hot.ended(KEY, 10 * MS, now_ns);
@@ -122,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded() {
-        let mut hot = Hot::default();
+        let mut hot = Hot::new(1);
         for n in 0..10_000u32 {
             let mut hash = [0; 16];
             hash[..4].copy_from_slice(&n.to_be_bytes());

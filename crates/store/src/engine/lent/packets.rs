@@ -108,7 +108,12 @@ impl Engine {
         let id = (header.tenant, header.key_hash);
         if header.op == Op::KeepRequest {
             self.counters.dropped_keep += 1;
-            return self.recall_loan(id, now_ns, out);
+            // One of an earlier loan, that comes late, says nothing of this.
+            let lent = self.loans.open.get(&id);
+            if lent.is_some_and(|lent| lent.loan.terms().life == header.life) {
+                self.recall_loan(id, now_ns, out);
+            }
+            return;
         }
         if header.op == Op::TakeReply && (header.client, header.request) != (0, 0) {
             return self.told(packet, now_ns, out);

@@ -174,13 +174,13 @@ impl Engine {
             return false;
         }
         let serves = |switch| {
-            self.leases.term(switch, now_ns).is_some() && self.placements.allows(switch, id.0)
+            self.leases.term(switch, now_ns).is_some()
         };
         if !serves(owner) || !serves(keeper) {
             self.counters.loans_refused_switch += 1;
             return false;
         }
-        if !self.loans.shares.has_room(id.0) || !self.has_life_room(now_ns) {
+        if !self.loans.shares.has_room(id.0) || !self.has_life_room(&id, now_ns) {
             self.counters.loans_refused_full += 1;
             return false;
         }

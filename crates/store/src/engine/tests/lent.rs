@@ -219,10 +219,10 @@ fn at_random(seed: u64) -> (Result<(), String>, Seen) {
     let what = world.draw() % 8;
     for round in 0..400 {
         for client in 0..4 {
-            if !world.is_idle(client) || world.draw() % 3 == 0 {
+            if !world.is_idle(client) || world.draw().is_multiple_of(3) {
                 continue;
             }
-            let reads_around = seed % 4 == 3 && client == 3 && world.draw() % 2 == 0;
+            let reads_around = seed % 4 == 3 && client == 3 && world.draw().is_multiple_of(2);
             let op = match world.draw() % [64, 512, 4096][(seed / 81 % 3) as usize] {
                 _ if reads_around => ClientOp::ReadAround,
                 0 => ClientOp::ReadAround,
@@ -298,16 +298,7 @@ const SEEDS: u64 = 400;
 #[test]
 fn every_mutant_of_loans_is_found() {
     use crate::mutants::{Mutant, choose};
-    let mutants = [
-        Mutant::LentWithCopies,
-        Mutant::WrittenWhileLent,
-        Mutant::ReadWhileLent,
-        Mutant::JournalForgotten,
-        Mutant::OwnerNotWaitedFor,
-        Mutant::AppliedWithoutAsking,
-        Mutant::OldestFlushed,
-        Mutant::LifeKept,
-    ];
+    let mutants = Mutant::ALL.iter().copied().filter(|m| m.is_of_loans());
     let mut unfound = vec![];
     for mutant in mutants {
         choose(Some(mutant));
