@@ -224,7 +224,8 @@ INLINE int answer_take(struct xdp_md *ctx, struct work *work, struct config *con
 			 value->len <= VALUE_MAX_BYTES;
 	__u32 len = has_value ? value->len : 0;
 	work->header.op = OP_TAKE_REPLY;
-	work->header.flags = flags;
+	/* Whether a value of no bytes is one. */
+	work->header.flags = flags | (has_value ? 0 : FLAG_COMPARE);
 	work->header.value_len = bpf_htons(len);
 	work->header.version = bpf_cpu_to_be64(value->version);
 	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, take_epoch(config)));

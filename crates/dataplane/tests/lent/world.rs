@@ -485,7 +485,10 @@ impl Row {
                     Header {
                         op,
                         status,
-                        flags,
+                        flags: match due.is_empty() {
+                            true => flags.with(Flags::COMPARE),
+                            false => flags,
+                        },
                         version,
                         epoch,
                         ..was

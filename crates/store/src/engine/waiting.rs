@@ -36,7 +36,7 @@ impl Asked {
     fn read_id(&self) -> Option<ReadId> {
         match self {
             Asked::Read(read) => Some(read_id(&read.0)),
-            Asked::Write(_) | Asked::Half(..) => None,
+            Asked::Write(_) | Asked::Half(..) | Asked::Loan(_) => None,
         }
     }
 

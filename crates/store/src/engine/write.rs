@@ -107,7 +107,7 @@ impl Outcome {
         };
         Answer {
             // Older than whatever its client has sent: it may name it.
-            expiry_ms: u32::MAX,
+            expiry_ms: wire::LIFE_MOVED,
             key_life: Some(life),
             ..Answer::status(Status::OtherLife)
         }

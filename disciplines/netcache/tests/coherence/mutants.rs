@@ -172,6 +172,7 @@ fn of_the_store(mutant: Mutant) -> Bounds {
         },
         PartNotCompared => in_parts(),
         WindowForgets => again([&[WRITE, SECOND, READ], &[], &[]]),
+        other => panic!("{other:?}: no world for this mutant"),
     }
 }
 
