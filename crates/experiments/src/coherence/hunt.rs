@@ -116,9 +116,9 @@ impl Hunt {
         let named: Vec<u32> = (TENANTS.iter().copied())
             .filter(|id| *id != wire::TENANT_OPEN)
             .collect();
-        let tenants: Vec<TenantSpec> = (named.iter().zip([run.discipline, other]))
+        let tenants: Vec<TenantSpec> = (named.iter().zip([run.discipline, other, run.discipline]))
             .map(|(id, discipline)| TenantSpec {
-                write_back_ms: if *id == LENT { WRITE_BACK_MS } else { 0 },
+                write_back_ms: if LENT.contains(id) { WRITE_BACK_MS } else { 0 },
                 ..TenantSpec::new(*id, PLACES[0].0, discipline)
             })
             .collect();
@@ -134,7 +134,7 @@ impl Hunt {
                     first,
                     clients: CLIENTS,
                     keys: params.keys as u32,
-                    tenants: TENANTS.to_vec(),
+                    tenants: TENANTS[..TENANTS.len() - i].to_vec(),
                     longest_value: LONGEST_VALUE,
                     lives: Some(LIVES),
                     plain: PLAIN,

@@ -36,11 +36,11 @@ const ROUNDS: [u32; 2] = [28, 7];
 const PATIENCE_S: [u64; 2] = [600, 45];
 /// Between one fault and the next, in the full run and in the quick one.
 const FAULT_EVERY: [Duration; 2] = [Duration::from_millis(1500), Duration::from_millis(800)];
-/// In whose names the clients ask: the open tenant, and two with secrets.
-const TENANTS: [u32; 3] = [wire::TENANT_OPEN, 7, 8];
+/// In whose names the clients ask: the open tenant, and three with secrets.
+const TENANTS: [u32; 4] = [wire::TENANT_OPEN, 7, 8, 9];
 
-/// The tenant of these with write-back.
-const LENT: u32 = 8;
+/// Those of these with write-back. For the last one only clients ask whose packets pass both switches: its keys are lent for longer.
+const LENT: [u32; 2] = [8, 9];
 /// What has to come about of loans, by the counters' names.
 const LOANS: [&str; 5] = [
     "loans",
