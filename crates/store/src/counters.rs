@@ -141,7 +141,9 @@ pub struct Counters {
     pub loans_cancelled: u64,
     /// Loans called back.
     pub loans_returned: u64,
-    /// Of these, neither switch had the record any more: answered writes of the last moments may be lost.
+    /// Of these, the owner did not answer: its lease had to lapse.
+    pub loans_lapsed: u64,
+    /// Of those that were called back, neither switch had the record any more: answered writes of the last moments may be lost.
     pub loans_lost: u64,
     /// Loans found in the journal at the start.
     pub loans_found: u64,

@@ -107,6 +107,8 @@ pub enum End {
         tells: bool,
         /// Neither had its record: answered writes may be lost.
         lost: bool,
+        /// The owner did not answer: its lease had to lapse.
+        lapsed: bool,
     },
 }
 
@@ -605,6 +607,7 @@ impl<V: Clone> Loan<V> {
             self.end = End::Returned {
                 tells: found(&self.keeper),
                 lost: !found(&self.owner) && !found(&self.keeper),
+                lapsed: self.owner.answer.is_none(),
             };
             self.enter(Phase::Flushing, now_ns);
             return now_ns;

@@ -2,21 +2,23 @@
 //! [`crate::coherence::Loan`], and what a write's life means in [`crate::coherence::judge`].
 
 mod asked;
+mod ends;
 mod hot;
 mod packets;
+mod steps;
 mod wanted;
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use bytes::Bytes;
-use wire::{KeyHash, maps::HashMap};
+use wire::maps::HashMap;
 
-use super::{Engine, lease::Home, waiting::Asked};
+use super::{Engine, lease::Home};
 use crate::{
-    backend::{Answer as Reply, Change, Condition, Found, Key, Put, Ticket},
-    coherence::{Act, End, Ended, KeyLife, Loan, Nanos, Proceeds, Role, Terms, VERSIONS, Watch},
+    backend::{Key, Ticket},
+    coherence::{Act, End, Ended, KeyLife, Loan, Nanos, Proceeds, Role, Terms},
     directory::KeyId,
-    journal::{Entry, Journal, Switch},
+    journal::{Journal, Switch},
     mutants::{Mutant, mutant},
     net::Outbox,
     shares::Shares,
@@ -278,175 +280,6 @@ impl Engine {
         }
     }
 
-    /// Has the journal remember a loan, or forget it.
-    fn record(&mut self, id: KeyId, begins: bool, now_ns: u64) {
-        self.ticket += 1;
-        let ticket = self.ticket;
-        let Loans { open, journal, .. } = &mut self.loans;
-        let Some(lent) = open.get_mut(&id) else {
-            return;
-        };
-        let answer = match journal {
-            None => Reply::Now(true),
-            Some(journal) if begins => {
-                let terms = lent.loan.terms();
-                let entry = Entry {
-                    tenant: id.0,
-                    key_hash: id.1,
-                    key: lent.key.to_vec(),
-                    life: terms.life,
-                    base: terms.base,
-                    bound_ms: (terms.bound_ns / 1_000_000) as u32,
-                    owner: switch_of(terms.owner, &lent.owner),
-                    keeper: switch_of(terms.keeper, &lent.keeper),
-                };
-                journal.begin(entry, ticket)
-            }
-            Some(journal) => journal.end(id.0, id.1, ticket),
-        };
-        match answer {
-            Reply::Now(done) => self.journaled(id, done, now_ns),
-            Reply::Later => self.waiting.insert(ticket, Asked::Loan(id)),
-        }
-    }
-
-    /// The journal has answered.
-    fn journaled(&mut self, id: KeyId, done: bool, now_ns: u64) {
-        let Some(lent) = self.loans.open.get_mut(&id) else {
-            return;
-        };
-        self.counters.loans_refused_unsafe += u64::from(!done);
-        lent.loan.recorded(done, now_ns);
-        lent.loan.erased(done, now_ns);
-    }
-
-    /// Holds the key and calls its copies back.
-    fn clear(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
-        let Some(lent) = self.loans.open.get_mut(&id) else {
-            return;
-        };
-        lent.clears = true;
-        let key = Key {
-            tenant: id.0,
-            hash: id.1,
-            bytes: &lent.key,
-        };
-        let at = self.directory.enter(key);
-        self.directory.update(at, |e| e.state.hold());
-        self.drive(at, now_ns, out);
-    }
-
-    /// No copy of a key that is held is left, and no write of it is under way: its value is what will be lent.
-    pub(super) fn cleared(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
-        let Some(lent) = self.loans.open.get_mut(&id) else {
-            return;
-        };
-        if !std::mem::take(&mut lent.clears) {
-            return;
-        }
-        self.ticket += 1;
-        lent.reading = Some(self.ticket);
-        let key = Key {
-            tenant: id.0,
-            hash: id.1,
-            bytes: &lent.key,
-        };
-        match self.backend.get(key, now_ns, self.ticket) {
-            Reply::Later => self.waiting.insert(self.ticket, Asked::Loan(id)),
-            Reply::Now(item) => {
-                let item = item.filter(|item| item.expiry_ms == 0);
-                let value = item.map(|item| (item.version, Bytes::copy_from_slice(item.value)));
-                self.value_to_lend(id, value, now_ns, out);
-            }
-        }
-    }
-
-    fn value_to_lend(
-        &mut self,
-        id: KeyId,
-        value: Option<(u64, Bytes)>,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        if let Some(lent) = self.loans.open.get_mut(&id) {
-            lent.reading = None;
-            let fits = |value: &Bytes| value.len() <= packets::longest(&lent.key);
-            let value = value.filter(|(_, value)| fits(value));
-            // A former life's clock may have been ahead.
-            let version = value.as_ref().map_or(0, |(version, _)| *version);
-            let base = self.version.max(version) + 1;
-            self.version = base + VERSIONS - 1;
-            lent.loan.cleared(value, base, now_ns);
-            self.loan_poll(id, now_ns, out);
-        }
-    }
-
-    /// The backend has answered a question of a loan; maybe of one that is over.
-    pub(super) fn loan_read(
-        &mut self,
-        id: KeyId,
-        ticket: Ticket,
-        found: Found,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        let lent = self.loans.open.get(&id);
-        if lent.is_none_or(|lent| lent.reading != Some(ticket)) {
-            return;
-        }
-        let value = match found {
-            Found::Item(item) if item.expiry_ms == 0 => Some((item.version, item.value.into())),
-            _ => None,
-        };
-        self.value_to_lend(id, value, now_ns, out);
-    }
-
-    /// Writes what came back to the backend.
-    fn put_back(&mut self, id: KeyId, version: u64, value: &Bytes, now_ns: u64) {
-        let Some(lent) = self.loans.open.get(&id) else {
-            return;
-        };
-        self.counters.loan_flushes += 1;
-        self.ticket += 1;
-        self.held.end(id);
-        let key = Key {
-            tenant: id.0,
-            hash: id.1,
-            bytes: &lent.key,
-        };
-        let put = Put {
-            value,
-            ttl_ms: 0,
-            condition: Condition::Always,
-            version,
-        };
-        match self.backend.put(key, put, now_ns, self.ticket) {
-            Reply::Now(change) => self.flushed(id, change, now_ns),
-            Reply::Later => self.waiting.insert(self.ticket, Asked::Loan(id)),
-        }
-    }
-
-    fn flushed(&mut self, id: KeyId, change: Change, now_ns: u64) {
-        let done = matches!(change, Change::Done(_));
-        self.counters.loan_flush_errors += u64::from(!done);
-        if let Some(lent) = self.loans.open.get_mut(&id) {
-            // Also one that was refused is not tried again at once.
-            lent.loan.put(done, now_ns + self.leases.length_ns());
-        }
-    }
-
-    /// The backend has carried a write of a loan out, or not.
-    pub(super) fn loan_put(&mut self, id: KeyId, change: Change, now_ns: u64, out: &mut Outbox) {
-        self.flushed(id, change, now_ns);
-        self.loan_poll(id, now_ns, out);
-    }
-
-    /// The journal has answered later.
-    pub(super) fn loan_journaled(&mut self, id: KeyId, done: bool, now_ns: u64, out: &mut Outbox) {
-        self.journaled(id, done, now_ns);
-        self.loan_poll(id, now_ns, out);
-    }
-
     /// A loan is over: its key is the store's again.
     fn loan_over(&mut self, id: KeyId, end: End, now_ns: u64, out: &mut Outbox) {
         let life = self.new_life(&id);
@@ -458,8 +291,13 @@ impl Engine {
         self.loans.hot.ended(id, lived_ns, now_ns);
         match end {
             End::Cancelled => self.counters.loans_cancelled += 1,
-            End::Returned { tells, lost } => {
+            End::Returned {
+                tells,
+                lost,
+                lapsed,
+            } => {
                 self.counters.loans_returned += 1;
+                self.counters.loans_lapsed += u64::from(lapsed);
                 let terms = lent.loan.terms();
                 if lost {
                     self.counters.loans_lost += 1;
@@ -525,83 +363,6 @@ impl Engine {
         if let Some(lent) = self.loans.open.get_mut(&id) {
             lent.loan.recall(now_ns);
             self.loan_poll(id, now_ns, out);
-        }
-    }
-
-    /// Calls back the keys that are not to be lent any more: of tenants that are gone or have no write-back now, or another bound, and
-    /// those that are another store's.
-    pub(super) fn recall_unlendable(&mut self, now_ns: u64, out: &mut Outbox) {
-        for id in self.loans.open.keys().copied().collect::<Vec<_>>() {
-            self.recall_if_unlendable(id, now_ns);
-            self.loan_poll(id, now_ns, out);
-        }
-    }
-
-    fn recall_if_unlendable(&mut self, id: KeyId, now_ns: u64) {
-        let bound_ns = self.write_back_ns(id.0);
-        let lendable = self.is_lendable(id.0, id.1) && !self.loans.stopping;
-        if let Some(lent) = self.loans.open.get_mut(&id)
-            && !(lendable && lent.loan.terms().bound_ns == bound_ns)
-        {
-            lent.loan.recall(now_ns);
-        }
-    }
-
-    fn is_lendable(&self, tenant: u32, hash: KeyHash) -> bool {
-        let at = self.partitions.at(hash);
-        let owns = self.partitions.owns(at);
-        let known = self.tenants.get(tenant);
-        known.is_some_and(|known| known.write_back_ms > 0 && known.holds(at, owns))
-    }
-
-    /// The store is about to end: calls everything back, if what it has outlives it.
-    pub fn stop_lending(&mut self, now_ns: u64, out: &mut Outbox) {
-        self.loans.stopping = true;
-        if !self.loans.needs_journal {
-            return;
-        }
-        let ids: Vec<KeyId> = self.loans.open.keys().copied().collect();
-        for id in ids {
-            self.recall_loan(id, now_ns, out);
-        }
-    }
-
-    /// Keys that are lent or about to be, and that a store which ends waits for.
-    pub fn loans(&self) -> usize {
-        let wait = self.loans.needs_journal || !self.loans.stopping;
-        if wait { self.loans.open.len() } else { 0 }
-    }
-
-    /// How long it takes at most until all are back, whatever has become of the switches, if the backend answers.
-    pub fn returns_within(&self) -> std::time::Duration {
-        let leases_ns = 2 * self.leases.length_ns();
-        std::time::Duration::from_nanos(leases_ns) + std::time::Duration::from_secs(1)
-    }
-
-    /// Why no key is lent, where a tenant has write-back.
-    pub fn lends_nothing(&self) -> Option<&'static str> {
-        let tenants = &self.config.cluster.tenants;
-        if !tenants.iter().any(|tenant| tenant.write_back_ms > 0) {
-            return None;
-        }
-        if self.backend.watch() != Watch::Unneeded {
-            return Some(
-                "what others write to the backend would be lost; with --outside-writes ignore nobody may",
-            );
-        }
-        if self.loans.needs_journal && self.loans.journal.is_none() {
-            return Some("there is no --state DIR to remember it in when the store is killed");
-        }
-        None
-    }
-
-    /// What the status says of loans.
-    pub(super) fn loans_status(&self) -> crate::status::LoansStatus {
-        let (lent, returning) = self.loans.count();
-        crate::status::LoansStatus {
-            lent,
-            returning,
-            none_because: self.lends_nothing().map(str::to_owned),
         }
     }
 

@@ -287,8 +287,6 @@ fn question(parked: &Parked, known: &Known) -> (Header, Home) {
     header.life = parked.life;
     header.epoch = Epoch::new(switch, 0);
     header.flags = Flags::GRANT;
-    // Its value is not asked for.
-    header.version = u64::MAX;
     header.client = parked.job.origin.client;
     header.request = parked.job.origin.request;
     (header, home)
