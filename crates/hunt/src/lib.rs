@@ -24,4 +24,4 @@ pub use never::Never;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
 pub use run::{Outcome, Violation, run};
 pub use shrink::shrink;
-pub use write_back::LOANS;
+pub use write_back::{LOANS, is_of_loans};

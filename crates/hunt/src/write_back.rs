@@ -20,7 +20,7 @@ pub const LOANS: [&str; 9] = [
     "keep_again",
 ];
 /// Whether a counter of a store or a switch is about loans.
-pub(crate) fn is_of_loans(name: &str) -> bool {
+pub fn is_of_loans(name: &str) -> bool {
     const BEGINNINGS: [&str; 5] = ["loan", "lent", "lend", "keep", "take"];
     LOANS.contains(&name)
         || BEGINNINGS

@@ -84,6 +84,10 @@ pub struct Store {
     pub control: Option<String>,
     /// URL of what holds the data; none: the store itself.
     pub backend: Option<String>,
+    /// Directory of what outlives it: the journal of loans.
+    pub state: Option<String>,
+    /// What it makes of writes behind its back; none: as it is usual.
+    pub outside_writes: Option<String>,
     /// Keys that it has from the start, and the lengths of their values as its option has them.
     pub populate: Option<(usize, String)>,
     /// Requests per second that each partition serves; none: as many as it can.
@@ -103,6 +107,8 @@ impl Store {
             .option("--cluster", CLUSTER)
             .maybe("--control", self.control.as_ref())
             .maybe("--backend", self.backend.as_ref())
+            .maybe("--state", self.state.as_ref())
+            .maybe("--outside-writes", self.outside_writes.as_ref())
             .maybe("--populate", populate)
             .maybe("--rate-limit", self.rate_limit)
             .maybe("--queue-limit", self.queue_limit)

@@ -13,7 +13,7 @@ use lab::{interrupt, link::Counts, namespace, process::command_in};
 use wire::Cluster;
 
 use super::{
-    CLIENTS, Coherence, FLIPPED, Faults, PROCESSES, REROUTED, TENANTS,
+    CLIENTS, Coherence, FLIPPED, Faults, LENT, PROCESSES, REROUTED, TENANTS,
     addresses::Movable,
     layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVERS, SWITCHES, controller, plan},
 };
@@ -43,6 +43,10 @@ const LIVES: Lives = Lives {
     most_ms: 1500,
     overdue_ms: 100,
 };
+/// How old an answered write of the tenant with write-back may be that its store does not have, in milliseconds.
+const WRITE_BACK_MS: u32 = 200;
+/// Part of the operations that are reads and writes without a condition, of which switches may answer both.
+const PLAIN: f64 = 0.5;
 /// How long another way to the server may take to be found; the hunt goes on without one.
 const REROUTE: Duration = Duration::from_secs(4);
 /// How long one try to reach the server takes. Some are lost with their frames: the next one is soon.
@@ -112,8 +116,11 @@ impl Hunt {
         let named: Vec<u32> = (TENANTS.iter().copied())
             .filter(|id| *id != wire::TENANT_OPEN)
             .collect();
-        let tenants: Vec<TenantSpec> = (named.iter().zip([run.discipline, other]))
-            .map(|(id, discipline)| TenantSpec::new(*id, PLACES[0].0, discipline))
+        let tenants: Vec<TenantSpec> = (named.iter().zip([run.discipline, other, run.discipline]))
+            .map(|(id, discipline)| TenantSpec {
+                write_back_ms: if LENT.contains(id) { WRITE_BACK_MS } else { 0 },
+                ..TenantSpec::new(*id, PLACES[0].0, discipline)
+            })
             .collect();
         let hosts = CLIENT_HOSTS.map(String::from);
         hunt.rig.create_tenants(&tenants, &hosts)?;
@@ -127,10 +134,10 @@ impl Hunt {
                     first,
                     clients: CLIENTS,
                     keys: params.keys as u32,
-                    tenants: TENANTS.to_vec(),
+                    tenants: TENANTS[..TENANTS.len() - i].to_vec(),
                     longest_value: LONGEST_VALUE,
                     lives: Some(LIVES),
-                    plain: 0.0,
+                    plain: PLAIN,
                 };
                 let name = format!("clients{process}");
                 hunt.rig.clients(&mut hunt.clients, host, &name, &config)?;
@@ -341,6 +348,11 @@ impl Hunt {
         next_hop_of(&String::from_utf8_lossy(&output.stdout))
     }
 
+    /// What stores and switches have counted of this about loans, when it has come to an end.
+    pub fn loans(&self, name: &str) -> u64 {
+        self.rig.loans(name)
+    }
+
     /// Evictions that the running controller has asked for; 0 if it does not say.
     fn evictions(&self) -> u64 {
         let status = self.rig.status();
@@ -359,6 +371,8 @@ impl Hunt {
     pub fn finish(&mut self) -> anyhow::Result<Recorded> {
         self.faults.add("evictions", self.evictions());
         let all = self.clients.finish()?;
+        let switches = SWITCHES.map(|(_, name)| name);
+        self.rig.look_at_loans(&SERVERS, &switches);
         for link in 0..self.rig.topology().links.len() {
             let log = std::fs::read_to_string(self.rig.end_link(link)?)?;
             let counts: [Counts; 2] = log

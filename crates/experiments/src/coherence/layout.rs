@@ -137,6 +137,9 @@ fn store(host: &str, topology: &Topology) -> Seated {
         // The switch beside the store leads to the controller.
         control: Some(control_from(beside, topology)),
         backend: Some(format!("redis+unix://{}", data_of(host))),
+        state: Some(format!("{{dir}}/{host}-state")),
+        // One asks its Redis what others write; the other one lends keys.
+        outside_writes: (host == SERVERS[0]).then(|| "ignore".into()),
         socket: format!("{{dir}}/{host}.sock"),
         ..Store::default()
     }))

@@ -36,8 +36,19 @@ const ROUNDS: [u32; 2] = [28, 7];
 const PATIENCE_S: [u64; 2] = [600, 45];
 /// Between one fault and the next, in the full run and in the quick one.
 const FAULT_EVERY: [Duration; 2] = [Duration::from_millis(1500), Duration::from_millis(800)];
-/// In whose names the clients ask: the open tenant, and two with secrets.
-const TENANTS: [u32; 3] = [wire::TENANT_OPEN, 7, 8];
+/// In whose names the clients ask: the open tenant, and three with secrets.
+const TENANTS: [u32; 4] = [wire::TENANT_OPEN, 7, 8, 9];
+
+/// Those of these with write-back. For the last one only clients ask whose packets pass both switches: its keys are lent for longer.
+const LENT: [u32; 2] = [8, 9];
+/// What has to come about of loans, by the counters' names.
+const LOANS: [&str; 5] = [
+    "loans",
+    "loans_returned",
+    "loan_flushes",
+    "lent_read",
+    "lent_answer",
+];
 
 /// What goes wrong, each of which has to: by its name in the summary.
 const KINDS: [&str; 16] = [
@@ -183,6 +194,15 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     ] {
         report.count(name, count);
     }
+    for name in LOANS {
+        let count = hunt.loans(name);
+        report.count(name, count);
+        if count == 0 {
+            report.fails(format!("{name} = 0: keys have to be lent"));
+        }
+    }
+    report.count("loans_found", hunt.loans("loans_found"));
+    report.count("loans_lost", hunt.loans("loans_lost"));
     if let Some(text) = hunt.ownership.complaint() {
         report.fails(text);
     }

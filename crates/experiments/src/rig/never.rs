@@ -4,6 +4,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use hunt::Never;
 use load::{Phase, PhaseResult};
+use serde_json::Value;
 
 use super::{Driver, Load, Rig};
 
@@ -50,7 +51,10 @@ impl Rig {
             return;
         }
         match self.machines.store_status(host) {
-            Ok(status) => self.seen.borrow_mut().look_at(&status.totals),
+            Ok(status) => {
+                self.seen.borrow_mut().look_at(&status.totals);
+                self.add_loans(&status.totals);
+            }
             Err(_) => self.seen.borrow_mut().add("stores_that_do_not_say", 1),
         }
     }
@@ -58,9 +62,38 @@ impl Rig {
     /// Takes down what a switch that is about to lose its tables has counted.
     pub(super) fn look_at_switch(&mut self, switch: &str) {
         match self.machines.switch_counters(switch) {
-            Ok(counters) => self.seen.borrow_mut().look_at(&counters),
+            Ok(counters) => {
+                self.seen.borrow_mut().look_at(&counters);
+                self.add_loans(&counters);
+            }
             Err(_) if !self.machines.is_running(switch, "agent") => {}
             Err(_) => self.seen.borrow_mut().add("switches_that_do_not_say", 1),
+        }
+    }
+
+    /// Takes down what these have counted of loans, at the end of a run.
+    pub fn look_at_loans(&mut self, stores: &[&str], switches: &[&str]) {
+        for host in stores {
+            if let Ok(status) = self.machines.store_status(host) {
+                self.add_loans(&status.totals);
+            }
+        }
+        for switch in switches {
+            if let Ok(counters) = self.machines.switch_counters(switch) {
+                self.add_loans(&counters);
+            }
+        }
+    }
+
+    /// What was counted of loans under this name, as far as it was taken down.
+    pub fn loans(&self, name: &str) -> u64 {
+        self.loans.get(name).copied().unwrap_or(0)
+    }
+
+    fn add_loans(&mut self, counters: &Value) {
+        let all = counters.as_object().into_iter().flatten();
+        for (name, count) in all.filter(|(name, _)| hunt::is_of_loans(name)) {
+            *self.loans.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
         }
     }
 }

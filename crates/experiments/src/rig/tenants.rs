@@ -45,6 +45,8 @@ pub struct TenantSpec {
     pub borrows: bool,
     /// What switches do with its requests.
     pub discipline: String,
+    /// Write-back: the bound in milliseconds; 0: none.
+    pub write_back_ms: u32,
 }
 
 impl TenantSpec {
@@ -57,6 +59,7 @@ impl TenantSpec {
             rate: 0,
             borrows: true,
             discipline: discipline.into(),
+            write_back_ms: 0,
         }
     }
 }

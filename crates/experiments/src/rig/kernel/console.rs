@@ -112,12 +112,17 @@ impl<'a> Console<'a> {
         let clients: Vec<String> = clients.iter().map(Ipv4Addr::to_string).collect();
         let clients = clients.join(",");
         let borrows = tenant.borrows.to_string();
+        let write_back = match tenant.write_back_ms {
+            0 => "0".into(),
+            ms => format!("{ms}ms"),
+        };
         let mut words = vec![
             "tenant", "create", "--id", &id, "--reuse", "--quota", &quota,
         ];
         words.extend(["--policy", tenant.policy.name(), "--borrow", &borrows]);
         words.extend(["--rate", &rate, "--over-rate", "drop"]);
         words.extend(["--discipline", &tenant.discipline, "--clients", &clients]);
+        words.extend(["--write-back", &write_back]);
         self.ask(&words)
     }
 

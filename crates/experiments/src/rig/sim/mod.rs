@@ -274,6 +274,7 @@ impl Machines for Sim {
             "discipline": tenant.discipline,
             "clients": clients,
             "borrow": tenant.borrows,
+            "write_back_ms": tenant.write_back_ms,
         }))?;
         let fresh = Secret(self.secrets.borrow_mut().random());
         let said = self.ask(|core, asked| core.create_tenant(asked, spec, fresh))?;
