@@ -28,8 +28,8 @@ use crate::{
 
 /// A cache that takes nothing more for so long is full: a key that found no room is asked for again after a second.
 const STALLED: Duration = Duration::from_secs(3);
-/// Of the keys that a cache is filled with, the part that must be there: some share a bucket that is full.
-const ENOUGH: f64 = 0.97;
+/// Of the keys that a cache is filled with, the part that must be there, where more do not come: some share a bucket that is full.
+const ENOUGH: f64 = 0.9;
 const CLIENT: &str = "client";
 const SWITCH: &str = "switch";
 
@@ -521,13 +521,14 @@ impl<'a> Servers<'a> {
             if hits > best + 0.002 {
                 (best, risen) = (hits, now);
             }
-            let has_stalled = now - risen > STALLED && hits >= ENOUGH * part;
-            if hits >= 0.997 * part || has_stalled {
+            let took = (now - begun).as_secs_f64();
+            let is_over = took >= self.params.learn_s;
+            let no_more_come = hits >= ENOUGH * part && (is_over || now - risen > STALLED);
+            if hits >= 0.997 * part || no_more_come {
                 return Ok(result);
             }
-            let took = (now - begun).as_secs_f64();
             ensure!(
-                took < self.params.learn_s,
+                !is_over,
                 "after {took:.0} s the cache has {percent:.1} % of the {keys} hottest keys, and {:.1} % are wanted; the controller says: {}",
                 part * 100.0,
                 self.rig.status().unwrap_or_default()["switches"]
