@@ -521,7 +521,8 @@ impl<'a> Servers<'a> {
             }
             let took = (now - begun).as_secs_f64();
             let is_over = took >= self.params.learn_s;
-            let no_more_come = hits >= enough * part && (is_over || now - risen > STALLED);
+            let no_more_come =
+                hits > 0.0 && hits >= enough * part && (is_over || now - risen > STALLED);
             if hits >= 0.997 * part || no_more_come {
                 return Ok(result);
             }
