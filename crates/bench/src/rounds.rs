@@ -114,7 +114,10 @@ pub fn measure(
             read: packet::request(&payload),
             ingress,
         };
-        tell(report, costs(&round, options.batches)?, hit_ns);
+        // On a machine with other work none may go round for as long as this takes: no row then.
+        if let Ok(cost) = costs(&round, options.batches) {
+            tell(report, cost, hit_ns);
+        }
         return Ok(());
     }
     Ok(())

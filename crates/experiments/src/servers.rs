@@ -28,8 +28,6 @@ use crate::{
 
 /// A cache that takes nothing more for so long is full: a key that found no room is asked for again after a second.
 const STALLED: Duration = Duration::from_secs(3);
-/// Of the keys that a cache is filled with, the part that must be there: some share a bucket that is full.
-const ENOUGH: f64 = 0.97;
 const CLIENT: &str = "client";
 const SWITCH: &str = "switch";
 
@@ -489,11 +487,11 @@ impl<'a> Servers<'a> {
     }
 
     /// Asks for as many of the hottest keys as the cache may hold, each alike, until so large a part of that is there: what the hottest
-    /// are need not be learned first. A read that found its value there, but no place to wait for it, counts as well.
+    /// are need not be learned first. Where no more come, `enough` of that part is enough. A read that found its value there, but no place to wait for it, counts as well.
     ///
     /// # Errors
     /// As [`Servers::phase`], or the time to learn is over and keys are missing.
-    pub fn preload(&mut self, part: f64, rate: f64) -> anyhow::Result<PhaseResult> {
+    pub fn preload(&mut self, part: f64, enough: f64, rate: f64) -> anyhow::Result<PhaseResult> {
         let rate = rate.min(self.params.max_rate);
         let keys = self.params.items;
         let window_s = self.params.window_ms.unwrap_or(1000) as f64 / 1000.0;
@@ -521,13 +519,15 @@ impl<'a> Servers<'a> {
             if hits > best + 0.002 {
                 (best, risen) = (hits, now);
             }
-            let has_stalled = now - risen > STALLED && hits >= ENOUGH * part;
-            if hits >= 0.997 * part || has_stalled {
+            let took = (now - begun).as_secs_f64();
+            let is_over = took >= self.params.learn_s;
+            let no_more_come =
+                hits > 0.0 && hits >= enough * part && (is_over || now - risen > STALLED);
+            if hits >= 0.997 * part || no_more_come {
                 return Ok(result);
             }
-            let took = (now - begun).as_secs_f64();
             ensure!(
-                took < self.params.learn_s,
+                !is_over,
                 "after {took:.0} s the cache has {percent:.1} % of the {keys} hottest keys, and {:.1} % are wanted; the controller says: {}",
                 part * 100.0,
                 self.rig.status().unwrap_or_default()["switches"]
