@@ -22,8 +22,6 @@ pub struct Cache {
     dataplane: Dataplane,
     /// The entry program.
     pub entry: Program,
-    /// The program at the far end of the recirculation port.
-    pub comes_back: Program,
     /// What it holds.
     pub items: Items,
 }
@@ -72,7 +70,6 @@ impl Cache {
         let entry = Program(dataplane.program().as_fd().try_clone_to_owned()?);
         let items = Items::open(Backing::from(&home), tenant, pages, store)?;
         let cache = Cache {
-            comes_back: Program(dataplane.comes_back().as_fd().try_clone_to_owned()?),
             dataplane,
             entry,
             items,
@@ -111,11 +108,6 @@ impl Cache {
     /// The kernel refuses.
     pub fn count(&self, name: &str) -> anyhow::Result<u64> {
         self.items.count(name)
-    }
-
-    /// Lets programs send packets round by an interface, and clone to a port. False: none does that.
-    pub fn sends_round(&self, round: u32, port: u32) -> bool {
-        self.dataplane.send_round(&[round], &[port]).is_ok()
     }
 
     /// Attaches the entry program to an interface of this thread's network namespace.

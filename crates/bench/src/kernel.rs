@@ -19,7 +19,6 @@ use crate::{
     drive::{self, Aim, Aimed, Drive},
     packet,
     report::{Report, Side, Target::AtMost},
-    rounds,
     runs::{self, PASS, Program, REDIRECT, TX},
     steps,
 };
@@ -194,8 +193,6 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
         "tag_over_hit128_random",
         "miss_over_fib_forward",
         "pass_over_empty",
-        "round_over_hit128_random",
-        "waiting_read_over_hit128_random",
         "bytes_per_item_over_payload",
         "profile",
     ];
@@ -421,7 +418,6 @@ fn in_namespace(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> 
             Side::new("empty program", &empty),
         ],
     );
-    rounds::measure(options, report, [ingress, egress], &hit_ns)?;
     if options.wants(&["profile"]) {
         steps::profile(options, report, &small, &drive, &hit, open)?;
     }

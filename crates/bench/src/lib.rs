@@ -14,7 +14,6 @@ mod items;
 mod kernel;
 mod packet;
 mod report;
-mod rounds;
 mod runs;
 mod soft;
 mod stats;
@@ -29,8 +28,6 @@ pub use stats::Spread;
 pub struct Options {
     /// The discipline whose hits and misses are measured.
     pub discipline: &'static decide::Registration,
-    /// All that there are: one whose values go round is measured beside it.
-    pub known: &'static [decide::Registration],
     /// Batches per row; each is one ratio.
     pub batches: usize,
     /// Only rows whose key contains this.

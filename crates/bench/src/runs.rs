@@ -9,7 +9,6 @@ use anyhow::{Context, ensure};
 use libbpf_rs::{MapCore, Object, ObjectBuilder, libbpf_sys};
 
 /// XDP verdicts.
-pub const DROP: u32 = 1;
 pub const PASS: u32 = 2;
 pub const TX: u32 = 3;
 pub const REDIRECT: u32 = 4;

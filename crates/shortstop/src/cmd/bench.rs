@@ -30,7 +30,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("discipline {:?}: there is none", args.discipline))?;
     let options = Options {
         discipline: known,
-        known: disciplines::all(),
         batches: args.batches.into(),
         only: args.only,
     };
