@@ -173,9 +173,7 @@ impl Engine {
             self.counters.loans_refused_path += 1;
             return false;
         }
-        let serves = |switch| {
-            self.leases.term(switch, now_ns).is_some()
-        };
+        let serves = |switch| self.leases.term(switch, now_ns).is_some();
         if !serves(owner) || !serves(keeper) {
             self.counters.loans_refused_switch += 1;
             return false;
