@@ -8,9 +8,10 @@ use seed::rng;
 use crate::{Deed, Plan, Shape, Tenant, plan::one_in};
 
 /// What stores and switches count of loans; each comes about in enough seeds ([`Hunted::loans`](crate::Hunted::loans)).
-pub const LOANS: [&str; 9] = [
+pub const LOANS: [&str; 10] = [
     "loans",
     "loans_returned",
+    "loans_lapsed",
     "loans_found",
     "loan_flushes",
     "writes_moved",
@@ -30,6 +31,9 @@ pub fn is_of_loans(name: &str) -> bool {
 
 /// What a store counts of loans whose last moments are lost.
 pub(crate) const LOST: &str = "loans_lost";
+
+/// The switch of the first host of clients.
+const FIRST: &str = "switch1";
 
 impl Plan {
     /// One plan in three has tenants with write-back: then two switches on the way, and clients that write the same few keys. Whether
@@ -90,6 +94,21 @@ impl Plan {
                 bound_ms: *[0, 10, 100, 500].choose(&mut rng).expect("some"),
             });
         }
+        // An owner whose lease runs out, and a store that dies while its keys are lent.
+        if one_in(&mut rng, 4) {
+            self.deeds.push(Deed::Suspend {
+                at_ms: rng.random_range(0..self.lasts_ms),
+                machine: FIRST.into(),
+                for_ms: u64::from(self.longest_lease_ms()) + rng.random_range(100..=1_000),
+            });
+        }
+        if one_in(&mut rng, 4) {
+            self.deeds.push(Deed::Kill {
+                at_ms: rng.random_range(0..self.lasts_ms),
+                process: format!("store{}/store", rng.random_range(1..=self.stores.len())),
+                for_ms: rng.random_range(1..=1_000),
+            });
+        }
         // Most plans are such that nothing may be lost; what stores count as lost is a fault then.
         if !one_in(&mut rng, 5) {
             self.spare_loans();
@@ -116,11 +135,11 @@ impl Plan {
         let mut rebooted: Vec<&String> = reboots.collect();
         rebooted.sort_unstable();
         rebooted.dedup();
-        let unreachable_ms: u64 = self
-            .deeds
-            .iter()
-            .map(|deed| self.unreachable_ms(deed))
-            .sum();
+        let away_ms = |which: &dyn Fn(&&Deed) -> bool| -> u64 {
+            let deeds = self.deeds.iter().filter(which);
+            deeds.map(|deed| self.unreachable_ms(deed)).sum()
+        };
+        let away_inside_ms = away_ms(&|deed| !self.is_at_edge(deed));
         let lends_ms = self.stores.iter().map(|store| store.lease_ms);
         let relends_ms = self.deeds.iter().filter_map(|deed| match deed {
             Deed::Relend { lease_ms, .. } => Some(*lease_ms),
@@ -128,10 +147,24 @@ impl Plan {
         });
         // A store waits for one lease; some of it goes by before messages come through.
         let waits_ms = lends_ms.chain(relends_ms).min().unwrap_or(0) / 2;
-        match rebooted.len() {
-            0 => unreachable_ms > u64::from(waits_ms),
-            1 => unreachable_ms > 0,
+        match rebooted.as_slice() {
+            [] => away_inside_ms > u64::from(waits_ms),
+            [one] if *one == FIRST => away_inside_ms > 0,
+            [_] => away_ms(&|_| true) > 0,
             _ => true,
+        }
+    }
+
+    /// Whether a deed keeps the first switch away from the stores, and no other: the clients', where it is the owner of what is lent.
+    fn is_at_edge(&self, deed: &Deed) -> bool {
+        match (self.shape, deed) {
+            (Shape::Line(_) | Shape::Detour, Deed::Suspend { machine, .. }) => machine == FIRST,
+            (Shape::Line(_), Deed::Cut { link, .. }) => {
+                let ends = self.links();
+                ends.get(*link)
+                    .is_some_and(|[a, b]| a == FIRST && b == "switch2")
+            }
+            _ => false,
         }
     }
 
@@ -211,6 +244,9 @@ mod tests {
             (vec![reboot(1), reboot(2)], true),
             (vec![reboot(1), suspend("store1", 5000)], false),
             (vec![reboot(1), suspend("switch2", 1)], true),
+            (vec![reboot(1), suspend("switch1", 5000)], false),
+            (vec![suspend("switch1", 5000)], false),
+            (vec![reboot(2), suspend("switch1", 1)], true),
             (vec![suspend("switch2", 400)], false),
             (vec![suspend("switch2", 4000)], true),
         ] {

@@ -14,6 +14,8 @@ use crate::{
 
 /// So many seeds have every kind of fault among them.
 const ENOUGH: u64 = 100;
+/// So many have everything among them that may become of a loan.
+const ENOUGH_TO_LEND: u64 = 1000;
 /// Runs that are spent on making a plan that fails smaller.
 const SHRINKING: usize = 300;
 
@@ -98,7 +100,7 @@ fn tell(report: &mut Report, hunted: &Hunted) {
         let count = hunted.loans.get(name).copied().unwrap_or(0);
         report.count(name, count);
         table.row([name.replace('_', " "), thousands(count as f64)]);
-        if hunted.seeds >= ENOUGH && count == 0 {
+        if hunted.seeds >= ENOUGH_TO_LEND && count == 0 {
             report.fails(format!(
                 "{name} = 0 in {} seeds: keys have to be lent",
                 hunted.seeds
