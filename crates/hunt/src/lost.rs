@@ -69,11 +69,11 @@ mod tests {
             read(50, 3),
         ];
         assert!(gone_back(&went_back, &[]).is_some());
-        assert!(gone_back(&went_back, &[0..10]).is_some());
-        assert!(gone_back(&went_back, &[12..20]).is_none());
+        assert!(gone_back(&went_back, std::slice::from_ref(&(0..10))).is_some());
+        assert!(gone_back(&went_back, std::slice::from_ref(&(12..20))).is_none());
         let too_far = [write(0, 1), write(10, 2), write(20, 3), read(30, 1)];
         assert_eq!(
-            gone_back(&too_far, &[22..30]),
+            gone_back(&too_far, std::slice::from_ref(&(22..30))),
             Some([too_far[0], too_far[1], too_far[3]])
         );
         let at_once = [

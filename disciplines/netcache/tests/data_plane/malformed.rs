@@ -11,12 +11,16 @@ use harness::{Message, Switch, switch::ending};
 use crate::world::*;
 
 /// What well-formed packets end as.
-const OF_WELL_FORMED: [&str; 5] = [
+const OF_WELL_FORMED: [&str; 8] = [
     "drop_over_rate",
     "drop_rounds",
     "drop_refused",
     "drop_source",
     "drop_spoiled", // the system has a secret
+    // Nothing is lent here.
+    "drop_keep_old",
+    "drop_lent_busy",
+    "drop_lent_over",
 ];
 const PACKETS: u32 = 110_000;
 
