@@ -309,7 +309,8 @@ fn while_redis_does_not_answer_no_lease_goes_beyond_what_was_seen() {
                 asked + u64::from(lent_ms) <= LEASE_MS + 50,
                 "lent {lent_ms} ms after {asked} ms of silence"
             ),
-            None if asked > LEASE_MS => {
+            // The store counts a 64th longer than it lent, and the last was lent up to 50 ms late.
+            None if asked > LEASE_MS + LEASE_MS / 64 + 50 => {
                 refused = true;
                 break;
             }
