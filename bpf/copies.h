@@ -110,6 +110,18 @@ INLINE int load_answer(struct xdp_md *ctx, struct work *work, const struct confi
 	return CONTINUE;
 }
 
+/* The read is answered with the item's value, or sent on. */
+INLINE int answer_from_cells(struct xdp_md *ctx, struct work *work, const struct config *config,
+			     const struct found *found, __u64 word)
+{
+	__u32 payload_len = 0, value_sum = 0;
+	int verdict = load_answer(ctx, work, config, found, word, &payload_len, &value_sum);
+	if (verdict != CONTINUE)
+		return verdict;
+	count(COUNT_hit);
+	return send_back(ctx, work, payload_len, value_sum);
+}
+
 /* Rule 2: invalid here first, then on to the store with the epoch that proves it. */
 INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *config)
 {

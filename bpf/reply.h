@@ -69,61 +69,74 @@ INLINE void swap_macs(struct ethhdr *eth)
 
 #define REPLY_HOP_LIMIT 64
 
-INLINE void answer_ipv4(struct iphdr *ip, __u16 udp_len)
+INLINE void turn_ipv4(struct iphdr *ip)
 {
 	__be32 source = ip->daddr;
 	ip->daddr = ip->saddr;
 	ip->saddr = source;
 	ip->ttl = REPLY_HOP_LIMIT;
-	ip->tot_len = bpf_htons(sizeof(*ip) + udp_len);
-	ipv4_checksum(ip);
 }
 
-INLINE void answer_ipv6(struct ipv6hdr *ip, __u16 udp_len)
+INLINE void turn_ipv6(struct ipv6hdr *ip)
 {
 	struct in6_addr source = ip->daddr;
 	ip->daddr = ip->saddr;
 	ip->saddr = source;
 	ip->hop_limit = REPLY_HOP_LIMIT;
-	ip->payload_len = bpf_htons(udp_len);
 }
 
 /*
- * Sends the packet back: `work->header` (signed here) over the old header, addresses and ports swapped, cut
- * to `payload_len`. `value_sum` is that of the value behind the key, as `sum_of` has it.
+ * Writes `work->header` (signed here) over the old header, and the lengths and checksums that go with it; cut to
+ * `payload_len`. `value_sum` is that of the value behind the key, as `sum_of` has it. `back`: addresses and ports are
+ * swapped, or else stay. False where there are no such headers.
  */
-INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 value_sum)
+INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_len,
+			   __u32 value_sum, const bool back)
 {
 	__u16 udp_len = sizeof(struct udphdr) + payload_len;
 	struct ethhdr *eth = eth_of(ctx);
 	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
 	if (!eth || !udp || !kv)
-		return XDP_DROP;
+		return false;
 	sign(work);
 	*kv = work->header;
-	swap_macs(eth);
+	if (back)
+		swap_macs(eth);
 	if (work->is_ipv6) {
 		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
 		if (!ip)
-			return XDP_DROP;
-		answer_ipv6(ip, udp_len);
+			return false;
+		if (back)
+			turn_ipv6(ip);
+		ip->payload_len = bpf_htons(udp_len);
 	} else {
 		struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
 		if (!ip)
-			return XDP_DROP;
-		answer_ipv4(ip, udp_len);
+			return false;
+		if (back)
+			turn_ipv4(ip);
+		ip->tot_len = bpf_htons(sizeof(*ip) + udp_len);
+		ipv4_checksum(ip);
 	}
-	__be16 port = udp->dest;
-	udp->dest = udp->source;
-	udp->source = port;
+	if (back) {
+		__be16 port = udp->dest;
+		udp->dest = udp->source;
+		udp->source = port;
+	}
 	udp->len = bpf_htons(udp_len);
 	if (!write_checksum(ctx, work, udp, value_sum))
-		return XDP_DROP;
+		return false;
 	__u32 have = frame_len(ctx), need = work->kv + payload_len;
 	if (have > need)
 		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);
-	return XDP_TX;
+	return true;
+}
+
+/* Sends the packet back to where it came from. */
+INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 value_sum)
+{
+	return rewrite_packet(ctx, work, payload_len, value_sum, true) ? XDP_TX : XDP_DROP;
 }
 
 /* A reply without a value, in the place of a request that may have been longer. */

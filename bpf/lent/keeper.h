@@ -32,9 +32,7 @@ OUTLINE int keep(struct xdp_md *ctx, struct work *work, struct lent *lent, __u32
 	struct kept *record = lent->record;
 	__u32 states = MUTANT(lent_keeps_any_loan) ? WHILE_ACTIVE | WHILE_SEALED : WHILE_ACTIVE;
 	if (!lock_kept(lent, states))
-		return READ_ONCE(record->epoch) == lent->epoch && record->state == KEPT_ACTIVE
-			       ? KEEP_BUSY
-			       : KEEP_OVER;
+		return is_still_active(lent) ? KEEP_BUSY : KEEP_OVER;
 	__u64 *word = NULL, bit = 0;
 	int result = find_word(lent, work->header.client, bpf_be64_to_cpu(work->header.request),
 			       &word, &bit);

@@ -20,11 +20,16 @@ INLINE bool lent_is_usable(const struct work *work, const struct lent *lent)
 	return lease && lease_holds(lease, work->now_ns) && lent->epoch > READ_ONCE(lease->floor);
 }
 
+/* States in which an owner answers. */
+INLINE __u32 while_answered(void)
+{
+	return MUTANT(lent_serves_sealed) ? WHILE_ACTIVE | WHILE_SEALED : WHILE_ACTIVE;
+}
+
 /* The packet's key is lent to this switch, and may be answered here. */
 INLINE bool find_owned(const struct work *work, struct lent *lent)
 {
-	__u32 states = MUTANT(lent_serves_sealed) ? WHILE_ACTIVE | WHILE_SEALED : WHILE_ACTIVE;
-	return find_kept(work, states, 0, 0, lent) && lent->record->is_owner &&
+	return find_kept(work, while_answered(), 0, 0, lent) && lent->record->is_owner &&
 	       lent_is_usable(work, lent);
 }
 
@@ -39,8 +44,7 @@ INLINE int lent_read(struct xdp_md *ctx, struct work *work, const struct config 
 		     const struct lent *lent)
 {
 	struct kept_value value = {};
-	__u32 states = MUTANT(lent_serves_sealed) ? WHILE_ACTIVE | WHILE_SEALED : WHILE_ACTIVE;
-	switch (load_kept(ctx, work, lent, states, &value)) {
+	switch (load_kept(ctx, work, lent, while_answered(), &value)) {
 	case KEPT_LOADED:
 		make_answer(work, config, value.len, value.version, 0);
 		count(COUNT_lent_read);
@@ -85,8 +89,7 @@ INLINE bool came_whole(struct xdp_md *ctx, struct work *work, __u32 *sum)
 {
 	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
 	if (udp && !udp->check && !work->is_ipv6)
-		return KV_HEADER_LEN + work->key_len + work->value_len == work->payload_len &&
-		       work->payload_len <= KEPT_PAYLOAD_MAX && sum_in_packet(ctx, work, sum);
+		return is_exact(ctx, work, sum);
 	return is_whole(ctx, work, sum);
 }
 
@@ -163,9 +166,7 @@ OUTLINE int install_kept(struct xdp_md *ctx, struct work *work, struct lent *len
 		return NOT_INSTALLED_OVER;
 	struct kept *record = lent->record;
 	if (!lock_kept(lent, WHILE_ACTIVE))
-		return READ_ONCE(record->epoch) == lent->epoch && record->state == KEPT_ACTIVE
-			       ? NOT_INSTALLED_BUSY
-			       : NOT_INSTALLED_OVER;
+		return is_still_active(lent) ? NOT_INSTALLED_BUSY : NOT_INSTALLED_OVER;
 	bool done = true;
 	if (bpf_be64_to_cpu(work->header.version) > record->version &&
 	    !MUTANT(lent_installs_nothing))
@@ -178,26 +179,9 @@ OUTLINE int install_kept(struct xdp_md *ctx, struct work *work, struct lent *len
 /* The packet, which goes on where it goes, ends behind its key. */
 INLINE int send_on_bare(struct xdp_md *ctx, struct work *work)
 {
-	__u32 payload_len = KV_HEADER_LEN + work->key_len;
-	__u16 udp_len = sizeof(struct udphdr) + payload_len;
-	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
-	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	struct ipv6hdr *ipv6 = header_at(ctx, work->l3, struct ipv6hdr);
-	if (!udp || !ip || !ipv6)
-		return XDP_DROP;
-	if (work->is_ipv6) {
-		ipv6->payload_len = bpf_htons(udp_len);
-	} else {
-		ip->tot_len = bpf_htons(sizeof(*ip) + udp_len);
-		ipv4_checksum(ip);
-	}
-	udp->len = bpf_htons(udp_len);
 	work->header.value_len = 0;
-	if (!write_whole(ctx, work, 0))
+	if (!rewrite_packet(ctx, work, KV_HEADER_LEN + work->key_len, 0, false))
 		return XDP_DROP;
-	__u32 have = frame_len(ctx), need = work->kv + payload_len;
-	if (have > need)
-		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);
 	return forward(ctx, work);
 }
 

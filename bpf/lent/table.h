@@ -167,6 +167,12 @@ INLINE bool lock_kept(const struct lent *lent, __u32 states)
 	return false;
 }
 
+/* Whether the loan goes on, of a record that others kept locked. */
+INLINE bool is_still_active(const struct lent *lent)
+{
+	return READ_ONCE(lent->record->epoch) == lent->epoch && lent->record->state == KEPT_ACTIVE;
+}
+
 /* The packet's value and version become the record's, which the caller has locked. False: nothing changed. */
 INLINE bool store_kept(struct xdp_md *ctx, const struct work *work, struct kept *record, __u32 sum)
 {
@@ -231,12 +237,17 @@ OUTLINE int load_kept(struct xdp_md *ctx, struct work *work, const struct lent *
 	return KEPT_CHANGING;
 }
 
-/* The packet is as it was sent, and has nothing behind its value; `sum` is the value's. */
-INLINE bool is_whole(struct xdp_md *ctx, struct work *work, __u32 *sum)
+/* The packet has nothing behind its value, which a record has room for; `sum` is the value's. */
+INLINE bool is_exact(struct xdp_md *ctx, struct work *work, __u32 *sum)
 {
 	return KV_HEADER_LEN + work->key_len + work->value_len == work->payload_len &&
-	       work->payload_len <= KEPT_PAYLOAD_MAX && sum_in_packet(ctx, work, sum) &&
-	       is_intact(ctx, work, *sum);
+	       work->payload_len <= KEPT_PAYLOAD_MAX && sum_in_packet(ctx, work, sum);
+}
+
+/* Likewise, and it is as it was sent. */
+INLINE bool is_whole(struct xdp_md *ctx, struct work *work, __u32 *sum)
+{
+	return is_exact(ctx, work, sum) && is_intact(ctx, work, *sum);
 }
 
 /* From now on the packet is signed with this secret; `work->header` has changed where requests and replies are the same. */

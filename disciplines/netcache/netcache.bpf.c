@@ -22,17 +22,12 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 {
 	struct found found = {};
 	__u64 word = 0;
-	__u32 payload_len = 0, value_sum = 0;
 	if (is_part(&work->header))
 		return pass_part(ctx, work, config);
 	int verdict = find_answer(ctx, work, config, threshold_of(work), &found, &word);
 	if (verdict != CONTINUE)
 		return verdict;
-	verdict = load_answer(ctx, work, config, &found, word, &payload_len, &value_sum);
-	if (verdict != CONTINUE)
-		return verdict;
-	count(COUNT_hit);
-	return send_back(ctx, work, payload_len, value_sum);
+	return answer_from_cells(ctx, work, config, &found, word);
 }
 
 /* A grant of a value that may not be cached is taken as none; the agent hears of a length that no item holds. */

@@ -125,18 +125,6 @@ INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *conf
 	return verdict;
 }
 
-/* Nothing of it goes round. */
-INLINE int answer_alone(struct xdp_md *ctx, struct work *work, const struct config *config,
-			const struct found *found, __u64 word)
-{
-	__u32 payload_len = 0, value_sum = 0;
-	int verdict = load_answer(ctx, work, config, found, word, &payload_len, &value_sum);
-	if (verdict != CONTINUE)
-		return verdict;
-	count(COUNT_hit);
-	return send_back(ctx, work, payload_len, value_sum);
-}
-
 /* Found no place to wait. */
 INLINE int overflow(struct xdp_md *ctx, struct work *work)
 {
@@ -188,7 +176,7 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	case READ_WAKES:
 		return wake(ctx, work, config, &found, word, place, generation);
 	case READ_ALONE:
-		return answer_alone(ctx, work, config, &found, word);
+		return answer_from_cells(ctx, work, config, &found, word);
 	default:
 		return overflow(ctx, work);
 	}

@@ -192,35 +192,6 @@ INLINE void say_more(struct work *work, const struct config *config, bool more, 
 	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, port));
 }
 
-/* An answer becomes its request again, as far as `send_back` turns it. */
-INLINE bool turn_back(struct xdp_md *ctx, const struct work *work)
-{
-	struct ethhdr *eth = eth_of(ctx);
-	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
-	if (!eth || !udp)
-		return false;
-	swap_macs(eth);
-	__be16 port = udp->dest;
-	udp->dest = udp->source;
-	udp->source = port;
-	if (work->is_ipv6) {
-		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
-		if (!ip)
-			return false;
-		struct in6_addr source = ip->daddr;
-		ip->daddr = ip->saddr;
-		ip->saddr = source;
-		return true;
-	}
-	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	if (!ip)
-		return false;
-	__be32 source = ip->daddr;
-	ip->daddr = ip->saddr;
-	ip->saddr = source;
-	return true;
-}
-
 /* A read of a part that is kept. */
 INLINE int answer_part(struct xdp_md *ctx, struct work *work, const struct config *config,
 		       const struct found *found, struct part *kept, __u64 word)
@@ -262,7 +233,7 @@ INLINE int next_part(struct xdp_md *ctx, struct work *work, const struct config 
 		return XDP_DROP;
 	const void *pair = pair_of_more(work, &found, word, port);
 	say_more(work, config, pair, port);
-	if (!turn_back(ctx, work) || send_back(ctx, work, payload_len, value_sum) != XDP_TX)
+	if (!rewrite_packet(ctx, work, payload_len, value_sum, false))
 		return ends(COUNT_drop_refused, XDP_DROP);
 	count(COUNT_hit_round);
 	return pair ? clone_to(pair) : bpf_redirect_map(&ports, port, XDP_DROP);
