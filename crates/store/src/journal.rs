@@ -315,16 +315,11 @@ mod hex_bytes {
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        to.serialize_str(&text)
+        to.serialize_str(&hex::encode(bytes))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        let text = String::deserialize(from)?;
-        let pairs = text.as_bytes().chunks(2);
-        let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or(""), 16);
-        let bytes: Result<_, _> = pairs.map(byte).collect();
-        bytes.map_err(serde::de::Error::custom)
+        hex::decode(String::deserialize(from)?).map_err(serde::de::Error::custom)
     }
 }
 

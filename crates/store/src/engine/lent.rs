@@ -49,6 +49,39 @@ struct Lent {
     timer_ns: Nanos,
 }
 
+impl Lent {
+    fn new(loan: Loan<Bytes>, key: Box<[u8]>, owner: Home, keeper: Home) -> Lent {
+        Lent {
+            loan,
+            key,
+            owner,
+            keeper,
+            lent_ns: None,
+            clears: false,
+            reading: None,
+            timer_ns: 0,
+        }
+    }
+
+    /// The key as the backend knows it; its id is the loan's.
+    fn named(&self, id: KeyId) -> Key<'_> {
+        Key {
+            tenant: id.0,
+            hash: id.1,
+            bytes: &self.key,
+        }
+    }
+
+    /// The switch of that role, and where it is.
+    fn party(&self, role: Role) -> (u16, Home) {
+        let terms = self.loan.terms();
+        match role {
+            Role::Owner => (terms.owner, self.owner),
+            Role::Keeper => (terms.keeper, self.keeper),
+        }
+    }
+}
+
 /// What is known of a key that was lent.
 struct Known {
     life: KeyLife,
@@ -168,19 +201,10 @@ impl Engine {
                 slot: switch.slot,
             };
             let id = (entry.tenant, entry.key_hash);
-            let lent = Lent {
-                loan: Loan::found(entry.terms(), over_ns, now_ns),
-                owner: home(&entry.owner),
-                keeper: home(&entry.keeper),
-                key: entry.key.into(),
-                lent_ns: None,
-                clears: false,
-                reading: None,
-                timer_ns: 0,
-            };
-            self.loans.shares.take(id.0, 1);
-            self.loans.open.insert(id, lent);
-            self.loan_poll(id, now_ns, out);
+            let loan = Loan::found(entry.terms(), over_ns, now_ns);
+            let (owner, keeper) = (home(&entry.owner), home(&entry.keeper));
+            let lent = Lent::new(loan, entry.key.into(), owner, keeper);
+            self.open_loan(id, lent, now_ns, out);
         }
     }
 
@@ -204,16 +228,11 @@ impl Engine {
             keeper,
             bound_ns: self.write_back_ns(id.0),
         };
-        let lent = Lent {
-            loan: Loan::new(terms, term, now_ns),
-            key: key.bytes.into(),
-            owner: x,
-            keeper: y,
-            lent_ns: None,
-            clears: false,
-            reading: None,
-            timer_ns: 0,
-        };
+        let lent = Lent::new(Loan::new(terms, term, now_ns), key.bytes.into(), x, y);
+        self.open_loan(id, lent, now_ns, out);
+    }
+
+    fn open_loan(&mut self, id: KeyId, lent: Lent, now_ns: u64, out: &mut Outbox) {
         self.loans.shares.take(id.0, 1);
         self.loans.open.insert(id, lent);
         self.loan_poll(id, now_ns, out);

@@ -33,15 +33,12 @@ impl Engine {
             return;
         };
         let terms = lent.loan.terms();
-        let (switch, peer_of, home) = match role {
-            Role::Owner => (terms.owner, terms.keeper, &lent.owner),
-            Role::Keeper => (terms.keeper, terms.owner, &lent.keeper),
-        };
+        let (switch, home) = lent.party(role);
         let mut header = Header::new(Op::LendRequest);
         (header.tenant, header.key_hash) = id;
         header.epoch = Epoch::new(switch, epoch);
         header.life = terms.life;
-        header.node = peer_of;
+        header.node = lent.party(other(role)).0;
         header.request = home.slot;
         header.client = terms.base;
         if role == Role::Owner {
@@ -67,10 +64,7 @@ impl Engine {
             return;
         };
         let terms = lent.loan.terms();
-        let (switch, home) = match role {
-            Role::Owner => (terms.owner, lent.owner),
-            Role::Keeper => (terms.keeper, lent.keeper),
-        };
+        let (switch, home) = lent.party(role);
         let mut header = Header::new(Op::TakeRequest);
         (header.tenant, header.key_hash) = id;
         header.life = life.unwrap_or(terms.life);
@@ -153,12 +147,7 @@ impl Engine {
             lent.loan.prepared(role, None, now_ns);
             return self.send_take(id, role, Some(header.life), true, 0, out);
         }
-        let terms = lent.loan.terms();
-        let peer = match other(role) {
-            Role::Owner => terms.owner,
-            Role::Keeper => terms.keeper,
-        };
-        if header.life != life || header.node != peer {
+        if header.life != life || header.node != lent.party(other(role)).0 {
             self.counters.dropped_loan += 1;
             return;
         }

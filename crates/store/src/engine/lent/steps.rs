@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Loans, packets, switch_of};
 use crate::{
-    backend::{Answer as Reply, Change, Condition, Found, Key, Put, Ticket},
+    backend::{Answer as Reply, Change, Condition, Found, Put, Ticket},
     coherence::VERSIONS,
     directory::KeyId,
     engine::{Engine, waiting::Asked},
@@ -61,11 +61,7 @@ impl Engine {
             return;
         };
         lent.clears = true;
-        let key = Key {
-            tenant: id.0,
-            hash: id.1,
-            bytes: &lent.key,
-        };
+        let key = lent.named(id);
         let at = self.directory.enter(key);
         self.directory.update(at, |e| e.state.hold());
         self.drive(at, now_ns, out);
@@ -81,11 +77,7 @@ impl Engine {
         }
         self.ticket += 1;
         lent.reading = Some(self.ticket);
-        let key = Key {
-            tenant: id.0,
-            hash: id.1,
-            bytes: &lent.key,
-        };
+        let key = lent.named(id);
         match self.backend.get(key, now_ns, self.ticket) {
             Reply::Later => self.waiting.insert(self.ticket, Asked::Loan(id)),
             Reply::Now(item) => {
@@ -144,11 +136,7 @@ impl Engine {
         self.counters.loan_flushes += 1;
         self.ticket += 1;
         self.held.end(id);
-        let key = Key {
-            tenant: id.0,
-            hash: id.1,
-            bytes: &lent.key,
-        };
+        let key = lent.named(id);
         let put = Put {
             value,
             ttl_ms: 0,
