@@ -1,12 +1,11 @@
 //! A switch in a loan: what store, clients and the other switch send it, and what it sends.
 
-use dataplane::{
-    NO_DISCIPLINE, TenantEntry,
-    native::{Mutant, choose},
-};
+use dataplane::{NO_DISCIPLINE, TenantEntry};
+pub use harness::story::{check, holds_with};
 use harness::{
     Message, Run, Seen, Switch, Verdict, World,
     message::secret_of,
+    story::Story,
     switch::{in_this_process, tenant},
     world::TERM,
 };
@@ -331,7 +330,11 @@ fn went_on(out: &Out, asked: &Message) {
     assert_eq!((seen.from, seen.to), (asked.from, asked.to));
 }
 
-impl Row {
+impl Story for Row {
+    fn name(&self) -> &str {
+        self.name
+    }
+
     fn run(&self) {
         let at = (self.given)();
         let asked = (self.packet)(&at);
@@ -506,25 +509,6 @@ impl Row {
         assert_eq!(is, wanted);
         assert_eq!(value, due);
     }
-}
-
-/// Runs every row in a world of its own, in the kernel and in this process.
-pub fn check(rows: &[Row]) {
-    for row in rows {
-        println!("{}, in the kernel", row.name);
-        row.run();
-        println!("{}, in this process", row.name);
-        in_this_process(|| row.run());
-    }
-}
-
-/// Whether every row comes out although that rule is broken; in this process.
-pub fn holds_with(mutant: Option<&str>, rows: &[Row]) -> bool {
-    choose(mutant.map(|name| Mutant::find(name).expect("listed")));
-    let run = |row: &Row| std::panic::catch_unwind(|| in_this_process(|| row.run())).is_ok();
-    let holds = rows.iter().all(run);
-    choose(None);
-    holds
 }
 
 /// Runs a story in the kernel and in this process.

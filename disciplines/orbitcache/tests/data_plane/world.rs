@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use dataplane::{
-    NO_DISCIPLINE, Object, Sizes, TenantEntry,
-    native::{Mutant, choose},
-};
+use dataplane::{NO_DISCIPLINE, Object, Sizes, TenantEntry};
+pub use harness::story::{check, holds_with};
 use harness::{
     Message, Run, Seen, Switch, Verdict, World,
     frame::{MAC_HERE, MAC_THERE},
-    switch::{in_this_process, tenant},
+    story::Story,
+    switch::tenant,
     world::TERM,
 };
 use wire::{Epoch, Flags, Header, Op, Packet};
@@ -257,7 +256,11 @@ fn check_answer(asked: &Message, frame: &[u8], value: &[u8]) {
     assert_eq!((packet.key, packet.value), (&asked.key[..], value));
 }
 
-impl Row {
+impl Story for Row {
+    fn name(&self) -> &str {
+        self.name
+    }
+
     fn run(&self) {
         let mut orbit = Orbit::new();
         (self.given)(&mut orbit.w);
@@ -284,25 +287,6 @@ impl Row {
             check_answer(asked, frame, value);
         }
     }
-}
-
-/// Runs every row in the kernel and in this process.
-pub fn check(rows: &[Row]) {
-    for row in rows {
-        println!("{}, in the kernel", row.name);
-        row.run();
-        println!("{}, in this process", row.name);
-        in_this_process(|| row.run());
-    }
-}
-
-/// Whether every row comes out although that rule is broken; in this process.
-pub fn holds_with(mutant: Option<&str>, rows: &[Row]) -> bool {
-    choose(mutant.map(|name| Mutant::find(name).expect("listed")));
-    let run = |row: &Row| std::panic::catch_unwind(|| in_this_process(|| row.run())).is_ok();
-    let holds = rows.iter().all(run);
-    choose(None);
-    holds
 }
 
 /// A read of that number, with room for its answer.

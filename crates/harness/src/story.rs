@@ -1,0 +1,34 @@
+//! Rows that are stories: several packets, each with what must come of it. What a row is made of is its test's affair.
+
+use std::panic::catch_unwind;
+
+use dataplane::native::{Mutant, choose};
+
+use crate::switch::in_this_process;
+
+/// A row.
+pub trait Story: std::panic::RefUnwindSafe {
+    fn name(&self) -> &str;
+
+    /// Tells it in a world of its own; panics if something else comes of it.
+    fn run(&self);
+}
+
+/// Tells every story in the kernel and in this process.
+pub fn check(stories: &[impl Story]) {
+    for story in stories {
+        println!("{}, in the kernel", story.name());
+        story.run();
+        println!("{}, in this process", story.name());
+        in_this_process(|| story.run());
+    }
+}
+
+/// Whether every story comes out although that rule is broken; in this process.
+pub fn holds_with(mutant: Option<&str>, stories: &[impl Story]) -> bool {
+    choose(mutant.map(|name| Mutant::find(name).expect("listed")));
+    let run = |story| catch_unwind(|| in_this_process(|| Story::run(story))).is_ok();
+    let holds = stories.iter().all(run);
+    choose(None);
+    holds
+}
