@@ -253,6 +253,10 @@ fn pages_stay_whose_they_were_over_restarts(kind: Kind) {
     });
     rack.no_foreign_items();
     assert_eq!((rack.own(7), rack.own(8)), before);
+    // What a lease ended for meanwhile is fetched again.
+    for (file, id) in [(&seven, "7"), (&eight, "8")] {
+        rack.until_cached_for(file, id, "k", id);
+    }
 
     rack.kill("switch", "control");
     // Meanwhile the switch answers.
