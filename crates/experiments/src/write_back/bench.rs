@@ -86,6 +86,11 @@ impl Step {
         self.over_writes(self.counted.of_store("writes_applied") + of_loans)
     }
 
+    /// Times that switches were asked for what they have of a loan, over writes answered.
+    pub fn asked(&self) -> f64 {
+        self.over_writes(count(self.counted.switches.get("take")))
+    }
+
     fn over_writes(&self, count: u64) -> f64 {
         count as f64 / (self.result.writes_answered as f64).max(1.0)
     }
@@ -122,6 +127,8 @@ impl<'a> Bench<'a> {
         let mut rig = Rig::build(plan, run.options.name.clone(), run)?;
         let tenant = TenantSpec {
             write_back_ms,
+            // The same memory for reads in each run, whatever is idle.
+            borrows: false,
             ..TenantSpec::new(TENANT, params.quota, run.discipline)
         };
         let tenants = [tenant];
@@ -158,14 +165,13 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Finds the point of saturation from an expectation on, and measures there and at `load_rate`.
+    /// Finds the point of saturation, and measures there and at `load_rate` (none: as the parameters have it).
     pub fn measure(
         &mut self,
         write_ratio: f64,
-        expected: f64,
         load_rate: Option<f64>,
     ) -> anyhow::Result<Measured> {
-        let first = self.settle(write_ratio, expected)?;
+        let first = self.settle(write_ratio)?;
         let params = &self.params.search;
         let limits = Limits {
             loss: LOSS,
@@ -198,8 +204,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Load of so much more each time, until it is too much: a rate that is about right, with caches and loans as they are under it.
-    fn settle(&mut self, write_ratio: f64, expected: f64) -> anyhow::Result<f64> {
-        let mut rate = expected;
+    fn settle(&mut self, write_ratio: f64) -> anyhow::Result<f64> {
+        let mut rate = f64::from(self.params.servers) * self.params.server_rate / 4.0;
         loop {
             let seconds = self.params.settle_s / 2.0;
             let step = self.step(write_ratio, rate, seconds, seconds)?;
@@ -223,15 +229,8 @@ impl<'a> Bench<'a> {
             percent(write_ratio),
             thousands(rate)
         ));
-        let phase = Phase {
-            write_ratio,
-            ..Phase::reads(
-                self.params.popularity(),
-                rate / self.loads.len() as f64,
-                0.0,
-                seconds,
-            )
-        };
+        let rate_each = rate / self.loads.len() as f64;
+        let phase = self.params.phase(write_ratio, rate_each, seconds);
         if warmup_s > 0.0 {
             let seconds = warmup_s;
             self.run(&Phase {

@@ -7,7 +7,10 @@ mod bench;
 mod tell;
 
 use anyhow::ensure;
-use load::workload::Popularity;
+use load::{
+    ChurnSchedule, Phase,
+    workload::{Churn, ChurnKind, Popularity},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -49,6 +52,10 @@ pub struct WriteBack {
     seconds: f64,
     /// Load at which latencies are compared, as part of what is carried without write-back.
     load: f64,
+    /// Seconds between changes of which keys are hot; 0: they stay.
+    churn_s: f64,
+    /// So many of the coldest keys become the hottest then.
+    churn_keys: usize,
     #[serde(default)]
     search: Search,
 }
@@ -71,6 +78,12 @@ impl Measure for WriteBack {
             self.clients
         );
         ensure!(
+            (0.0..1e6).contains(&self.churn_s) && self.churn_keys <= self.keys,
+            "churn_s = {}, churn_keys = {}: no less than 0, and no more keys than there are",
+            self.churn_s,
+            self.churn_keys
+        );
+        ensure!(
             (10..=60_000).contains(&self.write_back_ms),
             "write_back_ms = {}: 10 to 60000 are possible",
             self.write_back_ms
@@ -83,14 +96,13 @@ impl Measure for WriteBack {
         let mut without: Vec<Measured> = vec![];
         let mut bench = Bench::new(run, self, 0)?;
         for part in &self.write_ratios {
-            let expected = self.servers as f64 * self.server_rate / 4.0;
-            without.push(bench.measure(*part, expected, None)?);
+            without.push(bench.measure(*part, None)?);
         }
         drop(bench);
         let mut with = vec![];
         let mut bench = Bench::new(run, self, self.write_back_ms)?;
         for (part, other) in self.write_ratios.iter().zip(&without) {
-            with.push(bench.measure(*part, other.rate, Some(other.load_rate))?);
+            with.push(bench.measure(*part, Some(other.load_rate))?);
         }
         tell::tell(self, run, report, &without, &with);
         Ok(())
@@ -98,7 +110,19 @@ impl Measure for WriteBack {
 }
 
 impl WriteBack {
-    fn popularity(&self) -> Popularity {
-        Popularity::Zipf(self.theta)
+    fn phase(&self, write_ratio: f64, rate: f64, seconds: f64) -> Phase {
+        let churn = (self.churn_s > 0.0).then_some(ChurnSchedule {
+            change: Churn {
+                kind: ChurnKind::HotIn,
+                count: self.churn_keys,
+                among: 0,
+            },
+            every_s: self.churn_s,
+        });
+        Phase {
+            write_ratio,
+            churn,
+            ..Phase::reads(Popularity::Zipf(self.theta), rate, 0.0, seconds)
+        }
     }
 }
