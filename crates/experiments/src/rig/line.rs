@@ -47,6 +47,8 @@ pub struct Line {
     pub fault: Option<Fault>,
     /// Requests per second that the server takes; none: as many as it can.
     pub server_rate: Option<f64>,
+    /// Requests that wait at a partition before it drops more, if its rate is limited.
+    pub queue: u32,
     /// Length of a statistics window in milliseconds.
     pub window_ms: u32,
     /// Options added to the controllers' command line.
@@ -70,6 +72,7 @@ impl Line {
             discipline: discipline.into(),
             fault: None,
             server_rate: None,
+            queue: 64,
             window_ms: 500,
             control_args: vec![],
             settings: BTreeMap::new(),
@@ -156,7 +159,7 @@ impl Line {
             control: Some(self.urls()),
             socket: format!("{{dir}}/{SERVER}.sock"),
             rate_limit: self.server_rate,
-            queue_limit: self.server_rate.map(|_| 64),
+            queue_limit: self.server_rate.map(|_| self.queue),
             ..Store::default()
         }));
         store.on(OTHER_CPU)

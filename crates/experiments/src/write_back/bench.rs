@@ -21,6 +21,8 @@ const SWITCHES: usize = 2;
 const LOSS: f64 = 0.02;
 /// No generator of this machine offers more.
 const MAX_RATE: f64 = 150_000.0;
+/// Requests that wait at a server. Few, so that what a client has under way is within its window of rule 7.
+const QUEUE: u32 = 16;
 /// Up to the first rate that is too high, each is so much higher than the one before.
 const LEAP: f64 = 1.5;
 
@@ -119,6 +121,7 @@ impl<'a> Bench<'a> {
     ) -> anyhow::Result<Bench<'a>> {
         let line = Line {
             server_rate: Some(params.server_rate),
+            queue: QUEUE,
             window_ms: params.window_ms,
             ..Line::of(SWITCHES, params.pages, run.discipline)
         };
