@@ -122,6 +122,7 @@ impl<'a> Bench<'a> {
         let line = Line {
             server_rate: Some(params.server_rate),
             queue: QUEUE,
+            lend_from: params.lend_from,
             window_ms: params.window_ms,
             ..Line::of(SWITCHES, params.pages, run.discipline)
         };

@@ -34,6 +34,8 @@ pub struct WriteBack {
     write_ratios: Vec<f64>,
     /// The tenant's bound on age.
     write_back_ms: u32,
+    /// Writes of a key within a second from which on it is lent; none: as the store has it.
+    lend_from: Option<u32>,
     /// Number of servers, each one partition.
     servers: u32,
     /// Requests per second that each server takes.
