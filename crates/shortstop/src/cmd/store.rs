@@ -103,7 +103,7 @@ struct Serve {
     #[arg(long, value_name = "N:VALUE_LEN")]
     populate: Option<Populate>,
     /// Writes of a key within a second from which on it is lent to switches (write-back); below half of that it is called back. By default
-    /// as many as make it worth it: 4 within the tenant's bound, and 8 at least.
+    /// as many as make it worth it: 2 within the tenant's bound, and 8 at least.
     #[arg(long, value_name = "WRITES")]
     lend_from: Option<u32>,
     /// Directory to remember in which keys are lent to switches (write-back): without it none is whose data is in Redis or memcached.
