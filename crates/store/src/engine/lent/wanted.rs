@@ -150,13 +150,15 @@ impl Engine {
     ) {
         let id = (key.tenant, key.hash);
         let header = &packet.header;
-        let hot_from = self.hot_from(key.tenant);
         if self.write_back_ns(key.tenant) == 0
             || !absorbable(header)
             || packet.value.len() > super::packets::longest(key.bytes)
             || self.loans.open.contains_key(&id)
-            || !self.loans.hot.write(id, hot_from, now_ns)
         {
+            return;
+        }
+        let hot_from = self.hot_from(key.tenant);
+        if !self.loans.hot.write(id, hot_from, now_ns) {
             return;
         }
         let (owner, keeper) = (header.epoch.switch(), header.node);
