@@ -56,6 +56,7 @@ fn run(discipline: &Registration, seed: u64) -> (PhaseResult, u64) {
         timeout_ms: 200,
         interval_ms: 100,
         names_lives: false,
+        number: 0,
         cpu: None,
         phases: vec![],
     };

@@ -361,6 +361,7 @@ impl<'a> Servers<'a> {
                 seed: self.seed,
                 interval_ms: 50,
                 names_lives: false,
+                number: 0,
             })?);
         }
         self.load

@@ -21,6 +21,9 @@ pub struct LoadConfig {
     pub value_len: Lengths,
     /// Decides everything random.
     pub seed: u64,
+    /// Generators of one seed find the same keys hot; those of different numbers ask for them at times of their own.
+    #[serde(default)]
+    pub number: u64,
     /// A request unanswered for so long is lost; nothing is sent again but what goes on in another life.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,

@@ -108,13 +108,14 @@ impl Source {
             .iter()
             .map(|id| Tenant::new(&config, *id))
             .collect::<Result<_, _>>()?;
+        let own_seed = config.seed ^ config.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Source {
             tenants,
             client,
             window: Window::new(WINDOW),
             again: vec![],
             written: 0,
-            rng: rng(config.seed, "load"),
+            rng: rng(own_seed, "load"),
             churn_rng: rng(config.seed, "churn"),
             run: None,
             datagram: Box::new([0; LONGEST]),

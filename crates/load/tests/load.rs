@@ -95,6 +95,7 @@ fn measure_all(
         timeout_ms: 200,
         interval_ms: 50,
         names_lives: false,
+        number: 0,
         cpu: None,
         phases: vec![],
     };

@@ -427,6 +427,7 @@ impl Rig {
             timeout_ms: what.timeout_ms,
             interval_ms: what.interval_ms,
             names_lives: what.names_lives,
+            number: what.number,
             cpu: what.seat.cpu,
             phases: vec![],
         };
@@ -551,6 +552,8 @@ pub struct Generating<'a> {
     pub interval_ms: u64,
     /// Whether its writes name the lives of stores and keys.
     pub names_lives: bool,
+    /// Which of several that find the same keys hot.
+    pub number: u64,
 }
 
 /// Reads every key of every tenant of a generator once; returns, per tenant, the part of them that a switch answered, and

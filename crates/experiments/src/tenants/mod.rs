@@ -97,6 +97,7 @@ impl<'a> Stage<'a> {
             seed: self.seed,
             interval_ms: 100,
             names_lives: false,
+            number: 0,
         })
     }
 

@@ -138,7 +138,7 @@ impl<'a> Bench<'a> {
         let tenants = [tenant];
         rig.create_tenants(&tenants, &[client(1)])?;
         let mut loads = vec![];
-        for number in 0..params.clients {
+        for number in 0..params.clients as u64 {
             let name = format!("load{number}");
             loads.push(rig.load(&Generating {
                 seat: Seat {
@@ -154,6 +154,7 @@ impl<'a> Bench<'a> {
                 seed: run.options.seed,
                 interval_ms: 100,
                 names_lives: true,
+                number,
             })?);
         }
         let name = if write_back_ms > 0 { "with" } else { "without" };

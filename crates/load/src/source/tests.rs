@@ -18,6 +18,7 @@ fn config(keys: usize) -> LoadConfig {
         timeout_ms: 200,
         interval_ms: 50,
         names_lives: false,
+        number: 0,
         cpu: None,
         phases: vec![],
     }
