@@ -17,6 +17,9 @@ pub struct Limits {
     pub max_rate: f64,
 }
 
+/// A rate that fails is measured again before one below this part of it is tried.
+const FAR_DOWN: f64 = 0.9;
+
 /// One measurement: the offered rate and the part that was lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -47,7 +50,14 @@ pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
         }
         (None, Some(high)) => {
             let excess = high.loss - limits.loss;
-            Some(high.rate * (1.0 - 1.5 * excess - 0.02).clamp(0.4, 0.97))
+            let part = (1.0 - 1.5 * excess - 0.02).clamp(0.4, 0.97);
+            // Before it goes far down: a machine that was held up for a moment loses much at any rate.
+            let tried = points.iter().filter(|p| p.rate == high.rate).count();
+            Some(if part < FAR_DOWN && tried == 1 {
+                high.rate
+            } else {
+                high.rate * part
+            })
         }
         (Some(low), Some(high)) => {
             let gap = high.rate - low.rate;
@@ -142,6 +152,23 @@ pub(crate) mod tests {
             saturation(400.0, &limits, |_| Ok((0.0, Duration::ZERO, ()))).unwrap();
         assert_eq!(rate, 500.0);
         assert!(points.len() <= 4);
+    }
+
+    #[test]
+    fn one_bad_moment_does_not_send_the_search_far_down() {
+        let mut measured = 0;
+        let (rate, _, points) = saturation(400.0, &limits(), |rate| {
+            measured += 1;
+            let loss = if measured == 1 || rate > 500.0 {
+                0.5
+            } else {
+                0.0
+            };
+            Ok((loss, Duration::ZERO, ()))
+        })
+        .unwrap();
+        assert!((480.0..=500.0).contains(&rate), "{rate}");
+        assert!(points.iter().all(|p| p.rate >= 400.0), "{points:?}");
     }
 
     #[test]
