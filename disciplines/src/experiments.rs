@@ -13,6 +13,7 @@ const OF_NO_PAPER: &[(Registered, &str)] = &[
     (experiments::CONTROLLER_FAILOVER, "madinc"),
     (experiments::SILENT_LINK, "netcache"),
     (experiments::HOSTILE, "netcache"),
+    (experiments::WRITE_BACK, "netcache"),
 ];
 
 /// What parameters name disciplines: experiment, parameter, discipline.
@@ -60,6 +61,7 @@ mod tests {
                 "controller-failover",
                 "silent-link",
                 "hostile",
+                "write-back",
                 "netcache-churn",
                 "netcache-skew",
                 "netcache-writes",

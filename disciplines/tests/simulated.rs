@@ -55,6 +55,8 @@ fn run(discipline: &Registration, seed: u64) -> (PhaseResult, u64) {
         seed,
         timeout_ms: 200,
         interval_ms: 100,
+        names_lives: false,
+        number: 0,
         cpu: None,
         phases: vec![],
     };

@@ -42,6 +42,7 @@ pub mod table;
 pub mod tenants;
 mod verdict;
 mod world;
+mod write_back;
 
 pub use compare::{Comparison, Figure};
 pub use experiment::{Backend, Experiment, Kind, Measure, Options, Registered, Run};
@@ -103,6 +104,12 @@ pub const SILENT_LINK: Registered = Registered {
     kind: &Kind::of::<silent_link::SilentLink>("silent-link"),
 };
 
+/// What write-back gains over the part of the requests that writes.
+pub const WRITE_BACK: Registered = Registered {
+    toml: include_str!("write_back/write_back.toml"),
+    kind: &Kind::of::<write_back::WriteBack>("write-back"),
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +126,7 @@ mod tests {
             CONTROLLER_FAILOVER,
             SILENT_LINK,
             HOSTILE,
+            WRITE_BACK,
         ] {
             Experiment::of(&registered, "some").unwrap();
         }

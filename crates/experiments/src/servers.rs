@@ -360,6 +360,8 @@ impl<'a> Servers<'a> {
                 timeout_ms: self.params.timeout_ms,
                 seed: self.seed,
                 interval_ms: 50,
+                names_lives: false,
+                number: 0,
             })?);
         }
         self.load

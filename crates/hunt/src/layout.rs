@@ -197,6 +197,9 @@ impl Plan {
     }
 }
 
+/// Writes of a key within a second from which on it is lent.
+const LEND_FROM: u32 = 8;
+
 /// A store whose data outlives it.
 pub(crate) fn store(store: Store, control: usize) -> Role {
     Role::Store(StoreSpec {
@@ -206,6 +209,8 @@ pub(crate) fn store(store: Store, control: usize) -> Role {
             us => Data::Remote(us * 1_000),
         },
         lease_ms: Some(store.lease_ms),
+        // Clients are few and slow here.
+        lend_from: Some(LEND_FROM),
         ..StoreSpec::default()
     })
 }

@@ -94,6 +94,8 @@ pub struct Store {
     pub rate_limit: Option<f64>,
     /// Requests that wait at a partition before it drops more.
     pub queue_limit: Option<u32>,
+    /// Writes of a key within a second from which on it is lent; none: as many as make it worth it.
+    pub lend_from: Option<u32>,
     /// Where it tells its status.
     pub socket: String,
 }
@@ -112,6 +114,7 @@ impl Store {
             .maybe("--populate", populate)
             .maybe("--rate-limit", self.rate_limit)
             .maybe("--queue-limit", self.queue_limit)
+            .maybe("--lend-from", self.lend_from)
             .option("--status-socket", &self.socket)
     }
 

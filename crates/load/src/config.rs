@@ -21,12 +21,19 @@ pub struct LoadConfig {
     pub value_len: Lengths,
     /// Decides everything random.
     pub seed: u64,
-    /// A request unanswered for so long is lost; nothing is sent again.
+    /// Generators of one seed find the same keys hot; those of different numbers ask for them at times of their own.
+    #[serde(default)]
+    pub number: u64,
+    /// A request unanswered for so long is lost; nothing is sent again but what goes on in another life.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
     /// Length of one interval of the counts over time.
     #[serde(default = "interval_ms")]
     pub interval_ms: u64,
+    /// Whether writes name the life of their key or store and go on in another, as clients' do (rule 7): only such writes can be answered
+    /// by a switch that their key is lent to.
+    #[serde(default)]
+    pub names_lives: bool,
     /// The CPU to run on.
     #[serde(default)]
     pub cpu: Option<usize>,

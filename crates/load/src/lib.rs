@@ -20,6 +20,7 @@ mod each_key;
 mod forge;
 #[cfg(feature = "sockets")]
 mod generator;
+mod lives;
 pub mod model;
 mod results;
 pub mod search;

@@ -136,6 +136,9 @@ pub struct PhaseResult {
     pub hit: Latency,
     /// Reads answered by a store.
     pub miss: Latency,
+    /// Reads, whoever answered.
+    #[serde(default)]
+    pub read: Latency,
     /// Writes.
     pub write: Latency,
     /// Length of an interval.
@@ -215,6 +218,7 @@ pub(super) struct Histograms {
     pub all: Histogram<u64>,
     pub hit: Histogram<u64>,
     pub miss: Histogram<u64>,
+    pub read: Histogram<u64>,
     pub write: Histogram<u64>,
     /// One per tenant.
     pub tenants: Vec<Histogram<u64>>,
@@ -231,6 +235,7 @@ impl Histograms {
             all: histogram(3),
             hit: histogram(3),
             miss: histogram(3),
+            read: histogram(3),
             write: histogram(3),
             // Coarse: those of many tenants would push what is measured out of the CPU's caches.
             tenants: vec![histogram(2); tenants],

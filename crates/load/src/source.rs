@@ -10,6 +10,7 @@ use super::{
     TenantResult,
     each_key::{AGAIN_NS, EachKey},
     forge::{self, Attacks},
+    lives::{self, Heard, Named},
     results::{Histograms, cdf},
     tenant::{Tenant, is_foreign, stamp},
     versions::POPULATED,
@@ -39,6 +40,8 @@ pub struct Source {
     tenants: Vec<Tenant>,
     client: u64,
     window: Window,
+    /// Writes that go on in another life.
+    again: Vec<u64>,
     /// Writes so far.
     written: u32,
     rng: SeededRng,
@@ -105,12 +108,14 @@ impl Source {
             .iter()
             .map(|id| Tenant::new(&config, *id))
             .collect::<Result<_, _>>()?;
+        let own_seed = config.seed ^ config.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Source {
             tenants,
             client,
             window: Window::new(WINDOW),
+            again: vec![],
             written: 0,
-            rng: rng(config.seed, "load"),
+            rng: rng(own_seed, "load"),
             churn_rng: rng(config.seed, "churn"),
             run: None,
             datagram: Box::new([0; LONGEST]),
@@ -202,7 +207,7 @@ impl Source {
             Some(at_ns) => at_ns + self.patience_ns(run) + 1,
             None => u64::MAX,
         };
-        if self.window.is_full() {
+        if self.window.is_full() || !self.again.is_empty() {
             return Some(0);
         }
         if run.is_over {
@@ -224,6 +229,9 @@ impl Source {
         let Some(mut run) = self.run.take() else {
             return 0;
         };
+        for request in std::mem::take(&mut self.again) {
+            self.transmit(request, false, send);
+        }
         let count = if now_ns >= run.end_ns {
             run.is_over = true;
             0
@@ -249,8 +257,20 @@ impl Source {
                 return;
             }
         };
-        let Some(sent) = self.window.take(packet.header.request) else {
+        let request = packet.header.request;
+        let Some(sent) = self.window.get(request) else {
             run.result.late += 1;
+            return;
+        };
+        match lives::hear(&mut self.tenants, sent, &packet.header, now_ns) {
+            Heard::Answer => {}
+            Heard::Late => {
+                run.result.late += 1;
+                return;
+            }
+            Heard::Again => return self.again.push(request),
+        }
+        let Some(sent) = self.window.take(request) else {
             return;
         };
         let tenant = &mut self.tenants[usize::from(sent.tenant)];
@@ -458,34 +478,51 @@ impl Source {
 
     fn send(&mut self, what: &Wanted, now_ns: u64, send: &mut impl FnMut(usize, &[u8])) {
         let tenant = &self.tenants[what.tenant];
-        let (op, stamp) = if what.is_write {
+        let (mut written, mut named) = (POPULATED, Named::default());
+        if what.is_write {
             self.written = self.written.wrapping_add(1);
-            (Op::WriteRequest, stamp(tenant.id, self.written))
-        } else {
-            (Op::ReadRequest, POPULATED)
-        };
+            written = stamp(tenant.id, self.written);
+            named = lives::of_write(tenant, what.key);
+        }
         let request = self.window.push(Sent {
             at_ns: now_ns,
             floor: tenant.versions.floor(what.key),
-            stamp: stamp.0,
+            stamp: written.0,
             key: what.key,
             tenant: what.tenant as u16,
+            value_len: what.value_len as u16,
+            named,
             interval: what.interval,
             ..Sent::default()
         });
-        let key = tenant.keys.get(what.key);
+        self.transmit(request, what.forged, send);
+    }
+
+    /// Sends a request that is open, for the first time or again.
+    fn transmit(&mut self, request: u64, forged: bool, send: &mut impl FnMut(usize, &[u8])) {
+        let Some(sent) = self.window.get(request) else {
+            return;
+        };
+        let tenant = &self.tenants[usize::from(sent.tenant)];
+        let key = tenant.keys.get(sent.key);
+        let op = match sent.is_write() {
+            true => Op::WriteRequest,
+            false => Op::ReadRequest,
+        };
         let header = Header {
             tenant: tenant.id,
             client: self.client,
             request,
             key_hash: key.hash,
             key_len: KEY_LEN as u8,
+            life: sent.named.life,
+            flags: sent.named.flags(),
             ..Header::new(op)
         };
-        let len = (HEADER_LEN + KEY_LEN + what.value_len).min(LONGEST);
+        let len = (HEADER_LEN + KEY_LEN + usize::from(sent.value_len)).min(LONGEST);
         let bytes = &mut self.datagram[..len];
-        encode(bytes, header, &key, stamp, &tenant.secret);
-        if what.forged {
+        encode(bytes, header, &key, Stamp(sent.stamp), &tenant.secret);
+        if forged {
             forge::spoil(bytes, &mut self.rng);
         }
         send(tenant.store_of(&key), bytes);
@@ -514,6 +551,7 @@ impl Run {
         result.all = Latency::of(&histograms.all);
         result.hit = Latency::of(&histograms.hit);
         result.miss = Latency::of(&histograms.miss);
+        result.read = Latency::of(&histograms.read);
         result.write = Latency::of(&histograms.write);
         result.served_by = histograms.served_by();
         result.cdf = cdf(&histograms.all);
@@ -594,6 +632,7 @@ fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent,
     histograms.all.saturating_record(latency);
     histograms.tenants[index].saturating_record(latency);
     if !is_write {
+        histograms.read.saturating_record(latency);
         let switch = if cached { header.epoch.switch() } else { 0 };
         histograms.served(switch, latency);
     }
@@ -632,7 +671,12 @@ fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &
             })
         };
         let foreign = stamp.is_some_and(|stamp| is_foreign(tenant.id, stamp));
+        // A write that only its keeper kept is answered under a version that is no value's.
+        let tells_version = !(is_write && lives::may_be_asked_for(tenant, sent, header));
         let fits = stamp.is_some_and(|stamp| {
+            if !tells_version {
+                return true;
+            }
             let versions = &mut tenant.versions;
             versions.learn(sent.key, sent.floor, header.version, stamp)
         });

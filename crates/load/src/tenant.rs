@@ -3,6 +3,7 @@ use wire::{Lengths, Secret, TENANT_OPEN, partition_of};
 
 use super::{
     LoadConfig,
+    lives::Lives,
     versions::{POPULATED, Versions},
 };
 use crate::workload::{Key, KeySpace, Permutation, Stamp};
@@ -18,6 +19,8 @@ pub(super) struct Tenant {
     store_of_partition: Vec<u16>,
     pub permutation: Permutation,
     pub versions: Versions,
+    /// If its writes name them.
+    pub lives: Option<Lives>,
 }
 
 impl Tenant {
@@ -42,6 +45,7 @@ impl Tenant {
             store_of_partition: (0..cluster.partitions).map(store_of).collect(),
             permutation: Permutation::new(n, own_seed),
             versions: Versions::new(n),
+            lives: config.names_lives.then(|| Lives::new(cluster.stores.len())),
             secret: secrets.tag,
             lengths: config.value_len.clone(),
             id,

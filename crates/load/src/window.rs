@@ -1,3 +1,5 @@
+use crate::lives::Named;
+
 /// What is remembered of a request until it is answered or lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
@@ -9,6 +11,10 @@ pub(super) struct Sent {
     pub key: u32,
     /// Index of the tenant.
     pub tenant: u16,
+    /// Bytes of the value, or of room for one.
+    pub value_len: u16,
+    /// What a write names of rule 7.
+    pub named: Named,
     /// Interval of the measured part it was sent in; [`Sent::UNCOUNTED`] in a warm-up.
     pub interval: u32,
     /// Set by [`Window::push`].
@@ -68,13 +74,18 @@ impl Window {
         id
     }
 
-    /// The request with this id, if it is neither answered nor lost; it is now answered.
-    pub fn take(&mut self, id: u64) -> Option<Sent> {
+    /// The request with this id, if it is neither answered nor lost.
+    pub fn get(&mut self, id: u64) -> Option<&mut Sent> {
         if !(self.oldest..self.next).contains(&id) {
             return None;
         }
-        let slot = self.slot(id);
-        let sent = slot.open.then_some(*slot)?;
+        Some(self.slot(id)).filter(|slot| slot.open)
+    }
+
+    /// Likewise; it is now answered.
+    pub fn take(&mut self, id: u64) -> Option<Sent> {
+        let slot = self.get(id)?;
+        let sent = *slot;
         slot.open = false;
         self.open -= 1;
         self.skip();

@@ -94,6 +94,8 @@ fn measure_all(
         seed: 4,
         timeout_ms: 200,
         interval_ms: 50,
+        names_lives: false,
+        number: 0,
         cpu: None,
         phases: vec![],
     };

@@ -148,6 +148,8 @@ pub struct StoreSpec {
     pub rate_limit: Option<f64>,
     /// Requests that wait at a partition before it drops more; none: the usual number.
     pub queue_limit: Option<u32>,
+    /// Writes of a key within a second from which on it is lent; none: as many as make it worth it.
+    pub lend_from: Option<u32>,
     /// Length of leases in milliseconds as its own copy of the cluster file has it, if that is another.
     pub lease_ms: Option<u32>,
     /// What it is given to work with.
@@ -163,6 +165,7 @@ impl Default for StoreSpec {
             memory_limit: 1 << 30,
             rate_limit: None,
             queue_limit: None,
+            lend_from: None,
             lease_ms: None,
             service: ServiceSpec {
                 request_ns: 1500.0,

@@ -40,6 +40,7 @@ pub(crate) fn maker(
     config.memory_limit = store.memory_limit;
     config.rate_limit = store.rate_limit;
     config.queue_limit = store.queue_limit.unwrap_or(config.queue_limit);
+    config.lend_from = store.lend_from;
     config.cluster.lease_ms = store.lease_ms.unwrap_or(config.cluster.lease_ms);
     let half = |known: &decide::Registration| {
         let (name, maker) = (known.name, known.store?);

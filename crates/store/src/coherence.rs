@@ -351,7 +351,9 @@ impl<W> KeyState<W> {
             }
             if !current.waits.is_empty() {
                 let next_ns = current.repeat(leases, now_ns, out);
-                if !mutant(Mutant::AppliedBeforeAcknowledged) {
+                // Of a recall nothing is applied: it would only begin again.
+                let is_write = matches!(current.task, Task::Write(_));
+                if !(is_write && mutant(Mutant::AppliedBeforeAcknowledged)) {
                     return Step::Wait(next_ns);
                 }
                 current.waits.clear();

@@ -128,6 +128,9 @@ pub struct Config {
     pub status_socket: Option<PathBuf>,
     /// Directory of the journal of loans; without it a backend in another process has no write-back.
     pub state: Option<PathBuf>,
+    /// Writes of a key within a second from which on it is lent, and below half of which it is called back; `None`: as many as make it worth
+    /// it under its tenant's bound.
+    pub lend_from: Option<u32>,
     /// Copies, over all keys, that the directory remembers at most.
     pub directory_limit: usize,
     /// Writes that may wait behind one another for one key.
@@ -157,6 +160,7 @@ impl Config {
             populate: None,
             status_socket: None,
             state: None,
+            lend_from: None,
             directory_limit: 1_000_000,
             key_queue_limit: 64,
             client_limit: 16_384,

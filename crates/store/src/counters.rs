@@ -145,7 +145,9 @@ pub struct Counters {
     pub loans_cancelled: u64,
     /// Loans called back.
     pub loans_returned: u64,
-    /// Of these, the owner did not answer: its lease had to lapse.
+    /// Of these, because the key was written too rarely to leave it lent.
+    pub loans_cold: u64,
+    /// Of those that were called back, the owner did not answer: its lease had to lapse.
     pub loans_lapsed: u64,
     /// Of those that were called back, neither switch had the record any more: answered writes of the last moments may be lost.
     pub loans_lost: u64,
@@ -153,7 +155,7 @@ pub struct Counters {
     pub loans_found: u64,
     /// Hot keys not lent: as many loans as there may be, or keys with a life of their own.
     pub loans_refused_full: u64,
-    /// Hot keys not lent: a switch holds no lease, or the tenant is not placed there.
+    /// Hot keys not lent: a switch holds no lease.
     pub loans_refused_switch: u64,
     /// Hot keys not lent: their writes pass one switch only.
     pub loans_refused_path: u64,

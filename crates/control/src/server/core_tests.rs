@@ -789,6 +789,33 @@ fn a_discipline_that_runs_everywhere_is_in_every_setup() {
 }
 
 #[test]
+fn a_tenant_with_write_back_is_in_every_setup() {
+    let mut stage = Stage::new(4);
+    let second = stage.attach(2, 0);
+    stage
+        .create_as(TenantSpec {
+            borrow: false,
+            ..of(1, "test", 1)
+        })
+        .unwrap();
+    stage.settle();
+    stage.sent_to(second);
+    // What a write passes second keeps it, with pages there or without.
+    for (write_back_ms, expected) in [(100, vec![(1, "test".to_owned())]), (0, vec![])] {
+        let change = TenantChange {
+            write_back_ms: Some(write_back_ms),
+            ..TenantChange::default()
+        };
+        stage.change(1, change).unwrap();
+        stage.write();
+        let (setups, _) = stage.sent_to(second);
+        let told = setups.last().unwrap().tenants.iter();
+        let told: Vec<_> = told.map(|t| (t.tenant, t.discipline.clone())).collect();
+        assert_eq!(told, expected);
+    }
+}
+
+#[test]
 fn a_change_of_a_tenant_is_told_to_the_switches_where_it_is() {
     let mut stage = Stage::new(4);
     let second = stage.attach(2, 4);

@@ -140,6 +140,8 @@ fn store(host: &str, topology: &Topology) -> Seated {
         state: Some(format!("{{dir}}/{host}-state")),
         // One asks its Redis what others write; the other one lends keys.
         outside_writes: (host == SERVERS[0]).then(|| "ignore".into()),
+        // Clients are few and slow here.
+        lend_from: Some(8),
         socket: format!("{{dir}}/{host}.sock"),
         ..Store::default()
     }))

@@ -47,6 +47,10 @@ pub struct Line {
     pub fault: Option<Fault>,
     /// Requests per second that the server takes; none: as many as it can.
     pub server_rate: Option<f64>,
+    /// Requests that wait at a partition before it drops more, if its rate is limited.
+    pub queue: u32,
+    /// Writes of a key within a second from which on it is lent; none: as many as make it worth it.
+    pub lend_from: Option<u32>,
     /// Length of a statistics window in milliseconds.
     pub window_ms: u32,
     /// Options added to the controllers' command line.
@@ -70,6 +74,8 @@ impl Line {
             discipline: discipline.into(),
             fault: None,
             server_rate: None,
+            queue: 64,
+            lend_from: None,
             window_ms: 500,
             control_args: vec![],
             settings: BTreeMap::new(),
@@ -156,7 +162,8 @@ impl Line {
             control: Some(self.urls()),
             socket: format!("{{dir}}/{SERVER}.sock"),
             rate_limit: self.server_rate,
-            queue_limit: self.server_rate.map(|_| 64),
+            queue_limit: self.server_rate.map(|_| self.queue),
+            lend_from: self.lend_from,
             ..Store::default()
         }));
         store.on(OTHER_CPU)

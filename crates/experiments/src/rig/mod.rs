@@ -426,6 +426,8 @@ impl Rig {
             seed: what.seed,
             timeout_ms: what.timeout_ms,
             interval_ms: what.interval_ms,
+            names_lives: what.names_lives,
+            number: what.number,
             cpu: what.seat.cpu,
             phases: vec![],
         };
@@ -548,6 +550,10 @@ pub struct Generating<'a> {
     pub seed: u64,
     /// Length of one interval of the counts over time.
     pub interval_ms: u64,
+    /// Whether its writes name the lives of stores and keys.
+    pub names_lives: bool,
+    /// Which of several that find the same keys hot.
+    pub number: u64,
 }
 
 /// Reads every key of every tenant of a generator once; returns, per tenant, the part of them that a switch answered, and

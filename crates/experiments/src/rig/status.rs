@@ -13,11 +13,21 @@ pub struct StoreStatus {
     /// Bytes of values that are being written in parts.
     #[serde(default)]
     pub writing_bytes: u64,
+    /// Keys that are lent to switches.
+    #[serde(default)]
+    pub loans: LoansStatus,
     /// Its partitions.
     pub partitions: Vec<PartitionStatus>,
     /// Its counters, by name.
     #[serde(default)]
     pub totals: Value,
+}
+
+/// What the status of a store says of keys that are lent.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct LoansStatus {
+    /// Keys that a switch answers for.
+    pub lent: u64,
 }
 
 /// The status of one partition.

@@ -96,6 +96,8 @@ impl<'a> Stage<'a> {
             timeout_ms: TIMEOUT_MS,
             seed: self.seed,
             interval_ms: 100,
+            names_lives: false,
+            number: 0,
         })
     }
 

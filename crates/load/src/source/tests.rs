@@ -17,6 +17,8 @@ fn config(keys: usize) -> LoadConfig {
         seed: 4,
         timeout_ms: 200,
         interval_ms: 50,
+        names_lives: false,
+        number: 0,
         cpu: None,
         phases: vec![],
     }

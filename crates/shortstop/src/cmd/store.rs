@@ -102,6 +102,10 @@ struct Serve {
     /// each key's hash chooses one.
     #[arg(long, value_name = "N:VALUE_LEN")]
     populate: Option<Populate>,
+    /// Writes of a key within a second from which on it is lent to switches (write-back); below half of that it is called back. By default
+    /// as many as make it worth it: 2 within the tenant's bound, and 8 at least.
+    #[arg(long, value_name = "WRITES")]
+    lend_from: Option<u32>,
     /// Directory to remember in which keys are lent to switches (write-back): without it none is whose data is in Redis or memcached.
     /// It is made if there is none; each store needs its own.
     #[arg(long, value_name = "DIR")]
@@ -138,6 +142,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     config.populate = options.populate;
     config.status_socket = options.status_socket;
     config.state = options.state;
+    config.lend_from = options.lend_from;
     config.halves = registered_halves();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -18,4 +18,5 @@ mod tenants_life;
 mod tenants_tls;
 mod traffic;
 mod variants;
+mod write_back;
 mod xdp;

@@ -350,7 +350,7 @@ impl Rack {
         let shared = Arc::new(Shared::default());
         let (key, own) = (key.to_string(), shared.clone());
         let thread = std::thread::spawn(move || {
-            use_client(&space, &text, options, async |client| {
+            use_client(&space, &text, wire::TENANT_OPEN, options, async |client| {
                 read_on(&client, &key, &own).await
             })
         });
@@ -358,9 +358,11 @@ impl Rack {
     }
 }
 
-fn use_client<T: Send>(
+/// Does something with a client of a tenant in a namespace.
+pub fn use_client<T: Send>(
     space: &str,
     cluster: &str,
+    tenant: u32,
     options: Options,
     work: impl AsyncFnOnce(Client) -> T + Send,
 ) -> T {
@@ -370,7 +372,7 @@ fn use_client<T: Send>(
             .enable_all()
             .build()?;
         runtime.block_on(async {
-            let client = Client::connect(&cluster, wire::TENANT_OPEN, options).await?;
+            let client = Client::connect(&cluster, tenant, options).await?;
             Ok(work(client).await)
         })
     });

@@ -25,7 +25,7 @@ use crate::{
 };
 use asked::Parked;
 pub(super) use asked::absorbable;
-use hot::Hot;
+use hot::{Hot, Pace};
 
 /// Keys that may be lent at once.
 const LOANS: usize = 1024;
@@ -43,6 +43,7 @@ struct Lent {
     keeper: Home,
     /// When the owner has begun, as far as is known.
     lent_ns: Option<Nanos>,
+    pace: Pace,
     /// The key's copies are on their way out; then its value is read.
     clears: bool,
     reading: Option<Ticket>,
@@ -57,6 +58,7 @@ impl Lent {
             owner,
             keeper,
             lent_ns: None,
+            pace: Pace::default(),
             clears: false,
             reading: None,
             timer_ns: 0,
@@ -257,6 +259,12 @@ impl Engine {
         u64::from(known.map_or(0, |known| known.write_back_ms)) * 1_000_000
     }
 
+    /// Writes within a second by which a tenant's key is hot.
+    fn hot_from(&self, tenant: u32) -> u64 {
+        let by_bound = || hot::hot_from(self.write_back_ns(tenant));
+        self.config.lend_from.map_or_else(by_bound, u64::from)
+    }
+
     /// Moves a loan on as far as it goes.
     fn loan_poll(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
         let mut acts = vec![];
@@ -266,6 +274,7 @@ impl Engine {
             };
             if lent.loan.is_lent() && lent.lent_ns.is_none() {
                 lent.lent_ns = Some(now_ns);
+                lent.pace = Pace::new(lent.loan.terms().base, now_ns);
                 self.counters.loans += 1;
                 self.move_queued(id, now_ns, out);
                 self.recall_if_unlendable(id, now_ns);

@@ -109,6 +109,7 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
                 populate: store.populate.as_ref().map(populate).transpose()?,
                 rate_limit: store.rate_limit,
                 queue_limit: store.queue_limit,
+                lend_from: store.lend_from,
                 ..StoreSpec::default()
             })
         }

@@ -1,21 +1,59 @@
-//! Which keys are written so often that it is worth lending them.
+//! Which keys are written so often that it is worth lending them, or leaving them lent.
 
 use wire::maps::HashMap;
 
 use crate::{coherence::Nanos, directory::KeyId, shares::Shares};
 
-/// A key is hot with so many writes within this time.
-const WRITES: u32 = 8;
+/// A key is hot with so many writes within this time at least.
+const WRITES: u64 = 8;
 const WITHIN_NS: Nanos = 1_000_000_000;
+/// While a key is lent its keeper is asked for the newest so often within the bound, and that is written to the backend: a loan has to spare the
+/// store as many writes at least.
+const ASKED: u64 = 2;
+/// A key that is lent is cold with fewer writes than this part of what makes one hot.
+const COLD: u64 = 2;
 /// Keys that are counted at once.
 const KEYS: usize = 4096;
 /// A key that was called back is not lent again within this time; each loan that lives shorter than it doubles it, up to the longest.
 const REST_NS: Nanos = 1_000_000_000;
 const REST_MOST_NS: Nanos = 60_000_000_000;
 
+/// Writes within a second by which a key is hot whose tenant has this bound.
+pub(super) fn hot_from(bound_ns: Nanos) -> u64 {
+    (ASKED * WITHIN_NS / bound_ns.max(1)).max(WRITES)
+}
+
+/// How often a key is written while it is lent.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Pace {
+    since_ns: Nanos,
+    version: u64,
+}
+
+impl Pace {
+    /// From the beginning of a loan with this base.
+    pub fn new(base: u64, now_ns: Nanos) -> Pace {
+        Pace {
+            since_ns: now_ns,
+            version: base,
+        }
+    }
+
+    /// The keeper's newest has this version: whether there were too few writes of late to leave the key lent.
+    pub fn is_cold(&mut self, version: u64, hot_from: u64, now_ns: Nanos) -> bool {
+        let time_ns = now_ns.saturating_sub(self.since_ns);
+        if time_ns < WITHIN_NS {
+            return false;
+        }
+        let writes = version.saturating_sub(self.version);
+        *self = Pace::new(version.max(self.version), now_ns);
+        writes.saturating_mul(COLD * WITHIN_NS) < hot_from.saturating_mul(time_ns)
+    }
+}
+
 struct Count {
     since_ns: Nanos,
-    writes: u32,
+    writes: u64,
     rests_until_ns: Nanos,
     rest_ns: Nanos,
 }
@@ -42,8 +80,8 @@ impl Hot {
         self.shares.share_among(tenants);
     }
 
-    /// A write of a key; whether it is to be lent.
-    pub fn write(&mut self, id: KeyId, now_ns: Nanos) -> bool {
+    /// A write of a key that is hot with so many; whether it is to be lent.
+    pub fn write(&mut self, id: KeyId, hot_from: u64, now_ns: Nanos) -> bool {
         if !self.has_room(&id, now_ns) {
             return false;
         }
@@ -53,7 +91,7 @@ impl Hot {
             count.writes = 0;
         }
         count.writes += 1;
-        if count.writes < WRITES || now_ns < count.rests_until_ns {
+        if count.writes < hot_from || now_ns < count.rests_until_ns {
             return false;
         }
         count.writes = 0;
@@ -116,7 +154,7 @@ mod tests {
     const KEY: KeyId = (7, KeyHash([1; 16]));
 
     fn writes_until_hot(hot: &mut Hot, from_ns: Nanos, every_ns: Nanos) -> Option<u64> {
-        (0..100).find(|n| hot.write(KEY, from_ns + n * every_ns))
+        (0..100).find(|n| hot.write(KEY, WRITES, from_ns + n * every_ns))
     }
 
     #[test]
@@ -133,16 +171,45 @@ mod tests {
         for rest_s in [1, 2, 4, 8, 16, 32, 60, 60] {
             hot.ended(KEY, 10 * MS, now_ns);
             let rest_ns = rest_s * 1000 * MS;
-            assert!((0..20).all(|n| !hot.write(KEY, now_ns + rest_ns - 20 + n)));
+            assert!((0..20).all(|n| !hot.write(KEY, WRITES, now_ns + rest_ns - 20 + n)));
             now_ns += rest_ns;
-            assert!((0..8).any(|n| hot.write(KEY, now_ns + n)));
+            assert!((0..8).any(|n| hot.write(KEY, WRITES, now_ns + n)));
         }
         hot.ended(KEY, 5000 * MS, now_ns);
         now_ns += 1000 * MS;
         assert!(
-            (0..8).any(|n| hot.write(KEY, now_ns + n)),
+            (0..8).any(|n| hot.write(KEY, WRITES, now_ns + n)),
             "that loan was worth it"
         );
+    }
+
+    #[test]
+    fn a_loan_has_to_spare_as_many_writes_as_it_costs_questions() {
+        // (bound in milliseconds, writes per second that make a key hot)
+        for (bound_ms, expected) in [(10, 200), (100, 20), (1000, 8), (60_000, 8)] {
+            assert_eq!(hot_from(bound_ms * MS), expected, "{bound_ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_written_half_as_often_as_makes_it_hot_is_left_lent() {
+        // (writes between two looks, time between them, whether it is cold at the second)
+        let rows = [
+            (20, 1000, false),
+            (19, 1000, true),
+            (0, 999, false),
+            (600, 30_000, false),
+            (599, 30_000, true),
+        ];
+        for (writes, after_ms, expected) in rows {
+            let mut pace = Pace::new(1000, 5 * MS);
+            let now_ns = (5 + after_ms) * MS;
+            let is_cold = pace.is_cold(1000 + writes, 40, now_ns);
+            assert_eq!(is_cold, expected, "{writes} in {after_ms} ms");
+        }
+        let mut pace = Pace::new(1000, 0);
+        assert!(!pace.is_cold(1100, 40, 1000 * MS));
+        assert!(pace.is_cold(1100, 40, 2000 * MS), "none since");
     }
 
     #[test]
@@ -151,7 +218,7 @@ mod tests {
         for n in 0..10_000u32 {
             let mut hash = [0; 16];
             hash[..4].copy_from_slice(&n.to_be_bytes());
-            hot.write((7, KeyHash(hash)), 0);
+            hot.write((7, KeyHash(hash)), WRITES, 0);
         }
         assert_eq!(hot.keys.len(), KEYS);
         assert_eq!(writes_until_hot(&mut hot, 0, 1), None, "no room");

@@ -158,6 +158,7 @@ impl Engine {
 
     fn take_reply(&mut self, id: KeyId, role: Role, packet: &Packet<'_>, now_ns: u64) {
         let header = &packet.header;
+        let hot_from = self.hot_from(id.0);
         let Some(lent) = self.loans.open.get_mut(&id) else {
             return;
         };
@@ -173,5 +174,10 @@ impl Engine {
             value: has_value.then(|| Bytes::copy_from_slice(packet.value)),
         };
         lent.loan.taken(role, taken, now_ns);
+        let pulled = role == Role::Keeper && lent.loan.is_lent();
+        if pulled && lent.pace.is_cold(header.version, hot_from, now_ns) {
+            self.counters.loans_cold += 1;
+            lent.loan.recall(now_ns);
+        }
     }
 }

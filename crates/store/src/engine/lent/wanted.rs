@@ -154,8 +154,11 @@ impl Engine {
             || !absorbable(header)
             || packet.value.len() > super::packets::longest(key.bytes)
             || self.loans.open.contains_key(&id)
-            || !self.loans.hot.write(id, now_ns)
         {
+            return;
+        }
+        let hot_from = self.hot_from(key.tenant);
+        if !self.loans.hot.write(id, hot_from, now_ns) {
             return;
         }
         let (owner, keeper) = (header.epoch.switch(), header.node);

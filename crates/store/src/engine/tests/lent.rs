@@ -61,6 +61,25 @@ fn a_hot_key_is_lent_written_pulled_and_called_back() {
     assert_eq!(world.unanswered(), 0);
 }
 
+#[test]
+fn a_lent_key_that_is_written_no_more_is_called_back_and_one_that_is_stays() {
+    let mut world = lent();
+    for _ in 0..30 {
+        world.op(0, ClientOp::Write);
+        world.run(100);
+    }
+    assert!(world.is_owned(), "10 a second, lent from 8 on");
+    world.run(2_200);
+    assert!(!world.is_owned());
+    let counters = world.counters();
+    assert_eq!((counters.loans_returned, counters.loans_cold), (1, 1));
+    assert_eq!(world.stored(), world.newest(0));
+    world.op(0, ClientOp::Write);
+    world.run(50);
+    world.check();
+    assert_eq!(world.unanswered(), 0);
+}
+
 /// The same world, with a write that the owner has answered and the store has not.
 fn with_an_unflushed_write() -> World {
     let mut world = lent();

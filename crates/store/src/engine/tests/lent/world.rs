@@ -283,6 +283,7 @@ impl World {
     pub fn new(seed: u64, write_back_ms: u32) -> World {
         let mut config = Config::new("127.0.0.1:7117".parse().unwrap());
         config.cluster = config.cluster.with_lease_ms(LEASE_MS as u32);
+        config.lend_from = Some(8);
         config.cluster.tenants.push(wire::Tenant {
             write_back_ms,
             ..wire::Tenant::new(KEYED, "09".repeat(16))
