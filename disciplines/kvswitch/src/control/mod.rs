@@ -2,4 +2,8 @@
 
 mod estimate;
 mod place;
+mod table;
 mod threshold;
+
+#[cfg(test)]
+mod balance;

@@ -8,7 +8,7 @@ const CALM: u32 = 4;
 /// Calm is what is this much closer to balance than has to be.
 const CALMER: f64 = 0.6;
 /// Lower ones in a row that brought nothing before it goes back to where it was.
-const FUTILE: u32 = 3;
+const FUTILE: u32 = 6;
 /// What a lower one has to bring: so much less than the imbalance before.
 const USE: f64 = 0.95;
 /// The longest wait before what was found wrong is tried again, in windows.
@@ -82,6 +82,15 @@ impl Threshold {
     /// In parts of an average server's load.
     pub fn part(&self) -> f64 {
         self.part
+    }
+
+    /// The hottest key has this part of an average server's load: a threshold above it is none, and none that was tried.
+    pub fn hottest(&mut self, part: f64) {
+        if part > 0.0 && self.part > part {
+            let lowest = self.rules.first * LOWEST;
+            self.part = part.max(lowest);
+            self.futile = Futile::default();
+        }
     }
 
     /// A window ended whose highest load exceeded the average by `excess` of it, of which `chance` may be nothing but that. To be called for
