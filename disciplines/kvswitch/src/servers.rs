@@ -1,6 +1,6 @@
 //! What the switch knows of a tenant's stores: where reads are sent, and in which tally each is counted (`load.h`).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use decide::Row;
@@ -19,8 +19,8 @@ pub const LOADS: usize = 8;
 pub struct Server {
     /// `0x8000 |` its place in the cluster file.
     pub holder: u16,
-    /// Where requests are sent.
-    pub address: SocketAddr,
+    /// Where requests are sent, to the port that all stores have.
+    pub address: IpAddr,
     /// Its place among those whose load is counted, below [`EACH`]; others are counted nowhere.
     pub place: u16,
 }
@@ -28,22 +28,21 @@ pub struct Server {
 impl Server {
     /// The rows of a tenant's configuration that tell of it, one of each map.
     pub fn rows(&self, tenant: u32) -> [Row; 2] {
-        let address = match self.address.ip() {
+        let address = match self.address {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
         };
-        let (address, port) = (address.octets(), self.address.port().to_be_bytes());
-        let tenant = tenant.to_ne_bytes();
-        let place = self.place.to_ne_bytes();
+        let address = address.octets();
+        let (tenant, place) = (tenant.to_ne_bytes(), u32::from(self.place).to_ne_bytes());
         let by_holder = Row {
             map: MAP.into(),
             key: joined(&[&tenant, &u32::from(self.holder).to_ne_bytes()]),
-            value: joined(&[&address, &port, &place, &[0; 4]]),
+            value: joined(&[&address, &place]),
         };
         let by_address = Row {
             map: ADDRESSES.into(),
             key: joined(&[&tenant, &address]),
-            value: joined(&[&u32::from(self.place).to_ne_bytes()]),
+            value: joined(&[&place]),
         };
         [by_holder, by_address]
     }
