@@ -32,7 +32,7 @@
  * COUNT_hit for a copy of what a store has. A packet that ends here is COUNT_consume or COUNT_drop_refused. What
  * happens on the way (COUNT_miss) may be counted beside.
  *
- * TALLIES. `tally(work, n)` adds one to the tenant's word n, below TALLIES: what the control half is to know of the
+ * TALLIES. `tally(work, n)` adds one to the tenant's word n, below TALLIES (`tally_by` more): what the control half is to know of the
  * discipline's own work, as numbers of each window (`Event::WindowEnd`). In steps only, not in an egress program.
  *
  * PARAMETERS. `work->parameter[0]` and `[1]` are the tenant's words from `Configuration::parameters`. Nobody else

@@ -1,9 +1,16 @@
-//! The control half: which keys are replicated, how often, and where (paper, 4.1).
+//! The control half. Nothing of it is here yet: every key stays at its home.
 
-mod estimate;
-mod place;
-mod table;
-mod threshold;
+use std::time::Duration;
 
-#[cfg(test)]
-mod balance;
+use decide::{Action, Discipline, Event, Limits};
+
+struct Controller;
+
+impl Discipline for Controller {
+    fn on(&mut self, _now: Duration, _event: Event<'_>, _out: &mut Vec<Action>) {}
+}
+
+/// Makes the control half.
+pub fn controller(_limits: Limits) -> Box<dyn Discipline> {
+    Box::new(Controller)
+}
