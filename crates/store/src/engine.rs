@@ -7,6 +7,7 @@ mod lease;
 mod lent;
 mod outside;
 mod read;
+mod replicas;
 mod reply;
 mod tenants;
 #[cfg(test)]
