@@ -4,11 +4,6 @@
 
 #include "load.h"
 
-/* In a write's `node`: its key's replicas are sent it as well. */
-#ifndef NODE_ALL
-#define NODE_ALL 0xffff
-#endif
-
 #define TURNS_MAX 64
 
 /* In an item's cells. Copies of replicas come and go without it: a wrong bit costs a reader a round trip. */
