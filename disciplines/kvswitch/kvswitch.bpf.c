@@ -78,18 +78,21 @@ INLINE int take_write(struct xdp_md *ctx, struct work *work, const struct config
 	return round_too(pair);
 }
 
-/* A replica may be read again. */
-INLINE int confirm(struct xdp_md *ctx, struct work *work)
+/* A store says that its replica may be read again, or no longer. */
+INLINE int about_replica(struct xdp_md *ctx, struct work *work)
 {
 	struct found found = {};
 	__u32 store = bpf_be64_to_cpu(work->header.epoch) >> EPOCH_NUMBER_BITS;
 	if (find_given(work, &found)) {
 		struct replicas *key = replicas_of(&found, work);
 		__u64 turns = turns_of(work, key, store);
-		if (turns) {
+		if (work->op == OP_REPLICA_DROP)
+			fetch_and(&key->valid, ~turns);
+		else
 			fetch_or(&key->valid, turns);
-			count(COUNT_replica_confirm);
-		}
+		if (turns)
+			count(work->op == OP_REPLICA_DROP ? COUNT_replica_drop
+							  : COUNT_replica_confirm);
 	}
 	return forward(ctx, work);
 }
@@ -109,7 +112,8 @@ STEP int kvswitch(struct xdp_md *ctx)
 	case OP_CORRECTION_REQUEST:
 		return go_home(ctx, work, config);
 	case OP_REPLICA_CONFIRM:
-		return confirm(ctx, work);
+	case OP_REPLICA_DROP:
+		return about_replica(ctx, work);
 	case OP_READ_REPLY:
 	case OP_WRITE_REPLY:
 	case OP_DELETE_REPLY:

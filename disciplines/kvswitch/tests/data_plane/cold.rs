@@ -35,13 +35,21 @@ fn a_cold_key_is_reported() {
             w.send(read());
         }
         let reported = counts(drained(&w));
-        assert_eq!(reported, [4, 8, 16, 32], "at the threshold, and at doublings");
+        assert_eq!(
+            reported,
+            [4, 8, 16, 32],
+            "at the threshold, and at doublings"
+        );
         w.switch.table.next_window();
     }
     for _ in 0..3 {
         w.send(read());
     }
-    assert_eq!(counts(drained(&w)), [0; 0], "a new window begins with nothing");
+    assert_eq!(
+        counts(drained(&w)),
+        [0; 0],
+        "a new window begins with nothing"
+    );
 }
 
 #[test]
@@ -64,7 +72,9 @@ fn the_hottest_keys_are_known_among_many() {
             let mut random = 1u64;
             let mut reads = 0u64;
             while !left.is_empty() {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 let at = (random >> 33) as usize % left.len();
                 let key = format!("key{:013}", left[at].0);
                 let mut read = Message::read(ALONE, key.as_bytes());

@@ -66,11 +66,7 @@ const READS: &[Row] = &[
             (|_| read(), &[AsItIs], &["forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| read().over_ipv6(), &[AsItIs], &["forward"]),
-            (
-                |_| read().over_ipv6(),
-                &[To(SIX)],
-                &["redirect", "forward"],
-            ),
+            (|_| read().over_ipv6(), &[To(SIX)], &["redirect", "forward"]),
             (|_| read().over_ipv6(), &[AsItIs], &["forward"]),
         ],
         loads: &[(HOME, 2, 0), (A, 1, 0), (SIX, 1, 0)],
@@ -217,7 +213,9 @@ fn sums_are_right_whatever_they_are() {
         hot(&mut w, &[A, B, C], &[]);
         for request in 0..3_000u64 {
             let mut packet = read().numbered(request * 77);
-            packet.from.set_ip([10, 9, (request >> 8) as u8, request as u8].into());
+            packet
+                .from
+                .set_ip([10, 9, (request >> 8) as u8, request as u8].into());
             let run = w.switch.run(&packet.frame().bytes(), None);
             let seen = harness::Seen::read(&run.frame).expect("right checksums");
             assert_ne!(seen.to, packet.to);

@@ -10,7 +10,7 @@ use harness::{
     world::ItemField,
 };
 use kvswitch::{parameters, record::Replicas, servers};
-pub use wire::{Epoch, Flags, Header, NODE_ALL, Op, Packet, Status};
+pub use wire::{Epoch, Flags, Header, NODE_ALL, Op, Packet};
 
 /// Anybody's: no secret.
 pub const OPEN: u32 = 0;
@@ -62,7 +62,9 @@ pub fn world() -> World {
     ];
     let w = World::new(&[object], &tenants);
     for tenant in [OPEN, SIGNED, ALONE, ROTATING] {
-        [HOME, A, B, C, SIX, END].map(|holder| tell(&w, tenant, holder));
+        for holder in [HOME, A, B, C, SIX, END] {
+            tell(&w, tenant, holder);
+        }
     }
     w
 }
@@ -235,13 +237,19 @@ pub fn run_step(w: &World, number: usize, (packet, leaves, counts): &Step) {
         if run.verdict == Verdict::Drop {
             break;
         }
-        let what = leaves.get(rounds).unwrap_or_else(|| panic!("step {number}: {moved:?}"));
+        let what = leaves
+            .get(rounds)
+            .unwrap_or_else(|| panic!("step {number}: {moved:?}"));
         rounds += 1;
         println!("step {number}, round {rounds}: {moved:?}");
         what.check(&asked, &run.frame, rounds as u8);
         frame = run.frame;
     }
-    assert_eq!(rounds, leaves.len(), "step {number}: what leaves, {moved:?}");
+    assert_eq!(
+        rounds,
+        leaves.len(),
+        "step {number}: what leaves, {moved:?}"
+    );
     let mut moved: Vec<&str> = moved
         .into_iter()
         .flat_map(|(name, by)| std::iter::repeat_n(name, by as usize))

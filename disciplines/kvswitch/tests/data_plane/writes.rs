@@ -34,11 +34,7 @@ const WRITES: &[Row] = &[
             GOES_HOME,
             GOES_HOME,
             GOES_HOME,
-            (
-                |_| confirms(A),
-                &[AsItIs],
-                &["replica_confirm", "forward"],
-            ),
+            (|_| confirms(A), &[AsItIs], &["replica_confirm", "forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             GOES_HOME,
             (|_| read(), &[To(A)], &["redirect", "forward"]),
@@ -181,6 +177,27 @@ const WRITES: &[Row] = &[
             &["write", "forward"],
         )],
         loads: &[(HOME, 1, 0)],
+    },
+    Row {
+        name: "a store that has no replica any more is not read",
+        given: |w| hot(w, &[A, B], &[A]),
+        steps: &[
+            (
+                |_| Message {
+                    header: Header {
+                        op: Op::ReplicaDrop,
+                        ..confirms(A).header
+                    },
+                    ..confirms(A)
+                },
+                &[AsItIs],
+                &["replica_drop", "forward"],
+            ),
+            GOES_HOME,
+            (|_| read(), &[To(B)], &["redirect", "forward"]),
+            GOES_HOME,
+        ],
+        loads: &[(HOME, 2, 0), (B, 1, 0)],
     },
     Row {
         name: "nobody confirms but a store of the key's, with the system's secret",
