@@ -128,7 +128,8 @@ INLINE const struct port_name *port_name(__u32 ifindex)
                                                                                                    \
 	CLONES(clones, CLONED_PORTS *RECIRCULATION_PORTS);                                         \
                                                                                                    \
-	INLINE int recirculate_by(struct xdp_md *ctx, struct work *work, __u32 number, __u32 most) \
+	__attribute__((unused)) INLINE int recirculate_by(struct xdp_md *ctx, struct work *work,   \
+							  __u32 number, __u32 most)                \
 	{                                                                                          \
 		__u32 place = number & (RECIRCULATION_PORTS - 1);                                  \
 		if (work->round >= most)                                                           \

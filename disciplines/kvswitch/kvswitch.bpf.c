@@ -45,9 +45,15 @@ INLINE bool fans_out(const struct work *work, const struct found *found)
 	       !is_part(&work->header) && next_replica(found, work, NODE_ALL) != NOBODY;
 }
 
+/* The port that the packet leaves by, with the one that it goes round by. */
 INLINE const void *find_loop(const struct work *work)
 {
 	return find_pair(work->out, work->hash[0]);
+}
+
+INLINE int round_too(const void *pair)
+{
+	return ends(COUNT_replica_round, clone_to(pair));
 }
 
 /* No replica may be read until it has confirmed the next value. The write goes home, and round to become the first update. */
@@ -69,21 +75,24 @@ INLINE int take_write(struct xdp_md *ctx, struct work *work, const struct config
 	work->header.node = bpf_htons(NODE_ALL);
 	sign(work);
 	rewrite_header(ctx, work);
-	return clone_to(pair);
+	return round_too(pair);
 }
 
-/* A replica may be read again. */
-INLINE int confirm(struct xdp_md *ctx, struct work *work)
+/* A store says that its replica may be read again, or no longer. */
+INLINE int about_replica(struct xdp_md *ctx, struct work *work)
 {
 	struct found found = {};
 	__u32 store = bpf_be64_to_cpu(work->header.epoch) >> EPOCH_NUMBER_BITS;
 	if (find_given(work, &found)) {
 		struct replicas *key = replicas_of(&found, work);
-		__u64 turns = turns_of(key, store);
-		if (turns) {
+		__u64 turns = turns_of(work, key, store);
+		if (work->op == OP_REPLICA_DROP)
+			fetch_and(&key->valid, ~turns);
+		else
 			fetch_or(&key->valid, turns);
-			count(COUNT_replica_confirm);
-		}
+		if (turns)
+			count(work->op == OP_REPLICA_DROP ? COUNT_replica_drop
+							  : COUNT_replica_confirm);
 	}
 	return forward(ctx, work);
 }
@@ -103,7 +112,8 @@ STEP int kvswitch(struct xdp_md *ctx)
 	case OP_CORRECTION_REQUEST:
 		return go_home(ctx, work, config);
 	case OP_REPLICA_CONFIRM:
-		return confirm(ctx, work);
+	case OP_REPLICA_DROP:
+		return about_replica(ctx, work);
 	case OP_READ_REPLY:
 	case OP_WRITE_REPLY:
 	case OP_DELETE_REPLY:
@@ -137,7 +147,7 @@ STEP int kvswitch_update(struct xdp_md *ctx)
 	if (verdict != XDP_REDIRECT || next_replica(&found, work, store) == NOBODY)
 		return verdict;
 	const void *pair = find_loop(work);
-	return pair ? clone_to(pair) : verdict;
+	return pair ? round_too(pair) : verdict;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

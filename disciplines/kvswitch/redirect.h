@@ -4,11 +4,6 @@
 
 #include "load.h"
 
-/* In a write's `node`: its key's replicas are sent it as well. */
-#ifndef NODE_ALL
-#define NODE_ALL 0xffff
-#endif
-
 #define TURNS_MAX 64
 
 /* In an item's cells. Copies of replicas come and go without it: a wrong bit costs a reader a round trip. */
@@ -70,17 +65,18 @@ INLINE __u32 next_replica(const struct found *found, const struct work *work, __
 	return NOBODY;
 }
 
-/* The bits of a store's turns. */
-INLINE __u64 turns_of(const struct replicas *key, __u32 store)
+/* The bits of a store's turns. Noted in `work->scratch`: the verifier would follow each of them into all that comes after. */
+INLINE __u64 turns_of(struct work *work, const struct replicas *key, __u32 store)
 {
-	__u64 bits = 0;
+	__u64 *bits = (__u64 *)work->scratch;
+	*bits = 0;
 	for (__u32 i = 0; i < TURNS_MAX; i++) {
 		if (i >= key->turns)
 			break;
 		if (READ_ONCE(key->store[i]) == store)
-			bits |= 1ULL << i;
+			*bits |= 1ULL << i;
 	}
-	return bits;
+	return READ_ONCE(*bits);
 }
 
 /* What it adds to a sum over the words that they become others. `count` is a constant. */
