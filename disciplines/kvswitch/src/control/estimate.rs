@@ -21,6 +21,8 @@ struct Loads {
 #[derive(Debug)]
 pub struct Estimates {
     alpha: f64,
+    /// The same, but for the first window: there was none before it.
+    alpha_now: f64,
     hot_most: usize,
     keys: HashMap<Key, Loads>,
 }
@@ -30,6 +32,7 @@ impl Estimates {
     pub fn new(alpha: f64, hot_most: usize) -> Estimates {
         Estimates {
             alpha,
+            alpha_now: 0.0,
             hot_most,
             keys: HashMap::default(),
         }
@@ -53,6 +56,10 @@ impl Estimates {
 
     /// The window ended.
     pub fn window_end(&mut self) {
+        if !self.keys.is_empty() {
+            let is_first = self.keys.values().all(|loads| loads.last == 0.0);
+            self.alpha_now = if is_first { 0.0 } else { self.alpha };
+        }
         for loads in self.keys.values_mut() {
             *loads = Loads {
                 before: loads.last,
@@ -60,20 +67,34 @@ impl Estimates {
                 present: 0.0,
             };
         }
-        let alpha = self.alpha;
+        let alpha = self.alpha_now;
         self.forget(|loads| expected(alpha, loads));
     }
 
     /// What a key's load will be, in requests of a window.
     pub fn of(&self, key: &Key) -> f64 {
         let loads = self.keys.get(key);
-        loads.map_or(0.0, |loads| expected(self.alpha, loads))
+        loads.map_or(0.0, |loads| expected(self.alpha_now, loads))
     }
 
     /// The keys of the highest loads, the highest first; equals in the order of their bytes.
     pub fn highest(&self, count: usize) -> Vec<(Key, f64)> {
+        let highest = self.sorted(count, |loads| expected(self.alpha_now, loads));
+        highest
+            .into_iter()
+            .map(|(key, load)| (key.clone(), load))
+            .collect()
+    }
+
+    /// The keys that had most requests in the last window, in the same order.
+    pub fn highest_of_last(&self, count: usize) -> Vec<Key> {
+        let highest = self.sorted(count, |loads| loads.last);
+        highest.into_iter().map(|(key, _)| key.clone()).collect()
+    }
+
+    fn sorted(&self, count: usize, load: impl Fn(&Loads) -> f64) -> Vec<(&Key, f64)> {
         let all = self.keys.iter();
-        let all = all.map(|(key, loads)| (key, expected(self.alpha, loads)));
+        let all = all.map(|(key, loads)| (key, load(loads)));
         let mut all: Vec<(&Key, f64)> = all.filter(|(_, load)| *load > 0.0).collect();
         let order = |a: &(&Key, f64), b: &(&Key, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(b.0));
         if all.len() > count {
@@ -81,17 +102,22 @@ impl Estimates {
             all.truncate(count);
         }
         all.sort_unstable_by(order);
-        all.into_iter().map(|(key, load)| (key.clone(), load)).collect()
+        all
     }
 
     /// Keeps the highest only, and of those without any load none.
     fn forget(&mut self, weight: impl Fn(&Loads) -> f64) {
         let most = REMEMBERED_PER_HOT * self.hot_most;
-        self.keys.retain(|_, loads| loads.before + loads.last + loads.present > 0.0);
+        self.keys
+            .retain(|_, loads| loads.before + loads.last + loads.present > 0.0);
         if self.keys.len() <= most {
             return;
         }
-        let mut all: Vec<(f64, Key)> = self.keys.iter().map(|(k, l)| (weight(l), k.clone())).collect();
+        let mut all: Vec<(f64, Key)> = self
+            .keys
+            .iter()
+            .map(|(k, l)| (weight(l), k.clone()))
+            .collect();
         let order = |a: &(f64, Key), b: &(f64, Key)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
         all.select_nth_unstable_by(most, order);
         for (_, key) in &all[most..] {
@@ -122,14 +148,16 @@ mod tests {
             estimates.of(&key(1))
         };
         let loads = [100, 200, 0, 0, 40].map(&mut after);
-        assert_eq!(loads, [75.0, 175.0, 50.0, 0.0, 30.0]);
+        assert_eq!(loads, [100.0, 175.0, 50.0, 0.0, 40.0]);
         assert_eq!(estimates.of(&key(2)), 0.0);
     }
 
     #[test]
     fn of_several_counts_of_a_window_the_highest_holds() {
         let mut estimates = Estimates::new(0.0, 10);
-        [4, 8, 6].map(|n| estimates.count(&key(1), n));
+        [4, 8, 6]
+            .into_iter()
+            .for_each(|n| estimates.count(&key(1), n));
         estimates.window_end();
         assert_eq!(estimates.of(&key(1)), 8.0);
     }
@@ -143,8 +171,12 @@ mod tests {
         }
         estimates.window_end();
         assert!(estimates.keys.len() <= 40);
-        let highest: Vec<f64> = estimates.highest(3).into_iter().map(|(_, load)| load).collect();
-        assert_eq!(highest, [499.5; 3]);
+        let highest: Vec<f64> = estimates
+            .highest(3)
+            .into_iter()
+            .map(|(_, load)| load)
+            .collect();
+        assert_eq!(highest, [999.0; 3]);
         assert!(estimates.highest(100).is_sorted_by(|a, b| a.1 >= b.1));
     }
 }

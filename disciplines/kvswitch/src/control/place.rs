@@ -23,6 +23,22 @@ pub fn ring(home: usize, count: usize, servers: usize, may: impl Fn(usize) -> bo
     chosen
 }
 
+/// A weight below this is half a turn or less.
+const FULL: f64 = 0.75;
+/// Turns of a server of weight 1 where another has less.
+const TURNS: f64 = 4.0;
+
+/// Turns of servers of these weights, 1 at most: as many as bring each what its weight says, at least one each, `most` in all.
+pub fn turns(weights: &[f64], most: usize) -> Vec<usize> {
+    let all_alike = weights.iter().all(|weight| *weight >= FULL);
+    let each = match all_alike {
+        true => 1.0,
+        false => TURNS.min((most / weights.len().max(1)) as f64),
+    };
+    let turns = |weight: &f64| ((weight * each).round() as usize).max(1);
+    weights.iter().map(turns).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -31,11 +47,25 @@ mod tests {
 
     #[test]
     fn as_many_as_bring_each_below_the_threshold() {
-        let cases = [(0.0, 1), (99.0, 1), (100.0, 1), (101.0, 2), (950.0, 10), (1e9, 32)];
+        let cases = [
+            (0.0, 1),
+            (99.0, 1),
+            (100.0, 1),
+            (101.0, 2),
+            (950.0, 10),
+            (1e9, 32),
+        ];
         for (load, expected) in cases {
             assert_eq!(replicas(load, 100.0, 32), expected, "{load}");
         }
-        assert_eq!((replicas(5.0, 0.0, 8), replicas(0.0, 0.0, 8), replicas(5.0, 1.0, 0)), (8, 1, 1));
+        assert_eq!(
+            (
+                replicas(5.0, 0.0, 8),
+                replicas(0.0, 0.0, 8),
+                replicas(5.0, 1.0, 0)
+            ),
+            (8, 1, 1)
+        );
     }
 
     /// The two examples of the paper's figure 4, which counts from 1.
@@ -51,6 +81,16 @@ mod tests {
         assert_eq!(ring(0, 2, 8, |at| at != 0), [1, 4]);
         assert_eq!(ring(7, 3, 4, |at| at == 2), [2]);
         assert_eq!(ring(0, 3, 0, |_| true), [0; 0]);
+    }
+
+    #[test]
+    fn a_slow_server_has_fewer_turns() {
+        assert_eq!(turns(&[1.0, 0.9, 1.0], 64), [1, 1, 1]);
+        assert_eq!(turns(&[1.0, 0.5, 0.125], 64), [4, 2, 1]);
+        let many = [1.0, 0.5].repeat(16);
+        assert_eq!(turns(&many, 64)[..2], [2, 1]);
+        assert_eq!(turns(&[1.0, 0.1].repeat(32), 64), [1; 64]);
+        assert_eq!(turns(&[], 64), [0; 0]);
     }
 
     proptest! {

@@ -12,7 +12,7 @@ const KEPT: f64 = 0.7;
 const ABOUT_RIGHT: usize = 5;
 
 /// Servers, by their place in the ring.
-pub type Servers = Vec<usize>;
+pub type Places = Vec<usize>;
 
 /// What a plan goes by.
 pub struct Wants<'a> {
@@ -26,6 +26,10 @@ pub struct Wants<'a> {
     pub home: &'a dyn Fn(&Key) -> usize,
     /// Which servers may be chosen.
     pub may: &'a [bool],
+    /// How many a key may have.
+    pub most: usize,
+    /// Keys that are left alone for now.
+    pub busy: &'a dyn Fn(&Key) -> bool,
     /// Keys that the table may have.
     pub room: usize,
     /// Changes that may be made.
@@ -38,13 +42,13 @@ pub struct Planned {
     /// The key.
     pub key: Key,
     /// Its servers from now on.
-    pub servers: Servers,
+    pub servers: Places,
 }
 
 /// Keys with their servers: two and more for each, and none for those that only their home has.
 #[derive(Debug, Default)]
 pub struct Table {
-    keys: BTreeMap<Key, Servers>,
+    keys: BTreeMap<Key, Places>,
 }
 
 impl Table {
@@ -53,18 +57,23 @@ impl Table {
         self.keys.len()
     }
 
+    /// Places of all keys.
+    pub fn replicas(&self) -> usize {
+        self.keys.values().map(Vec::len).sum()
+    }
+
     /// Servers of a key, if it is there.
-    pub fn servers(&self, key: &Key) -> Option<&Servers> {
+    pub fn servers(&self, key: &Key) -> Option<&Places> {
         self.keys.get(key)
     }
 
     /// All keys with their servers.
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Servers)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Places)> {
         self.keys.iter()
     }
 
     /// A key has these servers from now on; without any, it is gone.
-    pub fn set(&mut self, key: &Key, servers: Servers) {
+    pub fn set(&mut self, key: &Key, servers: Places) {
         if servers.is_empty() {
             self.keys.remove(key);
         } else {
@@ -79,6 +88,7 @@ impl Table {
         let others = self.keys.keys().filter(|key| !hottest.contains(key));
         let others = others.map(|key| (key.clone(), (wants.load)(key)));
         let all = wants.hottest.iter().cloned().chain(others);
+        let all = all.filter(|(key, _)| !(wants.busy)(key));
         let mut changes: Vec<(f64, Planned)> = all
             .filter_map(|(key, load)| {
                 let is_hot = hottest.contains(&key);
@@ -91,9 +101,19 @@ impl Table {
     }
 
     /// A key's new servers and what they gain, if they are to change.
-    fn wanted(&self, key: &Key, load: f64, is_hot: bool, wants: &Wants<'_>) -> Option<(f64, Servers)> {
-        let alive = wants.may.iter().filter(|may| **may).count();
+    fn wanted(
+        &self,
+        key: &Key,
+        load: f64,
+        is_hot: bool,
+        wants: &Wants<'_>,
+    ) -> Option<(f64, Places)> {
+        let alive = wants.may.iter().filter(|may| **may).count().min(wants.most);
         let home = (wants.home)(key);
+        // No replica can be had, and none goes on for long, where nobody is home.
+        if !wants.may.get(home).copied().unwrap_or(false) {
+            return None;
+        }
         let count = match is_hot {
             true => replicas(load, wants.threshold, alive),
             false => 1,
@@ -102,14 +122,24 @@ impl Table {
             let gain = load - load / count as f64;
             return (count > 1).then(|| (gain, chosen(&[], home, count, wants.may)));
         };
-        let left: Servers = present.iter().copied().filter(|at| wants.may[*at]).collect();
+        let left: Places = present
+            .iter()
+            .copied()
+            .filter(|at| wants.may[*at])
+            .collect();
         let is_hurt = left.len() < present.len();
         let grown = count > present.len() + present.len() / ABOUT_RIGHT;
         let enough = replicas(load / KEPT, wants.threshold, alive);
         let shrunk = enough < present.len() || !is_hot;
         let count = match (grown, shrunk) {
             (true, _) => count,
-            (_, true) => if is_hot { enough } else { 1 },
+            (_, true) => {
+                if is_hot {
+                    enough
+                } else {
+                    1
+                }
+            }
             _ => present.len(),
         };
         if !is_hurt && count == present.len() {
@@ -128,7 +158,9 @@ impl Table {
 
     /// As many of them as may be, and none that finds no room.
     fn within(&self, changes: Vec<(f64, Planned)>, wants: &Wants<'_>) -> Vec<Planned> {
-        let (leaving, staying): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, change)| change.servers.is_empty());
+        let (leaving, staying): (Vec<_>, Vec<_>) = changes
+            .into_iter()
+            .partition(|(_, change)| change.servers.is_empty());
         let mut free = wants.room.saturating_sub(self.len());
         let mut out: Vec<Planned> = vec![];
         let mut leaving = leaving.into_iter().rev().map(|(_, change)| change);
@@ -154,13 +186,13 @@ impl Table {
 }
 
 /// `count` servers for a key: those it has, as far as they fit, and others in the ring from its home.
-fn chosen(present: &[usize], home: usize, count: usize, may: &[bool]) -> Servers {
+fn chosen(present: &[usize], home: usize, count: usize, may: &[bool]) -> Places {
     let ring = ring(home, count, may.len(), |at| may[at]);
     let stays = |at: &&usize| present.contains(at);
     // The home first, then what the key has in the ring, then what else it has, then what is new.
     let first = ring.iter().filter(|at| **at == home);
     let kept = ring.iter().filter(stays).chain(present);
-    let mut servers = Servers::new();
+    let mut servers = Places::new();
     for at in first.chain(kept).chain(&ring) {
         if servers.len() < count && !servers.contains(at) {
             servers.push(*at);

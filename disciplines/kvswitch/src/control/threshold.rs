@@ -79,6 +79,13 @@ impl Threshold {
         }
     }
 
+    /// Where another left it; 0: nobody did.
+    pub fn resume(&mut self, part: f64) {
+        if part > 0.0 {
+            self.part = part.clamp(self.rules.first * LOWEST, self.rules.first);
+        }
+    }
+
     /// In parts of an average server's load.
     pub fn part(&self) -> f64 {
         self.part
@@ -164,7 +171,11 @@ mod tests {
     fn it_falls_until_servers_are_in_balance() {
         let mut threshold = Threshold::new(RULES);
         run(&mut threshold, 12, |part| 10.0 * part);
-        assert!((0.0034..0.005).contains(&threshold.part()), "{}", threshold.part());
+        assert!(
+            (0.0034..0.005).contains(&threshold.part()),
+            "{}",
+            threshold.part()
+        );
     }
 
     #[test]
