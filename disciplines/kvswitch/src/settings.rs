@@ -9,7 +9,7 @@ pub const BOUND_PERMILLE: usize = 1;
 /// What is left of the threshold when it falls (the paper's gamma).
 pub const GAMMA_PERCENT: usize = 2;
 /// The threshold at first, in parts of an average server's load.
-pub const FIRST_PERMILLE: usize = 3;
+pub const FIRST_MILLIONTHS: usize = 3;
 /// Changes of a tenant's keys at a switch after one window.
 pub const CHANGES: usize = 4;
 /// Whether writes of hot keys are sent to their replicas by the switch.
@@ -59,11 +59,11 @@ pub const ALL: &[Setting] = &[
         95,
     ),
     setting(
-        "first_permille",
-        "the threshold of replication at first, in thousandths of an average server's load",
-        62,
+        "first_millionths",
+        "the threshold of replication at first, in millionths of an average server's load",
+        62_500,
         1,
-        1000,
+        1_000_000,
     ),
     setting(
         "changes",

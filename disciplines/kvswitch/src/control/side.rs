@@ -89,7 +89,7 @@ impl Side {
     pub fn new(tenant: u32, room: &Room, limits: Limits) -> Side {
         let set = limits.settings;
         let rules = Rules {
-            first: f64::from(set[settings::FIRST_PERMILLE]) / 1e3,
+            first: f64::from(set[settings::FIRST_MILLIONTHS]) / 1e6,
             bound: f64::from(set[settings::BOUND_PERMILLE]) / 1e3,
             gamma: f64::from(set[settings::GAMMA_PERCENT]) / 1e2,
         };
