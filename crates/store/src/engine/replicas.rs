@@ -575,6 +575,13 @@ impl Engine {
         self.replicas.set_timer(id, next_ns);
     }
 
+    /// The epoch of a key's copy.
+    #[cfg(test)]
+    pub(super) fn epoch_of_replica(&self, id: KeyId) -> Option<Epoch> {
+        let epoch = self.replicas.held.get(&id)?.replica.epoch();
+        Some(Epoch::new(self.replicas.me?, epoch))
+    }
+
     /// Where a store is.
     fn peer_of(&self, node: NodeId) -> Option<Peer> {
         let address = self.config.cluster.store_numbered(node)?.address;
