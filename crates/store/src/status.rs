@@ -41,8 +41,24 @@ pub struct Status {
     pub partitions: Vec<PartitionStatus>,
     /// Keys that switches answer for (write-back).
     pub loans: LoansStatus,
+    /// Copies of other stores' keys that are held here.
+    pub replicas: ReplicasStatus,
     /// Every counter by name.
     pub totals: Counters,
+}
+
+/// Copies of other stores' keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplicasStatus {
+    /// Keys that disciplines want held.
+    pub keys: u64,
+    /// Of these, those whose copy may be served now.
+    pub valid: u64,
+    /// Of these, those for whose value there is no room.
+    pub no_room: u64,
+    /// Bytes that copies take.
+    pub bytes: u64,
 }
 
 /// What becomes of writes that others make in the backend.
