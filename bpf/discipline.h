@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The contract of a discipline's C, and its only include. The Rust side is crates/decide (what is registered and
- * decided) and crates/dataplane (what is loaded and written).
+ * The contract of a discipline's C, and its only include, but for pipe.h where it counts keys one by one. The Rust side is
+ * crates/decide (what is registered and decided) and crates/dataplane (what is loaded and written).
  *
  * STEPS. A discipline's object has one to eight programs of the section `STEP`. The entry program calls the first
  * for each packet that it admits for a tenant of the discipline; `return next_step(ctx, work, n)` goes on in step n

@@ -74,7 +74,7 @@ INLINE __u32 *account_of(struct sketch *sketch, const struct work *work,
 	return NULL;
 }
 
-/* The key's hash as only this switch's tenant has it. */
+/* The key's hash, scattered as nobody outside of the switch knows. */
 INLINE __u64 seeded(const struct work *work, const struct config *config)
 {
 	__u64 seed = config->seed * (2ULL * bpf_ntohl(work->header.tenant) + 1);
@@ -82,15 +82,15 @@ INLINE __u64 seeded(const struct work *work, const struct config *config)
 }
 
 /*
- * Reports a key whose `seeded` hash this is, once in a window at each `level`. A report that finds no room is not marked, so
- * the key's next read tries again.
+ * Reports a key whose `seeded` hash this is, once in a window. A report that finds no room is not marked, so the key's next
+ * read tries again.
  */
 INLINE void report_hot(struct work *work, const struct config *config, struct sketch *sketch,
-		       __u64 mixed, __u32 estimate, __u32 level)
+		       __u64 mixed, __u32 estimate)
 {
 	/* With the window: two keys that meet in one part in the next. */
 	__u32 window = config->window;
-	__u64 probes = mix(mixed + window + ((__u64)level << 32), work->hash[0]);
+	__u64 probes = mix(mixed + window, work->hash[0]);
 	if (bloom_has(sketch, probes, window))
 		return;
 	__u32 *account = account_of(sketch, work, config);
@@ -124,5 +124,5 @@ INLINE void count_miss(struct work *work, const struct config *config, __u32 thr
 	__u64 mixed = seeded(work, config);
 	__u32 estimate = sketch_add(sketch, mixed, config->window);
 	if (estimate >= threshold)
-		report_hot(work, config, sketch, mixed, estimate, 0);
+		report_hot(work, config, sketch, mixed, estimate);
 }

@@ -3,6 +3,5 @@
 fn main() {
     bpf::compile("kvswitch.bpf.c");
     println!("cargo:rerun-if-changed=redirect.h");
-    println!("cargo:rerun-if-changed=pipe.h");
     println!("cargo:rerun-if-changed=load.h");
 }

@@ -3,8 +3,9 @@
  * KVSwitch: hot keys have replicas at several stores, and each read goes to one of them, in turn. Nothing that is said here about
  * replicas has to be true: a store that is asked for what it may not answer asks the key's home (docs/coherence.md).
  */
-#include "pipe.h"
 #include "redirect.h"
+
+#include "pipe.h"
 
 /* Parameter words: the reads per window from which a cold key is reported, and flags. */
 #define HOT_THRESHOLD 0
@@ -26,7 +27,7 @@ INLINE int take_read(struct xdp_md *ctx, struct work *work, const struct config 
 	struct found found = {};
 	if (!find_given(work, &found)) {
 		count(COUNT_miss);
-		count_cold(work, config, work->parameter[HOT_THRESHOLD]);
+		pipe_miss(work, config, work->parameter[HOT_THRESHOLD]);
 		return go_home(ctx, work, config);
 	}
 	count_each_request(&found);

@@ -49,10 +49,6 @@ pub const REGISTRATION: Registration = Registration {
             name: servers::ADDRESSES,
             entries: |sizes| (sizes.pages * servers::EACH).clamp(4 * servers::EACH, 1 << 16),
         },
-        MapSize {
-            name: "kvswitch_pipes",
-            entries: |sizes| sizes.cpus,
-        },
     ],
     store: Some(StoreMaker {
         operations: &[],

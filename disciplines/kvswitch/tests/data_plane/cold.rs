@@ -1,10 +1,11 @@
 //! Cold keys: which are reported, and how well the pipe knows them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use dataplane::Event;
 use harness::{
     World,
+    message::secret_of,
     switch::{in_this_process, on_roads},
 };
 
@@ -20,40 +21,31 @@ fn drained(w: &World) -> Vec<Event> {
         .collect()
 }
 
-fn counts(events: Vec<Event>) -> Vec<u32> {
-    let count = |event| match event {
-        Event::Hot { count, .. } => count,
-        other => panic!("{other:?}"),
-    };
-    events.into_iter().map(count).collect()
-}
-
 fn a_cold_key_is_reported() {
     let w = world();
-    for _window in 0..2 {
-        for _ in 0..40 {
+    let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
+    for window in [0, 1] {
+        for reads in 1..=40 {
             w.send(read());
+            assert_eq!(w.switch.sketches.estimate(SIGNED, hash, window), reads);
         }
-        let reported = counts(drained(&w));
-        assert_eq!(
-            reported,
-            [4, 8, 16, 32],
-            "at the threshold, and at doublings"
-        );
+        let hot = Event::Hot {
+            tenant: SIGNED,
+            key: KEY.into(),
+            count: THRESHOLD,
+            window,
+        };
+        assert_eq!(drained(&w), [hot], "window {window}: once");
         w.switch.table.next_window();
     }
-    for _ in 0..3 {
+    for _ in 1..THRESHOLD {
         w.send(read());
     }
-    assert_eq!(
-        counts(drained(&w)),
-        [0; 0],
-        "a new window begins with nothing"
-    );
+    assert_eq!(drained(&w), [], "a new window begins with nothing");
 }
 
 #[test]
-fn a_cold_key_is_reported_when_its_reads_have_doubled() {
+fn a_cold_key_is_reported_once_in_a_window() {
     on_roads(|| {
         a_cold_key_is_reported();
         in_this_process(a_cold_key_is_reported);
@@ -86,20 +78,23 @@ fn the_hottest_keys_are_known_among_many() {
                     left.swap_remove(at);
                 }
             }
-            let mut known: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
-            for event in drained(&w) {
-                let Event::Hot { key, count, .. } = event else {
-                    continue;
-                };
-                let most = known.entry(key.to_vec()).or_default();
-                *most = count.max(*most);
-            }
+            let reported: BTreeSet<Vec<u8>> = drained(&w)
+                .into_iter()
+                .filter_map(|event| match event {
+                    Event::Hot { key, .. } => Some(key.to_vec()),
+                    _ => None,
+                })
+                .collect();
             for key in 1..=100u64 {
                 let name = format!("key{key:013}");
-                let is = 10_000 / key + 1;
-                let known = known.get(name.as_bytes()).copied().unwrap_or(0);
-                assert!(u64::from(known) <= is, "{name} is never counted too often");
-                assert!(u64::from(known) * 4 > is, "{name}: {known} of {is}");
+                let (is, hash) = (
+                    10_000 / key + 1,
+                    secret_of(ALONE).key_hash(ALONE, name.as_bytes()),
+                );
+                let known = w.switch.sketches.estimate(ALONE, hash, 0);
+                assert!(known <= is, "{name} is never counted too often");
+                assert!(known * 10 > is * 9, "{name}: {known} of {is}");
+                assert!(reported.contains(name.as_bytes()), "{name}");
             }
         });
     });
