@@ -171,7 +171,9 @@ impl Table {
             if !self.keys.contains_key(&change.key) {
                 if free == 0 {
                     // Another makes room, and counts.
-                    let Some(gone) = leaving.next() else { continue };
+                    let Some(gone) = leaving.next().filter(|_| out.len() + 2 <= wants.changes) else {
+                        continue;
+                    };
                     out.push(gone);
                     free += 1;
                 }
@@ -199,4 +201,150 @@ fn chosen(present: &[usize], home: usize, count: usize, may: &[bool]) -> Places 
         }
     }
     servers
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(n: u32) -> Key {
+        Key::copy_from_slice(&n.to_be_bytes())
+    }
+
+    /// Of keys that are at home at the server of their number.
+    fn home(key: &Key) -> usize {
+        usize::from(key[3]) % 8
+    }
+
+    struct Given {
+        loads: Vec<(Key, f64)>,
+        may: Vec<bool>,
+        room: usize,
+        changes: usize,
+    }
+
+    impl Given {
+        fn of(loads: &[(u32, f64)]) -> Given {
+            Given {
+                loads: loads.iter().map(|(n, load)| (key(*n), *load)).collect(),
+                may: vec![true; 8],
+                room: 100,
+                changes: 100,
+            }
+        }
+
+        fn plan(&self, table: &Table) -> Vec<Planned> {
+            table.plan(&Wants {
+                hottest: &self.loads,
+                load: &|_| 0.0,
+                threshold: 100.0,
+                home: &home,
+                may: &self.may,
+                most: 64,
+                busy: &|_| false,
+                room: self.room,
+                changes: self.changes,
+            })
+        }
+
+        /// Plans and does it, until nothing is left.
+        fn carry_out(&self, table: &mut Table) -> usize {
+            let mut done = 0;
+            loop {
+                let plan = self.plan(table);
+                if plan.is_empty() {
+                    return done;
+                }
+                done += plan.len();
+                assert!(done < 1000, "it never ends");
+                for change in plan {
+                    table.set(&change.key, change.servers);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_has_as_many_servers_as_its_load_says_and_its_home_is_one() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0), (2, 150.0), (3, 90.0)]).carry_out(&mut table);
+        assert_eq!(table.servers(&key(1)).unwrap(), &[1, 3, 5, 7]);
+        assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
+        assert_eq!((table.len(), table.replicas()), (2, 6));
+    }
+
+    #[test]
+    fn about_right_stays_as_it_is() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0), (2, 150.0)]).carry_out(&mut table);
+        for loads in [[300.0, 101.0], [390.0, 190.0], [250.0, 80.0]] {
+            let given = Given::of(&[(1, loads[0]), (2, loads[1])]);
+            assert_eq!(given.plan(&table), [], "{loads:?}");
+        }
+        let plan = Given::of(&[(1, 150.0), (2, 60.0)]).plan(&table);
+        let counts: Vec<usize> = plan.iter().map(|change| change.servers.len()).collect();
+        assert_eq!(counts, [0, 3], "the one goes, the other has fewer");
+    }
+
+    #[test]
+    fn what_grows_keeps_what_it_has() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0)]).carry_out(&mut table);
+        Given::of(&[(1, 650.0)]).carry_out(&mut table);
+        let servers = table.servers(&key(1)).unwrap();
+        assert_eq!(servers.len(), 7);
+        assert!([1, 3, 5, 7].iter().all(|at| servers.contains(at)));
+    }
+
+    #[test]
+    fn a_dead_server_is_left_at_once_and_has_nothing_until_it_is_back() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]).carry_out(&mut table);
+        let mut given = Given::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]);
+        given.may[5] = false;
+        given.changes = 1;
+        assert_eq!(given.plan(&table)[0].key, key(1));
+        given.carry_out(&mut table);
+        let servers = table.servers(&key(1)).unwrap();
+        assert!(servers.len() == 4 && !servers.contains(&5), "{servers:?}");
+        // Whose home is dead has no use of others.
+        given.may[2] = false;
+        given.carry_out(&mut table);
+        assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
+    }
+
+    #[test]
+    fn without_room_the_colder_make_it() {
+        let mut table = Table::default();
+        Given::of(&[(1, 150.0), (2, 160.0)]).carry_out(&mut table);
+        let mut given = Given::of(&[(3, 400.0), (2, 160.0)]);
+        given.room = 2;
+        given.carry_out(&mut table);
+        assert!(table.servers(&key(3)).is_some() && table.servers(&key(1)).is_none());
+        assert_eq!(table.len(), 2);
+    }
+
+    proptest! {
+        /// Whatever the loads: a plan keeps to its bounds, comes to an end, and no key stands at a server that may not have it.
+        #[test]
+        fn plans_keep_their_bounds(loads in prop::collection::vec(0.0f64..2000.0, 0..60), others in prop::collection::vec(0.0f64..2000.0, 0..60), room in 1usize..40, changes in 1usize..20, dead in 0usize..8) {
+            let numbered = |loads: &[f64]| -> Vec<(u32, f64)> { (0..).zip(loads.iter().copied()).collect() };
+            let mut table = Table::default();
+            for loads in [loads, others] {
+                let mut given = Given::of(&numbered(&loads));
+                given.room = room;
+                given.changes = changes;
+                given.may[dead] = false;
+                prop_assert!(given.plan(&table).len() <= changes);
+                given.carry_out(&mut table);
+                prop_assert!(table.len() <= room);
+                for (key, servers) in table.iter() {
+                    prop_assert!(servers.len() >= 2 && servers.contains(&home(key)));
+                    prop_assert!(!servers.contains(&dead));
+                }
+            }
+        }
+    }
 }
