@@ -620,14 +620,17 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// What the controller's discipline says of the switch: its figures by name.
-    pub fn discipline(&self) -> BTreeMap<String, f64> {
-        let status = self.rig.status().unwrap_or_default();
-        let figures = status["switches"][0]["counters"].as_object().cloned();
-        let figures = figures.unwrap_or_default().into_iter();
-        figures
-            .filter_map(|(name, n)| Some((name, n.as_f64()?)))
-            .collect()
+    /// What the controller counts of the switch, by name: what its discipline says is among it.
+    ///
+    /// # Errors
+    /// No controller says.
+    pub fn control_counters(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let status = self.rig.status()?;
+        let of_switch = &status["switches"][0]["counters"];
+        let counters = of_switch.as_object().or(status["counters"].as_object());
+        let counters = counters.into_iter().flatten();
+        let number = |(name, n): (&String, &serde_json::Value)| Some((name.clone(), n.as_f64()?));
+        Ok(counters.filter_map(number).collect())
     }
 
     /// The rig, to break something.

@@ -8,11 +8,7 @@ use experiments::{
     params::positive,
     servers::{Counted, Rack, Servers},
 };
-use load::{
-    Phase, PhaseResult,
-    model::imbalance,
-    workload::Popularity,
-};
+use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -196,12 +192,17 @@ impl<'a> Bench<'a> {
                 ..Phase::reads(popularity, rate, 0.0, self.window_s)
             };
             let (result, counted) = self.servers.counting(&phase)?;
+            let figures = self.servers.control_counters().unwrap_or_default();
+            let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
             tracing::info!(
-                "window {window}: imbalance {:.4}, lost {:.2} %, {:?}",
+                "window {window}: imbalance {:.4}, lost {:.2} %, {} hot keys, {} replicas, threshold {:.6}",
                 imbalance(&counted.served),
                 result.loss() * 100.0,
-                self.servers.discipline()
+                figure("hot_keys"),
+                figure("replicas_told"),
+                figure("threshold_millionths") / 1e6,
             );
+            tracing::debug!("{figures:?} {:?}", counted.switch);
         }
         Ok(())
     }
@@ -229,7 +230,7 @@ impl<'a> Bench<'a> {
             counted,
             figures: match self.system {
                 System::None => BTreeMap::new(),
-                System::Replicas => self.servers.discipline(),
+                System::Replicas => self.servers.control_counters()?,
             },
         })
     }

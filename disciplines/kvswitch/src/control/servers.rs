@@ -4,7 +4,7 @@ use decide::Tallies;
 
 use crate::servers::{EACH, LOADS};
 
-/// A server that answers so much less than the others is slow.
+/// Of what it is asked, and of what others answer: a server that answers less than so much of both is slow.
 const SLOW: f64 = 0.9;
 /// Requests of a window from which a server's answers say something.
 const ENOUGH: f64 = 50.0;
@@ -38,15 +38,16 @@ impl Server {
         is_mute: false,
     };
 
-    /// `usual`: the part of their requests that most servers answer.
+    /// What it did beside the others, of which most answer `usual` requests in a window. One that cannot answer all that it is asked is slow
+    /// if it answers less than most; else it is asked too much.
     fn look(&mut self, usual: f64) {
         self.is_mute = self.requests >= ENOUGH && self.answers == 0.0 && usual > 0.0;
         if self.requests < ENOUGH || self.is_mute || usual == 0.0 {
             return;
         }
-        let part = self.answers / self.requests / usual;
-        if part < SLOW {
-            self.weight = (self.weight * part).max(LEAST);
+        let answers_all = self.answers >= SLOW * self.requests;
+        if !answers_all && self.answers < SLOW * usual * self.weight {
+            self.weight = (self.answers / usual).max(LEAST);
             self.wait = self.next_wait;
             self.next_wait = (2 * self.next_wait).min(LONGEST_WAIT);
         } else if self.weight < 1.0 {
@@ -155,6 +156,13 @@ mod tests {
         for _ in 0..40 {
             window(&mut servers, &[(100, 98), (100, 98), (50, 49)]);
         }
+        assert_eq!(servers.weight(2), 1.0);
+    }
+
+    #[test]
+    fn one_that_is_asked_too_much_is_not_slow() {
+        let mut servers = three();
+        window(&mut servers, &[(100, 98), (100, 98), (400, 120)]);
         assert_eq!(servers.weight(2), 1.0);
     }
 

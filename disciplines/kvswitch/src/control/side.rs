@@ -275,10 +275,16 @@ impl Side {
                 self.put(&key, servers, true, may, stores, out);
             }
         }
+        let threshold = (self.threshold.part() * average).max(WORTH);
+        let worth = hottest
+            .iter()
+            .take_while(|(_, load)| *load > threshold)
+            .count();
+        self.wanted = worth.max(self.table.len());
         let planned = self.table.plan(&Wants {
             hottest,
             load: &|key| self.estimates.of(key),
-            threshold: (self.threshold.part() * average).max(WORTH),
+            threshold,
             home: &|key| stores.home_of(key),
             may,
             most: self.limits.settings[settings::REPLICAS] as usize,
@@ -297,7 +303,6 @@ impl Side {
                 false => self.put(&change.key, change.servers, false, may, stores, out),
             }
         }
-        self.wanted = self.table.len();
         let unknown = std::mem::take(&mut self.inherited).into_iter();
         for key in unknown
             .filter(|key| self.table.servers(key).is_none())
