@@ -633,6 +633,21 @@ impl<'a> Servers<'a> {
         Ok(counters.filter_map(number).collect())
     }
 
+    /// What all stores have counted since they started, by name.
+    ///
+    /// # Errors
+    /// A store that does not say.
+    pub fn store_totals(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let mut sums = BTreeMap::new();
+        for host in self.rig.stores() {
+            let status = self.rig.store_status(&host)?;
+            for (name, count) in status.totals.as_object().into_iter().flatten() {
+                *sums.entry(name.clone()).or_default() += count.as_f64().unwrap_or(0.0);
+            }
+        }
+        Ok(sums)
+    }
+
     /// The rig, to break something.
     pub fn rig_mut(&mut self) -> &mut Rig {
         &mut self.rig

@@ -202,7 +202,14 @@ impl<'a> Bench<'a> {
                 figure("replicas_told"),
                 figure("threshold_millionths") / 1e6,
             );
-            tracing::debug!("{figures:?} {:?}", counted.switch);
+            let totals = self.servers.store_totals()?;
+            let is_there = |(_, n): &(&String, &f64)| **n > 0.0;
+            tracing::debug!(
+                "{:?} {:?} {:?}",
+                figures.iter().filter(is_there).collect::<Vec<_>>(),
+                counted.switch.iter().filter(is_there).collect::<Vec<_>>(),
+                totals.iter().filter(is_there).collect::<Vec<_>>()
+            );
         }
         Ok(())
     }

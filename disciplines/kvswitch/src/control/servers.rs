@@ -46,7 +46,7 @@ impl Server {
             return;
         }
         let answers_all = self.answers >= SLOW * self.requests;
-        if !answers_all && self.answers < SLOW * usual * self.weight {
+        if !answers_all && self.answers < SLOW * usual {
             self.weight = (self.answers / usual).max(LEAST);
             self.wait = self.next_wait;
             self.next_wait = (2 * self.next_wait).min(LONGEST_WAIT);
@@ -82,11 +82,9 @@ impl Servers {
             server.answers = (count >> 32) as f64;
         }
         let asked = self.all.iter().filter(|server| server.requests >= ENOUGH);
-        let mut parts: Vec<f64> = asked
-            .map(|server| server.answers / server.requests)
-            .collect();
-        parts.sort_by(f64::total_cmp);
-        let usual = parts.get(parts.len() / 2).copied().unwrap_or(0.0);
+        let mut answers: Vec<f64> = asked.map(|server| server.answers).collect();
+        answers.sort_by(f64::total_cmp);
+        let usual = answers.get(answers.len() / 2).copied().unwrap_or(0.0);
         self.all.iter_mut().for_each(|server| server.look(usual));
     }
 

@@ -30,11 +30,13 @@ use crate::{
 const ENOUGH: f64 = 16.0;
 /// What may be chance of the highest of some loads: so many times what the square root of the average is.
 const CHANCE: f64 = 3.0;
+/// A key of this part of the threshold may be above it soon.
+const SOON: f64 = 0.25;
 /// A key with fewer requests in a window than this at each of its servers is not worth another.
 const WORTH: f64 = 2.0;
-/// For so long a key is left alone that the switch had no room for, or dropped.
+/// For so long a key is left alone that cannot be at the switch; for a short time, if it only found no room.
 const PAUSE: Duration = Duration::from_secs(10);
-const NOT_SENT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A change that the switch has not answered.
 #[derive(Debug)]
@@ -429,12 +431,12 @@ impl Side {
         let pause = match outcome {
             Outcome::NotSent => {
                 self.counts.not_sent += 1;
-                NOT_SENT
+                SHORT
             }
             Outcome::NoRoom => {
                 self.counts.no_room += 1;
                 self.capacity.no_room(self.table.len().saturating_sub(1));
-                PAUSE
+                SHORT
             }
             _ => PAUSE,
         };
@@ -457,7 +459,7 @@ impl Side {
                 continue;
             }
             self.counts.dropped += 1;
-            self.paused.insert(key.clone(), now + NOT_SENT);
+            self.paused.insert(key.clone(), now + SHORT);
             self.inherited.remove(key);
             self.drop_key(key, stores, holds);
         }

@@ -286,7 +286,7 @@ mod tests {
         }
         let plan = Given::of(&[(1, 150.0), (2, 60.0)]).plan(&table);
         let counts: Vec<usize> = plan.iter().map(|change| change.servers.len()).collect();
-        assert_eq!(counts, [0, 3], "the one goes, the other has fewer");
+        assert_eq!(counts, [3, 0], "the one has fewer, the other goes");
     }
 
     #[test]

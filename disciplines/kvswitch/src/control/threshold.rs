@@ -7,6 +7,8 @@
 const CALM: u32 = 4;
 /// Calm is what is this much closer to balance than has to be.
 const CALMER: f64 = 0.6;
+/// Beyond so many times the bound it falls by two steps at once.
+const FAR: f64 = 4.0;
 /// Lower ones in a row that brought nothing before it goes back to where it was.
 const FUTILE: u32 = 6;
 /// What a lower one has to bring: so much less than the imbalance before.
@@ -143,7 +145,12 @@ impl Threshold {
             self.futile = Futile::default();
             self.lower.begin();
         } else {
-            self.part = (self.part * self.rules.gamma).max(lowest);
+            let steps = if excess > FAR * self.rules.bound {
+                2
+            } else {
+                1
+            };
+            self.part = (self.part * self.rules.gamma.powi(steps)).max(lowest);
         }
         self.part != before
     }
