@@ -10,6 +10,8 @@ const SLOW: f64 = 0.9;
 const ENOUGH: f64 = 50.0;
 /// The least that a server is taken to be able to.
 const LEAST: f64 = 0.125;
+/// Windows over which loads are added up at most.
+const WINDOWS: u32 = 8;
 /// By how much a slow server is tried to be faster, and the longest wait before it is, in windows.
 const FASTER: f64 = 1.25;
 const LONGEST_WAIT: u32 = 256;
@@ -19,6 +21,8 @@ struct Server {
     /// In the last window.
     requests: f64,
     answers: f64,
+    /// In all windows that say how the load lies as things are.
+    lately: f64,
     /// How fast it is: 1, or less.
     weight: f64,
     /// Windows before it is tried to be faster.
@@ -32,6 +36,7 @@ impl Server {
     const NEW: Server = Server {
         requests: 0.0,
         answers: 0.0,
+        lately: 0.0,
         weight: 1.0,
         wait: 0,
         next_wait: 4,
@@ -66,6 +71,8 @@ impl Server {
 #[derive(Debug, Default)]
 pub struct Servers {
     all: Vec<Server>,
+    /// Windows of `lately`.
+    windows: u32,
 }
 
 impl Servers {
@@ -101,15 +108,41 @@ impl Servers {
     /// The average load of those that `may` take some, in requests of the last window, and by how much the highest exceeds it, as a
     /// part of it: each beside what its weight would give it.
     pub fn load(&self, may: &[bool]) -> (f64, f64) {
+        self.over(may, |server| server.requests)
+    }
+
+    /// The last window says how the load lies as things are.
+    pub fn remember(&mut self) {
+        if self.windows == WINDOWS {
+            self.windows /= 2;
+            self.all.iter_mut().for_each(|server| server.lately /= 2.0);
+        }
+        self.windows += 1;
+        let add = |server: &mut Server| server.lately += server.requests;
+        self.all.iter_mut().for_each(add);
+    }
+
+    /// Things are no longer as they were.
+    pub fn forget(&mut self) {
+        self.windows = 0;
+        self.all.iter_mut().for_each(|server| server.lately = 0.0);
+    }
+
+    /// As [`Servers::load`], over all windows that are remembered: the more they are, the less is chance.
+    pub fn lately(&self, may: &[bool]) -> (f64, f64) {
+        self.over(may, |server| server.lately)
+    }
+
+    fn over(&self, may: &[bool], of: impl Fn(&Server) -> f64) -> (f64, f64) {
         let able = self.all.iter().zip(may).filter(|(_, may)| **may);
         let able: Vec<&Server> = able.map(|(server, _)| server).collect();
         let weights: f64 = able.iter().map(|server| server.weight).sum();
-        let requests: f64 = able.iter().map(|server| server.requests).sum();
+        let requests: f64 = able.iter().map(|server| of(server)).sum();
         if weights == 0.0 || requests == 0.0 {
             return (0.0, 0.0);
         }
         let average = requests / weights;
-        let loads = able.iter().map(|server| server.requests / server.weight);
+        let loads = able.iter().map(|server| of(server) / server.weight);
         (average, loads.fold(0.0, f64::max) / average - 1.0)
     }
 }
@@ -141,6 +174,22 @@ mod tests {
         assert!((excess - 1.0 / 3.0).abs() < 1e-9);
         assert_eq!(servers.load(&[true, true, false]), (100.0, 0.0));
         assert_eq!(servers.load(&[false; 3]), (0.0, 0.0));
+    }
+
+    #[test]
+    fn over_several_windows_chance_is_less() {
+        let mut servers = three();
+        for loads in [
+            [(90, 90), (100, 100), (110, 110)],
+            [(110, 110), (100, 100), (90, 90)],
+        ] {
+            window(&mut servers, &loads);
+            servers.remember();
+        }
+        assert_eq!(servers.lately(&[true; 3]), (200.0, 0.0));
+        assert!(servers.load(&[true; 3]).1 > 0.09);
+        servers.forget();
+        assert_eq!(servers.lately(&[true; 3]), (0.0, 0.0));
     }
 
     #[test]

@@ -30,6 +30,8 @@ use crate::{
 const ENOUGH: f64 = 16.0;
 /// What may be chance of the highest of some loads: so many times what the square root of the average is.
 const CHANCE: f64 = 3.0;
+/// Little changes when less than one key in so many does.
+const STEADY: usize = 10;
 /// A key of this part of the threshold may be above it soon.
 const SOON: f64 = 0.25;
 /// A key with fewer requests in a window than this at each of its servers is not worth another.
@@ -81,6 +83,8 @@ pub struct Side {
     excess: f64,
     /// Whether what was planned last is there.
     settled: bool,
+    /// Changes that were planned last.
+    changed: usize,
     wanted: usize,
     configured: Option<Configuration>,
     counts: Counts,
@@ -121,6 +125,7 @@ impl Side {
             accuracy: Accuracy::default(),
             excess: 0.0,
             settled: false,
+            changed: 0,
             wanted: 0,
             configured: None,
             counts: Counts::default(),
@@ -232,19 +237,33 @@ impl Side {
         self.reports.window_end(false);
         self.capacity.window_end();
         self.excess = excess;
-        self.move_threshold(average, excess, &hottest);
+        self.move_threshold(average, &may, &hottest);
         self.plan(now, average, &hottest, &may, stores, out);
     }
 
-    fn move_threshold(&mut self, average: f64, excess: f64, hottest: &[(Key, f64)]) {
+    /// The threshold moves by windows that show what it does: not by one in which much changed, unless that is far from balance.
+    fn move_threshold(&mut self, average: f64, may: &[bool], hottest: &[(Key, f64)]) {
         if self.limits.settings[settings::FIXED] == 1 {
             return;
         }
         if let Some((_, most)) = hottest.first() {
             self.threshold.hottest(most / average);
         }
-        if self.settled {
-            self.threshold.window_end(excess, CHANCE / average.sqrt());
+        let chance = |average: f64| CHANCE / average.sqrt();
+        let moved = if !self.settled {
+            true
+        } else if self.changed > self.table.len() / STEADY {
+            if self.threshold.is_far(self.excess, chance(average)) {
+                self.threshold.window_end(self.excess, chance(average));
+            }
+            true
+        } else {
+            self.servers.remember();
+            let (requests, excess) = self.servers.lately(may);
+            self.threshold.window_end(excess, chance(requests))
+        };
+        if moved {
+            self.servers.forget();
         }
     }
 
@@ -299,6 +318,7 @@ impl Side {
             changes,
         });
         self.settled = planned.len() < changes.max(2) / 2 && self.missing.is_empty();
+        self.changed = planned.len();
         for change in planned {
             match change.servers.is_empty() {
                 true => self.remove(&change.key, out),

@@ -102,6 +102,11 @@ impl Threshold {
         }
     }
 
+    /// Whether servers are so far from balance that more of it is not by what is still under way.
+    pub fn is_far(&self, excess: f64, chance: f64) -> bool {
+        excess > FAR * self.rules.bound + chance
+    }
+
     /// A window ended whose highest load exceeded the average by `excess` of it, of which `chance` may be nothing but that. To be called for
     /// windows only in which what the threshold asks for was there. True if it moved.
     pub fn window_end(&mut self, excess: f64, chance: f64) -> bool {
