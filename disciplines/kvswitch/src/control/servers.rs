@@ -111,6 +111,12 @@ impl Servers {
         self.over(may, |server| server.requests)
     }
 
+    /// What each had to do in the last window, beside its weight.
+    pub fn loads(&self) -> Vec<f64> {
+        let load = |server: &Server| server.requests / server.weight;
+        self.all.iter().map(load).collect()
+    }
+
     /// The last window says how the load lies as things are.
     pub fn remember(&mut self) {
         if self.windows == WINDOWS {

@@ -297,16 +297,16 @@ impl Side {
             }
         }
         let threshold = (self.threshold.part() * average).max(WORTH);
-        let worth = hottest
-            .iter()
-            .take_while(|(_, load)| *load > threshold)
-            .count();
+        // Room for what comes next is there before it comes.
+        let worth = |load: f64| load > SOON * threshold;
+        let worth = hottest.iter().take_while(|(_, load)| worth(*load)).count();
         self.wanted = worth.max(self.table.len());
         let planned = self.table.plan(&Wants {
             hottest,
             load: &|key| self.estimates.of(key),
             threshold,
             home: &|key| stores.home_of(key),
+            loads: &self.servers.loads(),
             may,
             most: self.limits.settings[settings::REPLICAS] as usize,
             busy: &|key| {
