@@ -47,7 +47,7 @@ pub const ALL: &[Setting] = &[
     setting(
         "bound_permille",
         "by how much a server's load may exceed the average before keys get more replicas",
-        30,
+        20,
         1,
         10_000,
     ),

@@ -120,7 +120,7 @@ impl Threshold {
         if self.lower.left == 0 {
             self.lower = Pause::NEW;
         }
-        let calm = excess < CALMER * self.rules.bound + chance;
+        let calm = excess < CALMER * self.rules.bound;
         self.calm = if calm { self.calm + 1 } else { 0 };
         let is_time = self.calm >= CALM && self.raise.left == 0 && self.part < self.rules.first;
         if is_time {
