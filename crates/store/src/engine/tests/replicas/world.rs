@@ -15,7 +15,13 @@ use super::{
     super::{Engine, Incarnation, KEYED, Outbox, Peer, SECRET, SYSTEM, lent::world::Shared},
     MS,
 };
-use crate::{Config, Counters, backend::embedded::Embedded};
+use crate::{
+    Config, Counters,
+    backend::{
+        Answer, Backend, Change, Completion, Condition, Found, Item, Key, Put, Ticket,
+        embedded::Embedded,
+    },
+};
 
 /// The home, and two others.
 pub const STORES: usize = 3;
@@ -70,9 +76,60 @@ struct Client {
     values: u64,
 }
 
+/// A backend in another process: it does what it is asked in order, and answers later.
+struct Slow {
+    inner: Shared,
+    answers: Arc<Mutex<Vec<Completion>>>,
+}
+
+impl Slow {
+    fn later<T>(&self, completion: Completion) -> Answer<T> {
+        self.answers.lock().unwrap().push(completion);
+        Answer::Later
+    }
+}
+
+impl Backend for Slow {
+    fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
+        let found = match self.inner.get(key, now_ns, ticket) {
+            Answer::Now(Some(item)) => Found::Item(Item {
+                value: item.value.to_vec(),
+                version: item.version,
+                expiry_ms: item.expiry_ms,
+            }),
+            _ => Found::Absent,
+        };
+        self.later(Completion::Get(ticket, found))
+    }
+
+    fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
+        match self.inner.put(key, put, now_ns, ticket) {
+            Answer::Now(change) => self.later(Completion::Change(ticket, change)),
+            Answer::Later => Answer::Later,
+        }
+    }
+
+    fn delete(
+        &mut self,
+        key: Key<'_>,
+        condition: Condition,
+        version: u64,
+        now_ns: u64,
+        ticket: Ticket,
+    ) -> Answer<Change> {
+        match self.inner.delete(key, condition, version, now_ns, ticket) {
+            Answer::Now(change) => self.later(Completion::Change(ticket, change)),
+            Answer::Later => Answer::Later,
+        }
+    }
+}
+
 struct Store {
     engine: Option<Engine>,
     backend: Shared,
+    /// What its backend has done and not said yet, in order; and what is on its way, with when it comes.
+    answers: Arc<Mutex<Vec<Completion>>>,
+    coming: Vec<(u64, Completion)>,
     born: u64,
     /// Its clock at the start of the world.
     ahead_ns: u64,
@@ -98,6 +155,9 @@ pub struct World {
     pub sizes: Vec<usize>,
     /// Reads that another store than the home has answered.
     pub redirected: u64,
+    /// Whether backends answer later.
+    pub slow: bool,
+    change: fn(&mut Config),
 }
 
 pub fn address_of(store: usize) -> SocketAddr {
@@ -112,7 +172,7 @@ fn store_at(address: SocketAddr) -> Option<usize> {
     (0..STORES).find(|store| address_of(*store) == address)
 }
 
-fn config_of(store: usize) -> Arc<Config> {
+fn config_of(store: usize) -> Config {
     let address = address_of(store);
     let mut config = Config::new(address);
     config.identity = Some(address);
@@ -129,7 +189,7 @@ fn config_of(store: usize) -> Arc<Config> {
     let tenant = wire::Tenant::new(KEYED, "09".repeat(16));
     config.cluster.tenants.push(tenant);
     config.cluster.system_secret = Some("05".repeat(16));
-    Arc::new(config)
+    config
 }
 
 /// A key whose home is the first store.
@@ -142,6 +202,11 @@ fn key_at_home() -> Vec<u8> {
 
 impl World {
     pub fn new(seed: u64, clients: usize) -> World {
+        World::with_config(seed, clients, |_| {})
+    }
+
+    /// With other options of its stores.
+    pub fn with_config(seed: u64, clients: usize, change: fn(&mut Config)) -> World {
         let client = |n| Client {
             address: SocketAddr::from(([10, 0, 1, n as u8 + 1], 5000)),
             request: 0,
@@ -152,6 +217,8 @@ impl World {
         let store = |at: usize| Store {
             engine: None,
             backend: Shared(Arc::new(Mutex::new(Embedded::new(1 << 20)))),
+            answers: Arc::default(),
+            coming: vec![],
             born: 0,
             ahead_ns: 1_000_000_000 * at as u64,
             still_until_ns: 0,
@@ -170,6 +237,8 @@ impl World {
             history: vec![],
             sizes: vec![8, 40, 900],
             redirected: 0,
+            slow: seed.is_multiple_of(3),
+            change,
         };
         (0..STORES).for_each(|store| world.start(store));
         world
@@ -197,8 +266,19 @@ impl World {
         let ticks = (self.now_ns << 16) / 1_000_000_000;
         let wall_s = 1_700_000_000 + (ticks >> 16) as u32;
         let life = Incarnation::new(wall_s, random).later(ticks as u16);
-        let backend = Box::new(store.backend.clone());
-        store.engine = Some(Engine::new(config_of(at), backend, clock_ns, life));
+        store.answers = Arc::default();
+        store.coming.clear();
+        let inner = store.backend.clone();
+        let backend: Box<dyn Backend> = match self.slow {
+            false => Box::new(inner),
+            true => Box::new(Slow {
+                inner,
+                answers: store.answers.clone(),
+            }),
+        };
+        let mut config = config_of(at);
+        (self.change)(&mut config);
+        store.engine = Some(Engine::new(Arc::new(config), backend, clock_ns, life));
     }
 
     pub fn stop(&mut self, at: usize) {
@@ -225,7 +305,7 @@ impl World {
     }
 
     /// Does something with a store; what it sends then is on its way.
-    pub fn with<R>(
+    pub fn on<R>(
         &mut self,
         at: usize,
         work: impl FnOnce(&mut Engine, u64, &mut Outbox) -> R,
@@ -236,19 +316,39 @@ impl World {
         for (bytes, peer) in out.messages() {
             self.send(bytes.to_vec(), address_of(at), peer.address);
         }
+        let answers = std::mem::take(&mut *self.stores[at].answers.lock().unwrap());
+        for answer in answers {
+            let least_ns = self.now_ns + 1 + self.draw() % (2 * MS);
+            let coming = &mut self.stores[at].coming;
+            let last_ns = coming.last().map_or(0, |(at_ns, _)| *at_ns);
+            coming.push((least_ns.max(last_ns), answer));
+        }
         Some(result)
+    }
+
+    /// What has come from backends by now.
+    fn complete(&mut self, at: usize) {
+        let now_ns = self.now_ns;
+        let is_here = |(at_ns, _): &&(u64, Completion)| *at_ns <= now_ns;
+        let count = self.stores[at].coming.iter().take_while(is_here).count();
+        let here: Vec<_> = self.stores[at].coming.drain(..count).collect();
+        for (_, completion) in here {
+            self.on(at, |engine, now_ns, out| {
+                engine.complete(completion, now_ns, out);
+            });
+        }
     }
 
     pub fn hold(&mut self, at: usize) {
         let key = self.key.clone();
-        self.with(at, |engine, now_ns, out| {
+        self.on(at, |engine, now_ns, out| {
             assert!(engine.hold_replica(KEYED, &key, now_ns, out));
         });
     }
 
     pub fn release(&mut self, at: usize) {
         let key = self.key.clone();
-        self.with(at, |engine, now_ns, out| {
+        self.on(at, |engine, now_ns, out| {
             engine.release_replica(KEYED, &key, now_ns, out)
         });
     }
@@ -368,7 +468,7 @@ impl World {
                 address: from,
                 local: None,
             };
-            self.with(at, |engine, now_ns, out| {
+            self.on(at, |engine, now_ns, out| {
                 engine.receive(&bytes, peer, now_ns, out);
             });
         } else if let Some(client) = self.clients.iter().position(|c| c.address == to) {
@@ -395,7 +495,8 @@ impl World {
         let store = &self.stores[at];
         let due_ns = store.engine.as_ref()?.next_deadline_ns()?;
         let due_ns = due_ns.saturating_sub(store.ahead_ns).max(self.now_ns + 1);
-        Some(due_ns.max(store.still_until_ns))
+        let coming_ns = store.coming.first().map_or(u64::MAX, |(at_ns, _)| *at_ns);
+        Some(due_ns.min(coming_ns).max(store.still_until_ns))
     }
 
     fn next_ns(&self) -> Option<u64> {
@@ -419,7 +520,8 @@ impl World {
         }
         for at in 0..STORES {
             if now_ns >= self.stores[at].still_until_ns {
-                self.with(at, |engine, now_ns, out| engine.tick(now_ns, out));
+                self.complete(at);
+                self.on(at, |engine, now_ns, out| engine.tick(now_ns, out));
             }
         }
         for client in 0..self.clients.len() {
@@ -578,8 +680,32 @@ impl World {
         }
     }
 
-    /// A packet to a store, from wherever.
-    pub fn hand_in(&mut self, at: usize, header: Header, value: &[u8], from: SocketAddr) {
+    /// Others put a value into a store's backend.
+    pub fn put(&mut self, at: usize, value: Vec<u8>, ttl_ms: u32) {
+        let (now_ns, key) = (self.clock_of(at), self.key.clone());
+        let put = Put {
+            value: &value.into(),
+            ttl_ms,
+            condition: Condition::Always,
+            version: 77,
+        };
+        let key = Key {
+            tenant: KEYED,
+            hash: SECRET.key_hash(KEYED, &key),
+            bytes: &key,
+        };
+        let done = self.stores[at].backend.put(key, put, now_ns, 0);
+        assert_eq!(done, Answer::Now(Change::Done(77)));
+    }
+
+    /// A packet to a store, from wherever; what it sends at once goes on its way, and is returned.
+    pub fn hand_in(
+        &mut self,
+        at: usize,
+        header: Header,
+        value: &[u8],
+        from: SocketAddr,
+    ) -> Vec<Vec<u8>> {
         let secret = if header.op.is_system() {
             SYSTEM
         } else {
@@ -602,9 +728,11 @@ impl World {
             address: from,
             local: None,
         };
-        self.with(at, |engine, now_ns, out| {
+        let sent = self.on(at, |engine, now_ns, out| {
             engine.receive(&bytes, peer, now_ns, out);
+            out.messages().map(|(bytes, _)| bytes.to_vec()).collect()
         });
+        sent.unwrap_or_default()
     }
 
     /// The epoch of a store's copy.
