@@ -35,7 +35,7 @@ pub struct Status {
     pub copies: u64,
     /// Pairs of a tenant and a switch that may have copies of its items; `None`: no controller has told, and all may.
     pub placements: Option<u64>,
-    /// Switches whose lease holds.
+    /// Switches whose lease holds, and stores that hold copies of keys of this one.
     pub leases: Vec<LeaseStatus>,
     /// The partitions that it owns.
     pub partitions: Vec<PartitionStatus>,
@@ -84,10 +84,10 @@ impl From<Watch> for OutsideWritesStatus {
     }
 }
 
-/// One switch's lease.
+/// One switch's lease, or a store's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// The switch.
+    /// The switch; above 32767 a store ([`wire::store_at`]).
     pub switch: u16,
     /// The lease's term.
     pub term: u64,

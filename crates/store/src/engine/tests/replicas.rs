@@ -1,8 +1,10 @@
 //! Copies in other stores: the whole way, and whatever a network does to it.
 
+mod clients;
+mod slow;
 mod world;
 
-use wire::{Flags, Header, Op};
+use wire::{Flags, Header, Op, Packet};
 
 use world::{ClientOp, Faults, World, address_of, node};
 
@@ -142,6 +144,144 @@ fn a_late_or_doubled_push_is_ignored() {
         world.run(2);
     }
     world.judge().unwrap();
+}
+
+/// The same read of a store that holds a copy, and what it answers at once.
+fn read_at(world: &mut World, at: usize, part: u16, total: u32, version: u64) -> Option<Vec<u8>> {
+    let read = Header {
+        client: 55,
+        request: 1 + u64::from(part),
+        node: node(at),
+        part,
+        total,
+        version,
+        ..Header::new(Op::ReadRequest)
+    };
+    let client = "10.0.1.9:5000".parse().unwrap();
+    let sent = world.hand_in(at, read, &[], client);
+    let is_reply = |bytes: &&Vec<u8>| Packet::decode(bytes).unwrap().header.op == Op::ReadReply;
+    sent.iter().find(is_reply).cloned()
+}
+
+#[test]
+fn a_value_of_many_parts_is_copied_whole_whatever_gets_lost() {
+    for lose in [0, 200] {
+        let mut world = World::new(7, 1);
+        world.run_until(READY_NS);
+        let value: Vec<u8> = (0..100_000u32).map(|n| (n / 7) as u8).collect();
+        world.put(0, value.clone(), 0);
+        world.faults.lose = lose;
+        world.hold(1);
+        world.run(if lose == 0 { 30 } else { 3_000 });
+        let status = world.status(1);
+        assert_eq!((status.valid, status.no_room), (1, 0));
+        assert!(status.bytes > 100_000, "{}", status.bytes);
+        let reply = read_at(&mut world, 1, 0, 0, 0).unwrap();
+        let first = Packet::decode(&reply).unwrap();
+        assert_eq!((first.header.node, first.header.life), (node(1), 0));
+        let (total, version) = (first.header.total, first.header.version);
+        let mut whole = first.value.to_vec();
+        while whole.len() < total as usize {
+            let part = (whole.len() / wire::PART) as u16;
+            let reply = read_at(&mut world, 1, part, total, version).unwrap();
+            let packet = Packet::decode(&reply).unwrap();
+            assert_eq!(packet.header.version, version);
+            whole.extend_from_slice(packet.value);
+        }
+        assert_eq!(whole, value);
+        assert_eq!(world.counters(1).replica_reads_passed, 0);
+    }
+}
+
+#[test]
+fn a_part_of_a_copy_that_is_not_valid_is_read_at_home() {
+    let mut world = World::new(7, 1);
+    world.run_until(READY_NS);
+    world.put(0, vec![9; 5000], 0);
+    assert_eq!(read_at(&mut world, 1, 4, 5000, 77), None, "passed on");
+    world.run(5);
+    assert_eq!(world.counters(1).replica_reads_passed, 1);
+    assert_eq!(world.counters(0).reads_parts, 1);
+    assert_eq!(
+        world.status(1),
+        Default::default(),
+        "nothing is held for it"
+    );
+}
+
+#[test]
+fn a_copy_lives_no_longer_than_its_value() {
+    let mut world = World::new(8, 1);
+    world.run_until(READY_NS);
+    world.put(0, vec![1; 20], 500);
+    world.hold(1);
+    world.run(10);
+    let reply = read_at(&mut world, 1, 0, 0, 0).unwrap();
+    let left_ms = Packet::decode(&reply).unwrap().header.expiry_ms;
+    assert!((400..500).contains(&left_ms), "{left_ms}");
+    world.run(500);
+    assert_eq!(read_at(&mut world, 1, 0, 0, 0), None, "passed on");
+    assert_eq!(world.status(1).valid, 0);
+    world.put(0, vec![2; 20], 0);
+    world.run(1_200);
+    assert_eq!(world.status(1).valid, 1, "asked for again");
+}
+
+#[test]
+fn without_room_a_key_is_held_without_a_value_and_nobody_is_told() {
+    let mut world = World::with_config(9, 1, |config| config.replica_memory = 1000);
+    world.run_until(READY_NS);
+    world.put(0, vec![1; 900], 0);
+    world.hold(1);
+    world.run(50);
+    let status = world.status(1);
+    assert_eq!((status.keys, status.valid, status.no_room), (1, 0, 1));
+    assert!(!world.valid[1]);
+    assert_eq!(world.counters(1).replica_confirms, 0);
+    assert_eq!(read_at(&mut world, 1, 0, 0, 0), None, "passed on");
+    world.put(0, vec![1; 90], 0);
+    world.run(1_500);
+    assert_eq!(world.status(1).valid, 1, "there is room for this");
+}
+
+#[test]
+fn what_a_tenant_had_is_gone_with_it() {
+    let mut world = holding(10, 1);
+    world.on(1, |engine, now_ns, out| {
+        let mut cluster = engine.config.cluster.clone();
+        cluster.tenants.clear();
+        engine.update(cluster, now_ns, out).unwrap();
+    });
+    assert_eq!(world.status(1), Default::default());
+}
+
+#[test]
+fn a_key_of_the_open_tenant_is_asked_for_with_room_for_the_answer() {
+    let mut world = World::new(11, 1);
+    world.run_until(READY_NS);
+    let lens = world.on(1, |engine, now_ns, out| {
+        for n in 0..9u8 {
+            let read = Header {
+                node: node(1),
+                key_hash: wire::Secret::NONE.key_hash(wire::TENANT_OPEN, &[n]),
+                ..Header::new(Op::ReadRequest)
+            };
+            let mut bytes = vec![];
+            let packet = Packet::new(read, std::slice::from_ref(&n), &[]);
+            packet.encode(&wire::Secret::NONE, &mut bytes).unwrap();
+            let peer = super::Peer {
+                address: "10.0.1.9:5000".parse().unwrap(),
+                local: None,
+            };
+            engine.receive(&bytes, peer, now_ns, out);
+        }
+        let fetch = |bytes: &&[u8]| bytes[40] == Op::FetchRequest as u8;
+        let messages = out.messages().map(|(bytes, _)| bytes);
+        messages.filter(fetch).map(<[u8]>::len).collect::<Vec<_>>()
+    });
+    let lens = lens.unwrap();
+    assert!(lens.len() > 3, "those of other stores");
+    assert!(lens.iter().all(|len| *len == wire::MAX_PAYLOAD), "{lens:?}");
 }
 
 /// One world with everything drawn from a seed; what clients say, and how much there was to see.

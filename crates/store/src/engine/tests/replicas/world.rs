@@ -5,24 +5,22 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use history::{Effect, Need, Operation};
-use wire::{
-    Epoch, Flags, Header, LIFE_UNKNOWN, NODE_ALL, NODE_STORE, NodeId, Op, Packet, Status,
-    VERSION_ABSENT, VERSION_PRESENT,
-};
+use history::Operation;
+use wire::{Epoch, Flags, Header, LIFE_UNKNOWN, NODE_ALL, NODE_STORE, NodeId, Op, Packet};
 
 use super::{
     super::{Engine, Incarnation, KEYED, Outbox, Peer, SECRET, SYSTEM, lent::world::Shared},
     MS,
+    slow::Slow,
 };
-use crate::{Config, Counters, backend::embedded::Embedded};
+use crate::{
+    Config, Counters,
+    backend::{Answer, Backend, Change, Completion, Condition, Key, Put, embedded::Embedded},
+};
 
 /// The home, and two others.
 pub const STORES: usize = 3;
-const LEASE_MS: u64 = 1000;
-/// A client gives up then, as clients do: three quarters of a lease.
-const DEADLINE_NS: u64 = LEASE_MS * MS * 3 / 4;
-const RETRY_NS: u64 = 6 * MS;
+pub const LEASE_MS: u64 = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientOp {
@@ -53,26 +51,29 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-struct Call {
-    op: ClientOp,
-    header: Header,
-    value: Vec<u8>,
-    number: u64,
-    call_ns: u64,
-    next_ns: u64,
+pub struct Call {
+    pub op: ClientOp,
+    pub header: Header,
+    pub value: Vec<u8>,
+    pub number: u64,
+    pub call_ns: u64,
+    pub next_ns: u64,
 }
 
-struct Client {
-    address: SocketAddr,
-    request: u64,
-    life: u16,
-    call: Option<Call>,
-    values: u64,
+pub struct Client {
+    pub address: SocketAddr,
+    pub request: u64,
+    pub life: u16,
+    pub call: Option<Call>,
+    pub values: u64,
 }
 
 struct Store {
     engine: Option<Engine>,
     backend: Shared,
+    /// What its backend has done and not said yet, in order; and what is on its way, with when it comes.
+    answers: Arc<Mutex<Vec<Completion>>>,
+    coming: Vec<(u64, Completion)>,
     born: u64,
     /// Its clock at the start of the world.
     ahead_ns: u64,
@@ -84,7 +85,7 @@ pub struct World {
     pub now_ns: u64,
     pub key: Vec<u8>,
     stores: Vec<Store>,
-    clients: Vec<Client>,
+    pub clients: Vec<Client>,
     flying: Vec<Flying>,
     pub faults: Faults,
     /// Pairs of stores between which nothing passes.
@@ -98,6 +99,9 @@ pub struct World {
     pub sizes: Vec<usize>,
     /// Reads that another store than the home has answered.
     pub redirected: u64,
+    /// Whether backends answer later.
+    pub slow: bool,
+    change: fn(&mut Config),
 }
 
 pub fn address_of(store: usize) -> SocketAddr {
@@ -108,11 +112,11 @@ pub fn node(store: usize) -> NodeId {
     NODE_STORE | store as NodeId
 }
 
-fn store_at(address: SocketAddr) -> Option<usize> {
+pub fn store_at(address: SocketAddr) -> Option<usize> {
     (0..STORES).find(|store| address_of(*store) == address)
 }
 
-fn config_of(store: usize) -> Arc<Config> {
+fn config_of(store: usize) -> Config {
     let address = address_of(store);
     let mut config = Config::new(address);
     config.identity = Some(address);
@@ -129,7 +133,7 @@ fn config_of(store: usize) -> Arc<Config> {
     let tenant = wire::Tenant::new(KEYED, "09".repeat(16));
     config.cluster.tenants.push(tenant);
     config.cluster.system_secret = Some("05".repeat(16));
-    Arc::new(config)
+    config
 }
 
 /// A key whose home is the first store.
@@ -142,6 +146,11 @@ fn key_at_home() -> Vec<u8> {
 
 impl World {
     pub fn new(seed: u64, clients: usize) -> World {
+        World::with_config(seed, clients, |_| {})
+    }
+
+    /// With other options of its stores.
+    pub fn with_config(seed: u64, clients: usize, change: fn(&mut Config)) -> World {
         let client = |n| Client {
             address: SocketAddr::from(([10, 0, 1, n as u8 + 1], 5000)),
             request: 0,
@@ -152,6 +161,8 @@ impl World {
         let store = |at: usize| Store {
             engine: None,
             backend: Shared(Arc::new(Mutex::new(Embedded::new(1 << 20)))),
+            answers: Arc::default(),
+            coming: vec![],
             born: 0,
             ahead_ns: 1_000_000_000 * at as u64,
             still_until_ns: 0,
@@ -170,6 +181,8 @@ impl World {
             history: vec![],
             sizes: vec![8, 40, 900],
             redirected: 0,
+            slow: seed.is_multiple_of(3),
+            change,
         };
         (0..STORES).for_each(|store| world.start(store));
         world
@@ -197,8 +210,19 @@ impl World {
         let ticks = (self.now_ns << 16) / 1_000_000_000;
         let wall_s = 1_700_000_000 + (ticks >> 16) as u32;
         let life = Incarnation::new(wall_s, random).later(ticks as u16);
-        let backend = Box::new(store.backend.clone());
-        store.engine = Some(Engine::new(config_of(at), backend, clock_ns, life));
+        store.answers = Arc::default();
+        store.coming.clear();
+        let inner = store.backend.clone();
+        let backend: Box<dyn Backend> = match self.slow {
+            false => Box::new(inner),
+            true => Box::new(Slow {
+                inner,
+                answers: store.answers.clone(),
+            }),
+        };
+        let mut config = config_of(at);
+        (self.change)(&mut config);
+        store.engine = Some(Engine::new(Arc::new(config), backend, clock_ns, life));
     }
 
     pub fn stop(&mut self, at: usize) {
@@ -225,7 +249,7 @@ impl World {
     }
 
     /// Does something with a store; what it sends then is on its way.
-    pub fn with<R>(
+    pub fn on<R>(
         &mut self,
         at: usize,
         work: impl FnOnce(&mut Engine, u64, &mut Outbox) -> R,
@@ -236,19 +260,39 @@ impl World {
         for (bytes, peer) in out.messages() {
             self.send(bytes.to_vec(), address_of(at), peer.address);
         }
+        let answers = std::mem::take(&mut *self.stores[at].answers.lock().unwrap());
+        for answer in answers {
+            let least_ns = self.now_ns + 1 + self.draw() % (2 * MS);
+            let coming = &mut self.stores[at].coming;
+            let last_ns = coming.last().map_or(0, |(at_ns, _)| *at_ns);
+            coming.push((least_ns.max(last_ns), answer));
+        }
         Some(result)
+    }
+
+    /// What has come from backends by now.
+    fn complete(&mut self, at: usize) {
+        let now_ns = self.now_ns;
+        let is_here = |(at_ns, _): &&(u64, Completion)| *at_ns <= now_ns;
+        let count = self.stores[at].coming.iter().take_while(is_here).count();
+        let here: Vec<_> = self.stores[at].coming.drain(..count).collect();
+        for (_, completion) in here {
+            self.on(at, |engine, now_ns, out| {
+                engine.complete(completion, now_ns, out);
+            });
+        }
     }
 
     pub fn hold(&mut self, at: usize) {
         let key = self.key.clone();
-        self.with(at, |engine, now_ns, out| {
+        self.on(at, |engine, now_ns, out| {
             assert!(engine.hold_replica(KEYED, &key, now_ns, out));
         });
     }
 
     pub fn release(&mut self, at: usize) {
         let key = self.key.clone();
-        self.with(at, |engine, now_ns, out| {
+        self.on(at, |engine, now_ns, out| {
             engine.release_replica(KEYED, &key, now_ns, out)
         });
     }
@@ -256,13 +300,13 @@ impl World {
     // ---- the network
 
     /// A packet leaves: through the switch, unless it goes around.
-    fn send(&mut self, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
+    pub fn send(&mut self, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
         for (bytes, to) in self.through_switch(bytes, from, to) {
             self.fly(bytes, from, to);
         }
     }
 
-    fn fly(&mut self, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
+    pub fn fly(&mut self, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
         if let (Some(from), Some(to)) = (store_at(from), store_at(to)) {
             let pair = (from.min(to), from.max(to));
             if self.cut.contains(&pair) {
@@ -368,7 +412,7 @@ impl World {
                 address: from,
                 local: None,
             };
-            self.with(at, |engine, now_ns, out| {
+            self.on(at, |engine, now_ns, out| {
                 engine.receive(&bytes, peer, now_ns, out);
             });
         } else if let Some(client) = self.clients.iter().position(|c| c.address == to) {
@@ -395,7 +439,8 @@ impl World {
         let store = &self.stores[at];
         let due_ns = store.engine.as_ref()?.next_deadline_ns()?;
         let due_ns = due_ns.saturating_sub(store.ahead_ns).max(self.now_ns + 1);
-        Some(due_ns.max(store.still_until_ns))
+        let coming_ns = store.coming.first().map_or(u64::MAX, |(at_ns, _)| *at_ns);
+        Some(due_ns.min(coming_ns).max(store.still_until_ns))
     }
 
     fn next_ns(&self) -> Option<u64> {
@@ -419,7 +464,8 @@ impl World {
         }
         for at in 0..STORES {
             if now_ns >= self.stores[at].still_until_ns {
-                self.with(at, |engine, now_ns, out| engine.tick(now_ns, out));
+                self.complete(at);
+                self.on(at, |engine, now_ns, out| engine.tick(now_ns, out));
             }
         }
         for client in 0..self.clients.len() {
@@ -430,156 +476,32 @@ impl World {
         }
     }
 
-    // ---- clients
-
-    pub fn is_free(&self, client: usize) -> bool {
-        self.clients[client].call.is_none()
-    }
-
-    pub fn call(&mut self, client: usize, op: ClientOp) {
-        let draw = self.draw() as usize;
-        let size = self.sizes[draw % self.sizes.len()];
-        let (now_ns, key) = (self.now_ns, self.key.clone());
-        let caller = &mut self.clients[client];
-        caller.request += 1;
-        caller.values += 1;
-        let number = (client as u64 + 1) << 32 | caller.values;
-        let mut value = number.to_be_bytes().to_vec();
-        value.resize(size.max(8), 0);
-        let (wire_op, version) = match op {
-            ClientOp::Read => (Op::ReadRequest, None),
-            ClientOp::Delete => (Op::DeleteRequest, None),
-            ClientOp::WriteIfPresent => (Op::WriteRequest, Some(VERSION_PRESENT)),
-            ClientOp::WriteIfAbsent => (Op::WriteRequest, Some(VERSION_ABSENT)),
-            ClientOp::Write | ClientOp::WriteAround => (Op::WriteRequest, None),
+    /// Others put a value into a store's backend.
+    pub fn put(&mut self, at: usize, value: Vec<u8>, ttl_ms: u32) {
+        let (now_ns, key) = (self.clock_of(at), self.key.clone());
+        let put = Put {
+            value: &value.into(),
+            ttl_ms,
+            condition: Condition::Always,
+            version: 77,
         };
-        let is_write = wire_op == Op::WriteRequest;
-        let header = Header {
+        let key = Key {
             tenant: KEYED,
-            client: 100 + client as u64,
-            request: caller.request,
-            key_hash: SECRET.key_hash(KEYED, &key),
-            version: version.unwrap_or(0),
-            flags: version.map_or(Flags::NONE, |_| Flags::COMPARE),
-            ..Header::new(wire_op)
+            hash: SECRET.key_hash(KEYED, &key),
+            bytes: &key,
         };
-        caller.call = Some(Call {
-            op,
-            header,
-            value: if is_write { value } else { vec![] },
-            number,
-            call_ns: now_ns,
-            next_ns: now_ns,
-        });
-        self.ask(client);
+        let done = self.stores[at].backend.put(key, put, now_ns, 0);
+        assert_eq!(done, Answer::Now(Change::Done(77)));
     }
 
-    fn ask(&mut self, client: usize) {
-        let (now_ns, key) = (self.now_ns, self.key.clone());
-        let caller = &mut self.clients[client];
-        let Some(call) = &mut caller.call else { return };
-        if now_ns >= call.call_ns + DEADLINE_NS {
-            return self.ended(client, None);
-        }
-        call.next_ns = now_ns + RETRY_NS;
-        if call.header.op.is_write() {
-            call.header.life = caller.life;
-        }
-        let mut bytes = vec![];
-        let packet = Packet::new(call.header, &key, &call.value);
-        packet.encode(&SECRET, &mut bytes).unwrap();
-        let (around, from) = (call.op == ClientOp::WriteAround, caller.address);
-        match around {
-            true => self.fly(bytes, from, address_of(0)),
-            false => self.send(bytes, from, address_of(0)),
-        }
-    }
-
-    fn answered(&mut self, client: usize, bytes: &[u8], from: SocketAddr) {
-        let packet = Packet::decode(bytes).unwrap();
-        let header = packet.header;
-        let caller = &mut self.clients[client];
-        let Some(call) = &caller.call else { return };
-        if header.request != call.header.request || Some(header.op) != call.header.op.reply() {
-            return;
-        }
-        let at = store_at(from).expect("stores answer");
-        assert!(at == 0 || header.node == node(at), "it says who it is");
-        assert!(packet.tag_is_valid(&SECRET) && packet.key == self.key);
-        if header.life > LIFE_UNKNOWN {
-            caller.life = header.life;
-        }
-        match header.status {
-            Status::OtherLife => {
-                let age_ns = u64::from(header.expiry_ms) * MS;
-                if self.now_ns.saturating_sub(age_ns) < call.call_ns {
-                    return self.ask(client);
-                }
-                return self.ended(client, None);
-            }
-            Status::TryAgain => return,
-            _ => {}
-        }
-        self.redirected += u64::from(at > 0);
-        let number = |value: &[u8]| {
-            let number = u64::from_be_bytes(*value.first_chunk().expect("8 bytes"));
-            // What was altered on the way is a value that nobody wrote.
-            let end = value.get(8..).and_then(|rest| rest.last());
-            number ^ (u64::from(end.copied().unwrap_or(0)) << 60)
-        };
-        let told = match (call.header.op, header.status) {
-            (Op::ReadRequest, Status::Ok) => (Need::Value(number(packet.value)), Effect::Keep),
-            (Op::ReadRequest, Status::NotFound) => (Need::Absent, Effect::Keep),
-            (Op::WriteRequest, Status::Ok) => (call.need(), Effect::Write(call.number)),
-            (Op::WriteRequest, Status::Mismatch) => match call.op {
-                ClientOp::WriteIfPresent => (Need::Absent, Effect::Keep),
-                _ => (Need::Present, Effect::Keep),
-            },
-            (Op::DeleteRequest, Status::Ok) => (Need::Present, Effect::Delete),
-            (Op::DeleteRequest, Status::NotFound) => (Need::Absent, Effect::Keep),
-            other => panic!("{other:?}"),
-        };
-        self.ended(client, Some(told));
-    }
-
-    fn ended(&mut self, client: usize, told: Option<(Need, Effect)>) {
-        let Some(call) = self.clients[client].call.take() else {
-            return;
-        };
-        let (need, effect) = match told {
-            Some(told) => told,
-            None if call.header.op == Op::ReadRequest => return,
-            None if call.header.op == Op::DeleteRequest => (Need::Any, Effect::Delete),
-            None => (call.need(), Effect::Write(call.number)),
-        };
-        self.history.push(Operation {
-            client: client as u32,
-            key: 0,
-            call_ns: call.call_ns,
-            return_ns: told.map(|_| self.now_ns),
-            need,
-            effect,
-            lapse: None,
-        });
-    }
-
-    /// Whether one copy could have answered so.
-    pub fn judge(&mut self) -> Result<(), String> {
-        for client in 0..self.clients.len() {
-            self.ended(client, None);
-        }
-        match history::check(&self.history) {
-            Ok(history::Verdict::Linearizable) => Ok(()),
-            Ok(history::Verdict::Violation(at)) => {
-                let cut = history::shrink(&self.history, at);
-                Err(format!("not linearizable: {cut:#?}"))
-            }
-            Err(_) => Err("undecided".into()),
-        }
-    }
-
-    /// A packet to a store, from wherever.
-    pub fn hand_in(&mut self, at: usize, header: Header, value: &[u8], from: SocketAddr) {
+    /// A packet to a store, from wherever; what it sends at once goes on its way, and is returned.
+    pub fn hand_in(
+        &mut self,
+        at: usize,
+        header: Header,
+        value: &[u8],
+        from: SocketAddr,
+    ) -> Vec<Vec<u8>> {
         let secret = if header.op.is_system() {
             SYSTEM
         } else {
@@ -602,9 +524,11 @@ impl World {
             address: from,
             local: None,
         };
-        self.with(at, |engine, now_ns, out| {
+        let sent = self.on(at, |engine, now_ns, out| {
             engine.receive(&bytes, peer, now_ns, out);
+            out.messages().map(|(bytes, _)| bytes.to_vec()).collect()
         });
+        sent.unwrap_or_default()
     }
 
     /// The epoch of a store's copy.
@@ -612,15 +536,5 @@ impl World {
         let id = (KEYED, SECRET.key_hash(KEYED, &self.key));
         let engine = self.stores[at].engine.as_ref()?;
         engine.epoch_of_replica(id)
-    }
-}
-
-impl Call {
-    fn need(&self) -> Need {
-        match self.op {
-            ClientOp::WriteIfPresent => Need::Present,
-            ClientOp::WriteIfAbsent => Need::Absent,
-            _ => Need::Any,
-        }
     }
 }
