@@ -2,6 +2,7 @@
 //! compiled programs and in this process; `world` plays the recirculation port.
 
 mod cold;
+mod cost;
 mod reads;
 mod world;
 mod writes;

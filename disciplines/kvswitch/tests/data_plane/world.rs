@@ -41,16 +41,12 @@ fn host_of(holder: u16) -> u8 {
     (holder & 0xff) as u8 + 2
 }
 
-pub fn world() -> World {
-    let object = Object {
-        number: KVSWITCH,
-        ..Object::of(&kvswitch::REGISTRATION, Sizes { pages: 4 })
-    };
+pub fn tenants() -> Vec<TenantEntry> {
     let with = |id, fan_out| TenantEntry {
         parameters: parameters::words(THRESHOLD, fan_out),
         ..tenant(id, KVSWITCH)
     };
-    let tenants = [
+    vec![
         with(OPEN, true),
         with(SIGNED, true),
         with(ALONE, false),
@@ -59,8 +55,15 @@ pub fn world() -> World {
             ..with(ROTATING, true)
         },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
-    ];
-    let w = World::new(&[object], &tenants);
+    ]
+}
+
+pub fn world() -> World {
+    let object = Object {
+        number: KVSWITCH,
+        ..Object::of(&kvswitch::REGISTRATION, Sizes { pages: 4 })
+    };
+    let w = World::new(&[object], &tenants());
     for tenant in [OPEN, SIGNED, ALONE, ROTATING] {
         for holder in [HOME, A, B, C, SIX, END] {
             tell(&w, tenant, holder);
