@@ -76,7 +76,11 @@ mod tests {
         let bytes = encoded(&[0x8000, 0x8001], &[HOME, 0x8001]).expect("a record");
         let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         assert_eq!(bytes.len(), HEADER + 4 * 2);
-        assert_eq!(bytes[..4], (1u32 << 30).to_ne_bytes(), "2^32 over the turns");
+        assert_eq!(
+            bytes[..4],
+            (1u32 << 30).to_ne_bytes(),
+            "2^32 over the turns"
+        );
         assert_eq!(bytes[4..6], [4, 2], "turns, replicas");
         assert_eq!(half(6), HOME);
         assert_eq!(bytes[8..16], 0b1010u64.to_ne_bytes(), "valid");

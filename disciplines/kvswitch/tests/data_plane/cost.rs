@@ -87,14 +87,29 @@ fn cost() {
         let none = Secret::NONE;
         let rows = [
             ("making the request", aim(0, PASS, OPEN, 0, HOT, none)),
-            ("FIB and redirect alone", aim(1, REDIRECT, OPEN, 0, HOT, none)),
+            (
+                "FIB and redirect alone",
+                aim(1, REDIRECT, OPEN, 0, HOT, none),
+            ),
             ("redirected", aim(2, REDIRECT, OPEN, 0, HOT, none)),
             ("redirected, one key", aim(2, REDIRECT, OPEN, 0, 1, none)),
             ("cold", aim(2, REDIRECT, OPEN, HOT, 20_000, none)),
-            ("making it, signed", aim(0, PASS, SIGNED, 0, HOT / 2, secret)),
-            ("redirected, signed", aim(2, REDIRECT, SIGNED, 0, HOT / 2, secret)),
-            ("cold, signed", aim(2, REDIRECT, SIGNED, HOT, 20_000, secret)),
-            ("forwarded only, signed", aim(2, REDIRECT, PLAIN, 0, HOT / 2, plain_secret)),
+            (
+                "making it, signed",
+                aim(0, PASS, SIGNED, 0, HOT / 2, secret),
+            ),
+            (
+                "redirected, signed",
+                aim(2, REDIRECT, SIGNED, 0, HOT / 2, secret),
+            ),
+            (
+                "cold, signed",
+                aim(2, REDIRECT, SIGNED, HOT, 20_000, secret),
+            ),
+            (
+                "forwarded only, signed",
+                aim(2, REDIRECT, PLAIN, 0, HOT / 2, plain_secret),
+            ),
         ];
         let mut ns: Vec<Vec<f64>> = vec![vec![]; rows.len()];
         for _ in 0..BATCHES {
@@ -109,8 +124,18 @@ fn cost() {
         let ns: Vec<f64> = ns.into_iter().map(median).collect();
         for (at, (name, _)) in rows.iter().enumerate() {
             let driver = if at < 5 { ns[0] } else { ns[5] };
-            println!("{name:>26}: {:6.1} ns", ns[at] - if at == 0 || at == 5 { 0.0 } else { driver });
+            println!(
+                "{name:>26}: {:6.1} ns",
+                ns[at] - if at == 0 || at == 5 { 0.0 } else { driver }
+            );
         }
-        println!("{:?}", w.switch.counts().iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>());
+        println!(
+            "{:?}",
+            w.switch
+                .counts()
+                .iter()
+                .filter(|(_, n)| *n > 0)
+                .collect::<Vec<_>>()
+        );
     });
 }

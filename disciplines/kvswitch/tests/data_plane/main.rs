@@ -4,5 +4,6 @@
 mod cold;
 mod cost;
 mod reads;
+mod real_link;
 mod world;
 mod writes;

@@ -1,9 +1,12 @@
 //! A switch with kvswitch, stores that it knows, and what goes round in it.
 
+use std::net::IpAddr;
+
 use dataplane::{NO_DISCIPLINE, Object, Rows, Sizes, Tallies, TenantEntry};
 pub use harness::Message;
+pub use harness::World;
 use harness::{
-    Seen, Switch, Verdict, World,
+    Seen, Switch, Verdict,
     message::address,
     story::{Story, check},
     switch::{ROAD_MAC, mac_on_road, on_roads, tenant},
@@ -73,9 +76,14 @@ pub fn world() -> World {
 }
 
 fn tell(w: &World, tenant: u32, holder: u16) {
+    tell_at(w, tenant, holder, address(holder == SIX, host_of(holder)));
+}
+
+/// The tenant's store is there.
+pub fn tell_at(w: &World, tenant: u32, holder: u16, address: IpAddr) {
     let server = servers::Server {
         holder,
-        address: address(holder == SIX, host_of(holder)),
+        address,
         place: u16::from(host_of(holder)) - 2,
     };
     for row in server.rows(tenant) {
@@ -162,8 +170,8 @@ impl Leaves {
     /// The host that it is for, and its header.
     fn wanted(self, asked: &Message) -> (u8, Header) {
         let home = match asked.to.ip() {
-            std::net::IpAddr::V4(v4) => v4.octets()[3],
-            std::net::IpAddr::V6(v6) => v6.octets()[15],
+            IpAddr::V4(v4) => v4.octets()[3],
+            IpAddr::V6(v6) => v6.octets()[15],
         };
         let payload = asked.payload();
         let was = Packet::decode(&payload).expect("as sent").header;
