@@ -35,7 +35,8 @@ impl Stores {
         }
     }
 
-    /// Their addresses, in the cluster file's order.
+    /// Their addresses, in the cluster file's order. One that owns several ranges of partitions stands here once for each of them; its
+    /// first place is its number, and the only one that [`Stores::home_of`] gives.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

@@ -79,7 +79,8 @@ impl StoreHost {
         birth: Birth,
     ) -> StoreHost {
         let wall_s = (birth.clock.wall_ns / 1_000_000_000) as u32;
-        let incarnation = store::Incarnation::new(wall_s, birth.seed);
+        let ticks = ((birth.clock.wall_ns % 1_000_000_000) << 16) / 1_000_000_000;
+        let incarnation = store::Incarnation::new(wall_s, birth.seed).later(ticks as u16);
         let started_ns = birth.clock.monotonic_ns;
         let new = || -> Box<dyn Backend> {
             match &spec.populate {

@@ -317,7 +317,7 @@ impl Engine {
                     StoreAction::Release { tenant, key } => {
                         self.release_replica(tenant, &key, now_ns, out)
                     }
-                    StoreAction::Confirm { tenant } => self.confirm_replicas(tenant, now_ns, out),
+                    StoreAction::Confirm { tenant } => self.confirm_replicas(tenant, now_ns),
                     StoreAction::Report { tenant, report } => {
                         let done =
                             report.len() <= MESSAGE_MAX && self.tenants.get(tenant).is_some();
