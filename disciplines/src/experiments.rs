@@ -74,6 +74,9 @@ mod tests {
                 "orbit-cachesize",
                 "orbit-sizes",
                 "orbit-churn",
+                "kv-skew",
+                "kv-accuracy",
+                "kv-threshold",
             ]
         );
         let known = |name: &str| crate::find(name).is_some();

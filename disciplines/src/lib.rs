@@ -22,7 +22,7 @@ const ALL: &[(Registration, &[Registered])] = &[
         orbitcache::REGISTRATION,
         orbitcache_experiments::EXPERIMENTS,
     ),
-    (kvswitch::REGISTRATION, &[]),
+    (kvswitch::REGISTRATION, kvswitch_experiments::EXPERIMENTS),
 ];
 
 /// The first halves of the lines above.

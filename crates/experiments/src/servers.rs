@@ -30,6 +30,7 @@ use crate::{
 const STALLED: Duration = Duration::from_secs(3);
 const CLIENT: &str = "client";
 const SWITCH: &str = "switch";
+const CONTROL: &str = "control";
 
 /// The servers and the cache in front of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +42,9 @@ pub struct Rack {
     pub value_len: Lengths,
     /// Number of servers, each one partition.
     pub servers: u32,
+    /// Whether each server is a host of its own, with an address of its own, and hears the controller; otherwise one host has the partitions of
+    /// all of them.
+    pub apart: bool,
     /// Requests per second that each server takes.
     pub server_rate: f64,
     /// What switch and links are in the simulator; none: one core, and links of 10 us.
@@ -78,6 +82,7 @@ impl Default for Rack {
             keys: 1_000_000,
             value_len: 128.into(),
             servers: 128,
+            apart: false,
             server_rate: 250.0,
             hardware: None,
             factor: 1.0,
@@ -97,6 +102,11 @@ impl Default for Rack {
 }
 
 impl Rack {
+    /// The node with the controller.
+    fn controller(&self) -> &'static str {
+        if self.apart { CONTROL } else { SWITCH }
+    }
+
     /// Checks ranges.
     ///
     /// # Errors
@@ -223,7 +233,8 @@ impl Counted {
     }
 
     /// What was counted since then.
-    fn since(mut self, before: &Counted) -> Counted {
+    #[must_use]
+    pub fn since(mut self, before: &Counted) -> Counted {
         for (now, before) in self.served.iter_mut().zip(&before.served) {
             *now -= before;
         }
@@ -320,7 +331,8 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// It does not start.
     pub fn cache_on(&mut self) -> anyhow::Result<()> {
-        self.rig.start(SWITCH, "control")
+        let node = self.params.controller();
+        self.rig.start(node, "control")
     }
 
     /// Stops the controller and empties the switch.
@@ -328,7 +340,8 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// The switch does not start again.
     pub fn cache_off(&mut self) -> anyhow::Result<()> {
-        self.rig.stop(SWITCH, "control", libc::SIGTERM)?;
+        let node = self.params.controller();
+        self.rig.stop(node, "control", libc::SIGTERM)?;
         self.rig.stop(SWITCH, "agent", libc::SIGTERM)?;
         self.rig.forget_tables(SWITCH);
         self.rig.forget(CONTROL_STATE);
@@ -401,7 +414,11 @@ impl<'a> Servers<'a> {
         }
     }
 
-    fn counted(&self) -> anyhow::Result<Counted> {
+    /// What servers and switch have counted since they started.
+    ///
+    /// # Errors
+    /// Nobody says.
+    pub fn counted(&self) -> anyhow::Result<Counted> {
         let counters = self.rig.switch_counters(SWITCH)?;
         let counters = counters.as_object().into_iter().flatten();
         Ok(Counted {
@@ -603,6 +620,21 @@ impl<'a> Servers<'a> {
         })
     }
 
+    /// What the controller's discipline says of the switch: its figures by name.
+    pub fn discipline(&self) -> BTreeMap<String, f64> {
+        let status = self.rig.status().unwrap_or_default();
+        let figures = status["switches"][0]["counters"].as_object().cloned();
+        let figures = figures.unwrap_or_default().into_iter();
+        figures
+            .filter_map(|(name, n)| Some((name, n.as_f64()?)))
+            .collect()
+    }
+
+    /// The rig, to break something.
+    pub fn rig_mut(&mut self) -> &mut Rig {
+        &mut self.rig
+    }
+
     /// The rig.
     pub fn rig(&self) -> &Rig {
         &self.rig
@@ -629,7 +661,8 @@ const AGENT_STATE: &str = "{dir}/agent";
 /// client - switch - servers, with the controller on the switch.
 fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
     let servers: Vec<String> = match (backend, params.servers) {
-        (Backend::Embedded, _) | (_, 1) => vec!["server".into()],
+        (Backend::Embedded, _) if !params.apart => vec!["server".into()],
+        (_, 1) => vec!["server".into()],
         (_, n) => (1..=n).map(|i| format!("server{i}")).collect(),
     };
     let mut hosts = vec![Site::new(CLIENT, vec![])];
@@ -638,14 +671,30 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         hosts.push(Site::new(server, server_roles(server, params, backend)));
         links.push(Link::between([SWITCH.into(), server.clone()]));
     }
+    let [agent, control] = switch_roles(params, discipline);
+    let mut switch = vec![agent];
+    if params.apart {
+        hosts.push(Site::new(CONTROL, vec![control]));
+        links.push(Link::between([SWITCH.into(), CONTROL.into()]));
+    } else {
+        switch.push(control);
+    }
     Plan {
         hosts,
-        switches: vec![Site::new(SWITCH, switch_roles(params, discipline))],
+        switches: vec![Site::new(SWITCH, switch)],
         links,
         partitions: params.servers,
         is_open: true,
         is_signed: false,
         hardware: params.hardware.as_ref().map(|h| h.slowed(params.factor)),
+    }
+}
+
+/// Where the controller is found.
+fn control_url(params: &Rack) -> String {
+    match params.apart {
+        true => format!("http://{{address:{CONTROL}}}:{CONTROL_PORT}"),
+        false => format!("http://127.0.0.1:{CONTROL_PORT}"),
     }
 }
 
@@ -664,6 +713,7 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
         rate_limit: Some(params.server_rate / params.factor),
         queue_limit: Some(params.queue_limit),
         socket: format!("{{dir}}/{host}.sock"),
+        control: params.apart.then(|| control_url(params)),
         ..Store::default()
     });
     let behind = match backend {
@@ -679,11 +729,11 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
 }
 
 /// The agent forwards from the start; the cache learns once there is a controller.
-fn switch_roles(params: &Rack, discipline: &str) -> Vec<Seated> {
+fn switch_roles(params: &Rack, discipline: &str) -> [Seated; 2] {
     let agent = Role::Switch(Switch {
         id: 1,
         node: SWITCH.into(),
-        control: format!("http://127.0.0.1:{CONTROL_PORT}"),
+        control: control_url(params),
         state: AGENT_STATE.into(),
         options: params.switch_args.clone(),
         ..Switch::default()
@@ -695,9 +745,10 @@ fn switch_roles(params: &Rack, discipline: &str) -> Vec<Seated> {
         discipline: Some(discipline.into()),
         settings: params.settings.clone(),
         options: params.control_args.clone(),
+        listen: params.apart.then(|| format!("0.0.0.0:{CONTROL_PORT}")),
         ..Control::default()
     });
-    vec![
+    [
         Seated::new(agent).nice(5),
         Seated::new(control).nice(5).later(),
     ]

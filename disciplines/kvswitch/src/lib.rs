@@ -3,16 +3,19 @@
 //! Paper: *Balancing Distributed Key-Value Stores with Efficient In-Network Redirecting* (KVSwitch), Electronics 2019.
 //!
 //! Control half: [`controller`] decides how many replicas each key has, and at which stores. What it puts behind a key is a
-//! [`record::Replicas`], what it says of each store a [`servers::Server`].
+//! [`record::Replicas`], what it says of each store a [`servers::Server`]. Store half: what it tells stores to hold becomes holding.
 
 mod control;
 pub mod parameters;
 pub mod record;
 pub mod servers;
+mod settings;
+mod store;
+mod told;
 
 use std::ffi::c_void;
 
-use decide::{Items, MapSize, Program, Registration, Role, Runs};
+use decide::{Items, MapSize, Program, Registration, Role, Runs, StoreMaker};
 
 pub use control::controller;
 
@@ -23,7 +26,7 @@ pub const REGISTRATION: Registration = Registration {
     number: 3,
     items: Items::Copies,
     runs: Runs::WherePages,
-    settings: &[],
+    settings: settings::ALL,
     control: controller,
     object: include_bytes!(concat!(env!("OUT_DIR"), "/kvswitch.bpf.o")),
     native: Some(kvswitch_unit),
@@ -47,7 +50,11 @@ pub const REGISTRATION: Registration = Registration {
             entries: |sizes| (sizes.pages * servers::EACH).clamp(4 * servers::EACH, 1 << 16),
         },
     ],
-    store: None,
+    store: Some(StoreMaker {
+        operations: &[],
+        foreign_partitions: true,
+        make: || Box::<store::Store>::default(),
+    }),
 };
 
 unsafe extern "C" {

@@ -1,0 +1,350 @@
+//! Which keys stand at which servers, and what is to change after a window: bounded, the largest gain first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use decide::Key;
+
+use super::place::{replicas, ring};
+
+/// A key keeps its servers until it has this much less load than would give it as many.
+const KEPT: f64 = 0.7;
+/// One more server for this many is no gain.
+const ABOUT_RIGHT: usize = 5;
+
+/// Servers, by their place in the ring.
+pub type Places = Vec<usize>;
+
+/// What a plan goes by.
+pub struct Wants<'a> {
+    /// The hottest keys with their loads in requests of a window, the hottest first; no more of them than may be in the table.
+    pub hottest: &'a [(Key, f64)],
+    /// The load of any other key.
+    pub load: &'a dyn Fn(&Key) -> f64,
+    /// Requests of a window beyond which a key gets another server.
+    pub threshold: f64,
+    /// Where a key is at home.
+    pub home: &'a dyn Fn(&Key) -> usize,
+    /// Which servers may be chosen.
+    pub may: &'a [bool],
+    /// How many a key may have.
+    pub most: usize,
+    /// Keys that are left alone for now.
+    pub busy: &'a dyn Fn(&Key) -> bool,
+    /// Keys that the table may have.
+    pub room: usize,
+    /// Changes that may be made.
+    pub changes: usize,
+}
+
+/// What is to change: a key's new servers; none: it leaves the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The key.
+    pub key: Key,
+    /// Its servers from now on.
+    pub servers: Places,
+}
+
+/// Keys with their servers: two and more for each, and none for those that only their home has.
+#[derive(Debug, Default)]
+pub struct Table {
+    keys: BTreeMap<Key, Places>,
+}
+
+impl Table {
+    /// Keys in it.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Places of all keys.
+    pub fn replicas(&self) -> usize {
+        self.keys.values().map(Vec::len).sum()
+    }
+
+    /// Servers of a key, if it is there.
+    pub fn servers(&self, key: &Key) -> Option<&Places> {
+        self.keys.get(key)
+    }
+
+    /// All keys with their servers.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Places)> {
+        self.keys.iter()
+    }
+
+    /// A key has these servers from now on; without any, it is gone.
+    pub fn set(&mut self, key: &Key, servers: Places) {
+        if servers.is_empty() {
+            self.keys.remove(key);
+        } else {
+            self.keys.insert(key.clone(), servers);
+        }
+    }
+
+    /// What is to change. First what stands at servers that may not be chosen; then, as far as there may be changes, what takes
+    /// most load from a server; last what is there for nothing.
+    pub fn plan(&self, wants: &Wants<'_>) -> Vec<Planned> {
+        let hottest: BTreeSet<&Key> = wants.hottest.iter().map(|(key, _)| key).collect();
+        let others = self.keys.keys().filter(|key| !hottest.contains(key));
+        let others = others.map(|key| (key.clone(), (wants.load)(key)));
+        let all = wants.hottest.iter().cloned().chain(others);
+        let all = all.filter(|(key, _)| !(wants.busy)(key));
+        let mut changes: Vec<(f64, Planned)> = all
+            .filter_map(|(key, load)| {
+                let is_hot = hottest.contains(&key);
+                let (gain, servers) = self.wanted(&key, load, is_hot, wants)?;
+                Some((gain, Planned { key, servers }))
+            })
+            .collect();
+        changes.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.key.cmp(&b.1.key)));
+        self.within(changes, wants)
+    }
+
+    /// A key's new servers and what they gain, if they are to change.
+    fn wanted(
+        &self,
+        key: &Key,
+        load: f64,
+        is_hot: bool,
+        wants: &Wants<'_>,
+    ) -> Option<(f64, Places)> {
+        let alive = wants.may.iter().filter(|may| **may).count().min(wants.most);
+        let home = (wants.home)(key);
+        // No replica can be had, and none goes on for long, where nobody is home.
+        if !wants.may.get(home).copied().unwrap_or(false) {
+            return None;
+        }
+        let count = match is_hot {
+            true => replicas(load, wants.threshold, alive),
+            false => 1,
+        };
+        let Some(present) = self.keys.get(key) else {
+            let gain = load - load / count as f64;
+            return (count > 1).then(|| (gain, chosen(&[], home, count, wants.may)));
+        };
+        let left: Places = present
+            .iter()
+            .copied()
+            .filter(|at| wants.may[*at])
+            .collect();
+        let is_hurt = left.len() < present.len();
+        let grown = count > present.len() + present.len() / ABOUT_RIGHT;
+        let enough = replicas(load / KEPT, wants.threshold, alive);
+        let shrunk = enough < present.len() || !is_hot;
+        let count = match (grown, shrunk) {
+            (true, _) => count,
+            (_, true) => {
+                if is_hot {
+                    enough
+                } else {
+                    1
+                }
+            }
+            _ => present.len(),
+        };
+        if !is_hurt && count == present.len() {
+            return None;
+        }
+        let servers = match count {
+            1 => vec![],
+            _ => chosen(&left, home, count, wants.may),
+        };
+        let gain = match is_hurt {
+            true => f64::INFINITY,
+            false => load / present.len() as f64 - load / count as f64,
+        };
+        (servers != *present).then_some((gain, servers))
+    }
+
+    /// As many of them as may be, and none that finds no room.
+    fn within(&self, changes: Vec<(f64, Planned)>, wants: &Wants<'_>) -> Vec<Planned> {
+        let (leaving, staying): (Vec<_>, Vec<_>) = changes
+            .into_iter()
+            .partition(|(_, change)| change.servers.is_empty());
+        let mut free = wants.room.saturating_sub(self.len());
+        let mut out: Vec<Planned> = vec![];
+        let mut leaving = leaving.into_iter().rev().map(|(_, change)| change);
+        for (_, change) in staying {
+            if out.len() >= wants.changes {
+                return out;
+            }
+            if !self.keys.contains_key(&change.key) {
+                if free == 0 {
+                    // Another makes room, and counts.
+                    let Some(gone) = leaving.next().filter(|_| out.len() + 2 <= wants.changes) else {
+                        continue;
+                    };
+                    out.push(gone);
+                    free += 1;
+                }
+                free -= 1;
+            }
+            out.push(change);
+        }
+        let more = wants.changes.saturating_sub(out.len());
+        out.extend(leaving.take(more));
+        out
+    }
+}
+
+/// `count` servers for a key: those it has, as far as they fit, and others in the ring from its home.
+fn chosen(present: &[usize], home: usize, count: usize, may: &[bool]) -> Places {
+    let ring = ring(home, count, may.len(), |at| may[at]);
+    let stays = |at: &&usize| present.contains(at);
+    // The home first, then what the key has in the ring, then what else it has, then what is new.
+    let first = ring.iter().filter(|at| **at == home);
+    let kept = ring.iter().filter(stays).chain(present);
+    let mut servers = Places::new();
+    for at in first.chain(kept).chain(&ring) {
+        if servers.len() < count && !servers.contains(at) {
+            servers.push(*at);
+        }
+    }
+    servers
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(n: u32) -> Key {
+        Key::copy_from_slice(&n.to_be_bytes())
+    }
+
+    /// Of keys that are at home at the server of their number.
+    fn home(key: &Key) -> usize {
+        usize::from(key[3]) % 8
+    }
+
+    struct Given {
+        loads: Vec<(Key, f64)>,
+        may: Vec<bool>,
+        room: usize,
+        changes: usize,
+    }
+
+    impl Given {
+        fn of(loads: &[(u32, f64)]) -> Given {
+            Given {
+                loads: loads.iter().map(|(n, load)| (key(*n), *load)).collect(),
+                may: vec![true; 8],
+                room: 100,
+                changes: 100,
+            }
+        }
+
+        fn plan(&self, table: &Table) -> Vec<Planned> {
+            table.plan(&Wants {
+                hottest: &self.loads,
+                load: &|_| 0.0,
+                threshold: 100.0,
+                home: &home,
+                may: &self.may,
+                most: 64,
+                busy: &|_| false,
+                room: self.room,
+                changes: self.changes,
+            })
+        }
+
+        /// Plans and does it, until nothing is left.
+        fn carry_out(&self, table: &mut Table) -> usize {
+            let mut done = 0;
+            loop {
+                let plan = self.plan(table);
+                if plan.is_empty() {
+                    return done;
+                }
+                done += plan.len();
+                assert!(done < 1000, "it never ends");
+                for change in plan {
+                    table.set(&change.key, change.servers);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_has_as_many_servers_as_its_load_says_and_its_home_is_one() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0), (2, 150.0), (3, 90.0)]).carry_out(&mut table);
+        assert_eq!(table.servers(&key(1)).unwrap(), &[1, 3, 5, 7]);
+        assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
+        assert_eq!((table.len(), table.replicas()), (2, 6));
+    }
+
+    #[test]
+    fn about_right_stays_as_it_is() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0), (2, 150.0)]).carry_out(&mut table);
+        for loads in [[300.0, 101.0], [390.0, 190.0], [250.0, 80.0]] {
+            let given = Given::of(&[(1, loads[0]), (2, loads[1])]);
+            assert_eq!(given.plan(&table), [], "{loads:?}");
+        }
+        let plan = Given::of(&[(1, 150.0), (2, 60.0)]).plan(&table);
+        let counts: Vec<usize> = plan.iter().map(|change| change.servers.len()).collect();
+        assert_eq!(counts, [0, 3], "the one goes, the other has fewer");
+    }
+
+    #[test]
+    fn what_grows_keeps_what_it_has() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0)]).carry_out(&mut table);
+        Given::of(&[(1, 650.0)]).carry_out(&mut table);
+        let servers = table.servers(&key(1)).unwrap();
+        assert_eq!(servers.len(), 7);
+        assert!([1, 3, 5, 7].iter().all(|at| servers.contains(at)));
+    }
+
+    #[test]
+    fn a_dead_server_is_left_at_once_and_has_nothing_until_it_is_back() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]).carry_out(&mut table);
+        let mut given = Given::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]);
+        given.may[5] = false;
+        given.changes = 1;
+        assert_eq!(given.plan(&table)[0].key, key(1));
+        given.carry_out(&mut table);
+        let servers = table.servers(&key(1)).unwrap();
+        assert!(servers.len() == 4 && !servers.contains(&5), "{servers:?}");
+        // Whose home is dead has no use of others.
+        given.may[2] = false;
+        given.carry_out(&mut table);
+        assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
+    }
+
+    #[test]
+    fn without_room_the_colder_make_it() {
+        let mut table = Table::default();
+        Given::of(&[(1, 150.0), (2, 160.0)]).carry_out(&mut table);
+        let mut given = Given::of(&[(3, 400.0), (2, 160.0)]);
+        given.room = 2;
+        given.carry_out(&mut table);
+        assert!(table.servers(&key(3)).is_some() && table.servers(&key(1)).is_none());
+        assert_eq!(table.len(), 2);
+    }
+
+    proptest! {
+        /// Whatever the loads: a plan keeps to its bounds, comes to an end, and no key stands at a server that may not have it.
+        #[test]
+        fn plans_keep_their_bounds(loads in prop::collection::vec(0.0f64..2000.0, 0..60), others in prop::collection::vec(0.0f64..2000.0, 0..60), room in 1usize..40, changes in 1usize..20, dead in 0usize..8) {
+            let numbered = |loads: &[f64]| -> Vec<(u32, f64)> { (0..).zip(loads.iter().copied()).collect() };
+            let mut table = Table::default();
+            for loads in [loads, others] {
+                let mut given = Given::of(&numbered(&loads));
+                given.room = room;
+                given.changes = changes;
+                given.may[dead] = false;
+                prop_assert!(given.plan(&table).len() <= changes);
+                given.carry_out(&mut table);
+                prop_assert!(table.len() <= room);
+                for (key, servers) in table.iter() {
+                    prop_assert!(servers.len() >= 2 && servers.contains(&home(key)));
+                    prop_assert!(!servers.contains(&dead));
+                }
+            }
+        }
+    }
+}
