@@ -8,11 +8,7 @@ use experiments::{
     params::positive,
     servers::{Counted, Rack, Servers},
 };
-use load::{
-    Phase, PhaseResult,
-    model::imbalance,
-    workload::Popularity,
-};
+use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

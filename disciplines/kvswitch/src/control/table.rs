@@ -171,7 +171,8 @@ impl Table {
             if !self.keys.contains_key(&change.key) {
                 if free == 0 {
                     // Another makes room, and counts.
-                    let Some(gone) = leaving.next().filter(|_| out.len() + 2 <= wants.changes) else {
+                    let Some(gone) = leaving.next().filter(|_| out.len() + 2 <= wants.changes)
+                    else {
                         continue;
                     };
                     out.push(gone);

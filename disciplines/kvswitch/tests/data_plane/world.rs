@@ -27,7 +27,7 @@ pub const ALSO: wire::Secret = wire::Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
 pub const THRESHOLD: u32 = 4;
-const KVSWITCH: u32 = 3;
+pub const KVSWITCH: u32 = 3;
 
 /// Stores by holder id: [`HOME`] is where requests go; `A`, `B` and `C` are others, `SIX` has an IPv6 address, nobody knows the
 /// Ethernet address of `END`, and nobody knows `STRANGE`.

@@ -1,44 +1,72 @@
-//! What a redirected read costs beside one that is only forwarded: `cargo test -p kvswitch --test data_plane -- --ignored cost --nocapture`.
+//! What a redirected read costs beside one that is only forwarded: `cargo test -p kvswitch-experiments --test cost -- --ignored --nocapture`.
 
-use std::{os::fd::AsFd, time::Duration};
+use std::os::fd::AsFd;
 
 use bench::{
     drive::{self, Aim, Drive},
     kernel::{floors, timed},
     runs::{PASS, Program, REDIRECT, map},
 };
+use dataplane::{Object, Rows, Sizes, TenantEntry};
 use harness::{
     World,
+    message::address,
     namespace::ifindex,
     switch::{ROAD, on_roads, tenant},
 };
-use kvswitch::record::Replicas;
+use kvswitch::{parameters, record::Replicas, servers};
 use libbpf_rs::{MapCore, MapFlags};
 use wire::Secret;
 
-use crate::world::*;
-
+const OPEN: u32 = 0;
+const SIGNED: u32 = 7;
 /// Forwarded only: no discipline has it.
 const PLAIN: u32 = 5;
+const KVSWITCH: u32 = 3;
+/// The home, and its replicas.
+const STORES: [u16; 4] = [0x8000, 0x8001, 0x8002, 0x8003];
 const REPEAT: u32 = 40_000;
 const BATCHES: usize = 15;
 /// Hot keys, few enough for the buckets of the harness' four pages.
 const HOT: u32 = 128;
 
 fn with_hot_keys() -> World {
-    let mut w = world();
+    let object = Object {
+        number: KVSWITCH,
+        ..Object::of(&kvswitch::REGISTRATION, Sizes { pages: 4 })
+    };
+    let hot = |id| TenantEntry {
+        parameters: parameters::words(u32::MAX, true),
+        ..tenant(id, KVSWITCH)
+    };
+    let all = [
+        hot(OPEN),
+        hot(SIGNED),
+        tenant(PLAIN, dataplane::NO_DISCIPLINE),
+    ];
+    let mut w = World::new(&[object], &all);
     w.switch.send_round_on_roads();
-    let plain = |id| tenant(id, dataplane::NO_DISCIPLINE);
-    let mut all = tenants();
-    all.push(plain(PLAIN));
-    w.install(&all);
+    for (tenant, holder) in [OPEN, SIGNED]
+        .into_iter()
+        .flat_map(|t| STORES.map(|s| (t, s)))
+    {
+        let server = servers::Server {
+            holder,
+            address: address(false, (holder & 0xff) as u8 + 2),
+            place: holder & 0xff,
+        };
+        for row in server.rows(tenant) {
+            let rows = Rows::open(w.switch.backing(), "kvswitch", &row.map).expect("a map");
+            rows.write(&row.key, &row.value).expect("a row");
+        }
+    }
     for (tenant, numbers) in [(OPEN, 0..HOT), (SIGNED, 0..HOT / 2)] {
         for number in numbers {
             let record = Replicas {
-                home: HOME,
-                replicas: vec![A, B, C],
+                home: STORES[0],
+                replicas: STORES[1..].into(),
                 again: vec![],
-                valid: vec![A, B, C],
+                valid: STORES[1..].into(),
             };
             let record = record.encode().expect("a record");
             let hash = drive::hash(number, 0);
@@ -119,7 +147,6 @@ fn cost() {
                 let one = timed(REPEAT, run).unwrap_or_else(|e| panic!("{name}: {e}"));
                 ns.push(one);
             }
-            std::thread::sleep(Duration::ZERO);
         }
         let ns: Vec<f64> = ns.into_iter().map(median).collect();
         for (at, (name, _)) in rows.iter().enumerate() {
