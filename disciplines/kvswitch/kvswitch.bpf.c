@@ -30,9 +30,9 @@ INLINE int take_read(struct xdp_md *ctx, struct work *work, const struct config 
 		pipe_miss(work, config, work->parameter[HOT_THRESHOLD]);
 		return go_home(ctx, work, config);
 	}
-	count_each_request(&found);
+	__u32 counted = count_each_request(&found);
 	/* Another switch on the way has chosen already. */
-	__u32 store = work->header.node ? NOBODY : take_turn(&found, work);
+	__u32 store = work->header.node ? NOBODY : take_turn(&found, work, counted);
 	if (store == NOBODY || !send_to(ctx, work, store))
 		return go_home(ctx, work, config);
 	count(COUNT_redirect);

@@ -8,7 +8,7 @@
 
 /* In an item's cells. Copies of replicas come and go without it: a wrong bit costs a reader a round trip. */
 struct replicas {
-	__u32 turn; /* reads so far */
+	__u32 scale; /* 2^32 over `turns`, rounded up */
 	__u8 turns; /* 1 to TURNS_MAX */
 	__u8 count; /* the first as many turns are of different replicas, and all that there are */
 	__u16 home; /* who owns the key */
@@ -25,28 +25,29 @@ INLINE struct replicas *replicas_of(const struct found *found, const struct work
 	return (struct replicas *)record_of(found, work);
 }
 
-/* The replica that this read goes to; NOBODY: it goes home. */
-INLINE __u32 take_turn(const struct found *found, const struct work *work)
+/* The turn of the packet's CPU: how many requests for the item it counted before this one, modulo `turns`, without dividing. */
+INLINE __u32 turn_of(const struct replicas *key, __u32 counted)
 {
-	struct replicas *key = replicas_of(found, work);
+	__u32 part = (counted & 0xffff) * key->scale;
+	return (__u64)part * key->turns >> 32 & (TURNS_MAX - 1);
+}
+
+/* The replica that this read goes to, as the one `counted`; NOBODY: it goes home. */
+INLINE __u32 take_turn(const struct found *found, const struct work *work, __u32 counted)
+{
+	const struct replicas *key = replicas_of(found, work);
 	__u32 seq = READ_ONCE(found->item->seq);
 	barrier();
-	__u32 turns = key->turns;
-	if (!turns)
-		return NOBODY;
-	__u32 turn = fetch_add(&key->turn, 1) % turns & (TURNS_MAX - 1);
+	__u32 turn = turn_of(key, counted);
 	__u32 store = key->store[turn], home = key->home;
 	bool valid = READ_ONCE(key->valid) >> turn & 1;
 	barrier();
-	if ((seq & 1) || READ_ONCE(found->item->seq) != seq)
+	if ((seq & 1) || READ_ONCE(found->item->seq) != seq || store == home)
 		return NOBODY;
-	if (store == home)
-		return NOBODY;
-	if (!valid) {
-		count(COUNT_redirect_invalid);
-		return NOBODY;
-	}
-	return store;
+	if (valid)
+		return store;
+	count(COUNT_redirect_invalid);
+	return NOBODY;
 }
 
 /* The replica whose update comes after that of another; the first, after the write itself. NOBODY: there is no other. */

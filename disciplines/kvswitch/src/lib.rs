@@ -7,6 +7,7 @@
 
 mod control;
 pub mod parameters;
+mod pipeline;
 pub mod record;
 pub mod servers;
 mod settings;
@@ -18,6 +19,7 @@ use std::ffi::c_void;
 use decide::{Items, MapSize, Program, Registration, Role, Runs, StoreMaker};
 
 pub use control::controller;
+pub use pipeline::pipeline;
 
 /// How it registers.
 pub const REGISTRATION: Registration = Registration {

@@ -45,7 +45,8 @@ impl Replicas {
         let bits = bits.filter(|(_, store)| valid.contains(store));
         let bits = bits.fold(0u64, |bits, (turn, _)| bits | 1 << turn);
         let mut bytes = Vec::with_capacity(HEADER + 2 * count);
-        bytes.extend(0u32.to_ne_bytes());
+        let scale = (1u64 << 32).div_ceil(count as u64) as u32; // of one turn it is 0, which leads to that turn
+        bytes.extend(scale.to_ne_bytes());
         bytes.extend([count as u8, replicas.len() as u8]);
         bytes.extend(home.to_ne_bytes());
         bytes.extend(bits.to_ne_bytes());
@@ -75,11 +76,29 @@ mod tests {
         let bytes = encoded(&[0x8000, 0x8001], &[HOME, 0x8001]).expect("a record");
         let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         assert_eq!(bytes.len(), HEADER + 4 * 2);
-        assert_eq!(bytes[..4], [0; 4], "nobody had a turn");
+        assert_eq!(
+            bytes[..4],
+            (1u32 << 30).to_ne_bytes(),
+            "2^32 over the turns"
+        );
         assert_eq!(bytes[4..6], [4, 2], "turns, replicas");
         assert_eq!(half(6), HOME);
         assert_eq!(bytes[8..16], 0b1010u64.to_ne_bytes(), "valid");
         assert_eq!([16, 18, 20, 22].map(half), [0x8000, 0x8001, HOME, 0x8001]);
+    }
+
+    /// As `turn_of` in the C.
+    #[test]
+    fn every_number_of_turns_comes_round() {
+        let all: Vec<u16> = (16..16 + TURNS_MAX as u16).map(|n| 0x8000 | n).collect();
+        for turns in 1..=TURNS_MAX as u32 {
+            let bytes = encoded(&all[..turns as usize], &[]).expect("a record");
+            let scale = u32::from_ne_bytes(*bytes.first_chunk().expect("four bytes"));
+            for counted in 0..=0xffff {
+                let part = u64::from(scale.wrapping_mul(counted));
+                assert_eq!(part * u64::from(turns) >> 32, u64::from(counted % turns));
+            }
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! compiled programs and in this process; `world` plays the recirculation port.
 
 mod cold;
+mod malformed;
 mod reads;
+mod real_link;
 mod world;
 mod writes;

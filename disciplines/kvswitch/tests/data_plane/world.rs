@@ -1,9 +1,12 @@
 //! A switch with kvswitch, stores that it knows, and what goes round in it.
 
+use std::net::IpAddr;
+
 use dataplane::{NO_DISCIPLINE, Object, Rows, Sizes, Tallies, TenantEntry};
 pub use harness::Message;
+pub use harness::World;
 use harness::{
-    Seen, Switch, Verdict, World,
+    Seen, Switch, Verdict,
     message::address,
     story::{Story, check},
     switch::{ROAD_MAC, mac_on_road, on_roads, tenant},
@@ -24,7 +27,7 @@ pub const ALSO: wire::Secret = wire::Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
 pub const THRESHOLD: u32 = 4;
-const KVSWITCH: u32 = 3;
+pub const KVSWITCH: u32 = 3;
 
 /// Stores by holder id: [`HOME`] is where requests go; `A`, `B` and `C` are others, `SIX` has an IPv6 address, nobody knows the
 /// Ethernet address of `END`, and nobody knows `STRANGE`.
@@ -41,16 +44,12 @@ fn host_of(holder: u16) -> u8 {
     (holder & 0xff) as u8 + 2
 }
 
-pub fn world() -> World {
-    let object = Object {
-        number: KVSWITCH,
-        ..Object::of(&kvswitch::REGISTRATION, Sizes { pages: 4 })
-    };
+pub fn tenants() -> Vec<TenantEntry> {
     let with = |id, fan_out| TenantEntry {
         parameters: parameters::words(THRESHOLD, fan_out),
         ..tenant(id, KVSWITCH)
     };
-    let tenants = [
+    vec![
         with(OPEN, true),
         with(SIGNED, true),
         with(ALONE, false),
@@ -59,8 +58,15 @@ pub fn world() -> World {
             ..with(ROTATING, true)
         },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
-    ];
-    let w = World::new(&[object], &tenants);
+    ]
+}
+
+pub fn world() -> World {
+    let object = Object {
+        number: KVSWITCH,
+        ..Object::of(&kvswitch::REGISTRATION, Sizes { pages: 4 })
+    };
+    let w = World::new(&[object], &tenants());
     for tenant in [OPEN, SIGNED, ALONE, ROTATING] {
         for holder in [HOME, A, B, C, SIX, END] {
             tell(&w, tenant, holder);
@@ -70,9 +76,14 @@ pub fn world() -> World {
 }
 
 fn tell(w: &World, tenant: u32, holder: u16) {
+    tell_at(w, tenant, holder, address(holder == SIX, host_of(holder)));
+}
+
+/// The tenant's store is there.
+pub fn tell_at(w: &World, tenant: u32, holder: u16, address: IpAddr) {
     let server = servers::Server {
         holder,
-        address: address(holder == SIX, host_of(holder)),
+        address,
         place: u16::from(host_of(holder)) - 2,
     };
     for row in server.rows(tenant) {
@@ -159,8 +170,8 @@ impl Leaves {
     /// The host that it is for, and its header.
     fn wanted(self, asked: &Message) -> (u8, Header) {
         let home = match asked.to.ip() {
-            std::net::IpAddr::V4(v4) => v4.octets()[3],
-            std::net::IpAddr::V6(v6) => v6.octets()[15],
+            IpAddr::V4(v4) => v4.octets()[3],
+            IpAddr::V6(v6) => v6.octets()[15],
         };
         let payload = asked.payload();
         let was = Packet::decode(&payload).expect("as sent").header;
