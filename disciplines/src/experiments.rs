@@ -77,6 +77,9 @@ mod tests {
                 "kv-skew",
                 "kv-accuracy",
                 "kv-threshold",
+                "kv-valuesize",
+                "kv-writes",
+                "kv-failures",
             ]
         );
         let known = |name: &str| crate::find(name).is_some();

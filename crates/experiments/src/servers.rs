@@ -1,7 +1,10 @@
 //! A rack of servers behind one switch, with a cache that is on or off: what it can carry, beside what an ideal cache of
 //! the same size would let it carry for the same map of keys to servers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use anyhow::{Context, ensure};
 use lab::{
@@ -197,6 +200,9 @@ pub struct Servers<'a> {
     cluster: Cluster,
     by_rank: ServersByRank,
     progress: &'a Progress,
+    backend: Backend,
+    /// Servers that were stopped, by their numbers.
+    stopped: BTreeSet<usize>,
 }
 
 /// One point of saturation.
@@ -235,8 +241,9 @@ impl Counted {
     /// What was counted since then.
     #[must_use]
     pub fn since(mut self, before: &Counted) -> Counted {
+        // One that was started again has counted from nothing.
         for (now, before) in self.served.iter_mut().zip(&before.served) {
-            *now -= before;
+            *now -= if *now >= *before { *before } else { 0.0 };
         }
         for (name, now) in &mut self.switch {
             *now -= before.switch(name);
@@ -274,6 +281,8 @@ impl<'a> Servers<'a> {
             params: params.clone(),
             seed: run.options.seed,
             progress: run.progress,
+            backend,
+            stopped: BTreeSet::new(),
         };
         servers.fill(&keys, backend)?;
         Ok(servers)
@@ -308,13 +317,44 @@ impl<'a> Servers<'a> {
         self.rig.file(&format!("{host}-data"))
     }
 
-    /// Requests that each server has taken since it started.
+    /// Kills a server, counted from 0. Servers have to be apart.
+    ///
+    /// # Errors
+    /// As [`Rig::stop`].
+    pub fn stop_server(&mut self, number: usize) -> anyhow::Result<()> {
+        let host = server(number);
+        // Later nobody says what it has counted.
+        self.stopped.insert(number);
+        self.rig.stop(&host, "store", libc::SIGKILL)
+    }
+
+    /// Starts a server that was killed again, so many times as fast as before.
+    ///
+    /// # Errors
+    /// As [`Rig::start`].
+    pub fn start_server(&mut self, number: usize, speed: f64) -> anyhow::Result<()> {
+        let host = server(number);
+        let params = Rack {
+            server_rate: self.params.server_rate * speed,
+            ..self.params.clone()
+        };
+        let mut roles = server_roles(&host, &params, self.backend).into_iter();
+        let store = roles.find(|seated| seated.role.name() == "store");
+        let store = store.with_context(|| format!("{host}: no store in this rack"))?;
+        self.rig.start_as(&host, &store)?;
+        self.stopped.remove(&number);
+        Ok(())
+    }
+
+    /// Requests that each server has taken since it started; 0 of those that were stopped.
     ///
     /// # Errors
     /// A store that does not say.
     pub fn served(&self) -> anyhow::Result<Vec<f64>> {
         let mut served = vec![0.0; self.params.servers as usize];
-        for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
+        let hosts = self.rig.stores();
+        let stores = hosts.iter().zip(&self.cluster.stores);
+        for (_, (host, store)) in (0..).zip(stores).filter(|(n, _)| !self.stopped.contains(n)) {
             let status = self.rig.store_status(host)?;
             for (i, partition) in status.partitions.iter().enumerate() {
                 let number = partition.partition.unwrap_or(store.first + i as u32);
@@ -681,7 +721,7 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
     let servers: Vec<String> = match (backend, params.servers) {
         (Backend::Embedded, _) if !params.apart => vec!["server".into()],
         (_, 1) => vec!["server".into()],
-        (_, n) => (1..=n).map(|i| format!("server{i}")).collect(),
+        (_, n) => (0..n as usize).map(server).collect(),
     };
     let mut hosts = vec![Site::new(CLIENT, vec![])];
     let mut links = vec![Link::between([CLIENT.into(), SWITCH.into()])];
@@ -706,6 +746,11 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         is_signed: false,
         hardware: params.hardware.as_ref().map(|h| h.slowed(params.factor)),
     }
+}
+
+/// The host of a server, counted from 0, where each has its own.
+fn server(number: usize) -> String {
+    format!("server{}", number + 1)
 }
 
 /// Where the controller is found.

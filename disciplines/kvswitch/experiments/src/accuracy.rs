@@ -20,6 +20,8 @@ pub struct OfPrediction {
     distributions: Distributions,
     /// Numbers of the hottest keys, in the place of the rack's items.
     counts: Vec<usize>,
+    /// Length of a window, in the place of the rack's: a thousandth key has to be told from those beside it.
+    window_ms: u32,
 }
 
 struct Point {
@@ -55,6 +57,7 @@ impl Measure for OfPrediction {
         for count in &self.counts {
             let mut rack = self.rack.clone();
             rack.items = *count;
+            rack.window_ms = Some(self.window_ms);
             let mut bench = Bench::new(run, &rack, &self.balance, System::Replicas)?;
             for popularity in self.distributions.all() {
                 let load::workload::Popularity::Zipf(theta) = popularity else {

@@ -13,22 +13,31 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// What stands before the servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum System {
     /// Nothing.
+    #[serde(rename = "none")]
     None,
+    /// NetCache, which holds values up to the length of its paper.
+    #[serde(rename = "netcache")]
+    Cache,
     /// KVSwitch.
+    #[serde(rename = "kvswitch")]
     Replicas,
 }
 
-impl System {
-    /// Both, in order.
-    pub const ALL: [System; 2] = [System::None, System::Replicas];
+/// Longest key and value that NetCache holds in its paper, in bytes.
+const CACHED: [(&str, u32); 2] = [
+    ("netcache.longest_key", 16),
+    ("netcache.longest_value", 128),
+];
 
+impl System {
     /// As rows and plots have it.
     pub fn name(self) -> &'static str {
         match self {
             System::None => "none",
+            System::Cache => "netcache",
             System::Replicas => "kvswitch",
         }
     }
@@ -148,8 +157,14 @@ impl<'a> Bench<'a> {
         balance: &Balance,
         system: System,
     ) -> anyhow::Result<Bench<'a>> {
+        let mut rack = rack.clone();
+        if system == System::Cache {
+            rack.discipline = Some("netcache".into());
+            let settings = CACHED.map(|(name, number)| (name.into(), number));
+            rack.settings.extend(settings);
+        }
         Ok(Bench {
-            servers: Servers::new(run, rack, run.options.backend)?,
+            servers: Servers::new(run, &rack, run.options.backend)?,
             system,
             balance: balance.clone(),
             capacity: f64::from(rack.servers) * rack.server_rate / rack.factor,
@@ -165,10 +180,25 @@ impl<'a> Bench<'a> {
 
     /// The rate at which balance is measured: what the first server without anything before it still takes, if nothing is.
     pub fn rate(&self, popularity: Popularity, write_ratio: f64) -> f64 {
-        let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
         match self.system {
-            System::None => 0.9 * self.servers.bound(&shares).min(self.capacity),
-            System::Replicas => self.balance.load * self.capacity,
+            System::None => 0.9 * self.bound_without(popularity, write_ratio),
+            _ => self.balance.load * self.capacity,
+        }
+    }
+
+    /// What the servers carry without anything before them.
+    pub fn bound_without(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+        let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
+        self.servers.bound(&shares).min(self.capacity)
+    }
+
+    /// What the servers are expected to carry.
+    pub fn expected(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+        match self.system {
+            System::None => self.bound_without(popularity, write_ratio),
+            // Reads are spread; writes go home, and to each replica.
+            _ => (self.capacity * (1.0 - write_ratio))
+                .max(self.bound_without(popularity, write_ratio)),
         }
     }
 
@@ -237,7 +267,7 @@ impl<'a> Bench<'a> {
             counted,
             figures: match self.system {
                 System::None => BTreeMap::new(),
-                System::Replicas => self.servers.control_counters()?,
+                _ => self.servers.control_counters()?,
             },
         })
     }

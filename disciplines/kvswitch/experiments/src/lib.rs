@@ -1,9 +1,13 @@
 //! The paper's figures: what is measured, and the parameters it is measured with.
 
 mod accuracy;
+mod axis;
 mod bench;
+mod failures;
 mod skew;
 mod threshold;
+mod value_size;
+mod writes;
 
 use experiments::{Kind, Registered};
 
@@ -27,6 +31,18 @@ pub const EXPERIMENTS: &[Registered] = &[
     Registered {
         toml: on_the_rack!("../kv-threshold.toml"),
         kind: &Kind::of::<threshold::OverKeys>("kv-threshold"),
+    },
+    Registered {
+        toml: on_the_rack!("../kv-valuesize.toml"),
+        kind: &Kind::of::<value_size::ValueSize>("kv-valuesize"),
+    },
+    Registered {
+        toml: on_the_rack!("../kv-writes.toml"),
+        kind: &Kind::of::<writes::Writes>("kv-writes"),
+    },
+    Registered {
+        toml: on_the_rack!("../kv-failures.toml"),
+        kind: &Kind::of::<failures::Failures>("kv-failures"),
     },
 ];
 

@@ -20,6 +20,8 @@ pub struct Skew {
     #[serde(default)]
     balance: Balance,
     distributions: Distributions,
+    /// What is compared.
+    systems: Vec<System>,
     /// Of these exponents throughput is searched for as well.
     throughput_of: Vec<f64>,
 }
@@ -46,7 +48,7 @@ impl Measure for Skew {
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         let mut points = vec![];
-        for system in System::ALL {
+        for system in self.systems.iter().copied() {
             let mut bench = Bench::new(run, &self.rack, &self.balance, system)?;
             for popularity in self.distributions.all() {
                 bench.learn(popularity, 0.0)?;
@@ -79,7 +81,7 @@ impl Skew {
         let shares = bench.servers.shares(popularity, 0.0, popularity, 0);
         let expected = match system {
             System::None => bench.servers.bound(&shares),
-            System::Replicas => bench.capacity(),
+            _ => bench.capacity(),
         };
         let what = format!("{}, {}", popularity.title(), system.name());
         let phase = |rate, warmup, seconds| Phase::reads(popularity, rate, warmup, seconds);
@@ -159,7 +161,8 @@ impl Skew {
             of.map(|p| number(p).unwrap_or(0.0)).collect()
         };
         let bars = |title: &str, y: &str, number: &dyn Fn(&Point) -> Option<f64>| {
-            let series = System::ALL.map(|system| (system.name(), of(system, number)));
+            let series = self.systems.iter();
+            let series: Vec<_> = series.map(|s| (s.name(), of(*s, number))).collect();
             plot::grouped_bars(&plot::GroupedBars {
                 title,
                 y,
