@@ -167,7 +167,13 @@ impl Replicas {
     pub fn next_ns(&self) -> Option<Nanos> {
         let timer = self.timers.peek().map(|Reverse((at_ns, _))| *at_ns);
         let in_use = self.lenders.values().filter(|lender| lender.keys > 0);
-        in_use.map(|lender| lender.next_ask_ns).chain(timer).min()
+        let passed = self.passed.first_key_value();
+        let forgotten = passed.map(|(_, (read, _))| read.since_ns + PATIENCE_NS);
+        in_use
+            .map(|lender| lender.next_ask_ns)
+            .chain(timer)
+            .chain(forgotten)
+            .min()
     }
 
     /// What is held.

@@ -185,6 +185,12 @@ impl Engine {
         self.replicas.set_timer(id, next_ns);
     }
 
+    /// Reads that wait for homes.
+    #[cfg(test)]
+    pub(in crate::engine) fn reads_of_replicas(&self) -> usize {
+        self.replicas.reads.all()
+    }
+
     /// The epoch of a key's copy.
     #[cfg(test)]
     pub(in crate::engine) fn epoch_of_replica(&self, id: KeyId) -> Option<Epoch> {

@@ -2,7 +2,7 @@
 
 use wire::{Header, Op, PART, PART_BYTES, Packet, Status};
 
-use super::super::Engine;
+use super::{super::Engine, ASK_FIRST_NS};
 use crate::{directory::KeyId, net::Outbox};
 
 /// Parts that are asked for at once.
@@ -83,9 +83,9 @@ impl Engine {
             && header.total as usize == joining.bytes.len();
         if !is_of_it {
             if header.part == 0 && header.version != joining.version {
-                // The home has another value: what is here of the other is of no use.
+                // The home has another value, or cannot read it: what is here is of no use.
                 held.joining = None;
-                held.next_ask_ns = now_ns;
+                held.next_ask_ns = now_ns + held.backoff_ns;
             }
             return false;
         }
@@ -100,6 +100,8 @@ impl Engine {
         };
         to.copy_from_slice(packet.value);
         joining.missing.remove(at);
+        held.backoff_ns = ASK_FIRST_NS;
+        held.next_ask_ns = now_ns + ASK_FIRST_NS;
         let is_round_over = joining.missing.len().is_multiple_of(WINDOW);
         if joining.missing.is_empty()
             && let Some(whole) = held.joining.take()

@@ -207,6 +207,13 @@ fn a_part_of_a_copy_that_is_not_valid_is_read_at_home() {
         Default::default(),
         "nothing is held for it"
     );
+    world.cut = vec![(0, 1)];
+    for _ in 0..3 {
+        assert_eq!(read_at(&mut world, 1, 4, 5000, 77), None);
+    }
+    assert_eq!(world.waiting_reads(1), 3);
+    world.run(1_100);
+    assert_eq!(world.waiting_reads(1), 0, "forgotten");
 }
 
 #[test]

@@ -242,6 +242,12 @@ impl World {
         engine.map(|e| e.counters().clone()).unwrap_or_default()
     }
 
+    /// Reads that wait for homes.
+    pub fn waiting_reads(&self, at: usize) -> usize {
+        let engine = self.stores[at].engine.as_ref().unwrap();
+        engine.reads_of_replicas()
+    }
+
     pub fn status(&self, at: usize) -> crate::status::ReplicasStatus {
         let clock_ns = self.clock_of(at);
         let engine = self.stores[at].engine.as_ref();
