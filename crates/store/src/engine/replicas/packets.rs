@@ -177,6 +177,12 @@ impl Engine {
             self.counters.dropped_replica += 1;
             return;
         }
+        // It costs a server what a request costs. One that is dropped is made up for by the home's invalidation.
+        let payer = self.partitions.in_place_of(self.partitions.at(id.1));
+        if self.partitions.admit(payer, now_ns).is_none() {
+            self.counters.dropped_rate_limit += 1;
+            return;
+        }
         self.counters.replica_updates += 1;
         let epoch = self.replicas.epochs.take();
         let mut would_take = false;

@@ -1,5 +1,7 @@
 //! Copies in other stores: the whole way, and whatever a network does to it.
 
+mod clients;
+mod slow;
 mod world;
 
 use wire::{Flags, Header, Op, Packet};

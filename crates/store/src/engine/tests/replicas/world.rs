@@ -5,30 +5,22 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use history::{Effect, Need, Operation};
-use wire::{
-    Epoch, Flags, Header, LIFE_UNKNOWN, NODE_ALL, NODE_STORE, NodeId, Op, Packet, Status,
-    VERSION_ABSENT, VERSION_PRESENT,
-};
+use history::Operation;
+use wire::{Epoch, Flags, Header, LIFE_UNKNOWN, NODE_ALL, NODE_STORE, NodeId, Op, Packet};
 
 use super::{
     super::{Engine, Incarnation, KEYED, Outbox, Peer, SECRET, SYSTEM, lent::world::Shared},
     MS,
+    slow::Slow,
 };
 use crate::{
     Config, Counters,
-    backend::{
-        Answer, Backend, Change, Completion, Condition, Found, Item, Key, Put, Ticket,
-        embedded::Embedded,
-    },
+    backend::{Answer, Backend, Change, Completion, Condition, Key, Put, embedded::Embedded},
 };
 
 /// The home, and two others.
 pub const STORES: usize = 3;
-const LEASE_MS: u64 = 1000;
-/// A client gives up then, as clients do: three quarters of a lease.
-const DEADLINE_NS: u64 = LEASE_MS * MS * 3 / 4;
-const RETRY_NS: u64 = 6 * MS;
+pub const LEASE_MS: u64 = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientOp {
@@ -59,69 +51,21 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-struct Call {
-    op: ClientOp,
-    header: Header,
-    value: Vec<u8>,
-    number: u64,
-    call_ns: u64,
-    next_ns: u64,
+pub struct Call {
+    pub op: ClientOp,
+    pub header: Header,
+    pub value: Vec<u8>,
+    pub number: u64,
+    pub call_ns: u64,
+    pub next_ns: u64,
 }
 
-struct Client {
-    address: SocketAddr,
-    request: u64,
-    life: u16,
-    call: Option<Call>,
-    values: u64,
-}
-
-/// A backend in another process: it does what it is asked in order, and answers later.
-struct Slow {
-    inner: Shared,
-    answers: Arc<Mutex<Vec<Completion>>>,
-}
-
-impl Slow {
-    fn later<T>(&self, completion: Completion) -> Answer<T> {
-        self.answers.lock().unwrap().push(completion);
-        Answer::Later
-    }
-}
-
-impl Backend for Slow {
-    fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
-        let found = match self.inner.get(key, now_ns, ticket) {
-            Answer::Now(Some(item)) => Found::Item(Item {
-                value: item.value.to_vec(),
-                version: item.version,
-                expiry_ms: item.expiry_ms,
-            }),
-            _ => Found::Absent,
-        };
-        self.later(Completion::Get(ticket, found))
-    }
-
-    fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
-        match self.inner.put(key, put, now_ns, ticket) {
-            Answer::Now(change) => self.later(Completion::Change(ticket, change)),
-            Answer::Later => Answer::Later,
-        }
-    }
-
-    fn delete(
-        &mut self,
-        key: Key<'_>,
-        condition: Condition,
-        version: u64,
-        now_ns: u64,
-        ticket: Ticket,
-    ) -> Answer<Change> {
-        match self.inner.delete(key, condition, version, now_ns, ticket) {
-            Answer::Now(change) => self.later(Completion::Change(ticket, change)),
-            Answer::Later => Answer::Later,
-        }
-    }
+pub struct Client {
+    pub address: SocketAddr,
+    pub request: u64,
+    pub life: u16,
+    pub call: Option<Call>,
+    pub values: u64,
 }
 
 struct Store {
@@ -141,7 +85,7 @@ pub struct World {
     pub now_ns: u64,
     pub key: Vec<u8>,
     stores: Vec<Store>,
-    clients: Vec<Client>,
+    pub clients: Vec<Client>,
     flying: Vec<Flying>,
     pub faults: Faults,
     /// Pairs of stores between which nothing passes.
@@ -168,7 +112,7 @@ pub fn node(store: usize) -> NodeId {
     NODE_STORE | store as NodeId
 }
 
-fn store_at(address: SocketAddr) -> Option<usize> {
+pub fn store_at(address: SocketAddr) -> Option<usize> {
     (0..STORES).find(|store| address_of(*store) == address)
 }
 
@@ -356,13 +300,13 @@ impl World {
     // ---- the network
 
     /// A packet leaves: through the switch, unless it goes around.
-    fn send(&mut self, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
+    pub fn send(&mut self, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
         for (bytes, to) in self.through_switch(bytes, from, to) {
             self.fly(bytes, from, to);
         }
     }
 
-    fn fly(&mut self, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
+    pub fn fly(&mut self, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
         if let (Some(from), Some(to)) = (store_at(from), store_at(to)) {
             let pair = (from.min(to), from.max(to));
             if self.cut.contains(&pair) {
@@ -532,154 +476,6 @@ impl World {
         }
     }
 
-    // ---- clients
-
-    pub fn is_free(&self, client: usize) -> bool {
-        self.clients[client].call.is_none()
-    }
-
-    pub fn call(&mut self, client: usize, op: ClientOp) {
-        let draw = self.draw() as usize;
-        let size = self.sizes[draw % self.sizes.len()];
-        let (now_ns, key) = (self.now_ns, self.key.clone());
-        let caller = &mut self.clients[client];
-        caller.request += 1;
-        caller.values += 1;
-        let number = (client as u64 + 1) << 32 | caller.values;
-        let mut value = number.to_be_bytes().to_vec();
-        value.resize(size.max(8), 0);
-        let (wire_op, version) = match op {
-            ClientOp::Read => (Op::ReadRequest, None),
-            ClientOp::Delete => (Op::DeleteRequest, None),
-            ClientOp::WriteIfPresent => (Op::WriteRequest, Some(VERSION_PRESENT)),
-            ClientOp::WriteIfAbsent => (Op::WriteRequest, Some(VERSION_ABSENT)),
-            ClientOp::Write | ClientOp::WriteAround => (Op::WriteRequest, None),
-        };
-        let is_write = wire_op == Op::WriteRequest;
-        let header = Header {
-            tenant: KEYED,
-            client: 100 + client as u64,
-            request: caller.request,
-            key_hash: SECRET.key_hash(KEYED, &key),
-            version: version.unwrap_or(0),
-            flags: version.map_or(Flags::NONE, |_| Flags::COMPARE),
-            ..Header::new(wire_op)
-        };
-        caller.call = Some(Call {
-            op,
-            header,
-            value: if is_write { value } else { vec![] },
-            number,
-            call_ns: now_ns,
-            next_ns: now_ns,
-        });
-        self.ask(client);
-    }
-
-    fn ask(&mut self, client: usize) {
-        let (now_ns, key) = (self.now_ns, self.key.clone());
-        let caller = &mut self.clients[client];
-        let Some(call) = &mut caller.call else { return };
-        if now_ns >= call.call_ns + DEADLINE_NS {
-            return self.ended(client, None);
-        }
-        call.next_ns = now_ns + RETRY_NS;
-        if call.header.op.is_write() {
-            call.header.life = caller.life;
-        }
-        let mut bytes = vec![];
-        let packet = Packet::new(call.header, &key, &call.value);
-        packet.encode(&SECRET, &mut bytes).unwrap();
-        let (around, from) = (call.op == ClientOp::WriteAround, caller.address);
-        match around {
-            true => self.fly(bytes, from, address_of(0)),
-            false => self.send(bytes, from, address_of(0)),
-        }
-    }
-
-    fn answered(&mut self, client: usize, bytes: &[u8], from: SocketAddr) {
-        let packet = Packet::decode(bytes).unwrap();
-        let header = packet.header;
-        let caller = &mut self.clients[client];
-        let Some(call) = &caller.call else { return };
-        if header.request != call.header.request || Some(header.op) != call.header.op.reply() {
-            return;
-        }
-        let at = store_at(from).expect("stores answer");
-        assert!(at == 0 || header.node == node(at), "it says who it is");
-        assert!(packet.tag_is_valid(&SECRET) && packet.key == self.key);
-        if header.life > LIFE_UNKNOWN {
-            caller.life = header.life;
-        }
-        match header.status {
-            Status::OtherLife => {
-                let age_ns = u64::from(header.expiry_ms) * MS;
-                if self.now_ns.saturating_sub(age_ns) < call.call_ns {
-                    return self.ask(client);
-                }
-                return self.ended(client, None);
-            }
-            Status::TryAgain => return,
-            _ => {}
-        }
-        self.redirected += u64::from(at > 0);
-        let number = |value: &[u8]| {
-            let number = u64::from_be_bytes(*value.first_chunk().expect("8 bytes"));
-            // What was altered on the way is a value that nobody wrote.
-            let end = value.get(8..).and_then(|rest| rest.last());
-            number ^ (u64::from(end.copied().unwrap_or(0)) << 60)
-        };
-        let told = match (call.header.op, header.status) {
-            (Op::ReadRequest, Status::Ok) => (Need::Value(number(packet.value)), Effect::Keep),
-            (Op::ReadRequest, Status::NotFound) => (Need::Absent, Effect::Keep),
-            (Op::WriteRequest, Status::Ok) => (call.need(), Effect::Write(call.number)),
-            (Op::WriteRequest, Status::Mismatch) => match call.op {
-                ClientOp::WriteIfPresent => (Need::Absent, Effect::Keep),
-                _ => (Need::Present, Effect::Keep),
-            },
-            (Op::DeleteRequest, Status::Ok) => (Need::Present, Effect::Delete),
-            (Op::DeleteRequest, Status::NotFound) => (Need::Absent, Effect::Keep),
-            other => panic!("{other:?}"),
-        };
-        self.ended(client, Some(told));
-    }
-
-    fn ended(&mut self, client: usize, told: Option<(Need, Effect)>) {
-        let Some(call) = self.clients[client].call.take() else {
-            return;
-        };
-        let (need, effect) = match told {
-            Some(told) => told,
-            None if call.header.op == Op::ReadRequest => return,
-            None if call.header.op == Op::DeleteRequest => (Need::Any, Effect::Delete),
-            None => (call.need(), Effect::Write(call.number)),
-        };
-        self.history.push(Operation {
-            client: client as u32,
-            key: 0,
-            call_ns: call.call_ns,
-            return_ns: told.map(|_| self.now_ns),
-            need,
-            effect,
-            lapse: None,
-        });
-    }
-
-    /// Whether one copy could have answered so.
-    pub fn judge(&mut self) -> Result<(), String> {
-        for client in 0..self.clients.len() {
-            self.ended(client, None);
-        }
-        match history::check(&self.history) {
-            Ok(history::Verdict::Linearizable) => Ok(()),
-            Ok(history::Verdict::Violation(at)) => {
-                let cut = history::shrink(&self.history, at);
-                Err(format!("not linearizable: {cut:#?}"))
-            }
-            Err(_) => Err("undecided".into()),
-        }
-    }
-
     /// Others put a value into a store's backend.
     pub fn put(&mut self, at: usize, value: Vec<u8>, ttl_ms: u32) {
         let (now_ns, key) = (self.clock_of(at), self.key.clone());
@@ -740,15 +536,5 @@ impl World {
         let id = (KEYED, SECRET.key_hash(KEYED, &self.key));
         let engine = self.stores[at].engine.as_ref()?;
         engine.epoch_of_replica(id)
-    }
-}
-
-impl Call {
-    fn need(&self) -> Need {
-        match self.op {
-            ClientOp::WriteIfPresent => Need::Present,
-            ClientOp::WriteIfAbsent => Need::Absent,
-            _ => Need::Any,
-        }
     }
 }
