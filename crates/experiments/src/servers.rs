@@ -620,14 +620,32 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// What the controller's discipline says of the switch: its figures by name.
-    pub fn discipline(&self) -> BTreeMap<String, f64> {
-        let status = self.rig.status().unwrap_or_default();
-        let figures = status["switches"][0]["counters"].as_object().cloned();
-        let figures = figures.unwrap_or_default().into_iter();
-        figures
-            .filter_map(|(name, n)| Some((name, n.as_f64()?)))
-            .collect()
+    /// What the controller counts of the switch, by name: what its discipline says is among it.
+    ///
+    /// # Errors
+    /// No controller says.
+    pub fn control_counters(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let status = self.rig.status()?;
+        let of_switch = &status["switches"][0]["counters"];
+        let counters = of_switch.as_object().or(status["counters"].as_object());
+        let counters = counters.into_iter().flatten();
+        let number = |(name, n): (&String, &serde_json::Value)| Some((name.clone(), n.as_f64()?));
+        Ok(counters.filter_map(number).collect())
+    }
+
+    /// What all stores have counted since they started, by name.
+    ///
+    /// # Errors
+    /// A store that does not say.
+    pub fn store_totals(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let mut sums = BTreeMap::new();
+        for host in self.rig.stores() {
+            let status = self.rig.store_status(&host)?;
+            for (name, count) in status.totals.as_object().into_iter().flatten() {
+                *sums.entry(name.clone()).or_default() += count.as_f64().unwrap_or(0.0);
+            }
+        }
+        Ok(sums)
     }
 
     /// The rig, to break something.

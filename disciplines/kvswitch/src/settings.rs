@@ -47,7 +47,7 @@ pub const ALL: &[Setting] = &[
     setting(
         "bound_permille",
         "by how much a server's load may exceed the average before keys get more replicas",
-        30,
+        20,
         1,
         10_000,
     ),
@@ -61,7 +61,7 @@ pub const ALL: &[Setting] = &[
     setting(
         "first_millionths",
         "the threshold of replication at first, in millionths of an average server's load",
-        62_500,
+        32_000,
         1,
         1_000_000,
     ),

@@ -192,11 +192,23 @@ impl<'a> Bench<'a> {
                 ..Phase::reads(popularity, rate, 0.0, self.window_s)
             };
             let (result, counted) = self.servers.counting(&phase)?;
+            let figures = self.servers.control_counters().unwrap_or_default();
+            let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
             tracing::info!(
-                "window {window}: imbalance {:.4}, lost {:.2} %, {:?}",
+                "window {window}: imbalance {:.4}, lost {:.2} %, {} hot keys, {} replicas, threshold {:.6}",
                 imbalance(&counted.served),
                 result.loss() * 100.0,
-                self.servers.discipline()
+                figure("hot_keys"),
+                figure("replicas_told"),
+                figure("threshold_millionths") / 1e6,
+            );
+            let totals = self.servers.store_totals()?;
+            let is_there = |(_, n): &(&String, &f64)| **n > 0.0;
+            tracing::debug!(
+                "{:?} {:?} {:?}",
+                figures.iter().filter(is_there).collect::<Vec<_>>(),
+                counted.switch.iter().filter(is_there).collect::<Vec<_>>(),
+                totals.iter().filter(is_there).collect::<Vec<_>>()
             );
         }
         Ok(())
@@ -225,7 +237,7 @@ impl<'a> Bench<'a> {
             counted,
             figures: match self.system {
                 System::None => BTreeMap::new(),
-                System::Replicas => self.servers.discipline(),
+                System::Replicas => self.servers.control_counters()?,
             },
         })
     }

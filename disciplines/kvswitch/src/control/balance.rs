@@ -141,6 +141,7 @@ fn run(
             threshold.window_end(max / avg - 1.0, 3.0 / avg.sqrt());
         }
         let plan = table.plan(&Wants {
+            loads: &loads,
             hottest: &highest,
             load: &|key| estimates.of(key),
             threshold: (threshold.part() * avg).max(2.0),

@@ -8,17 +8,25 @@ pub fn replicas(load: f64, threshold: f64, most: usize) -> usize {
     wanted.clamp(1, most.max(1))
 }
 
-/// `count` of `servers` servers in a ring, beginning with `home` and a step of `servers / count` apart. One that may not be chosen is
-/// passed over for the next that may: there are fewer if there are not so many. The home is first if it may be chosen.
-pub fn ring(home: usize, count: usize, servers: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
-    let count = count.clamp(1, servers.max(1));
+/// `count` servers of a ring that `loads` tells of: `home`, and of each further stretch of `loads.len() / count` of them the one that has least to
+/// do; where there is no choice, or none has less than another, these are a step apart, as in the paper. One that may not be chosen is passed
+/// over for the next that may: there are fewer if there are not so many. The home is first if it may be chosen.
+pub fn ring(home: usize, count: usize, loads: &[f64], may: impl Fn(usize) -> bool) -> Vec<usize> {
+    let servers = loads.len();
+    if servers == 0 {
+        return vec![];
+    }
+    let count = count.clamp(1, servers);
     let step = servers / count;
     let mut chosen: Vec<usize> = vec![];
     for turn in 0..count {
         let first = home + turn * step;
-        let mut next = (first..first + servers).map(|at| at % servers);
-        let free = next.find(|at| may(*at) && !chosen.contains(at));
-        chosen.extend(free);
+        let free = |at: &usize| may(*at) && !chosen.contains(at);
+        let mut next = (first..first + servers).map(|at| at % servers).filter(free);
+        let stretch = if turn == 0 { 1 } else { step };
+        let in_stretch = (first..first + stretch).map(|at| at % servers).filter(free);
+        let least = in_stretch.min_by(|a, b| loads[*a].total_cmp(&loads[*b]));
+        chosen.extend(least.or_else(|| next.next()));
     }
     chosen
 }
@@ -71,16 +79,23 @@ mod tests {
     /// The two examples of the paper's figure 4, which counts from 1.
     #[test]
     fn servers_stand_a_step_apart() {
-        assert_eq!(ring(0, 4, 8, |_| true), [0, 2, 4, 6]);
-        assert_eq!(ring(3, 5, 8, |_| true), [3, 4, 5, 6, 7]);
+        assert_eq!(ring(0, 4, &[0.0; 8], |_| true), [0, 2, 4, 6]);
+        assert_eq!(ring(3, 5, &[0.0; 8], |_| true), [3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn of_each_stretch_the_server_with_least_to_do_is_chosen() {
+        let loads = [9.0, 9.0, 5.0, 4.0, 7.0, 7.0, 1.0, 2.0];
+        assert_eq!(ring(0, 4, &loads, |_| true), [0, 3, 4, 6]);
+        assert_eq!(ring(0, 2, &loads, |_| true), [0, 6]);
     }
 
     #[test]
     fn who_may_not_is_passed_over() {
-        assert_eq!(ring(0, 4, 8, |at| at != 2), [0, 3, 4, 6]);
-        assert_eq!(ring(0, 2, 8, |at| at != 0), [1, 4]);
-        assert_eq!(ring(7, 3, 4, |at| at == 2), [2]);
-        assert_eq!(ring(0, 3, 0, |_| true), [0; 0]);
+        assert_eq!(ring(0, 4, &[0.0; 8], |at| at != 2), [0, 3, 4, 6]);
+        assert_eq!(ring(0, 2, &[0.0; 8], |at| at != 0), [1, 4]);
+        assert_eq!(ring(3, 3, &[0.0; 4], |at| at == 2), [2]);
+        assert_eq!(ring(0, 3, &[], |_| true), [0; 0]);
     }
 
     #[test]
@@ -98,7 +113,8 @@ mod tests {
         fn nobody_stands_twice_and_nobody_who_may_not(home in 0usize..40, count in 0usize..50, dead in prop::collection::vec(any::<bool>(), 1..40)) {
             let servers = dead.len();
             let home = home % servers;
-            let chosen = ring(home, count, servers, |at| !dead[at]);
+            let loads: Vec<f64> = (0..servers).map(|at| (at * 7 % 5) as f64).collect();
+            let chosen = ring(home, count, &loads, |at| !dead[at]);
             let alive = dead.iter().filter(|dead| !**dead).count();
             prop_assert_eq!(chosen.len(), count.clamp(1, servers).min(alive));
             prop_assert!(chosen.iter().all(|at| !dead[*at]));

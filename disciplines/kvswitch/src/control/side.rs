@@ -30,11 +30,15 @@ use crate::{
 const ENOUGH: f64 = 16.0;
 /// What may be chance of the highest of some loads: so many times what the square root of the average is.
 const CHANCE: f64 = 3.0;
+/// Little changes when less than one key in so many does.
+const STEADY: usize = 10;
+/// A key of this part of the threshold may be above it soon.
+const SOON: f64 = 0.25;
 /// A key with fewer requests in a window than this at each of its servers is not worth another.
 const WORTH: f64 = 2.0;
-/// For so long a key is left alone that the switch had no room for, or dropped.
+/// For so long a key is left alone that cannot be at the switch; for a short time, if it only found no room.
 const PAUSE: Duration = Duration::from_secs(10);
-const NOT_SENT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A change that the switch has not answered.
 #[derive(Debug)]
@@ -79,6 +83,8 @@ pub struct Side {
     excess: f64,
     /// Whether what was planned last is there.
     settled: bool,
+    /// Changes that were planned last.
+    changed: usize,
     wanted: usize,
     configured: Option<Configuration>,
     counts: Counts,
@@ -119,6 +125,7 @@ impl Side {
             accuracy: Accuracy::default(),
             excess: 0.0,
             settled: false,
+            changed: 0,
             wanted: 0,
             configured: None,
             counts: Counts::default(),
@@ -230,19 +237,33 @@ impl Side {
         self.reports.window_end(false);
         self.capacity.window_end();
         self.excess = excess;
-        self.move_threshold(average, excess, &hottest);
+        self.move_threshold(average, &may, &hottest);
         self.plan(now, average, &hottest, &may, stores, out);
     }
 
-    fn move_threshold(&mut self, average: f64, excess: f64, hottest: &[(Key, f64)]) {
+    /// The threshold moves by windows that show what it does: not by one in which much changed, unless that is far from balance.
+    fn move_threshold(&mut self, average: f64, may: &[bool], hottest: &[(Key, f64)]) {
         if self.limits.settings[settings::FIXED] == 1 {
             return;
         }
         if let Some((_, most)) = hottest.first() {
             self.threshold.hottest(most / average);
         }
-        if self.settled {
-            self.threshold.window_end(excess, CHANCE / average.sqrt());
+        let chance = |average: f64| CHANCE / average.sqrt();
+        let moved = if !self.settled {
+            true
+        } else if self.changed > self.table.len() / STEADY {
+            if self.threshold.is_far(self.excess, chance(average)) {
+                self.threshold.window_end(self.excess, chance(average));
+            }
+            true
+        } else {
+            self.servers.remember();
+            let (requests, excess) = self.servers.lately(may);
+            self.threshold.window_end(excess, chance(requests))
+        };
+        if moved {
+            self.servers.forget();
         }
     }
 
@@ -275,11 +296,17 @@ impl Side {
                 self.put(&key, servers, true, may, stores, out);
             }
         }
+        let threshold = (self.threshold.part() * average).max(WORTH);
+        // Room for what comes next is there before it comes.
+        let worth = |load: f64| load > SOON * threshold;
+        let worth = hottest.iter().take_while(|(_, load)| worth(*load)).count();
+        self.wanted = worth.max(self.table.len());
         let planned = self.table.plan(&Wants {
             hottest,
             load: &|key| self.estimates.of(key),
-            threshold: (self.threshold.part() * average).max(WORTH),
+            threshold,
             home: &|key| stores.home_of(key),
+            loads: &self.servers.loads(),
             may,
             most: self.limits.settings[settings::REPLICAS] as usize,
             busy: &|key| {
@@ -291,13 +318,13 @@ impl Side {
             changes,
         });
         self.settled = planned.len() < changes.max(2) / 2 && self.missing.is_empty();
+        self.changed = planned.len();
         for change in planned {
             match change.servers.is_empty() {
                 true => self.remove(&change.key, out),
                 false => self.put(&change.key, change.servers, false, may, stores, out),
             }
         }
-        self.wanted = self.table.len();
         let unknown = std::mem::take(&mut self.inherited).into_iter();
         for key in unknown
             .filter(|key| self.table.servers(key).is_none())
@@ -424,12 +451,12 @@ impl Side {
         let pause = match outcome {
             Outcome::NotSent => {
                 self.counts.not_sent += 1;
-                NOT_SENT
+                SHORT
             }
             Outcome::NoRoom => {
                 self.counts.no_room += 1;
                 self.capacity.no_room(self.table.len().saturating_sub(1));
-                PAUSE
+                SHORT
             }
             _ => PAUSE,
         };
@@ -452,7 +479,7 @@ impl Side {
                 continue;
             }
             self.counts.dropped += 1;
-            self.paused.insert(key.clone(), now + NOT_SENT);
+            self.paused.insert(key.clone(), now + SHORT);
             self.inherited.remove(key);
             self.drop_key(key, stores, holds);
         }

@@ -24,6 +24,8 @@ pub struct Wants<'a> {
     pub threshold: f64,
     /// Where a key is at home.
     pub home: &'a dyn Fn(&Key) -> usize,
+    /// What each server has to do, in requests of a window beside its weight.
+    pub loads: &'a [f64],
     /// Which servers may be chosen.
     pub may: &'a [bool],
     /// How many a key may have.
@@ -89,98 +91,78 @@ impl Table {
         let others = others.map(|key| (key.clone(), (wants.load)(key)));
         let all = wants.hottest.iter().cloned().chain(others);
         let all = all.filter(|(key, _)| !(wants.busy)(key));
-        let mut changes: Vec<(f64, Planned)> = all
-            .filter_map(|(key, load)| {
-                let is_hot = hottest.contains(&key);
-                let (gain, servers) = self.wanted(&key, load, is_hot, wants)?;
-                Some((gain, Planned { key, servers }))
-            })
-            .collect();
-        changes.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.key.cmp(&b.1.key)));
-        self.within(changes, wants)
+        let wanted = all.filter_map(|(key, load)| {
+            let is_hot = hottest.contains(&key);
+            self.wanted(key, load, is_hot, wants)
+        });
+        let mut wanted: Vec<Wanted> = wanted.collect();
+        wanted.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.key.cmp(&b.key)));
+        let mut loads = wants.loads.to_vec();
+        let within = self.within(wanted, wants);
+        let planned = within
+            .into_iter()
+            .map(|wanted| wanted.place(self, wants, &mut loads));
+        planned.collect()
     }
 
-    /// A key's new servers and what they gain, if they are to change.
-    fn wanted(
-        &self,
-        key: &Key,
-        load: f64,
-        is_hot: bool,
-        wants: &Wants<'_>,
-    ) -> Option<(f64, Places)> {
-        let alive = wants.may.iter().filter(|may| **may).count().min(wants.most);
-        let home = (wants.home)(key);
+    /// What a key is to have, if that is to change.
+    fn wanted(&self, key: Key, load: f64, is_hot: bool, wants: &Wants<'_>) -> Option<Wanted> {
+        let home = (wants.home)(&key);
         // No replica can be had, and none goes on for long, where nobody is home.
         if !wants.may.get(home).copied().unwrap_or(false) {
             return None;
         }
-        let count = match is_hot {
-            true => replicas(load, wants.threshold, alive),
-            false => 1,
+        let alive = wants.may.iter().filter(|may| **may).count();
+        let most = if is_hot { alive.min(wants.most) } else { 1 };
+        let count = replicas(load, wants.threshold, most);
+        let enough = replicas(load / KEPT, wants.threshold, most);
+        let present: &[usize] = self.keys.get(&key).map_or(&[], Vec::as_slice);
+        let is_hurt = present.iter().any(|at| !wants.may[*at]);
+        let had = present.len();
+        let count = match had {
+            0 => count,
+            _ if count > had + had / ABOUT_RIGHT => count,
+            _ => enough.min(had),
         };
-        let Some(present) = self.keys.get(key) else {
-            let gain = load - load / count as f64;
-            return (count > 1).then(|| (gain, chosen(&[], home, count, wants.may)));
-        };
-        let left: Places = present
-            .iter()
-            .copied()
-            .filter(|at| wants.may[*at])
-            .collect();
-        let is_hurt = left.len() < present.len();
-        let grown = count > present.len() + present.len() / ABOUT_RIGHT;
-        let enough = replicas(load / KEPT, wants.threshold, alive);
-        let shrunk = enough < present.len() || !is_hot;
-        let count = match (grown, shrunk) {
-            (true, _) => count,
-            (_, true) => {
-                if is_hot {
-                    enough
-                } else {
-                    1
-                }
-            }
-            _ => present.len(),
-        };
-        if !is_hurt && count == present.len() {
+        if !is_hurt && count == had.max(1) {
             return None;
         }
-        let servers = match count {
-            1 => vec![],
-            _ => chosen(&left, home, count, wants.may),
-        };
         let gain = match is_hurt {
             true => f64::INFINITY,
-            false => load / present.len() as f64 - load / count as f64,
+            false => load / had.max(1) as f64 - load / count as f64,
         };
-        (servers != *present).then_some((gain, servers))
+        Some(Wanted {
+            key,
+            load,
+            count,
+            gain,
+        })
     }
 
     /// As many of them as may be, and none that finds no room.
-    fn within(&self, changes: Vec<(f64, Planned)>, wants: &Wants<'_>) -> Vec<Planned> {
-        let (leaving, staying): (Vec<_>, Vec<_>) = changes
-            .into_iter()
-            .partition(|(_, change)| change.servers.is_empty());
+    fn within(&self, wanted: Vec<Wanted>, wants: &Wants<'_>) -> Vec<Wanted> {
+        let (leaving, staying): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|wanted| wanted.count == 1);
         let mut free = wants.room.saturating_sub(self.len());
-        let mut out: Vec<Planned> = vec![];
-        let mut leaving = leaving.into_iter().rev().map(|(_, change)| change);
-        for (_, change) in staying {
+        let mut out: Vec<Wanted> = vec![];
+        let mut leaving = leaving.into_iter().rev();
+        for wanted in staying {
             if out.len() >= wants.changes {
                 return out;
             }
-            if !self.keys.contains_key(&change.key) {
+            if !self.keys.contains_key(&wanted.key) {
                 if free == 0 {
                     // Another makes room, and counts.
-                    let Some(gone) = leaving.next().filter(|_| out.len() + 2 <= wants.changes)
-                    else {
+                    if out.len() + 2 > wants.changes {
                         continue;
-                    };
+                    }
+                    let Some(gone) = leaving.next() else { continue };
                     out.push(gone);
                     free += 1;
                 }
                 free -= 1;
             }
-            out.push(change);
+            out.push(wanted);
         }
         let more = wants.changes.saturating_sub(out.len());
         out.extend(leaving.take(more));
@@ -188,9 +170,47 @@ impl Table {
     }
 }
 
+/// A key that is to be at so many servers; 1: it leaves the table.
+struct Wanted {
+    key: Key,
+    load: f64,
+    count: usize,
+    /// By how much a server that has it is relieved.
+    gain: f64,
+}
+
+impl Wanted {
+    /// Chooses its servers, by what each has to do, and adds what it brings them.
+    fn place(self, table: &Table, wants: &Wants<'_>, loads: &mut [f64]) -> Planned {
+        let home = (wants.home)(&self.key);
+        let present = table.keys.get(&self.key).map_or(&[][..], Vec::as_slice);
+        let before = if present.is_empty() {
+            &[home][..]
+        } else {
+            present
+        };
+        before
+            .iter()
+            .for_each(|at| loads[*at] -= self.load / before.len() as f64);
+        let left: Places = present
+            .iter()
+            .copied()
+            .filter(|at| wants.may[*at])
+            .collect();
+        let servers = chosen(&left, home, self.count, loads, wants.may);
+        servers
+            .iter()
+            .for_each(|at| loads[*at] += self.load / servers.len() as f64);
+        Planned {
+            key: self.key,
+            servers: if self.count == 1 { vec![] } else { servers },
+        }
+    }
+}
+
 /// `count` servers for a key: those it has, as far as they fit, and others in the ring from its home.
-fn chosen(present: &[usize], home: usize, count: usize, may: &[bool]) -> Places {
-    let ring = ring(home, count, may.len(), |at| may[at]);
+fn chosen(present: &[usize], home: usize, count: usize, loads: &[f64], may: &[bool]) -> Places {
+    let ring = ring(home, count, loads, |at| may[at]);
     let stays = |at: &&usize| present.contains(at);
     // The home first, then what the key has in the ring, then what else it has, then what is new.
     let first = ring.iter().filter(|at| **at == home);
@@ -242,12 +262,25 @@ mod tests {
                 load: &|_| 0.0,
                 threshold: 100.0,
                 home: &home,
+                loads: &self.present(table),
                 may: &self.may,
                 most: 64,
                 busy: &|_| false,
                 room: self.room,
                 changes: self.changes,
             })
+        }
+
+        /// What each server has to do.
+        fn present(&self, table: &Table) -> [f64; 8] {
+            let mut loads = [0.0; 8];
+            for (key, load) in &self.loads {
+                let at_home = vec![home(key)];
+                let servers = table.servers(key).unwrap_or(&at_home);
+                let each = load / servers.len() as f64;
+                servers.iter().for_each(|at| loads[*at] += each);
+            }
+            loads
         }
 
         /// Plans and does it, until nothing is left.
@@ -271,7 +304,7 @@ mod tests {
     fn a_key_has_as_many_servers_as_its_load_says_and_its_home_is_one() {
         let mut table = Table::default();
         Given::of(&[(1, 350.0), (2, 150.0), (3, 90.0)]).carry_out(&mut table);
-        assert_eq!(table.servers(&key(1)).unwrap(), &[1, 3, 5, 7]);
+        assert_eq!(table.servers(&key(1)).unwrap(), &[1, 4, 5, 7]);
         assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
         assert_eq!((table.len(), table.replicas()), (2, 6));
     }
@@ -286,7 +319,7 @@ mod tests {
         }
         let plan = Given::of(&[(1, 150.0), (2, 60.0)]).plan(&table);
         let counts: Vec<usize> = plan.iter().map(|change| change.servers.len()).collect();
-        assert_eq!(counts, [0, 3], "the one goes, the other has fewer");
+        assert_eq!(counts, [3, 0], "the one has fewer, the other goes");
     }
 
     #[test]

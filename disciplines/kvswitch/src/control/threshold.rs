@@ -7,6 +7,8 @@
 const CALM: u32 = 4;
 /// Calm is what is this much closer to balance than has to be.
 const CALMER: f64 = 0.6;
+/// Beyond so many times the bound it falls by two steps at once.
+const FAR: f64 = 4.0;
 /// Lower ones in a row that brought nothing before it goes back to where it was.
 const FUTILE: u32 = 6;
 /// What a lower one has to bring: so much less than the imbalance before.
@@ -100,6 +102,11 @@ impl Threshold {
         }
     }
 
+    /// Whether servers are so far from balance that more of it is not by what is still under way.
+    pub fn is_far(&self, excess: f64, chance: f64) -> bool {
+        excess > FAR * self.rules.bound + chance
+    }
+
     /// A window ended whose highest load exceeded the average by `excess` of it, of which `chance` may be nothing but that. To be called for
     /// windows only in which what the threshold asks for was there. True if it moved.
     pub fn window_end(&mut self, excess: f64, chance: f64) -> bool {
@@ -113,7 +120,7 @@ impl Threshold {
         if self.lower.left == 0 {
             self.lower = Pause::NEW;
         }
-        let calm = excess < CALMER * self.rules.bound + chance;
+        let calm = excess < CALMER * self.rules.bound;
         self.calm = if calm { self.calm + 1 } else { 0 };
         let is_time = self.calm >= CALM && self.raise.left == 0 && self.part < self.rules.first;
         if is_time {
@@ -143,7 +150,12 @@ impl Threshold {
             self.futile = Futile::default();
             self.lower.begin();
         } else {
-            self.part = (self.part * self.rules.gamma).max(lowest);
+            let steps = if excess > FAR * self.rules.bound {
+                2
+            } else {
+                1
+            };
+            self.part = (self.part * self.rules.gamma.powi(steps)).max(lowest);
         }
         self.part != before
     }
