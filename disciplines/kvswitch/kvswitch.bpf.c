@@ -62,6 +62,7 @@ INLINE int take_write(struct xdp_md *ctx, struct work *work, const struct config
 {
 	struct found found = {};
 	count(COUNT_write);
+	tally(work, WRITES);
 	if (!find_given(work, &found))
 		return go_home(ctx, work, config);
 	WRITE_ONCE(replicas_of(&found, work)->valid, 0);
@@ -144,6 +145,7 @@ STEP int kvswitch_update(struct xdp_md *ctx)
 	if (store == NOBODY || !send_to(ctx, work, store))
 		return ends(COUNT_round_gone, XDP_DROP);
 	count(COUNT_replica_update);
+	tally(work, UPDATES);
 	int verdict = forward(ctx, work);
 	if (verdict != XDP_REDIRECT || next_replica(&found, work, store) == NOBODY)
 		return verdict;

@@ -39,6 +39,9 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } kvswitch_addresses SEC(".maps");
 
+/* Tallies, as src/servers.rs counts them: writes of the tenant, and updates that they became. */
+#define WRITES 0
+#define UPDATES 1
 /* Tallies: from this one on what each store has to do, as src/servers.rs counts them. */
 #define LOADS 8
 #define LOADED_STORES 64

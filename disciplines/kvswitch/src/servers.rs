@@ -13,6 +13,10 @@ pub const ADDRESSES: &str = "kvswitch_addresses";
 pub const EACH: u32 = 64;
 /// The tally of the first of them; that of store `i` of the configuration is `LOADS + i`.
 pub const LOADS: usize = 8;
+/// The tally of the tenant's writes, and that of the updates of replicas that they became.
+pub const WRITES: usize = 0;
+/// See [`WRITES`].
+pub const UPDATES: usize = 1;
 
 /// A store, as the rows of a configuration tell of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

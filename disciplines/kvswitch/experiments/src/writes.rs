@@ -1,7 +1,7 @@
 use anyhow::ensure;
 use experiments::{
     Measure, Options, Report, Run,
-    params::{exponent, part},
+    params::exponent,
     servers::{Rack, Search},
 };
 use load::{Phase, workload::Popularity};
@@ -36,9 +36,11 @@ impl Measure for Writes {
         self.balance.check(&self.rack)?;
         exponent(self.theta)?;
         ensure!(!self.ratios.is_empty(), "ratios: none is given");
-        self.ratios
-            .iter()
-            .try_for_each(|ratio| part([("ratios", *ratio)]))
+        let mut ratios = self.ratios.iter();
+        ratios.try_for_each(|ratio| {
+            ensure!((0.0..=1.0).contains(ratio), "ratios: {ratio}: 0 to 1");
+            Ok(())
+        })
     }
 
     fn needs(&self, options: &Options) -> Option<&'static str> {

@@ -1,7 +1,7 @@
 //! The control half: which keys are replicated, how often, and where (paper, 4.1).
 //!
 //! Each switch decides alone, for each tenant alone ([`side`]): what it counts says which keys will be hot ([`estimate`]), what it sent to
-//! each server says whether they are in balance ([`servers`]) and so from which load on a key gets another server ([`threshold`]); that and
+//! each server says whether they are in balance ([`servers`]) and so from which load on a key gets another server ([`threshold`]), as far as writes allow ([`writes`]); that and
 //! the ring ([`place`]) say where keys are to stand, and what is there already what has to change ([`table`]). The record comes first, then
 //! its stores are told to hold the key ([`holds`]), so that what they confirm finds it; on the way back the record goes first.
 
@@ -13,6 +13,7 @@ mod servers;
 mod side;
 mod table;
 mod threshold;
+mod writes;
 
 #[cfg(test)]
 mod balance;

@@ -18,6 +18,7 @@ use super::{
     servers::Servers,
     table::{Places, Table, Wants},
     threshold::{Rules, Threshold},
+    writes::Writes,
 };
 use crate::{
     parameters,
@@ -71,6 +72,7 @@ pub struct Side {
     reports: Reports,
     capacity: Capacity,
     servers: Servers,
+    writes: Writes,
     /// What is there, or will be when what was asked is done.
     table: Table,
     asked: BTreeMap<Key, Asked>,
@@ -117,6 +119,7 @@ impl Side {
             ),
             capacity: Capacity::new(most, room.pages),
             servers: Servers::default(),
+            writes: Writes::default(),
             table: Table::default(),
             asked: BTreeMap::new(),
             inherited: BTreeSet::new(),
@@ -225,6 +228,7 @@ impl Side {
             self.estimates.count(key, *requests);
         }
         self.servers.window_end(tallies);
+        self.writes.window_end(tallies);
         let may = self.who_may(stores, holds);
         let (average, excess) = self.servers.load(&may);
         if average < ENOUGH {
@@ -308,7 +312,10 @@ impl Side {
             home: &|key| stores.home_of(key),
             loads: &self.servers.loads(),
             may,
-            most: self.limits.settings[settings::REPLICAS] as usize,
+            most: self
+                .writes
+                .most()
+                .min(self.limits.settings[settings::REPLICAS] as usize),
             busy: &|key| {
                 self.asked.contains_key(key)
                     || self.paused.contains_key(key)
@@ -516,7 +523,7 @@ impl Side {
     }
 
     /// Figures by name, for `status`.
-    pub fn figures(&self) -> [(&'static str, u64); 14] {
+    pub fn figures(&self) -> [(&'static str, u64); 15] {
         let Counts {
             reports,
             puts,
@@ -539,6 +546,7 @@ impl Side {
             ("windows_predicted", self.accuracy.windows()),
             ("predicted_permille", self.accuracy.permille()),
             ("predicted_1000_permille", self.accuracy.permille_of_first()),
+            ("writes_permille", (self.writes.part() * 1e3) as u64),
             ("reported_from", self.reports.requests().into()),
         ]
     }
