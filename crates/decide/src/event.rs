@@ -101,7 +101,7 @@ pub enum Event<'a> {
         /// Items with their requests in the window.
         items: &'a [(Key, u64)],
         /// What the discipline's programs counted of the tenant in the window.
-        tallies: Tallies,
+        tallies: &'a Tallies,
     },
     /// A change was answered.
     Answered {

@@ -96,7 +96,7 @@ mod tests {
             let scale = u32::from_ne_bytes(*bytes.first_chunk().expect("four bytes"));
             for counted in 0..=0xffff {
                 let part = u64::from(scale.wrapping_mul(counted));
-                assert_eq!(part * u64::from(turns) >> 32, u64::from(counted % turns));
+                assert_eq!((part * u64::from(turns)) >> 32, u64::from(counted % turns));
             }
         }
     }

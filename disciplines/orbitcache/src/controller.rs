@@ -99,7 +99,7 @@ impl Switch {
         }
     }
 
-    fn window_end(&mut self, tallies: Tallies) {
+    fn window_end(&mut self, tallies: &Tallies) {
         let (reads, overflows) = self.ended.get_or_insert_default();
         *reads += tallies[READS].max(tallies[OVERFLOWS]);
         *overflows += tallies[OVERFLOWS];

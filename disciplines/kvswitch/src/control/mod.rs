@@ -134,7 +134,7 @@ impl Controller {
             return;
         };
         self.at(switch, id, |side, stores, holds| {
-            side.window_end(now, items, &tallies, stores, holds, out);
+            side.window_end(now, items, tallies, stores, holds, out);
             side.configure(stores, out);
         });
         if let Some(tenant) = self.tenants.get(&id)
