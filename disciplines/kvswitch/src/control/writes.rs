@@ -71,7 +71,7 @@ mod tests {
         let mut tallies = [0; decide::TALLIES];
         tallies[WRITES] = written;
         tallies[UPDATES] = updates;
-        tallies[LOADS] = reads + written + updates | 7 << 32;
+        tallies[LOADS] = (reads + written + updates) | (7 << 32);
         writes.window_end(&tallies);
         writes.most()
     }
