@@ -78,6 +78,12 @@
 	X(fetch_reply, "fetch reply, consumed")                                                        \
 	X(invalidate, "invalidation by a store, acknowledged")                                         \
 	X(invalidate_contended, "invalidation that found its entry busy; the store repeats it")        \
+	X(redirect, "read of a key that has replicas, sent to one of them")                            \
+	X(redirect_invalid, "read whose turn was a replica's that has not confirmed its copy: sent home") \
+	X(replica_update, "write of a key that has replicas, sent to one of them as well")             \
+	X(replica_round, "write of a key that has replicas, sent round as well, to be sent to the next") \
+	X(replica_confirm, "word of a store that its replica may be read, taken")                      \
+	X(replica_drop, "word of a store that it has no replica any more, taken")                      \
 	X(lent_read, "read of a key that is lent to this switch, answered")                            \
 	X(lent_padding, "read of a lent key without room for the answer, told so")                     \
 	X(lent_write, "write of a lent key, sent on to be kept by another switch")                     \

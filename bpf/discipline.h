@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The contract of a discipline's C, and its only include. The Rust side is crates/decide (what is registered and
- * decided) and crates/dataplane (what is loaded and written).
+ * The contract of a discipline's C, and its only include, but for pipe.h where it counts keys one by one. The Rust side is
+ * crates/decide (what is registered and decided) and crates/dataplane (what is loaded and written).
  *
  * STEPS. A discipline's object has one to eight programs of the section `STEP`. The entry program calls the first
  * for each packet that it admits for a tenant of the discipline; `return next_step(ctx, work, n)` goes on in step n
@@ -32,7 +32,7 @@
  * COUNT_hit for a copy of what a store has. A packet that ends here is COUNT_consume or COUNT_drop_refused. What
  * happens on the way (COUNT_miss) may be counted beside.
  *
- * TALLIES. `tally(work, n)` adds one to the tenant's word n, below TALLIES: what the control half is to know of the
+ * TALLIES. `tally(work, n)` adds one to the tenant's word n, below TALLIES (`tally_by` more): what the control half is to know of the
  * discipline's own work, as numbers of each window (`Event::WindowEnd`). In steps only, not in an egress program.
  *
  * PARAMETERS. `work->parameter[0]` and `[1]` are the tenant's words from `Configuration::parameters`. Nobody else
@@ -128,7 +128,8 @@ INLINE const struct port_name *port_name(__u32 ifindex)
                                                                                                    \
 	CLONES(clones, CLONED_PORTS *RECIRCULATION_PORTS);                                         \
                                                                                                    \
-	INLINE int recirculate_by(struct xdp_md *ctx, struct work *work, __u32 number, __u32 most) \
+	__attribute__((unused)) INLINE int recirculate_by(struct xdp_md *ctx, struct work *work,   \
+							  __u32 number, __u32 most)                \
 	{                                                                                          \
 		__u32 place = number & (RECIRCULATION_PORTS - 1);                                  \
 		if (work->round >= most)                                                           \

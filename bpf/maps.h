@@ -29,7 +29,7 @@ _Static_assert(NO_DISCIPLINE < MAX_DISCIPLINES, "it has a place of its own in `p
 /* Words that a discipline has of each tenant. */
 #define PARAMETERS 2
 /* Numbers that a discipline may count of each tenant. */
-#define TALLIES 8
+#define TALLIES 72
 #define MAX_LEASES 1024
 #define SKETCH_ROWS 4
 #define SKETCH_COLUMNS 65536
@@ -330,12 +330,17 @@ INLINE int ends(enum counter which, int verdict)
 }
 
 /* Counts for the control half, in the word `which` of the packet's tenant; what that means is the discipline's affair. */
-INLINE void tally(const struct work *work, __u32 which)
+INLINE void tally_by(const struct work *work, __u32 which, __u64 by)
 {
 	__u32 place = work->place;
 	struct tallies *of = bpf_map_lookup_elem(&tallies, &place);
-	if (of)
-		of->word[which & (TALLIES - 1)] += 1;
+	if (of && which < TALLIES)
+		of->word[which] += by;
+}
+
+INLINE void tally(const struct work *work, __u32 which)
+{
+	tally_by(work, which, 1);
 }
 
 INLINE struct config *get_config(void)

@@ -74,24 +74,22 @@ INLINE __u32 *account_of(struct sketch *sketch, const struct work *work,
 	return NULL;
 }
 
-/*
- * A read that missed; reported from `threshold` reads in a window on. A report that finds no room is not marked, so
- * the key's next read tries again.
- */
-INLINE void count_miss(struct work *work, const struct config *config, __u32 threshold)
+/* The key's hash, scattered as nobody outside of the switch knows. */
+INLINE __u64 seeded(const struct work *work, const struct config *config)
 {
-	if (config->sample_mask && (bpf_get_prandom_u32() & config->sample_mask))
-		return;
-	__u32 cpu = bpf_get_smp_processor_id(), window = config->window;
-	struct sketch *sketch = bpf_map_lookup_elem(&sketches, &cpu);
-	if (!sketch)
-		return;
 	__u64 seed = config->seed * (2ULL * bpf_ntohl(work->header.tenant) + 1);
-	__u64 mixed = mix(work->hash[0] ^ seed, work->hash[1]);
-	__u32 estimate = sketch_add(sketch, mixed, window);
-	if (estimate < threshold)
-		return;
+	return mix(work->hash[0] ^ seed, work->hash[1]);
+}
+
+/*
+ * Reports a key whose `seeded` hash this is, once in a window. A report that finds no room is not marked, so the key's next
+ * read tries again.
+ */
+INLINE void report_hot(struct work *work, const struct config *config, struct sketch *sketch,
+		       __u64 mixed, __u32 estimate)
+{
 	/* With the window: two keys that meet in one part in the next. */
+	__u32 window = config->window;
 	__u64 probes = mix(mixed + window, work->hash[0]);
 	if (bloom_has(sketch, probes, window))
 		return;
@@ -107,4 +105,24 @@ INLINE void count_miss(struct work *work, const struct config *config, __u32 thr
 	bloom_add(sketch, probes, window);
 	*account = window << 24 | (counted(*account, window) + 1);
 	count(COUNT_hot_report);
+}
+
+INLINE struct sketch *get_sketch(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	return bpf_map_lookup_elem(&sketches, &cpu);
+}
+
+/* A read that missed; reported from `threshold` reads in a window on. */
+INLINE void count_miss(struct work *work, const struct config *config, __u32 threshold)
+{
+	if (config->sample_mask && (bpf_get_prandom_u32() & config->sample_mask))
+		return;
+	struct sketch *sketch = get_sketch();
+	if (!sketch)
+		return;
+	__u64 mixed = seeded(work, config);
+	__u32 estimate = sketch_add(sketch, mixed, config->window);
+	if (estimate >= threshold)
+		report_hot(work, config, sketch, mixed, estimate);
 }

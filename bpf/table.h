@@ -128,13 +128,17 @@ INLINE void touch_rest(const struct found *found)
 	}
 }
 
-INLINE void count_request(const struct found *found, const struct config *config)
+/* Returns how many this CPU had counted in the item's slot before. */
+INLINE __u32 count_each_request(const struct found *found)
 {
-	if (config->sample_mask && (bpf_get_prandom_u32() & config->sample_mask))
-		return;
 	__u32 slots = (bucket_mask + 1) * BUCKET_SLOTS;
 	__u32 index = bpf_get_smp_processor_id() * slots + found->slot;
 	__u32 *hit = bpf_map_lookup_elem(&hits, &index);
-	if (hit)
-		*hit += 1;
+	return hit ? (*hit)++ : 0;
+}
+
+INLINE void count_request(const struct found *found, const struct config *config)
+{
+	if (!config->sample_mask || !(bpf_get_prandom_u32() & config->sample_mask))
+		count_each_request(found);
 }

@@ -47,6 +47,8 @@
 #define touch(p) ((void)READ_ONCE(*(const __u8 *)(p)))
 
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))
+#define fetch_or(p, v) __sync_fetch_and_or((p), (v))
+#define fetch_and(p, v) __sync_fetch_and_and((p), (v))
 #define compare_and_swap(p, old, new) __sync_val_compare_and_swap((p), (old), (new))
 
 /* Tables of kinds that another target makes otherwise. A ring has records, and neither keys nor values. */

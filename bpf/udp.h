@@ -86,22 +86,22 @@ INLINE bool is_finished(struct xdp_md *ctx, struct work *work, const struct udph
 }
 
 /*
- * Before what changes in a header is written over it. An unfinished checksum stays what it is, or is left out: whoever
- * finishes it does not start from what we would make of it.
+ * Before what changes in the header and in addresses is written over it; `moved` is what the latter adds to a sum over them. An
+ * unfinished checksum stays that of the addresses, or is left out: whoever finishes it does not start from what we would
+ * make of it.
  */
 INLINE void carry_checksum(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
-			   const struct kv_header *old)
+			   const struct kv_header *old, __u64 moved)
 {
 	const __u64 *was = (const __u64 *)old, *is = (const __u64 *)&work->header;
 	__u64 sum;
 	if (!udp->check || !pseudo_sum(ctx, work, bpf_ntohs(udp->len), &sum))
 		return;
 	if (is_unfinished(udp, sum) && !is_finished(ctx, work, udp, old, sum)) {
-		if (!work->is_ipv6)
-			udp->check = 0;
+		udp->check = work->is_ipv6 ? fold(udp->check + moved) : 0;
 		return;
 	}
-	sum = (__u16)~udp->check;
+	sum = (__u16)~udp->check + moved;
 	for (int i = KV_SHARED_LEN / 8; i < KV_HEADER_LEN / 8; i++)
 		sum += sum_word(is[i]) + sum_word(~was[i]);
 	udp->check = checksum_of(sum) ?: 0xffff;

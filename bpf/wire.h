@@ -17,6 +17,11 @@
 
 #define TENANT_SYSTEM 0xffffffffU
 
+/* Nodes in `epoch` and `node`: switches by their id; a store as NODE_STORE with its place in the cluster file. */
+#define NODE_STORE 0x8000
+/* In a write: it has been sent to the stores that hold copies, too. */
+#define NODE_ALL 0xffff
+
 enum kv_op {
 	OP_READ_REQUEST = 0x01,
 	OP_READ_REPLY = 0x02,
@@ -43,6 +48,8 @@ enum kv_op {
 	OP_HOT_REPORT = 0x20,
 	OP_CONTROL_FREE = 0x27,
 	OP_REPLICA_CONFIRM = 0x30,
+	OP_REPLICA_PUSH = 0x31,
+	OP_REPLICA_DROP = 0x32,
 	OP_REPLICA_UPDATE = 0x33,
 	OP_CHAIN_READ = 0x40,
 	OP_CHAIN_WRITE = 0x42,
@@ -124,7 +131,8 @@ INLINE bool op_is_known(__u8 op)
 /* What switches and stores say to each other, about whosever key: signed with the system's secret. */
 INLINE bool op_is_system(__u8 op)
 {
-	return op >= OP_FETCH_REQUEST && op < OP_HOT_REPORT;
+	return (op >= OP_FETCH_REQUEST && op <= OP_TAKE_REPLY) ||
+	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_DROP);
 }
 
 /* Lease, probe and page messages have no key; every other packet has one. */

@@ -52,6 +52,8 @@ extern bool user_ring_is_full; /* whatever is in it */
 #define opaque(x) asm volatile("" : "+r"(x))
 #define touch(p) __builtin_prefetch(p)
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))
+#define fetch_or(p, v) __sync_fetch_and_or((p), (v))
+#define fetch_and(p, v) __sync_fetch_and_and((p), (v))
 #define compare_and_swap(p, old, new)                                                              \
 	({                                                                                         \
 		user_moment();                                                                     \

@@ -76,6 +76,12 @@ mod tests {
                 "orbit-cachesize",
                 "orbit-sizes",
                 "orbit-churn",
+                "kv-skew",
+                "kv-accuracy",
+                "kv-threshold",
+                "kv-valuesize",
+                "kv-writes",
+                "kv-failures",
             ]
         );
         let known = |name: &str| crate::find(name).is_some();

@@ -22,6 +22,7 @@ const ALL: &[(Registration, &[Registered])] = &[
         orbitcache::REGISTRATION,
         orbitcache_experiments::EXPERIMENTS,
     ),
+    (kvswitch::REGISTRATION, kvswitch_experiments::EXPERIMENTS),
 ];
 
 /// The first halves of the lines above.
@@ -83,8 +84,8 @@ mod tests {
     #[test]
     fn numbers_stay_as_they_are() {
         let number = |name| find(name).map(|r| r.number);
-        let numbers = ["netcache", "madinc", "orbitcache"].map(number);
-        assert_eq!(numbers, [Some(0), Some(1), Some(2)]);
+        let numbers = ["netcache", "madinc", "orbitcache", "kvswitch"].map(number);
+        assert_eq!(numbers, [Some(0), Some(1), Some(2), Some(3)]);
     }
 
     #[test]

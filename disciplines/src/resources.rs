@@ -6,6 +6,7 @@ use rmt::{Pipeline, Published};
 const PIPELINES: &[(&str, Pipeline)] = &[
     ("netcache", netcache::pipeline),
     ("madinc", madinc::pipeline),
+    ("kvswitch", kvswitch::pipeline),
 ];
 
 /// A paper's figures for its own system, or for another's as its authors built it.

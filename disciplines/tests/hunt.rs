@@ -35,11 +35,16 @@ fn no_client_notices() {
         hunted.busy_s,
         hunted.faults,
     );
-    println!("{:?}", hunted.loans);
+    println!("{:?}\n{:?}", hunted.loans, hunted.replicas);
     assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
     assert!(hunted.cached > 0, "no read was answered by a switch");
     let kinds = hunted.kinds();
     assert!(kinds.values().all(|count| *count > 0), "{kinds:?}");
+    // The one that sends reads to other stores.
+    for name in disciplines::find("kvswitch").map_or(&[][..], |_| &hunt::REPLICAS) {
+        let count = hunted.replicas.get(*name);
+        assert!(count.is_some_and(|count| *count > 0), "{name}: {count:?}");
+    }
     for name in hunt::LOANS {
         let count = hunted.loans.get(name);
         assert!(count.is_some_and(|count| *count > 0), "{name}: {count:?}");

@@ -66,6 +66,8 @@ impl Mutant {
             Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
             // Rows of the discipline's data plane do.
             Mutant::Switch(mutant) if mutant.is_of_rounds() => [false; 3],
+            // The store's own tests do.
+            Mutant::Store(mutant) if mutant.is_of_replicas() => [false; 3],
             _ if self.is_of_loans() => [false, !is_in(&RARE), false],
             Mutant::Switch(_) => [
                 !is_in(&NOT_ATOMIC),
@@ -98,6 +100,9 @@ impl Mutant {
             }
             Mutant::Store(mutant) if mutant.is_of_loans() => {
                 Some("`crates/store/src/engine/tests/lent.rs`")
+            }
+            Mutant::Store(mutant) if mutant.is_of_replicas() => {
+                Some("`crates/store/src/engine/tests/replicas.rs`")
             }
             _ => None,
         };

@@ -58,7 +58,7 @@ use self::{epoch::Lock, sockets::Sockets};
 pub struct Options {
     /// The switch's name: its pins and state are found under it.
     pub name: String,
-    /// The switch's id, 1 to 65535, unique among the switches of a cluster.
+    /// The switch's id, 1 to [`wire::SWITCH_MOST`], unique among the switches of a cluster.
     pub id: u16,
     /// Interfaces to attach to.
     pub interfaces: Vec<String>,

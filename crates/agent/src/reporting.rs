@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use api::{
     Digest,
-    proto::{self, Counters, Flow, FromSwitch, HotReports, TenantTallies, from_switch::Body},
+    proto::{
+        self, Counters, Flow, FromSwitch, HotReports, Tally, TenantTallies, from_switch::Body,
+    },
 };
 use dataplane::{Backing, Event, Events, Sketches, Tallies, Traffic};
 use decide::ItemKey;
@@ -75,12 +77,14 @@ impl Reporting {
                 continue;
             };
             let new = |(now, before): (&u64, &u64)| now.saturating_sub(*before);
-            let words: Vec<u64> = now.iter().zip(before.iter()).map(new).collect();
+            let words = now.iter().zip(before.iter()).map(new);
+            let tallies = (0..).zip(words).filter(|(_, count)| *count > 0);
+            let tallies: Vec<Tally> = tallies.map(|(word, count)| Tally { word, count }).collect();
             *before = now;
-            if words.iter().any(|word| *word > 0) {
+            if !tallies.is_empty() {
                 all.push(TenantTallies {
                     tenant: *tenant,
-                    words,
+                    tallies,
                 });
             }
         }

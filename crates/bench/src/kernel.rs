@@ -43,7 +43,7 @@ const FIB: u32 = 2;
 const SMALL: u32 = 3;
 const LARGE: u32 = 4;
 const TAGGED: u32 = 5;
-pub const PARSED: u32 = 6;
+pub(crate) const PARSED: u32 = 6;
 
 /// Loads the bare programs, with the floor's table filled.
 ///

@@ -8,13 +8,13 @@
 mod cache;
 mod client;
 mod cpu;
-mod drive;
+pub mod drive;
 mod gateway;
 mod items;
-mod kernel;
+pub mod kernel;
 mod packet;
 mod report;
-mod runs;
+pub mod runs;
 mod soft;
 mod stats;
 mod steps;

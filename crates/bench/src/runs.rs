@@ -8,9 +8,11 @@ use std::{
 use anyhow::{Context, ensure};
 use libbpf_rs::{MapCore, Object, ObjectBuilder, libbpf_sys};
 
-/// XDP verdicts.
+/// XDP verdict: left to the kernel.
 pub const PASS: u32 = 2;
+/// Sent back.
 pub const TX: u32 = 3;
+/// Sent on by a port.
 pub const REDIRECT: u32 = 4;
 
 /// A loaded program.

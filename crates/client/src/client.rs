@@ -46,7 +46,7 @@ impl Client {
             rules
                 .routes
                 .has_family(v6)
-                .then(|| Port::open(v6, rules.secrets.tag, rules.counters.clone()))
+                .then(|| Port::open(v6, &rules))
                 .transpose()
         };
         let inner = Inner {

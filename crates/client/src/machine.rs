@@ -99,7 +99,7 @@ impl Machine {
         let rules = Rules::new(cluster, tenant, options, rng.random())?;
         Ok(Machine {
             rng,
-            waiting: Waiting::default(),
+            waiting: Waiting::new(rules.routes.stores.clone()),
             calls: BTreeMap::new(),
             next_call: 0,
             timers: BTreeSet::new(),

@@ -22,6 +22,7 @@ use crate::{
     call::Outgoing,
     clock,
     counters::Counters,
+    rules::Rules,
     waiting::{Incoming, Reply, Waiting, Whom},
 };
 
@@ -49,7 +50,7 @@ struct Shared {
 impl Port {
     /// Binds a socket of the family to a port of the system's choice and starts receiving. Must be
     /// called within a tokio runtime.
-    pub fn open(v6: bool, secret: Secret, counters: Arc<Counters>) -> Result<Port, Error> {
+    pub fn open(v6: bool, rules: &Rules) -> Result<Port, Error> {
         let (socket, batched) = bind(v6).map_err(|source| {
             let family = if v6 { "IPv6" } else { "IPv4" };
             Error::Socket {
@@ -57,13 +58,12 @@ impl Port {
                 source,
             }
         })?;
-        let waiting = Mutex::default();
         let shared = Arc::new(Shared {
             socket,
             batched,
-            secret,
-            counters,
-            waiting,
+            secret: rules.secrets.tag,
+            counters: rules.counters.clone(),
+            waiting: Mutex::new(Waiting::new(rules.routes.stores.clone())),
         });
         let receiver = tokio::spawn(receive(shared.clone())).abort_handle();
         Ok(Port { shared, receiver })

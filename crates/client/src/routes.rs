@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use wire::{Cluster, KeyHash, partition_of};
 
@@ -9,6 +9,8 @@ pub(crate) struct Routes {
     ranges: Vec<Range>,
     /// For a tenant that may use some stores only: a range of each, in the order of the tenant's list.
     instead: Vec<usize>,
+    /// Where the stores of the cluster file listen, in its order.
+    pub stores: Arc<[SocketAddr]>,
     /// Number of stores; each has a window for the writes in flight to it.
     pub windows: usize,
 }
@@ -51,6 +53,7 @@ impl Routes {
         };
         Routes {
             partitions: cluster.partitions,
+            stores: cluster.stores.iter().map(|s| s.address).collect(),
             instead: only.iter().map(range_of).collect(),
             windows: stores.len(),
             ranges,

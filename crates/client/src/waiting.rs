@@ -1,10 +1,10 @@
 //! Which datagram answers which request.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use wire::{HEADER_LEN, Header, Op, Packet, Secret, Status};
+use wire::{HEADER_LEN, Header, Op, Packet, Secret, Status, store_at};
 
 /// What came for a request.
 pub(crate) enum Reply {
@@ -37,7 +37,11 @@ pub(crate) trait Whom: Sized {
 }
 
 /// The requests that wait for answers, each with whom to tell.
-pub(crate) struct Waiting<T>(HashMap<u64, Request<T>>);
+pub(crate) struct Waiting<T> {
+    requests: HashMap<u64, Request<T>>,
+    /// The cluster's, in its order: one that a switch chose for a read answers in its own name.
+    stores: Arc<[SocketAddr]>,
+}
 
 /// A request that waits: its datagram says what must come back.
 struct Request<T> {
@@ -48,16 +52,18 @@ struct Request<T> {
     whom: T,
 }
 
-impl<T> Default for Waiting<T> {
-    fn default() -> Waiting<T> {
-        Waiting(HashMap::new())
-    }
-}
-
 impl<T: Whom> Waiting<T> {
+    /// None, to these stores.
+    pub fn new(stores: Arc<[SocketAddr]>) -> Waiting<T> {
+        Waiting {
+            requests: HashMap::new(),
+            stores,
+        }
+    }
+
     /// From now on answers to the request with this id are waited for, if they are not already.
     pub fn insert(&mut self, request: u64, datagram: Bytes, store: SocketAddr, whom: T) {
-        self.0.entry(request).or_insert(Request {
+        self.requests.entry(request).or_insert(Request {
             datagram,
             store,
             denied: false,
@@ -67,24 +73,26 @@ impl<T: Whom> Waiting<T> {
 
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.requests.is_empty()
     }
 
     pub fn remove(&mut self, request: u64) {
-        self.0.remove(&request);
+        self.requests.remove(&request);
     }
 
     /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has another
     /// secret, or a forger.
     pub fn was_denied(&self, request: u64) -> bool {
-        self.0.get(&request).is_some_and(|waiting| waiting.denied)
+        self.requests
+            .get(&request)
+            .is_some_and(|waiting| waiting.denied)
     }
 
     /// Takes out the request that this answers, if there is one and no more answers to it are expected.
     pub fn take(&mut self, incoming: &Incoming<'_>, from: SocketAddr) -> Option<(T, Reply)> {
         let request = incoming.packet.header.request;
-        let waiting = self.0.get_mut(&request)?;
-        let reply = waiting.judge(&incoming.packet, from)?;
+        let waiting = self.requests.get_mut(&request)?;
+        let reply = waiting.judge(&incoming.packet, from, &self.stores)?;
         if !incoming.signed {
             // It ends nothing: it only explains, should nothing better come.
             waiting.denied = true;
@@ -92,7 +100,7 @@ impl<T: Whom> Waiting<T> {
         }
         let whom = match waiting.whom.again() {
             Some(whom) => whom,
-            None => self.0.remove(&request)?.whom,
+            None => self.requests.remove(&request)?.whom,
         };
         Some((whom, reply))
     }
@@ -100,11 +108,15 @@ impl<T: Whom> Waiting<T> {
 
 impl<T> Request<T> {
     /// What this packet is to the request; `None` if it is not its answer. Checks no tag.
-    fn judge(&self, packet: &Packet<'_>, from: SocketAddr) -> Option<Reply> {
+    fn judge(&self, packet: &Packet<'_>, from: SocketAddr, stores: &[SocketAddr]) -> Option<Reply> {
         let header = &packet.header;
         let sent = Header::from_bytes(self.datagram.first_chunk()?).ok()?;
         let key = &self.datagram[HEADER_LEN..][..usize::from(sent.key_len)];
-        let same = (from.ip(), from.port()) == (self.store.ip(), self.store.port())
+        let is_from = |store: &SocketAddr| (from.ip(), from.port()) == (store.ip(), store.port());
+        // A switch sends nothing but reads to others than the key's home.
+        let chosen = store_at(header.node).filter(|_| sent.op == Op::ReadRequest);
+        let chosen = chosen.and_then(|at| stores.get(at));
+        let same = (is_from(&self.store) || chosen.is_some_and(is_from))
             && (header.client, header.request, header.tenant)
                 == (sent.client, sent.request, sent.tenant)
             && Some(header.op) == sent.op.reply();

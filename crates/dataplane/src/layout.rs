@@ -18,6 +18,8 @@ pub const VALUE_MAX_BYTES: usize = 1392;
 pub(crate) const SKETCH_ROWS: usize = 4;
 pub(crate) const SKETCH_COLUMNS: usize = 65536;
 pub(crate) const BLOOM_CELLS: usize = 65536;
+pub(crate) const PIPE_STAGES: usize = 4;
+pub(crate) const PIPE_SLOTS: usize = 4096;
 pub(crate) const MAX_TENANTS: usize = 4096;
 /// Hot keys that all tenants together may report in a window, from one CPU, before each has only its share.
 pub(crate) const REPORTS_OF_ALL: u32 = 4096;
@@ -42,7 +44,7 @@ pub(crate) const OF_ENTRY: [(&str, u32); 2] = [
 /// Words that a discipline has of each tenant.
 pub const PARAMETERS: usize = 2;
 /// Numbers that a discipline's programs may count of each tenant.
-pub const TALLIES: usize = 8;
+pub const TALLIES: usize = 72;
 pub(crate) const GROUP_PORTS: usize = 64;
 /// In the place of a lease's slot in an item whose record was given.
 pub const NO_LEASE: u16 = 0xffff;
@@ -149,6 +151,19 @@ pub(crate) struct Sketch {
     pub unused: u32,
 }
 
+/// A place in a HashPipe.
+#[repr(C)]
+pub(crate) struct PipeSlot {
+    pub key: AtomicU64,
+    pub count: AtomicU32,
+    pub window: AtomicU32,
+}
+
+#[repr(C)]
+pub(crate) struct Pipe {
+    pub stage: [[PipeSlot; PIPE_SLOTS]; PIPE_STAGES],
+}
+
 /// As the `tenants` map holds it; written through the syscall.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +191,7 @@ const _: () = assert!(size_of::<Page>() == PAGE_BYTES && PAGE_BYTES == 26_560);
 const _: () = assert!(size_of::<Item>() == 48);
 const _: () = assert!(size_of::<Lease>() == 64);
 const _: () = assert!(size_of::<Kept>() == 1784);
+const _: () = assert!(size_of::<PipeSlot>() == 16);
 const _: () = assert!(size_of::<Tenant>() == 72);
 const _: () = assert!(std::mem::offset_of!(Tenant, parameter_0) == 60);
 const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
@@ -184,10 +200,11 @@ const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
 mod tests {
     use super::*;
 
-    const HEADERS: [&str; 8] = [
+    const HEADERS: [&str; 9] = [
         include_str!("../../../bpf/lent/table.h"),
         include_str!("../../../bpf/source.h"),
         include_str!("../../../bpf/sketch.h"),
+        include_str!("../../../bpf/pipe.h"),
         include_str!("../../../bpf/maps.h"),
         include_str!("../../../bpf/table.h"),
         include_str!("../../../bpf/given.h"),
@@ -224,6 +241,8 @@ mod tests {
             ("SKETCH_ROWS", SKETCH_ROWS as u64),
             ("SKETCH_COLUMNS", SKETCH_COLUMNS as u64),
             ("BLOOM_CELLS", BLOOM_CELLS as u64),
+            ("PIPE_STAGES", PIPE_STAGES as u64),
+            ("PIPE_SLOTS", PIPE_SLOTS as u64),
             ("MAX_TENANTS", MAX_TENANTS as u64),
             ("REPORTS_OF_ALL", REPORTS_OF_ALL.into()),
             ("MAX_LEASES", MAX_LEASES as u64),

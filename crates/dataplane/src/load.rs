@@ -29,11 +29,14 @@ pub(crate) const CLONES: &str = "clones";
 /// Maps that whoever recirculates has beside his own (`RECIRCULATES` in `bpf/discipline.h`).
 const OF_RECIRCULATION: [&str; 2] = [RECIRCULATION, CLONES];
 
+/// The map that those objects share which count keys in pipes.
+pub(crate) const PIPES: &str = "pipes";
+
 /// Maps that belong to one loading, as this build and the ones before it call them. Programs of different loadings do not
 /// meet there: what is loaded already keeps its own until the last link runs what is loaded now.
 const OF_ONE_LOADING: [&str; 4] = ["work_area", "programs", "works", "disciplines"];
 /// Maps that only count: made anew where their layout changed.
-const STATISTICS: [&str; 3] = ["counters", "sketches", "tallies"];
+const STATISTICS: [&str; 4] = ["counters", "sketches", PIPES, "tallies"];
 
 /// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines that differ in their
 /// control half only share it.
@@ -105,7 +108,7 @@ impl Sizes {
             "buckets" => Some(self.buckets()),
             "pages" => Some(self.pages),
             "hits" => Some(self.buckets() * BUCKET_SLOTS as u32 * cpus),
-            "sketches" => Some(cpus),
+            "sketches" | PIPES => Some(cpus),
             _ => None,
         }
     }
@@ -318,8 +321,8 @@ impl Object {
             return Err(self.wrong(format!("it has no map {missing}")));
         }
         let prefix = format!("{}_", self.name);
-        let own =
-            |name: &&String| !shared.contains(name) && !OF_RECIRCULATION.contains(&name.as_str());
+        let is_of_some = |name: &str| OF_RECIRCULATION.contains(&name) || name == PIPES;
+        let own = |name: &&String| !shared.contains(name) && !is_of_some(name);
         match maps.iter().filter(own).find(|name| !name.starts_with(&prefix)) {
             Some(name) => Err(self.wrong(format!(
                 "its map {name} must be named {prefix}...: all maps of a switch are pinned in one directory"

@@ -4,14 +4,18 @@ use wire::KeyHash;
 
 use crate::{
     Backing, Error,
-    layout::{Config, SKETCH_COLUMNS, Sketch},
+    layout::{Config, PIPE_SLOTS, Pipe, SKETCH_COLUMNS, Sketch},
+    load::PIPES,
     mapped::Mapped,
     tenant::hash_salt,
 };
 
-/// The count-min sketches of all CPUs, read by the agent.
+/// What programs count of keys without items, on all CPUs, read by the agent: each key is in the count-min sketches or in the
+/// HashPipes, as its tenant's discipline counts.
 pub struct Sketches {
     per_cpu: Mapped<Sketch>,
+    /// Where no discipline counts so there are none.
+    pipes: Option<Mapped<Pipe>>,
     config: Mapped<Config>,
 }
 
@@ -32,11 +36,16 @@ impl Sketches {
         let at = at.into();
         Ok(Sketches {
             per_cpu: at.mapped("sketches")?,
+            pipes: match at.has_map(PIPES) {
+                true => Some(at.mapped(PIPES)?),
+                false => None,
+            },
             config: at.mapped("config")?,
         })
     }
 
-    /// Estimated reads of an uncached key in a window, over all CPUs. Never too low, but for races.
+    /// Estimated reads of a key without an item in a window, over all CPUs. In a sketch never too low, in a pipe never too high; but for
+    /// races.
     pub fn estimate(&self, tenant: u32, hash: KeyHash, window: u32) -> u64 {
         let seed = self.config.at(0).seed.load(Relaxed);
         let seed = seed.wrapping_mul(2 * u64::from(tenant) + 1);
@@ -55,6 +64,23 @@ impl Sketches {
             .min()
             .unwrap_or(0)
         };
-        (0..self.per_cpu.len()).map(on_cpu).sum()
+        let in_sketches: u64 = (0..self.per_cpu.len()).map(on_cpu).sum();
+        in_sketches + self.in_pipes(mixed, window)
+    }
+
+    fn in_pipes(&self, key: u64, window: u32) -> u64 {
+        let count = |pipe: &Pipe| -> u64 {
+            let stages = pipe.stage.iter().enumerate();
+            let slots =
+                stages.map(|(i, slots)| &slots[(key >> (16 * i)) as usize & (PIPE_SLOTS - 1)]);
+            let its = slots.filter(|slot| {
+                slot.key.load(Relaxed) == key && slot.window.load(Relaxed) == window
+            });
+            its.map(|slot| u64::from(slot.count.load(Relaxed))).sum()
+        };
+        let pipes = self.pipes.iter();
+        pipes
+            .flat_map(|pipes| (0..pipes.len()).map(|cpu| count(pipes.at(cpu))))
+            .sum()
     }
 }

@@ -18,7 +18,7 @@ const SEARCH_SECONDS: &str = "20";
 
 /// Ends that the kept scripts do not reach: `*_contended` needs four swaps in a row to fail; the others are of what the
 /// discipline that is built in does not do: `contract.rs` reaches them, and the data-plane tests of the discipline that sends packets round.
-const NOT_REACHED: [&str; 39] = [
+const NOT_REACHED: [&str; 45] = [
     "write_contended",
     "invalidate_contended",
     "drop_rounds",
@@ -43,6 +43,13 @@ const NOT_REACHED: [&str; 39] = [
     "round_lost",
     "round_parked",
     "read_part",
+    // Nothing has replicas at stores.
+    "redirect",
+    "redirect_invalid",
+    "replica_update",
+    "replica_round",
+    "replica_confirm",
+    "replica_drop",
     // Nothing is lent here: `tests/lent` does.
     "lent_read",
     "lent_padding",

@@ -1,9 +1,9 @@
 use std::net::SocketAddr;
 
-use crate::{Change, Key, SwitchId};
+use crate::{Change, Key, Stores, SwitchId};
 
 /// Numbers that a discipline's programs may count of each tenant (`tally` in `bpf/`).
-pub const TALLIES: usize = 8;
+pub const TALLIES: usize = 72;
 
 /// What they came to; what each means is the discipline's affair.
 pub type Tallies = [u64; TALLIES];
@@ -101,7 +101,7 @@ pub enum Event<'a> {
         /// Items with their requests in the window.
         items: &'a [(Key, u64)],
         /// What the discipline's programs counted of the tenant in the window.
-        tallies: Tallies,
+        tallies: &'a Tallies,
     },
     /// A change was answered.
     Answered {
@@ -135,8 +135,21 @@ pub enum Event<'a> {
         /// Whose.
         tenant: u32,
     },
+    /// The stores and how a tenant's keys lie on them. Comes before the tenant's first [`Event::Room`] and again whenever it changes.
+    Stores {
+        /// Whose.
+        tenant: u32,
+        /// All stores of the cluster.
+        stores: &'a Stores,
+    },
     /// A store can be told something: its stream began. What it was told in an earlier life it may have forgotten.
     StoreAttached {
+        /// Which, by its address in the cluster file.
+        store: SocketAddr,
+    },
+    /// A store's stream ended: it is gone, or cut off, or restarts. What it is told waits until it attaches again. It may go on
+    /// serving.
+    StoreDetached {
         /// Which, by its address in the cluster file.
         store: SocketAddr,
     },

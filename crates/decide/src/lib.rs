@@ -19,6 +19,7 @@ mod none;
 mod registration;
 mod settings;
 mod store;
+mod stores;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -36,6 +37,7 @@ pub use registration::{
 };
 pub use settings::{SETTINGS_MAX, Setting, Settings, check_settings};
 pub use store::{MESSAGE_MAX, OperationId, Request, StoreAction, StoreEvent, StoreHalf};
+pub use stores::Stores;
 
 /// A key of one tenant: 1 to [`wire::MAX_KEY`] bytes.
 pub type Key = Bytes;

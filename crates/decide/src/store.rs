@@ -63,7 +63,7 @@ pub enum StoreEvent<'a> {
         /// The message.
         message: &'a [u8],
     },
-    /// A tenant is gone, and its open requests with it; nobody watches it. Its number may be another's from now on: nothing of it may be kept.
+    /// A tenant is gone, and its open requests and held keys with it; nobody watches it. Its number may be another's from now on: nothing of it may be kept.
     Left {
         /// Which.
         tenant: u32,
@@ -109,6 +109,28 @@ pub enum StoreAction {
         tenant: u32,
         /// Whether it is to be told.
         on: bool,
+    },
+    /// Hold a copy of a tenant's key, whose home is another store, and answer reads of it that a switch sends here
+    /// (docs/coherence.md, "Replicas"). The copy is asked of its home, and each time that it becomes valid the switches on the way
+    /// there are told ([`wire::Op::ReplicaConfirm`]). Of a key that is held already, or whose home this store is, nothing comes.
+    /// Whether there is room for it is in the store's status; a key without room is held without a value.
+    Hold {
+        /// Whose.
+        tenant: u32,
+        /// The key.
+        key: Bytes,
+    },
+    /// Hold it no longer. The switches on the way to its home are told ([`wire::Op::ReplicaDrop`], once).
+    Release {
+        /// Whose.
+        tenant: u32,
+        /// The key.
+        key: Bytes,
+    },
+    /// Tell switches again of each copy of this tenant that is valid, at a bounded rate.
+    Confirm {
+        /// Whose.
+        tenant: u32,
     },
     /// Tell the control half something about a tenant. A newer report about the same tenant replaces one that could not be
     /// sent yet.

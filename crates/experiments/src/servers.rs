@@ -1,7 +1,10 @@
 //! A rack of servers behind one switch, with a cache that is on or off: what it can carry, beside what an ideal cache of
 //! the same size would let it carry for the same map of keys to servers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use anyhow::{Context, ensure};
 use lab::{
@@ -30,6 +33,7 @@ use crate::{
 const STALLED: Duration = Duration::from_secs(3);
 const CLIENT: &str = "client";
 const SWITCH: &str = "switch";
+const CONTROL: &str = "control";
 
 /// The servers and the cache in front of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +45,9 @@ pub struct Rack {
     pub value_len: Lengths,
     /// Number of servers, each one partition.
     pub servers: u32,
+    /// Whether each server is a host of its own, with an address of its own, and hears the controller; otherwise one host has the partitions of
+    /// all of them.
+    pub apart: bool,
     /// Requests per second that each server takes.
     pub server_rate: f64,
     /// What switch and links are in the simulator; none: one core, and links of 10 us.
@@ -78,6 +85,7 @@ impl Default for Rack {
             keys: 1_000_000,
             value_len: 128.into(),
             servers: 128,
+            apart: false,
             server_rate: 250.0,
             hardware: None,
             factor: 1.0,
@@ -97,6 +105,11 @@ impl Default for Rack {
 }
 
 impl Rack {
+    /// The node with the controller.
+    fn controller(&self) -> &'static str {
+        if self.apart { CONTROL } else { SWITCH }
+    }
+
     /// Checks ranges.
     ///
     /// # Errors
@@ -187,6 +200,9 @@ pub struct Servers<'a> {
     cluster: Cluster,
     by_rank: ServersByRank,
     progress: &'a Progress,
+    backend: Backend,
+    /// Servers that were stopped, by their numbers.
+    stopped: BTreeSet<usize>,
 }
 
 /// One point of saturation.
@@ -223,9 +239,11 @@ impl Counted {
     }
 
     /// What was counted since then.
-    fn since(mut self, before: &Counted) -> Counted {
+    #[must_use]
+    pub fn since(mut self, before: &Counted) -> Counted {
+        // One that was started again has counted from nothing.
         for (now, before) in self.served.iter_mut().zip(&before.served) {
-            *now -= before;
+            *now -= if *now >= *before { *before } else { 0.0 };
         }
         for (name, now) in &mut self.switch {
             *now -= before.switch(name);
@@ -263,6 +281,8 @@ impl<'a> Servers<'a> {
             params: params.clone(),
             seed: run.options.seed,
             progress: run.progress,
+            backend,
+            stopped: BTreeSet::new(),
         };
         servers.fill(&keys, backend)?;
         Ok(servers)
@@ -297,13 +317,44 @@ impl<'a> Servers<'a> {
         self.rig.file(&format!("{host}-data"))
     }
 
-    /// Requests that each server has taken since it started.
+    /// Kills a server, counted from 0. Servers have to be apart.
+    ///
+    /// # Errors
+    /// As [`Rig::stop`].
+    pub fn stop_server(&mut self, number: usize) -> anyhow::Result<()> {
+        let host = server(number);
+        // Later nobody says what it has counted.
+        self.stopped.insert(number);
+        self.rig.stop(&host, "store", libc::SIGKILL)
+    }
+
+    /// Starts a server that was killed again, so many times as fast as before.
+    ///
+    /// # Errors
+    /// As [`Rig::start`].
+    pub fn start_server(&mut self, number: usize, speed: f64) -> anyhow::Result<()> {
+        let host = server(number);
+        let params = Rack {
+            server_rate: self.params.server_rate * speed,
+            ..self.params.clone()
+        };
+        let mut roles = server_roles(&host, &params, self.backend).into_iter();
+        let store = roles.find(|seated| seated.role.name() == "store");
+        let store = store.with_context(|| format!("{host}: no store in this rack"))?;
+        self.rig.start_as(&host, &store)?;
+        self.stopped.remove(&number);
+        Ok(())
+    }
+
+    /// Requests that each server has taken since it started; 0 of those that were stopped.
     ///
     /// # Errors
     /// A store that does not say.
     pub fn served(&self) -> anyhow::Result<Vec<f64>> {
         let mut served = vec![0.0; self.params.servers as usize];
-        for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
+        let hosts = self.rig.stores();
+        let stores = hosts.iter().zip(&self.cluster.stores);
+        for (_, (host, store)) in (0..).zip(stores).filter(|(n, _)| !self.stopped.contains(n)) {
             let status = self.rig.store_status(host)?;
             for (i, partition) in status.partitions.iter().enumerate() {
                 let number = partition.partition.unwrap_or(store.first + i as u32);
@@ -320,7 +371,8 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// It does not start.
     pub fn cache_on(&mut self) -> anyhow::Result<()> {
-        self.rig.start(SWITCH, "control")
+        let node = self.params.controller();
+        self.rig.start(node, "control")
     }
 
     /// Stops the controller and empties the switch.
@@ -328,7 +380,8 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// The switch does not start again.
     pub fn cache_off(&mut self) -> anyhow::Result<()> {
-        self.rig.stop(SWITCH, "control", libc::SIGTERM)?;
+        let node = self.params.controller();
+        self.rig.stop(node, "control", libc::SIGTERM)?;
         self.rig.stop(SWITCH, "agent", libc::SIGTERM)?;
         self.rig.forget_tables(SWITCH);
         self.rig.forget(CONTROL_STATE);
@@ -403,7 +456,11 @@ impl<'a> Servers<'a> {
         }
     }
 
-    fn counted(&self) -> anyhow::Result<Counted> {
+    /// What servers and switch have counted since they started.
+    ///
+    /// # Errors
+    /// Nobody says.
+    pub fn counted(&self) -> anyhow::Result<Counted> {
         let counters = self.rig.switch_counters(SWITCH)?;
         let counters = counters.as_object().into_iter().flatten();
         Ok(Counted {
@@ -605,6 +662,39 @@ impl<'a> Servers<'a> {
         })
     }
 
+    /// What the controller counts of the switch, by name: what its discipline says is among it.
+    ///
+    /// # Errors
+    /// No controller says.
+    pub fn control_counters(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let status = self.rig.status()?;
+        let of_switch = &status["switches"][0]["counters"];
+        let counters = of_switch.as_object().or(status["counters"].as_object());
+        let counters = counters.into_iter().flatten();
+        let number = |(name, n): (&String, &serde_json::Value)| Some((name.clone(), n.as_f64()?));
+        Ok(counters.filter_map(number).collect())
+    }
+
+    /// What all stores have counted since they started, by name.
+    ///
+    /// # Errors
+    /// A store that does not say.
+    pub fn store_totals(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let mut sums = BTreeMap::new();
+        for host in self.rig.stores() {
+            let status = self.rig.store_status(&host)?;
+            for (name, count) in status.totals.as_object().into_iter().flatten() {
+                *sums.entry(name.clone()).or_default() += count.as_f64().unwrap_or(0.0);
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The rig, to break something.
+    pub fn rig_mut(&mut self) -> &mut Rig {
+        &mut self.rig
+    }
+
     /// The rig.
     pub fn rig(&self) -> &Rig {
         &self.rig
@@ -631,8 +721,9 @@ const AGENT_STATE: &str = "{dir}/agent";
 /// client - switch - servers, with the controller on the switch.
 fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
     let servers: Vec<String> = match (backend, params.servers) {
-        (Backend::Embedded, _) | (_, 1) => vec!["server".into()],
-        (_, n) => (1..=n).map(|i| format!("server{i}")).collect(),
+        (Backend::Embedded, _) if !params.apart => vec!["server".into()],
+        (_, 1) => vec!["server".into()],
+        (_, n) => (0..n as usize).map(server).collect(),
     };
     let mut hosts = vec![Site::new(CLIENT, vec![])];
     let mut links = vec![Link::between([CLIENT.into(), SWITCH.into()])];
@@ -640,14 +731,35 @@ fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         hosts.push(Site::new(server, server_roles(server, params, backend)));
         links.push(Link::between([SWITCH.into(), server.clone()]));
     }
+    let [agent, control] = switch_roles(params, discipline);
+    let mut switch = vec![agent];
+    if params.apart {
+        hosts.push(Site::new(CONTROL, vec![control]));
+        links.push(Link::between([SWITCH.into(), CONTROL.into()]));
+    } else {
+        switch.push(control);
+    }
     Plan {
         hosts,
-        switches: vec![Site::new(SWITCH, switch_roles(params, discipline))],
+        switches: vec![Site::new(SWITCH, switch)],
         links,
         partitions: params.servers,
         is_open: true,
         is_signed: false,
         hardware: params.hardware.as_ref().map(|h| h.slowed(params.factor)),
+    }
+}
+
+/// The host of a server, counted from 0, where each has its own.
+fn server(number: usize) -> String {
+    format!("server{}", number + 1)
+}
+
+/// Where the controller is found.
+fn control_url(params: &Rack) -> String {
+    match params.apart {
+        true => format!("http://{{address:{CONTROL}}}:{CONTROL_PORT}"),
+        false => format!("http://127.0.0.1:{CONTROL_PORT}"),
     }
 }
 
@@ -666,6 +778,7 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
         rate_limit: Some(params.server_rate / params.factor),
         queue_limit: Some(params.queue_limit),
         socket: format!("{{dir}}/{host}.sock"),
+        control: params.apart.then(|| control_url(params)),
         ..Store::default()
     });
     let behind = match backend {
@@ -681,11 +794,11 @@ fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
 }
 
 /// The agent forwards from the start; the cache learns once there is a controller.
-fn switch_roles(params: &Rack, discipline: &str) -> Vec<Seated> {
+fn switch_roles(params: &Rack, discipline: &str) -> [Seated; 2] {
     let agent = Role::Switch(Switch {
         id: 1,
         node: SWITCH.into(),
-        control: format!("http://127.0.0.1:{CONTROL_PORT}"),
+        control: control_url(params),
         state: AGENT_STATE.into(),
         options: params.switch_args.clone(),
         ..Switch::default()
@@ -697,9 +810,10 @@ fn switch_roles(params: &Rack, discipline: &str) -> Vec<Seated> {
         discipline: Some(discipline.into()),
         settings: params.settings.clone(),
         options: params.control_args.clone(),
+        listen: params.apart.then(|| format!("0.0.0.0:{CONTROL_PORT}")),
         ..Control::default()
     });
-    vec![
+    [
         Seated::new(agent).nice(5),
         Seated::new(control).nice(5).later(),
     ]

@@ -10,6 +10,7 @@ pub mod case;
 pub mod frame;
 pub mod message;
 pub mod namespace;
+pub mod noise;
 pub mod story;
 pub mod switch;
 pub mod world;

@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     collections::BTreeMap,
     io,
+    net::IpAddr,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     process,
     sync::{
@@ -15,12 +16,15 @@ use std::{
 use dataplane::{
     Backing, Counters, Dataplane, Events, Home, Leases, Object, Programs, RECIRCULATION, Sizes,
     Sketches, Table, TenantEntry, Traffic,
-    native::{self, Clock, Cpu, Frame, Program},
+    native::{self, Clock, Cpu, Fib, Frame, Program, Route},
 };
 use libbpf_rs::{MapCore, MapHandle, ProgramMut, libbpf_sys};
 use wire::Secret;
 
-use crate::message::secret_of;
+use crate::{
+    message::{address, secret_of},
+    namespace::{ifindex, in_namespace, ip, sysctl},
+};
 
 /// What becomes of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +151,67 @@ pub fn in_this_process<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
+thread_local! {
+    static ON_ROADS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work` in a namespace where switches know the way to the hosts .2 to .9 of the tests' network, all but the last of which
+/// are neighbours behind [`ROAD`]; those in this process know the same.
+pub fn on_roads(work: impl FnOnce() + Send + 'static) {
+    in_namespace(|| {
+        sysctl("ipv4/ip_forward", "1");
+        sysctl("ipv6/conf/all/forwarding", "1");
+        ip(&format!("link add {ROAD} type veth peer name far0"));
+        ip(&format!("link set {ROAD} address 02:00:00:00:00:11"));
+        ip("link set far0 up");
+        ip(&format!("link set {ROAD} up"));
+        for host in 2..=ROAD_END {
+            for address in [address(false, host), address(true, host)] {
+                ip(&format!("route add {address} dev {ROAD}"));
+                if host < ROAD_END {
+                    ip(&format!(
+                        "neigh add {address} lladdr 02:00:00:00:01:{host:02x} dev {ROAD} nud permanent"
+                    ));
+                }
+            }
+        }
+        ON_ROADS.set(true);
+        work();
+    });
+}
+
+/// The port that all roads begin at.
+pub const ROAD: &str = "road0";
+/// Its Ethernet address.
+pub const ROAD_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x11];
+/// The host whose Ethernet address nobody knows.
+pub const ROAD_END: u8 = 9;
+
+/// The Ethernet address of a host on the road.
+pub fn mac_on_road(host: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 1, host]
+}
+
+/// The same routes for switches in this process.
+struct Roads;
+
+impl Fib for Roads {
+    fn route(&self, _: IpAddr, to: IpAddr, _: u16, _: u32) -> Route {
+        let all = (2..=ROAD_END).flat_map(|host| [false, true].map(|ipv6| (host, ipv6)));
+        let mut all = all.filter(|(host, ipv6)| address(*ipv6, *host) == to);
+        let port = ifindex(ROAD);
+        match all.next() {
+            None => Route::None,
+            Some((ROAD_END, _)) => Route::NoNeighbour { port },
+            Some((host, _)) => Route::By {
+                port,
+                from: ROAD_MAC,
+                to: mac_on_road(host),
+            },
+        }
+    }
+}
+
 /// Keeps this thread on one CPU: what programs count per CPU then adds up.
 pub fn pin_to_cpu(cpu: usize) {
     let mut set = nix::sched::CpuSet::new();
@@ -197,7 +262,10 @@ impl Switch {
     fn load_native(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
         let sizes = Sizes { pages: 4 };
         let switch = native::Switch::new("test", objects, sizes, 1, Clock::Boot);
-        let switch = switch.expect("native code");
+        let mut switch = switch.expect("native code");
+        if ON_ROADS.get() {
+            switch = switch.routed(Box::new(Roads));
+        }
         let programs = [Program::Entry, Program::ComesBack];
         let runners = programs.map(|program| Runner::native(&switch, program));
         Switch::of(switch.into(), runners, tenants)
@@ -259,16 +327,35 @@ impl Switch {
     /// Lets programs send packets round and clone to the port that test runs come in by. Nothing leaves: what was sent round
     /// is what [`Switch::run_round`] takes.
     pub fn send_round(&self) {
-        const PORT: u32 = 1;
-        const ROUND: u32 = 2;
+        // The loopback is the only interface that there is everywhere.
+        self.send_round_beside(1, "lo");
+    }
+
+    /// Likewise, and clone to the port that roads begin at.
+    pub fn send_round_on_roads(&self) {
+        self.send_round_beside(ifindex(ROAD), ROAD);
+    }
+
+    fn send_round_beside(&self, port: u32, name: &str) {
+        const ROUND: u32 = 60;
         match &self.programs {
-            // The loopback is the only interface that there is everywhere.
-            Programs::Kernel(dataplane) => dataplane.send_round(&[PORT], &[PORT]),
+            Programs::Kernel(dataplane) => dataplane.send_round(&[1], &[port]),
             Programs::Native(switch) => switch
-                .add_port(PORT, "lo")
+                .add_port(port, name)
                 .and_then(|()| switch.add_port(ROUND, RECIRCULATION)),
         }
         .expect("it recirculates");
+    }
+
+    /// Lets programs forward to the port that roads begin at, and send nothing round.
+    pub fn open_road(&self) {
+        let port = ifindex(ROAD);
+        match &self.programs {
+            Programs::Kernel(dataplane) => {
+                dataplane.send_round(&[], &[port]).expect("a port");
+            }
+            Programs::Native(switch) => switch.add_port(port, ROAD).expect("a port"),
+        }
     }
 
     /// Runs one packet, with the counters that it moved.

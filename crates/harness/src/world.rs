@@ -108,9 +108,21 @@ impl World {
 
     /// An entry with a given record, with cells for one of `room` bytes.
     pub fn given(&mut self, tenant: u32, key: &[u8], record: &[u8], room: usize) -> Place {
+        let hash = secret_of(tenant).key_hash(tenant, key);
+        self.given_hashed(tenant, hash, key, record, room)
+    }
+
+    /// Likewise under another hash than the key's.
+    pub fn given_hashed(
+        &mut self,
+        tenant: u32,
+        hash: KeyHash,
+        key: &[u8],
+        record: &[u8],
+        room: usize,
+    ) -> Place {
         let cells = cells_needed(key.len(), room).expect("fits an item");
         let place = self.take(tenant, cells).expect("room");
-        let hash = secret_of(tenant).key_hash(tenant, key);
         self.switch
             .table
             .insert_given(tenant, hash, key, record, place)

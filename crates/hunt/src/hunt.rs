@@ -41,8 +41,24 @@ pub struct Hunted {
     pub faults: BTreeMap<String, u64>,
     /// What stores and switches counted of loans: [`LOANS`](crate::LOANS), and what they lost where they may.
     pub loans: BTreeMap<String, u64>,
+    /// What stores counted of copies of other stores' keys, [`REPLICAS`] among it.
+    pub replicas: BTreeMap<String, u64>,
     /// What was found, in order of seeds.
     pub found: Vec<Found>,
+}
+
+/// What stores count of copies of other stores' keys; each comes about in enough seeds, where a discipline has some held.
+pub const REPLICAS: [&str; 5] = [
+    "replica_reads",
+    "replica_reads_passed",
+    "replica_updates",
+    "replica_invalidations",
+    "pushes",
+];
+
+/// Whether a counter of a store is about them.
+pub(crate) fn is_of_replicas(name: &str) -> bool {
+    name.starts_with("replica_") || REPLICAS.contains(&name)
 }
 
 /// Everything that goes wrong in enough seeds, by its name in [`Hunted::faults`]; and bits that flip, where they do.
@@ -88,6 +104,9 @@ impl Hunted {
             self.world_ns += outcome.world_ns;
             for (name, count) in &outcome.faults {
                 *self.faults.entry(name.clone()).or_default() += count;
+            }
+            for (name, count) in &outcome.replicas {
+                *self.replicas.entry(name.clone()).or_default() += count;
             }
             for (name, count) in &outcome.loans {
                 *self.loans.entry(name.clone()).or_default() += count;

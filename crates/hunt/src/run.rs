@@ -10,6 +10,7 @@ use wire::{Cluster, Secret};
 use crate::{
     Deed, Disciplines, Never, Plan, Store,
     clients::{Asking, maker},
+    hunt::is_of_replicas,
     layout,
     lost::gone_back,
     write_back::{LOST, is_of_loans},
@@ -61,6 +62,9 @@ pub struct Outcome {
     pub trace: u64,
     /// How often each thing was done or went wrong.
     pub faults: BTreeMap<String, u64>,
+    /// What stores counted of copies of other stores' keys.
+    #[serde(default)]
+    pub replicas: BTreeMap<String, u64>,
     /// What stores and switches counted of loans.
     #[serde(default)]
     pub loans: BTreeMap<String, u64>,
@@ -94,6 +98,8 @@ struct Running<'a> {
     granted: BTreeMap<&'static str, u64>,
     /// What stores and switches counted of loans.
     loans: BTreeMap<String, u64>,
+    /// What stores counted of copies of other stores' keys.
+    replicas: BTreeMap<String, u64>,
     /// When the clients began, by the world's clock.
     begun_ns: u64,
 }
@@ -124,6 +130,7 @@ pub(crate) fn run_with(
         never: Never::default(),
         granted: BTreeMap::new(),
         loans: BTreeMap::new(),
+        replicas: BTreeMap::new(),
         begun_ns: 0,
     };
     spec.links
@@ -287,8 +294,13 @@ impl Running<'_> {
             let counters = serde_json::to_value(store.counters())?;
             self.never.look_at(&counters);
             let all = counters.as_object().into_iter().flatten();
-            for (name, count) in all.filter(|(name, _)| is_of_loans(name)) {
-                *self.loans.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
+            for (name, count) in all {
+                let to = match name.as_str() {
+                    name if is_of_loans(name) => &mut self.loans,
+                    name if is_of_replicas(name) => &mut self.replicas,
+                    _ => continue,
+                };
+                *to.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
             }
         }
         Ok(())
@@ -309,8 +321,11 @@ impl Running<'_> {
             Deed::Suspend { .. } | Deed::Reboot { .. } | Deed::Cut { .. } => {
                 self.never.expect_absence();
             }
-            // To a store that stood still it was the switches that were silent.
-            Deed::Stop { process, .. } if process.ends_with("/store") => {
+            // To a store that stood still it was the switches that were silent; and one that holds copies of others' keys is silent
+            // itself.
+            Deed::Stop { process, .. } | Deed::Kill { process, .. }
+                if process.ends_with("/store") =>
+            {
                 self.never.expect_absence();
             }
             _ => {}
@@ -535,6 +550,7 @@ impl Running<'_> {
             trace: self.world.trace_hash(),
             faults: self.faults(),
             loans: self.loans.clone(),
+            replicas: self.replicas.clone(),
             never,
             violation,
         })

@@ -98,6 +98,7 @@ impl Server {
         let (client, number, epoch) = (request.client, request.number, request.epoch);
         let write = Write {
             epoch,
+            told_stores: false,
             body: request,
         };
         if let Submitted::Refused(_) = self.key.submit(write, LIMIT) {

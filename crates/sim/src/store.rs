@@ -63,8 +63,10 @@ pub struct StoreHost {
     engine: Engine,
     outbox: Outbox,
     config: Arc<store::Config>,
-    /// The machine's monotonic clock at the start; the engine's begins at 0, as a process's does.
+    /// The machine's CLOCK_BOOTTIME at the start; the engine's begins at 0, as a process's does.
     started_ns: u64,
+    /// For how long the machine was suspended before, as far as this process has noticed: its timers go by the monotonic clock.
+    slept_ns: u64,
     following: Following,
     /// To the data that outlives it.
     way: Option<Way>,
@@ -80,8 +82,10 @@ impl StoreHost {
         birth: Birth,
     ) -> StoreHost {
         let wall_s = (birth.clock.wall_ns / 1_000_000_000) as u32;
-        let incarnation = store::Incarnation::new(wall_s, birth.seed);
-        let started_ns = birth.clock.monotonic_ns;
+        let ticks = ((birth.clock.wall_ns % 1_000_000_000) << 16) / 1_000_000_000;
+        let incarnation = store::Incarnation::new(wall_s, birth.seed).later(ticks as u16);
+        let started_ns = birth.clock.boottime_ns;
+        let slept_ns = started_ns - birth.clock.monotonic_ns;
         let new = || -> Box<dyn Backend> {
             match &spec.populate {
                 None => Box::new(Embedded::new(spec.memory_limit)),
@@ -124,6 +128,7 @@ impl StoreHost {
             outbox,
             config: config.clone(),
             started_ns,
+            slept_ns,
             following: Following::new(controllers),
             way,
             journal,
@@ -132,7 +137,8 @@ impl StoreHost {
 
     /// What it tells about itself.
     pub fn status(&self, now_ns: u64) -> store::Status {
-        let mut status = self.engine.status(now_ns - self.started_ns);
+        let now_ns = (now_ns + self.slept_ns).saturating_sub(self.started_ns);
+        let mut status = self.engine.status(now_ns);
         status.listen = self.config.listen.to_string();
         status
     }
@@ -140,13 +146,19 @@ impl StoreHost {
     /// What holds its data dies, and runs again after so long with all of it. What the store asked meanwhile fails; of what it had
     /// asked before, some was carried out.
     pub fn restart_data(&mut self, for_ns: u64, io: &Io<'_>) {
-        let now_ns = io.now_ns() - self.started_ns;
+        let now_ns = self.now_ns(io);
         self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
     }
 
     /// What it has counted in this life.
     pub fn counters(&self) -> &store::Counters {
         self.engine.counters()
+    }
+
+    /// The engine's clock.
+    fn now_ns(&mut self, io: &Io<'_>) -> u64 {
+        self.slept_ns = io.clock.boottime_ns - io.clock.monotonic_ns;
+        io.clock.boottime_ns - self.started_ns
     }
 
     fn send(&mut self, io: &mut Io<'_>) {
@@ -171,7 +183,7 @@ impl StoreHost {
     }
 
     fn told(&mut self, stream: StreamId, message: ToStore, io: &mut Io<'_>) {
-        let now_ns = io.now_ns() - self.started_ns;
+        let now_ns = self.now_ns(io);
         match message.body {
             Some(to_store::Body::Cluster(message)) => {
                 if let Ok(cluster) = api::convert::cluster(&message) {
@@ -202,7 +214,7 @@ impl StoreHost {
 impl Process for StoreHost {
     #[inline]
     fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
-        let now_ns = io.now_ns() - self.started_ns;
+        let now_ns = self.now_ns(io);
         let peer = Peer {
             address: datagram.from,
             local: Some(datagram.to.ip()),
@@ -214,7 +226,7 @@ impl Process for StoreHost {
     }
 
     fn wake(&mut self, io: &mut Io<'_>) {
-        let now_ns = io.now_ns() - self.started_ns;
+        let now_ns = self.now_ns(io);
         if let Some(way) = &self.way {
             while let Some(completion) = way.next_completion(now_ns) {
                 self.engine.complete(completion, now_ns, &mut self.outbox);
@@ -237,7 +249,8 @@ impl Process for StoreHost {
         let journal = self.journal.as_ref().and_then(KeptJournal::next_ns);
         let own = [self.engine.next_deadline_ns(), data, journal];
         let own = own.into_iter().flatten();
-        let own = own.min().map(|ns| ns + self.started_ns);
+        let monotonic = |ns: u64| (ns + self.started_ns).saturating_sub(self.slept_ns);
+        let own = own.min().map(monotonic);
         [own, self.following.next_wake_ns()]
             .into_iter()
             .flatten()

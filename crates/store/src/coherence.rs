@@ -14,6 +14,7 @@
 //! | 6 | a copy is worth nothing without its lease, in the term it was granted in | [`Leases`] |
 //! | 7 | a retransmitted write is answered again, never applied again | [`Window`] |
 //!
+//! Another store may hold copies as a switch does: [`Replica`], [`Borrowed`], [`Epochs`] are that side of the rules.
 //! Values in parts need no rule of their own: [`Parts`], [`version_of_part`].
 //! What others write to the backend behind the store's back is no part of the rules: [`Outside`].
 //! A key that is written often may be lent to a switch, which answers reads and writes then: [`Loan`], and [`judge`] for the lives
@@ -29,6 +30,7 @@ mod lives;
 mod loan;
 mod outside;
 mod parts;
+mod replica;
 mod window;
 
 use std::collections::VecDeque;
@@ -38,6 +40,7 @@ pub use lives::{Ended, KeyLife, Named, Says, judge};
 pub use loan::{Act, End, Loan, Proceeds, Role, Taken, Terms, VERSIONS};
 pub use outside::{Outside, Watch};
 pub use parts::{Parts, version_of_part};
+pub use replica::{Borrowed, Candidate, Copied, Epochs, Replica, answers};
 pub use window::{Verdict, Window};
 use wire::Epoch;
 
@@ -45,7 +48,7 @@ use crate::mutants::{Mutant, mutant};
 
 /// A time or a duration in nanoseconds of the store's clock.
 pub type Nanos = u64;
-/// A switch's number, never 0.
+/// The number of a switch, or of a store that holds copies of others' keys ([`wire::NodeId`]); never 0. To the rules both are the same.
 pub type SwitchId = u16;
 
 /// An invalidation is repeated after this time at first, then after twice the time each time.
@@ -73,6 +76,8 @@ pub struct Write<W> {
     /// (X, e): the write passed X, and X took epoch e. [`Epoch::NONE`] if it passed no switch. X takes the epoch
     /// whether or not it had an entry, so this proves that any copy X was granted below e is invalid.
     pub epoch: Epoch,
+    /// A switch has sent it to the stores that hold copies, too: their acknowledgements are on their way.
+    pub told_stores: bool,
     /// What to write.
     pub body: W,
 }
@@ -386,11 +391,15 @@ impl<W> KeyState<W> {
 
     /// Rule 4: begins to wait for every copy that is left.
     fn begin(&mut self, task: Task<W>, now_ns: Nanos) {
-        let wait = |copy: &Copy| Wait {
-            copy: copy.clone(),
-            since_ns: now_ns,
-            next_ns: now_ns,
-            backoff_ns: BACKOFF_FIRST_NS,
+        let told_stores = matches!(&task, Task::Write(write) if write.told_stores);
+        let wait = |copy: &Copy| {
+            let is_told = told_stores && copy.switch & wire::NODE_STORE != 0;
+            Wait {
+                copy: copy.clone(),
+                since_ns: now_ns,
+                next_ns: now_ns + if is_told { BACKOFF_FIRST_NS } else { 0 },
+                backoff_ns: BACKOFF_FIRST_NS,
+            }
         };
         let goes_unasked = |copy: &Copy| {
             let off_path =

@@ -140,6 +140,8 @@ pub struct Config {
     /// Bytes of values that are written in parts, until their writes are over; and as many of values that are read in parts from a
     /// backend of another process.
     pub parts_limit: usize,
+    /// Bytes of copies of other stores' keys that disciplines want held here.
+    pub replica_memory: usize,
     /// The halves of disciplines that run in it.
     pub halves: Vec<Half>,
 }
@@ -165,6 +167,7 @@ impl Config {
             key_queue_limit: 64,
             client_limit: 16_384,
             parts_limit: 256 << 20,
+            replica_memory: 64 << 20,
             halves: vec![],
         }
     }

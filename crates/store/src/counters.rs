@@ -177,4 +177,28 @@ pub struct Counters {
     pub dropped_keep: u64,
     /// Messages about loans dropped: wrong tag, or no such loan.
     pub dropped_loan: u64,
+    /// Newest values pushed to stores that hold copies.
+    pub pushes: u64,
+    /// Reads of other stores' keys that a switch sent here.
+    pub replica_reads: u64,
+    /// Of these, reads that were passed on to their home: there was no valid copy.
+    pub replica_reads_passed: u64,
+    /// Questions to homes about keys that are held here, or read.
+    pub replica_asks: u64,
+    /// Copies installed (rule 5).
+    pub replica_grants: u64,
+    /// Grants dropped: they came too late, or twice.
+    pub replica_grants_stale: u64,
+    /// Grants dropped: there is no room for the value.
+    pub replica_no_room: u64,
+    /// Invalidations of homes answered.
+    pub replica_invalidations: u64,
+    /// Writes that switches sent here, too.
+    pub replica_updates: u64,
+    /// Confirmations sent, repetitions included.
+    pub replica_confirms: u64,
+    /// Messages about copies dropped: not for us, wrong tag, or from somebody else.
+    pub dropped_replica: u64,
+    /// Reads dropped: as many wait for homes as may.
+    pub dropped_replica_busy: u64,
 }

@@ -9,6 +9,7 @@ use slab::Slab;
 use wire::{KeyHash, maps::HashMap};
 
 use crate::{
+    asks::Asks,
     backend::Key,
     coherence::{KeyState, Leases, Nanos, SwitchId},
     shares::Shares,
@@ -33,6 +34,8 @@ pub(crate) struct Entry<W> {
     pub key: Box<[u8]>,
     /// What the rules remember.
     pub state: KeyState<W>,
+    /// What stores that hold copies have asked for.
+    pub asks: Asks,
     /// When it is to be polled next; 0: not at all.
     pub timer_ns: Nanos,
     serial: u64,
@@ -106,6 +109,7 @@ impl<W> Directory<W> {
                 id,
                 key: key.bytes.into(),
                 state: KeyState::default(),
+                asks: Asks::default(),
                 timer_ns: 0,
                 serial,
             });
@@ -146,7 +150,7 @@ impl<W> Directory<W> {
 
     /// Removes an entry that holds nothing worth remembering.
     pub fn forget_if_idle(&mut self, place: Place, now_ns: Nanos) {
-        let idle = |entry: &&Entry<W>| entry.state.is_forgettable(now_ns);
+        let idle = |entry: &&Entry<W>| entry.state.is_forgettable(now_ns) && entry.asks.is_empty();
         if let Some(id) = self.get(place).filter(idle).map(|entry| entry.id) {
             self.places.remove(&id);
             self.entries.remove(place.index);

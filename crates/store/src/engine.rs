@@ -6,7 +6,9 @@ mod joins;
 mod lease;
 mod lent;
 mod outside;
+mod pushes;
 mod read;
+mod replicas;
 mod reply;
 mod tenants;
 #[cfg(test)]
@@ -38,6 +40,7 @@ use joins::Joins;
 use lease::Home;
 use lent::Loans;
 use outside::Recalls;
+use replicas::Replicas;
 use reply::{Delayed, Origin, Replies};
 use tenants::Tenants;
 pub use tenants::UpdateError;
@@ -65,6 +68,7 @@ enum Way {
     Ack,
     Lease,
     Loan,
+    Replica,
     Discipline,
 }
 
@@ -79,6 +83,14 @@ impl Way {
             Op::InvalidateAck => Way::Ack,
             Op::LeaseRequest => Way::Lease,
             Op::KeepRequest | Op::LendReply | Op::TakeReply => Way::Loan,
+            Op::Invalidate
+            | Op::LeaseOffer
+            | Op::LeaseReply
+            | Op::FetchReply
+            | Op::ReplicaConfirm
+            | Op::ReplicaPush
+            | Op::ReplicaDrop
+            | Op::ReplicaUpdate => Way::Replica,
             _ => Way::Discipline,
         }
     }
@@ -103,6 +115,7 @@ pub struct Engine {
     joins: Joins,
     held: Held,
     loans: Loans,
+    replicas: Replicas,
     /// Writes taken and not yet over.
     pending_writes: Shares,
     timers: BinaryHeap<Reverse<(Nanos, Place)>>,
@@ -164,6 +177,7 @@ impl Engine {
                 config.backend != crate::BackendConfig::Embedded,
                 incarnation.first_term(),
             ),
+            replicas: Replicas::new(&config, tenants.len(), incarnation),
             pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),
             next_offer_ns: 0,
@@ -191,11 +205,15 @@ impl Engine {
             return;
         };
         let room = datagram.len();
+        if self.is_redirected(&packet.header) {
+            return self.redirected(&packet, room, peer, now_ns, out);
+        }
         match Way::of(packet.header.op) {
             Way::Keyed => self.keyed(&packet, room, peer, now_ns, out),
-            Way::Ack => self.ack(&packet, now_ns, out),
+            Way::Ack => self.ack(&packet, peer, now_ns, out),
             Way::Lease => self.lease(&packet, peer, now_ns, out),
             Way::Loan => self.loan_message(&packet, now_ns, out),
+            Way::Replica => self.replica_message(&packet, peer, now_ns, out),
             Way::Discipline => self.operation(&packet, room, peer, now_ns, out),
         }
     }
@@ -305,11 +323,13 @@ impl Engine {
         (secret, Ok((partition, owned)))
     }
 
-    fn ack(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
-        if packet.tag_is_valid(&self.system_secret()) {
+    fn ack(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {
+        if !packet.tag_is_valid(&self.system_secret()) {
+            self.counters.denied_tag += 1;
+        } else if self.may_speak(packet.header.epoch, peer) {
             self.acknowledged(packet, now_ns, out);
         } else {
-            self.counters.denied_tag += 1;
+            self.counters.dropped_replica += 1;
         }
     }
 
@@ -323,6 +343,7 @@ impl Engine {
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
         self.recall_more(now_ns, out);
         self.tick_loans(now_ns, out);
+        self.tick_replicas(now_ns, out);
         self.timers(now_ns, out);
         self.tick_halves(now_ns, out);
         self.counters.writes_unfinished += self.joins.expire(now_ns);
@@ -341,6 +362,7 @@ impl Engine {
             self.joins.next_ns(),
             self.held.next_ns(),
             self.loans.next_ns(),
+            self.replicas.next_ns(),
             self.replies.delayed.next_ns(),
         ]
         .into_iter()
@@ -395,6 +417,7 @@ impl Engine {
                 })
                 .collect(),
             loans: self.loans_status(),
+            replicas: self.replicas.status(now_ns),
             totals: self.counters.clone(),
             ..crate::Status::default()
         }

@@ -10,6 +10,7 @@ pub struct Incarnation {
     first_term: u64,
     first_version: u64,
     name: u16,
+    ticks: u16,
 }
 
 impl Incarnation {
@@ -21,12 +22,25 @@ impl Incarnation {
             first_term: random,
             first_version: seconds << 32 | random >> 32,
             name: (random % 65_534) as u16 + 2,
+            ticks: 0,
         }
     }
 
     /// The term in which a switch is lent its first lease.
     pub fn first_term(self) -> u64 {
         self.first_term
+    }
+
+    /// The same life, which begins so many 65,536ths of a second later.
+    #[must_use]
+    pub fn later(self, ticks: u16) -> Incarnation {
+        Incarnation { ticks, ..self }
+    }
+
+    /// What the epochs of its copies of other stores' keys begin with: its start in 65,536ths of a second since 1970. No life takes so
+    /// many a second, so the next life's are above them.
+    pub fn first_epoch(self) -> u64 {
+        (self.first_version >> 32) << 16 | u64::from(self.ticks)
     }
 
     /// What it says of itself in replies: not 0, which says nothing, nor [`wire::LIFE_UNKNOWN`].

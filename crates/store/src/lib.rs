@@ -6,6 +6,7 @@
 //! Operations that are a discipline's own go to its half in the store, a [`decide::StoreHalf`].
 //! The `shortstop store` command calls [`run`]; tests call [`Server`], which tells the address it listens on.
 
+mod asks;
 pub mod backend;
 mod clients;
 mod clock;

@@ -61,6 +61,13 @@ mutants! {
     AppliedWithoutAsking, 7, "a write that names a loan is applied without asking whether the keeper kept it";
     OldestFlushed, 5, "of what owner and keeper give back, what came first is kept";
     LifeKept, 7, "after a loan its key has the store's life again";
+    ReplicaStaysValid, 2, "a store's copy is served on after its epoch was raised";
+    UpdateLeavesValid, 4, "a store acknowledges an update and leaves its copy as it is";
+    ReplicaOfAnyEpoch, 5, "a store installs a grant although its copy's epoch moved on";
+    CandidateOfAnyWrite, 5, "a store installs what it was sent of another write than the one that was applied last";
+    ReplicaWithoutLease, 6, "a store serves a copy after the lease of its home";
+    ReplicaOfAnyTerm, 6, "a store serves a copy of an earlier term";
+    OlderAnswerPassedOn, 6, "a store answers a read with what its home said before the read came";
 }
 
 impl Mutant {
@@ -77,6 +84,23 @@ impl Mutant {
                 | AppliedWithoutAsking
                 | OldestFlushed
                 | LifeKept
+        )
+    }
+}
+
+impl Mutant {
+    /// Whether it breaks what keeps copies in stores right: found by the store's own tests of them.
+    pub fn is_of_replicas(self) -> bool {
+        use Mutant::*;
+        matches!(
+            self,
+            ReplicaStaysValid
+                | UpdateLeavesValid
+                | ReplicaOfAnyEpoch
+                | CandidateOfAnyWrite
+                | ReplicaWithoutLease
+                | ReplicaOfAnyTerm
+                | OlderAnswerPassedOn
         )
     }
 }

@@ -142,7 +142,8 @@ impl Server {
             .elapsed()
             .context("the clock is set before 1970")?;
         let wall_s = u32::try_from(wall.as_secs()).context("the clock is set after 2106")?;
-        let incarnation = Incarnation::new(wall_s, rand::random());
+        let ticks = (u64::from(wall.subsec_nanos()) << 16) / 1_000_000_000;
+        let incarnation = Incarnation::new(wall_s, rand::random()).later(ticks as u16);
         let (backend, completions) = open_backend(&config, incarnation).await?;
         let endpoint = Endpoint::bind(config.listen)?;
         let status = config
@@ -243,14 +244,17 @@ impl Server {
     /// Handles what has arrived and what is due.
     fn turn(&mut self) {
         for _ in 0..ROUNDS {
-            let now_ns = self.now_ns();
             let Server {
                 endpoint,
                 engine,
                 outbox,
+                began_ns,
                 ..
             } = self;
+            // Read when they are here: nothing that comes after a pause of this process is taken for having come before.
+            let mut arrived_ns = None;
             let received = endpoint.receive(|datagram, peer| {
+                let now_ns = *arrived_ns.get_or_insert_with(|| boot_ns() - *began_ns);
                 engine.receive(datagram, peer, now_ns, outbox);
             });
             match received {

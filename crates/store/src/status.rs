@@ -35,14 +35,30 @@ pub struct Status {
     pub copies: u64,
     /// Pairs of a tenant and a switch that may have copies of its items; `None`: no controller has told, and all may.
     pub placements: Option<u64>,
-    /// Switches whose lease holds.
+    /// Switches whose lease holds, and stores that hold copies of keys of this one.
     pub leases: Vec<LeaseStatus>,
     /// The partitions that it owns.
     pub partitions: Vec<PartitionStatus>,
     /// Keys that switches answer for (write-back).
     pub loans: LoansStatus,
+    /// Copies of other stores' keys that are held here.
+    pub replicas: ReplicasStatus,
     /// Every counter by name.
     pub totals: Counters,
+}
+
+/// Copies of other stores' keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplicasStatus {
+    /// Keys that disciplines want held.
+    pub keys: u64,
+    /// Of these, those whose copy may be served now.
+    pub valid: u64,
+    /// Of these, those for whose value there is no room.
+    pub no_room: u64,
+    /// Bytes that copies take.
+    pub bytes: u64,
 }
 
 /// What becomes of writes that others make in the backend.
@@ -68,10 +84,10 @@ impl From<Watch> for OutsideWritesStatus {
     }
 }
 
-/// One switch's lease.
+/// One switch's lease, or a store's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// The switch.
+    /// The switch; above 32767 a store ([`wire::store_at`]).
     pub switch: u16,
     /// The lease's term.
     pub term: u64,

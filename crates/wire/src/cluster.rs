@@ -5,8 +5,8 @@ use std::{collections::HashSet, net::SocketAddr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    KeyHash, MAX_VALUE_DEFAULT, MAX_VALUE_MOST, Packet, Secret, TENANT_OPEN, TENANT_SYSTEM,
-    partition_of,
+    KeyHash, MAX_VALUE_DEFAULT, MAX_VALUE_MOST, NodeId, Packet, STORES_MOST, Secret, TENANT_OPEN,
+    TENANT_SYSTEM, partition_of, store_at, store_node,
 };
 
 /// The cluster file (TOML): partitions, stores, tenants.
@@ -286,6 +286,12 @@ impl Cluster {
         if self.partitions == 0 {
             return fail("partitions = 0: at least 1 is needed".into());
         }
+        let stores = self.stores.len();
+        if stores > STORES_MOST {
+            return fail(format!(
+                "{stores} stores: at most {STORES_MOST} are possible"
+            ));
+        }
         let mut stores: Vec<&Store> = self.stores.iter().collect();
         stores.sort_by_key(|s| s.first);
         let mut next = 0;
@@ -404,6 +410,17 @@ impl Cluster {
             .iter()
             .find(|s| s.address == instead)
             .expect("a tenant's stores are in the list: checked on parsing")
+    }
+
+    /// The number of the store at this address.
+    pub fn node_of(&self, address: SocketAddr) -> Option<NodeId> {
+        let at = self.stores.iter().position(|s| s.address == address)?;
+        store_node(at)
+    }
+
+    /// The store with this number.
+    pub fn store_numbered(&self, node: NodeId) -> Option<&Store> {
+        self.stores.get(store_at(node)?)
     }
 
     /// A tenant's entry; tenant 0 and the system have none.

@@ -98,8 +98,8 @@ impl Status {
     }
 }
 
-/// An invalidation's number: 16 bits of switch id, 48 bits that never repeat at that switch (rule 1).
-/// All zero: no switch has put anything here.
+/// An invalidation's number: 16 bits of who made it, a switch or a store that holds copies ([`crate::NodeId`]), 48 bits that never
+/// repeat there (rule 1). All zero: nobody has put anything here.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 
@@ -158,7 +158,8 @@ pub struct Header {
     pub value_len: u16,
     /// Bytes 44-47: what remains of the value's life in milliseconds; 0: it does not expire.
     pub expiry_ms: u32,
-    /// Bytes 48-49: a store or switch that the packet was sent to in another's place; 0: none.
+    /// Bytes 48-49: a store or switch that the packet was sent to in another's place, or that answers in it ([`crate::NodeId`]); 0:
+    /// none.
     pub node: u16,
     /// Bytes 50-51: where the bytes of this packet begin in the value, in steps of [`PART`] bytes.
     pub part: u16,

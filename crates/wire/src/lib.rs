@@ -25,8 +25,30 @@ pub use lengths::Lengths;
 pub use op::Op;
 pub use packet::{DecodeError, EncodeError, Packet};
 
-/// A switch's number, 1 to 65535, unique in a cluster.
+/// A switch's number, 1 to [`SWITCH_MOST`], unique in a cluster.
 pub type SwitchId = u16;
+/// Who may hold copies of a key: a switch by its number, or a store as [`NODE_STORE`] with its place in the cluster file's list.
+/// Stands in [`Epoch`] and in [`Header::node`]; never 0.
+pub type NodeId = u16;
+
+/// The highest number that a switch can have.
+pub const SWITCH_MOST: SwitchId = NODE_STORE - 1;
+/// The bit that a store's [`NodeId`] has and no switch's.
+pub const NODE_STORE: NodeId = 0x8000;
+/// In a write's [`Header::node`]: a switch has sent it to the stores that hold copies of its key, too. No store's number.
+pub const NODE_ALL: NodeId = 0xffff;
+/// Stores that a cluster can have.
+pub const STORES_MOST: usize = (NODE_ALL - NODE_STORE) as usize;
+
+/// The [`NodeId`] of the store at this place of the cluster file's list; `None` beyond [`STORES_MOST`].
+pub fn store_node(at: usize) -> Option<NodeId> {
+    (at < STORES_MOST).then_some(NODE_STORE | at as NodeId)
+}
+
+/// The place in the cluster file's list of the store with this number; `None` if it is no store's.
+pub fn store_at(node: NodeId) -> Option<usize> {
+    (node & NODE_STORE != 0 && node != NODE_ALL).then_some(usize::from(node & !NODE_STORE))
+}
 
 /// The reserved UDP port of requests, replies and control messages.
 pub const PORT: u16 = 7117;

@@ -92,13 +92,13 @@ ops! {
     /// MADINC CONTROL_FREE: a page is the tenant's no longer.
     ControlFree = 0x27, key: false, value: true;
 
-    /// KVSwitch confirm: a replica holds the update.
+    /// KVSwitch confirm: replica to home, past the switches that send it reads: its copy is valid.
     ReplicaConfirm = 0x30, key: true, value: false;
-    /// KVSwitch push: a hot item is sent to a replica.
+    /// KVSwitch push: home to replica, a grant of the newest value; with `COMPARE` its digest instead.
     ReplicaPush = 0x31, key: true, value: true;
-    /// KVSwitch removal of a replica that is no longer hot.
+    /// KVSwitch removal: replica to home, past the switches that send it reads: it holds the key no longer.
     ReplicaDrop = 0x32, key: true, value: false;
-    /// KVSwitch update of a replica by a set of a hot key.
+    /// KVSwitch update: switch to replica, a copy of a write that is on its way to the key's home. Signed as the write is.
     ReplicaUpdate = 0x33, key: true, value: true;
 
     /// NetChain and NetCRAQ read.
@@ -142,7 +142,10 @@ impl Op {
 
     /// Whether stores and switches say it to each other: it is signed with the system's secret, whosever key it is about.
     pub const fn is_system(self) -> bool {
-        (self as u8) >= Op::FetchRequest as u8 && (self as u8) < Op::HotReport as u8
+        const FIRST: u8 = Op::FetchRequest as u8;
+        const LAST: u8 = Op::TakeReply as u8;
+        let of_replicas = matches!(self, Op::ReplicaConfirm | Op::ReplicaPush | Op::ReplicaDrop);
+        (self as u8 >= FIRST && self as u8 <= LAST) || of_replicas
     }
 
     /// Whether this op changes the value of its key.

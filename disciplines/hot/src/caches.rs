@@ -103,7 +103,9 @@ impl Caches {
             // Nothing depends on links, stores or the clock alone.
             Event::Link { .. }
             | Event::Configured { .. }
+            | Event::Stores { .. }
             | Event::StoreAttached { .. }
+            | Event::StoreDetached { .. }
             | Event::Told { .. }
             | Event::Reported { .. }
             | Event::Tick => {}

@@ -76,7 +76,7 @@ proptest! {
                     let items: Vec<_> = items.into_iter().map(|(n, count)| (key(n), count)).collect();
                     let window = switches[at].window;
                     switches[at].window += 1;
-                    controller.on(now, Event::WindowEnd { switch: SWITCHES[at], tenant: TENANT, window, items: &items, tallies: Default::default() }, &mut out);
+                    controller.on(now, Event::WindowEnd { switch: SWITCHES[at], tenant: TENANT, window, items: &items, tallies: &[0; decide::TALLIES] }, &mut out);
                 }
                 Step::Tick => controller.on(now, Event::Tick, &mut out),
                 Step::Answer(n, outcome) => {

@@ -86,7 +86,7 @@ impl Rig {
             tenant: TENANT,
             window,
             items: &items,
-            tallies: Default::default(),
+            tallies: &[0; decide::TALLIES],
         })
     }
 

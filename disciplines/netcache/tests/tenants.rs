@@ -111,7 +111,7 @@ impl Rig {
                 tenant,
                 window: self.window,
                 items: &items.remove(&tenant).unwrap_or_default(),
-                tallies: Default::default(),
+                tallies: &[0; decide::TALLIES],
             });
         }
         self.window += 1;

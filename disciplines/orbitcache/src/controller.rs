@@ -99,7 +99,7 @@ impl Switch {
         }
     }
 
-    fn window_end(&mut self, tallies: Tallies) {
+    fn window_end(&mut self, tallies: &Tallies) {
         let (reads, overflows) = self.ended.get_or_insert_default();
         *reads += tallies[READS].max(tallies[OVERFLOWS]);
         *overflows += tallies[OVERFLOWS];
@@ -279,8 +279,11 @@ impl Discipline for Controller {
             Event::Told { store, tenant } => self.watch.told(store, tenant),
             Event::Reported { tenant, report, .. } => self.reported(tenant, report, out),
             Event::Tick => self.tick(out),
-            // Nothing depends on links, or on when words are in force.
-            Event::Link { .. } | Event::Configured { .. } => {}
+            // Nothing depends on links, on when words are in force, or on where keys are.
+            Event::Link { .. }
+            | Event::Configured { .. }
+            | Event::Stores { .. }
+            | Event::StoreDetached { .. } => {}
         }
     }
 

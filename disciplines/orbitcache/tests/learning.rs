@@ -7,7 +7,7 @@ use std::{
 
 use decide::{
     Action, Change, Discipline, Event, Limits, Outcome, Room, StoreAction, StoreEvent, StoreHalf,
-    Tallies,
+    TALLIES,
 };
 // The registration names the programs as native code, which this crate runs.
 use dataplane as _;
@@ -216,7 +216,7 @@ impl Rig {
             let over = ((self.items() as f64 / self.carries - 1.0) * 0.2).clamp(0.0, 1.0);
             for tenant in self.tenants.keys().copied().collect::<Vec<_>>() {
                 let items = self.of(tenant).switch.window_end();
-                let mut tallies = Tallies::default();
+                let mut tallies = [0; TALLIES];
                 tallies[0] = std::mem::take(&mut self.of(tenant).reads);
                 tallies[1] = (tallies[0] as f64 * over) as u64;
                 self.tell(Event::WindowEnd {
@@ -224,7 +224,7 @@ impl Rig {
                     tenant,
                     window: self.window,
                     items: &items,
-                    tallies,
+                    tallies: &tallies,
                 });
             }
             self.window += 1;
@@ -551,10 +551,12 @@ proptest! {
             let held: Vec<_> = there.iter().filter(|(of, _)| *of == tenant).map(|(_, key)| key.clone()).collect();
             let report = [&1000u32.to_be_bytes()[..], &[4], &key(n), &(count as u32).to_be_bytes()].concat();
             let answer = (!asked.is_empty()).then(|| asked.remove(count as usize % asked.len().max(1)));
+            let mut tallies = [0; TALLIES];
+            tallies[..2].copy_from_slice(&[count, n.into()]);
             let event = match (what, &answer) {
                 (0, _) => Event::Room { tenant, rooms: std::slice::from_ref(&room) },
                 (1, _) => Event::Hot { switch, tenant, window: 1, keys: &keys },
-                (2, _) => Event::WindowEnd { switch, tenant, window: 1, items: &keys, tallies: [count, n.into(), 0, 0, 0, 0, 0, 0] },
+                (2, _) => Event::WindowEnd { switch, tenant, window: 1, items: &keys, tallies: &tallies },
                 (3, _) => Event::Reported { store: store(), tenant, report: &report },
                 (4, _) if held.is_empty() => Event::Tick,
                 (4, _) => {

@@ -304,3 +304,62 @@ proptest! {
 
 mod all_parts;
 mod lives;
+
+#[test]
+fn an_answer_from_another_store_counts_for_a_read_if_it_says_that_it_is_that_store() {
+    let other = |n| SocketAddr::from(([10, 0, 0, n], 7117));
+    let mut cluster = Cluster::single(store(), 3);
+    let range = |n: u8| wire::Store {
+        address: other(n),
+        first: u32::from(n) - 1,
+        last: u32::from(n) - 1,
+    };
+    cluster.stores = (1..=3).map(range).collect();
+    let home_of = |datagram: &[u8]| {
+        let hash = Packet::decode(datagram).unwrap().header.key_hash;
+        cluster.store_of(0, hash).address
+    };
+    let named = |datagram: &[u8], node| {
+        let answered = answer(datagram, Status::Ok);
+        let packet = Packet::decode(&answered).unwrap();
+        let mut bytes = vec![];
+        let header = Header {
+            node,
+            ..packet.header
+        };
+        Packet::new(header, packet.key, packet.value)
+            .encode(&Secret::NONE, &mut bytes)
+            .unwrap();
+        bytes
+    };
+    // (a read, the answer's node, its sender, whether it counts); the home is the first store.
+    let (read, write) = (true, false);
+    let rows = [
+        (read, 0, other(1), true),
+        (read, 0x8001, other(1), true),
+        (read, 0x8001, other(2), true),
+        (read, 0, other(2), false),
+        (read, 0x8000, other(2), false),
+        (read, 0x8002, other(2), false),
+        (read, 2, other(2), false),
+        (read, 0x8003, other(4), false),
+        (read, wire::NODE_ALL, other(2), false),
+        (write, 0x8001, other(1), true),
+        (write, 0x8001, other(2), false),
+    ];
+    for (is_read, node, from, counts) in rows {
+        let keys = (0..).map(|n: u32| format!("key {n}").into_bytes());
+        let mut machine = Machine::new(&cluster, 0, Options::default(), 1).unwrap();
+        for key in keys {
+            let operation = if is_read { get(&key) } else { set(&key, b"v") };
+            machine.begin(&operation, 0);
+            let datagram = sent(&mut machine).remove(0);
+            if home_of(&datagram) == other(1) {
+                machine.take(&named(&datagram, node), from, MS);
+                let finished = machine.next_finished().is_some();
+                assert_eq!(finished, counts, "{is_read} {node:#x} {from}");
+                break;
+            }
+        }
+    }
+}

@@ -25,6 +25,7 @@ use super::{
     changes::{self, Change, Leaving},
     configurations::Configurations,
     exchange::Exchange,
+    homes::Homes,
     incoming,
     journal::Journal,
     memory::{Memory, Moved},
@@ -79,6 +80,7 @@ pub struct Core {
     network: Network,
     exchange: Exchange,
     cluster: Published,
+    homes: Homes,
     journal: Journal,
     audit: Audit,
     /// The wall clock's time at the last tick, in milliseconds since 1970.
@@ -119,6 +121,7 @@ impl Core {
             network,
             exchange,
             cluster: Published::default(),
+            homes: Homes::default(),
             journal: Journal::default(),
             audit: Audit::new(remembered.audit),
             clock_ms: 0,
@@ -257,7 +260,7 @@ impl Core {
 
     /// A store's stream ended.
     pub fn store_went(&mut self, stream: StoreStreamId) {
-        self.exchange.store_went(stream);
+        self.exchange.store_went(stream, &mut self.journal);
     }
 
     /// The next message for a store's stream, if there is one now.
@@ -506,6 +509,8 @@ impl Core {
         let TenantChanged(id) = changed;
         self.note_tenant(changed);
         self.publish();
+        self.homes.changed(id);
+        self.tell_homes(id);
         let (tenant, around) = (self.tenants.get(id), self.around());
         let is_here = |at| tenant.is_some_and(|t| setup::is_here(t, at, &around, &self.memory));
         let here = around.switches.iter();
@@ -538,7 +543,18 @@ impl Core {
         }
         self.make_setups(moved.setups);
         for (tenant, rooms) in &moved.rooms {
+            self.tell_homes(*tenant);
             self.exchange.tell_rooms(*tenant, rooms, &mut self.journal);
+        }
+    }
+
+    /// A tenant's discipline learns which stores its keys are on, unless it has.
+    fn tell_homes(&mut self, id: u32) {
+        let discipline = self.exchange.disciplines().name_of(id);
+        let (tenant, cluster) = (self.tenants.get(id), &self.plan.cluster);
+        if let Some(stores) = self.homes.news(id, discipline, tenant, cluster) {
+            let event = Event::Stores { tenant: id, stores };
+            self.exchange.tell(event, &mut self.journal);
         }
     }
 

@@ -31,6 +31,8 @@ const TICK: Duration = Duration::from_millis(100);
 struct Wanting {
     items: Arc<Mutex<BTreeMap<u32, usize>>>,
     rooms: Arc<Mutex<BTreeMap<u32, u32>>>,
+    /// How often which tenant's discipline was told of its stores, and whether it knew them when its rooms came.
+    homes: Arc<Mutex<BTreeMap<u32, usize>>>,
     /// Switches and tenants whose windows ended, in order.
     windows: Arc<Mutex<Vec<(SwitchId, u32)>>>,
 }
@@ -38,7 +40,13 @@ struct Wanting {
 impl Discipline for Wanting {
     fn on(&mut self, _: Duration, event: Event<'_>, _: &mut Vec<Action>) {
         match event {
+            Event::Stores { tenant, stores } => {
+                assert_eq!(stores.home_of(b"key"), 0, "there is one");
+                *self.homes.lock().unwrap().entry(tenant).or_default() += 1;
+            }
             Event::Room { tenant, rooms } => {
+                let known = self.homes.lock().unwrap().contains_key(&tenant);
+                assert!(known || rooms.is_empty(), "stores come first");
                 let pages = rooms.iter().map(|room| room.pages).sum();
                 self.rooms.lock().unwrap().insert(tenant, pages);
             }
@@ -842,4 +850,23 @@ fn a_change_of_a_tenant_is_told_to_the_switches_where_it_is() {
     assert_eq!(stage.sent_to(second).0, []);
     let (setups, _) = stage.sent_to(stage.stream);
     assert_eq!(setups[0].cluster.as_ref().unwrap().tenants[0].rate, 9);
+}
+
+#[test]
+fn a_discipline_learns_which_stores_keys_are_on_once_and_again_after_a_change() {
+    let mut stage = Stage::new(10);
+    let told = |stage: &Stage| stage.wanting.homes.lock().unwrap().get(&1).copied();
+    stage.create(1, 2).unwrap();
+    stage.settle();
+    assert_eq!(told(&stage), Some(1));
+    stage.change(1, quota(3)).unwrap();
+    stage.settle();
+    assert_eq!(told(&stage), Some(1), "its stores are the same");
+    let another = TenantChange {
+        discipline: Some("truth".into()),
+        ..TenantChange::default()
+    };
+    stage.change(1, another).unwrap();
+    stage.settle();
+    assert_eq!(told(&stage), Some(2), "another discipline knows nothing");
 }

@@ -132,6 +132,7 @@ fn tenant_of(event: &Event<'_>) -> Option<u32> {
         | Event::Detached { .. }
         | Event::Link { .. }
         | Event::StoreAttached { .. }
+        | Event::StoreDetached { .. }
         | Event::Tick => None,
         Event::Holds { tenant, .. }
         | Event::Room { tenant, .. }
@@ -140,6 +141,7 @@ fn tenant_of(event: &Event<'_>) -> Option<u32> {
         | Event::Answered { tenant, .. }
         | Event::Dropped { tenant, .. }
         | Event::Configured { tenant, .. }
+        | Event::Stores { tenant, .. }
         | Event::Told { tenant, .. }
         | Event::Reported { tenant, .. } => Some(tenant),
     }

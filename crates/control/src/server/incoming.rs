@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::proto::{self, TenantCounts, TenantKeys, TenantTallies};
-use decide::{ItemKey, Key, Outcome, Tallies};
+use decide::{ItemKey, Key, Outcome, TALLIES, Tallies};
 
 /// Keys of each tenant.
 pub type Keys = BTreeMap<u32, Vec<Key>>;
@@ -56,12 +56,14 @@ pub fn counts(groups: &[TenantCounts], is_known: impl Fn(u32) -> bool) -> (Count
     (counts, others)
 }
 
-/// What was counted of each tenant. Words that are missing count as 0; what is beyond is not looked at.
+/// What was counted of each tenant. Words that are missing count as 0; one that nobody has is not looked at.
 pub fn tallies(of: &[TenantTallies]) -> BTreeMap<u32, Tallies> {
     let words = |of: &TenantTallies| {
-        let mut tallies = Tallies::default();
-        for (to, from) in tallies.iter_mut().zip(&of.words) {
-            *to = *from;
+        let mut tallies = [0; TALLIES];
+        for tally in &of.tallies {
+            if let Some(to) = tallies.get_mut(tally.word as usize) {
+                *to = tally.count;
+            }
         }
         (of.tenant, tallies)
     };

@@ -15,6 +15,7 @@ mod configurations;
 pub mod core;
 mod disciplines;
 mod exchange;
+mod homes;
 mod incoming;
 mod journal;
 mod lead;

@@ -53,11 +53,10 @@ impl Switches {
         plan: &Plan,
     ) -> Result<Attached, Closed> {
         let id = SwitchId::try_from(hello.switch_id).ok();
-        let id = id.filter(|id| *id != 0).ok_or_else(|| {
-            Closed::Invalid(format!(
-                "switch id {}: expected 1 to 65535",
-                hello.switch_id
-            ))
+        let id = id.filter(|id| (1..=wire::SWITCH_MOST).contains(id));
+        let id = id.ok_or_else(|| {
+            let (id, most) = (hello.switch_id, wire::SWITCH_MOST);
+            Closed::Invalid(format!("switch id {id}: expected 1 to {most}"))
         })?;
         let is_new = !self.by_id.contains_key(&id);
         if is_new && self.by_id.len() >= SWITCHES_MAX {

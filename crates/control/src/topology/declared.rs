@@ -55,10 +55,12 @@ impl Declared {
         let (mut addresses, mut pairs) = (BTreeSet::new(), BTreeSet::new());
         let switches: BTreeSet<&str> = self.switches.iter().map(|s| s.name.as_str()).collect();
         for switch in &self.switches {
-            if switch.id == 0 {
+            if !(1..=wire::SWITCH_MOST).contains(&switch.id) {
                 return Err(format!(
-                    "switch {:?}: id 0, expected 1 to 65535",
-                    switch.name
+                    "switch {:?}: id {}, expected 1 to {}",
+                    switch.name,
+                    switch.id,
+                    wire::SWITCH_MOST
                 ));
             }
             if !ids.insert(switch.id) {
@@ -163,7 +165,8 @@ mod tests {
                 "is declared twice",
             ),
             (one_more(switch(1, "c")), "switch id 1 is declared twice"),
-            (one_more(switch(0, "c")), "expected 1 to 65535"),
+            (one_more(switch(0, "c")), "id 0, expected 1 to 32767"),
+            (one_more(switch(32768, "c")), "id 32768, expected 1 to"),
             (one_more(switch(3, "h")), "the name \"h\" is declared twice"),
             (another, "host \"j\": 10.0.0.1 is another host's too"),
         ];

@@ -92,6 +92,10 @@ struct Serve {
     /// Redis or memcached. Half of it is shared out equally among tenants.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     parts_limit: u64,
+    /// Memory for copies of other stores' keys, which disciplines have held here to answer reads of them, overhead included. Half of it
+    /// is shared out equally among tenants.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    replica_memory: u64,
     /// Requests per second that each partition serves; none: as many as it can.
     #[arg(long, value_name = "REQ_PER_S")]
     rate_limit: Option<f64>,
@@ -137,6 +141,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     config.outside_writes = options.outside_writes;
     config.memory_limit = options.memory_limit;
     config.parts_limit = usize::try_from(options.parts_limit)?;
+    config.replica_memory = usize::try_from(options.replica_memory)?;
     config.rate_limit = options.rate_limit;
     config.queue_limit = options.queue_limit;
     config.populate = options.populate;
@@ -272,12 +277,25 @@ fn describe(status: &store::Status) -> anyhow::Result<String> {
         out,
         "partitions   {partitions}, {served} requests served, {dropped} dropped"
     )?;
+    let leases = status.leases.iter();
+    let stores = leases.filter(|l| l.switch > wire::SWITCH_MOST).count();
     writeln!(
         out,
-        "copies       {} at {} switches",
+        "copies       {} at {} switches and {stores} stores",
         status.copies,
-        status.leases.len()
+        status.leases.len() - stores
     )?;
+    let replicas = &status.replicas;
+    if replicas.keys > 0 {
+        writeln!(
+            out,
+            "replicas     {} of {} keys of other stores are valid, in {:.1} MiB; {} have no room",
+            replicas.valid,
+            replicas.keys,
+            mib(replicas.bytes),
+            replicas.no_room
+        )?;
+    }
     let loans = &status.loans;
     match &loans.none_because {
         Some(why) => writeln!(out, "lent         nothing: {why}")?,

@@ -37,8 +37,8 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Serve {
-    /// This switch's id, 1 to 65535, unique among the switches of the cluster.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    /// This switch's id, 1 to 32767, unique among the switches of the cluster.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(wire::SWITCH_MOST)))]
     id: u16,
     /// An interface to attach to; repeat for each that requests or replies cross.
     #[arg(long, short, value_name = "IF")]

@@ -215,6 +215,7 @@ impl World {
             } => {
                 if self.windows[client].begin(request, 4) == Verdict::New {
                     let write = Write {
+                        told_stores: false,
                         epoch,
                         body: (client, request),
                     };
@@ -261,6 +262,7 @@ impl World {
             let Some(Write {
                 epoch,
                 body: (client, request),
+                ..
             }) = self.store.applied(0)
             else {
                 break;

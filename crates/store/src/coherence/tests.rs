@@ -39,7 +39,12 @@ impl Story {
     }
 
     fn submit(&mut self, epoch: Epoch, body: &'static str) -> Submitted<&'static str> {
-        self.key.submit(Write { epoch, body }, 2)
+        let write = Write {
+            epoch,
+            told_stores: false,
+            body,
+        };
+        self.key.submit(write, 2)
     }
 
     /// Polls; what was sent replaces what was sent before.

@@ -311,6 +311,13 @@ impl Engine {
                         self.send_for(peer, header, &key, &value, out)
                     }
                     StoreAction::Watch { tenant, on } => self.watch(half, tenant, on),
+                    StoreAction::Hold { tenant, key } => {
+                        self.hold_replica(tenant, &key, now_ns, out)
+                    }
+                    StoreAction::Release { tenant, key } => {
+                        self.release_replica(tenant, &key, now_ns, out)
+                    }
+                    StoreAction::Confirm { tenant } => self.confirm_replicas(tenant, now_ns),
                     StoreAction::Report { tenant, report } => {
                         let done =
                             report.len() <= MESSAGE_MAX && self.tenants.get(tenant).is_some();

@@ -31,7 +31,9 @@ impl Engine {
         let header = &packet.header;
         let secret = self.system_secret();
         let switch = header.epoch.switch();
-        if header.tenant != wire::TENANT_SYSTEM || switch == 0 || !packet.tag_is_valid(&secret) {
+        let known = header.tenant == wire::TENANT_SYSTEM && switch != 0;
+        let signed = known && packet.tag_is_valid(&secret);
+        if !signed || !self.may_speak(header.epoch, peer) {
             self.counters.dropped_lease_auth += 1;
             return;
         }

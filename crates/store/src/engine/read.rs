@@ -1,12 +1,13 @@
 //! Reads, corrections and fetches.
 
 use bytes::Bytes;
-use wire::{Op, PART, PART_BYTES, Status};
+use wire::{Op, PART, PART_BYTES, Secret, Status, TENANT_SYSTEM};
 
 use super::{
     Engine,
     held::{Compared, Raised},
-    reply::{Answer, Origin, Wanted},
+    pushes::digest_of,
+    reply::{Answer, Origin, Replies, Wanted},
     waiting::Asked,
 };
 use crate::{
@@ -21,10 +22,10 @@ impl Engine {
     ///
     /// A write that is pending does not matter here: it has not been answered, so the old value is right.
     pub(super) fn read(&mut self, mut origin: Origin, key: Key<'_>, now_ns: u64, out: &mut Outbox) {
-        if origin.op == Op::FetchRequest {
-            self.counters.fetches += 1;
-        } else {
-            self.counters.reads += 1;
+        match origin.op {
+            Op::FetchRequest => self.counters.fetches += 1,
+            Op::ReplicaPush => {}
+            _ => self.counters.reads += 1,
         }
         self.counters.reads_parts += u64::from(origin.wanted.total > 0);
         if !self.waiting.has_room(origin.tenant) {
@@ -60,6 +61,9 @@ impl Engine {
         // Granted before the backend is asked, so that no write can slip in between; a copy that then
         // is not installed, because there is no value, costs one invalidation at most.
         origin.wants_grant = origin.wants_grant && self.grant(&origin, key, now_ns, out);
+        if origin.op == Op::ReplicaPush && !origin.wants_grant {
+            return;
+        }
         self.ticket += 1;
         let found = if origin.wants_grant {
             self.backend.get_for_grant(key, now_ns, self.ticket)
@@ -69,7 +73,9 @@ impl Engine {
         match found {
             Reply::Now(found) => {
                 let answer = answer(&origin, key.bytes, found, most, &mut self.counters);
-                self.replies.send(&origin, key.bytes, &answer, now_ns, out);
+                // What the backend lends cannot stay borrowed while all of the store is used.
+                let (replies, system) = (&mut self.replies, self.tenants.tag_of(TENANT_SYSTEM));
+                answer_read(replies, &system, &origin, key.bytes, answer, now_ns, out);
             }
             Reply::Later => {
                 if origin.wanted.total > 0 {
@@ -119,7 +125,8 @@ impl Engine {
                     }
                     Err(refusal) => *refusal,
                 };
-                self.replies.send(&origin, &key, &answer, now_ns, out);
+                let (replies, system) = (&mut self.replies, self.tenants.tag_of(TENANT_SYSTEM));
+                answer_read(replies, &system, &origin, &key, answer, now_ns, out);
             }
         }
     }
@@ -208,7 +215,7 @@ impl Engine {
 }
 
 /// What to say about what was found: of a value that no packet carries a part. `most` is the longest that a value may be, in bytes.
-fn answer<'a>(
+pub(super) fn answer<'a>(
     origin: &Origin,
     key: &[u8],
     found: Option<Item<&'a [u8]>>,
@@ -254,8 +261,36 @@ fn answer<'a>(
         part: part.unwrap_or(0),
         value: bytes,
         grant: origin.wants_grant,
+        is_digest: false,
         ..of_value(Status::Ok, if part.is_some() { total } else { 0 })
     }
+}
+
+/// Answers a read. What is pushed to a store that has the value already goes as a digest; what is no grant is not pushed.
+fn answer_read(
+    replies: &mut Replies,
+    system: &Secret,
+    origin: &Origin,
+    key: &[u8],
+    answer: Answer<'_>,
+    now_ns: u64,
+    out: &mut Outbox,
+) {
+    if origin.op != Op::ReplicaPush {
+        return replies.send(origin, key, &answer, now_ns, out);
+    }
+    if !answer.grant {
+        return;
+    }
+    let digest = digest_of(system, origin.tenant, answer.value);
+    let is_digest = origin.has_value && answer.total == 0 && answer.value.len() > digest.len();
+    let value = if is_digest { &digest } else { answer.value };
+    let answer = Answer {
+        value,
+        is_digest,
+        ..answer
+    };
+    replies.send(origin, key, &answer, now_ns, out);
 }
 
 /// The part that a read names, if there is one of the version that it names, and its version.

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, Status};
+use wire::{Epoch, Flags, Header, KeyHash, NodeId, Op, Packet, Secret, Status};
 
 use crate::{
     clients::ClientId,
@@ -39,6 +39,10 @@ pub(super) struct Origin {
     pub not_before_ns: u64,
     /// The life of its key that a write named, which its reply repeats; 0: the store's.
     pub key_life: u16,
+    /// This store, if it answers in the place of the key's home; 0: it is the home.
+    pub node: NodeId,
+    /// Whoever is pushed a value has it already, if its digest is the same.
+    pub has_value: bool,
 }
 
 impl Origin {
@@ -61,12 +65,22 @@ impl Origin {
             room,
             not_before_ns: 0,
             key_life: 0,
+            node: 0,
+            has_value: false,
         }
     }
 
     /// The client, as rule 7 tells clients apart.
     pub(super) fn client_id(&self) -> ClientId {
         (self.tenant, self.client)
+    }
+
+    /// What answers it. A push is answered by nothing but itself: it was asked for by an acknowledgement.
+    pub(super) fn answer_op(&self) -> Option<Op> {
+        match self.op {
+            Op::ReplicaPush => Some(Op::ReplicaPush),
+            op => op.reply(),
+        }
     }
 
     /// Whether a value of this length fits one packet on its way back.
@@ -99,6 +113,8 @@ pub(super) struct Answer<'a> {
     pub value: &'a [u8],
     /// Whether it is a grant for the request's (X, e).
     pub grant: bool,
+    /// The value is a digest of it.
+    pub is_digest: bool,
     /// The life that the key has, where it is not the store's: the reply says so with CACHED.
     pub key_life: Option<u16>,
 }
@@ -113,6 +129,7 @@ impl Answer<'_> {
             total: 0,
             value: &[],
             grant: false,
+            is_digest: false,
             key_life: None,
         }
     }
@@ -136,8 +153,9 @@ impl Replies {
         now_ns: u64,
         out: &mut Outbox,
     ) {
-        let Some(op) = origin.op.reply() else { return };
+        let Some(op) = origin.answer_op() else { return };
         let mut header = Header::new(op);
+        header.node = origin.node;
         header.status = answer.status;
         header.version = answer.version;
         header.expiry_ms = answer.expiry_ms;
@@ -148,9 +166,14 @@ impl Replies {
             header.epoch = origin.epoch;
         }
         header.life = match origin.key_life {
+            // Its client would take it for the home's.
+            _ if origin.node != 0 => 0,
             0 => self.life,
             life => life,
         };
+        if answer.is_digest {
+            header.flags = header.flags.with(Flags::COMPARE);
+        }
         if let Some(life) = answer.key_life {
             header.life = life;
             header.flags = header.flags.with(Flags::CACHED);

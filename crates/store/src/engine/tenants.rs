@@ -113,9 +113,9 @@ pub enum UpdateError {
         /// Partitions of the new one.
         new: u32,
     },
-    /// Other stores, or other partitions at them.
+    /// Other stores, in another order, or other partitions at them.
     #[error(
-        "the new cluster's stores or their partitions differ from those that this store runs with: restart every store to change them"
+        "the new cluster's stores, their order or their partitions differ from those that this store runs with: restart every store to change them"
     )]
     Stores,
     /// Leases of another length: who goes by the old one is not asked.
@@ -146,12 +146,8 @@ fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
             new: new.partitions,
         });
     }
-    let in_order = |cluster: &Cluster| {
-        let mut stores = cluster.stores.clone();
-        stores.sort_by_key(|store| store.first);
-        stores
-    };
-    if in_order(old) != in_order(new) {
+    // Their order counts: packets name a store by its place.
+    if old.stores != new.stores {
         return Err(UpdateError::Stores);
     }
     if (old.lease_ms, old.lease_max_ms) != (new.lease_ms, new.lease_max_ms) {
@@ -207,8 +203,10 @@ impl Engine {
         self.pending_writes.share_among(tenants);
         self.joins.share_among(tenants);
         self.held.share_among(tenants);
+        self.replicas.share_among(tenants);
         self.backend.longest(self.config.cluster.max_value as usize);
         self.recall_moved(&moved, now_ns);
+        self.move_replicas(now_ns, out);
         self.loans.share_among(tenants);
         self.recall_unlendable(now_ns, out);
         if let Some(why) = self.lends_nothing().filter(|_| !lent_nothing) {
@@ -225,6 +223,7 @@ impl Engine {
         self.waiting.forget_tenants(|id| gone.contains(&id));
         self.joins.forget_tenants(gone);
         self.held.forget_tenants(gone);
+        self.replicas.forget_tenants(gone);
         self.forget_parked(gone);
         for entry in self.directory.remove_tenants(gone) {
             let writes = entry.state.writes();

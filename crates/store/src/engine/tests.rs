@@ -10,6 +10,7 @@ mod held;
 mod lent;
 mod lives;
 mod parts;
+mod replicas;
 mod shares;
 
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     backend::{Answer as Reply, Change, Condition, Key, Put},
-    coherence::{Invalidate, KeyState, NoGrant, Proceeds, Says, Step, Submitted, Verdict, Write},
+    coherence::{Invalidate, NoGrant, Proceeds, Says, Step, Submitted, Verdict, Write},
     directory::Place,
     mutants::{Mutant, mutant},
     net::Outbox,
@@ -30,6 +30,8 @@ pub(super) struct Job {
     room: usize,
     /// An owner may carry it out in this store's place.
     may_move: bool,
+    /// A switch has sent it to the stores that hold copies, too.
+    told_stores: bool,
 }
 
 impl Job {
@@ -47,6 +49,7 @@ impl Job {
             value,
             room,
             may_move: absorbable(header) && !header.flags.has(Flags::ALL),
+            told_stores: header.node == wire::NODE_ALL,
         }
     }
 
@@ -267,7 +270,11 @@ impl Engine {
         if !self.pending_writes.has_room(key.tenant) {
             return self.put_off(&job, key.bytes, now_ns, out);
         }
-        let write = Write { epoch, body: job };
+        let write = Write {
+            epoch,
+            told_stores: job.told_stores,
+            body: job,
+        };
         let queue_limit = self.config.key_queue_limit;
         let at = self.directory.enter(key);
         let id = (key.tenant, key.hash);
@@ -372,17 +379,22 @@ impl Engine {
     pub(super) fn acknowledged(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
         let id = (packet.header.tenant, packet.header.key_hash);
         let (epoch, echoed) = (packet.header.epoch, packet.header.version);
-        let ends_wait = |state: &mut KeyState<_>| state.acknowledged(epoch, echoed);
-        let at = self.directory.find(&id).filter(|at| {
-            let ended = self.directory.update(*at, |e| ends_wait(&mut e.state));
-            ended == Some(true)
+        let ask = self.ask_in(&packet.header, now_ns);
+        let known = self.directory.find(&id).and_then(|at| {
+            let ended = self.directory.update(at, |e| {
+                ask.into_iter().for_each(|ask| e.asks.put(ask));
+                e.state.acknowledged(epoch, echoed)
+            });
+            Some((at, ended?))
         });
-        match at {
-            Some(at) => {
-                self.counters.acks += 1;
-                self.drive(at, now_ns, out);
-            }
-            None => self.counters.acks_unexpected += 1,
+        match known {
+            Some((_, true)) => self.counters.acks += 1,
+            _ => self.counters.acks_unexpected += 1,
+        }
+        if let Some((at, ended)) = known
+            && (ended || ask.is_some())
+        {
+            self.drive(at, now_ns, out);
         }
     }
 
@@ -415,6 +427,7 @@ impl Engine {
                     return true;
                 }
                 Step::Idle => {
+                    self.push_asked(at, now_ns, out);
                     self.settle(at, now_ns);
                     return false;
                 }
@@ -467,9 +480,14 @@ impl Engine {
         } else {
             0
         };
-        let finished = self
-            .directory
-            .update(at, |e| e.state.applied(doubt_until_ns));
+        let finished = self.directory.update(at, |e| {
+            let write = e.state.applied(doubt_until_ns)?;
+            if matches!(change, Change::Done(_)) {
+                e.asks
+                    .applied((write.body.origin.client, write.body.origin.request));
+            }
+            Some(write)
+        });
         let Some(Some(Write { body: job, .. })) = finished else {
             return;
         };
@@ -502,6 +520,7 @@ impl Engine {
             total: 0,
             value: if grant { &job.value } else { &[] },
             grant,
+            is_digest: false,
             key_life: None,
         };
         if let Some(entry) = self.directory.get(at) {
@@ -512,7 +531,9 @@ impl Engine {
 
     /// Rule 5 for a key that is in the directory.
     fn grant_known(&mut self, at: Place, origin: &Origin, now_ns: u64, out: &mut Outbox) -> bool {
-        if !self.placements.allows(origin.epoch.switch(), origin.tenant) {
+        let switch = origin.epoch.switch();
+        let is_store = switch & wire::NODE_STORE != 0;
+        if !is_store && !self.placements.allows(switch, origin.tenant) {
             self.counters.grants_not_placed += 1;
             return false;
         }
@@ -528,7 +549,12 @@ impl Engine {
                 }
                 return true;
             }
-            Some(Err(NoGrant::WritePending)) => self.counters.grants_write_pending += 1,
+            Some(Err(NoGrant::WritePending)) => {
+                self.counters.grants_write_pending += 1;
+                if is_store {
+                    self.grant_later(at, origin.epoch, now_ns);
+                }
+            }
             Some(Err(NoGrant::NoLease)) => self.counters.grants_no_lease += 1,
             Some(Err(NoGrant::DirectoryFull)) => {
                 self.counters.grants_directory_full += 1;
@@ -585,7 +611,7 @@ impl Engine {
         }
     }
 
-    fn set_timer(&mut self, at: Place, at_ns: u64) {
+    pub(super) fn set_timer(&mut self, at: Place, at_ns: u64) {
         let sooner = self.directory.update(at, |entry| {
             let sooner = entry.timer_ns == 0 || at_ns < entry.timer_ns;
             if sooner {

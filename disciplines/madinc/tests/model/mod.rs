@@ -225,7 +225,7 @@ impl Line {
                 tenant: TENANT,
                 window: self.window,
                 items: &items,
-                tallies: Default::default(),
+                tallies: &[0; decide::TALLIES],
             });
         }
         self.window += 1;

@@ -136,7 +136,7 @@ impl Model {
                 tenant: TENANT,
                 window: self.window,
                 items: &items,
-                tallies: Default::default(),
+                tallies: &[0; decide::TALLIES],
             });
             self.window += 1;
         }

@@ -213,8 +213,12 @@ impl Exchange {
     }
 
     /// A store's stream ended.
-    pub fn store_went(&mut self, stream: StoreStreamId) {
+    pub fn store_went(&mut self, stream: StoreStreamId, journal: &mut Journal) {
+        let store = self.stores.on(stream);
         self.stores.end(stream);
+        if let Some(store) = store {
+            self.tell(Event::StoreDetached { store }, journal);
+        }
     }
 
     /// The next message for a store's stream: the cluster of this version if it is newer, where

@@ -104,7 +104,7 @@ impl Exchange {
                 tenant,
                 window: counters.window,
                 items: items.get(&tenant).map_or(&[], Vec::as_slice),
-                tallies: tallies.get(&tenant).copied().unwrap_or_default(),
+                tallies: tallies.get(&tenant).unwrap_or(&[0; decide::TALLIES]),
             };
             self.tell(event, journal);
         }

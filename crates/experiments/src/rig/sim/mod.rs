@@ -217,8 +217,11 @@ impl Machines for Sim {
     }
 
     fn status(&self) -> anyhow::Result<Value> {
-        let switches = self.look(|core| core.view().switches())?;
-        Ok(json!({ "leading": true, "switches": switches }))
+        let (switches, counters) = self.look(|core| {
+            let view = core.view();
+            (view.switches(), view.counters(Duration::ZERO))
+        })?;
+        Ok(json!({ "leading": true, "switches": switches, "counters": counters }))
     }
 
     fn pages(&self) -> anyhow::Result<Vec<PageRow>> {

@@ -172,7 +172,9 @@ impl Engine {
             self.counters.loans_refused_unsafe += 1;
             return false;
         }
-        if owner == 0 || keeper == 0 || owner == keeper {
+        // Stores hold copies, and keep nothing for others.
+        let is_switch = |node| (1..=wire::SWITCH_MOST).contains(&node);
+        if !is_switch(owner) || !is_switch(keeper) || owner == keeper {
             self.counters.loans_refused_path += 1;
             return false;
         }

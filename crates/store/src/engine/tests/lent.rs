@@ -1,7 +1,7 @@
 //! Write-back: a store, the owner and keeper of a key, and clients, over a network that does what the test says.
 
 mod switch;
-mod world;
+pub(super) mod world;
 
 use super::*;
 use world::{ClientOp, Faults, To, World};

@@ -108,7 +108,7 @@ pub struct World {
 
 /// A backend that outlives the store.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Embedded>>);
+pub struct Shared(pub Arc<Mutex<Embedded>>);
 
 impl Backend for Shared {
     fn get(

@@ -1,0 +1,82 @@
+//! Which stores tenants' keys are on, as disciplines were told.
+
+use std::collections::BTreeMap;
+
+use decide::Stores;
+use wire::{Cluster, Secret, TENANT_OPEN};
+
+use super::tenants::Tenant;
+
+/// What was told of each tenant.
+#[derive(Default)]
+pub struct Homes {
+    told: BTreeMap<u32, Told>,
+}
+
+struct Told {
+    /// Whom.
+    discipline: &'static str,
+    stores: Stores,
+    /// The tenant has not changed since.
+    fresh: bool,
+}
+
+impl Homes {
+    /// A tenant changed, came or went.
+    pub fn changed(&mut self, id: u32) {
+        if let Some(told) = self.told.get_mut(&id) {
+            told.fresh = false;
+        }
+    }
+
+    /// What a tenant's discipline is to be told now, if it is anything new. Takes a step per partition after a change, else one look-up.
+    pub fn news(
+        &mut self,
+        id: u32,
+        discipline: &'static str,
+        tenant: Option<&Tenant>,
+        cluster: &Cluster,
+    ) -> Option<&Stores> {
+        let Some(tenant) = tenant else {
+            self.told.remove(&id);
+            return None;
+        };
+        let before = self.told.get_mut(&id);
+        let before = before.filter(|told| told.discipline == discipline);
+        let stores = match before {
+            Some(told) if told.fresh => return None,
+            Some(told) => {
+                told.fresh = true;
+                Some(&told.stores)
+            }
+            None => None,
+        };
+        let now = stores_of(tenant, cluster);
+        if stores == Some(&now) {
+            return None;
+        }
+        let told = Told {
+            discipline,
+            stores: now,
+            fresh: true,
+        };
+        self.told.insert(id, told);
+        self.told.get(&id).map(|told| &told.stores)
+    }
+}
+
+fn stores_of(tenant: &Tenant, cluster: &Cluster) -> Stores {
+    let addresses: Vec<_> = cluster.stores.iter().map(|s| s.address).collect();
+    let home = |partition| {
+        let owner = cluster.store_among(&tenant.stores, partition).address;
+        let at = addresses.iter().position(|address| *address == owner);
+        at.expect("one of the cluster's") as u16
+    };
+    let homes = (0..cluster.partitions).map(home).collect();
+    // Its secrets were checked when it came.
+    let secret = match tenant.id {
+        TENANT_OPEN => Secret::NONE,
+        _ => tenant.to_wire().secrets().hash,
+    };
+    Stores::new(addresses, tenant.id, secret, homes)
+}

@@ -1,0 +1,76 @@
+use std::net::SocketAddr;
+
+use wire::{NodeId, Secret, partition_of, store_node};
+
+/// The stores of a cluster, in the cluster file's order, and which of them a tenant's keys are on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stores {
+    addresses: Vec<SocketAddr>,
+    tenant: u32,
+    hash_secret: Secret,
+    /// Of each partition the store that owns it, by its place among the addresses.
+    homes: Vec<u16>,
+}
+
+impl Stores {
+    /// Those at these addresses. `hash_secret` seeds the hashes of the tenant's keys; `homes` names the owner of each partition by its
+    /// place among the addresses.
+    ///
+    /// # Panics
+    /// If there is no partition, or an owner is not among the addresses.
+    pub fn new(
+        addresses: Vec<SocketAddr>,
+        tenant: u32,
+        hash_secret: Secret,
+        homes: Vec<u16>,
+    ) -> Stores {
+        assert!(!homes.is_empty(), "a cluster has a partition at least");
+        let known = |home: &u16| usize::from(*home) < addresses.len();
+        assert!(homes.iter().all(known), "a partition's owner is a store");
+        Stores {
+            addresses,
+            tenant,
+            hash_secret,
+            homes,
+        }
+    }
+
+    /// Their addresses, in the cluster file's order. One that owns several ranges of partitions stands here once for each of them; its
+    /// first place is its number, and the only one that [`Stores::home_of`] gives.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The store that a key of the tenant is on, by its place among the addresses.
+    pub fn home_of(&self, key: &[u8]) -> usize {
+        let hash = self.hash_secret.key_hash(self.tenant, key);
+        let partition = partition_of(hash, self.homes.len() as u32);
+        usize::from(self.homes[partition as usize])
+    }
+
+    /// The number of the store at this place, as packets name it.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn node(&self, at: usize) -> NodeId {
+        assert!(at < self.addresses.len(), "one of the stores");
+        store_node(at).expect("a cluster has no more stores than there are numbers")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_is_on_one_store_and_each_store_has_keys() {
+        let addresses: Vec<SocketAddr> = (1..=3).map(|n| ([10, 0, 0, n], 7117).into()).collect();
+        let stores = Stores::new(addresses, 7, Secret([7; 16]), vec![0, 1, 2, 2]);
+        let mut keys = [0; 3];
+        for n in 0..400 {
+            keys[stores.home_of(format!("key {n}").as_bytes())] += 1;
+        }
+        assert!(keys[0] > 60 && keys[1] > 60 && keys[2] > 140, "{keys:?}");
+        assert_eq!(stores.node(2), 0x8002);
+    }
+}

@@ -1,0 +1,299 @@
+//! Copies of other stores' keys that disciplines want held here (docs/coherence.md, "Replicas"): this store follows the rules as a
+//! switch does, and answers reads that a switch sends it in the place of a key's home.
+//!
+//! A read of a copy that may not be served now is passed on: the home is asked, once for all reads that wait, and says what the key
+//! holds. So a switch that sends reads here by mistake costs a round trip and nothing else.
+//!
+//! Cost of a read: two look-ups, one encoding. Of a copy: its value and 256 bytes.
+
+mod drive;
+mod hold;
+mod packets;
+mod parts;
+mod reads;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    net::SocketAddr,
+};
+
+use bytes::Bytes;
+use wire::{NodeId, maps::HashMap};
+
+use super::reply::Origin;
+use crate::{
+    Config, Incarnation,
+    coherence::{Borrowed, Epochs, Nanos, Replica},
+    directory::KeyId,
+    shares::Shares,
+    status::ReplicasStatus,
+};
+use parts::Joining;
+
+/// Keys of other stores that may be held at once.
+const KEYS_MOST: usize = 65_536;
+/// Reads that may wait for homes at once.
+const READS_MOST: usize = 65_536;
+/// Bytes that a copy costs beside its key and values.
+const OVERHEAD: usize = 256;
+/// A home is asked again after this time at first, then after twice the time each time.
+const ASK_FIRST_NS: Nanos = 20_000_000;
+/// The longest time between two questions.
+const ASK_MOST_NS: Nanos = 500_000_000;
+/// A key that is absent, or for whose copy there is no room, is asked for again after this time.
+const LATER_NS: Nanos = 1_000_000_000;
+/// A read that its home has not answered for so long is forgotten: its client has sent it again.
+const PATIENCE_NS: Nanos = 1_000_000_000;
+/// A copy that no read comes to is confirmed again after this time at first, then after twice the time each time.
+const CONFIRM_FIRST_NS: Nanos = 250_000_000;
+/// The longest time between two confirmations.
+const CONFIRM_MOST_NS: Nanos = 8_000_000_000;
+/// Between two of many keys that become due at once.
+const SPREAD_NS: Nanos = 50_000;
+
+/// A store that is home to keys which are held here.
+struct Lender {
+    address: SocketAddr,
+    lease: Borrowed,
+    /// When it is to be asked for a lease next.
+    next_ask_ns: Nanos,
+    /// Keys of it that are to be held.
+    keys: usize,
+}
+
+/// A read that waits for its key's home.
+struct Read {
+    origin: Origin,
+    /// What had been asked when it came: an answer to that does not count.
+    after: u64,
+    since_ns: Nanos,
+}
+
+/// A key of another store.
+struct Held {
+    key: Box<[u8]>,
+    home: NodeId,
+    /// A discipline wants it held. Others are here for the reads that wait.
+    wanted: bool,
+    replica: Replica<Bytes>,
+    /// Bytes of the room that it takes.
+    cost: usize,
+    /// There is no room for its value.
+    no_room: bool,
+    joining: Option<Joining>,
+    reads: Vec<Read>,
+    /// The question that is under way; 0: none.
+    asked: u64,
+    next_ask_ns: Nanos,
+    backoff_ns: Nanos,
+    /// When the copy is to be confirmed next, and after how long again.
+    confirm_ns: Nanos,
+    confirm_backoff_ns: Nanos,
+    /// When it is to be looked at next; 0: not at all.
+    timer_ns: Nanos,
+}
+
+/// What is to be done about a key.
+enum Step {
+    /// Its copy may be served.
+    Serve,
+    /// Its home is to be asked; `bool`: for a grant.
+    Ask(bool),
+    /// Nothing before this time.
+    Wait(Nanos),
+    /// Nothing, until something comes.
+    Rest,
+    /// It is of no use.
+    Forget,
+}
+
+/// All copies of other stores' keys.
+pub(super) struct Replicas {
+    /// This store, as packets name it. None: it is not in the cluster file, and holds nothing.
+    me: Option<NodeId>,
+    /// Whose requests ours are.
+    client: u64,
+    /// The newest request.
+    newest: u64,
+    epochs: Epochs,
+    lenders: BTreeMap<NodeId, Lender>,
+    held: HashMap<KeyId, Held>,
+    /// Bytes, keys and reads.
+    room: Shares,
+    places: Shares,
+    reads: Shares,
+    /// Reads of parts that were passed on, by the request that they were passed on in.
+    passed: BTreeMap<u64, (Read, Box<[u8]>)>,
+    timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
+}
+
+impl Replicas {
+    pub fn new(config: &Config, tenants: usize, incarnation: Incarnation) -> Replicas {
+        let me = config.identity.and_then(|me| config.cluster.node_of(me));
+        Replicas {
+            me,
+            client: incarnation.first_term(),
+            newest: 0,
+            epochs: Epochs::new(incarnation.first_epoch()),
+            lenders: BTreeMap::new(),
+            held: HashMap::default(),
+            room: Shares::new(config.replica_memory, tenants),
+            places: Shares::new(KEYS_MOST, tenants),
+            reads: Shares::new(READS_MOST, tenants),
+            passed: BTreeMap::new(),
+            timers: BinaryHeap::new(),
+        }
+    }
+
+    /// From now on so many tenants share the room.
+    pub fn share_among(&mut self, tenants: usize) {
+        self.room.share_among(tenants);
+        self.places.share_among(tenants);
+        self.reads.share_among(tenants);
+    }
+
+    /// The time as we tell it to homes. Our clock begins anew with each life: an answer to an earlier one must not look like one to this.
+    fn dated(&self, now_ns: Nanos) -> u64 {
+        now_ns.wrapping_add(self.client)
+    }
+
+    /// The time of which we told a home so.
+    fn date_in(&self, told: u64) -> Nanos {
+        told.wrapping_sub(self.client)
+    }
+
+    /// When something is due.
+    pub fn next_ns(&self) -> Option<Nanos> {
+        let timer = self.timers.peek().map(|Reverse((at_ns, _))| *at_ns);
+        let in_use = self.lenders.values().filter(|lender| lender.keys > 0);
+        let passed = self.passed.first_key_value();
+        let forgotten = passed.map(|(_, (read, _))| read.since_ns + PATIENCE_NS);
+        in_use
+            .map(|lender| lender.next_ask_ns)
+            .chain(timer)
+            .chain(forgotten)
+            .min()
+    }
+
+    /// What is held.
+    pub fn status(&self, now_ns: Nanos) -> ReplicasStatus {
+        let mut status = ReplicasStatus {
+            bytes: self.room.all() as u64,
+            ..ReplicasStatus::default()
+        };
+        for held in self.held.values().filter(|held| held.wanted) {
+            status.keys += 1;
+            status.no_room += u64::from(held.no_room);
+            let lease = self.lenders.get(&held.home).map(|lender| &lender.lease);
+            let served = lease.and_then(|lease| held.replica.serve(lease, now_ns));
+            status.valid += u64::from(served.is_some());
+        }
+        status
+    }
+
+    /// What is to be done about a key now.
+    fn step(&self, id: &KeyId, now_ns: Nanos) -> Step {
+        let Some(held) = self.held.get(id) else {
+            return Step::Forget;
+        };
+        let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else {
+            return Step::Forget;
+        };
+        if held.replica.serve(lease, now_ns).is_some() {
+            return Step::Serve;
+        }
+        let pulls = held.wanted && lease.holds(now_ns);
+        match held.reads.is_empty() && !pulls {
+            true if !held.wanted => Step::Forget,
+            true => Step::Rest,
+            false if now_ns < held.next_ask_ns => Step::Wait(held.next_ask_ns),
+            false => Step::Ask(pulls),
+        }
+    }
+
+    /// Takes so many bytes for a key in the place of those that it has. False: there is no room, and it has what it had.
+    fn resize(&mut self, id: &KeyId, bytes: usize) -> bool {
+        let Some(held) = self.held.get_mut(id) else {
+            return false;
+        };
+        self.room.give_back(id.0, held.cost);
+        let fits = self.room.has_room_for(id.0, bytes);
+        if fits {
+            held.cost = bytes;
+        }
+        self.room.take(id.0, held.cost);
+        fits
+    }
+
+    /// The entry of a key of another store, made if there is none.
+    fn enter(&mut self, id: KeyId, key: &[u8], home: (NodeId, SocketAddr), now_ns: Nanos) {
+        let Replicas { epochs, .. } = self;
+        self.lenders.entry(home.0).or_insert_with(|| Lender {
+            address: home.1,
+            lease: Borrowed::default(),
+            next_ask_ns: now_ns,
+            keys: 0,
+        });
+        self.held.entry(id).or_insert_with(|| Held {
+            key: key.into(),
+            home: home.0,
+            wanted: false,
+            replica: Replica::new(epochs.take(), now_ns),
+            cost: 0,
+            no_room: false,
+            joining: None,
+            reads: vec![],
+            asked: 0,
+            next_ask_ns: now_ns,
+            backoff_ns: ASK_FIRST_NS,
+            confirm_ns: 0,
+            confirm_backoff_ns: CONFIRM_FIRST_NS,
+            timer_ns: 0,
+        });
+    }
+
+    fn forget(&mut self, id: &KeyId) {
+        let Some(held) = self.held.remove(id) else {
+            return;
+        };
+        self.room.give_back(id.0, held.cost);
+        self.reads.give_back(id.0, held.reads.len());
+        if held.wanted {
+            self.places.give_back(id.0, 1);
+            if let Some(lender) = self.lenders.get_mut(&held.home) {
+                lender.keys -= 1;
+            }
+        }
+    }
+
+    /// Forgets everything of these tenants.
+    pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
+        let held = self.held.keys().filter(|id| gone.contains(&id.0));
+        for id in held.copied().collect::<Vec<_>>() {
+            self.forget(&id);
+        }
+        let reads = &mut self.reads;
+        self.passed.retain(|_, (read, _)| {
+            let stays = !gone.contains(&read.origin.tenant);
+            reads.give_back(read.origin.tenant, usize::from(!stays));
+            stays
+        });
+    }
+
+    fn set_timer(&mut self, id: KeyId, at_ns: Nanos) {
+        if let Some(held) = self.held.get_mut(&id)
+            && (held.timer_ns == 0 || at_ns < held.timer_ns)
+        {
+            held.timer_ns = at_ns;
+            self.timers.push(Reverse((at_ns, id)));
+        }
+    }
+
+    /// Many keys are to be looked at: one after the other.
+    fn set_timers(&mut self, ids: Vec<KeyId>, now_ns: Nanos) {
+        for (n, id) in (0..).zip(ids) {
+            self.set_timer(id, now_ns + n * SPREAD_NS);
+        }
+    }
+}

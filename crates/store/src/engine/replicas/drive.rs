@@ -1,0 +1,209 @@
+//! What is due for a copy: questions to its home, confirmations, timers.
+
+use std::cmp::Reverse;
+
+use wire::{Epoch, Flags, Header, NodeId, Op, Packet, TENANT_OPEN};
+
+use super::{super::Engine, ASK_MOST_NS, CONFIRM_MOST_NS, Lender, PATIENCE_NS, Replicas, Step};
+use crate::{
+    coherence::Nanos,
+    directory::KeyId,
+    net::{Outbox, Peer},
+};
+
+impl Engine {
+    /// Does what is due for copies.
+    pub(in crate::engine) fn tick_replicas(&mut self, now_ns: u64, out: &mut Outbox) {
+        if self.replicas.next_ns().is_none_or(|due_ns| now_ns < due_ns) {
+            return;
+        }
+        self.borrow_leases(now_ns, out);
+        while let Some(&Reverse((at_ns, id))) = self.replicas.timers.peek()
+            && at_ns <= now_ns
+        {
+            self.replicas.timers.pop();
+            if let Some(held) = self.replicas.held.get_mut(&id)
+                && held.timer_ns == at_ns
+            {
+                held.timer_ns = 0;
+                self.drive_replica(id, now_ns, out);
+            }
+        }
+        self.forget_passed(now_ns);
+    }
+
+    /// Moves a key on as far as it goes.
+    pub(super) fn drive_replica(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
+        match self.replicas.step(&id, now_ns) {
+            Step::Serve => {
+                self.answer_waiting(id, now_ns, out);
+                self.confirm(id, now_ns, out);
+            }
+            Step::Ask(pulls) => {
+                self.ask_home(id, pulls, now_ns, out);
+                if let Some(at_ns) = self.replicas.held.get(&id).map(|held| held.next_ask_ns) {
+                    self.replicas.set_timer(id, at_ns);
+                }
+            }
+            Step::Wait(at_ns) => self.replicas.set_timer(id, at_ns),
+            Step::Rest => {}
+            Step::Forget => self.replicas.forget(&id),
+        }
+    }
+
+    /// Asks a key's home what it holds, for a grant if it is to be held here.
+    pub(super) fn ask_home(&mut self, id: KeyId, pulls: bool, now_ns: u64, out: &mut Outbox) {
+        let Replicas {
+            me: Some(me),
+            newest,
+            epochs,
+            lenders,
+            held,
+            reads,
+            ..
+        } = &mut self.replicas
+        else {
+            return;
+        };
+        let Some(held) = held.get_mut(&id) else {
+            return;
+        };
+        let Some(Lender { lease, .. }) = lenders.get(&held.home) else {
+            return;
+        };
+        let before = held.reads.len();
+        held.reads
+            .retain(|read| now_ns < read.since_ns + PATIENCE_NS);
+        reads.give_back(id.0, before - held.reads.len());
+        held.next_ask_ns = now_ns + held.backoff_ns;
+        held.backoff_ns = (2 * held.backoff_ns).min(ASK_MOST_NS);
+        let joins = held.joining.is_some();
+        if joins && held.reads.is_empty() {
+            return self.ask_parts(id, out);
+        }
+        let mut header = Header::new(Op::FetchRequest);
+        if pulls && !joins {
+            let replica = &mut held.replica;
+            if replica.is_valid() || !lease.is_above_floor(replica.epoch()) {
+                replica.raise(epochs.take(), now_ns);
+            }
+            header.epoch = Epoch::new(*me, replica.epoch());
+            header.flags = Flags::GRANT;
+        }
+        *newest += 1;
+        held.asked = *newest;
+        header.request = held.asked;
+        self.counters.replica_asks += 1;
+        self.fetch(id, header, out);
+        if joins {
+            self.ask_parts(id, out);
+        }
+    }
+
+    /// Sends a FetchRequest about a key to its home. It may be answered at full length.
+    pub(super) fn fetch(&mut self, id: KeyId, mut header: Header, out: &mut Outbox) {
+        header.client = self.replicas.client;
+        let Some(held) = self.replicas.held.get(&id) else {
+            return;
+        };
+        let (home, key) = (held.home, held.key.clone());
+        self.fetch_of(id, home, &key, header, out);
+    }
+
+    pub(super) fn fetch_of(
+        &mut self,
+        id: KeyId,
+        home: NodeId,
+        key: &[u8],
+        mut header: Header,
+        out: &mut Outbox,
+    ) {
+        let Some(peer) = self.peer_of(home) else {
+            return;
+        };
+        header.client = self.replicas.client;
+        (header.tenant, header.key_hash) = id;
+        let system = self.system_secret();
+        let pushed = out.push(&Packet::new(header, key, &[]), &system, peer);
+        if pushed.is_ok()
+            && id.0 == TENANT_OPEN
+            && let Some((mut bytes, peer)) = out.pop()
+        {
+            bytes.resize(wire::MAX_PAYLOAD, 0);
+            out.push_bytes(&bytes, peer);
+        }
+    }
+
+    /// Tells switches on the way to its home, and nobody else, something of a key.
+    pub(super) fn say_of(
+        &mut self,
+        id: KeyId,
+        op: Op,
+        epoch: Epoch,
+        version: u64,
+        out: &mut Outbox,
+    ) {
+        let Some(held) = self.replicas.held.get(&id) else {
+            return;
+        };
+        let Some(peer) = self.peer_of(held.home) else {
+            return;
+        };
+        let header = Header {
+            tenant: id.0,
+            key_hash: id.1,
+            epoch,
+            version,
+            ..Header::new(op)
+        };
+        let _ = out.push(
+            &Packet::new(header, &held.key, &[]),
+            &self.system_secret(),
+            peer,
+        );
+    }
+
+    /// Confirms a copy that is valid, if that is due.
+    pub(super) fn confirm(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
+        let Some(me) = self.replicas.me else { return };
+        let Some(held) = self.replicas.held.get_mut(&id) else {
+            return;
+        };
+        let is_due = now_ns >= held.confirm_ns;
+        if is_due {
+            held.confirm_ns = now_ns + held.confirm_backoff_ns;
+            held.confirm_backoff_ns = (2 * held.confirm_backoff_ns).min(CONFIRM_MOST_NS);
+        }
+        let epoch = Epoch::new(me, held.replica.epoch());
+        let version = held.replica.version().unwrap_or(0);
+        let ends_ns = held.replica.expires_ns().unwrap_or(Nanos::MAX);
+        let next_ns = held.confirm_ns.min(ends_ns);
+        if is_due {
+            self.counters.replica_confirms += 1;
+            self.say_of(id, Op::ReplicaConfirm, epoch, version, out);
+        }
+        self.replicas.set_timer(id, next_ns);
+    }
+
+    /// Reads that wait for homes.
+    #[cfg(test)]
+    pub(in crate::engine) fn reads_of_replicas(&self) -> usize {
+        self.replicas.reads.all()
+    }
+
+    /// The epoch of a key's copy.
+    #[cfg(test)]
+    pub(in crate::engine) fn epoch_of_replica(&self, id: KeyId) -> Option<Epoch> {
+        let epoch = self.replicas.held.get(&id)?.replica.epoch();
+        Some(Epoch::new(self.replicas.me?, epoch))
+    }
+
+    /// Where a store is.
+    pub(super) fn peer_of(&self, node: NodeId) -> Option<Peer> {
+        let address = self.config.cluster.store_numbered(node)?.address;
+        // Others know us by our address in the cluster file.
+        let any = self.config.listen.ip().is_unspecified();
+        let local = self.config.identity.filter(|_| any).map(|me| me.ip());
+        Some(Peer { address, local })
+    }
+}

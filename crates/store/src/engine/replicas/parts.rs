@@ -1,0 +1,123 @@
+//! Copies of values that no packet carries: the first part is granted, the others are read under its version.
+
+use wire::{Header, Op, PART, PART_BYTES, Packet, Status};
+
+use super::{super::Engine, ASK_FIRST_NS};
+use crate::{directory::KeyId, net::Outbox};
+
+/// Parts that are asked for at once.
+const WINDOW: usize = 16;
+
+/// A value of which parts are missing.
+pub(super) struct Joining {
+    epoch: u64,
+    version: u64,
+    expiry_ms: u32,
+    bytes: Vec<u8>,
+    missing: Vec<u16>,
+}
+
+impl Engine {
+    /// The first part of a value was granted, and there is room for all of it.
+    pub(super) fn begin_join(&mut self, id: KeyId, packet: &Packet<'_>, now_ns: u64) {
+        let header = &packet.header;
+        let total = header.total as usize;
+        if total > self.config.cluster.max_value as usize || packet.value.len() > total {
+            return;
+        }
+        let Some(held) = self.replicas.held.get_mut(&id) else {
+            return;
+        };
+        let mut bytes = vec![0; total];
+        bytes[..packet.value.len()].copy_from_slice(packet.value);
+        let parts = (0..total).step_by(PART_BYTES).skip(1);
+        held.joining = Some(Joining {
+            epoch: header.epoch.number(),
+            version: header.version,
+            expiry_ms: header.expiry_ms,
+            bytes,
+            missing: parts.map(|from| (from / PART) as u16).collect(),
+        });
+        held.next_ask_ns = now_ns;
+    }
+
+    /// Asks for parts that are missing.
+    pub(super) fn ask_parts(&mut self, id: KeyId, out: &mut Outbox) {
+        let Some(held) = self.replicas.held.get(&id) else {
+            return;
+        };
+        let Some(joining) = &held.joining else { return };
+        let (total, version) = (joining.bytes.len() as u32, joining.version);
+        let parts: Vec<u16> = joining.missing.iter().take(WINDOW).copied().collect();
+        for part in parts {
+            self.replicas.newest += 1;
+            let header = Header {
+                request: self.replicas.newest,
+                part,
+                total,
+                version,
+                ..Header::new(Op::FetchRequest)
+            };
+            self.fetch(id, header, out);
+        }
+    }
+
+    /// Takes a part that was asked for; the value is installed when it is whole. False: it is none, or of another version.
+    pub(super) fn join(
+        &mut self,
+        id: KeyId,
+        packet: &Packet<'_>,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> bool {
+        let header = &packet.header;
+        let Some(held) = self.replicas.held.get_mut(&id) else {
+            return false;
+        };
+        let Some(joining) = &mut held.joining else {
+            return false;
+        };
+        let is_of_it = header.status == Status::Ok
+            && header.part > 0
+            && header.version == joining.version
+            && header.total as usize == joining.bytes.len();
+        if !is_of_it {
+            if header.part == 0 && header.version != joining.version {
+                // The home has another value, or cannot read it: what is here is of no use.
+                held.joining = None;
+                held.next_ask_ns = now_ns + held.backoff_ns;
+            }
+            return false;
+        }
+        let from = usize::from(header.part) * PART;
+        let len = PART_BYTES.min(joining.bytes.len().saturating_sub(from));
+        let Some(to) = joining.bytes.get_mut(from..from + len) else {
+            return true;
+        };
+        let missing = joining.missing.iter().position(|part| *part == header.part);
+        let (Some(at), true) = (missing, packet.value.len() == len) else {
+            return true;
+        };
+        to.copy_from_slice(packet.value);
+        joining.missing.remove(at);
+        held.backoff_ns = ASK_FIRST_NS;
+        held.next_ask_ns = now_ns + ASK_FIRST_NS;
+        let is_round_over = joining.missing.len().is_multiple_of(WINDOW);
+        if joining.missing.is_empty()
+            && let Some(whole) = held.joining.take()
+        {
+            let (version, expiry_ms) = (whole.version, whole.expiry_ms);
+            self.install(
+                id,
+                whole.epoch,
+                whole.bytes.into(),
+                version,
+                expiry_ms,
+                now_ns,
+            );
+        } else if is_round_over {
+            self.ask_parts(id, out);
+        }
+        true
+    }
+}

@@ -1,0 +1,7 @@
+//! Compiles the discipline's data plane against the shared headers.
+
+fn main() {
+    bpf::compile("kvswitch.bpf.c");
+    println!("cargo:rerun-if-changed=redirect.h");
+    println!("cargo:rerun-if-changed=load.h");
+}

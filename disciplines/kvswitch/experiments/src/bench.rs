@@ -1,0 +1,279 @@
+//! What is compared: servers alone, and servers with KVSwitch before them.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use experiments::{
+    Run,
+    params::positive,
+    servers::{Counted, Rack, Servers},
+};
+use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// What stands before the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum System {
+    /// Nothing.
+    #[serde(rename = "none")]
+    None,
+    /// NetCache, which holds values up to the length of its paper.
+    #[serde(rename = "netcache")]
+    Cache,
+    /// KVSwitch.
+    #[serde(rename = "kvswitch")]
+    Replicas,
+}
+
+/// Longest key and value that NetCache holds in its paper, in bytes.
+const CACHED: [(&str, u32); 2] = [
+    ("netcache.longest_key", 16),
+    ("netcache.longest_value", 128),
+];
+
+impl System {
+    /// As rows and plots have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::None => "none",
+            System::Cache => "netcache",
+            System::Replicas => "kvswitch",
+        }
+    }
+}
+
+/// How balance is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Balance {
+    /// The load, a part of what all servers take together.
+    pub load: f64,
+    /// Windows before anything is measured.
+    pub windows: u32,
+    /// Requests of a measurement.
+    pub requests: f64,
+}
+
+impl Default for Balance {
+    fn default() -> Balance {
+        Balance {
+            load: 0.6,
+            windows: 24,
+            requests: 2e6,
+        }
+    }
+}
+
+impl Balance {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The parameter, what it is, what it may be.
+    pub fn check(&self, rack: &Rack) -> anyhow::Result<()> {
+        positive([("load", self.load), ("requests", self.requests)])?;
+        ensure!(
+            rack.apart,
+            "apart = false: replicas need servers with addresses of their own"
+        );
+        ensure!(
+            rack.servers >= 2,
+            "servers = {}: at least 2 can share a key",
+            rack.servers
+        );
+        Ok(())
+    }
+}
+
+/// What was measured of one system under one load.
+pub struct Measured {
+    /// Of what.
+    pub system: System,
+    /// As the load saw it.
+    pub result: PhaseResult,
+    /// What servers and switch counted.
+    pub counted: Counted,
+    /// What the control half said at the end.
+    pub figures: BTreeMap<String, f64>,
+}
+
+impl Measured {
+    /// How far the servers' loads are from each other: the mean deviation over the mean (equation 2).
+    pub fn imbalance(&self) -> f64 {
+        imbalance(&self.counted.served)
+    }
+
+    /// A figure of the control half's; 0: it has none of that name.
+    pub fn figure(&self, name: &str) -> f64 {
+        self.figures.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// Replicas that a server has on average, as a part of so many keys.
+    pub fn replicas_share(&self, keys: usize) -> f64 {
+        self.figure("replicas_told") / self.counted.served.len() as f64 / keys as f64
+    }
+
+    /// Everything, for a report's row.
+    pub fn row(&self) -> Map<String, Value> {
+        let switch = self.counted.switch.iter().filter(|(_, n)| **n > 0.0);
+        let row = json!({
+            "system": self.system.name(),
+            "imbalance": self.imbalance(),
+            "throughput": self.result.throughput(),
+            "loss": self.result.loss(),
+            "all": self.result.all,
+            "server_load": self.counted.served,
+            "control": self.figures,
+            "switch": switch.collect::<BTreeMap<_, _>>(),
+            "wrong_values": self.result.wrong(),
+        });
+        match row {
+            Value::Object(row) => row,
+            _ => Map::new(),
+        }
+    }
+}
+
+/// A rack with one of the systems.
+pub struct Bench<'a> {
+    /// The rack.
+    pub servers: Servers<'a>,
+    system: System,
+    balance: Balance,
+    /// Requests per second that all servers take together.
+    capacity: f64,
+    window_s: f64,
+    is_on: bool,
+}
+
+impl<'a> Bench<'a> {
+    /// Builds it.
+    ///
+    /// # Errors
+    /// As [`Servers::new`].
+    pub fn new(
+        run: &Run<'a>,
+        rack: &Rack,
+        balance: &Balance,
+        system: System,
+    ) -> anyhow::Result<Bench<'a>> {
+        let mut rack = rack.clone();
+        if system == System::Cache {
+            rack.discipline = Some("netcache".into());
+            let settings = CACHED.map(|(name, number)| (name.into(), number));
+            rack.settings.extend(settings);
+        }
+        Ok(Bench {
+            servers: Servers::new(run, &rack, run.options.backend)?,
+            system,
+            balance: balance.clone(),
+            capacity: f64::from(rack.servers) * rack.server_rate / rack.factor,
+            window_s: f64::from(rack.window_ms.unwrap_or(1000)) / 1000.0,
+            is_on: false,
+        })
+    }
+
+    /// Requests per second that all servers take together.
+    pub fn capacity(&self) -> f64 {
+        self.capacity
+    }
+
+    /// The rate at which balance is measured: what the first server without anything before it still takes, if nothing is.
+    pub fn rate(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+        match self.system {
+            System::None => 0.9 * self.bound_without(popularity, write_ratio),
+            _ => self.balance.load * self.capacity,
+        }
+    }
+
+    /// What the servers carry without anything before them.
+    pub fn bound_without(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+        let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
+        self.servers.bound(&shares).min(self.capacity)
+    }
+
+    /// What the servers are expected to carry.
+    pub fn expected(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+        match self.system {
+            System::None => self.bound_without(popularity, write_ratio),
+            // Reads are spread; writes go home, and to each replica.
+            _ => (self.capacity * (1.0 - write_ratio))
+                .max(self.bound_without(popularity, write_ratio)),
+        }
+    }
+
+    /// Lets the control half learn this load from nothing.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn learn(&mut self, popularity: Popularity, write_ratio: f64) -> anyhow::Result<()> {
+        if self.system == System::None {
+            return Ok(());
+        }
+        if std::mem::replace(&mut self.is_on, true) {
+            self.servers.cache_off()?;
+        }
+        self.servers.cache_on()?;
+        // As much as the servers take at first; more when the keys have replicas.
+        let rate = self.rate(popularity, write_ratio);
+        for window in 0..self.balance.windows {
+            let phase = Phase {
+                write_ratio,
+                ..Phase::reads(popularity, rate, 0.0, self.window_s)
+            };
+            let (result, counted) = self.servers.counting(&phase)?;
+            let figures = self.servers.control_counters().unwrap_or_default();
+            let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
+            tracing::info!(
+                "window {window}: imbalance {:.4}, lost {:.2} %, {} hot keys, {} replicas, threshold {:.6}",
+                imbalance(&counted.served),
+                result.loss() * 100.0,
+                figure("hot_keys"),
+                figure("replicas_told"),
+                figure("threshold_millionths") / 1e6,
+            );
+            let totals = self.servers.store_totals()?;
+            let is_there = |(_, n): &(&String, &f64)| **n > 0.0;
+            tracing::debug!(
+                "{:?} {:?} {:?}",
+                figures.iter().filter(is_there).collect::<Vec<_>>(),
+                counted.switch.iter().filter(is_there).collect::<Vec<_>>(),
+                totals.iter().filter(is_there).collect::<Vec<_>>()
+            );
+        }
+        Ok(())
+    }
+
+    /// Measures balance at the usual rate, or at this one.
+    ///
+    /// # Errors
+    /// As [`Servers::counting`].
+    pub fn measure(
+        &mut self,
+        popularity: Popularity,
+        write_ratio: f64,
+        rate: Option<f64>,
+    ) -> anyhow::Result<Measured> {
+        let rate = rate.unwrap_or_else(|| self.rate(popularity, write_ratio));
+        let seconds = self.balance.requests / rate;
+        let phase = Phase {
+            write_ratio,
+            ..Phase::reads(popularity, rate, 0.0, seconds)
+        };
+        let (result, counted) = self.servers.counting(&phase)?;
+        Ok(Measured {
+            system: self.system,
+            result,
+            counted,
+            figures: match self.system {
+                System::None => BTreeMap::new(),
+                _ => self.servers.control_counters()?,
+            },
+        })
+    }
+}
+
+/// What none of the systems measured got wrong.
+pub fn wrong<'m>(measured: impl Iterator<Item = &'m Measured>) -> u64 {
+    measured.map(|one| one.result.wrong()).sum()
+}

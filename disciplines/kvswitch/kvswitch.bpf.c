@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * KVSwitch: hot keys have replicas at several stores, and each read goes to one of them, in turn. Nothing that is said here about
+ * replicas has to be true: a store that is asked for what it may not answer asks the key's home (docs/coherence.md).
+ */
+#include "redirect.h"
+
+#include "pipe.h"
+
+/* Parameter words: the reads per window from which a cold key is reported, and flags. */
+#define HOT_THRESHOLD 0
+#define FLAGS 1
+#define FAN_OUT 0x1
+
+RECIRCULATES;
+
+/* To the store that the client chose. */
+INLINE int go_home(struct xdp_md *ctx, struct work *work, const struct config *config)
+{
+	disown(ctx, work, config);
+	count_load(ctx, work, false);
+	return forward(ctx, work);
+}
+
+INLINE int take_read(struct xdp_md *ctx, struct work *work, const struct config *config)
+{
+	struct found found = {};
+	if (!find_given(work, &found)) {
+		count(COUNT_miss);
+		pipe_miss(work, config, work->parameter[HOT_THRESHOLD]);
+		return go_home(ctx, work, config);
+	}
+	__u32 counted = count_each_request(&found);
+	/* Another switch on the way has chosen already. */
+	__u32 store = work->header.node ? NOBODY : take_turn(&found, work, counted);
+	if (store == NOBODY || !send_to(ctx, work, store))
+		return go_home(ctx, work, config);
+	count(COUNT_redirect);
+	return forward(ctx, work);
+}
+
+/* Whether the write may be sent to replicas as it is: whole, and by nobody before. */
+INLINE bool fans_out(const struct work *work, const struct found *found)
+{
+	return (work->parameter[FLAGS] & FAN_OUT) && !work->header.node &&
+	       !is_part(&work->header) && next_replica(found, work, NODE_ALL) != NOBODY;
+}
+
+/* The port that the packet leaves by, with the one that it goes round by. */
+INLINE const void *find_loop(const struct work *work)
+{
+	return find_pair(work->out, work->hash[0]);
+}
+
+INLINE int round_too(const void *pair)
+{
+	return ends(COUNT_replica_round, clone_to(pair));
+}
+
+/* No replica may be read until it has confirmed the next value. The write goes home, and round to become the first update. */
+INLINE int take_write(struct xdp_md *ctx, struct work *work, const struct config *config)
+{
+	struct found found = {};
+	count(COUNT_write);
+	tally(work, WRITES);
+	if (!find_given(work, &found))
+		return go_home(ctx, work, config);
+	WRITE_ONCE(replicas_of(&found, work)->valid, 0);
+	count(COUNT_write_invalidated);
+	bool more = fans_out(work, &found);
+	int verdict = go_home(ctx, work, config);
+	if (!more || verdict != XDP_REDIRECT)
+		return verdict;
+	const void *pair = find_loop(work);
+	if (!pair)
+		return verdict;
+	work->header.node = bpf_htons(NODE_ALL);
+	sign(work);
+	rewrite_header(ctx, work);
+	return round_too(pair);
+}
+
+/* A store says that its replica may be read again, or no longer. */
+INLINE int about_replica(struct xdp_md *ctx, struct work *work)
+{
+	struct found found = {};
+	__u32 store = bpf_be64_to_cpu(work->header.epoch) >> EPOCH_NUMBER_BITS;
+	if (find_given(work, &found)) {
+		struct replicas *key = replicas_of(&found, work);
+		__u64 turns = turns_of(work, key, store);
+		if (work->op == OP_REPLICA_DROP)
+			fetch_and(&key->valid, ~turns);
+		else
+			fetch_or(&key->valid, turns);
+		if (turns)
+			count(work->op == OP_REPLICA_DROP ? COUNT_replica_drop
+							  : COUNT_replica_confirm);
+	}
+	return forward(ctx, work);
+}
+
+STEP int kvswitch(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	struct config *config = get_config();
+	if (!work || !config)
+		return XDP_PASS;
+	switch (work->op) {
+	case OP_READ_REQUEST:
+		return take_read(ctx, work, config);
+	case OP_WRITE_REQUEST:
+	case OP_DELETE_REQUEST:
+		return take_write(ctx, work, config);
+	case OP_CORRECTION_REQUEST:
+		return go_home(ctx, work, config);
+	case OP_REPLICA_CONFIRM:
+	case OP_REPLICA_DROP:
+		return about_replica(ctx, work);
+	case OP_READ_REPLY:
+	case OP_WRITE_REPLY:
+	case OP_DELETE_REPLY:
+		count_load(ctx, work, true);
+		return forward(ctx, work);
+	default:
+		return forward(ctx, work);
+	}
+}
+
+/*
+ * A write came round, or the update that it became: it becomes the update of the next replica, and goes to that. `node` says how
+ * far it is.
+ */
+STEP int kvswitch_update(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	struct found found = {};
+	if (!work)
+		return XDP_DROP;
+	if (!find_given(work, &found))
+		return ends(COUNT_round_gone, XDP_DROP);
+	__u32 store = next_replica(&found, work, bpf_ntohs(work->header.node));
+	if (work->op == OP_DELETE_REQUEST)
+		work->header.flags |= FLAG_ALL;
+	work->header.op = OP_REPLICA_UPDATE;
+	if (store == NOBODY || !send_to(ctx, work, store))
+		return ends(COUNT_round_gone, XDP_DROP);
+	count(COUNT_replica_update);
+	tally(work, UPDATES);
+	int verdict = forward(ctx, work);
+	if (verdict != XDP_REDIRECT || next_replica(&found, work, store) == NOBODY)
+		return verdict;
+	const void *pair = find_loop(work);
+	return pair ? round_too(pair) : verdict;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

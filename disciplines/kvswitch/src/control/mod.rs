@@ -1,0 +1,226 @@
+//! The control half: which keys are replicated, how often, and where (paper, 4.1).
+//!
+//! Each switch decides alone, for each tenant alone ([`side`]): what it counts says which keys will be hot ([`estimate`]), what it sent to
+//! each server says whether they are in balance ([`servers`]) and so from which load on a key gets another server ([`threshold`]), as far as writes allow ([`writes`]); that and
+//! the ring ([`place`]) say where keys are to stand, and what is there already what has to change ([`table`]). The record comes first, then
+//! its stores are told to hold the key ([`holds`]), so that what they confirm finds it; on the way back the record goes first.
+
+mod accuracy;
+mod estimate;
+mod holds;
+mod place;
+mod servers;
+mod side;
+mod table;
+mod threshold;
+mod writes;
+
+#[cfg(test)]
+mod balance;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use decide::{Action, Discipline, Event, Limits, Room, Stores, SwitchId};
+
+use holds::Holds;
+use side::Side;
+
+/// Makes the control half.
+pub fn controller(limits: Limits) -> Box<dyn Discipline> {
+    Box::new(Controller {
+        limits,
+        attached: BTreeSet::new(),
+        tenants: BTreeMap::new(),
+        holds: Holds::default(),
+    })
+}
+
+struct Controller {
+    limits: Limits,
+    attached: BTreeSet<SwitchId>,
+    tenants: BTreeMap<u32, Tenant>,
+    holds: Holds,
+}
+
+/// A tenant whose stores are known.
+struct Tenant {
+    stores: Stores,
+    sides: BTreeMap<SwitchId, Side>,
+}
+
+impl Controller {
+    fn stores(&mut self, id: u32, stores: &Stores, out: &mut Vec<Action>) {
+        let tenant = self.tenants.entry(id).or_insert_with(|| Tenant {
+            stores: stores.clone(),
+            sides: BTreeMap::new(),
+        });
+        if tenant.stores != *stores {
+            for side in tenant.sides.values_mut() {
+                side.end(&tenant.stores, &mut self.holds);
+                side.moved(stores, &mut self.holds);
+                side.configure(stores, out);
+            }
+            tenant.stores = stores.clone();
+        }
+    }
+
+    /// A tenant's memory changed: its sides come, go, grow and shrink.
+    fn room(&mut self, id: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        let Some(tenant) = self.tenants.get_mut(&id) else {
+            return;
+        };
+        let Tenant { stores, sides } = tenant;
+        sides.retain(|switch, side| {
+            let stays = rooms.iter().any(|room| room.switch == *switch);
+            if !stays {
+                side.end(stores, &mut self.holds);
+            }
+            stays
+        });
+        for room in rooms {
+            let side = sides.entry(room.switch).or_insert_with(|| {
+                let mut side = Side::new(id, room, self.limits);
+                side.moved(stores, &mut self.holds);
+                side.attached(self.attached.contains(&room.switch));
+                side
+            });
+            side.resize(room.pages);
+            side.configure(stores, out);
+        }
+        if rooms.is_empty() {
+            self.tenants.remove(&id);
+            self.holds.forget(id);
+        }
+    }
+
+    /// What happened at a switch to one of its tenants.
+    fn at(
+        &mut self,
+        switch: SwitchId,
+        tenant: u32,
+        what: impl FnOnce(&mut Side, &Stores, &mut Holds),
+    ) {
+        if let Some(tenant) = self.tenants.get_mut(&tenant)
+            && let Some(side) = tenant.sides.get_mut(&switch)
+        {
+            what(side, &tenant.stores, &mut self.holds);
+        }
+    }
+
+    fn switch(&mut self, switch: SwitchId, attached: bool) {
+        match attached {
+            true => self.attached.insert(switch),
+            false => self.attached.remove(&switch),
+        };
+        let sides = self
+            .tenants
+            .values_mut()
+            .flat_map(|tenant| tenant.sides.get_mut(&switch));
+        sides.for_each(|side| side.attached(attached));
+    }
+
+    fn window_end(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
+        let Event::WindowEnd {
+            switch,
+            tenant: id,
+            items,
+            tallies,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.at(switch, id, |side, stores, holds| {
+            side.window_end(now, items, tallies, stores, holds, out);
+            side.configure(stores, out);
+        });
+        if let Some(tenant) = self.tenants.get(&id)
+            && tenant.sides.values().all(Side::is_settled)
+        {
+            self.holds.settle(id, tenant.stores.addresses(), out);
+        }
+    }
+}
+
+impl Discipline for Controller {
+    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
+        match event {
+            Event::Stores { tenant, stores } => self.stores(tenant, stores, out),
+            Event::Room { tenant, rooms } => self.room(tenant, rooms, out),
+            Event::Attached { switch } => self.switch(switch, true),
+            Event::Detached { switch } => self.switch(switch, false),
+            Event::Holds {
+                switch,
+                tenant,
+                held,
+                lost,
+            } => self.at(switch, tenant, |side, stores, _| {
+                side.holds(held, lost);
+                side.configure(stores, out);
+            }),
+            Event::Hot {
+                switch,
+                tenant,
+                keys,
+                ..
+            } => self.at(switch, tenant, |side, stores, _| {
+                side.reported(keys);
+                side.configure(stores, out);
+            }),
+            Event::WindowEnd { .. } => self.window_end(now, event, out),
+            Event::Answered {
+                switch,
+                tenant,
+                key,
+                outcome,
+                ..
+            } => self.at(switch, tenant, |side, stores, holds| {
+                side.answered(now, key, outcome, stores, holds);
+            }),
+            Event::Dropped {
+                switch,
+                tenant,
+                keys,
+                ..
+            } => self.at(switch, tenant, |side, stores, holds| {
+                side.dropped(now, keys, stores, holds);
+            }),
+            Event::StoreAttached { store } => self.holds.attached(store),
+            Event::StoreDetached { store } => self.holds.detached(store),
+            // What is new is told here: many answers come together.
+            Event::Tick => self.holds.tell(out),
+            // Nothing depends on links, on when words are in force, or on what stores say.
+            Event::Link { .. }
+            | Event::Configured { .. }
+            | Event::Told { .. }
+            | Event::Reported { .. } => {}
+        }
+    }
+
+    fn wanted(&self, switch: SwitchId, tenant: u32) -> usize {
+        let side = self
+            .tenants
+            .get(&tenant)
+            .and_then(|tenant| tenant.sides.get(&switch));
+        side.map_or(0, Side::wanted)
+    }
+
+    fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
+        let mut sum = BTreeMap::new();
+        for (id, tenant) in &self.tenants {
+            let Some(side) = tenant.sides.get(&switch) else {
+                continue;
+            };
+            let held = [("replicas_told", self.holds.count(*id) as u64)];
+            for (name, count) in side.figures().into_iter().chain(held) {
+                *sum.entry(name).or_default() += count;
+            }
+        }
+        sum
+    }
+}

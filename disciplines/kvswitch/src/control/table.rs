@@ -1,0 +1,384 @@
+//! Which keys stand at which servers, and what is to change after a window: bounded, the largest gain first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use decide::Key;
+
+use super::place::{replicas, ring};
+
+/// A key keeps its servers until it has this much less load than would give it as many.
+const KEPT: f64 = 0.7;
+/// One more server for this many is no gain.
+const ABOUT_RIGHT: usize = 5;
+
+/// Servers, by their place in the ring.
+pub type Places = Vec<usize>;
+
+/// What a plan goes by.
+pub struct Wants<'a> {
+    /// The hottest keys with their loads in requests of a window, the hottest first; no more of them than may be in the table.
+    pub hottest: &'a [(Key, f64)],
+    /// The load of any other key.
+    pub load: &'a dyn Fn(&Key) -> f64,
+    /// Requests of a window beyond which a key gets another server.
+    pub threshold: f64,
+    /// Where a key is at home.
+    pub home: &'a dyn Fn(&Key) -> usize,
+    /// What each server has to do, in requests of a window beside its weight.
+    pub loads: &'a [f64],
+    /// Which servers may be chosen.
+    pub may: &'a [bool],
+    /// How many a key may have.
+    pub most: usize,
+    /// Keys that are left alone for now.
+    pub busy: &'a dyn Fn(&Key) -> bool,
+    /// Keys that the table may have.
+    pub room: usize,
+    /// Changes that may be made.
+    pub changes: usize,
+}
+
+/// What is to change: a key's new servers; none: it leaves the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The key.
+    pub key: Key,
+    /// Its servers from now on.
+    pub servers: Places,
+}
+
+/// Keys with their servers: two and more for each, and none for those that only their home has.
+#[derive(Debug, Default)]
+pub struct Table {
+    keys: BTreeMap<Key, Places>,
+}
+
+impl Table {
+    /// Keys in it.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Places of all keys.
+    pub fn replicas(&self) -> usize {
+        self.keys.values().map(Vec::len).sum()
+    }
+
+    /// Servers of a key, if it is there.
+    pub fn servers(&self, key: &Key) -> Option<&Places> {
+        self.keys.get(key)
+    }
+
+    /// All keys with their servers.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Places)> {
+        self.keys.iter()
+    }
+
+    /// A key has these servers from now on; without any, it is gone.
+    pub fn set(&mut self, key: &Key, servers: Places) {
+        if servers.is_empty() {
+            self.keys.remove(key);
+        } else {
+            self.keys.insert(key.clone(), servers);
+        }
+    }
+
+    /// What is to change. First what stands at servers that may not be chosen; then, as far as there may be changes, what takes
+    /// most load from a server; last what is there for nothing.
+    pub fn plan(&self, wants: &Wants<'_>) -> Vec<Planned> {
+        let hottest: BTreeSet<&Key> = wants.hottest.iter().map(|(key, _)| key).collect();
+        let others = self.keys.keys().filter(|key| !hottest.contains(key));
+        let others = others.map(|key| (key.clone(), (wants.load)(key)));
+        let all = wants.hottest.iter().cloned().chain(others);
+        let all = all.filter(|(key, _)| !(wants.busy)(key));
+        let wanted = all.filter_map(|(key, load)| {
+            let is_hot = hottest.contains(&key);
+            self.wanted(key, load, is_hot, wants)
+        });
+        let mut wanted: Vec<Wanted> = wanted.collect();
+        wanted.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.key.cmp(&b.key)));
+        let mut loads = wants.loads.to_vec();
+        let within = self.within(wanted, wants);
+        let planned = within
+            .into_iter()
+            .map(|wanted| wanted.place(self, wants, &mut loads));
+        planned.collect()
+    }
+
+    /// What a key is to have, if that is to change.
+    fn wanted(&self, key: Key, load: f64, is_hot: bool, wants: &Wants<'_>) -> Option<Wanted> {
+        let home = (wants.home)(&key);
+        // No replica can be had, and none goes on for long, where nobody is home.
+        if !wants.may.get(home).copied().unwrap_or(false) {
+            return None;
+        }
+        let alive = wants.may.iter().filter(|may| **may).count();
+        let most = if is_hot { alive.min(wants.most) } else { 1 };
+        let count = replicas(load, wants.threshold, most);
+        let enough = replicas(load / KEPT, wants.threshold, most);
+        let present: &[usize] = self.keys.get(&key).map_or(&[], Vec::as_slice);
+        let is_hurt = present.iter().any(|at| !wants.may[*at]);
+        let had = present.len();
+        let count = match had {
+            0 => count,
+            _ if count > had + had / ABOUT_RIGHT => count,
+            _ => enough.min(had),
+        };
+        if !is_hurt && count == had.max(1) {
+            return None;
+        }
+        let gain = match is_hurt {
+            true => f64::INFINITY,
+            false => load / had.max(1) as f64 - load / count as f64,
+        };
+        Some(Wanted {
+            key,
+            load,
+            count,
+            gain,
+        })
+    }
+
+    /// As many of them as may be, and none that finds no room.
+    fn within(&self, wanted: Vec<Wanted>, wants: &Wants<'_>) -> Vec<Wanted> {
+        let (leaving, staying): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|wanted| wanted.count == 1);
+        let mut free = wants.room.saturating_sub(self.len());
+        let mut out: Vec<Wanted> = vec![];
+        let mut leaving = leaving.into_iter().rev();
+        for wanted in staying {
+            if out.len() >= wants.changes {
+                return out;
+            }
+            if !self.keys.contains_key(&wanted.key) {
+                if free == 0 {
+                    // Another makes room, and counts.
+                    if out.len() + 2 > wants.changes {
+                        continue;
+                    }
+                    let Some(gone) = leaving.next() else { continue };
+                    out.push(gone);
+                    free += 1;
+                }
+                free -= 1;
+            }
+            out.push(wanted);
+        }
+        let more = wants.changes.saturating_sub(out.len());
+        out.extend(leaving.take(more));
+        out
+    }
+}
+
+/// A key that is to be at so many servers; 1: it leaves the table.
+struct Wanted {
+    key: Key,
+    load: f64,
+    count: usize,
+    /// By how much a server that has it is relieved.
+    gain: f64,
+}
+
+impl Wanted {
+    /// Chooses its servers, by what each has to do, and adds what it brings them.
+    fn place(self, table: &Table, wants: &Wants<'_>, loads: &mut [f64]) -> Planned {
+        let home = (wants.home)(&self.key);
+        let present = table.keys.get(&self.key).map_or(&[][..], Vec::as_slice);
+        let before = if present.is_empty() {
+            &[home][..]
+        } else {
+            present
+        };
+        before
+            .iter()
+            .for_each(|at| loads[*at] -= self.load / before.len() as f64);
+        let left: Places = present
+            .iter()
+            .copied()
+            .filter(|at| wants.may[*at])
+            .collect();
+        let servers = chosen(&left, home, self.count, loads, wants.may);
+        servers
+            .iter()
+            .for_each(|at| loads[*at] += self.load / servers.len() as f64);
+        Planned {
+            key: self.key,
+            servers: if self.count == 1 { vec![] } else { servers },
+        }
+    }
+}
+
+/// `count` servers for a key: those it has, as far as they fit, and others in the ring from its home.
+fn chosen(present: &[usize], home: usize, count: usize, loads: &[f64], may: &[bool]) -> Places {
+    let ring = ring(home, count, loads, |at| may[at]);
+    let stays = |at: &&usize| present.contains(at);
+    // The home first, then what the key has in the ring, then what else it has, then what is new.
+    let first = ring.iter().filter(|at| **at == home);
+    let kept = ring.iter().filter(stays).chain(present);
+    let mut servers = Places::new();
+    for at in first.chain(kept).chain(&ring) {
+        if servers.len() < count && !servers.contains(at) {
+            servers.push(*at);
+        }
+    }
+    servers
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(n: u32) -> Key {
+        Key::copy_from_slice(&n.to_be_bytes())
+    }
+
+    /// Of keys that are at home at the server of their number.
+    fn home(key: &Key) -> usize {
+        usize::from(key[3]) % 8
+    }
+
+    struct Given {
+        loads: Vec<(Key, f64)>,
+        may: Vec<bool>,
+        room: usize,
+        changes: usize,
+    }
+
+    impl Given {
+        fn of(loads: &[(u32, f64)]) -> Given {
+            Given {
+                loads: loads.iter().map(|(n, load)| (key(*n), *load)).collect(),
+                may: vec![true; 8],
+                room: 100,
+                changes: 100,
+            }
+        }
+
+        fn plan(&self, table: &Table) -> Vec<Planned> {
+            table.plan(&Wants {
+                hottest: &self.loads,
+                load: &|_| 0.0,
+                threshold: 100.0,
+                home: &home,
+                loads: &self.present(table),
+                may: &self.may,
+                most: 64,
+                busy: &|_| false,
+                room: self.room,
+                changes: self.changes,
+            })
+        }
+
+        /// What each server has to do.
+        fn present(&self, table: &Table) -> [f64; 8] {
+            let mut loads = [0.0; 8];
+            for (key, load) in &self.loads {
+                let at_home = vec![home(key)];
+                let servers = table.servers(key).unwrap_or(&at_home);
+                let each = load / servers.len() as f64;
+                servers.iter().for_each(|at| loads[*at] += each);
+            }
+            loads
+        }
+
+        /// Plans and does it, until nothing is left.
+        fn carry_out(&self, table: &mut Table) -> usize {
+            let mut done = 0;
+            loop {
+                let plan = self.plan(table);
+                if plan.is_empty() {
+                    return done;
+                }
+                done += plan.len();
+                assert!(done < 1000, "it never ends");
+                for change in plan {
+                    table.set(&change.key, change.servers);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_has_as_many_servers_as_its_load_says_and_its_home_is_one() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0), (2, 150.0), (3, 90.0)]).carry_out(&mut table);
+        assert_eq!(table.servers(&key(1)).unwrap(), &[1, 4, 5, 7]);
+        assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
+        assert_eq!((table.len(), table.replicas()), (2, 6));
+    }
+
+    #[test]
+    fn about_right_stays_as_it_is() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0), (2, 150.0)]).carry_out(&mut table);
+        for loads in [[300.0, 101.0], [390.0, 190.0], [250.0, 80.0]] {
+            let given = Given::of(&[(1, loads[0]), (2, loads[1])]);
+            assert_eq!(given.plan(&table), [], "{loads:?}");
+        }
+        let plan = Given::of(&[(1, 150.0), (2, 60.0)]).plan(&table);
+        let counts: Vec<usize> = plan.iter().map(|change| change.servers.len()).collect();
+        assert_eq!(counts, [3, 0], "the one has fewer, the other goes");
+    }
+
+    #[test]
+    fn what_grows_keeps_what_it_has() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0)]).carry_out(&mut table);
+        Given::of(&[(1, 650.0)]).carry_out(&mut table);
+        let servers = table.servers(&key(1)).unwrap();
+        assert_eq!(servers.len(), 7);
+        assert!([1, 3, 5, 7].iter().all(|at| servers.contains(at)));
+    }
+
+    #[test]
+    fn a_dead_server_is_left_at_once_and_has_nothing_until_it_is_back() {
+        let mut table = Table::default();
+        Given::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]).carry_out(&mut table);
+        let mut given = Given::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]);
+        given.may[5] = false;
+        given.changes = 1;
+        assert_eq!(given.plan(&table)[0].key, key(1));
+        given.carry_out(&mut table);
+        let servers = table.servers(&key(1)).unwrap();
+        assert!(servers.len() == 4 && !servers.contains(&5), "{servers:?}");
+        // Whose home is dead has no use of others.
+        given.may[2] = false;
+        given.carry_out(&mut table);
+        assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
+    }
+
+    #[test]
+    fn without_room_the_colder_make_it() {
+        let mut table = Table::default();
+        Given::of(&[(1, 150.0), (2, 160.0)]).carry_out(&mut table);
+        let mut given = Given::of(&[(3, 400.0), (2, 160.0)]);
+        given.room = 2;
+        given.carry_out(&mut table);
+        assert!(table.servers(&key(3)).is_some() && table.servers(&key(1)).is_none());
+        assert_eq!(table.len(), 2);
+    }
+
+    proptest! {
+        /// Whatever the loads: a plan keeps to its bounds, comes to an end, and no key stands at a server that may not have it.
+        #[test]
+        fn plans_keep_their_bounds(loads in prop::collection::vec(0.0f64..2000.0, 0..60), others in prop::collection::vec(0.0f64..2000.0, 0..60), room in 1usize..40, changes in 1usize..20, dead in 0usize..8) {
+            let numbered = |loads: &[f64]| -> Vec<(u32, f64)> { (0..).zip(loads.iter().copied()).collect() };
+            let mut table = Table::default();
+            for loads in [loads, others] {
+                let mut given = Given::of(&numbered(&loads));
+                given.room = room;
+                given.changes = changes;
+                given.may[dead] = false;
+                prop_assert!(given.plan(&table).len() <= changes);
+                given.carry_out(&mut table);
+                prop_assert!(table.len() <= room);
+                for (key, servers) in table.iter() {
+                    prop_assert!(servers.len() >= 2 && servers.contains(&home(key)));
+                    prop_assert!(!servers.contains(&dead));
+                }
+            }
+        }
+    }
+}

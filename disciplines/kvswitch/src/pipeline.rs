@@ -1,0 +1,139 @@
+//! What the data plane would need on a switch chip: its tables as a pipeline of match-action stages would have them.
+//!
+//! As for other disciplines, forwarding, counters of endings and tags are left out. A write's updates are a multicast there.
+
+use rmt::{Items, Lookup, Table};
+
+use crate::{record::TURNS_MAX, servers};
+
+const TENANTS: u32 = 4096;
+const STAGES: [&str; 4] = ["pipe_1", "pipe_2", "pipe_3", "pipe_4"];
+const STAGE_SLOTS: u32 = 4096;
+
+const STATIC: Table = Table {
+    name: "",
+    map: "",
+    lookup: Lookup::Index,
+    entries: 0,
+    bits: 0,
+    written: false,
+    carried: false,
+    after: &[],
+};
+
+const REGISTERS: Table = Table {
+    written: true,
+    ..STATIC
+};
+
+/// Its tables, for one tenant's stores: [`servers::EACH`].
+pub fn pipeline(items: Items) -> Vec<Table> {
+    let mut tables = vec![
+        Table {
+            name: "tenant",
+            map: "tenants",
+            lookup: Lookup::Exact(32),
+            entries: TENANTS,
+            bits: 8 * 60,
+            ..STATIC
+        },
+        Table {
+            name: "rate",
+            map: "tenants",
+            entries: TENANTS,
+            bits: 64,
+            after: &["tenant"],
+            ..REGISTERS
+        },
+        Table {
+            name: "lookup",
+            map: "buckets",
+            lookup: Lookup::Exact(64),
+            entries: items.count,
+            bits: 32,
+            after: &["tenant"],
+            ..STATIC
+        },
+        Table {
+            name: "hits",
+            map: "hits",
+            entries: items.count,
+            bits: 32,
+            after: &["lookup"],
+            ..REGISTERS
+        },
+        // Key length, tenant, and of the record: scale, turns, count, home.
+        Table {
+            name: "head",
+            map: "pages",
+            entries: items.count,
+            bits: 8 + 32 + 32 + 8 + 8 + 16,
+            after: &["lookup"],
+            ..STATIC
+        },
+        Table {
+            name: "key",
+            map: "pages",
+            entries: items.count,
+            bits: 8 * items.key_bytes,
+            after: &["lookup"],
+            ..STATIC
+        },
+        Table {
+            name: "valid",
+            map: "pages",
+            entries: items.count,
+            bits: TURNS_MAX as u32,
+            after: &["head", "key", "hits"],
+            ..REGISTERS
+        },
+        Table {
+            name: "turns",
+            map: "pages",
+            entries: items.count,
+            bits: 16 * TURNS_MAX as u32,
+            after: &["head", "key", "hits"],
+            ..STATIC
+        },
+        Table {
+            name: "server",
+            map: servers::MAP,
+            lookup: Lookup::Exact(64),
+            entries: servers::EACH,
+            bits: 128 + 32,
+            after: &["turns", "valid"],
+            ..STATIC
+        },
+        Table {
+            name: "address",
+            map: servers::ADDRESSES,
+            lookup: Lookup::Exact(32 + 128),
+            entries: servers::EACH,
+            bits: 32,
+            after: &["tenant"],
+            ..STATIC
+        },
+        Table {
+            name: "loads",
+            map: "tallies",
+            entries: servers::EACH,
+            bits: 64,
+            after: &["server", "address"],
+            ..REGISTERS
+        },
+    ];
+    tables.extend(STAGES.iter().enumerate().map(|(i, name)| Table {
+        name,
+        map: "pipes",
+        entries: STAGE_SLOTS,
+        bits: 64 + 32 + 32,
+        after: match i {
+            0 => &["lookup"],
+            1 => &["pipe_1"],
+            2 => &["pipe_2"],
+            _ => &["pipe_3"],
+        },
+        ..REGISTERS
+    }));
+    tables
+}

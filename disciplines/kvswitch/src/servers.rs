@@ -1,0 +1,57 @@
+//! What the switch knows of a tenant's stores: where reads are sent, and in which tally each is counted (`load.h`).
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use decide::Row;
+
+/// The map from a store's holder id to its address.
+pub const MAP: &str = "kvswitch_servers";
+/// The map from a store's address to its tally.
+pub const ADDRESSES: &str = "kvswitch_addresses";
+/// Stores of one tenant whose load is counted.
+pub const EACH: u32 = 64;
+/// The tally of the first of them; that of store `i` of the configuration is `LOADS + i`.
+pub const LOADS: usize = 8;
+/// The tally of the tenant's writes, and that of the updates of replicas that they became.
+pub const WRITES: usize = 0;
+/// See [`WRITES`].
+pub const UPDATES: usize = 1;
+
+/// A store, as the rows of a configuration tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// `0x8000 |` its place in the cluster file.
+    pub holder: u16,
+    /// Where requests are sent, to the port that all stores have.
+    pub address: IpAddr,
+    /// Its place among those whose load is counted, below [`EACH`]; others are counted nowhere.
+    pub place: u16,
+}
+
+impl Server {
+    /// The rows of a tenant's configuration that tell of it, one of each map.
+    pub fn rows(&self, tenant: u32) -> [Row; 2] {
+        let address = match self.address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        let address = address.octets();
+        let (tenant, place) = (tenant.to_ne_bytes(), u32::from(self.place).to_ne_bytes());
+        let by_holder = Row {
+            map: MAP.into(),
+            key: joined(&[&tenant, &u32::from(self.holder).to_ne_bytes()]),
+            value: joined(&[&address, &place]),
+        };
+        let by_address = Row {
+            map: ADDRESSES.into(),
+            key: joined(&[&tenant, &address]),
+            value: joined(&[&place]),
+        };
+        [by_holder, by_address]
+    }
+}
+
+fn joined(parts: &[&[u8]]) -> Bytes {
+    parts.concat().into()
+}

@@ -1,0 +1,159 @@
+//! The store half: what the control half tells it becomes holding, releasing and confirming. The copies themselves are the store's, under the
+//! rules of `docs/coherence.md`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use decide::{Key, StoreAction, StoreEvent, StoreHalf};
+
+use crate::told::{Told, What};
+
+/// Keys of one tenant that are held at most; of more the control half has no need.
+const KEYS_MOST: usize = 100_000;
+
+/// The keys that are held for each tenant.
+#[derive(Default)]
+pub struct Store {
+    tenants: BTreeMap<u32, Held>,
+}
+
+/// Keys, and whether each was named since the last [`What::Begin`].
+#[derive(Default)]
+struct Held {
+    keys: BTreeMap<Key, bool>,
+}
+
+impl StoreHalf for Store {
+    fn on(&mut self, _now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
+        match event {
+            StoreEvent::Told { tenant, message } => {
+                if let Some(told) = Told::decode(message) {
+                    let held = self.tenants.entry(tenant).or_default();
+                    held.told(tenant, told, out);
+                }
+            }
+            StoreEvent::Left { tenant } => {
+                self.tenants.remove(&tenant);
+            }
+            StoreEvent::Request { .. }
+            | StoreEvent::Value { .. }
+            | StoreEvent::Read { .. }
+            | StoreEvent::Tick => {}
+        }
+    }
+}
+
+impl Held {
+    fn told(&mut self, tenant: u32, told: Told, out: &mut Vec<StoreAction>) {
+        match told.what {
+            What::Hold => self.hold(tenant, told.keys, out),
+            What::Release => {
+                let there = |key: &Key| self.keys.remove(key).is_some();
+                let gone = told.keys.into_iter().filter(there);
+                out.extend(gone.map(|key| StoreAction::Release { tenant, key }));
+            }
+            What::Begin => self.keys.values_mut().for_each(|named| *named = false),
+            What::End => {
+                let unnamed = self.keys.iter().filter(|(_, named)| !**named);
+                let release = |key: Key| StoreAction::Release { tenant, key };
+                out.extend(unnamed.map(|(key, _)| release(key.clone())));
+                self.keys.retain(|_, named| *named);
+            }
+            What::Confirm => out.push(StoreAction::Confirm { tenant }),
+        }
+    }
+
+    /// A key that was held already is confirmed again: a switch may ask for it that has not heard of it.
+    fn hold(&mut self, tenant: u32, keys: Vec<Key>, out: &mut Vec<StoreAction>) {
+        let mut again = false;
+        for key in keys {
+            if let Some(named) = self.keys.get_mut(&key) {
+                *named = true;
+                again = true;
+            } else if self.keys.len() < KEYS_MOST {
+                self.keys.insert(key.clone(), true);
+                out.push(StoreAction::Hold { tenant, key });
+            }
+        }
+        if again {
+            out.push(StoreAction::Confirm { tenant });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TENANT: u32 = 7;
+
+    fn keys(names: &str) -> Vec<Key> {
+        names
+            .split(' ')
+            .map(|name| Key::copy_from_slice(name.as_bytes()))
+            .collect()
+    }
+
+    fn tell(store: &mut Store, what: What, names: &str) -> Vec<String> {
+        let mut messages = Told::messages(what, &keys(names));
+        if names.is_empty() {
+            messages = vec![Told::word(what)];
+        }
+        let mut out = vec![];
+        for message in &messages {
+            let event = StoreEvent::Told {
+                tenant: TENANT,
+                message,
+            };
+            store.on(Duration::ZERO, event, &mut out);
+        }
+        let name = |key: Key| String::from_utf8_lossy(&key).into_owned();
+        let said = |action| match action {
+            StoreAction::Hold { key, .. } => format!("+{}", name(key)),
+            StoreAction::Release { key, .. } => format!("-{}", name(key)),
+            StoreAction::Confirm { .. } => "confirm".into(),
+            other => format!("{other:?}"),
+        };
+        out.into_iter().map(said).collect()
+    }
+
+    #[test]
+    fn keys_are_held_once_confirmed_when_they_are_named_again_and_released_once() {
+        let mut store = Store::default();
+        assert_eq!(tell(&mut store, What::Hold, "a b"), ["+a", "+b"]);
+        assert_eq!(tell(&mut store, What::Hold, "b c"), ["+c", "confirm"]);
+        assert_eq!(tell(&mut store, What::Release, "a a x"), ["-a"]);
+        assert_eq!(tell(&mut store, What::Confirm, ""), ["confirm"]);
+    }
+
+    #[test]
+    fn what_a_new_leader_does_not_name_goes() {
+        let mut store = Store::default();
+        tell(&mut store, What::Hold, "a b c");
+        assert_eq!(tell(&mut store, What::Begin, ""), [""; 0]);
+        assert_eq!(tell(&mut store, What::Hold, "b d"), ["+d", "confirm"]);
+        assert_eq!(tell(&mut store, What::End, ""), ["-a", "-c"]);
+        assert_eq!(tell(&mut store, What::End, ""), [""; 0]);
+    }
+
+    #[test]
+    fn of_a_tenant_that_left_nothing_is_known() {
+        let mut store = Store::default();
+        tell(&mut store, What::Hold, "a");
+        store.on(
+            Duration::ZERO,
+            StoreEvent::Left { tenant: TENANT },
+            &mut vec![],
+        );
+        assert_eq!(tell(&mut store, What::Hold, "a"), ["+a"]);
+    }
+
+    #[test]
+    fn there_is_a_most_that_is_held() {
+        let mut store = Store::default();
+        let names: Vec<String> = (0..KEYS_MOST + 5).map(|n| n.to_string()).collect();
+        assert_eq!(
+            tell(&mut store, What::Hold, &names.join(" ")).len(),
+            KEYS_MOST
+        );
+    }
+}
