@@ -24,7 +24,7 @@ const MAX_RATE: f64 = 150_000.0;
 /// Requests that wait at a server. Few, so that what a client has under way is within its window of rule 7.
 const QUEUE: u32 = 16;
 /// Up to the first rate that is too high, each is so much higher than the one before.
-const LEAP: f64 = 1.5;
+const LEAP: f64 = 2.0;
 
 /// A rack with a tenant, with write-back or without.
 pub(super) struct Bench<'a> {
