@@ -283,6 +283,13 @@ impl Engine {
             return None;
         };
         origin.not_before_ns = not_before_ns;
+        // Stores stamp no requests of clients; of what says so nobody would correct what is wrong.
+        let of_itself = header.op == Op::FetchRequest && self.may_speak(header.epoch, peer);
+        if header.epoch.switch() & wire::NODE_STORE != 0 && !of_itself {
+            self.counters.claims_ignored += 1;
+            origin.epoch = wire::Epoch::NONE;
+            origin.wants_grant = false;
+        }
         Some((origin, owned))
     }
 
@@ -321,6 +328,14 @@ impl Engine {
             return (secret, Err(Status::WrongPartition));
         }
         (secret, Ok((partition, owned)))
+    }
+
+    /// Whether a tenant's key is this store's, as the cluster is now.
+    pub(crate) fn is_home_of(&self, tenant: u32, hash: wire::KeyHash) -> bool {
+        let partition = self.partitions.at(hash);
+        let owns = self.partitions.owns(partition);
+        let known = self.tenants.get(tenant);
+        known.is_some_and(|known| known.holds(partition, owns))
     }
 
     fn ack(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {

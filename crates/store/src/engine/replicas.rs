@@ -62,12 +62,22 @@ struct Lender {
     keys: usize,
 }
 
+/// Whose a read is, and which: where it came from, client and request.
+type ReadId = (SocketAddr, u64, u64);
+
 /// A read that waits for its key's home.
 struct Read {
     origin: Origin,
     /// What had been asked when it came: an answer to that does not count.
     after: u64,
     since_ns: Nanos,
+}
+
+/// A read of a part that was passed on to this home.
+struct Passed {
+    read: Read,
+    home: NodeId,
+    key: Box<[u8]>,
 }
 
 /// A key of another store.
@@ -82,7 +92,8 @@ struct Held {
     /// There is no room for its value.
     no_room: bool,
     joining: Option<Joining>,
-    reads: Vec<Read>,
+    /// By who has sent them: of copies one waits.
+    reads: BTreeMap<ReadId, Read>,
     /// The question that is under way; 0: none.
     asked: u64,
     next_ask_ns: Nanos,
@@ -124,7 +135,7 @@ pub(super) struct Replicas {
     places: Shares,
     reads: Shares,
     /// Reads of parts that were passed on, by the request that they were passed on in.
-    passed: BTreeMap<u64, (Read, Box<[u8]>)>,
+    passed: BTreeMap<u64, Passed>,
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
 }
 
@@ -168,7 +179,7 @@ impl Replicas {
         let timer = self.timers.peek().map(|Reverse((at_ns, _))| *at_ns);
         let in_use = self.lenders.values().filter(|lender| lender.keys > 0);
         let passed = self.passed.first_key_value();
-        let forgotten = passed.map(|(_, (read, _))| read.since_ns + PATIENCE_NS);
+        let forgotten = passed.map(|(_, passed)| passed.read.since_ns + PATIENCE_NS);
         in_use
             .map(|lender| lender.next_ask_ns)
             .chain(timer)
@@ -243,7 +254,7 @@ impl Replicas {
             cost: 0,
             no_room: false,
             joining: None,
-            reads: vec![],
+            reads: BTreeMap::new(),
             asked: 0,
             next_ask_ns: now_ns,
             backoff_ns: ASK_FIRST_NS,
@@ -274,7 +285,7 @@ impl Replicas {
             self.forget(&id);
         }
         let reads = &mut self.reads;
-        self.passed.retain(|_, (read, _)| {
+        self.passed.retain(|_, Passed { read, .. }| {
             let stays = !gone.contains(&read.origin.tenant);
             reads.give_back(read.origin.tenant, usize::from(!stays));
             stays

@@ -230,7 +230,7 @@ impl Engine {
     fn fetched(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {
         let header = &packet.header;
         let is_ours = header.client == self.replicas.client;
-        if is_ours && self.answer_passed(packet, now_ns, out) {
+        if is_ours && self.answer_passed(packet, peer, now_ns, out) {
             return;
         }
         let id = (header.tenant, header.key_hash);
@@ -255,7 +255,10 @@ impl Engine {
             if header.flags.has(Flags::GRANT) && Some(header.epoch.switch()) == self.replicas.me {
                 self.granted(id, packet, packet.value, now_ns);
             }
-            self.answer_older(id, packet, now_ns, out);
+            // What was asked about a part says nothing to who reads the whole.
+            if header.part == 0 {
+                self.answer_older(id, packet, now_ns, out);
+            }
         }
         if let Some(held) = self.replicas.held.get_mut(&id)
             && held.asked == 0
@@ -370,12 +373,13 @@ impl Held {
     /// The copy was invalidated: its home may push the next value, and is asked only if that does not come. False: nothing would be
     /// installed.
     fn waits_for_push(&mut self, now_ns: u64) -> bool {
-        self.backoff_ns = ASK_FIRST_NS;
-        self.next_ask_ns = now_ns + ASK_FIRST_NS;
-        // An answer to what was asked before is a grant for an epoch that is over; reads need one all the same.
-        if !self.reads.is_empty() && self.asked == 0 {
+        if self.reads.is_empty() {
+            self.backoff_ns = ASK_FIRST_NS;
+            self.next_ask_ns = now_ns + ASK_FIRST_NS;
+        } else if self.asked == 0 {
             self.next_ask_ns = now_ns;
         }
+        // What reads wait for is not put off: invalidations might come for ever, each before the question would be due, and no push.
         self.wanted && !self.no_room
     }
 }

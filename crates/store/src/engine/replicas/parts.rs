@@ -58,7 +58,7 @@ impl Engine {
                 version,
                 ..Header::new(Op::FetchRequest)
             };
-            self.fetch(id, header, out);
+            self.fetch(id, header, wire::MAX_PAYLOAD, out);
         }
     }
 
