@@ -195,6 +195,8 @@ pub struct Counters {
     pub replica_invalidations: u64,
     /// Writes that switches sent here, too.
     pub replica_updates: u64,
+    /// Messages about keys that are not held, or not any longer.
+    pub replica_late: u64,
     /// Confirmations sent, repetitions included.
     pub replica_confirms: u64,
     /// Requests in the name of a store that did not send them: the name was taken off.

@@ -41,8 +41,11 @@ const OVERHEAD: usize = 256;
 const ASK_FIRST_NS: Nanos = 20_000_000;
 /// The longest time between two questions.
 const ASK_MOST_NS: Nanos = 500_000_000;
-/// A key that is absent, or for whose copy there is no room, is asked for again after this time.
+/// A key that is absent, or for whose copy there is no room, is asked for again after this time at first, then after twice the time
+/// each time.
 const LATER_NS: Nanos = 1_000_000_000;
+/// The longest time until then.
+const LATER_MOST_NS: Nanos = 32_000_000_000;
 /// A read that its home has not answered for so long is forgotten: its client has sent it again.
 const PATIENCE_NS: Nanos = 1_000_000_000;
 /// A copy that no read comes to is confirmed again after this time at first, then after twice the time each time.
@@ -98,6 +101,11 @@ struct Held {
     asked: u64,
     next_ask_ns: Nanos,
     backoff_ns: Nanos,
+    /// No copy is asked for before this time: the key was absent, or there was no room. And how long it is the next time.
+    pull_ns: Nanos,
+    later_ns: Nanos,
+    /// How long the next value of many parts has to wait: those before it were not joined.
+    join_wait_ns: Nanos,
     /// When the copy is to be confirmed next, and after how long again.
     confirm_ns: Nanos,
     confirm_backoff_ns: Nanos,
@@ -140,13 +148,18 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
-    pub fn new(config: &Config, tenants: usize, incarnation: Incarnation) -> Replicas {
+    pub fn new(
+        config: &Config,
+        tenants: usize,
+        incarnation: Incarnation,
+        now_ns: Nanos,
+    ) -> Replicas {
         let me = config.identity.and_then(|me| config.cluster.node_of(me));
         Replicas {
             me,
-            client: incarnation.first_term(),
+            client: incarnation.client(),
             newest: 0,
-            epochs: Epochs::new(incarnation.first_epoch()),
+            epochs: Epochs::new(incarnation.first_epoch(), now_ns),
             lenders: BTreeMap::new(),
             held: HashMap::default(),
             room: Shares::new(config.replica_memory, tenants),
@@ -214,9 +227,11 @@ impl Replicas {
         if held.replica.serve(lease, now_ns).is_some() {
             return Step::Serve;
         }
-        let pulls = held.wanted && lease.holds(now_ns);
+        let may_pull = held.wanted && lease.holds(now_ns);
+        let pulls = may_pull && now_ns >= held.pull_ns;
         match held.reads.is_empty() && !pulls {
             true if !held.wanted => Step::Forget,
+            true if may_pull => Step::Wait(held.pull_ns.max(held.next_ask_ns)),
             true => Step::Rest,
             false if now_ns < held.next_ask_ns => Step::Wait(held.next_ask_ns),
             false => Step::Ask(pulls),
@@ -239,7 +254,6 @@ impl Replicas {
 
     /// The entry of a key of another store, made if there is none.
     fn enter(&mut self, id: KeyId, key: &[u8], home: (NodeId, SocketAddr), now_ns: Nanos) {
-        let Replicas { epochs, .. } = self;
         self.lenders.entry(home.0).or_insert_with(|| Lender {
             address: home.1,
             lease: Borrowed::default(),
@@ -250,7 +264,8 @@ impl Replicas {
             key: key.into(),
             home: home.0,
             wanted: false,
-            replica: Replica::new(epochs.take(), now_ns),
+            // One that is asked for takes an epoch then.
+            replica: Replica::new(0, now_ns),
             cost: 0,
             no_room: false,
             joining: None,
@@ -258,6 +273,9 @@ impl Replicas {
             asked: 0,
             next_ask_ns: now_ns,
             backoff_ns: ASK_FIRST_NS,
+            pull_ns: 0,
+            later_ns: LATER_NS,
+            join_wait_ns: 0,
             confirm_ns: 0,
             confirm_backoff_ns: CONFIRM_FIRST_NS,
             timer_ns: 0,

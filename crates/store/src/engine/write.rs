@@ -601,7 +601,19 @@ impl Engine {
         let Some(at) = oldest.filter(|at| *at != not) else {
             return;
         };
-        if self.directory.update(at, |e| e.state.recall(now_ns)) == Some(true) {
+        let recalled = self.directory.update(at, |e| {
+            let recalled = e.state.recall(now_ns);
+            if recalled
+                && e.state
+                    .copies()
+                    .iter()
+                    .any(|copy| copy.switch & wire::NODE_STORE != 0)
+            {
+                e.asks.refuse();
+            }
+            recalled
+        });
+        if recalled == Some(true) {
             self.counters.directory_evictions += 1;
             self.drive(at, now_ns, out);
         }

@@ -87,7 +87,9 @@ impl Engine {
         let mut header = Header::new(Op::FetchRequest);
         let rooms = held.reads.values().map(|read| read.origin.room);
         let mut room = rooms.max().unwrap_or(0);
-        if pulls && !joins {
+        // A home that has lent the key away answers no question for a copy, and calls the key back for one of a reader.
+        let is_for_reads = !held.reads.is_empty() && held.asked != 0;
+        if pulls && !joins && !is_for_reads {
             room = wire::MAX_PAYLOAD;
             let replica = &mut held.replica;
             if replica.is_valid() || !lease.is_above_floor(replica.epoch()) {

@@ -47,7 +47,6 @@ impl Engine {
         if owned {
             return self.read(origin, key, now_ns, out);
         }
-        origin.node = packet.header.node;
         origin.wants_grant = false;
         self.counters.replica_reads += 1;
         let id = (key.tenant, key.hash);

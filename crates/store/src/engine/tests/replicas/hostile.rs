@@ -1,9 +1,9 @@
 //! What others may say to a store that holds copies, and to a home of some: what moved, late answers, forged names, too much of all.
 
-use wire::{Epoch, Flags, Header, NodeId, Op, Packet, Secret};
+use wire::{Epoch, Flags, Header, NodeId, Op, Packet, Secret, Status};
 
 use super::{
-    super::Peer,
+    super::{KEYED, Peer, SECRET},
     READY_NS, holding,
     world::{World, address_of, node},
 };
@@ -231,11 +231,8 @@ fn however_often_a_key_is_written_its_home_is_asked_while_reads_wait() {
     let before = world.counters(1).replica_asks;
     for request in 0..60 {
         let update = Header {
-            client: 77,
-            request,
-            node: node(1),
             flags: Flags::ALL,
-            ..Header::new(Op::ReplicaUpdate)
+            ..update(request)
         };
         hand_in_read(&mut world, 1, update);
         world.run(10);
@@ -265,4 +262,85 @@ fn a_part_that_was_passed_on_is_answered_by_its_home_only() {
     assert_eq!(of(Op::ReadReply, &sent), []);
     let sent = world.hand_in(1, reply, &[1; 904], address_of(0));
     assert_eq!(of(Op::ReadReply, &sent).len(), 1);
+}
+
+fn update(request: u64) -> Header {
+    Header {
+        client: 77,
+        request,
+        node: node(1),
+        ..Header::new(Op::ReplicaUpdate)
+    }
+}
+
+#[test]
+fn updates_of_keys_that_are_not_held_take_no_epochs() {
+    let mut world = holding(29, 1);
+    let before = world.epoch_of(1).unwrap();
+    world.release(1);
+    for request in 0..1000 {
+        let sent = hand_in_read(&mut world, 1, update(request));
+        assert!(sent.is_empty(), "and are not answered");
+    }
+    world.hold(1);
+    world.run(20);
+    assert_eq!(world.status(1).valid, 1);
+    let after = world.epoch_of(1).unwrap();
+    assert!(after.number() - before.number() < 10);
+}
+
+#[test]
+fn what_cannot_be_held_is_asked_for_less_and_less() {
+    let mut world = World::with_config(30, 1, |config| config.replica_memory = 1000);
+    world.run_until(READY_NS);
+    world.put(0, vec![1; 900], 0);
+    world.hold(1);
+    world.hold(2);
+    world.run(20_000);
+    let fetches = world.counters(0).fetches;
+    assert!((6..=12).contains(&fetches), "{fetches} of two stores");
+    assert_eq!(world.counters(1).replica_no_room, fetches / 2);
+}
+
+#[test]
+fn a_value_of_parts_that_is_called_back_all_the_time_is_not_read_each_time() {
+    let mut world = World::new(31, 1);
+    world.run_until(READY_NS);
+    world.put(0, vec![9; 100_000], 0);
+    world.hold(1);
+    for request in 0..500 {
+        // It stays in the way of every join.
+        hand_in_read(&mut world, 1, update(request));
+        world.run(6);
+    }
+    let parts = world.counters(0).reads_parts;
+    assert!(parts < 800, "{parts}");
+    world.run(600);
+    assert_eq!(world.status(1).valid, 1, "in the end");
+}
+
+#[test]
+fn who_is_denied_is_told_by_whom() {
+    let mut world = holding(32, 1);
+    let key = world.key.clone();
+    let header = Header {
+        tenant: KEYED,
+        key_hash: SECRET.key_hash(KEYED, &key),
+        ..read(1, 1)
+    };
+    let mut bytes = vec![];
+    let packet = Packet::new(header, &key, &[]);
+    packet.encode(&Secret([77; 16]), &mut bytes).unwrap();
+    let reply = world.on(1, |engine, now_ns, out| {
+        let peer = Peer {
+            address: "10.0.1.9:5000".parse().unwrap(),
+            local: None,
+        };
+        engine.receive(&bytes, peer, now_ns, out);
+        let (bytes, _) = out.messages().next().unwrap();
+        Packet::decode(bytes).unwrap().header
+    });
+    let reply = reply.unwrap();
+    assert_eq!((reply.status, reply.node), (Status::Denied, node(1)));
+    assert_eq!(reply.life, 0, "not the home's");
 }
