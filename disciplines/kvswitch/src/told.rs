@@ -104,7 +104,7 @@ mod tests {
             "a key is cut off"
         );
         assert_eq!(Told::decode(&[VERSION, 0, 0]), None, "a key without bytes");
-        assert_eq!(Told::messages(What::Hold, &[]), [Bytes::new(); 0]);
+        assert!(Told::messages(What::Hold, &[]).is_empty());
     }
 
     proptest! {

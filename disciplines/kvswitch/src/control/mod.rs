@@ -17,6 +17,8 @@ mod writes;
 
 #[cfg(test)]
 mod balance;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -160,7 +160,7 @@ mod tests {
     fn window(servers: &mut Servers, counts: &[(u64, u64)]) {
         let mut tallies = [0; decide::TALLIES];
         for (tally, (requests, answers)) in tallies[LOADS..].iter_mut().zip(counts) {
-            *tally = requests | answers << 32;
+            *tally = requests | (answers << 32);
         }
         servers.window_end(&tallies);
     }

@@ -1,0 +1,314 @@
+//! Events in, actions out: the order of records and holds, stores and switches that go and come, a new leader.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use decide::{Change, Key, Outcome, Record, Settings};
+use wire::Secret;
+
+use super::*;
+use crate::{
+    servers::LOADS,
+    told::{Told, What},
+};
+
+const SWITCH: SwitchId = 3;
+const TENANT: u32 = 7;
+const STORES: usize = 4;
+
+/// The controller's surroundings, which do what they are asked at once.
+struct Rig {
+    control: Box<dyn Discipline>,
+    now: Duration,
+    /// Keys at the switch with their records.
+    items: BTreeMap<Key, bytes::Bytes>,
+    /// Keys at stores.
+    held: BTreeMap<SocketAddr, BTreeMap<Key, bool>>,
+    /// What is done to changes.
+    outcome: Outcome,
+    /// What happened, in order.
+    story: Vec<String>,
+}
+
+fn store(at: usize) -> SocketAddr {
+    ([10, 0, 0, at as u8 + 1], 7117).into()
+}
+
+fn stores() -> Stores {
+    let addresses = (0..STORES).map(store).collect();
+    Stores::new(
+        addresses,
+        TENANT,
+        Secret([7; 16]),
+        (0..STORES as u16).collect(),
+    )
+}
+
+/// A key that is at home there.
+fn key_of(home: usize, number: usize) -> Key {
+    let keys = (0..).map(|n| Key::from(format!("key {n}")));
+    let mut at_home = keys.filter(|key| stores().home_of(key) == home);
+    at_home.nth(number).expect("there are enough")
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let mut rig = Rig {
+            control: controller(limits()),
+            now: Duration::ZERO,
+            items: BTreeMap::new(),
+            held: BTreeMap::new(),
+            outcome: Outcome::Done,
+            story: vec![],
+        };
+        rig.lead();
+        rig
+    }
+
+    /// A controller begins to lead.
+    fn lead(&mut self) {
+        self.control = controller(limits());
+        let rooms = [Room {
+            switch: SWITCH,
+            pages: 8,
+            lent: 0,
+            parameters: None,
+        }];
+        let stores = stores();
+        self.tell(Event::Stores {
+            tenant: TENANT,
+            stores: &stores,
+        });
+        self.tell(Event::Room {
+            tenant: TENANT,
+            rooms: &rooms,
+        });
+        self.attach(&[]);
+        (0..STORES).for_each(|at| self.tell(Event::StoreAttached { store: store(at) }));
+    }
+
+    fn attach(&mut self, lost: &[Key]) {
+        self.tell(Event::Attached { switch: SWITCH });
+        let held: Vec<Key> = self.items.keys().cloned().collect();
+        self.tell(Event::Holds {
+            switch: SWITCH,
+            tenant: TENANT,
+            held: &held,
+            lost,
+        });
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        let mut out = vec![];
+        self.control.on(self.now, event, &mut out);
+        out.into_iter().for_each(|action| self.act(action));
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Change { key, change, .. } => {
+                if self.outcome == Outcome::Done {
+                    match &change {
+                        Change::Put(Record::Given(record)) => {
+                            self.story.push("put".into());
+                            self.items.insert(key.clone(), record.clone());
+                        }
+                        _ => {
+                            self.story.push("remove".into());
+                            self.items.remove(&key);
+                        }
+                    }
+                }
+                let outcome = self.outcome;
+                self.tell(Event::Answered {
+                    switch: SWITCH,
+                    tenant: TENANT,
+                    key: &key,
+                    change: &change,
+                    outcome,
+                });
+            }
+            Action::Tell { store, message, .. } => {
+                let told = Told::decode(&message).expect("a message");
+                self.story.push(format!("{:?}", told.what).to_lowercase());
+                let held = self.held.entry(store).or_default();
+                match told.what {
+                    What::Hold => held.extend(told.keys.into_iter().map(|key| (key, true))),
+                    What::Release => told.keys.iter().for_each(|key| {
+                        held.remove(key);
+                    }),
+                    What::Begin => held.values_mut().for_each(|named| *named = false),
+                    What::End => held.retain(|_, named| *named),
+                    What::Confirm => {}
+                }
+            }
+            Action::Configure { .. } => {}
+        }
+    }
+
+    /// A window in which keys had these requests; those that are at the switch are spread as their records say.
+    fn window(&mut self, keys: &[(Key, u64)]) {
+        self.now += Duration::from_secs(1);
+        let (here, missed): (Vec<_>, Vec<_>) = keys
+            .iter()
+            .cloned()
+            .partition(|(key, _)| self.items.contains_key(key));
+        self.tell(Event::Hot {
+            switch: SWITCH,
+            tenant: TENANT,
+            window: 1,
+            keys: &missed,
+        });
+        let mut tallies = [0; decide::TALLIES];
+        for (key, requests) in keys {
+            let places = self.places(key);
+            for at in &places {
+                let each = requests / places.len() as u64;
+                tallies[LOADS + at] += each | (each << 32);
+            }
+        }
+        self.tell(Event::WindowEnd {
+            switch: SWITCH,
+            tenant: TENANT,
+            window: 1,
+            items: &here,
+            tallies: &tallies,
+        });
+        self.tell(Event::Tick);
+    }
+
+    /// The stores that the switch sends a key's reads to.
+    fn places(&self, key: &Key) -> Vec<usize> {
+        let Some(record) = self.items.get(key) else {
+            return vec![stores().home_of(key)];
+        };
+        let turns = record[crate::record::HEADER..].chunks(2);
+        let node = |turn: &[u8]| u16::from_ne_bytes([turn[0], turn[1]]);
+        turns.map(|turn| usize::from(node(turn) & 0x7fff)).collect()
+    }
+
+    /// Whether each store that the switch sends a key's reads to holds it, and no other.
+    fn is_right(&self, key: &Key) -> bool {
+        let home = stores().home_of(key);
+        let places = self.places(key);
+        (0..STORES).filter(|at| *at != home).all(|at| {
+            let held = self.held.get(&store(at));
+            held.is_some_and(|held| held.contains_key(key)) == places.contains(&at)
+        })
+    }
+}
+
+fn limits() -> Limits {
+    let all = crate::settings::ALL.iter().enumerate();
+    let usual =
+        |settings: Settings, (at, of): (usize, &decide::Setting)| settings.with(at, of.usual);
+    Limits {
+        settings: all.fold(Settings::default(), usual),
+        ..Limits::default()
+    }
+}
+
+/// One key that is far hotter than the others, of which each store has one.
+fn load() -> Vec<(Key, u64)> {
+    let others = (0..STORES).map(|home| (key_of(home, 1), 1000));
+    others.chain([(key_of(1, 0), 8000)]).collect()
+}
+
+#[test]
+fn the_record_comes_first_and_then_its_stores_are_told() {
+    let mut rig = Rig::new();
+    rig.window(&load());
+    let hot = key_of(1, 0);
+    assert_eq!(rig.places(&hot).len(), STORES);
+    assert!(rig.is_right(&hot));
+    let position = |what: &str| rig.story.iter().position(|said| said == what);
+    assert!(position("put") < position("hold"), "{:?}", rig.story);
+    // What cools down goes the other way.
+    rig.story.clear();
+    let cold = &load()[..STORES];
+    (0..4).for_each(|_| rig.window(cold));
+    assert!(!rig.items.contains_key(&hot) && rig.is_right(&hot));
+    let position = |what: &str| rig.story.iter().position(|said| said == what);
+    assert!(position("remove") < position("release"), "{:?}", rig.story);
+}
+
+#[test]
+fn a_store_that_is_gone_has_no_reads_after_a_window_and_replicas_again_when_it_is_back() {
+    let mut rig = Rig::new();
+    let hot = key_of(1, 0);
+    (0..3).for_each(|_| rig.window(&load()));
+    rig.tell(Event::StoreDetached { store: store(2) });
+    rig.held.remove(&store(2));
+    rig.window(&load());
+    assert!(!rig.places(&hot).contains(&2));
+    rig.tell(Event::StoreAttached { store: store(2) });
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(rig.places(&hot).contains(&2) && rig.is_right(&hot));
+}
+
+#[test]
+fn a_switch_that_lost_its_items_has_them_again() {
+    let mut rig = Rig::new();
+    (0..3).for_each(|_| rig.window(&load()));
+    let lost: Vec<Key> = std::mem::take(&mut rig.items).into_keys().collect();
+    assert!(!lost.is_empty());
+    rig.tell(Event::Detached { switch: SWITCH });
+    rig.attach(&lost);
+    rig.story.clear();
+    rig.window(&load());
+    assert!(lost.iter().all(|key| rig.items.contains_key(key)));
+    assert!(
+        rig.story.contains(&"hold".into()),
+        "stores confirm again: {:?}",
+        rig.story
+    );
+}
+
+#[test]
+fn a_new_leader_ends_what_it_does_not_want() {
+    let mut rig = Rig::new();
+    (0..3).for_each(|_| rig.window(&load()));
+    let before = key_of(1, 0);
+    assert!(rig.items.contains_key(&before));
+    rig.lead();
+    // Something else is hot by now.
+    let others = (0..STORES).map(|home| (key_of(home, 1), 1000));
+    let now: Vec<_> = others.chain([(key_of(3, 0), 8000)]).collect();
+    (0..4).for_each(|_| rig.window(&now));
+    assert!(!rig.items.contains_key(&before) && rig.is_right(&before));
+    assert!(rig.items.contains_key(&key_of(3, 0)) && rig.is_right(&key_of(3, 0)));
+    assert!(rig.story.contains(&"end".into()));
+}
+
+#[test]
+fn what_finds_no_room_is_held_nowhere_and_tried_again() {
+    let mut rig = Rig::new();
+    let hot = key_of(1, 0);
+    rig.outcome = Outcome::NoRoom;
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(rig.items.is_empty() && rig.is_right(&hot));
+    rig.outcome = Outcome::Done;
+    (0..4).for_each(|_| rig.window(&load()));
+    assert!(rig.items.contains_key(&hot) && rig.is_right(&hot));
+}
+
+#[test]
+fn while_nobody_asks_everything_stays() {
+    let mut rig = Rig::new();
+    (0..3).for_each(|_| rig.window(&load()));
+    let items = rig.items.clone();
+    (0..10).for_each(|_| rig.window(&[]));
+    assert_eq!(rig.items, items);
+}
+
+#[test]
+fn a_tenant_that_is_gone_leaves_nothing() {
+    let mut rig = Rig::new();
+    (0..3).for_each(|_| rig.window(&load()));
+    let nowhere = Event::Room {
+        tenant: TENANT,
+        rooms: &[],
+    };
+    rig.tell(nowhere);
+    assert_eq!(rig.control.wanted(SWITCH, TENANT), 0);
+    assert!(rig.control.counters(SWITCH).is_empty());
+}
