@@ -183,6 +183,8 @@ pub struct Counters {
     pub replica_reads: u64,
     /// Of these, reads that were passed on to their home: there was no valid copy.
     pub replica_reads_passed: u64,
+    /// Of these, reads that were never answered: their home said nothing, or what nobody can use.
+    pub replica_reads_lost: u64,
     /// Questions to homes about keys that are held here, or read.
     pub replica_asks: u64,
     /// Copies installed (rule 5).

@@ -77,7 +77,9 @@ impl Engine {
         let before = held.reads.len();
         held.reads
             .retain(|_, read| now_ns < read.since_ns + PATIENCE_NS);
-        reads.give_back(id.0, before - held.reads.len());
+        let lost = before - held.reads.len();
+        reads.give_back(id.0, lost);
+        self.counters.replica_reads_lost += lost as u64;
         held.next_ask_ns = now_ns + held.backoff_ns;
         held.backoff_ns = (2 * held.backoff_ns).min(ASK_MOST_NS);
         let joins = held.joining.is_some();

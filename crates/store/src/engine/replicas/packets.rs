@@ -382,8 +382,11 @@ impl Engine {
 }
 
 impl Held {
-    /// It is of no use to ask for a copy now.
+    /// It is of no use to ask for a copy now. What reads are told before it is asked for again makes that no later.
     fn pull_later(&mut self, now_ns: u64) {
+        if now_ns < self.pull_ns {
+            return;
+        }
         self.pull_ns = now_ns + self.later_ns;
         self.later_ns = (2 * self.later_ns).min(LATER_MOST_NS);
     }

@@ -75,6 +75,7 @@ impl Engine {
     pub(super) fn pass_on(&mut self, origin: Origin, key: &[u8], now_ns: u64, out: &mut Outbox) {
         self.counters.replica_reads_passed += 1;
         let Some((id, home)) = self.abroad(origin.tenant, key) else {
+            self.counters.replica_reads_lost += 1;
             return;
         };
         if !self.replicas.reads.has_room(id.0) {
@@ -140,6 +141,7 @@ impl Engine {
         {
             replicas.reads.give_back(read.origin.tenant, 1);
             replicas.passed.remove(&oldest);
+            self.counters.replica_reads_lost += 1;
         }
     }
 
@@ -227,7 +229,15 @@ impl Engine {
                 let most = self.config.cluster.max_value;
                 answer(origin, packet.key, Some(item), most, &mut self.counters)
             }
-            Status::Ok if packet.value.len() > PART_BYTES => return,
+            // Ours are mistakes of the home and us, which its client cannot mend.
+            Status::WrongPartition | Status::Denied => {
+                self.counters.replica_reads_lost += 1;
+                return;
+            }
+            Status::Ok if packet.value.len() > PART_BYTES => {
+                self.counters.replica_reads_lost += 1;
+                return;
+            }
             Status::Ok if !origin.allows(packet.key, packet.value.len()) => {
                 self.counters.need_padding += 1;
                 Answer {
@@ -236,8 +246,6 @@ impl Engine {
                     ..Answer::status(Status::NeedPadding)
                 }
             }
-            // Ours are mistakes of the home and us, which its client cannot mend.
-            Status::WrongPartition | Status::Denied => return,
             status => Answer {
                 version: header.version,
                 expiry_ms: header.expiry_ms,

@@ -344,3 +344,18 @@ fn who_is_denied_is_told_by_whom() {
     assert_eq!((reply.status, reply.node), (Status::Denied, node(1)));
     assert_eq!(reply.life, 0, "not the home's");
 }
+
+#[test]
+fn a_key_that_is_read_while_it_is_absent_is_held_as_soon_as_it_is_there() {
+    let mut world = World::new(33, 1);
+    world.run_until(READY_NS);
+    world.hold(1);
+    world.run(20);
+    for request in 1..=20 {
+        hand_in_read(&mut world, 1, read(1, request));
+        world.run(5);
+    }
+    world.put(0, vec![3; 30], 0);
+    world.run(1_000);
+    assert_eq!(world.status(1).valid, 1);
+}
