@@ -36,6 +36,9 @@ INLINE bool is_about_loan(const struct work *work, const struct config *config)
  */
 INLINE void name_second(struct xdp_md *ctx, struct work *work, const struct config *config)
 {
+	/* Replicas have been told of it, which its home has to know; or it is for one of them. */
+	if (work->header.node & bpf_htons(NODE_STORE))
+		return;
 	bool first = !work->header.epoch || names_this_switch(work, config);
 	if (first == !work->header.node)
 		return;

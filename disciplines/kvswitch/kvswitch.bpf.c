@@ -138,7 +138,7 @@ STEP int kvswitch_update(struct xdp_md *ctx)
 		return XDP_DROP;
 	if (!find_given(work, &found))
 		return ends(COUNT_round_gone, XDP_DROP);
-	__u32 store = next_replica(&found, work, bpf_ntohs(work->header.node));
+	__u32 store = next_in_reach(&found, work, bpf_ntohs(work->header.node));
 	if (work->op == OP_DELETE_REQUEST)
 		work->header.flags |= FLAG_ALL;
 	work->header.op = OP_REPLICA_UPDATE;

@@ -66,6 +66,33 @@ INLINE __u32 next_replica(const struct found *found, const struct work *work, __
 	return NOBODY;
 }
 
+/* Whether it is an IPv4 address. */
+INLINE bool is_mapped(const __be32 *address)
+{
+	return !address[0] && !address[1] && address[2] == bpf_htonl(0xffff);
+}
+
+/* Replicas in a row that a write is not sent to, before it goes no further: their home calls all that are left. */
+#define LEFT_OUT_MAX 8
+
+/* Whether a packet like this one can be sent to the store: its address is known, and of the packet's family. */
+INLINE bool can_send_to(const struct work *work, __u32 store)
+{
+	const struct server *server = find_server(work, store);
+	return server && work->is_ipv6 != is_mapped(server->address);
+}
+
+/* As next_replica, of those that can be sent to. */
+INLINE __u32 next_in_reach(const struct found *found, const struct work *work, __u32 after)
+{
+	for (int i = 0; i < LEFT_OUT_MAX; i++) {
+		after = next_replica(found, work, after);
+		if (after == NOBODY || can_send_to(work, after))
+			return after;
+	}
+	return NOBODY;
+}
+
 /* The bits of a store's turns. Noted in `work->scratch`: the verifier would follow each of them into all that comes after. */
 INLINE __u64 turns_of(struct work *work, const struct replicas *key, __u32 store)
 {
@@ -108,16 +135,15 @@ INLINE void write_destination(struct xdp_md *ctx, const struct work *work, const
 /* What the datagram's checksum gains by that; false: the packet has no address of this family. */
 INLINE bool gain(struct xdp_md *ctx, const struct work *work, const __be32 *to, __u64 *moved)
 {
-	bool is_mapped = !to[0] && !to[1] && to[2] == bpf_htonl(0xffff);
 	if (work->is_ipv6) {
 		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
-		if (!ip || is_mapped)
+		if (!ip || is_mapped(to))
 			return false;
 		*moved = sum_moved((const __be32 *)&ip->daddr, to, 4);
 		return true;
 	}
 	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	if (!ip || !is_mapped)
+	if (!ip || !is_mapped(to))
 		return false;
 	*moved = sum_moved(&ip->daddr, to + 3, 1);
 	return true;

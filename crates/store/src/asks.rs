@@ -41,9 +41,16 @@ struct State {
     asks: Vec<Ask>,
     /// The write that was applied last.
     last: Option<WriteId>,
+    /// The copies are called back to make room: who asks now is pushed nothing.
+    refuses: bool,
 }
 
 impl Asks {
+    /// The copies are called back to make room for others: what their stores ask for meanwhile is dropped, and they have to come again.
+    pub fn refuse(&mut self) {
+        self.0.get_or_insert_default().refuses = true;
+    }
+
     /// A store asks. What it asked under a lower epoch is over.
     pub fn put(&mut self, ask: Ask) {
         let asks = &mut self.0.get_or_insert_default().asks;
@@ -71,6 +78,9 @@ impl Asks {
         let Some(state) = &mut self.0 else {
             return (vec![], None);
         };
+        if std::mem::take(&mut state.refuses) {
+            state.asks.clear();
+        }
         let last = state.last;
         let is_due = |ask: &mut Ask| ask.due_ns(last) <= now_ns;
         let due = state.asks.extract_if(.., is_due).collect();
@@ -78,9 +88,10 @@ impl Asks {
         (due, next_ns)
     }
 
-    /// Whether nobody asks.
+    /// Whether nobody asks, and nobody is to be refused.
     pub fn is_empty(&self) -> bool {
-        self.0.as_ref().is_none_or(|state| state.asks.is_empty())
+        let none = |state: &State| state.asks.is_empty() && !state.refuses;
+        self.0.as_deref().is_none_or(none)
     }
 }
 
@@ -112,5 +123,10 @@ mod tests {
         asks.put(ask(1, 6, Some((7, 3))));
         assert_eq!(asks.take_due(late_ns).0.len(), 1, "it was lost");
         assert!(asks.is_empty());
+        asks.refuse();
+        asks.put(ask(1, 7, None));
+        assert_eq!(asks.take_due(late_ns), (vec![], None));
+        asks.put(ask(1, 8, None));
+        assert_eq!(asks.take_due(late_ns).0.len(), 1, "once");
     }
 }

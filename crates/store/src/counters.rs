@@ -32,6 +32,8 @@ pub struct Counters {
     pub grants_write_pending: u64,
     /// Grants refused: the tenant has no memory on the switch, as the controller says.
     pub grants_not_placed: u64,
+    /// Grants refused: the key has moved to another store meanwhile.
+    pub grants_moved: u64,
     /// Grants refused: the directory has no more room for the tenant.
     pub grants_directory_full: u64,
     /// Grants refused: writes by others could not be told from the backend just then, or at all.
@@ -183,6 +185,8 @@ pub struct Counters {
     pub replica_reads: u64,
     /// Of these, reads that were passed on to their home: there was no valid copy.
     pub replica_reads_passed: u64,
+    /// Of these, reads that were never answered: their home said nothing, or what nobody can use.
+    pub replica_reads_lost: u64,
     /// Questions to homes about keys that are held here, or read.
     pub replica_asks: u64,
     /// Copies installed (rule 5).
@@ -195,8 +199,12 @@ pub struct Counters {
     pub replica_invalidations: u64,
     /// Writes that switches sent here, too.
     pub replica_updates: u64,
+    /// Messages about keys that are not held, or not any longer.
+    pub replica_late: u64,
     /// Confirmations sent, repetitions included.
     pub replica_confirms: u64,
+    /// Requests in the name of a store that did not send them: the name was taken off.
+    pub claims_ignored: u64,
     /// Messages about copies dropped: not for us, wrong tag, or from somebody else.
     pub dropped_replica: u64,
     /// Reads dropped: as many wait for homes as may.

@@ -177,7 +177,7 @@ impl Engine {
                 config.backend != crate::BackendConfig::Embedded,
                 incarnation.first_term(),
             ),
-            replicas: Replicas::new(&config, tenants.len(), incarnation),
+            replicas: Replicas::new(&config, tenants.len(), incarnation, now_ns),
             pending_writes: Shares::new(MAX_WAITING, tenants.len()),
             timers: BinaryHeap::new(),
             next_offer_ns: 0,
@@ -263,6 +263,9 @@ impl Engine {
             return None;
         }
         let mut origin = Origin::of(header, room, peer);
+        if foreign {
+            origin.node = header.node;
+        }
         let (secret, judged) = self.judge(packet, foreign);
         origin.secret = secret;
         let (partition, owned) = match judged {
@@ -283,6 +286,16 @@ impl Engine {
             return None;
         };
         origin.not_before_ns = not_before_ns;
+        if owned {
+            origin.node = 0;
+        }
+        // Stores stamp no requests of clients; of what says so nobody would correct what is wrong.
+        let of_itself = header.op == Op::FetchRequest && self.may_speak(header.epoch, peer);
+        if header.epoch.switch() & wire::NODE_STORE != 0 && !of_itself {
+            self.counters.claims_ignored += 1;
+            origin.epoch = wire::Epoch::NONE;
+            origin.wants_grant = false;
+        }
         Some((origin, owned))
     }
 
@@ -321,6 +334,14 @@ impl Engine {
             return (secret, Err(Status::WrongPartition));
         }
         (secret, Ok((partition, owned)))
+    }
+
+    /// Whether a tenant's key is this store's, as the cluster is now.
+    pub(crate) fn is_home_of(&self, tenant: u32, hash: wire::KeyHash) -> bool {
+        let partition = self.partitions.at(hash);
+        let owns = self.partitions.owns(partition);
+        let known = self.tenants.get(tenant);
+        known.is_some_and(|known| known.holds(partition, owns))
     }
 
     fn ack(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {

@@ -11,6 +11,7 @@ pub struct Incarnation {
     first_version: u64,
     name: u16,
     ticks: u16,
+    client: u64,
 }
 
 impl Incarnation {
@@ -23,7 +24,19 @@ impl Incarnation {
             first_version: seconds << 32 | random >> 32,
             name: (random % 65_534) as u16 + 2,
             ticks: 0,
+            client: !random,
         }
+    }
+
+    /// The same life, which asks other stores under this name. Unlike its terms it is told to those that it asks, and nobody else.
+    #[must_use]
+    pub fn asking_as(self, client: u64) -> Incarnation {
+        Incarnation { client, ..self }
+    }
+
+    /// Whose its requests to other stores are.
+    pub fn client(self) -> u64 {
+        self.client
     }
 
     /// The term in which a switch is lent its first lease.
@@ -37,8 +50,8 @@ impl Incarnation {
         Incarnation { ticks, ..self }
     }
 
-    /// What the epochs of its copies of other stores' keys begin with: its start in 65,536ths of a second since 1970. No life takes so
-    /// many a second, so the next life's are above them.
+    /// What the epochs of its copies of other stores' keys begin with: its start in 65,536ths of a second since 1970. A life
+    /// takes no more for what others send it, so the next life's are above them.
     pub fn first_epoch(self) -> u64 {
         (self.first_version >> 32) << 16 | u64::from(self.ticks)
     }

@@ -143,7 +143,9 @@ impl Server {
             .context("the clock is set before 1970")?;
         let wall_s = u32::try_from(wall.as_secs()).context("the clock is set after 2106")?;
         let ticks = (u64::from(wall.subsec_nanos()) << 16) / 1_000_000_000;
-        let incarnation = Incarnation::new(wall_s, rand::random()).later(ticks as u16);
+        let incarnation = Incarnation::new(wall_s, rand::random())
+            .later(ticks as u16)
+            .asking_as(rand::random());
         let (backend, completions) = open_backend(&config, incarnation).await?;
         let endpoint = Endpoint::bind(config.listen)?;
         let status = config

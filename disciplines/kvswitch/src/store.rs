@@ -62,20 +62,14 @@ impl Held {
         }
     }
 
-    /// A key that was held already is confirmed again: a switch may ask for it that has not heard of it.
+    /// A key that was held already is held again: the store may have refused it, and confirms it if it has not, for a switch may ask that
+    /// has not heard of it.
     fn hold(&mut self, tenant: u32, keys: Vec<Key>, out: &mut Vec<StoreAction>) {
-        let mut again = false;
         for key in keys {
-            if let Some(named) = self.keys.get_mut(&key) {
-                *named = true;
-                again = true;
-            } else if self.keys.len() < KEYS_MOST {
+            if self.keys.len() < KEYS_MOST || self.keys.contains_key(&key) {
                 self.keys.insert(key.clone(), true);
                 out.push(StoreAction::Hold { tenant, key });
             }
-        }
-        if again {
-            out.push(StoreAction::Confirm { tenant });
         }
     }
 }
@@ -117,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_held_once_confirmed_when_they_are_named_again_and_released_once() {
+    fn keys_are_held_whenever_they_are_named_and_released_once() {
         let mut store = Store::default();
         assert_eq!(tell(&mut store, What::Hold, "a b"), ["+a", "+b"]);
-        assert_eq!(tell(&mut store, What::Hold, "b c"), ["+c", "confirm"]);
+        assert_eq!(tell(&mut store, What::Hold, "b c"), ["+b", "+c"]);
         assert_eq!(tell(&mut store, What::Release, "a a x"), ["-a"]);
         assert_eq!(tell(&mut store, What::Confirm, ""), ["confirm"]);
     }
@@ -130,7 +124,7 @@ mod tests {
         let mut store = Store::default();
         tell(&mut store, What::Hold, "a b c");
         assert_eq!(tell(&mut store, What::Begin, ""), [""; 0]);
-        assert_eq!(tell(&mut store, What::Hold, "b d"), ["+d", "confirm"]);
+        assert_eq!(tell(&mut store, What::Hold, "b d"), ["+b", "+d"]);
         assert_eq!(tell(&mut store, What::End, ""), ["-a", "-c"]);
         assert_eq!(tell(&mut store, What::End, ""), [""; 0]);
     }

@@ -253,6 +253,20 @@ fn the_second_switch_names_itself() {
 
 pub const SECOND: &[Row] = &[
     Row {
+        name: "behind one that has sent it to stores that hold copies, too",
+        given: At::first,
+        packet: |_| stamped(wire::NODE_ALL),
+        then: Forwarded,
+        counts: &["bypass_no_discipline", "pass_local"],
+    },
+    Row {
+        name: "the same without a stamp",
+        given: At::first,
+        packet: |_| stamped(wire::NODE_ALL).epoch(Epoch::NONE),
+        then: Forwarded,
+        counts: &["bypass_no_discipline", "pass_local"],
+    },
+    Row {
         name: "behind one that stamped the write",
         given: At::first,
         packet: |_| stamped(0),

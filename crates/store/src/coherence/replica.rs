@@ -10,13 +10,25 @@ pub const MARGIN_NS: Nanos = 10_000_000;
 /// 1970 in 65,536ths of a second (docs/coherence.md, "Epochs").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Epochs {
+    first: u64,
+    since_ns: Nanos,
     newest: u64,
 }
 
 impl Epochs {
-    /// All numbers are above this one.
-    pub fn new(first: u64) -> Epochs {
-        Epochs { newest: first }
+    /// All numbers are above this one, which is of the time that is now.
+    pub fn new(first: u64, now_ns: Nanos) -> Epochs {
+        Epochs {
+            first,
+            since_ns: now_ns,
+            newest: first,
+        }
+    }
+
+    /// Whether more were taken than time allows: a life that began now would take some of them again.
+    pub fn is_ahead(&self, now_ns: Nanos) -> bool {
+        let passed = u128::from(now_ns.saturating_sub(self.since_ns)) << 16;
+        u128::from(self.newest - self.first) > passed / 1_000_000_000
     }
 
     /// A number above all before.
@@ -226,7 +238,7 @@ mod tests {
     const S: Nanos = 1_000_000_000;
 
     fn lease() -> (Borrowed, Epochs) {
-        let epochs = Epochs::new(100);
+        let epochs = Epochs::new(100, S);
         let mut lease = Borrowed::default();
         assert!(lease.lent(7, S, 2 * S, S, epochs.newest()));
         (lease, epochs)
@@ -244,6 +256,17 @@ mod tests {
         assert_eq!(replica.serve(&lease, S).map(|copy| copy.value), Some("new"));
         replica.raise(epochs.take(), S);
         assert_eq!(replica.serve(&lease, S), None);
+    }
+
+    #[test]
+    fn no_more_epochs_are_taken_than_the_next_life_begins_above() {
+        let mut epochs = Epochs::new(7 << 16, S);
+        assert!(!epochs.is_ahead(S));
+        (0..1 << 16).for_each(|_| _ = epochs.take());
+        assert!(epochs.is_ahead(2 * S - 1));
+        assert!(!epochs.is_ahead(2 * S));
+        epochs.take();
+        assert!(epochs.is_ahead(2 * S));
     }
 
     #[test]

@@ -41,8 +41,11 @@ const OVERHEAD: usize = 256;
 const ASK_FIRST_NS: Nanos = 20_000_000;
 /// The longest time between two questions.
 const ASK_MOST_NS: Nanos = 500_000_000;
-/// A key that is absent, or for whose copy there is no room, is asked for again after this time.
+/// A key that is absent, or for whose copy there is no room, is asked for again after this time at first, then after twice the time
+/// each time.
 const LATER_NS: Nanos = 1_000_000_000;
+/// The longest time until then.
+const LATER_MOST_NS: Nanos = 32_000_000_000;
 /// A read that its home has not answered for so long is forgotten: its client has sent it again.
 const PATIENCE_NS: Nanos = 1_000_000_000;
 /// A copy that no read comes to is confirmed again after this time at first, then after twice the time each time.
@@ -62,12 +65,22 @@ struct Lender {
     keys: usize,
 }
 
+/// Whose a read is, and which: where it came from, client and request.
+type ReadId = (SocketAddr, u64, u64);
+
 /// A read that waits for its key's home.
 struct Read {
     origin: Origin,
     /// What had been asked when it came: an answer to that does not count.
     after: u64,
     since_ns: Nanos,
+}
+
+/// A read of a part that was passed on to this home.
+struct Passed {
+    read: Read,
+    home: NodeId,
+    key: Box<[u8]>,
 }
 
 /// A key of another store.
@@ -82,11 +95,17 @@ struct Held {
     /// There is no room for its value.
     no_room: bool,
     joining: Option<Joining>,
-    reads: Vec<Read>,
+    /// By who has sent them: of copies one waits.
+    reads: BTreeMap<ReadId, Read>,
     /// The question that is under way; 0: none.
     asked: u64,
     next_ask_ns: Nanos,
     backoff_ns: Nanos,
+    /// No copy is asked for before this time: the key was absent, or there was no room. And how long it is the next time.
+    pull_ns: Nanos,
+    later_ns: Nanos,
+    /// How long the next value of many parts has to wait: those before it were not joined.
+    join_wait_ns: Nanos,
     /// When the copy is to be confirmed next, and after how long again.
     confirm_ns: Nanos,
     confirm_backoff_ns: Nanos,
@@ -124,18 +143,23 @@ pub(super) struct Replicas {
     places: Shares,
     reads: Shares,
     /// Reads of parts that were passed on, by the request that they were passed on in.
-    passed: BTreeMap<u64, (Read, Box<[u8]>)>,
+    passed: BTreeMap<u64, Passed>,
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
 }
 
 impl Replicas {
-    pub fn new(config: &Config, tenants: usize, incarnation: Incarnation) -> Replicas {
+    pub fn new(
+        config: &Config,
+        tenants: usize,
+        incarnation: Incarnation,
+        now_ns: Nanos,
+    ) -> Replicas {
         let me = config.identity.and_then(|me| config.cluster.node_of(me));
         Replicas {
             me,
-            client: incarnation.first_term(),
+            client: incarnation.client(),
             newest: 0,
-            epochs: Epochs::new(incarnation.first_epoch()),
+            epochs: Epochs::new(incarnation.first_epoch(), now_ns),
             lenders: BTreeMap::new(),
             held: HashMap::default(),
             room: Shares::new(config.replica_memory, tenants),
@@ -168,7 +192,7 @@ impl Replicas {
         let timer = self.timers.peek().map(|Reverse((at_ns, _))| *at_ns);
         let in_use = self.lenders.values().filter(|lender| lender.keys > 0);
         let passed = self.passed.first_key_value();
-        let forgotten = passed.map(|(_, (read, _))| read.since_ns + PATIENCE_NS);
+        let forgotten = passed.map(|(_, passed)| passed.read.since_ns + PATIENCE_NS);
         in_use
             .map(|lender| lender.next_ask_ns)
             .chain(timer)
@@ -203,9 +227,11 @@ impl Replicas {
         if held.replica.serve(lease, now_ns).is_some() {
             return Step::Serve;
         }
-        let pulls = held.wanted && lease.holds(now_ns);
+        let may_pull = held.wanted && lease.holds(now_ns);
+        let pulls = may_pull && now_ns >= held.pull_ns;
         match held.reads.is_empty() && !pulls {
             true if !held.wanted => Step::Forget,
+            true if may_pull => Step::Wait(held.pull_ns.max(held.next_ask_ns)),
             true => Step::Rest,
             false if now_ns < held.next_ask_ns => Step::Wait(held.next_ask_ns),
             false => Step::Ask(pulls),
@@ -228,7 +254,6 @@ impl Replicas {
 
     /// The entry of a key of another store, made if there is none.
     fn enter(&mut self, id: KeyId, key: &[u8], home: (NodeId, SocketAddr), now_ns: Nanos) {
-        let Replicas { epochs, .. } = self;
         self.lenders.entry(home.0).or_insert_with(|| Lender {
             address: home.1,
             lease: Borrowed::default(),
@@ -239,14 +264,18 @@ impl Replicas {
             key: key.into(),
             home: home.0,
             wanted: false,
-            replica: Replica::new(epochs.take(), now_ns),
+            // One that is asked for takes an epoch then.
+            replica: Replica::new(0, now_ns),
             cost: 0,
             no_room: false,
             joining: None,
-            reads: vec![],
+            reads: BTreeMap::new(),
             asked: 0,
             next_ask_ns: now_ns,
             backoff_ns: ASK_FIRST_NS,
+            pull_ns: 0,
+            later_ns: LATER_NS,
+            join_wait_ns: 0,
             confirm_ns: 0,
             confirm_backoff_ns: CONFIRM_FIRST_NS,
             timer_ns: 0,
@@ -274,7 +303,7 @@ impl Replicas {
             self.forget(&id);
         }
         let reads = &mut self.reads;
-        self.passed.retain(|_, (read, _)| {
+        self.passed.retain(|_, Passed { read, .. }| {
             let stays = !gone.contains(&read.origin.tenant);
             reads.give_back(read.origin.tenant, usize::from(!stays));
             stays

@@ -98,7 +98,7 @@ impl Origin {
 }
 
 /// Bytes of an IPv6 header that an IPv4 header has not.
-const IPV6_MORE: usize = 20;
+pub(super) const IPV6_MORE: usize = 20;
 
 /// What a reply says.
 #[derive(Clone, Copy)]

@@ -35,6 +35,8 @@ fn read_id(origin: &Origin) -> ReadId {
 impl Asked {
     fn read_id(&self) -> Option<ReadId> {
         match self {
+            // Each push is one of a kind: at most one for each store and epoch.
+            Asked::Read(read) if read.0.op == wire::Op::ReplicaPush => None,
             Asked::Read(read) => Some(read_id(&read.0)),
             Asked::Write(_) | Asked::Half(..) | Asked::Loan(_) => None,
         }
@@ -79,7 +81,9 @@ impl Waiting {
 
     /// Whether a read waits that this one is a copy of.
     pub fn has_read(&self, origin: &Origin) -> bool {
-        !self.reads.is_empty() && self.reads.contains(&read_id(origin))
+        origin.op != wire::Op::ReplicaPush
+            && !self.reads.is_empty()
+            && self.reads.contains(&read_id(origin))
     }
 
     pub fn insert(&mut self, ticket: Ticket, asked: Asked) {

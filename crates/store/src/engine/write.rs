@@ -145,11 +145,11 @@ impl Engine {
         let job = Job::new(origin, header, value, 0);
         if says == Says::Ask {
             if self.is_new(&job, key, header.life, now_ns, out) {
-                self.park(job, key, header.life, header.epoch, now_ns, out);
+                self.park(job, key, header.life, origin.epoch, now_ns, out);
             }
             return;
         }
-        self.take_write(job, key, header.life, header.epoch, now_ns, out);
+        self.take_write(job, key, header.life, origin.epoch, now_ns, out);
         self.count_write(key, packet, now_ns, out);
     }
 
@@ -175,7 +175,7 @@ impl Engine {
             return self.repeated(&origin, key, &[], verdict, now_ns, out);
         }
         let id = (key.tenant, key.hash);
-        let epoch = packet.header.epoch;
+        let epoch = origin.epoch;
         if let Some(at) = self.directory.find(&id) {
             let passed = self.directory.update(at, |e| e.state.part_passed(epoch));
             if passed == Some(true) {
@@ -533,6 +533,11 @@ impl Engine {
     fn grant_known(&mut self, at: Place, origin: &Origin, now_ns: u64, out: &mut Outbox) -> bool {
         let switch = origin.epoch.switch();
         let is_store = switch & wire::NODE_STORE != 0;
+        // Its key may have moved to another store since it was asked for: what is called back for that is not granted again.
+        if !self.is_home_of(origin.tenant, origin.key_hash) {
+            self.counters.grants_moved += 1;
+            return false;
+        }
         if !is_store && !self.placements.allows(switch, origin.tenant) {
             self.counters.grants_not_placed += 1;
             return false;
@@ -596,7 +601,19 @@ impl Engine {
         let Some(at) = oldest.filter(|at| *at != not) else {
             return;
         };
-        if self.directory.update(at, |e| e.state.recall(now_ns)) == Some(true) {
+        let recalled = self.directory.update(at, |e| {
+            let recalled = e.state.recall(now_ns);
+            if recalled
+                && e.state
+                    .copies()
+                    .iter()
+                    .any(|copy| copy.switch & wire::NODE_STORE != 0)
+            {
+                e.asks.refuse();
+            }
+            recalled
+        });
+        if recalled == Some(true) {
             self.counters.directory_evictions += 1;
             self.drive(at, now_ns, out);
         }

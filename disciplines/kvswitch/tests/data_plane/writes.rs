@@ -146,8 +146,20 @@ const WRITES: &[Row] = &[
         loads: &[(END, 1, 0)],
     },
     Row {
-        name: "a replica of the other family is left out, and those after it: their home calls them",
+        name: "a replica of the other family is left out: its home calls it",
         given: |w| hot(w, &[A, SIX, B], &[]),
+        steps: &[(|_| write(), &[ToAll, Update(A), Update(B)], WITH_TWO)],
+        loads: &[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)],
+    },
+    Row {
+        name: "the first one, too",
+        given: |w| hot(w, &[SIX, A, B], &[]),
+        steps: &[(|_| write(), &[ToAll, Update(A), Update(B)], WITH_TWO)],
+        loads: &[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)],
+    },
+    Row {
+        name: "the last one, too",
+        given: |w| hot(w, &[A, SIX], &[]),
         steps: &[(
             |_| write(),
             &[ToAll, Update(A)],

@@ -38,6 +38,14 @@ impl Engine {
             return true;
         }
         self.counters.dropped_lent += 1;
+        let of_store = origin.epoch.switch() & wire::NODE_STORE != 0;
+        if of_store && origin.wants_grant {
+            // Whoever holds copies has time: it is pushed one when the loan is over.
+            if let Some(at) = self.directory.find(&id) {
+                self.grant_later(at, origin.epoch, now_ns);
+            }
+            return false;
+        }
         let by_owner = origin.op == wire::Op::FetchRequest
             && self.loans.open.get(&id).is_some_and(|lent| {
                 let terms = lent.loan.terms();

@@ -4,7 +4,10 @@ use std::cmp::Reverse;
 
 use wire::{Epoch, Flags, Header, NodeId, Op, Packet, TENANT_OPEN};
 
-use super::{super::Engine, ASK_MOST_NS, CONFIRM_MOST_NS, Lender, PATIENCE_NS, Replicas, Step};
+use super::{
+    super::{Engine, reply::IPV6_MORE},
+    ASK_MOST_NS, CONFIRM_MOST_NS, Lender, PATIENCE_NS, Replicas, Step,
+};
 use crate::{
     coherence::Nanos,
     directory::KeyId,
@@ -73,8 +76,10 @@ impl Engine {
         };
         let before = held.reads.len();
         held.reads
-            .retain(|read| now_ns < read.since_ns + PATIENCE_NS);
-        reads.give_back(id.0, before - held.reads.len());
+            .retain(|_, read| now_ns < read.since_ns + PATIENCE_NS);
+        let lost = before - held.reads.len();
+        reads.give_back(id.0, lost);
+        self.counters.replica_reads_lost += lost as u64;
         held.next_ask_ns = now_ns + held.backoff_ns;
         held.backoff_ns = (2 * held.backoff_ns).min(ASK_MOST_NS);
         let joins = held.joining.is_some();
@@ -82,7 +87,12 @@ impl Engine {
             return self.ask_parts(id, out);
         }
         let mut header = Header::new(Op::FetchRequest);
-        if pulls && !joins {
+        let rooms = held.reads.values().map(|read| read.origin.room);
+        let mut room = rooms.max().unwrap_or(0);
+        // A home that has lent the key away answers no question for a copy, and calls the key back for one of a reader.
+        let is_for_reads = !held.reads.is_empty() && held.asked != 0;
+        if pulls && !joins && !is_for_reads {
+            room = wire::MAX_PAYLOAD;
             let replica = &mut held.replica;
             if replica.is_valid() || !lease.is_above_floor(replica.epoch()) {
                 replica.raise(epochs.take(), now_ns);
@@ -94,28 +104,30 @@ impl Engine {
         held.asked = *newest;
         header.request = held.asked;
         self.counters.replica_asks += 1;
-        self.fetch(id, header, out);
+        self.fetch(id, header, room, out);
         if joins {
             self.ask_parts(id, out);
         }
     }
 
-    /// Sends a FetchRequest about a key to its home. It may be answered at full length.
-    pub(super) fn fetch(&mut self, id: KeyId, mut header: Header, out: &mut Outbox) {
-        header.client = self.replicas.client;
+    /// Sends a FetchRequest about a key to its home, with room for so long an answer.
+    pub(super) fn fetch(&mut self, id: KeyId, header: Header, room: usize, out: &mut Outbox) {
         let Some(held) = self.replicas.held.get(&id) else {
             return;
         };
         let (home, key) = (held.home, held.key.clone());
-        self.fetch_of(id, home, &key, header, out);
+        self.fetch_of(id, home, &key, header, room, out);
     }
 
+    /// The same of a key that need not be held. Of the open tenant a question is as long as its answer may be: a packet at most, and no
+    /// longer than what it passes on, or whoever reads a little would have much sent between stores.
     pub(super) fn fetch_of(
         &mut self,
         id: KeyId,
         home: NodeId,
         key: &[u8],
         mut header: Header,
+        room: usize,
         out: &mut Outbox,
     ) {
         let Some(peer) = self.peer_of(home) else {
@@ -129,7 +141,9 @@ impl Engine {
             && id.0 == TENANT_OPEN
             && let Some((mut bytes, peer)) = out.pop()
         {
-            bytes.resize(wire::MAX_PAYLOAD, 0);
+            let over_ipv6 = peer.address.ip().to_canonical().is_ipv6();
+            let most = wire::MAX_PAYLOAD - if over_ipv6 { IPV6_MORE } else { 0 };
+            bytes.resize(room.min(most).max(bytes.len()), 0);
             out.push_bytes(&bytes, peer);
         }
     }

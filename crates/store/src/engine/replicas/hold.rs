@@ -73,7 +73,7 @@ impl Engine {
         let key = held.key.clone();
         replicas.reads.give_back(id.0, reads.len());
         replicas.forget(&id);
-        for read in reads {
+        for read in reads.into_values() {
             self.pass_on(read.origin, &key, now_ns, out);
         }
     }

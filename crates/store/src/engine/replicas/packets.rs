@@ -8,7 +8,7 @@ use super::{
         Engine,
         pushes::{digest_of, is_at},
     },
-    ASK_FIRST_NS, CONFIRM_FIRST_NS, Held, LATER_NS, Lender, OVERHEAD,
+    ASK_FIRST_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender, OVERHEAD,
 };
 use crate::{
     coherence::Candidate,
@@ -183,13 +183,19 @@ impl Engine {
             self.counters.dropped_rate_limit += 1;
             return;
         }
+        // Nothing is lost by what is not answered: the home asks, if it knows of a copy here.
+        if !self.replicas.held.get(&id).is_some_and(|held| held.wanted) {
+            self.counters.replica_late += 1;
+            return;
+        }
+        if self.replicas.epochs.is_ahead(now_ns) {
+            self.counters.dropped_rate_limit += 1;
+            return;
+        }
         self.counters.replica_updates += 1;
         let epoch = self.replicas.epochs.take();
-        let mut would_take = false;
-        if self.replicas.held.contains_key(&id) {
-            would_take = self.keep_candidate(id, packet, epoch, now_ns);
-            self.replicas.set_timer(id, now_ns + ASK_FIRST_NS);
-        }
+        let would_take = self.keep_candidate(id, packet, epoch, now_ns);
+        self.replicas.set_timer(id, now_ns + ASK_FIRST_NS);
         let ack = Header {
             client: header.client,
             request: header.request,
@@ -230,11 +236,12 @@ impl Engine {
     fn fetched(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {
         let header = &packet.header;
         let is_ours = header.client == self.replicas.client;
-        if is_ours && self.answer_passed(packet, now_ns, out) {
+        if is_ours && self.answer_passed(packet, peer, now_ns, out) {
             return;
         }
         let id = (header.tenant, header.key_hash);
         let Some(held) = self.replicas.held.get_mut(&id) else {
+            self.counters.replica_late += 1;
             return;
         };
         let lender = self.replicas.lenders.get(&held.home);
@@ -246,8 +253,10 @@ impl Engine {
         let answered = header.request == held.asked;
         if answered {
             held.asked = 0;
-            if header.status != Status::Ok {
-                held.next_ask_ns = now_ns + LATER_NS;
+            match header.status {
+                Status::Ok => {}
+                Status::NotFound => held.pull_later(now_ns),
+                _ => held.next_ask_ns = now_ns + LATER_NS,
             }
         }
         let is_part_of_it = self.join(id, packet, now_ns, out);
@@ -255,7 +264,10 @@ impl Engine {
             if header.flags.has(Flags::GRANT) && Some(header.epoch.switch()) == self.replicas.me {
                 self.granted(id, packet, packet.value, now_ns);
             }
-            self.answer_older(id, packet, now_ns, out);
+            // What was asked about a part says nothing to who reads the whole.
+            if header.part == 0 {
+                self.answer_older(id, packet, now_ns, out);
+            }
         }
         if let Some(held) = self.replicas.held.get_mut(&id)
             && held.asked == 0
@@ -272,6 +284,7 @@ impl Engine {
         let id = (header.tenant, header.key_hash);
         let system = self.system_secret();
         let Some(held) = self.replicas.held.get_mut(&id) else {
+            self.counters.replica_late += 1;
             return;
         };
         let lender = self.replicas.lenders.get(&held.home);
@@ -325,7 +338,7 @@ impl Engine {
         held.no_room = !fits;
         if !fits {
             self.counters.replica_no_room += 1;
-            held.next_ask_ns = now_ns + LATER_NS;
+            held.pull_later(now_ns);
         } else if header.total > 0 {
             self.begin_join(id, packet, now_ns);
         } else {
@@ -361,20 +374,35 @@ impl Engine {
         self.counters.replica_grants += 1;
         held.asked = 0;
         held.backoff_ns = ASK_FIRST_NS;
+        held.later_ns = LATER_NS;
+        held.join_wait_ns = 0;
         held.confirm_ns = now_ns;
         held.confirm_backoff_ns = CONFIRM_FIRST_NS;
     }
 }
 
 impl Held {
+    /// It is of no use to ask for a copy now. What reads are told before it is asked for again makes that no later.
+    fn pull_later(&mut self, now_ns: u64) {
+        if now_ns < self.pull_ns {
+            return;
+        }
+        self.pull_ns = now_ns + self.later_ns;
+        self.later_ns = (2 * self.later_ns).min(LATER_MOST_NS);
+    }
+
     /// The copy was invalidated: its home may push the next value, and is asked only if that does not come. False: nothing would be
     /// installed.
     fn waits_for_push(&mut self, now_ns: u64) -> bool {
-        self.backoff_ns = ASK_FIRST_NS;
-        self.next_ask_ns = now_ns + ASK_FIRST_NS;
-        // An answer to what was asked before is a grant for an epoch that is over; reads need one all the same.
-        if !self.reads.is_empty() && self.asked == 0 {
+        if self.reads.is_empty() {
+            self.backoff_ns = ASK_FIRST_NS;
+            self.next_ask_ns = now_ns + ASK_FIRST_NS;
+        } else if self.asked == 0 {
             self.next_ask_ns = now_ns;
+        }
+        // What reads wait for is not put off: invalidations might come for ever, each before the question would be due, and no push.
+        if !self.no_room {
+            self.pull_ns = 0;
         }
         self.wanted && !self.no_room
     }

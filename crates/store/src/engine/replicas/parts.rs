@@ -2,7 +2,7 @@
 
 use wire::{Header, Op, PART, PART_BYTES, Packet, Status};
 
-use super::{super::Engine, ASK_FIRST_NS};
+use super::{super::Engine, ASK_FIRST_NS, ASK_MOST_NS};
 use crate::{directory::KeyId, net::Outbox};
 
 /// Parts that are asked for at once.
@@ -13,6 +13,8 @@ pub(super) struct Joining {
     epoch: u64,
     version: u64,
     expiry_ms: u32,
+    total: usize,
+    /// As long as what has come.
     bytes: Vec<u8>,
     missing: Vec<u16>,
 }
@@ -28,17 +30,18 @@ impl Engine {
         let Some(held) = self.replicas.held.get_mut(&id) else {
             return;
         };
-        let mut bytes = vec![0; total];
-        bytes[..packet.value.len()].copy_from_slice(packet.value);
         let parts = (0..total).step_by(PART_BYTES).skip(1);
         held.joining = Some(Joining {
             epoch: header.epoch.number(),
             version: header.version,
             expiry_ms: header.expiry_ms,
-            bytes,
+            total,
+            bytes: packet.value.to_vec(),
             missing: parts.map(|from| (from / PART) as u16).collect(),
         });
-        held.next_ask_ns = now_ns;
+        held.pull_ns = 0;
+        held.next_ask_ns = now_ns + held.join_wait_ns;
+        held.join_wait_ns = (2 * held.join_wait_ns).clamp(ASK_FIRST_NS, ASK_MOST_NS);
     }
 
     /// Asks for parts that are missing.
@@ -47,7 +50,7 @@ impl Engine {
             return;
         };
         let Some(joining) = &held.joining else { return };
-        let (total, version) = (joining.bytes.len() as u32, joining.version);
+        let (total, version) = (joining.total as u32, joining.version);
         let parts: Vec<u16> = joining.missing.iter().take(WINDOW).copied().collect();
         for part in parts {
             self.replicas.newest += 1;
@@ -58,7 +61,7 @@ impl Engine {
                 version,
                 ..Header::new(Op::FetchRequest)
             };
-            self.fetch(id, header, out);
+            self.fetch(id, header, wire::MAX_PAYLOAD, out);
         }
     }
 
@@ -80,7 +83,7 @@ impl Engine {
         let is_of_it = header.status == Status::Ok
             && header.part > 0
             && header.version == joining.version
-            && header.total as usize == joining.bytes.len();
+            && header.total as usize == joining.total;
         if !is_of_it {
             if header.part == 0 && header.version != joining.version {
                 // The home has another value, or cannot read it: what is here is of no use.
@@ -90,15 +93,15 @@ impl Engine {
             return false;
         }
         let from = usize::from(header.part) * PART;
-        let len = PART_BYTES.min(joining.bytes.len().saturating_sub(from));
-        let Some(to) = joining.bytes.get_mut(from..from + len) else {
-            return true;
-        };
+        let len = PART_BYTES.min(joining.total.saturating_sub(from));
         let missing = joining.missing.iter().position(|part| *part == header.part);
         let (Some(at), true) = (missing, packet.value.len() == len) else {
             return true;
         };
-        to.copy_from_slice(packet.value);
+        if joining.bytes.len() < from + len {
+            joining.bytes.resize(from + len, 0);
+        }
+        joining.bytes[from..from + len].copy_from_slice(packet.value);
         joining.missing.remove(at);
         held.backoff_ns = ASK_FIRST_NS;
         held.next_ask_ns = now_ns + ASK_FIRST_NS;

@@ -1,15 +1,18 @@
 //! Reads that a switch has sent here in the place of their keys' homes.
 
+use std::collections::{BTreeMap, btree_map};
+
 use bytes::Bytes;
 use wire::{Header, Op, PART_BYTES, Packet, Status};
 
 use super::{
     super::{
         Engine,
+        pushes::is_at,
         read::answer,
         reply::{Answer, Origin},
     },
-    CONFIRM_MOST_NS, PATIENCE_NS, Read,
+    CONFIRM_MOST_NS, PATIENCE_NS, Passed, Read,
 };
 use crate::{
     backend::{Item, Key},
@@ -44,7 +47,6 @@ impl Engine {
         if owned {
             return self.read(origin, key, now_ns, out);
         }
-        origin.node = packet.header.node;
         origin.wants_grant = false;
         self.counters.replica_reads += 1;
         let id = (key.tenant, key.hash);
@@ -73,6 +75,7 @@ impl Engine {
     pub(super) fn pass_on(&mut self, origin: Origin, key: &[u8], now_ns: u64, out: &mut Outbox) {
         self.counters.replica_reads_passed += 1;
         let Some((id, home)) = self.abroad(origin.tenant, key) else {
+            self.counters.replica_reads_lost += 1;
             return;
         };
         if !self.replicas.reads.has_room(id.0) {
@@ -91,15 +94,11 @@ impl Engine {
         let Some(held) = self.replicas.held.get_mut(&id) else {
             return;
         };
-        let same = |read: &Read| {
-            let other = &read.origin;
-            (other.peer.address, other.client, other.request)
-                == (origin.peer.address, origin.client, origin.request)
-        };
-        if held.reads.iter().any(same) {
+        let read_id = (origin.peer.address, origin.client, origin.request);
+        let btree_map::Entry::Vacant(place) = held.reads.entry(read_id) else {
             return;
-        }
-        held.reads.push(read);
+        };
+        place.insert(read);
         if held.asked == 0 {
             held.next_ask_ns = now_ns;
         }
@@ -124,18 +123,25 @@ impl Engine {
         header.total = read.origin.wanted.total;
         header.version = read.origin.wanted.version;
         replicas.reads.take(id.0, 1);
-        replicas.passed.insert(replicas.newest, (read, key.into()));
-        self.fetch_of(id, home, key, header, out);
+        let room = read.origin.room;
+        let passed = Passed {
+            read,
+            home,
+            key: key.into(),
+        };
+        replicas.passed.insert(replicas.newest, passed);
+        self.fetch_of(id, home, key, header, room, out);
     }
 
     /// Forgets reads of parts that were not answered.
     pub(super) fn forget_passed(&mut self, now_ns: Nanos) {
         let replicas = &mut self.replicas;
-        while let Some((&oldest, (read, _))) = replicas.passed.first_key_value()
+        while let Some((&oldest, Passed { read, .. })) = replicas.passed.first_key_value()
             && read.since_ns + PATIENCE_NS <= now_ns
         {
             replicas.reads.give_back(read.origin.tenant, 1);
             replicas.passed.remove(&oldest);
+            self.counters.replica_reads_lost += 1;
         }
     }
 
@@ -143,17 +149,25 @@ impl Engine {
     pub(super) fn answer_passed(
         &mut self,
         packet: &Packet<'_>,
+        peer: Peer,
         now_ns: u64,
         out: &mut Outbox,
     ) -> bool {
         let replicas = &mut self.replicas;
-        let Some((read, key)) = replicas.passed.remove(&packet.header.request) else {
+        let btree_map::Entry::Occupied(passed) = replicas.passed.entry(packet.header.request)
+        else {
             return false;
         };
-        replicas.reads.give_back(read.origin.tenant, 1);
-        if *key == *packet.key {
-            self.relay(&read.origin, packet, now_ns, out);
+        let Passed { home, key, .. } = passed.get();
+        let store = self.config.cluster.store_numbered(*home);
+        let is_home = store.is_some_and(|store| is_at(store.address, peer));
+        if !is_home || **key != *packet.key {
+            self.counters.dropped_replica += 1;
+            return true;
         }
+        let origin = passed.remove().read.origin;
+        replicas.reads.give_back(origin.tenant, 1);
+        self.relay(&origin, packet, now_ns, out);
         true
     }
 
@@ -173,7 +187,7 @@ impl Engine {
         };
         self.replicas.reads.give_back(id.0, held.reads.len());
         let most = self.config.cluster.max_value;
-        for Read { origin, .. } in held.reads.drain(..) {
+        for Read { origin, .. } in std::mem::take(&mut held.reads).into_values() {
             let item = Some(as_item(copy, now_ns));
             let answer = answer(&origin, &held.key, item, most, &mut self.counters);
             self.replies.send(&origin, &held.key, &answer, now_ns, out);
@@ -192,10 +206,12 @@ impl Engine {
         let Some(held) = self.replicas.held.get_mut(&id) else {
             return;
         };
-        let is_older = |read: &mut Read| answers(asked, read.after);
-        let older: Vec<Read> = held.reads.extract_if(.., is_older).collect();
+        let reads = std::mem::take(&mut held.reads).into_iter();
+        let (older, newer): (BTreeMap<_, _>, _) =
+            reads.partition(|(_, read)| answers(asked, read.after));
+        held.reads = newer;
         self.replicas.reads.give_back(id.0, older.len());
-        for read in older {
+        for read in older.into_values() {
             self.relay(&read.origin, packet, now_ns, out);
         }
     }
@@ -213,7 +229,15 @@ impl Engine {
                 let most = self.config.cluster.max_value;
                 answer(origin, packet.key, Some(item), most, &mut self.counters)
             }
-            Status::Ok if packet.value.len() > PART_BYTES => return,
+            // Ours are mistakes of the home and us, which its client cannot mend.
+            Status::WrongPartition | Status::Denied => {
+                self.counters.replica_reads_lost += 1;
+                return;
+            }
+            Status::Ok if packet.value.len() > PART_BYTES => {
+                self.counters.replica_reads_lost += 1;
+                return;
+            }
             Status::Ok if !origin.allows(packet.key, packet.value.len()) => {
                 self.counters.need_padding += 1;
                 Answer {
@@ -222,8 +246,6 @@ impl Engine {
                     ..Answer::status(Status::NeedPadding)
                 }
             }
-            // Ours are mistakes of the home and us, which its client cannot mend.
-            Status::WrongPartition | Status::Denied => return,
             status => Answer {
                 version: header.version,
                 expiry_ms: header.expiry_ms,

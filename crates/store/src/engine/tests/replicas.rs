@@ -1,6 +1,7 @@
 //! Copies in other stores: the whole way, and whatever a network does to it.
 
 mod clients;
+mod hostile;
 mod slow;
 mod world;
 
@@ -260,35 +261,6 @@ fn what_a_tenant_had_is_gone_with_it() {
         engine.update(cluster, now_ns, out).unwrap();
     });
     assert_eq!(world.status(1), Default::default());
-}
-
-#[test]
-fn a_key_of_the_open_tenant_is_asked_for_with_room_for_the_answer() {
-    let mut world = World::new(11, 1);
-    world.run_until(READY_NS);
-    let lens = world.on(1, |engine, now_ns, out| {
-        for n in 0..9u8 {
-            let read = Header {
-                node: node(1),
-                key_hash: wire::Secret::NONE.key_hash(wire::TENANT_OPEN, &[n]),
-                ..Header::new(Op::ReadRequest)
-            };
-            let mut bytes = vec![];
-            let packet = Packet::new(read, std::slice::from_ref(&n), &[]);
-            packet.encode(&wire::Secret::NONE, &mut bytes).unwrap();
-            let peer = super::Peer {
-                address: "10.0.1.9:5000".parse().unwrap(),
-                local: None,
-            };
-            engine.receive(&bytes, peer, now_ns, out);
-        }
-        let fetch = |bytes: &&[u8]| bytes[40] == Op::FetchRequest as u8;
-        let messages = out.messages().map(|(bytes, _)| bytes);
-        messages.filter(fetch).map(<[u8]>::len).collect::<Vec<_>>()
-    });
-    let lens = lens.unwrap();
-    assert!(lens.len() > 3, "those of other stores");
-    assert!(lens.iter().all(|len| *len == wire::MAX_PAYLOAD), "{lens:?}");
 }
 
 /// One world with everything drawn from a seed; what clients say, and how much there was to see.
