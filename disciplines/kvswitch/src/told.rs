@@ -1,6 +1,8 @@
 //! What the control half tells the store halves. Numbers are big-endian:
 //!
-//!     version u8 | what u8 | for each key: length u8, key
+//! ```text
+//! version u8 | what u8 | for each key: length u8, key
+//! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use decide::{Key, MESSAGE_MAX};
