@@ -1,8 +1,9 @@
 //! How many replicas writes allow.
 //!
 //! A key of load L, of which the part w writes, costs each of its r servers (1 - w)L / r + wL, for each write goes to all of them: every further
-//! replica relieves the others by less, and costs wL more in all. What both together cost is least at r = sqrt((1 - w) / w). Without
-//! writes that is no limit; where a third writes, no key is better off with two.
+//! replica relieves the others by less, and costs wL more in all. What both together cost is least at r = sqrt((1 - w) / w); without
+//! writes that is no limit. Two servers have (1 + w)L / 2 each: as long as that is well below L they are worth it, for the hottest keys
+//! only, where one server has too much and others too little.
 
 use decide::Tallies;
 
@@ -10,6 +11,8 @@ use crate::servers::{EACH, HITS, LOADS, UPDATES, WRITES};
 
 /// What the last window counts, beside those before it.
 const NEW: f64 = 0.25;
+/// The part of writes up to which two servers are worth it.
+const TWO: f64 = 0.65;
 /// A limit changes when what it follows from is so far beyond it.
 const BEYOND: f64 = 0.15;
 
@@ -45,6 +48,7 @@ impl Writes {
             .map_or(part, |before| before + NEW * (part - before));
         self.part = Some(part);
         let best = ((1.0 - part) / part).sqrt();
+        let best = if part <= TWO { best.max(2.0) } else { best };
         let limit = self.most as f64;
         if best < limit - BEYOND || best > limit + 1.0 + BEYOND {
             // What is no number that a key may have is no limit.
@@ -83,8 +87,9 @@ mod tests {
             (5, 4),
             (10, 3),
             (20, 2),
-            (33, 1),
-            (50, 1),
+            (33, 2),
+            (50, 2),
+            (70, 1),
             (100, 1),
         ] {
             let mut writes = Writes::default();
