@@ -34,6 +34,24 @@ INLINE enum counter objection(const struct work *work, const struct item *item,
 }
 
 /*
+ * Whether the read may be answered from the item, as long as its word is `word`. If not, the read asks for a grant, where that
+ * helps: it is to go to the store.
+ */
+INLINE bool may_answer(struct xdp_md *ctx, struct work *work, struct config *config,
+		       struct item *item, __u64 *word)
+{
+	*word = READ_ONCE(item->word);
+	struct lease *lease = lease_of(item);
+	enum counter why = objection(work, item, lease, *word);
+	if (why == NOTHING)
+		return true;
+	count(why);
+	if (lease && why != COUNT_read_no_lease)
+		ask_for_grant(ctx, work, config, item, lease);
+	return false;
+}
+
+/*
  * CONTINUE: `found` leads to an item that the read may be answered from, as long as its word is `word`. Otherwise the
  * read was sent on. Keys that miss are reported from `threshold` reads in a window on. Reads of parts are the caller's
  * affair, here and afterwards.
@@ -49,16 +67,7 @@ INLINE int find_answer(struct xdp_md *ctx, struct work *work, struct config *con
 	}
 	touch_rest(found);
 	count_request(found, config);
-	struct item *item = found->item;
-	*word = READ_ONCE(item->word);
-	struct lease *lease = lease_of(item);
-	enum counter why = objection(work, item, lease, *word);
-	if (why == NOTHING)
-		return CONTINUE;
-	count(why);
-	if (lease && why != COUNT_read_no_lease)
-		ask_for_grant(ctx, work, config, item, lease);
-	return forward(ctx, work);
+	return may_answer(ctx, work, config, found->item, word) ? CONTINUE : forward(ctx, work);
 }
 
 /* The header of a read's answer. `expiry_ns` is 0 for a value that lives for ever. */

@@ -2,8 +2,10 @@
 /*
  * KVSwitch: hot keys have replicas at several stores, and each read goes to one of them, in turn. Nothing that is said here about
  * replicas has to be true: a store that is asked for what it may not answer asks the key's home (docs/coherence.md).
+ *
+ * Of other hot keys the control half may have put the value here, under the lease of the key's store: hybrid.h.
  */
-#include "redirect.h"
+#include "hybrid.h"
 
 #include "pipe.h"
 
@@ -14,22 +16,16 @@
 
 RECIRCULATES;
 
-/* To the store that the client chose. */
-INLINE int go_home(struct xdp_md *ctx, struct work *work, const struct config *config)
-{
-	disown(ctx, work, config);
-	count_load(ctx, work, false);
-	return forward(ctx, work);
-}
-
-INLINE int take_read(struct xdp_md *ctx, struct work *work, const struct config *config)
+INLINE int take_read(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found = {};
-	if (!find_given(work, &found)) {
+	if (!find(work, &found)) {
 		count(COUNT_miss);
 		pipe_miss(work, config, work->parameter[HOT_THRESHOLD]);
 		return go_home(ctx, work, config);
 	}
+	if (is_copy(&found))
+		return read_copy(ctx, work, config, &found);
 	__u32 counted = count_each_request(&found);
 	/* Another switch on the way has chosen already. */
 	__u32 store = work->header.node ? NOBODY : take_turn(&found, work, counted);
@@ -58,12 +54,15 @@ INLINE int round_too(const void *pair)
 }
 
 /* No replica may be read until it has confirmed the next value. The write goes home, and round to become the first update. */
-INLINE int take_write(struct xdp_md *ctx, struct work *work, const struct config *config)
+INLINE int take_write(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found = {};
-	count(COUNT_write);
+	bool have = find(work, &found);
 	tally(work, WRITES);
-	if (!find_given(work, &found))
+	if (have && is_copy(&found))
+		return write_copy(ctx, work, config);
+	count(COUNT_write);
+	if (!have)
 		return go_home(ctx, work, config);
 	WRITE_ONCE(replicas_of(&found, work)->valid, 0);
 	count(COUNT_write_invalidated);
@@ -118,9 +117,13 @@ STEP int kvswitch(struct xdp_md *ctx)
 		return about_replica(ctx, work);
 	case OP_READ_REPLY:
 	case OP_WRITE_REPLY:
+		count_load(ctx, work, true);
+		return reply(ctx, work, config);
 	case OP_DELETE_REPLY:
 		count_load(ctx, work, true);
 		return forward(ctx, work);
+	case OP_FETCH_REPLY:
+		return fetch_reply(ctx, work, config);
 	default:
 		return forward(ctx, work);
 	}

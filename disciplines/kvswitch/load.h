@@ -39,9 +39,10 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } kvswitch_addresses SEC(".maps");
 
-/* Tallies, as src/servers.rs counts them: writes of the tenant, and updates that they became. */
+/* Tallies, as src/servers.rs counts them: writes of the tenant, updates that they became, and reads that were answered here. */
 #define WRITES 0
 #define UPDATES 1
+#define HITS 2
 /* Tallies: from this one on what each store has to do, as src/servers.rs counts them. */
 #define LOADS 8
 #define LOADED_STORES 64

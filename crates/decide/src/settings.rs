@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, ops::Index};
 use crate::Registration;
 
 /// Settings that a discipline may have.
-pub const SETTINGS_MAX: usize = 8;
+pub const SETTINGS_MAX: usize = 12;
 
 /// A number of a discipline that operators may set: `shortstop control --set DISCIPLINE.NAME=N`.
 #[derive(Clone, Copy, Debug)]

@@ -17,6 +17,8 @@ pub const LOADS: usize = 8;
 pub const WRITES: usize = 0;
 /// See [`WRITES`].
 pub const UPDATES: usize = 1;
+/// The tally of the tenant's reads that the switch answered itself.
+pub const HITS: usize = 2;
 
 /// A store, as the rows of a configuration tell of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,8 @@ pub const FAN_OUT: usize = 5;
 pub const REPLICAS: usize = 6;
 /// 1: the threshold stays where it began.
 pub const FIXED: usize = 7;
+/// Whether the switch has copies of hot keys' values itself where that is cheaper than replicas.
+pub const COPIES: usize = 8;
 
 const fn setting(
     name: &'static str,
@@ -83,6 +85,13 @@ pub const ALL: &[Setting] = &[
     setting(
         "fixed",
         "whether the threshold stays where it began: 1 or 0",
+        0,
+        0,
+        1,
+    ),
+    setting(
+        "copies",
+        "whether switches keep the values of hot keys themselves where that is cheaper than replicas: 1 or 0, as in the paper",
         0,
         0,
         1,

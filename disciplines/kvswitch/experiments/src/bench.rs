@@ -24,6 +24,12 @@ pub enum System {
     /// KVSwitch.
     #[serde(rename = "kvswitch")]
     Replicas,
+    /// NetCache, which holds what this switch's items hold.
+    #[serde(rename = "netcache-full")]
+    FullCache,
+    /// KVSwitch with copies in the switch beside replicas.
+    #[serde(rename = "hybrid")]
+    Hybrid,
 }
 
 /// Longest key and value that NetCache holds in its paper, in bytes.
@@ -39,6 +45,8 @@ impl System {
             System::None => "none",
             System::Cache => "netcache",
             System::Replicas => "kvswitch",
+            System::FullCache => "netcache-full",
+            System::Hybrid => "hybrid",
         }
     }
 }
@@ -162,6 +170,12 @@ impl<'a> Bench<'a> {
             rack.discipline = Some("netcache".into());
             let settings = CACHED.map(|(name, number)| (name.into(), number));
             rack.settings.extend(settings);
+        }
+        if system == System::FullCache {
+            rack.discipline = Some("netcache".into());
+        }
+        if system == System::Hybrid {
+            rack.settings.extend([("kvswitch.copies".into(), 1)]);
         }
         Ok(Bench {
             servers: Servers::new(run, &rack, run.options.backend)?,

@@ -4,6 +4,7 @@ mod accuracy;
 mod axis;
 mod bench;
 mod failures;
+mod hybrid;
 mod skew;
 mod threshold;
 mod value_size;
@@ -43,6 +44,10 @@ pub const EXPERIMENTS: &[Registered] = &[
     Registered {
         toml: on_the_rack!("../kv-failures.toml"),
         kind: &Kind::of::<failures::Failures>("kv-failures"),
+    },
+    Registered {
+        toml: on_the_rack!("../hybrid.toml"),
+        kind: &Kind::of::<hybrid::Hybrid>("hybrid"),
     },
 ];
 

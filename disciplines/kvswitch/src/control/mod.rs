@@ -2,10 +2,11 @@
 //!
 //! Each switch decides alone, for each tenant alone ([`side`]): what it counts says which keys will be hot ([`estimate`]), what it sent to
 //! each server says whether they are in balance ([`servers`]) and so from which load on a key gets another server ([`threshold`]), as far as writes allow ([`writes`]); that and
-//! the ring ([`place`]) say where keys are to stand, and what is there already what has to change ([`table`]). The record comes first, then
+//! the ring ([`place`]) say where keys are to stand, and what is there already what has to change ([`table`]). Keys that are better kept at the switch itself are none of that ([`copies`]). The record comes first, then
 //! its stores are told to hold the key ([`holds`]), so that what they confirm finds it; on the way back the record goes first.
 
 mod accuracy;
+mod copies;
 mod estimate;
 mod holds;
 mod place;
@@ -17,6 +18,8 @@ mod writes;
 
 #[cfg(test)]
 mod balance;
+#[cfg(test)]
+mod hybrid;
 #[cfg(test)]
 mod tests;
 
@@ -186,9 +189,9 @@ impl Discipline for Controller {
                 switch,
                 tenant,
                 keys,
-                ..
+                unfit,
             } => self.at(switch, tenant, |side, stores, holds| {
-                side.dropped(now, keys, stores, holds);
+                side.dropped(now, keys, unfit, stores, holds);
             }),
             Event::StoreAttached { store } => self.holds.attached(store),
             Event::StoreDetached { store } => self.holds.detached(store),

@@ -12,6 +12,7 @@ use hot::{Capacity, Threshold as Reports};
 
 use super::{
     accuracy::Accuracy,
+    copies::{self, Copies},
     estimate::Estimates,
     holds::Holds,
     place::turns,
@@ -75,6 +76,7 @@ pub struct Side {
     writes: Writes,
     /// What is there, or will be when what was asked is done.
     table: Table,
+    copies: Copies,
     asked: BTreeMap<Key, Asked>,
     /// Items of a controller before us, or of other homes: nobody knows what stands behind them.
     inherited: BTreeSet<Key>,
@@ -121,6 +123,7 @@ impl Side {
             servers: Servers::default(),
             writes: Writes::default(),
             table: Table::default(),
+            copies: Copies::new(set[settings::COPIES] == 1, most),
             asked: BTreeMap::new(),
             inherited: BTreeSet::new(),
             missing: BTreeSet::new(),
@@ -144,7 +147,12 @@ impl Side {
 
     /// The tenant has another number of pages there.
     pub fn resize(&mut self, pages: u32) {
-        self.capacity.resize(pages, self.table.len());
+        self.capacity.resize(pages, self.items());
+    }
+
+    /// Items that are there, of both kinds.
+    fn items(&self) -> usize {
+        self.table.len() + self.copies.len()
     }
 
     /// Keys lie at other stores from now on: what is there tells nothing any more.
@@ -196,8 +204,11 @@ impl Side {
         let mine = self.table.iter().map(|(key, _)| key);
         let gone = mine.filter(|key| !there.contains(key) && !self.asked.contains_key(*key));
         self.missing.extend(gone.cloned());
-        let is_mine =
-            |key: &&Key| self.table.servers(key).is_some() || self.asked.contains_key(*key);
+        self.copies.holds(&there);
+        let is_mine = |key: &&Key| {
+            let is_hot = self.table.servers(key).is_some() || self.asked.contains_key(*key);
+            is_hot || self.copies.has(key)
+        };
         self.inherited
             .extend(held.iter().filter(|key| !is_mine(key)).cloned());
         lost.iter().for_each(|key| {
@@ -241,8 +252,61 @@ impl Side {
         self.reports.window_end(false);
         self.capacity.window_end();
         self.excess = excess;
+        self.paused.retain(|_, until| *until > now);
+        let worth = self.copies.worth(&hottest);
+        let copied = self.plan_copies(now, average, &hottest, out);
+        let hottest: Vec<(Key, f64)> = hottest
+            .into_iter()
+            .filter(|(key, _)| !self.copies.takes(key))
+            .collect();
         self.move_threshold(average, &may, &hottest);
-        self.plan(now, average, &hottest, &may, stores, out);
+        let changes = self.limits.settings[settings::CHANGES] as usize - copied;
+        self.plan(changes, average, &hottest, &may, stores, out);
+        self.wanted = self.wanted.max(worth);
+    }
+
+    /// What of the hottest keys is to be a copy here, and what no longer. Returns how many changes that takes.
+    fn plan_copies(
+        &mut self,
+        now: Duration,
+        average: f64,
+        hottest: &[(Key, f64)],
+        out: &mut Vec<Action>,
+    ) -> usize {
+        if !self.attached {
+            return 0;
+        }
+        let planned = self.copies.plan(
+            now,
+            &copies::Wants {
+                hottest,
+                load: &|key| self.estimates.of(key),
+                threshold: (self.threshold.part() * average).max(WORTH),
+                writes: self.writes.part(),
+                room: self.capacity.items(),
+                changes: self.limits.settings[settings::CHANGES] as usize / 2,
+                busy: &|key| {
+                    self.table.servers(key).is_some()
+                        || self.asked.contains_key(key)
+                        || self.missing.contains(key)
+                },
+            },
+        );
+        let count = planned.len();
+        for change in planned {
+            let (key, change) = match change {
+                copies::Planned::Put(key) => {
+                    self.counts.puts += 1;
+                    (key, Change::Put(Record::Fetched))
+                }
+                copies::Planned::Remove(key) => {
+                    self.counts.removes += 1;
+                    (key, Change::Remove)
+                }
+            };
+            self.send(key, change, out);
+        }
+        count
     }
 
     /// The threshold moves by windows that show what it does: not by one in which much changed, unless that is far from balance.
@@ -280,15 +344,13 @@ impl Side {
 
     fn plan(
         &mut self,
-        now: Duration,
+        mut changes: usize,
         average: f64,
         hottest: &[(Key, f64)],
         may: &[bool],
         stores: &Stores,
         out: &mut Vec<Action>,
     ) {
-        self.paused.retain(|_, until| *until > now);
-        let mut changes = self.limits.settings[settings::CHANGES] as usize;
         if !self.attached || !may.contains(&true) {
             return;
         }
@@ -304,7 +366,7 @@ impl Side {
         // Room for what comes next is there before it comes.
         let worth = |load: f64| load > SOON * threshold;
         let worth = hottest.iter().take_while(|(_, load)| worth(*load)).count();
-        self.wanted = worth.max(self.table.len());
+        self.wanted = worth.max(self.items());
         let planned = self.table.plan(&Wants {
             hottest,
             load: &|key| self.estimates.of(key),
@@ -320,8 +382,9 @@ impl Side {
                 self.asked.contains_key(key)
                     || self.paused.contains_key(key)
                     || self.missing.contains(key)
+                    || self.copies.has(key)
             },
-            room: self.capacity.items(),
+            room: self.capacity.items().saturating_sub(self.copies.len()),
             changes,
         });
         self.settled = planned.len() < changes.max(2) / 2 && self.missing.is_empty();
@@ -334,7 +397,7 @@ impl Side {
         }
         let unknown = std::mem::take(&mut self.inherited).into_iter();
         for key in unknown
-            .filter(|key| self.table.servers(key).is_none())
+            .filter(|key| self.table.servers(key).is_none() && !self.copies.has(key))
             .collect::<Vec<_>>()
         {
             self.remove(&key, out);
@@ -376,10 +439,14 @@ impl Side {
 
     fn ask(&mut self, key: &Key, change: Change, asked: Asked, out: &mut Vec<Action>) {
         self.asked.insert(key.clone(), asked);
+        self.send(key.clone(), change, out);
+    }
+
+    fn send(&self, key: Key, change: Change, out: &mut Vec<Action>) {
         out.push(Action::Change {
             switch: self.switch,
             tenant: self.tenant,
-            key: key.clone(),
+            key,
             change,
         });
     }
@@ -420,6 +487,9 @@ impl Side {
         stores: &Stores,
         holds: &mut Holds,
     ) {
+        if self.copies.answered(now, key, outcome) {
+            return self.copy_answered(outcome);
+        }
         let Some(asked) = self.asked.remove(key) else {
             return;
         };
@@ -446,6 +516,17 @@ impl Side {
         }
     }
 
+    fn copy_answered(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::NoRoom => {
+                self.counts.no_room += 1;
+                self.capacity.no_room(self.items());
+            }
+            Outcome::NotSent => self.counts.not_sent += 1,
+            _ => {}
+        }
+    }
+
     fn failed(
         &mut self,
         now: Duration,
@@ -462,7 +543,7 @@ impl Side {
             }
             Outcome::NoRoom => {
                 self.counts.no_room += 1;
-                self.capacity.no_room(self.table.len().saturating_sub(1));
+                self.capacity.no_room(self.items().saturating_sub(1));
                 SHORT
             }
             _ => PAUSE,
@@ -478,9 +559,20 @@ impl Side {
         self.drop_key(key, stores, holds);
     }
 
-    /// The switch gave items up.
-    pub fn dropped(&mut self, now: Duration, keys: &[Key], stores: &Stores, holds: &mut Holds) {
+    /// The switch gave items up; `unfit`: it cannot have copies of them.
+    pub fn dropped(
+        &mut self,
+        now: Duration,
+        keys: &[Key],
+        unfit: bool,
+        stores: &Stores,
+        holds: &mut Holds,
+    ) {
         for key in keys {
+            if self.copies.dropped(now, key, unfit) {
+                self.counts.dropped += 1;
+                continue;
+            }
             // Its answer says more.
             if self.asked.contains_key(key) {
                 continue;
@@ -514,7 +606,10 @@ impl Side {
 
     /// Whether everything that is at the switch is known, and there as planned.
     pub fn is_settled(&self) -> bool {
-        self.settled && self.inherited.is_empty() && self.asked.is_empty()
+        self.settled
+            && self.inherited.is_empty()
+            && self.asked.is_empty()
+            && self.copies.is_settled()
     }
 
     /// Keys that it would have if there were room.
@@ -523,7 +618,7 @@ impl Side {
     }
 
     /// Figures by name, for `status`.
-    pub fn figures(&self) -> [(&'static str, u64); 15] {
+    pub fn figures(&self) -> [(&'static str, u64); 17] {
         let Counts {
             reports,
             puts,
@@ -540,6 +635,8 @@ impl Side {
             ("not_sent", not_sent),
             ("dropped", dropped),
             ("hot_keys", self.table.len() as u64),
+            ("copies", self.copies.len() as u64),
+            ("copies_unfit", self.copies.unfit() as u64),
             ("replicas", self.table.replicas() as u64),
             ("threshold_millionths", (self.threshold.part() * 1e6) as u64),
             ("excess_permille", (self.excess.max(0.0) * 1e3) as u64),

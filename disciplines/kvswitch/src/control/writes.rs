@@ -7,7 +7,7 @@
 
 use decide::Tallies;
 
-use crate::servers::{EACH, LOADS, UPDATES, WRITES};
+use crate::servers::{EACH, HITS, LOADS, UPDATES, WRITES};
 
 /// What the last window counts, beside those before it.
 const NEW: f64 = 0.25;
@@ -38,7 +38,7 @@ impl Writes {
         let sent = tallies.iter().skip(LOADS).take(EACH as usize);
         let sent: u64 = sent.map(|count| count & u64::from(u32::MAX)).sum();
         let (writes, updates) = (tallies[WRITES], tallies[UPDATES]);
-        let requests = sent.saturating_sub(updates);
+        let requests = sent.saturating_sub(updates) + tallies[HITS];
         if requests == 0 {
             return;
         }

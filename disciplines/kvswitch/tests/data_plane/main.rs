@@ -2,6 +2,7 @@
 //! compiled programs and in this process; `world` plays the recirculation port.
 
 mod cold;
+mod hybrid;
 mod malformed;
 mod reads;
 mod real_link;

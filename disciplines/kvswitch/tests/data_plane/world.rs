@@ -148,6 +148,12 @@ pub enum Leaves {
     Untouched,
     /// As it is for the store, and then the kernel's: nobody knows its Ethernet address.
     Kernels(u16),
+    /// Home, with an epoch of this switch's, and with GRANT or without.
+    Stamped { grant: bool },
+    /// Home, with an epoch of this switch's and GRANT, beside word that replicas were sent it too.
+    StampedToAll,
+    /// Back to the client with this value.
+    Answered(&'static [u8]),
 }
 
 /// A packet that comes in, what leaves in this order, and every counter that moves, once for each time.
@@ -192,6 +198,12 @@ impl Leaves {
                 },
             ),
             Leaves::ToAll => (home, of(NODE_ALL, was.op, was.flags)),
+            Leaves::Stamped { grant: true } => (home, of(0, was.op, was.flags.with(Flags::GRANT))),
+            Leaves::Stamped { grant: false } => {
+                (home, of(0, was.op, was.flags.without(Flags::GRANT)))
+            }
+            Leaves::StampedToAll => (home, of(NODE_ALL, was.op, was.flags.with(Flags::GRANT))),
+            Leaves::Answered(_) => unreachable!("it goes back"),
             Leaves::To(holder) | Leaves::Kernels(holder) => {
                 (host_of(holder), of(holder, was.op, was.flags))
             }
@@ -208,6 +220,9 @@ impl Leaves {
 
     fn check(self, asked: &Message, frame: &[u8], hops: u8) {
         let seen = Seen::read(frame).expect("right checksums");
+        if let Leaves::Answered(value) = self {
+            return check_answer(asked, &seen, value);
+        }
         let (host, wanted) = self.wanted(asked);
         assert_eq!((seen.from, seen.to.port()), (asked.from, asked.to.port()));
         assert_eq!(seen.to.ip(), address(asked.to.is_ipv6(), host), "where to");
@@ -221,7 +236,19 @@ impl Leaves {
         }
         let packet = Packet::decode(&seen.payload).expect("a packet of ours");
         let tag = packet.header.tag;
-        assert_eq!(packet.header, Header { tag, ..wanted });
+        let mut epoch = wanted.epoch;
+        if let Leaves::Stamped { .. } | Leaves::StampedToAll = self {
+            epoch = packet.header.epoch;
+            assert_eq!(epoch.switch(), Switch::ID, "whose epoch");
+        }
+        assert_eq!(
+            packet.header,
+            Header {
+                tag,
+                epoch,
+                ..wanted
+            }
+        );
         assert_eq!(packet.tag_is_valid(&asked.secret), asked.spoil == 0, "tag");
         let payload = asked.payload();
         let before = Packet::decode(&payload).expect("as sent");
@@ -229,6 +256,17 @@ impl Leaves {
         let used = wire::HEADER_LEN + packet.key.len() + packet.value.len();
         assert_eq!(seen.payload.len() - used, asked.padding, "padding");
     }
+}
+
+/// The switch's own answer to a read.
+fn check_answer(asked: &Message, seen: &Seen, value: &[u8]) {
+    assert_eq!((seen.from, seen.to), (asked.to, asked.from));
+    let packet = Packet::decode(&seen.payload).expect("a packet of ours");
+    let header = packet.header;
+    assert!(packet.tag_is_valid(&asked.secret), "tag");
+    assert_eq!((header.op, header.flags), (Op::ReadReply, Flags::CACHED));
+    assert_eq!((header.epoch, header.node), (Epoch::new(Switch::ID, 0), 0));
+    assert_eq!((packet.value, header.version), (value, 77));
 }
 
 /// Tells one step.

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Items that are copies of values: the switch answers their reads itself, by the rules that every cache keeps (bpf/copies.h). An item is
+ * either this or a record of replicas, and says which by its lease.
+ */
+#pragma once
+
+#include "redirect.h"
+
+INLINE bool is_copy(const struct found *found)
+{
+	return found->item->lease != NO_LEASE;
+}
+
+/* To the store that the client chose. */
+INLINE int go_home(struct xdp_md *ctx, struct work *work, const struct config *config)
+{
+	disown(ctx, work, config);
+	count_load(ctx, work, false);
+	return forward(ctx, work);
+}
+
+/* Answered, or sent home: a part, what another switch gave to a replica already, and what may not be answered. */
+INLINE int read_copy(struct xdp_md *ctx, struct work *work, struct config *config,
+		     const struct found *found)
+{
+	__u64 word = 0;
+	__u32 payload_len = 0, value_sum = 0;
+	touch_rest(found);
+	count_each_request(found);
+	if (is_part(&work->header) || work->header.node)
+		return go_home(ctx, work, config);
+	if (!may_answer(ctx, work, config, found->item, &word)) {
+		count_load(ctx, work, false);
+		return forward(ctx, work);
+	}
+	int verdict = load_answer(ctx, work, config, found, word, &payload_len, &value_sum);
+	if (verdict != CONTINUE) {
+		count_load(ctx, work, false);
+		return verdict;
+	}
+	count(COUNT_hit);
+	tally(work, HITS);
+	return send_back(ctx, work, payload_len, value_sum);
+}
+
+/* Rule 2 as for any copy. The item is looked for again: an epoch is taken before the search that it speaks for. */
+INLINE int write_copy(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	count_load(ctx, work, false);
+	return write_request(ctx, work, config);
+}

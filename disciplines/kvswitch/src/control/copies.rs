@@ -1,0 +1,413 @@
+//! The hybrid: which hot keys stand as copies of their values at the switch, instead of having replicas.
+//!
+//! A copy takes all reads of a key from the servers, and leaves them each write once; r servers that share a key have all of its reads and
+//! each write r times. So a copy is the better one wherever it can be had: if the value fits, which the switch says when it does not, if there is
+//! room, and if more is read than written, for every write empties it. What cannot be a copy may have replicas. A key that changes sides
+//! leaves the one before it comes to the other.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use decide::{Key, Outcome};
+
+/// A key with fewer requests in a window than this is not worth a change.
+const LEAST: f64 = 4.0;
+/// A copy makes way for a key only that has so many times its load.
+const STAYS: f64 = 1.5;
+/// Where more than this part of the requests writes, a copy is read once at most before it is gone.
+const WRITES_MOST: f64 = 0.5;
+/// So far below it they have to fall before there are copies again.
+const WRITES_BELOW: f64 = 0.05;
+/// For so long a key is no copy whose value does not fit; and one that only found no room, or was not sent.
+const UNFIT: Duration = Duration::from_secs(600);
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// What a plan goes by.
+pub struct Wants<'a> {
+    /// The hottest keys with their loads in requests of a window, the hottest first.
+    pub hottest: &'a [(Key, f64)],
+    /// The load of any other key.
+    pub load: &'a dyn Fn(&Key) -> f64,
+    /// Requests of a window beyond which a key that is no copy gets replicas, and needs room for that.
+    pub threshold: f64,
+    /// The part of the requests that writes.
+    pub writes: f64,
+    /// Items that there is room for, of both kinds.
+    pub room: usize,
+    /// Changes that may be made.
+    pub changes: usize,
+    /// Keys that are left alone for now: those that have replicas.
+    pub busy: &'a dyn Fn(&Key) -> bool,
+}
+
+/// What is to change, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Planned {
+    /// It is a copy no longer.
+    Remove(Key),
+    /// It is to be one.
+    Put(Key),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    Asked,
+    There,
+    Leaving,
+}
+
+/// The copies of a tenant at a switch.
+#[derive(Debug)]
+pub struct Copies {
+    is_on: bool,
+    /// Whether writes allow them.
+    allowed: bool,
+    /// Keys that are remembered as unfit.
+    most: usize,
+    keys: BTreeMap<Key, Stage>,
+    /// Keys that are to be copies as soon as they have no replicas.
+    wanted: BTreeSet<Key>,
+    /// Keys that cannot be copies, until then.
+    unfit: BTreeMap<Key, Duration>,
+}
+
+impl Copies {
+    /// None yet; never any unless `is_on`. `most` items may be there, of any kind.
+    pub fn new(is_on: bool, most: usize) -> Copies {
+        Copies {
+            is_on,
+            allowed: true,
+            most: 4 * most.max(1),
+            keys: BTreeMap::new(),
+            wanted: BTreeSet::new(),
+            unfit: BTreeMap::new(),
+        }
+    }
+
+    /// Those that are there or under way.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Keys that are known to be unfit.
+    pub fn unfit(&self) -> usize {
+        self.unfit.len()
+    }
+
+    /// Whether the switch has the key as a copy, or may have.
+    pub fn has(&self, key: &Key) -> bool {
+        self.keys.contains_key(key)
+    }
+
+    /// Whether the key is no affair of the replicas': it is a copy, or to be one.
+    pub fn takes(&self, key: &Key) -> bool {
+        self.has(key) || self.wanted.contains(key)
+    }
+
+    /// Keys of these that would be here if there were room.
+    pub fn worth(&self, hottest: &[(Key, f64)]) -> usize {
+        match self.is_on && self.allowed {
+            true => hottest.partition_point(|(_, load)| *load >= LEAST),
+            false => 0,
+        }
+    }
+
+    /// What is to change after a window; it is taken as asked for.
+    pub fn plan(&mut self, now: Duration, wants: &Wants<'_>) -> Vec<Planned> {
+        self.unfit.retain(|_, until| *until > now);
+        self.wanted.clear();
+        let edge = WRITES_MOST - if self.allowed { 0.0 } else { WRITES_BELOW };
+        self.allowed = wants.writes <= edge;
+        if !self.is_on {
+            return vec![];
+        }
+        let (chosen, room) = if self.allowed {
+            self.chosen(wants)
+        } else {
+            (BTreeMap::new(), 0)
+        };
+        let leaving = self.leaving(&chosen, room, wants);
+        let free = room.saturating_sub(self.len() - leaving.len());
+        let most = free.min(wants.changes - leaving.len());
+        let absent = wants.hottest.iter().map(|(key, _)| key);
+        let absent = absent.filter(|key| chosen.contains_key(*key) && !self.has(key));
+        let absent = absent.take(most).cloned();
+        let (wait, come): (Vec<Key>, Vec<Key>) = absent.partition(wants.busy);
+        self.wanted = wait.into_iter().collect();
+        let stages = leaving.iter().map(|key| (key, Stage::Leaving));
+        for (key, stage) in stages.chain(come.iter().map(|key| (key, Stage::Asked))) {
+            self.keys.insert(key.clone(), stage);
+        }
+        let leaving = leaving.into_iter().map(Planned::Remove);
+        leaving.chain(come.into_iter().map(Planned::Put)).collect()
+    }
+
+    /// The hottest that fit, as many as there is room for; and that room, beside what those need that have replicas.
+    fn chosen<'a>(&self, wants: &Wants<'a>) -> (BTreeMap<&'a Key, f64>, usize) {
+        let load = |(key, load): &'a (Key, f64)| match self.has(key) {
+            true => (key, load * STAYS),
+            false => (key, *load),
+        };
+        let mut order: Vec<(&Key, f64)> = wants.hottest.iter().map(load).collect();
+        order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+        let (mut chosen, mut room) = (BTreeMap::new(), wants.room);
+        for (key, load) in order {
+            if chosen.len() >= room || load < LEAST {
+                break;
+            }
+            if !self.unfit.contains_key(key) {
+                chosen.insert(key, load);
+            } else if load > wants.threshold {
+                room -= 1;
+            }
+        }
+        (chosen, room)
+    }
+
+    /// Those that others need the room of, the coldest first.
+    fn leaving(&self, chosen: &BTreeMap<&Key, f64>, room: usize, wants: &Wants<'_>) -> Vec<Key> {
+        let new = chosen.keys().filter(|key| !self.has(key)).count();
+        let excess = (self.len() + new).saturating_sub(room);
+        let there = self
+            .keys
+            .iter()
+            .filter(|(key, stage)| **stage == Stage::There && !chosen.contains_key(*key));
+        let mut there: Vec<(f64, &Key)> = there.map(|(key, _)| ((wants.load)(key), key)).collect();
+        there.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
+        // What leaves for another takes two changes.
+        let most = match self.allowed {
+            true => wants.changes / 2,
+            false => wants.changes,
+        };
+        let coldest = there.into_iter().take(excess.min(most));
+        coldest.map(|(_, key)| key.clone()).collect()
+    }
+
+    /// A change was answered. False: none of these had been asked for.
+    pub fn answered(&mut self, now: Duration, key: &Key, outcome: Outcome) -> bool {
+        let Some(stage) = self.keys.get_mut(key) else {
+            return false;
+        };
+        match (*stage, outcome) {
+            (Stage::There, _) => return false,
+            (Stage::Asked, Outcome::Done) | (Stage::Leaving, Outcome::NotSent) => {
+                *stage = Stage::There;
+            }
+            (Stage::Leaving, _) => {
+                self.keys.remove(key);
+            }
+            (Stage::Asked, _) => self.lost(now + PAUSE, key),
+        }
+        true
+    }
+
+    /// The switch gave a key up; `unfit`: it cannot have it. False: it was none of these.
+    pub fn dropped(&mut self, now: Duration, key: &Key, unfit: bool) -> bool {
+        let is_known = self.has(key);
+        if is_known {
+            self.lost(now + if unfit { UNFIT } else { PAUSE }, key);
+        }
+        is_known
+    }
+
+    fn lost(&mut self, until: Duration, key: &Key) {
+        self.keys.remove(key);
+        if self.unfit.len() >= self.most {
+            self.unfit.pop_first();
+        }
+        self.unfit.insert(key.clone(), until);
+    }
+
+    /// The switch attached, and has these of all keys. What is under way will be answered.
+    pub fn holds(&mut self, held: &BTreeSet<&Key>) {
+        self.keys
+            .retain(|key, stage| *stage != Stage::There || held.contains(key));
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_settled(&self) -> bool {
+        self.keys.values().all(|stage| *stage == Stage::There)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(n: u8) -> Key {
+        Key::copy_from_slice(&[n])
+    }
+
+    fn at(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    struct Given {
+        copies: Copies,
+        loads: Vec<(Key, f64)>,
+        room: usize,
+        writes: f64,
+        changes: usize,
+    }
+
+    impl Given {
+        /// Keys by number with their loads.
+        fn of(loads: &[(u8, f64)], room: usize) -> Given {
+            let mut given = Given {
+                copies: Copies::new(true, 100),
+                loads: vec![],
+                room,
+                writes: 0.0,
+                changes: 100,
+            };
+            given.load(loads);
+            given
+        }
+
+        fn load(&mut self, loads: &[(u8, f64)]) {
+            self.loads = loads.iter().map(|(n, load)| (key(*n), *load)).collect();
+            self.loads.sort_by(|a, b| b.1.total_cmp(&a.1));
+        }
+
+        fn plan(&mut self, s: u64, busy: impl Fn(&Key) -> bool) -> Vec<Planned> {
+            let loads = &self.loads;
+            let load = |key: &Key| {
+                loads
+                    .iter()
+                    .find(|one| one.0 == key)
+                    .map_or(0.0, |one| one.1)
+            };
+            let wants = Wants {
+                hottest: &self.loads,
+                load: &load,
+                threshold: 50.0,
+                writes: self.writes,
+                room: self.room,
+                changes: self.changes,
+                busy: &busy,
+            };
+            self.copies.plan(at(s), &wants)
+        }
+
+        /// Plans, and all of it is done. What was put, and what was removed, by number.
+        fn carry_out(&mut self, s: u64) -> (Vec<u8>, Vec<u8>) {
+            let (mut put, mut removed) = (vec![], vec![]);
+            for change in self.plan(s, |_| false) {
+                let (to, key) = match &change {
+                    Planned::Put(key) => (&mut put, key),
+                    Planned::Remove(key) => (&mut removed, key),
+                };
+                to.push(key[0]);
+                assert!(self.copies.answered(at(s), key, Outcome::Done));
+            }
+            (put, removed)
+        }
+    }
+
+    #[test]
+    fn the_hottest_are_copies_as_far_as_there_is_room() {
+        let mut given = Given::of(&[(1, 90.0), (2, 80.0), (3, 10.0), (4, 1.0)], 2);
+        assert_eq!(given.carry_out(1), (vec![1, 2], vec![]));
+        assert!(given.copies.takes(&key(1)) && !given.copies.takes(&key(3)));
+        assert_eq!(given.copies.worth(&given.loads), 3);
+        given.room = 9;
+        assert_eq!(given.carry_out(2), (vec![3], vec![]));
+        assert_eq!(given.carry_out(3), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_is_much_hotter_takes_a_colder_ones_room() {
+        let mut given = Given::of(&[(1, 90.0), (2, 80.0)], 2);
+        given.carry_out(1);
+        given.load(&[(1, 90.0), (2, 80.0), (3, 100.0)]);
+        assert_eq!(given.carry_out(2), (vec![], vec![]));
+        given.load(&[(1, 90.0), (2, 60.0), (3, 100.0)]);
+        assert_eq!(given.carry_out(3), (vec![3], vec![2]));
+    }
+
+    #[test]
+    fn what_is_unfit_is_no_copy_for_long_and_its_replicas_have_their_room() {
+        let mut given = Given::of(&[(1, 90.0), (2, 80.0), (3, 70.0)], 2);
+        assert_eq!(given.carry_out(1).0, [1, 2]);
+        assert!(given.copies.dropped(at(1), &key(1), true));
+        assert!(!given.copies.takes(&key(1)));
+        // One stays for its record.
+        assert_eq!(given.carry_out(2), (vec![], vec![]));
+        given.room = 3;
+        assert_eq!(given.carry_out(3).0, [3]);
+        assert_eq!(given.carry_out(600).0, [0; 0]);
+        given.room = 4;
+        assert_eq!(given.carry_out(601).0, [1]);
+    }
+
+    #[test]
+    fn what_found_no_room_is_tried_again() {
+        let mut given = Given::of(&[(1, 90.0)], 2);
+        assert_eq!(given.plan(1, |_| false), [Planned::Put(key(1))]);
+        assert!(!given.copies.is_settled());
+        assert!(given.copies.answered(at(1), &key(1), Outcome::NoRoom));
+        assert_eq!(given.carry_out(2).0, [0; 0]);
+        assert!(!given.copies.takes(&key(1)));
+        assert_eq!(given.carry_out(11).0, [1]);
+        assert!(!given.copies.answered(at(12), &key(1), Outcome::Done));
+    }
+
+    #[test]
+    fn a_key_with_replicas_loses_them_first() {
+        let mut given = Given::of(&[(1, 90.0)], 2);
+        assert_eq!(given.plan(1, |_| true), []);
+        assert!(given.copies.takes(&key(1)) && !given.copies.has(&key(1)));
+        assert_eq!(given.carry_out(2).0, [1]);
+    }
+
+    #[test]
+    fn where_more_is_written_than_read_there_are_none() {
+        let mut given = Given::of(&[(1, 90.0)], 2);
+        given.carry_out(1);
+        for (writes, is_there) in [(0.49, true), (0.51, false), (0.47, false), (0.44, true)] {
+            given.writes = writes;
+            given.carry_out(2);
+            assert_eq!(given.copies.has(&key(1)), is_there, "{writes}");
+        }
+    }
+
+    #[test]
+    fn what_a_switch_lost_is_put_again_and_never_without_the_setting() {
+        let mut given = Given::of(&[(1, 90.0), (2, 80.0)], 2);
+        given.carry_out(1);
+        given.copies.holds(&[&key(2)].into());
+        assert_eq!(given.carry_out(2), (vec![1], vec![]));
+        given.copies = Copies::new(false, 100);
+        assert_eq!(given.carry_out(3), (vec![], vec![]));
+        assert_eq!(given.copies.worth(&given.loads), 0);
+    }
+
+    proptest! {
+        /// Whatever the loads, and whatever the switch says: no more changes than may be, no more copies than there is room for.
+        #[test]
+        fn plans_keep_their_bounds(windows in prop::collection::vec((prop::collection::vec((0u8..30, 0.0f64..200.0), 0..40), 0u8..40, 0.0f64..0.7), 1..20), room in 0usize..20, changes in 0usize..12) {
+            let mut given = Given::of(&[], room);
+            given.changes = changes;
+            for (s, (loads, says, writes)) in windows.into_iter().enumerate() {
+                let s = s as u64;
+                let loads: BTreeMap<u8, f64> = loads.into_iter().collect();
+                given.load(&loads.into_iter().collect::<Vec<_>>());
+                given.writes = writes;
+                let planned = given.plan(s, |key| key[0] == says);
+                prop_assert!(planned.len() <= changes);
+                prop_assert!(given.copies.len() <= room + planned.len());
+                for change in planned {
+                    let (Planned::Put(key) | Planned::Remove(key)) = &change;
+                    let outcome = [Outcome::Done, Outcome::Done, Outcome::NoRoom, Outcome::NotSent][usize::from(says % 4)];
+                    given.copies.answered(at(s), key, outcome);
+                }
+                prop_assert!(given.copies.is_settled() && given.copies.len() <= room);
+                given.copies.dropped(at(s), &key(says), says % 2 == 0);
+            }
+        }
+    }
+}
