@@ -82,6 +82,7 @@ mod tests {
                 "kv-valuesize",
                 "kv-writes",
                 "kv-failures",
+                "hybrid",
             ]
         );
         let known = |name: &str| crate::find(name).is_some();

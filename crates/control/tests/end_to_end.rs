@@ -480,7 +480,7 @@ async fn refuses_what_it_cannot_serve() {
 
     let mut switch = Switch::connect(&server, hello(0, "zero")).await;
     let error = switch.message().await.unwrap_err();
-    assert!(error.message().contains("expected 1 to 65535"), "{error}");
+    assert!(error.message().contains("expected 1 to 32767"), "{error}");
 
     let (switch, _) = Switch::attach(&server, &[]).await;
     let mut twin = Switch::connect(&server, hello(1, "another")).await;

@@ -73,7 +73,7 @@ impl Check for PageRequest {
             return Err("pages: 0 were asked for, expected at least 1".into());
         }
         if self.switch == Some(0) {
-            return Err("switch: 0 is no switch, expected 1 to 65535".into());
+            return Err("switch: 0 is no switch, expected 1 to 32767".into());
         }
         match self.lease_s {
             Some(s) if s == 0 || s > LEASE_MAX_S => Err(format!(
@@ -110,7 +110,7 @@ impl Check for TopologySpec {
         list("network", self.networks.len())?;
         for switch in &self.switches {
             if switch.id == 0 {
-                return Err("switch 0: expected an id of 1 to 65535".into());
+                return Err("switch 0: expected an id of 1 to 32767".into());
             }
             name(&format!("switch {}: name", switch.id), &switch.name)?;
         }

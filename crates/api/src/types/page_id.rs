@@ -10,7 +10,7 @@ use wire::SwitchId;
 /// A page of cache memory: which switch, and which of its pages. As text `3/17`, also in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageId {
-    /// The switch, 1 to 65535.
+    /// The switch, 1 to 32767.
     pub switch: SwitchId,
     /// Index of the page on it, from 0.
     pub page: u32,

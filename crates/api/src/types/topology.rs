@@ -46,7 +46,7 @@ pub struct TopologySpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchSpec {
-    /// Number, 1 to 65535.
+    /// Number, 1 to 32767.
     #[schema(minimum = 1)]
     pub id: u16,
     /// What lists call it until its agent says its own name.

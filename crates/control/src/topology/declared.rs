@@ -19,7 +19,7 @@ pub struct Declared {
 /// A switch that is declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredSwitch {
-    /// Its number, 1 to 65535.
+    /// Its number, 1 to 32767.
     pub id: SwitchId,
     /// What links call it.
     pub name: String,
