@@ -96,8 +96,8 @@ impl Controller {
             side.configure(stores, out);
         }
         if rooms.is_empty() {
+            self.holds.leave(id, stores.addresses(), out);
             self.tenants.remove(&id);
-            self.holds.forget(id);
         }
     }
 

@@ -67,23 +67,27 @@ impl Rig {
     /// A controller begins to lead.
     fn lead(&mut self) {
         self.control = controller(limits());
+        let stores = stores();
+        self.tell(Event::Stores {
+            tenant: TENANT,
+            stores: &stores,
+        });
+        self.room();
+        self.attach(&[]);
+        (0..STORES).for_each(|at| self.tell(Event::StoreAttached { store: store(at) }));
+    }
+
+    fn room(&mut self) {
         let rooms = [Room {
             switch: SWITCH,
             pages: 8,
             lent: 0,
             parameters: None,
         }];
-        let stores = stores();
-        self.tell(Event::Stores {
-            tenant: TENANT,
-            stores: &stores,
-        });
         self.tell(Event::Room {
             tenant: TENANT,
             rooms: &rooms,
         });
-        self.attach(&[]);
-        (0..STORES).for_each(|at| self.tell(Event::StoreAttached { store: store(at) }));
     }
 
     fn attach(&mut self, lost: &[Key]) {
@@ -308,7 +312,20 @@ fn a_tenant_that_is_gone_leaves_nothing() {
         tenant: TENANT,
         rooms: &[],
     };
+    assert!(rig.held.values().any(|held| !held.is_empty()));
     rig.tell(nowhere);
+    assert!(rig.held.values().all(BTreeMap::is_empty), "{:?}", rig.held);
     assert_eq!(rig.control.wanted(SWITCH, TENANT), 0);
     assert!(rig.control.counters(SWITCH).is_empty());
+    // And it begins anew when it is back.
+    rig.items.clear();
+    let stores = stores();
+    rig.tell(Event::Stores {
+        tenant: TENANT,
+        stores: &stores,
+    });
+    rig.room();
+    rig.attach(&[]);
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(rig.places(&key_of(1, 0)).len() > 1 && rig.is_right(&key_of(1, 0)));
 }
