@@ -170,6 +170,7 @@ impl Side {
     /// Has the switch know the stores and the words, if it does not yet.
     pub fn configure(&mut self, stores: &Stores, out: &mut Vec<Action>) {
         let places = stores.addresses().iter().enumerate();
+        let places = places.filter(|(place, _)| stores.is_server(*place));
         let rows = places.flat_map(|(place, address)| {
             let server = Server {
                 holder: stores.node(place),
@@ -338,7 +339,9 @@ impl Side {
     fn who_may(&self, stores: &Stores, holds: &Holds) -> Vec<bool> {
         let places = stores.addresses().iter().enumerate();
         places
-            .map(|(at, store)| holds.is_attached(store) && self.servers.answers(at))
+            .map(|(at, store)| {
+                stores.is_server(at) && holds.is_attached(store) && self.servers.answers(at)
+            })
             .collect()
     }
 

@@ -77,6 +77,16 @@ impl Rig {
         (0..STORES).for_each(|at| self.tell(Event::StoreAttached { store: store(at) }));
     }
 
+    /// These are the stores from now on.
+    fn move_to(&mut self, stores: &Stores) {
+        self.tell(Event::Stores {
+            tenant: TENANT,
+            stores,
+        });
+        let addresses = stores.addresses().to_vec().into_iter();
+        addresses.for_each(|store| self.tell(Event::StoreAttached { store }));
+    }
+
     fn room(&mut self) {
         let rooms = [Room {
             switch: SWITCH,
@@ -328,4 +338,17 @@ fn a_tenant_that_is_gone_leaves_nothing() {
     rig.attach(&[]);
     (0..3).for_each(|_| rig.window(&load()));
     assert!(rig.places(&key_of(1, 0)).len() > 1 && rig.is_right(&key_of(1, 0)));
+}
+
+#[test]
+fn a_store_with_several_ranges_has_one_place() {
+    let mut rig = Rig::new();
+    let addresses = [0, 1, 1, 3].map(store).to_vec();
+    let stores = Stores::new(addresses, TENANT, Secret([7; 16]), vec![0, 1, 1, 3]);
+    rig.move_to(&stores);
+    let hot = key_of(1, 0);
+    (0..3).for_each(|_| rig.window(&load()));
+    let mut places = rig.places(&hot);
+    places.sort_unstable();
+    assert_eq!(places, [0, 1, 3]);
 }
