@@ -40,6 +40,16 @@ impl Stores {
         }
     }
 
+    /// Of these only those at these addresses may have something of the tenant; none are given: all may.
+    pub fn only(mut self, allowed: &[SocketAddr]) -> Stores {
+        if !allowed.is_empty() {
+            for (is_server, address) in self.servers.iter_mut().zip(&self.addresses) {
+                *is_server &= allowed.contains(address);
+            }
+        }
+        self
+    }
+
     /// Their addresses, in the cluster file's order. One that owns several ranges of partitions stands here once for each of them; its
     /// first place is its number, and the only one that [`Stores::home_of`] gives.
     pub fn addresses(&self) -> &[SocketAddr] {
@@ -86,10 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn a_store_with_several_ranges_is_one_server() {
+    fn servers_are_the_stores_of_the_tenant_each_once() {
         let addresses = [1, 2, 1, 3].map(|n| ([10, 0, 0, n], 7117).into());
         let stores = Stores::new(addresses.to_vec(), 7, Secret([7; 16]), vec![0, 1, 0, 3]);
         let servers = [0, 1, 2, 3, 4].map(|at| stores.is_server(at));
         assert_eq!(servers, [true, true, false, true, false]);
+        assert_eq!(stores.clone().only(&[]), stores);
+        let only = stores.only(&[([10, 0, 0, 1], 7117).into()]);
+        let servers = [0, 1, 2, 3].map(|at| only.is_server(at));
+        assert_eq!(servers, [true, false, false, false]);
     }
 }

@@ -877,6 +877,11 @@ fn a_discipline_learns_again_which_stores_keys_are_on_when_rooms_come_back() {
     let told = |stage: &Stage| stage.wanting.homes.lock().unwrap().get(&1).copied();
     let pages = |stage: &Stage| stage.wanting.rooms.lock().unwrap().get(&1).copied();
     stage.create(1, 4).unwrap();
+    let alone = TenantChange {
+        borrow: Some(false),
+        ..TenantChange::default()
+    };
+    stage.change(1, alone).unwrap();
     stage.settle();
     stage.change(1, quota(0)).unwrap();
     stage.settle();

@@ -83,5 +83,5 @@ fn stores_of(tenant: &Tenant, cluster: &Cluster) -> Stores {
         TENANT_OPEN => Secret::NONE,
         _ => tenant.to_wire().secrets().hash,
     };
-    Stores::new(addresses, tenant.id, secret, homes)
+    Stores::new(addresses, tenant.id, secret, homes).only(&tenant.stores)
 }

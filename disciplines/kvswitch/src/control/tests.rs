@@ -200,6 +200,12 @@ impl Rig {
         turns.map(|turn| usize::from(node(turn) & 0x7fff)).collect()
     }
 
+    /// Whether a store holds anything.
+    fn has(&self, at: usize) -> bool {
+        let held = self.held.get(&store(at));
+        held.is_some_and(|held| !held.is_empty())
+    }
+
     /// Whether each store that the switch sends a key's reads to holds it, and no other.
     fn is_right(&self, key: &Key) -> bool {
         let home = stores().home_of(key);
@@ -351,4 +357,17 @@ fn a_store_with_several_ranges_has_one_place() {
     let mut places = rig.places(&hot);
     places.sort_unstable();
     assert_eq!(places, [0, 1, 3]);
+}
+
+#[test]
+fn a_tenant_of_some_stores_has_nothing_at_others() {
+    let mut rig = Rig::new();
+    let addresses = (0..STORES).map(store).collect();
+    let stores = Stores::new(addresses, TENANT, Secret([7; 16]), vec![0, 1, 0, 1]);
+    rig.move_to(&stores.only(&[store(0), store(1)]));
+    (0..3).for_each(|_| rig.window(&load()));
+    let mut places = rig.places(&key_of(1, 0));
+    places.sort_unstable();
+    assert_eq!(places, [0, 1]);
+    assert!([2, 3].iter().all(|at| !rig.has(*at)));
 }
