@@ -170,12 +170,12 @@ impl Side {
     /// Has the switch know the stores and the words, if it does not yet.
     pub fn configure(&mut self, stores: &Stores, out: &mut Vec<Action>) {
         let places = stores.addresses().iter().enumerate();
-        let places = places.filter(|(place, _)| stores.is_server(*place));
+        let places = places.filter(|(place, _)| takes_part(stores, *place));
         let rows = places.flat_map(|(place, address)| {
             let server = Server {
                 holder: stores.node(place),
                 address: address.ip(),
-                place: place.min(EACH as usize) as u16,
+                place: place as u16,
             };
             server.rows(self.tenant)
         });
@@ -340,7 +340,7 @@ impl Side {
         let places = stores.addresses().iter().enumerate();
         places
             .map(|(at, store)| {
-                stores.is_server(at) && holds.is_attached(store) && self.servers.answers(at)
+                takes_part(stores, at) && holds.is_attached(store) && self.servers.answers(at)
             })
             .collect()
     }
@@ -650,4 +650,9 @@ impl Side {
             ("reported_from", self.reports.requests().into()),
         ]
     }
+}
+
+/// Whether a place may be in a record: only what is counted there says what it can take.
+fn takes_part(stores: &Stores, at: usize) -> bool {
+    at < EACH as usize && stores.is_server(at)
 }

@@ -371,3 +371,15 @@ fn a_tenant_of_some_stores_has_nothing_at_others() {
     assert_eq!(places, [0, 1]);
     assert!([2, 3].iter().all(|at| !rig.has(*at)));
 }
+
+#[test]
+fn only_stores_that_are_counted_have_replicas() {
+    let mut rig = Rig::new();
+    let addresses: Vec<_> = (0..100).map(store).collect();
+    let homes = (0..STORES as u16).collect();
+    rig.move_to(&Stores::new(addresses, TENANT, Secret([7; 16]), homes));
+    (0..3).for_each(|_| rig.window(&load()));
+    let places = rig.places(&key_of(1, 0));
+    assert!(places.len() > STORES, "{places:?}");
+    assert!((64..100).all(|at| !places.contains(&at) && !rig.has(at)));
+}
