@@ -49,6 +49,8 @@ struct Asked {
     before: Places,
     /// Whether its stores are to be told all anew.
     anew: bool,
+    /// Whether an inherited item was there before.
+    inherited: bool,
 }
 
 /// What was done since the start.
@@ -365,6 +367,9 @@ impl Side {
                 self.put(&key, servers, true, may, stores, out);
             }
         }
+        // Items that nobody wants make room first.
+        let hot: BTreeSet<&Key> = hottest.iter().map(|(key, _)| key).collect();
+        changes -= self.end_inherited(changes / 2, |key| !hot.contains(key), out);
         let threshold = (self.threshold.part() * average).max(WORTH);
         // Room for what comes next is there before it comes.
         let worth = |load: f64| load > SOON * threshold;
@@ -398,13 +403,27 @@ impl Side {
                 false => self.put(&change.key, change.servers, false, may, stores, out),
             }
         }
-        let unknown = std::mem::take(&mut self.inherited).into_iter();
-        for key in unknown
-            .filter(|key| self.table.servers(key).is_none() && !self.copies.has(key))
-            .collect::<Vec<_>>()
-        {
-            self.remove(&key, out);
+        if self.settled {
+            // What was to be taken over has been.
+            let left = changes.saturating_sub(self.changed);
+            self.end_inherited(left, |_| true, out);
         }
+    }
+
+    /// Removes inherited items, of those that `which` chooses `most` at most. Returns how many.
+    fn end_inherited(
+        &mut self,
+        most: usize,
+        which: impl Fn(&Key) -> bool,
+        out: &mut Vec<Action>,
+    ) -> usize {
+        let (table, copies) = (&self.table, &self.copies);
+        self.inherited
+            .retain(|key| table.servers(key).is_none() && !copies.has(key));
+        let gone = self.inherited.iter().filter(|key| which(key));
+        let gone: Vec<Key> = gone.take(most).cloned().collect();
+        gone.iter().for_each(|key| self.remove(key, out));
+        gone.len()
     }
 
     fn put(
@@ -427,7 +446,11 @@ impl Side {
         self.ask(
             key,
             Change::Put(Record::Given(record)),
-            Asked { before, anew },
+            Asked {
+                before,
+                anew,
+                inherited: false,
+            },
             out,
         );
     }
@@ -436,11 +459,16 @@ impl Side {
         self.counts.removes += 1;
         let before = self.table.servers(key).cloned().unwrap_or_default();
         self.table.set(key, vec![]);
-        let anew = false;
-        self.ask(key, Change::Remove, Asked { before, anew }, out);
+        let asked = Asked {
+            before,
+            anew: false,
+            inherited: false,
+        };
+        self.ask(key, Change::Remove, asked, out);
     }
 
-    fn ask(&mut self, key: &Key, change: Change, asked: Asked, out: &mut Vec<Action>) {
+    fn ask(&mut self, key: &Key, change: Change, mut asked: Asked, out: &mut Vec<Action>) {
+        asked.inherited = self.inherited.remove(key);
         self.asked.insert(key.clone(), asked);
         self.send(key.clone(), change, out);
     }
@@ -555,6 +583,9 @@ impl Side {
         if outcome == Outcome::NotSent {
             if asked.anew {
                 self.missing.insert(key.clone());
+            }
+            if asked.inherited {
+                self.inherited.insert(key.clone());
             }
             return self.table.set(key, asked.before);
         }

@@ -25,6 +25,7 @@ struct Rig {
     held: BTreeMap<SocketAddr, BTreeMap<Key, bool>>,
     /// What is done to changes.
     outcome: Outcome,
+    settings: Settings,
     /// What happened, in order.
     story: Vec<String>,
 }
@@ -58,6 +59,7 @@ impl Rig {
             items: BTreeMap::new(),
             held: BTreeMap::new(),
             outcome: Outcome::Done,
+            settings: limits().settings,
             story: vec![],
         };
         rig.lead();
@@ -66,7 +68,10 @@ impl Rig {
 
     /// A controller begins to lead.
     fn lead(&mut self) {
-        self.control = controller(limits());
+        self.control = controller(Limits {
+            settings: self.settings,
+            ..limits()
+        });
         let stores = stores();
         self.tell(Event::Stores {
             tenant: TENANT,
@@ -382,4 +387,51 @@ fn only_stores_that_are_counted_have_replicas() {
     let places = rig.places(&key_of(1, 0));
     assert!(places.len() > STORES, "{places:?}");
     assert!((64..100).all(|at| !places.contains(&at) && !rig.has(at)));
+}
+
+/// A leader that may make few changes after a window.
+fn slow_leader(rig: &mut Rig, changes: u32) {
+    rig.settings = rig.settings.with(crate::settings::CHANGES, changes);
+    rig.lead();
+    rig.story.clear();
+}
+
+#[test]
+fn a_new_leader_replaces_and_removes_no_more_than_it_may() {
+    let mut rig = Rig::new();
+    let hot = (0..20).map(|n| (key_of(1, n), 2000));
+    let load: Vec<_> = load().into_iter().take(4).chain(hot).collect();
+    (0..6).for_each(|_| rig.window(&load));
+    let before = rig.items.len();
+    assert!(before >= 20, "{before}");
+    slow_leader(&mut rig, 8);
+    // Half of them are still hot.
+    let now = &load[..14];
+    for _ in 0..3 {
+        rig.story.clear();
+        rig.window(now);
+        let changes = ["put", "remove"];
+        let changes = rig.story.iter().filter(|s| changes.contains(&&s[..]));
+        assert!(changes.count() <= 8);
+        assert!(now[4..].iter().all(|(key, _)| rig.items.contains_key(key)));
+    }
+    (0..10).for_each(|_| rig.window(now));
+    assert!(now.iter().all(|(key, _)| rig.is_right(key)));
+    assert!(load[14..].iter().all(|(key, _)| !rig.items.contains_key(key)));
+    assert!(rig.story.contains(&"end".into()));
+}
+
+#[test]
+fn what_could_not_be_sent_is_removed_later() {
+    let mut rig = Rig::new();
+    (0..3).for_each(|_| rig.window(&load()));
+    let before = key_of(1, 0);
+    rig.lead();
+    rig.outcome = Outcome::NotSent;
+    let now = &load()[..STORES];
+    (0..3).for_each(|_| rig.window(now));
+    assert!(rig.items.contains_key(&before));
+    rig.outcome = Outcome::Done;
+    (0..3).for_each(|_| rig.window(now));
+    assert!(!rig.items.contains_key(&before));
 }
