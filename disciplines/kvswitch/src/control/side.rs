@@ -30,6 +30,8 @@ use crate::{
 
 /// Average requests of a server in a window below which chance alone would decide.
 const ENOUGH: f64 = 16.0;
+/// Windows in a row without them after which a tenant wants no room.
+const IDLE: u32 = 10;
 /// What may be chance of the highest of some loads: so many times what the square root of the average is.
 const CHANCE: f64 = 3.0;
 /// Little changes when less than one key in so many does.
@@ -38,6 +40,8 @@ const STEADY: usize = 10;
 const SOON: f64 = 0.25;
 /// A key with fewer requests in a window than this at each of its servers is not worth another.
 const WORTH: f64 = 2.0;
+/// A switch that is away for so long need not be waited for.
+const AWAY: Duration = Duration::from_secs(10);
 /// For so long a key is left alone that cannot be at the switch; for a short time, if it only found no room.
 const PAUSE: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_secs(1);
@@ -70,6 +74,10 @@ pub struct Side {
     tenant: u32,
     limits: Limits,
     attached: bool,
+    /// Since when it is there, or is not.
+    since: Duration,
+    /// Windows in a row in which too few asked.
+    idle: u32,
     estimates: Estimates,
     threshold: Threshold,
     reports: Reports,
@@ -115,6 +123,8 @@ impl Side {
             switch: room.switch,
             tenant,
             attached: false,
+            since: Duration::ZERO,
+            idle: 0,
             estimates: Estimates::new(f64::from(set[settings::ALPHA_PERCENT]) / 1e2, most),
             threshold,
             reports: Reports::new(
@@ -142,8 +152,9 @@ impl Side {
     }
 
     /// The switch came or went.
-    pub fn attached(&mut self, attached: bool) {
+    pub fn attached(&mut self, now: Duration, attached: bool) {
         self.attached = attached;
+        self.since = now;
         self.configured = None;
     }
 
@@ -246,9 +257,9 @@ impl Side {
         let may = self.who_may(stores, holds);
         let (average, excess) = self.servers.load(&may);
         if average < ENOUGH {
-            // Nobody asks: what is there stays for when somebody does.
-            return;
+            return self.idle(&may, out);
         }
+        self.idle = 0;
         self.estimates.window_end();
         let hottest = self.estimates.highest(self.limits.max_items);
         self.accuracy.window_end(&self.estimates, &hottest);
@@ -266,6 +277,21 @@ impl Side {
         let changes = self.limits.settings[settings::CHANGES] as usize - copied;
         self.plan(changes, average, &hottest, &may, stores, out);
         self.wanted = self.wanted.max(worth);
+    }
+
+    /// Nobody asks: what is there stays for when somebody does, but claims no room for long, and nothing is left of a leader before.
+    fn idle(&mut self, may: &[bool], out: &mut Vec<Action>) {
+        self.estimates.skip_window();
+        if !self.attached || !may.contains(&true) {
+            return;
+        }
+        self.idle = self.idle.saturating_add(1);
+        if self.idle >= IDLE {
+            self.wanted = 0;
+            self.settled = true;
+            let changes = self.limits.settings[settings::CHANGES] as usize;
+            self.end_inherited(changes, |_| true, out);
+        }
     }
 
     /// What of the hottest keys is to be a copy here, and what no longer. Returns how many changes that takes.
@@ -638,8 +664,11 @@ impl Side {
         self.moved(stores, holds);
     }
 
-    /// Whether everything that is at the switch is known, and there as planned.
-    pub fn is_settled(&self) -> bool {
+    /// Whether everything that is at the switch is known, and there as planned, or the switch is away for long.
+    pub fn is_settled(&self, now: Duration) -> bool {
+        if !self.attached && now >= self.since + AWAY {
+            return true;
+        }
         self.settled
             && self.inherited.is_empty()
             && self.asked.is_empty()

@@ -26,6 +26,8 @@ struct Rig {
     /// What is done to changes.
     outcome: Outcome,
     settings: Settings,
+    /// Where the tenant has room; the first is there.
+    switches: std::ops::RangeInclusive<SwitchId>,
     /// What happened, in order.
     story: Vec<String>,
 }
@@ -60,6 +62,7 @@ impl Rig {
             held: BTreeMap::new(),
             outcome: Outcome::Done,
             settings: limits().settings,
+            switches: SWITCH..=SWITCH,
             story: vec![],
         };
         rig.lead();
@@ -93,12 +96,13 @@ impl Rig {
     }
 
     fn room(&mut self) {
-        let rooms = [Room {
-            switch: SWITCH,
+        let rooms = self.switches.clone().map(|switch| Room {
+            switch,
             pages: 8,
             lent: 0,
             parameters: None,
-        }];
+        });
+        let rooms: Vec<Room> = rooms.collect();
         self.tell(Event::Room {
             tenant: TENANT,
             rooms: &rooms,
@@ -323,6 +327,10 @@ fn while_nobody_asks_everything_stays() {
     let items = rig.items.clone();
     (0..10).for_each(|_| rig.window(&[]));
     assert_eq!(rig.items, items);
+    assert_eq!(rig.control.wanted(SWITCH, TENANT), 0, "others may have room");
+    rig.window(&load());
+    assert_eq!(rig.items, items, "it goes on as it was");
+    assert!(rig.control.wanted(SWITCH, TENANT) > 0);
 }
 
 #[test]
@@ -434,4 +442,27 @@ fn what_could_not_be_sent_is_removed_later() {
     rig.outcome = Outcome::Done;
     (0..3).for_each(|_| rig.window(now));
     assert!(!rig.items.contains_key(&before));
+}
+
+#[test]
+fn a_tenant_that_is_quiet_keeps_nothing_of_a_leader_before() {
+    let mut rig = Rig::new();
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(!rig.items.is_empty());
+    rig.lead();
+    rig.story.clear();
+    (0..12).for_each(|_| rig.window(&[]));
+    assert!(rig.items.is_empty() && (0..STORES).all(|at| !rig.has(at)));
+    assert!(rig.story.contains(&"end".into()));
+}
+
+#[test]
+fn a_switch_that_never_comes_is_not_waited_for() {
+    let mut rig = Rig::new();
+    rig.switches = SWITCH..=SWITCH + 1;
+    rig.lead();
+    (0..5).for_each(|_| rig.window(&load()));
+    assert!(!rig.story.contains(&"end".into()), "it may have items");
+    (0..10).for_each(|_| rig.window(&load()));
+    assert!(rig.story.contains(&"end".into()));
 }
