@@ -15,15 +15,14 @@ use super::{
     copies::{self, Copies},
     estimate::Estimates,
     holds::Holds,
-    place::turns,
     servers::Servers,
-    table::{Places, Table, Wants},
+    table::{Places, Table, Turns, Wants, turns_of},
     threshold::{Rules, Threshold},
     writes::Writes,
 };
 use crate::{
     parameters,
-    record::{Replicas, TURNS_MAX},
+    record::Replicas,
     servers::{EACH, Server},
     settings,
 };
@@ -51,6 +50,7 @@ const SHORT: Duration = Duration::from_secs(1);
 struct Asked {
     /// Where the key was before.
     before: Places,
+    turns: Turns,
     /// Whether its stores are to be told all anew.
     anew: bool,
     /// Whether an inherited item was there before.
@@ -407,6 +407,7 @@ impl Side {
             threshold,
             home: &|key| stores.home_of(key),
             loads: &self.servers.loads(),
+            weight: &|at| self.servers.weight(at),
             may,
             most: self
                 .writes
@@ -464,16 +465,20 @@ impl Side {
         let before = self.table.servers(key).cloned().unwrap_or_default();
         let was_there = |at: &usize| !anew && before.contains(at) && may[*at];
         let valid: Vec<usize> = servers.iter().copied().filter(was_there).collect();
-        let Some(record) = self.record(key, &servers, &valid, stores) else {
+        let turns = turns_of(&servers, &|at| self.servers.weight(at));
+        let Some(record) = record(key, &servers, &turns, &valid, stores) else {
             return;
         };
         self.counts.puts += 1;
+        let turns_before = self.table.turns(key);
         self.table.set(key, servers);
+        self.table.set_turns(key, turns);
         self.ask(
             key,
             Change::Put(Record::Given(record)),
             Asked {
                 before,
+                turns: turns_before,
                 anew,
                 inherited: false,
             },
@@ -484,9 +489,11 @@ impl Side {
     fn remove(&mut self, key: &Key, out: &mut Vec<Action>) {
         self.counts.removes += 1;
         let before = self.table.servers(key).cloned().unwrap_or_default();
+        let turns = self.table.turns(key);
         self.table.set(key, vec![]);
         let asked = Asked {
             before,
+            turns,
             anew: false,
             inherited: false,
         };
@@ -506,33 +513,6 @@ impl Side {
             key,
             change,
         });
-    }
-
-    fn record(
-        &self,
-        key: &Key,
-        servers: &[usize],
-        valid: &[usize],
-        stores: &Stores,
-    ) -> Option<bytes::Bytes> {
-        let home = stores.home_of(key);
-        let weights: Vec<f64> = servers.iter().map(|at| self.servers.weight(*at)).collect();
-        let turns = turns(&weights, TURNS_MAX);
-        let again = servers.iter().zip(turns).flat_map(|(at, turns)| {
-            let turns = turns - usize::from(*at != home);
-            std::iter::repeat_n(stores.node(*at), turns)
-        });
-        let nodes = |places: &[usize]| -> Vec<u16> {
-            let others = places.iter().filter(|at| **at != home);
-            others.map(|at| stores.node(*at)).collect()
-        };
-        let record = Replicas {
-            home: stores.node(home),
-            replicas: nodes(servers),
-            again: again.collect(),
-            valid: nodes(valid),
-        };
-        record.encode()
     }
 
     /// A change was answered: stores hear of it now.
@@ -613,7 +593,8 @@ impl Side {
             if asked.inherited {
                 self.inherited.insert(key.clone());
             }
-            return self.table.set(key, asked.before);
+            self.table.set(key, asked.before);
+            return self.table.set_turns(key, asked.turns);
         }
         self.table.set(key, asked.before);
         self.drop_key(key, stores, holds);
@@ -710,6 +691,32 @@ impl Side {
             ("reported_from", self.reports.requests().into()),
         ]
     }
+}
+
+/// The record of a key that is at these servers, with so many turns each; what `valid` are has confirmed it, as far as we know.
+fn record(
+    key: &Key,
+    servers: &[usize],
+    turns: &[usize],
+    valid: &[usize],
+    stores: &Stores,
+) -> Option<bytes::Bytes> {
+    let home = stores.home_of(key);
+    let again = servers.iter().zip(turns).flat_map(|(at, turns)| {
+        let turns = turns - usize::from(*at != home);
+        std::iter::repeat_n(stores.node(*at), turns)
+    });
+    let nodes = |places: &[usize]| -> Vec<u16> {
+        let others = places.iter().filter(|at| **at != home);
+        others.map(|at| stores.node(*at)).collect()
+    };
+    let record = Replicas {
+        home: stores.node(home),
+        replicas: nodes(servers),
+        again: again.collect(),
+        valid: nodes(valid),
+    };
+    record.encode()
 }
 
 /// Whether a place may be in a record: only what is counted there says what it can take.

@@ -26,6 +26,8 @@ struct Rig {
     /// What is done to changes.
     outcome: Outcome,
     settings: Settings,
+    /// The store that answers half of what it is asked.
+    slow: Option<usize>,
     /// Where the tenant has room; the first is there.
     switches: std::ops::RangeInclusive<SwitchId>,
     /// What happened, in order.
@@ -62,6 +64,7 @@ impl Rig {
             held: BTreeMap::new(),
             outcome: Outcome::Done,
             settings: limits().settings,
+            slow: None,
             switches: SWITCH..=SWITCH,
             story: vec![],
         };
@@ -186,7 +189,8 @@ impl Rig {
             let places = self.places(key);
             for at in &places {
                 let each = requests / places.len() as u64;
-                tallies[LOADS + at] += each | (each << 32);
+                let answers = if self.slow == Some(*at) { each / 2 } else { each };
+                tallies[LOADS + at] += each | (answers << 32);
             }
         }
         self.tell(Event::WindowEnd {
@@ -465,4 +469,17 @@ fn a_switch_that_never_comes_is_not_waited_for() {
     assert!(!rig.story.contains(&"end".into()), "it may have items");
     (0..10).for_each(|_| rig.window(&load()));
     assert!(rig.story.contains(&"end".into()));
+}
+
+#[test]
+fn a_store_that_turns_slow_has_fewer_turns_after_a_window() {
+    let mut rig = Rig::new();
+    let hot = key_of(1, 0);
+    (0..3).for_each(|_| rig.window(&load()));
+    let turns = |rig: &Rig, at| rig.places(&hot).into_iter().filter(|p| *p == at).count();
+    assert_eq!([1, 2, 3].map(|at| turns(&rig, at)), [1; 3]);
+    rig.slow = Some(2);
+    rig.window(&load());
+    assert_eq!([1, 2, 3].map(|at| turns(&rig, at)), [4, 2, 4]);
+    assert!(rig.is_right(&hot));
 }
