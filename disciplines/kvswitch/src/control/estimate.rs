@@ -74,8 +74,7 @@ impl Estimates {
     /// The window ended, and says nothing.
     pub fn skip_window(&mut self) {
         self.keys.values_mut().for_each(|loads| loads.present = 0.0);
-        self.keys
-            .retain(|_, loads| loads.before + loads.last > 0.0);
+        self.keys.retain(|_, loads| loads.before + loads.last > 0.0);
     }
 
     /// What a key's load will be, in requests of a window.

@@ -33,7 +33,7 @@ const ENOUGH: f64 = 16.0;
 const IDLE: u32 = 10;
 /// What may be chance of the highest of some loads: so many times what the square root of the average is.
 const CHANCE: f64 = 3.0;
-/// Little changes when less than one key in so many does.
+/// Little changes when less than one key in so many does, or one alone.
 const STEADY: usize = 10;
 /// A key of this part of the threshold may be above it soon.
 const SOON: f64 = 0.25;
@@ -349,7 +349,7 @@ impl Side {
         let chance = |average: f64| CHANCE / average.sqrt();
         let moved = if !self.settled {
             true
-        } else if self.changed > self.table.len() / STEADY {
+        } else if !is_steady(self.changed, self.table.len()) {
             if self.threshold.is_far(self.excess, chance(average)) {
                 self.threshold.window_end(self.excess, chance(average));
             }
@@ -722,4 +722,19 @@ fn record(
 /// Whether a place may be in a record: only what is counted there says what it can take.
 fn takes_part(stores: &Stores, at: usize) -> bool {
     at < EACH as usize && stores.is_server(at)
+}
+
+/// Whether so many changes of a table of so many keys leave the load where it was.
+fn is_steady(changed: usize, keys: usize) -> bool {
+    changed <= (keys / STEADY).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn one_key_that_comes_and_goes_is_no_change() {
+        let steady = |changed, keys| super::is_steady(changed, keys);
+        assert!(steady(0, 0) && steady(1, 8) && steady(10, 100));
+        assert!(!steady(2, 8) && !steady(11, 100));
+    }
 }

@@ -172,10 +172,15 @@ impl Table {
         let have = have.cloned().unwrap_or_else(|| vec![1; present.len()]);
         let share = |turns: &[usize]| -> Vec<f64> {
             let sum: usize = turns.iter().sum();
-            turns.iter().map(|n| *n as f64 / sum.max(1) as f64).collect()
+            turns
+                .iter()
+                .map(|n| *n as f64 / sum.max(1) as f64)
+                .collect()
         };
         let shares = share(&have).into_iter().zip(share(&wanted));
-        shares.map(|(have, wanted)| have - wanted).fold(0.0, f64::max)
+        shares
+            .map(|(have, wanted)| have - wanted)
+            .fold(0.0, f64::max)
     }
 
     /// As many of them as may be, and none that finds no room.

@@ -189,7 +189,11 @@ impl Rig {
             let places = self.places(key);
             for at in &places {
                 let each = requests / places.len() as u64;
-                let answers = if self.slow == Some(*at) { each / 2 } else { each };
+                let answers = if self.slow == Some(*at) {
+                    each / 2
+                } else {
+                    each
+                };
                 tallies[LOADS + at] += each | (answers << 32);
             }
         }
@@ -331,7 +335,11 @@ fn while_nobody_asks_everything_stays() {
     let items = rig.items.clone();
     (0..10).for_each(|_| rig.window(&[]));
     assert_eq!(rig.items, items);
-    assert_eq!(rig.control.wanted(SWITCH, TENANT), 0, "others may have room");
+    assert_eq!(
+        rig.control.wanted(SWITCH, TENANT),
+        0,
+        "others may have room"
+    );
     rig.window(&load());
     assert_eq!(rig.items, items, "it goes on as it was");
     assert!(rig.control.wanted(SWITCH, TENANT) > 0);
@@ -429,7 +437,11 @@ fn a_new_leader_replaces_and_removes_no_more_than_it_may() {
     }
     (0..10).for_each(|_| rig.window(now));
     assert!(now.iter().all(|(key, _)| rig.is_right(key)));
-    assert!(load[14..].iter().all(|(key, _)| !rig.items.contains_key(key)));
+    assert!(
+        load[14..]
+            .iter()
+            .all(|(key, _)| !rig.items.contains_key(key))
+    );
     assert!(rig.story.contains(&"end".into()));
 }
 
