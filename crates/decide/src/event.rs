@@ -135,7 +135,8 @@ pub enum Event<'a> {
         /// Whose.
         tenant: u32,
     },
-    /// The stores and how a tenant's keys lie on them. Comes before the tenant's first [`Event::Room`] and again whenever it changes.
+    /// The stores and how a tenant's keys lie on them. Comes before the tenant's first [`Event::Room`] and again whenever it changes; a
+    /// tenant without rooms may be forgotten, for it comes again before they do.
     Stores {
         /// Whose.
         tenant: u32,

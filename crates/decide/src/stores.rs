@@ -10,6 +10,8 @@ pub struct Stores {
     hash_secret: Secret,
     /// Of each partition the store that owns it, by its place among the addresses.
     homes: Vec<u16>,
+    /// Which places are servers of the tenant.
+    servers: Vec<bool>,
 }
 
 impl Stores {
@@ -27,18 +29,37 @@ impl Stores {
         assert!(!homes.is_empty(), "a cluster has a partition at least");
         let known = |home: &u16| usize::from(*home) < addresses.len();
         assert!(homes.iter().all(known), "a partition's owner is a store");
+        let first = |(at, address): (usize, &SocketAddr)| !addresses[..at].contains(address);
+        let servers = addresses.iter().enumerate().map(first).collect();
         Stores {
             addresses,
             tenant,
             hash_secret,
             homes,
+            servers,
         }
+    }
+
+    /// Of these only those at these addresses may have something of the tenant; none are given: all may.
+    pub fn only(mut self, allowed: &[SocketAddr]) -> Stores {
+        if !allowed.is_empty() {
+            for (is_server, address) in self.servers.iter_mut().zip(&self.addresses) {
+                *is_server &= allowed.contains(address);
+            }
+        }
+        self
     }
 
     /// Their addresses, in the cluster file's order. One that owns several ranges of partitions stands here once for each of them; its
     /// first place is its number, and the only one that [`Stores::home_of`] gives.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Whether the store at this place may have something of the tenant, and the place is its number: of the places of one store the first
+    /// is. False if there is no such place.
+    pub fn is_server(&self, at: usize) -> bool {
+        self.servers.get(at).copied().unwrap_or(false)
     }
 
     /// The store that a key of the tenant is on, by its place among the addresses.
@@ -72,5 +93,17 @@ mod tests {
         }
         assert!(keys[0] > 60 && keys[1] > 60 && keys[2] > 140, "{keys:?}");
         assert_eq!(stores.node(2), 0x8002);
+    }
+
+    #[test]
+    fn servers_are_the_stores_of_the_tenant_each_once() {
+        let addresses = [1, 2, 1, 3].map(|n| ([10, 0, 0, n], 7117).into());
+        let stores = Stores::new(addresses.to_vec(), 7, Secret([7; 16]), vec![0, 1, 0, 3]);
+        let servers = [0, 1, 2, 3, 4].map(|at| stores.is_server(at));
+        assert_eq!(servers, [true, true, false, true, false]);
+        assert_eq!(stores.clone().only(&[]), stores);
+        let only = stores.only(&[([10, 0, 0, 1], 7117).into()]);
+        let servers = [0, 1, 2, 3].map(|at| only.is_server(at));
+        assert_eq!(servers, [true, false, false, false]);
     }
 }

@@ -27,7 +27,7 @@ pub struct Server {
     pub holder: u16,
     /// Where requests are sent, to the port that all stores have.
     pub address: IpAddr,
-    /// Its place among those whose load is counted, below [`EACH`]; others are counted nowhere.
+    /// Its place among those whose load is counted, below [`EACH`] where it may have replicas.
     pub place: u16,
 }
 

@@ -545,6 +545,9 @@ impl Core {
         for (tenant, rooms) in &moved.rooms {
             self.tell_homes(*tenant);
             self.exchange.tell_rooms(*tenant, rooms, &mut self.journal);
+            if rooms.is_empty() {
+                self.homes.forget(*tenant);
+            }
         }
     }
 

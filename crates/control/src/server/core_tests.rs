@@ -870,3 +870,25 @@ fn a_discipline_learns_which_stores_keys_are_on_once_and_again_after_a_change() 
     stage.settle();
     assert_eq!(told(&stage), Some(2), "another discipline knows nothing");
 }
+
+#[test]
+fn a_discipline_learns_again_which_stores_keys_are_on_when_rooms_come_back() {
+    let mut stage = Stage::new(10);
+    let told = |stage: &Stage| stage.wanting.homes.lock().unwrap().get(&1).copied();
+    let pages = |stage: &Stage| stage.wanting.rooms.lock().unwrap().get(&1).copied();
+    stage.create(1, 4).unwrap();
+    let alone = TenantChange {
+        borrow: Some(false),
+        ..TenantChange::default()
+    };
+    stage.change(1, alone).unwrap();
+    stage.settle();
+    stage.change(1, quota(0)).unwrap();
+    stage.settle();
+    assert_eq!(pages(&stage), Some(0));
+    let before = told(&stage);
+    stage.change(1, quota(4)).unwrap();
+    stage.settle();
+    assert_eq!(pages(&stage), Some(4));
+    assert_eq!(told(&stage), before.map(|times| times + 1));
+}

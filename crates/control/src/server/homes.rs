@@ -29,6 +29,11 @@ impl Homes {
         }
     }
 
+    /// A tenant has no room any more: its discipline may forget it, and is told anew before it has some again.
+    pub fn forget(&mut self, id: u32) {
+        self.told.remove(&id);
+    }
+
     /// What a tenant's discipline is to be told now, if it is anything new. Takes a step per partition after a change, else one look-up.
     pub fn news(
         &mut self,
@@ -78,5 +83,5 @@ fn stores_of(tenant: &Tenant, cluster: &Cluster) -> Stores {
         TENANT_OPEN => Secret::NONE,
         _ => tenant.to_wire().secrets().hash,
     };
-    Stores::new(addresses, tenant.id, secret, homes)
+    Stores::new(addresses, tenant.id, secret, homes).only(&tenant.stores)
 }

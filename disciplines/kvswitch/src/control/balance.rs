@@ -116,6 +116,7 @@ fn run(theta: f64) -> Came {
             threshold: threshold.part() * average,
             home: &|key| load.homes[load.ranks[key]],
             loads: &loads,
+            weight: &|_| 1.0,
             may: &[true; SERVERS],
             most: SERVERS,
             busy: &|_| false,

@@ -71,6 +71,12 @@ impl Estimates {
         self.forget(|loads| expected(alpha, loads));
     }
 
+    /// The window ended, and says nothing.
+    pub fn skip_window(&mut self) {
+        self.keys.values_mut().for_each(|loads| loads.present = 0.0);
+        self.keys.retain(|_, loads| loads.before + loads.last > 0.0);
+    }
+
     /// What a key's load will be, in requests of a window.
     pub fn of(&self, key: &Key) -> f64 {
         let loads = self.keys.get(key);
@@ -150,6 +156,20 @@ mod tests {
         let loads = [100, 200, 0, 0, 40].map(&mut after);
         assert_eq!(loads, [100.0, 175.0, 50.0, 0.0, 40.0]);
         assert_eq!(estimates.of(&key(2)), 0.0);
+    }
+
+    #[test]
+    fn a_window_that_says_nothing_leaves_nothing() {
+        let mut estimates = Estimates::new(0.5, 10);
+        estimates.count(&key(1), 100);
+        estimates.window_end();
+        estimates.count(&key(1), 300);
+        estimates.count(&key(2), 300);
+        estimates.skip_window();
+        assert_eq!([1, 2].map(|n| estimates.of(&key(n))), [100.0, 0.0]);
+        estimates.count(&key(1), 100);
+        estimates.window_end();
+        assert_eq!([1, 2].map(|n| estimates.of(&key(n))), [100.0, 0.0]);
     }
 
     #[test]

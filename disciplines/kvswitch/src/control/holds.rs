@@ -79,9 +79,15 @@ impl Holds {
         }
     }
 
-    /// Nothing of a tenant is held any longer, as far as we know.
-    pub fn forget(&mut self, tenant: u32) {
+    /// Nothing of a tenant is held any longer: all of these stores that are there are told at once, for later a message might reach another
+    /// discipline's half. One that is not there hears of it when the tenant has room again.
+    pub fn leave(&mut self, tenant: u32, stores: &[SocketAddr], out: &mut Vec<Action>) {
         self.held.retain(|(of, _), _| *of != tenant);
+        for store in stores.iter().filter(|store| self.attached.contains(store)) {
+            for word in [What::Begin, What::End] {
+                out.push(tell(tenant, *store, Told::word(word)));
+            }
+        }
     }
 
     /// What these stores hold of a tenant is all that they should.

@@ -73,7 +73,7 @@ impl Controller {
     }
 
     /// A tenant's memory changed: its sides come, go, grow and shrink.
-    fn room(&mut self, id: u32, rooms: &[Room], out: &mut Vec<Action>) {
+    fn room(&mut self, now: Duration, id: u32, rooms: &[Room], out: &mut Vec<Action>) {
         let Some(tenant) = self.tenants.get_mut(&id) else {
             return;
         };
@@ -89,15 +89,15 @@ impl Controller {
             let side = sides.entry(room.switch).or_insert_with(|| {
                 let mut side = Side::new(id, room, self.limits);
                 side.moved(stores, &mut self.holds);
-                side.attached(self.attached.contains(&room.switch));
+                side.attached(now, self.attached.contains(&room.switch));
                 side
             });
             side.resize(room.pages);
             side.configure(stores, out);
         }
         if rooms.is_empty() {
+            self.holds.leave(id, stores.addresses(), out);
             self.tenants.remove(&id);
-            self.holds.forget(id);
         }
     }
 
@@ -115,7 +115,7 @@ impl Controller {
         }
     }
 
-    fn switch(&mut self, switch: SwitchId, attached: bool) {
+    fn switch(&mut self, now: Duration, switch: SwitchId, attached: bool) {
         match attached {
             true => self.attached.insert(switch),
             false => self.attached.remove(&switch),
@@ -124,7 +124,7 @@ impl Controller {
             .tenants
             .values_mut()
             .flat_map(|tenant| tenant.sides.get_mut(&switch));
-        sides.for_each(|side| side.attached(attached));
+        sides.for_each(|side| side.attached(now, attached));
     }
 
     fn window_end(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
@@ -143,7 +143,7 @@ impl Controller {
             side.configure(stores, out);
         });
         if let Some(tenant) = self.tenants.get(&id)
-            && tenant.sides.values().all(Side::is_settled)
+            && tenant.sides.values().all(|side| side.is_settled(now))
         {
             self.holds.settle(id, tenant.stores.addresses(), out);
         }
@@ -154,9 +154,9 @@ impl Discipline for Controller {
     fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
         match event {
             Event::Stores { tenant, stores } => self.stores(tenant, stores, out),
-            Event::Room { tenant, rooms } => self.room(tenant, rooms, out),
-            Event::Attached { switch } => self.switch(switch, true),
-            Event::Detached { switch } => self.switch(switch, false),
+            Event::Room { tenant, rooms } => self.room(now, tenant, rooms, out),
+            Event::Attached { switch } => self.switch(now, switch, true),
+            Event::Detached { switch } => self.switch(now, switch, false),
             Event::Holds {
                 switch,
                 tenant,

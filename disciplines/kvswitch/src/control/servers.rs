@@ -28,7 +28,9 @@ struct Server {
     /// Windows before it is tried to be faster.
     wait: u32,
     next_wait: u32,
-    /// No answer in the last window, and many requests.
+    /// Whether its answers come this way: one was seen.
+    has_answered: bool,
+    /// It answered, and then nothing of many requests.
     is_mute: bool,
 }
 
@@ -40,21 +42,34 @@ impl Server {
         weight: 1.0,
         wait: 0,
         next_wait: 4,
+        has_answered: false,
         is_mute: false,
     };
 
     /// What it did beside the others, of which most answer `usual` requests in a window. One that cannot answer all that it is asked is slow
     /// if it answers less than most; else it is asked too much.
     fn look(&mut self, usual: f64) {
-        self.is_mute = self.requests >= ENOUGH && self.answers == 0.0 && usual > 0.0;
-        if self.requests < ENOUGH || self.is_mute || usual == 0.0 {
+        if self.answers > 0.0 {
+            self.has_answered = true;
+            self.is_mute = false;
+        }
+        if self.is_mute {
+            // Nobody may ask it any longer: without an answer it is tried again, but later each time.
+            self.wait = self.wait.saturating_sub(1);
+            self.is_mute = self.wait > 0;
             return;
+        }
+        if self.requests < ENOUGH || usual == 0.0 || !self.has_answered {
+            return;
+        }
+        if self.answers == 0.0 {
+            self.is_mute = true;
+            return self.wait();
         }
         let answers_all = self.answers >= SLOW * self.requests;
         if !answers_all && self.answers < SLOW * usual {
             self.weight = (self.answers / usual).max(LEAST);
-            self.wait = self.next_wait;
-            self.next_wait = (2 * self.next_wait).min(LONGEST_WAIT);
+            self.wait();
         } else if self.weight < 1.0 {
             self.wait = self.wait.saturating_sub(1);
             if self.wait == 0 {
@@ -64,6 +79,12 @@ impl Server {
         } else {
             self.next_wait = Server::NEW.next_wait;
         }
+    }
+
+    /// What was found now is not doubted for a while, the next time for twice as long.
+    fn wait(&mut self) {
+        self.wait = self.next_wait;
+        self.next_wait = (2 * self.next_wait).min(LONGEST_WAIT);
     }
 }
 
@@ -235,10 +256,33 @@ mod tests {
     #[test]
     fn one_that_answers_nothing_is_mute_until_it_does() {
         let mut servers = three();
+        window(&mut servers, &[(100, 98); 3]);
         window(&mut servers, &[(100, 98), (100, 98), (60, 0)]);
         assert_eq!([0, 1, 2].map(|at| servers.answers(at)), [true, true, false]);
-        window(&mut servers, &[(100, 98), (100, 98), (60, 59)]);
+        window(&mut servers, &[(100, 98), (100, 98), (10, 0)]);
+        assert!(!servers.answers(2), "it was asked little");
+        window(&mut servers, &[(100, 98), (100, 98), (10, 9)]);
         assert!(servers.answers(2));
+    }
+
+    #[test]
+    fn one_that_stays_mute_is_tried_less_and_less() {
+        let mut servers = three();
+        window(&mut servers, &[(100, 98); 3]);
+        let mut asked = 0;
+        for _ in 0..600 {
+            let requests = if servers.answers(2) { 60 } else { 0 };
+            asked += u32::from(requests > 0);
+            window(&mut servers, &[(100, 98), (100, 98), (requests, 0)]);
+        }
+        assert!((2..20).contains(&asked), "asked in {asked} windows");
+    }
+
+    #[test]
+    fn one_whose_answers_take_another_way_is_as_fast_as_others() {
+        let mut servers = three();
+        (0..3).for_each(|_| window(&mut servers, &[(100, 98), (100, 98), (100, 0)]));
+        assert!(servers.answers(2) && servers.weight(2) == 1.0);
     }
 
     #[test]

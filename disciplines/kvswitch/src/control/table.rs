@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use decide::Key;
 
-use super::place::{replicas, ring};
+use super::place::{replicas, ring, turns};
+use crate::record::TURNS_MAX;
 
 /// A key keeps its servers until it has this much less load than would give it as many.
 const KEPT: f64 = 0.7;
@@ -13,6 +14,8 @@ const ABOUT_RIGHT: usize = 5;
 
 /// Servers, by their place in the ring.
 pub type Places = Vec<usize>;
+/// What turns each of them has, in the same order; none: all have one.
+pub type Turns = Vec<usize>;
 
 /// What a plan goes by.
 pub struct Wants<'a> {
@@ -26,6 +29,8 @@ pub struct Wants<'a> {
     pub home: &'a dyn Fn(&Key) -> usize,
     /// What each server has to do, in requests of a window beside its weight.
     pub loads: &'a [f64],
+    /// How fast each server is: 1, or less.
+    pub weight: &'a dyn Fn(usize) -> f64,
     /// Which servers may be chosen.
     pub may: &'a [bool],
     /// How many a key may have.
@@ -51,6 +56,8 @@ pub struct Planned {
 #[derive(Debug, Default)]
 pub struct Table {
     keys: BTreeMap<Key, Places>,
+    /// Of keys whose servers have not all one turn.
+    turns: BTreeMap<Key, Turns>,
 }
 
 impl Table {
@@ -74,8 +81,23 @@ impl Table {
         self.keys.iter()
     }
 
-    /// A key has these servers from now on; without any, it is gone.
+    /// Turns of a key's servers.
+    pub fn turns(&self, key: &Key) -> Turns {
+        self.turns.get(key).cloned().unwrap_or_default()
+    }
+
+    /// The servers that a key has now have these turns.
+    pub fn set_turns(&mut self, key: &Key, turns: Turns) {
+        if turns.iter().any(|count| *count != 1) {
+            self.turns.insert(key.clone(), turns);
+        } else {
+            self.turns.remove(key);
+        }
+    }
+
+    /// A key has these servers from now on, a turn each; without any, it is gone.
     pub fn set(&mut self, key: &Key, servers: Places) {
+        self.turns.remove(key);
         if servers.is_empty() {
             self.keys.remove(key);
         } else {
@@ -124,12 +146,13 @@ impl Table {
             _ if count > had + had / ABOUT_RIGHT => count,
             _ => enough.min(had),
         };
-        if !is_hurt && count == had.max(1) {
+        let relief = load * self.misplaced(&key, present, wants.weight);
+        if !is_hurt && count == had.max(1) && relief == 0.0 {
             return None;
         }
         let gain = match is_hurt {
             true => f64::INFINITY,
-            false => load / had.max(1) as f64 - load / count as f64,
+            false => relief.max(load / had.max(1) as f64 - load / count as f64),
         };
         Some(Wanted {
             key,
@@ -137,6 +160,27 @@ impl Table {
             count,
             gain,
         })
+    }
+
+    /// What part of a key's requests comes to a server that would not if turns were as weights are now.
+    fn misplaced(&self, key: &Key, present: &[usize], weight: &dyn Fn(usize) -> f64) -> f64 {
+        let have = self.turns.get(key);
+        let wanted = turns_of(present, weight);
+        if have.is_none() && wanted.iter().all(|turns| *turns == 1) {
+            return 0.0;
+        }
+        let have = have.cloned().unwrap_or_else(|| vec![1; present.len()]);
+        let share = |turns: &[usize]| -> Vec<f64> {
+            let sum: usize = turns.iter().sum();
+            turns
+                .iter()
+                .map(|n| *n as f64 / sum.max(1) as f64)
+                .collect()
+        };
+        let shares = share(&have).into_iter().zip(share(&wanted));
+        shares
+            .map(|(have, wanted)| have - wanted)
+            .fold(0.0, f64::max)
     }
 
     /// As many of them as may be, and none that finds no room.
@@ -208,6 +252,12 @@ impl Wanted {
     }
 }
 
+/// Turns of these servers.
+pub fn turns_of(servers: &[usize], weight: &dyn Fn(usize) -> f64) -> Turns {
+    let weights: Vec<f64> = servers.iter().map(|at| weight(*at)).collect();
+    turns(&weights, TURNS_MAX)
+}
+
 /// `count` servers for a key: those it has, as far as they fit, and others in the ring from its home.
 fn chosen(present: &[usize], home: usize, count: usize, loads: &[f64], may: &[bool]) -> Places {
     let ring = ring(home, count, loads, |at| may[at]);
@@ -244,6 +294,7 @@ mod tests {
         may: Vec<bool>,
         room: usize,
         changes: usize,
+        weights: [f64; 8],
     }
 
     impl Given {
@@ -253,6 +304,7 @@ mod tests {
                 may: vec![true; 8],
                 room: 100,
                 changes: 100,
+                weights: [1.0; 8],
             }
         }
 
@@ -263,6 +315,7 @@ mod tests {
                 threshold: 100.0,
                 home: &home,
                 loads: &self.present(table),
+                weight: &|at| self.weights[at],
                 may: &self.may,
                 most: 64,
                 busy: &|_| false,
@@ -294,7 +347,9 @@ mod tests {
                 done += plan.len();
                 assert!(done < 1000, "it never ends");
                 for change in plan {
+                    let turns = turns_of(&change.servers, &|at| self.weights[at]);
                     table.set(&change.key, change.servers);
+                    table.set_turns(&change.key, turns);
                 }
             }
         }
@@ -330,6 +385,25 @@ mod tests {
         let servers = table.servers(&key(1)).unwrap();
         assert_eq!(servers.len(), 7);
         assert!([1, 3, 5, 7].iter().all(|at| servers.contains(at)));
+    }
+
+    #[test]
+    fn a_server_that_turns_slow_has_fewer_turns_of_what_it_has_and_all_when_it_is_fast() {
+        let mut table = Table::default();
+        let mut given = Given::of(&[(1, 350.0), (2, 150.0)]);
+        given.carry_out(&mut table);
+        let servers = table.servers(&key(1)).unwrap().clone();
+        assert_eq!(servers, [1, 3, 5, 7]);
+        given.weights[5] = 0.5;
+        given.changes = 1;
+        assert_eq!(given.carry_out(&mut table), 1, "the other is not at it");
+        assert_eq!(table.servers(&key(1)), Some(&servers));
+        assert_eq!(table.turns(&key(1)), [4, 4, 2, 4]);
+        given.weights[5] = 0.55;
+        assert_eq!(given.plan(&table), [], "about the same");
+        given.weights[5] = 1.0;
+        assert_eq!(given.carry_out(&mut table), 1);
+        assert_eq!(table.turns(&key(1)), [0; 0]);
     }
 
     #[test]

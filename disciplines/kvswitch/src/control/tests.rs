@@ -25,6 +25,11 @@ struct Rig {
     held: BTreeMap<SocketAddr, BTreeMap<Key, bool>>,
     /// What is done to changes.
     outcome: Outcome,
+    settings: Settings,
+    /// The store that answers half of what it is asked.
+    slow: Option<usize>,
+    /// Where the tenant has room; the first is there.
+    switches: std::ops::RangeInclusive<SwitchId>,
     /// What happened, in order.
     story: Vec<String>,
 }
@@ -58,6 +63,9 @@ impl Rig {
             items: BTreeMap::new(),
             held: BTreeMap::new(),
             outcome: Outcome::Done,
+            settings: limits().settings,
+            slow: None,
+            switches: SWITCH..=SWITCH,
             story: vec![],
         };
         rig.lead();
@@ -66,24 +74,42 @@ impl Rig {
 
     /// A controller begins to lead.
     fn lead(&mut self) {
-        self.control = controller(limits());
-        let rooms = [Room {
-            switch: SWITCH,
-            pages: 8,
-            lent: 0,
-            parameters: None,
-        }];
+        self.control = controller(Limits {
+            settings: self.settings,
+            ..limits()
+        });
         let stores = stores();
         self.tell(Event::Stores {
             tenant: TENANT,
             stores: &stores,
         });
+        self.room();
+        self.attach(&[]);
+        (0..STORES).for_each(|at| self.tell(Event::StoreAttached { store: store(at) }));
+    }
+
+    /// These are the stores from now on.
+    fn move_to(&mut self, stores: &Stores) {
+        self.tell(Event::Stores {
+            tenant: TENANT,
+            stores,
+        });
+        let addresses = stores.addresses().to_vec().into_iter();
+        addresses.for_each(|store| self.tell(Event::StoreAttached { store }));
+    }
+
+    fn room(&mut self) {
+        let rooms = self.switches.clone().map(|switch| Room {
+            switch,
+            pages: 8,
+            lent: 0,
+            parameters: None,
+        });
+        let rooms: Vec<Room> = rooms.collect();
         self.tell(Event::Room {
             tenant: TENANT,
             rooms: &rooms,
         });
-        self.attach(&[]);
-        (0..STORES).for_each(|at| self.tell(Event::StoreAttached { store: store(at) }));
     }
 
     fn attach(&mut self, lost: &[Key]) {
@@ -163,7 +189,12 @@ impl Rig {
             let places = self.places(key);
             for at in &places {
                 let each = requests / places.len() as u64;
-                tallies[LOADS + at] += each | (each << 32);
+                let answers = if self.slow == Some(*at) {
+                    each / 2
+                } else {
+                    each
+                };
+                tallies[LOADS + at] += each | (answers << 32);
             }
         }
         self.tell(Event::WindowEnd {
@@ -184,6 +215,12 @@ impl Rig {
         let turns = record[crate::record::HEADER..].chunks(2);
         let node = |turn: &[u8]| u16::from_ne_bytes([turn[0], turn[1]]);
         turns.map(|turn| usize::from(node(turn) & 0x7fff)).collect()
+    }
+
+    /// Whether a store holds anything.
+    fn has(&self, at: usize) -> bool {
+        let held = self.held.get(&store(at));
+        held.is_some_and(|held| !held.is_empty())
     }
 
     /// Whether each store that the switch sends a key's reads to holds it, and no other.
@@ -298,6 +335,14 @@ fn while_nobody_asks_everything_stays() {
     let items = rig.items.clone();
     (0..10).for_each(|_| rig.window(&[]));
     assert_eq!(rig.items, items);
+    assert_eq!(
+        rig.control.wanted(SWITCH, TENANT),
+        0,
+        "others may have room"
+    );
+    rig.window(&load());
+    assert_eq!(rig.items, items, "it goes on as it was");
+    assert!(rig.control.wanted(SWITCH, TENANT) > 0);
 }
 
 #[test]
@@ -308,7 +353,145 @@ fn a_tenant_that_is_gone_leaves_nothing() {
         tenant: TENANT,
         rooms: &[],
     };
+    assert!(rig.held.values().any(|held| !held.is_empty()));
     rig.tell(nowhere);
+    assert!(rig.held.values().all(BTreeMap::is_empty), "{:?}", rig.held);
     assert_eq!(rig.control.wanted(SWITCH, TENANT), 0);
     assert!(rig.control.counters(SWITCH).is_empty());
+    // And it begins anew when it is back.
+    rig.items.clear();
+    let stores = stores();
+    rig.tell(Event::Stores {
+        tenant: TENANT,
+        stores: &stores,
+    });
+    rig.room();
+    rig.attach(&[]);
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(rig.places(&key_of(1, 0)).len() > 1 && rig.is_right(&key_of(1, 0)));
+}
+
+#[test]
+fn a_store_with_several_ranges_has_one_place() {
+    let mut rig = Rig::new();
+    let addresses = [0, 1, 1, 3].map(store).to_vec();
+    let stores = Stores::new(addresses, TENANT, Secret([7; 16]), vec![0, 1, 1, 3]);
+    rig.move_to(&stores);
+    let hot = key_of(1, 0);
+    (0..3).for_each(|_| rig.window(&load()));
+    let mut places = rig.places(&hot);
+    places.sort_unstable();
+    assert_eq!(places, [0, 1, 3]);
+}
+
+#[test]
+fn a_tenant_of_some_stores_has_nothing_at_others() {
+    let mut rig = Rig::new();
+    let addresses = (0..STORES).map(store).collect();
+    let stores = Stores::new(addresses, TENANT, Secret([7; 16]), vec![0, 1, 0, 1]);
+    rig.move_to(&stores.only(&[store(0), store(1)]));
+    (0..3).for_each(|_| rig.window(&load()));
+    let mut places = rig.places(&key_of(1, 0));
+    places.sort_unstable();
+    assert_eq!(places, [0, 1]);
+    assert!([2, 3].iter().all(|at| !rig.has(*at)));
+}
+
+#[test]
+fn only_stores_that_are_counted_have_replicas() {
+    let mut rig = Rig::new();
+    let addresses: Vec<_> = (0..100).map(store).collect();
+    let homes = (0..STORES as u16).collect();
+    rig.move_to(&Stores::new(addresses, TENANT, Secret([7; 16]), homes));
+    (0..3).for_each(|_| rig.window(&load()));
+    let places = rig.places(&key_of(1, 0));
+    assert!(places.len() > STORES, "{places:?}");
+    assert!((64..100).all(|at| !places.contains(&at) && !rig.has(at)));
+}
+
+/// A leader that may make few changes after a window.
+fn slow_leader(rig: &mut Rig, changes: u32) {
+    rig.settings = rig.settings.with(crate::settings::CHANGES, changes);
+    rig.lead();
+    rig.story.clear();
+}
+
+#[test]
+fn a_new_leader_replaces_and_removes_no_more_than_it_may() {
+    let mut rig = Rig::new();
+    let hot = (0..20).map(|n| (key_of(1, n), 2000));
+    let load: Vec<_> = load().into_iter().take(4).chain(hot).collect();
+    (0..6).for_each(|_| rig.window(&load));
+    let before = rig.items.len();
+    assert!(before >= 20, "{before}");
+    slow_leader(&mut rig, 8);
+    // Half of them are still hot.
+    let now = &load[..14];
+    for _ in 0..3 {
+        rig.story.clear();
+        rig.window(now);
+        let changes = ["put", "remove"];
+        let changes = rig.story.iter().filter(|s| changes.contains(&&s[..]));
+        assert!(changes.count() <= 8);
+        assert!(now[4..].iter().all(|(key, _)| rig.items.contains_key(key)));
+    }
+    (0..10).for_each(|_| rig.window(now));
+    assert!(now.iter().all(|(key, _)| rig.is_right(key)));
+    assert!(
+        load[14..]
+            .iter()
+            .all(|(key, _)| !rig.items.contains_key(key))
+    );
+    assert!(rig.story.contains(&"end".into()));
+}
+
+#[test]
+fn what_could_not_be_sent_is_removed_later() {
+    let mut rig = Rig::new();
+    (0..3).for_each(|_| rig.window(&load()));
+    let before = key_of(1, 0);
+    rig.lead();
+    rig.outcome = Outcome::NotSent;
+    let now = &load()[..STORES];
+    (0..3).for_each(|_| rig.window(now));
+    assert!(rig.items.contains_key(&before));
+    rig.outcome = Outcome::Done;
+    (0..3).for_each(|_| rig.window(now));
+    assert!(!rig.items.contains_key(&before));
+}
+
+#[test]
+fn a_tenant_that_is_quiet_keeps_nothing_of_a_leader_before() {
+    let mut rig = Rig::new();
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(!rig.items.is_empty());
+    rig.lead();
+    rig.story.clear();
+    (0..12).for_each(|_| rig.window(&[]));
+    assert!(rig.items.is_empty() && (0..STORES).all(|at| !rig.has(at)));
+    assert!(rig.story.contains(&"end".into()));
+}
+
+#[test]
+fn a_switch_that_never_comes_is_not_waited_for() {
+    let mut rig = Rig::new();
+    rig.switches = SWITCH..=SWITCH + 1;
+    rig.lead();
+    (0..5).for_each(|_| rig.window(&load()));
+    assert!(!rig.story.contains(&"end".into()), "it may have items");
+    (0..10).for_each(|_| rig.window(&load()));
+    assert!(rig.story.contains(&"end".into()));
+}
+
+#[test]
+fn a_store_that_turns_slow_has_fewer_turns_after_a_window() {
+    let mut rig = Rig::new();
+    let hot = key_of(1, 0);
+    (0..3).for_each(|_| rig.window(&load()));
+    let turns = |rig: &Rig, at| rig.places(&hot).into_iter().filter(|p| *p == at).count();
+    assert_eq!([1, 2, 3].map(|at| turns(&rig, at)), [1; 3]);
+    rig.slow = Some(2);
+    rig.window(&load());
+    assert_eq!([1, 2, 3].map(|at| turns(&rig, at)), [4, 2, 4]);
+    assert!(rig.is_right(&hot));
 }

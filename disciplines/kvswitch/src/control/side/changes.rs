@@ -1,0 +1,245 @@
+//! Changes of items: asked for, answered, and what stores hear of them.
+
+use std::time::Duration;
+
+use decide::{Action, Change, Key, Outcome, Record, Stores};
+
+use super::Side;
+use crate::{
+    control::{
+        holds::Holds,
+        table::{Places, Turns, turns_of},
+    },
+    record::Replicas,
+};
+
+/// For so long a key is left alone that cannot be at the switch; for a short time, if it only found no room.
+const PAUSE: Duration = Duration::from_secs(10);
+const SHORT: Duration = Duration::from_secs(1);
+
+/// A change that the switch has not answered.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Where the key was before.
+    before: Places,
+    turns: Turns,
+    /// Whether its stores are to be told all anew.
+    anew: bool,
+    /// Whether an inherited item was there before.
+    inherited: bool,
+}
+
+impl Side {
+    pub(super) fn put(
+        &mut self,
+        key: &Key,
+        servers: Places,
+        anew: bool,
+        may: &[bool],
+        stores: &Stores,
+        out: &mut Vec<Action>,
+    ) {
+        let before = self.table.servers(key).cloned().unwrap_or_default();
+        let was_there = |at: &usize| !anew && before.contains(at) && may[*at];
+        let valid: Vec<usize> = servers.iter().copied().filter(was_there).collect();
+        let turns = turns_of(&servers, &|at| self.servers.weight(at));
+        let Some(record) = record(key, &servers, &turns, &valid, stores) else {
+            return;
+        };
+        self.counts.puts += 1;
+        let turns_before = self.table.turns(key);
+        self.table.set(key, servers);
+        self.table.set_turns(key, turns);
+        self.ask(
+            key,
+            Change::Put(Record::Given(record)),
+            Asked {
+                before,
+                turns: turns_before,
+                anew,
+                inherited: false,
+            },
+            out,
+        );
+    }
+
+    pub(super) fn remove(&mut self, key: &Key, out: &mut Vec<Action>) {
+        self.counts.removes += 1;
+        let before = self.table.servers(key).cloned().unwrap_or_default();
+        let turns = self.table.turns(key);
+        self.table.set(key, vec![]);
+        let asked = Asked {
+            before,
+            turns,
+            anew: false,
+            inherited: false,
+        };
+        self.ask(key, Change::Remove, asked, out);
+    }
+
+    fn ask(&mut self, key: &Key, change: Change, mut asked: Asked, out: &mut Vec<Action>) {
+        asked.inherited = self.inherited.remove(key);
+        self.asked.insert(key.clone(), asked);
+        self.send(key.clone(), change, out);
+    }
+
+    pub(super) fn send(&self, key: Key, change: Change, out: &mut Vec<Action>) {
+        out.push(Action::Change {
+            switch: self.switch,
+            tenant: self.tenant,
+            key,
+            change,
+        });
+    }
+
+    /// A change was answered: stores hear of it now.
+    pub fn answered(
+        &mut self,
+        now: Duration,
+        key: &Key,
+        outcome: Outcome,
+        stores: &Stores,
+        holds: &mut Holds,
+    ) {
+        if self.copies.answered(now, key, outcome) {
+            return self.copy_answered(outcome);
+        }
+        let Some(asked) = self.asked.remove(key) else {
+            return;
+        };
+        let servers = self.table.servers(key).cloned().unwrap_or_default();
+        if outcome != Outcome::Done {
+            return self.failed(now, key, outcome, asked, stores, holds);
+        }
+        let home = stores.home_of(key);
+        let store = |at: &usize| stores.addresses().get(*at).copied();
+        let gone = asked
+            .before
+            .iter()
+            .filter(|at| **at != home && !servers.contains(at));
+        for store in gone.filter_map(store) {
+            holds.release(self.tenant, store, key);
+        }
+        for at in servers.iter().filter(|at| **at != home) {
+            let Some(store) = store(at) else { continue };
+            if !asked.before.contains(at) {
+                holds.hold(self.tenant, store, key);
+            } else if asked.anew {
+                holds.again(self.tenant, store, key);
+            }
+        }
+    }
+
+    fn copy_answered(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::NoRoom => {
+                self.counts.no_room += 1;
+                self.capacity.no_room(self.items());
+            }
+            Outcome::NotSent => self.counts.not_sent += 1,
+            _ => {}
+        }
+    }
+
+    fn failed(
+        &mut self,
+        now: Duration,
+        key: &Key,
+        outcome: Outcome,
+        asked: Asked,
+        stores: &Stores,
+        holds: &mut Holds,
+    ) {
+        let pause = match outcome {
+            Outcome::NotSent => {
+                self.counts.not_sent += 1;
+                SHORT
+            }
+            Outcome::NoRoom => {
+                self.counts.no_room += 1;
+                self.capacity.no_room(self.items().saturating_sub(1));
+                SHORT
+            }
+            _ => PAUSE,
+        };
+        self.paused.insert(key.clone(), now + pause);
+        if outcome == Outcome::NotSent {
+            if asked.anew {
+                self.missing.insert(key.clone());
+            }
+            if asked.inherited {
+                self.inherited.insert(key.clone());
+            }
+            self.table.set(key, asked.before);
+            return self.table.set_turns(key, asked.turns);
+        }
+        self.table.set(key, asked.before);
+        self.drop_key(key, stores, holds);
+    }
+
+    /// The switch gave items up; `unfit`: it cannot have copies of them.
+    pub fn dropped(
+        &mut self,
+        now: Duration,
+        keys: &[Key],
+        unfit: bool,
+        stores: &Stores,
+        holds: &mut Holds,
+    ) {
+        for key in keys {
+            if self.copies.dropped(now, key, unfit) {
+                self.counts.dropped += 1;
+                continue;
+            }
+            // Its answer says more.
+            if self.asked.contains_key(key) {
+                continue;
+            }
+            self.counts.dropped += 1;
+            self.paused.insert(key.clone(), now + SHORT);
+            self.inherited.remove(key);
+            self.drop_key(key, stores, holds);
+        }
+    }
+
+    /// A key stands nowhere any more.
+    pub(super) fn drop_key(&mut self, key: &Key, stores: &Stores, holds: &mut Holds) {
+        let servers = match self.asked.get_mut(key) {
+            Some(asked) => std::mem::take(&mut asked.before),
+            None => self.table.servers(key).cloned().unwrap_or_default(),
+        };
+        let home = stores.home_of(key);
+        let others = servers.iter().filter(|at| **at != home);
+        for store in others.filter_map(|at| stores.addresses().get(*at)) {
+            holds.release(self.tenant, *store, key);
+        }
+        self.table.set(key, vec![]);
+        self.missing.remove(key);
+    }
+}
+
+/// The record of a key that is at these servers, with so many turns each; what `valid` are has confirmed it, as far as we know.
+fn record(
+    key: &Key,
+    servers: &[usize],
+    turns: &[usize],
+    valid: &[usize],
+    stores: &Stores,
+) -> Option<bytes::Bytes> {
+    let home = stores.home_of(key);
+    let again = servers.iter().zip(turns).flat_map(|(at, turns)| {
+        let turns = turns - usize::from(*at != home);
+        std::iter::repeat_n(stores.node(*at), turns)
+    });
+    let nodes = |places: &[usize]| -> Vec<u16> {
+        let others = places.iter().filter(|at| **at != home);
+        others.map(|at| stores.node(*at)).collect()
+    };
+    let record = Replicas {
+        home: stores.node(home),
+        replicas: nodes(servers),
+        again: again.collect(),
+        valid: nodes(valid),
+    };
+    record.encode()
+}

@@ -1,0 +1,272 @@
+//! One tenant at one switch: what is counted there, which keys are redirected there, and what is under way.
+
+mod changes;
+mod window;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use decide::{Action, Configuration, Key, Limits, Room, Stores, SwitchId};
+use hot::{Capacity, Threshold as Reports};
+
+use super::{
+    accuracy::Accuracy,
+    copies::Copies,
+    estimate::Estimates,
+    holds::Holds,
+    servers::Servers,
+    table::Table,
+    threshold::{Rules, Threshold},
+    writes::Writes,
+};
+use crate::{
+    parameters,
+    servers::{EACH, Server},
+    settings,
+};
+use changes::Asked;
+
+/// A switch that is away for so long need not be waited for.
+const AWAY: Duration = Duration::from_secs(10);
+
+/// What was done since the start.
+#[derive(Debug, Default)]
+struct Counts {
+    reports: u64,
+    puts: u64,
+    removes: u64,
+    no_room: u64,
+    not_sent: u64,
+    dropped: u64,
+}
+
+/// See the module.
+pub struct Side {
+    switch: SwitchId,
+    tenant: u32,
+    limits: Limits,
+    attached: bool,
+    /// Since when it is there, or is not.
+    since: Duration,
+    /// Windows in a row in which too few asked.
+    idle: u32,
+    estimates: Estimates,
+    threshold: Threshold,
+    reports: Reports,
+    capacity: Capacity,
+    servers: Servers,
+    writes: Writes,
+    /// What is there, or will be when what was asked is done.
+    table: Table,
+    copies: Copies,
+    asked: BTreeMap<Key, Asked>,
+    /// Items of a controller before us, or of other homes: nobody knows what stands behind them.
+    inherited: BTreeSet<Key>,
+    /// Items that the switch lost, and is to have again.
+    missing: BTreeSet<Key>,
+    paused: BTreeMap<Key, Duration>,
+    accuracy: Accuracy,
+    excess: f64,
+    /// Whether what was planned last is there.
+    settled: bool,
+    /// Changes that were planned last.
+    changed: usize,
+    wanted: usize,
+    configured: Option<Configuration>,
+    counts: Counts,
+}
+
+impl Side {
+    /// Nothing known yet but what an earlier controller left in the parameter words.
+    pub fn new(tenant: u32, room: &Room, limits: Limits) -> Side {
+        let set = limits.settings;
+        let rules = Rules {
+            first: f64::from(set[settings::FIRST_MILLIONTHS]) / 1e6,
+            bound: f64::from(set[settings::BOUND_PERMILLE]) / 1e3,
+            gamma: f64::from(set[settings::GAMMA_PERCENT]) / 1e2,
+        };
+        let mut threshold = Threshold::new(rules);
+        let before = room.parameters.map(parameters::read);
+        if let Some(before) = &before {
+            threshold.resume(before.part);
+        }
+        let most = limits.max_items;
+        Side {
+            switch: room.switch,
+            tenant,
+            attached: false,
+            since: Duration::ZERO,
+            idle: 0,
+            estimates: Estimates::new(f64::from(set[settings::ALPHA_PERCENT]) / 1e2, most),
+            threshold,
+            reports: Reports::new(
+                before.map(|before| before.reported_from),
+                limits.reports_per_window,
+            ),
+            capacity: Capacity::new(most, room.pages),
+            servers: Servers::default(),
+            writes: Writes::default(),
+            table: Table::default(),
+            copies: Copies::new(set[settings::COPIES] == 1, most),
+            asked: BTreeMap::new(),
+            inherited: BTreeSet::new(),
+            missing: BTreeSet::new(),
+            paused: BTreeMap::new(),
+            accuracy: Accuracy::default(),
+            excess: 0.0,
+            settled: false,
+            changed: 0,
+            wanted: 0,
+            configured: None,
+            counts: Counts::default(),
+            limits,
+        }
+    }
+
+    /// The switch came or went.
+    pub fn attached(&mut self, now: Duration, attached: bool) {
+        self.attached = attached;
+        self.since = now;
+        self.configured = None;
+    }
+
+    /// The tenant has another number of pages there.
+    pub fn resize(&mut self, pages: u32) {
+        self.capacity.resize(pages, self.items());
+    }
+
+    /// Items that are there, of both kinds.
+    fn items(&self) -> usize {
+        self.table.len() + self.copies.len()
+    }
+
+    /// Keys lie at other stores from now on: what is there tells nothing any more.
+    pub fn moved(&mut self, stores: &Stores, holds: &mut Holds) {
+        let keys: Vec<Key> = self.table.iter().map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.drop_key(&key, stores, holds);
+            self.inherited.insert(key);
+        }
+        self.servers.resize(stores.addresses().len());
+        self.configured = None;
+        self.settled = false;
+    }
+
+    /// Has the switch know the stores and the words, if it does not yet.
+    pub fn configure(&mut self, stores: &Stores, out: &mut Vec<Action>) {
+        let places = stores.addresses().iter().enumerate();
+        let places = places.filter(|(place, _)| takes_part(stores, *place));
+        let rows = places.flat_map(|(place, address)| {
+            let server = Server {
+                holder: stores.node(place),
+                address: address.ip(),
+                place: place as u16,
+            };
+            server.rows(self.tenant)
+        });
+        let configuration = Configuration {
+            parameters: parameters::Words {
+                reported_from: self.reports.requests(),
+                fan_out: self.limits.settings[settings::FAN_OUT] == 1,
+                part: self.threshold.part(),
+            }
+            .words(),
+            rows: rows.collect(),
+            groups: vec![],
+        };
+        if self.attached && self.configured.as_ref() != Some(&configuration) {
+            self.configured = Some(configuration.clone());
+            out.push(Action::Configure {
+                switch: self.switch,
+                tenant: self.tenant,
+                configuration,
+            });
+        }
+    }
+
+    /// The switch came (back) with these items, and without those.
+    pub fn holds(&mut self, held: &[Key], lost: &[Key]) {
+        let there: BTreeSet<&Key> = held.iter().collect();
+        let mine = self.table.iter().map(|(key, _)| key);
+        let gone = mine.filter(|key| !there.contains(key) && !self.asked.contains_key(*key));
+        self.missing.extend(gone.cloned());
+        self.copies.holds(&there);
+        let is_mine = |key: &&Key| {
+            let is_hot = self.table.servers(key).is_some() || self.asked.contains_key(*key);
+            is_hot || self.copies.has(key)
+        };
+        self.inherited
+            .extend(held.iter().filter(|key| !is_mine(key)).cloned());
+        lost.iter().for_each(|key| {
+            self.inherited.remove(key);
+        });
+    }
+
+    /// The switch missed these so often in this window so far.
+    pub fn reported(&mut self, keys: &[(Key, u64)]) {
+        self.counts.reports += keys.len() as u64;
+        self.reports.reported(keys.len());
+        for (key, requests) in keys {
+            self.estimates.count(key, *requests);
+        }
+    }
+
+    /// Ends: no store holds anything for it any longer.
+    pub fn end(&mut self, stores: &Stores, holds: &mut Holds) {
+        self.moved(stores, holds);
+    }
+
+    /// Whether everything that is at the switch is known, and there as planned, or the switch is away for long.
+    pub fn is_settled(&self, now: Duration) -> bool {
+        if !self.attached && now >= self.since + AWAY {
+            return true;
+        }
+        self.settled
+            && self.inherited.is_empty()
+            && self.asked.is_empty()
+            && self.copies.is_settled()
+    }
+
+    /// Keys that it would have if there were room.
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// Figures by name, for `status`.
+    pub fn figures(&self) -> [(&'static str, u64); 17] {
+        let Counts {
+            reports,
+            puts,
+            removes,
+            no_room,
+            not_sent,
+            dropped,
+        } = self.counts;
+        [
+            ("reports", reports),
+            ("puts", puts),
+            ("removes", removes),
+            ("no_room", no_room),
+            ("not_sent", not_sent),
+            ("dropped", dropped),
+            ("hot_keys", self.table.len() as u64),
+            ("copies", self.copies.len() as u64),
+            ("copies_unfit", self.copies.unfit() as u64),
+            ("replicas", self.table.replicas() as u64),
+            ("threshold_millionths", (self.threshold.part() * 1e6) as u64),
+            ("excess_permille", (self.excess.max(0.0) * 1e3) as u64),
+            ("windows_predicted", self.accuracy.windows()),
+            ("predicted_permille", self.accuracy.permille()),
+            ("predicted_1000_permille", self.accuracy.permille_of_first()),
+            ("writes_permille", (self.writes.part() * 1e3) as u64),
+            ("reported_from", self.reports.requests().into()),
+        ]
+    }
+}
+
+/// Whether a place may be in a record: only what is counted there says what it can take.
+fn takes_part(stores: &Stores, at: usize) -> bool {
+    at < EACH as usize && stores.is_server(at)
+}

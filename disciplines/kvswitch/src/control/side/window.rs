@@ -1,0 +1,255 @@
+//! What follows from a window: what is to be a copy, where the threshold goes, which keys are to stand where.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use decide::{Action, Change, Key, Record, Stores, Tallies};
+
+use super::{Side, takes_part};
+use crate::{
+    control::{copies, holds::Holds, table::Wants},
+    settings,
+};
+
+/// Average requests of a server in a window below which chance alone would decide.
+const ENOUGH: f64 = 16.0;
+/// Windows in a row without them after which a tenant wants no room.
+const IDLE: u32 = 10;
+/// What may be chance of the highest of some loads: so many times what the square root of the average is.
+const CHANCE: f64 = 3.0;
+/// Little changes when less than one key in so many does, or one alone.
+const STEADY: usize = 10;
+/// A key of this part of the threshold may be above it soon.
+const SOON: f64 = 0.25;
+/// A key with fewer requests in a window than this at each of its servers is not worth another.
+const WORTH: f64 = 2.0;
+
+impl Side {
+    /// A window ended in which items had these requests, and the programs counted this.
+    pub fn window_end(
+        &mut self,
+        now: Duration,
+        items: &[(Key, u64)],
+        tallies: &Tallies,
+        stores: &Stores,
+        holds: &Holds,
+        out: &mut Vec<Action>,
+    ) {
+        for (key, requests) in items {
+            self.estimates.count(key, *requests);
+        }
+        self.servers.window_end(tallies);
+        self.writes.window_end(tallies);
+        let may = self.who_may(stores, holds);
+        let (average, excess) = self.servers.load(&may);
+        if average < ENOUGH {
+            return self.idle(&may, out);
+        }
+        self.idle = 0;
+        self.estimates.window_end();
+        let hottest = self.estimates.highest(self.limits.max_items);
+        self.accuracy.window_end(&self.estimates, &hottest);
+        self.reports.window_end(false);
+        self.capacity.window_end();
+        self.excess = excess;
+        self.paused.retain(|_, until| *until > now);
+        let worth = self.copies.worth(&hottest);
+        let copied = self.plan_copies(now, average, &hottest, out);
+        let hottest: Vec<(Key, f64)> = hottest
+            .into_iter()
+            .filter(|(key, _)| !self.copies.takes(key))
+            .collect();
+        self.move_threshold(average, &may, &hottest);
+        let changes = self.limits.settings[settings::CHANGES] as usize - copied;
+        self.plan(changes, average, &hottest, &may, stores, out);
+        self.wanted = self.wanted.max(worth);
+    }
+
+    /// Nobody asks: what is there stays for when somebody does, but claims no room for long, and nothing is left of a leader before.
+    fn idle(&mut self, may: &[bool], out: &mut Vec<Action>) {
+        self.estimates.skip_window();
+        if !self.attached || !may.contains(&true) {
+            return;
+        }
+        self.idle = self.idle.saturating_add(1);
+        if self.idle >= IDLE {
+            self.wanted = 0;
+            self.settled = true;
+            let changes = self.limits.settings[settings::CHANGES] as usize;
+            self.end_inherited(changes, |_| true, out);
+        }
+    }
+
+    /// What of the hottest keys is to be a copy here, and what no longer. Returns how many changes that takes.
+    fn plan_copies(
+        &mut self,
+        now: Duration,
+        average: f64,
+        hottest: &[(Key, f64)],
+        out: &mut Vec<Action>,
+    ) -> usize {
+        if !self.attached {
+            return 0;
+        }
+        let planned = self.copies.plan(
+            now,
+            &copies::Wants {
+                hottest,
+                load: &|key| self.estimates.of(key),
+                threshold: (self.threshold.part() * average).max(WORTH),
+                writes: self.writes.part(),
+                room: self.capacity.items(),
+                changes: self.limits.settings[settings::CHANGES] as usize / 2,
+                busy: &|key| {
+                    self.table.servers(key).is_some()
+                        || self.asked.contains_key(key)
+                        || self.missing.contains(key)
+                },
+            },
+        );
+        let count = planned.len();
+        for change in planned {
+            let (key, change) = match change {
+                copies::Planned::Put(key) => {
+                    self.counts.puts += 1;
+                    (key, Change::Put(Record::Fetched))
+                }
+                copies::Planned::Remove(key) => {
+                    self.counts.removes += 1;
+                    (key, Change::Remove)
+                }
+            };
+            self.send(key, change, out);
+        }
+        count
+    }
+
+    /// The threshold moves by windows that show what it does: not by one in which much changed, unless that is far from balance.
+    fn move_threshold(&mut self, average: f64, may: &[bool], hottest: &[(Key, f64)]) {
+        if self.limits.settings[settings::FIXED] == 1 {
+            return;
+        }
+        if let Some((_, most)) = hottest.first() {
+            self.threshold.hottest(most / average);
+        }
+        let chance = |average: f64| CHANCE / average.sqrt();
+        let moved = if !self.settled {
+            true
+        } else if !is_steady(self.changed, self.table.len()) {
+            if self.threshold.is_far(self.excess, chance(average)) {
+                self.threshold.window_end(self.excess, chance(average));
+            }
+            true
+        } else {
+            self.servers.remember();
+            let (requests, excess) = self.servers.lately(may);
+            self.threshold.window_end(excess, chance(requests))
+        };
+        if moved {
+            self.servers.forget();
+        }
+    }
+
+    fn who_may(&self, stores: &Stores, holds: &Holds) -> Vec<bool> {
+        let places = stores.addresses().iter().enumerate();
+        places
+            .map(|(at, store)| {
+                takes_part(stores, at) && holds.is_attached(store) && self.servers.answers(at)
+            })
+            .collect()
+    }
+
+    fn plan(
+        &mut self,
+        mut changes: usize,
+        average: f64,
+        hottest: &[(Key, f64)],
+        may: &[bool],
+        stores: &Stores,
+        out: &mut Vec<Action>,
+    ) {
+        if !self.attached || !may.contains(&true) {
+            return;
+        }
+        let again: Vec<Key> = self.missing.iter().take(changes).cloned().collect();
+        changes -= again.len();
+        for key in again {
+            self.missing.remove(&key);
+            if let Some(servers) = self.table.servers(&key).cloned() {
+                self.put(&key, servers, true, may, stores, out);
+            }
+        }
+        // Items that nobody wants make room first.
+        let hot: BTreeSet<&Key> = hottest.iter().map(|(key, _)| key).collect();
+        changes -= self.end_inherited(changes / 2, |key| !hot.contains(key), out);
+        let threshold = (self.threshold.part() * average).max(WORTH);
+        // Room for what comes next is there before it comes.
+        let worth = |load: f64| load > SOON * threshold;
+        let worth = hottest.iter().take_while(|(_, load)| worth(*load)).count();
+        self.wanted = worth.max(self.items());
+        let planned = self.table.plan(&Wants {
+            hottest,
+            load: &|key| self.estimates.of(key),
+            threshold,
+            home: &|key| stores.home_of(key),
+            loads: &self.servers.loads(),
+            weight: &|at| self.servers.weight(at),
+            may,
+            most: self
+                .writes
+                .most()
+                .min(self.limits.settings[settings::REPLICAS] as usize),
+            busy: &|key| {
+                self.asked.contains_key(key)
+                    || self.paused.contains_key(key)
+                    || self.missing.contains(key)
+                    || self.copies.has(key)
+            },
+            room: self.capacity.items().saturating_sub(self.copies.len()),
+            changes,
+        });
+        self.settled = planned.len() < changes.max(2) / 2 && self.missing.is_empty();
+        self.changed = planned.len();
+        for change in planned {
+            match change.servers.is_empty() {
+                true => self.remove(&change.key, out),
+                false => self.put(&change.key, change.servers, false, may, stores, out),
+            }
+        }
+        if self.settled {
+            // What was to be taken over has been.
+            let left = changes.saturating_sub(self.changed);
+            self.end_inherited(left, |_| true, out);
+        }
+    }
+
+    /// Removes inherited items, of those that `which` chooses `most` at most. Returns how many.
+    fn end_inherited(
+        &mut self,
+        most: usize,
+        which: impl Fn(&Key) -> bool,
+        out: &mut Vec<Action>,
+    ) -> usize {
+        let (table, copies) = (&self.table, &self.copies);
+        self.inherited
+            .retain(|key| table.servers(key).is_none() && !copies.has(key));
+        let gone = self.inherited.iter().filter(|key| which(key));
+        let gone: Vec<Key> = gone.take(most).cloned().collect();
+        gone.iter().for_each(|key| self.remove(key, out));
+        gone.len()
+    }
+}
+
+/// Whether so many changes of a table of so many keys leave the load where it was.
+fn is_steady(changed: usize, keys: usize) -> bool {
+    changed <= (keys / STEADY).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn one_key_that_comes_and_goes_is_no_change() {
+        let steady = |changed, keys| super::is_steady(changed, keys);
+        assert!(steady(0, 0) && steady(1, 8) && steady(10, 100));
+        assert!(!steady(2, 8) && !steady(11, 100));
+    }
+}
