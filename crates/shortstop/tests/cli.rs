@@ -142,7 +142,7 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     // switch
     ("switch --state-dir state", &["--interface", "at least one"]),
-    ("switch --interface lo --id 0", &["--id", "0", "1..=65535"]),
+    ("switch --interface lo --id 0", &["--id", "0", "1..=32767"]),
     (
         "switch --interface lo --name a/b --state-dir state",
         &["switch name", "a/b"],
