@@ -32,6 +32,25 @@ pub struct Table {
     pub after: &'static [&'static str],
 }
 
+impl Table {
+    /// One that only the control plane writes, to be filled in.
+    pub const STATIC: Table = Table {
+        name: "",
+        map: "",
+        lookup: Lookup::Index,
+        entries: 0,
+        bits: 0,
+        written: false,
+        carried: false,
+        after: &[],
+    };
+    /// One that packets write, likewise.
+    pub const REGISTERS: Table = Table {
+        written: true,
+        ..Table::STATIC
+    };
+}
+
 /// The items that a switch is to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Items {

@@ -10,22 +10,6 @@ const TENANTS: u32 = 4096;
 const STAGES: [&str; 4] = ["pipe_1", "pipe_2", "pipe_3", "pipe_4"];
 const STAGE_SLOTS: u32 = 4096;
 
-const STATIC: Table = Table {
-    name: "",
-    map: "",
-    lookup: Lookup::Index,
-    entries: 0,
-    bits: 0,
-    written: false,
-    carried: false,
-    after: &[],
-};
-
-const REGISTERS: Table = Table {
-    written: true,
-    ..STATIC
-};
-
 /// Its tables, for one tenant's stores: [`servers::EACH`].
 pub fn pipeline(items: Items) -> Vec<Table> {
     let mut tables = vec![
@@ -35,7 +19,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             lookup: Lookup::Exact(32),
             entries: TENANTS,
             bits: 8 * 60,
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "rate",
@@ -43,7 +27,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: TENANTS,
             bits: 64,
             after: &["tenant"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
         Table {
             name: "lookup",
@@ -52,7 +36,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 32,
             after: &["tenant"],
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "hits",
@@ -60,7 +44,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 32,
             after: &["lookup"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
         // Key length, tenant, and of the record: scale, turns, count, home.
         Table {
@@ -69,7 +53,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 8 + 32 + 32 + 8 + 8 + 16,
             after: &["lookup"],
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "key",
@@ -77,7 +61,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 8 * items.key_bytes,
             after: &["lookup"],
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "valid",
@@ -85,7 +69,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: TURNS_MAX as u32,
             after: &["head", "key", "hits"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
         Table {
             name: "turns",
@@ -93,7 +77,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 16 * TURNS_MAX as u32,
             after: &["head", "key", "hits"],
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "server",
@@ -102,7 +86,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: servers::EACH,
             bits: 128 + 32,
             after: &["turns", "valid"],
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "address",
@@ -111,7 +95,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: servers::EACH,
             bits: 32,
             after: &["tenant"],
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "loads",
@@ -119,7 +103,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: servers::EACH,
             bits: 64,
             after: &["server", "address"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
     ];
     tables.extend(STAGES.iter().enumerate().map(|(i, name)| Table {
@@ -133,7 +117,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             2 => &["pipe_2"],
             _ => &["pipe_3"],
         },
-        ..REGISTERS
+        ..Table::REGISTERS
     }));
     tables
 }

@@ -12,22 +12,6 @@ const PROBED: u32 = COLUMNS / 3;
 /// Each tenant's share of reports, and what is for whoever comes first.
 const SHARES: u32 = 4096 + 1;
 
-const STATIC: Table = Table {
-    name: "",
-    map: "",
-    lookup: Lookup::Index,
-    entries: 0,
-    bits: 0,
-    written: false,
-    carried: false,
-    after: &[],
-};
-
-const REGISTERS: Table = Table {
-    written: true,
-    ..STATIC
-};
-
 /// Its tables.
 pub fn pipeline(items: Items) -> Vec<Table> {
     let mut tables = vec![
@@ -37,7 +21,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             lookup: Lookup::Exact(32),
             entries: 4096,
             bits: 8 * 60,
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "rate",
@@ -45,7 +29,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: 4096,
             bits: 64,
             after: &["tenant"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
         // Rule 1: before the table is searched.
         Table {
@@ -54,7 +38,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: 1,
             bits: 64,
             after: &["tenant"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
         Table {
             name: "lookup",
@@ -63,7 +47,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 32,
             after: &["epoch"],
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "hits",
@@ -71,7 +55,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 32,
             after: &["lookup"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
         // Key length, tenant, lease and cells: what the agent writes of an item.
         Table {
@@ -80,7 +64,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 8 + 32 + 16 + 6,
             after: &["lookup"],
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "key",
@@ -88,7 +72,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 8 * items.key_bytes,
             after: &["lookup"],
-            ..STATIC
+            ..Table::STATIC
         },
         Table {
             name: "lease",
@@ -96,7 +80,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: 1024,
             bits: 64 + 64 + 32,
             after: &["head"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
         // Epoch and valid bit.
         Table {
@@ -105,7 +89,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 64,
             after: &["head", "key"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
         // Version, expiry, when the epoch was taken, length, sum and flags.
         Table {
@@ -114,7 +98,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             entries: items.count,
             bits: 3 * 64 + 16 + 16 + 2,
             after: &["word", "lease"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
         Table {
             name: "value",
@@ -123,7 +107,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             bits: 8 * items.value_bytes,
             carried: true,
             after: &["word", "lease"],
-            ..REGISTERS
+            ..Table::REGISTERS
         },
     ];
     let sketch = ["sketch_1", "sketch_2", "sketch_3", "sketch_4"];
@@ -133,7 +117,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
         entries: COLUMNS,
         bits: 32,
         after: &["lookup"],
-        ..REGISTERS
+        ..Table::REGISTERS
     }));
     let bloom = &["bloom_1", "bloom_2", "bloom_3"];
     tables.extend(bloom.map(|name| Table {
@@ -142,7 +126,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
         entries: PROBED,
         bits: 8,
         after: &["sketch_1", "sketch_2", "sketch_3", "sketch_4"],
-        ..REGISTERS
+        ..Table::REGISTERS
     }));
     tables.push(Table {
         name: "share",
@@ -150,7 +134,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
         entries: SHARES,
         bits: 32,
         after: bloom,
-        ..REGISTERS
+        ..Table::REGISTERS
     });
     tables
 }
