@@ -20,6 +20,25 @@ pub struct Setting {
     pub most: u32,
 }
 
+impl Setting {
+    /// A setting of this name.
+    pub const fn new(
+        name: &'static str,
+        about: &'static str,
+        usual: u32,
+        least: u32,
+        most: u32,
+    ) -> Setting {
+        Setting {
+            name,
+            about,
+            usual,
+            least,
+            most,
+        }
+    }
+}
+
 /// The numbers of one discipline's settings, in the order in which it registers them; 0 where it has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings([u32; SETTINGS_MAX]);

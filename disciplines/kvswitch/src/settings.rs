@@ -21,75 +21,59 @@ pub const FIXED: usize = 7;
 /// Whether the switch has copies of hot keys' values itself where that is cheaper than replicas.
 pub const COPIES: usize = 8;
 
-const fn setting(
-    name: &'static str,
-    about: &'static str,
-    usual: u32,
-    least: u32,
-    most: u32,
-) -> Setting {
-    Setting {
-        name,
-        about,
-        usual,
-        least,
-        most,
-    }
-}
-
 /// All of them.
 pub const ALL: &[Setting] = &[
-    setting(
+    Setting::new(
         "alpha_percent",
         "what the window before the last counts in a key's expected load",
         50,
         0,
         99,
     ),
-    setting(
+    Setting::new(
         "bound_permille",
         "by how much a server's load may exceed the average before keys get more replicas",
         20,
         1,
         10_000,
     ),
-    setting(
+    Setting::new(
         "gamma_percent",
         "what is left of the threshold of replication when it falls",
         70,
         10,
         95,
     ),
-    setting(
+    Setting::new(
         "first_millionths",
         "the threshold of replication at first, in millionths of an average server's load",
         32_000,
         1,
         1_000_000,
     ),
-    setting(
+    Setting::new(
         "changes",
         "changes of a tenant's keys at a switch after one window",
         2000,
         1,
         100_000,
     ),
-    setting(
+    Setting::new(
         "fan_out",
         "whether switches send writes of hot keys to their replicas: 1 or 0",
         1,
         0,
         1,
     ),
-    setting("replicas", "most servers that have a key", 64, 2, 64),
-    setting(
+    Setting::new("replicas", "most servers that have a key", 64, 2, 64),
+    Setting::new(
         "fixed",
         "whether the threshold stays where it began: 1 or 0",
         0,
         0,
         1,
     ),
-    setting(
+    Setting::new(
         "copies",
         "whether switches keep the values of hot keys themselves where that is cheaper than replicas: 1 or 0, as in the paper",
         0,

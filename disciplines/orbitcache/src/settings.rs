@@ -21,58 +21,42 @@ pub const TOP_K_MOST: u32 = 128;
 /// The longest pause that the programs can be told.
 const PARK_US_MOST: u32 = 0xff_fffe;
 
-const fn setting(
-    name: &'static str,
-    about: &'static str,
-    usual: u32,
-    least: u32,
-    most: u32,
-) -> Setting {
-    Setting {
-        name,
-        about,
-        usual,
-        least,
-        most,
-    }
-}
-
 /// All of them.
 pub const ALL: &[Setting] = &[
-    setting(
+    Setting::new(
         "items_min",
         "items of all tenants that a switch has at least, if so many are worth it",
         16,
         1,
         4096,
     ),
-    setting(
+    Setting::new(
         "items_max",
         "items of all tenants that a switch has at most",
         512,
         1,
         4096,
     ),
-    setting(
+    Setting::new(
         "overflow_permille",
         "reads in a thousand that may find no place to wait before there are fewer items",
         10,
         0,
         1000,
     ),
-    setting(
+    Setting::new(
         "top_k",
         "keys of each tenant that a store reports in a window",
         64,
         1,
         TOP_K_MOST,
     ),
-    setting(
+    Setting::new(
         "park_us",
         "microseconds that a value goes round for nobody; 0: for ever",
         20,
         0,
         PARK_US_MOST,
     ),
-    setting("queue", "reads that may wait for one value", 8, 1, 8),
+    Setting::new("queue", "reads that may wait for one value", 8, 1, 8),
 ];
