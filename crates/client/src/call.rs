@@ -13,7 +13,7 @@
 use std::{borrow::Cow, io, mem, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use wire::{Flags, HEADER_LEN, Header, LIFE_MOVED, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
+use wire::{Flags, GoesOn, HEADER_LEN, Header, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
 
 use crate::{
     Answer, Error, Operation, Reserved,
@@ -396,15 +396,14 @@ impl Call {
         if header.life <= LIFE_UNKNOWN {
             return self.bad("another life without a name");
         }
-        let before = header.expiry_ms != LIFE_MOVED
-            && (self.past_owner() || self.may_have_been_applied_before(header, now_ns));
-        match before {
-            true if header.flags.has(Flags::CACHED) => {
-                self.header.flags = self.header.flags.with(Flags::ALL);
-            }
-            true => return Step::Done(Err(self.timed_out())),
-            false => {
-                self.header.life = header.life;
+        let risked_ns = self
+            .risked_ns
+            .map(|since_ns| now_ns.saturating_sub(since_ns));
+        match wire::goes_on(header, self.past_owner(), risked_ns) {
+            GoesOn::PastOwner => self.header.flags = self.header.flags.with(Flags::ALL),
+            GoesOn::Unknown => return Step::Done(Err(self.timed_out())),
+            GoesOn::In(life) => {
+                self.header.life = life;
                 if self.past_owner() {
                     self.header.flags = self.header.flags.without(Flags::ALL);
                 }
@@ -653,16 +652,6 @@ impl Call {
     /// until the store says that it has given it up there.
     fn past_owner(&self) -> bool {
         self.header.op.is_write() && self.header.flags.has(Flags::ALL)
-    }
-
-    /// Whether an earlier life of the store than the one that answers so can have had this write: unless that has lived for
-    /// longer than this write was under way. The two clocks' rates differ by less than a 64th.
-    fn may_have_been_applied_before(&self, other_life: &Header, now_ns: u64) -> bool {
-        let age_ns = u64::from(other_life.expiry_ms) * 1_000_000;
-        self.risked_ns.is_some_and(|risked_ns| {
-            let under_way_ns = now_ns.saturating_sub(risked_ns);
-            age_ns <= under_way_ns + under_way_ns / 64
-        })
     }
 
     /// Gives the request an id and the datagram its header, tag and padding.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use lru::LruCache;
-use wire::{Flags, Header, KeyHash, LIFE_UNKNOWN, Status};
+use wire::{Header, KeyHash, LIFE_UNKNOWN};
 
 /// Keys with a life of their own that are remembered: those that were heard of last. One that is forgotten costs its next write a
 /// round trip.
@@ -52,18 +52,18 @@ impl Lives {
     /// A request about this key that named the life `named` was answered so, by the store with this window or in its place. An
     /// answer that only repeats what was named teaches nothing: it may be a key's.
     pub fn heard(&self, window: usize, key: &KeyHash, named: u16, reply: &Header) {
-        if reply.life <= LIFE_UNKNOWN {
-            return;
+        match wire::life_of_key(reply) {
+            Some(Some(own)) => {
+                self.any_key.store(true, Relaxed);
+                self.keys().put(*key, own);
+            }
+            Some(None) if self.any_key.load(Relaxed) => {
+                self.keys().pop(key);
+            }
+            _ => {}
         }
-        let of_key = reply.flags.has(Flags::CACHED);
-        if reply.status == Status::OtherLife && of_key {
-            self.any_key.store(true, Relaxed);
-            self.keys().put(*key, reply.life);
-        } else if reply.status == Status::OtherLife && self.any_key.load(Relaxed) {
-            self.keys().pop(key);
-        }
-        if !of_key && reply.life != named {
-            self.stores[window].store(reply.life, Relaxed);
+        if let Some(life) = wire::life_of_store(reply, named) {
+            self.stores[window].store(life, Relaxed);
         }
     }
 
@@ -75,7 +75,7 @@ impl Lives {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::Op;
+    use wire::{Flags, Op, Status};
 
     fn key(number: u64) -> KeyHash {
         let mut hash = KeyHash::default();

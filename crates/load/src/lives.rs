@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use wire::{Flags, Header, LIFE_MOVED, LIFE_UNKNOWN, Op, Status};
+use wire::{Flags, GoesOn, Header, LIFE_UNKNOWN, Op, Status};
 
 use crate::{tenant::Tenant, window::Sent};
 
@@ -27,17 +27,17 @@ impl Lives {
     }
 
     fn heard(&mut self, store: usize, key: u32, named: u16, reply: &Header) {
-        if reply.life <= LIFE_UNKNOWN {
-            return;
+        match wire::life_of_key(reply) {
+            Some(Some(own)) => {
+                self.keys.insert(key, own);
+            }
+            Some(None) => {
+                self.keys.remove(&key);
+            }
+            None => {}
         }
-        let of_key = reply.flags.has(Flags::CACHED);
-        if reply.status == Status::OtherLife && of_key {
-            self.keys.insert(key, reply.life);
-        } else if reply.status == Status::OtherLife {
-            self.keys.remove(&key);
-        }
-        if !of_key && reply.life != named {
-            self.stores[store] = reply.life;
+        if let Some(life) = wire::life_of_store(reply, named) {
+            self.stores[store] = life;
         }
     }
 }
@@ -114,15 +114,12 @@ fn go_on(sent: &Sent, reply: &Header, now_ns: u64) -> Option<Named> {
         past_owner,
         moves,
     } = sent.named;
-    let age_ns = u64::from(reply.expiry_ms) * 1_000_000;
-    let under_way_ns = now_ns.saturating_sub(sent.at_ns);
-    // Nobody has the unknown life. The two clocks' rates differ by less than a 64th.
-    let risked = life != LIFE_UNKNOWN && age_ns <= under_way_ns + under_way_ns / 64;
-    let before = reply.expiry_ms != LIFE_MOVED && (past_owner || risked);
-    let (life, past_owner) = match before {
-        true if reply.flags.has(Flags::CACHED) => (life, true),
-        true => return None,
-        false => (reply.life, false),
+    // Nobody has the unknown life.
+    let risked_ns = (life != LIFE_UNKNOWN).then(|| now_ns.saturating_sub(sent.at_ns));
+    let (life, past_owner) = match wire::goes_on(reply, past_owner, risked_ns) {
+        GoesOn::PastOwner => (life, true),
+        GoesOn::Unknown => return None,
+        GoesOn::In(other) => (other, false),
     };
     Some(Named {
         life,
@@ -142,6 +139,8 @@ pub(super) fn may_be_asked_for(tenant: &Tenant, sent: &Sent, reply: &Header) -> 
 
 #[cfg(test)]
 mod tests {
+    use wire::LIFE_MOVED;
+
     use super::*;
 
     const MS: u64 = 1_000_000;

@@ -11,6 +11,7 @@ mod cluster;
 mod hash;
 mod header;
 mod lengths;
+mod life;
 pub mod maps;
 mod op;
 mod packet;
@@ -22,6 +23,7 @@ pub use cluster::{
 pub use hash::{KeyHash, Secret, partition_of};
 pub use header::{Epoch, Flags, Header, PART, PART_BYTES, Status};
 pub use lengths::Lengths;
+pub use life::{GoesOn, goes_on, life_of_key, life_of_store};
 pub use op::Op;
 pub use packet::{DecodeError, EncodeError, Packet};
 
