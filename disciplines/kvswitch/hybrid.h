@@ -25,7 +25,6 @@ INLINE int read_copy(struct xdp_md *ctx, struct work *work, struct config *confi
 		     const struct found *found)
 {
 	__u64 word = 0;
-	__u32 payload_len = 0, value_sum = 0;
 	touch_rest(found);
 	count_each_request(found);
 	if (is_part(&work->header) || work->header.node)
@@ -34,14 +33,12 @@ INLINE int read_copy(struct xdp_md *ctx, struct work *work, struct config *confi
 		count_load(ctx, work, false);
 		return forward(ctx, work);
 	}
-	int verdict = load_answer(ctx, work, config, found, word, &payload_len, &value_sum);
-	if (verdict != CONTINUE) {
+	int verdict = answer_from_cells(ctx, work, config, found, word);
+	if (verdict == XDP_TX)
+		tally(work, HITS);
+	else
 		count_load(ctx, work, false);
-		return verdict;
-	}
-	count(COUNT_hit);
-	tally(work, HITS);
-	return send_back(ctx, work, payload_len, value_sum);
+	return verdict;
 }
 
 /* Rule 2 as for any copy. The item is looked for again: an epoch is taken before the search that it speaks for. */
