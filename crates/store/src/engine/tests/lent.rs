@@ -316,19 +316,11 @@ const SEEDS: u64 = 400;
 #[cfg(feature = "mutants")]
 #[test]
 fn every_mutant_of_loans_is_found() {
-    use crate::mutants::{Mutant, choose};
-    let mutants = Mutant::ALL.iter().copied().filter(|m| m.is_of_loans());
-    let mut unfound = vec![];
-    for mutant in mutants {
-        choose(Some(mutant));
-        let found = (0..4 * SEEDS).find(|seed| at_random(*seed).0.is_err());
-        choose(None);
-        println!("{}: {found:?}", mutant.name());
-        if found.is_none() {
-            unfound.push(mutant);
-        }
-    }
-    assert!(unfound.is_empty(), "{unfound:?}");
+    super::all_are_found(
+        |mutant| mutant.is_of_loans(),
+        4 * SEEDS,
+        |seed| at_random(seed).0.is_err(),
+    );
 }
 
 #[test]

@@ -361,19 +361,11 @@ fn whatever_the_network_does_and_whatever_restarts_clients_see_one_copy() {
 #[cfg(feature = "mutants")]
 #[test]
 fn every_mutant_of_replicas_is_found() {
-    use crate::mutants::{Mutant, choose};
-    let mutants = Mutant::ALL.iter().copied().filter(|m| m.is_of_replicas());
-    let mut unfound = vec![];
-    for mutant in mutants {
-        choose(Some(mutant));
-        let found = (0..4 * SEEDS).find(|seed| at_random(*seed).0.is_err());
-        choose(None);
-        println!("{}: {found:?}", mutant.name());
-        if found.is_none() {
-            unfound.push(mutant);
-        }
-    }
-    assert!(unfound.is_empty(), "{unfound:?}");
+    super::all_are_found(
+        |mutant| mutant.is_of_replicas(),
+        4 * SEEDS,
+        |seed| at_random(seed).0.is_err(),
+    );
 }
 
 /// For a longer look.

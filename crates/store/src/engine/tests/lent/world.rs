@@ -759,13 +759,6 @@ impl World {
         for number in 0..self.clients.len() {
             self.end(number, None);
         }
-        match history::check(&self.history) {
-            Ok(history::Verdict::Linearizable) => Ok(()),
-            Ok(history::Verdict::Violation(at)) => {
-                let cut = history::shrink(&self.history, at);
-                Err(format!("not linearizable: {cut:#?}"))
-            }
-            Err(_) => Err("undecided".into()),
-        }
+        crate::engine::tests::judge(&self.history)
     }
 }

@@ -152,14 +152,7 @@ impl World {
         for client in 0..self.clients.len() {
             self.ended(client, None);
         }
-        match history::check(&self.history) {
-            Ok(history::Verdict::Linearizable) => Ok(()),
-            Ok(history::Verdict::Violation(at)) => {
-                let cut = history::shrink(&self.history, at);
-                Err(format!("not linearizable: {cut:#?}"))
-            }
-            Err(_) => Err("undecided".into()),
-        }
+        crate::engine::tests::judge(&self.history)
     }
 }
 
