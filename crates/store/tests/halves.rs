@@ -240,6 +240,7 @@ fn other_stores_keys_reach_a_half_that_wants_them() {
         address,
         first: partition,
         last: partition,
+        rack: 0,
     };
     for wanted in [false, true] {
         let mut config = config();

@@ -5,13 +5,15 @@ use bytes::Bytes;
 /// Most turns of a key. One store may have several.
 pub const TURNS_MAX: usize = 64;
 /// Bytes of a record before its turns.
-pub const HEADER: usize = 16;
+pub const HEADER: usize = 18;
 
 /// The stores that a key's reads go to, by holder id: `0x8000 |` place in the cluster file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Replicas {
     /// The store that owns the key. Reads that no replica takes go there, whether or not it has turns.
     pub home: u16,
+    /// It does not own the key, but is where another switch sends what it has for this one's rack: turns are taken by reads that name it.
+    pub is_entry: bool,
     /// The others that have it, each once. Each has a turn, in this order.
     pub replicas: Vec<u16>,
     /// Whose turns come after those: the home, and replicas that have more of the reads than others.
@@ -27,6 +29,7 @@ impl Replicas {
     pub fn encode(&self) -> Option<Bytes> {
         let Replicas {
             home,
+            is_entry,
             replicas,
             again,
             valid,
@@ -50,6 +53,8 @@ impl Replicas {
         bytes.extend([count as u8, replicas.len() as u8]);
         bytes.extend(home.to_ne_bytes());
         bytes.extend(bits.to_ne_bytes());
+        let named = if *is_entry { *home } else { 0 };
+        bytes.extend(named.to_be_bytes());
         bytes.extend(turns.flat_map(|store| store.to_ne_bytes()));
         Some(bytes.into())
     }
@@ -64,6 +69,7 @@ mod tests {
     fn encoded(replicas: &[u16], again: &[u16]) -> Option<Bytes> {
         let record = Replicas {
             home: HOME,
+            is_entry: false,
             replicas: replicas.to_vec(),
             again: again.to_vec(),
             valid: vec![0x8001],
@@ -84,7 +90,8 @@ mod tests {
         assert_eq!(bytes[4..6], [4, 2], "turns, replicas");
         assert_eq!(half(6), HOME);
         assert_eq!(bytes[8..16], 0b1010u64.to_ne_bytes(), "valid");
-        assert_eq!([16, 18, 20, 22].map(half), [0x8000, 0x8001, HOME, 0x8001]);
+        assert_eq!(half(16), 0, "who takes turns");
+        assert_eq!([18, 20, 22, 24].map(half), [0x8000, 0x8001, HOME, 0x8001]);
     }
 
     /// As `turn_of` in the C.

@@ -357,6 +357,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
         address,
         first: partition,
         last: partition,
+        rack: 0,
     };
     cluster.stores = vec![own(me, partition), own(other, 1 - partition)];
     let config = Arc::make_mut(&mut store.engine.config);

@@ -64,6 +64,7 @@ fn with_hot_keys() -> World {
         for number in numbers {
             let record = Replicas {
                 home: STORES[0],
+                is_entry: false,
                 replicas: STORES[1..].into(),
                 again: vec![],
                 valid: STORES[1..].into(),

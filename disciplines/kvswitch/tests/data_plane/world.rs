@@ -96,6 +96,7 @@ pub fn tell_at(w: &World, tenant: u32, holder: u16, address: IpAddr) {
 pub fn hot_key(w: &mut World, tenant: u32, key: &[u8], replicas: &[u16], again: &[u16]) {
     let record = Replicas {
         home: HOME,
+        is_entry: false,
         replicas: replicas.into(),
         again: again.into(),
         valid: replicas.into(),

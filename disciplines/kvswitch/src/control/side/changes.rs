@@ -35,15 +35,17 @@ impl Side {
         key: &Key,
         servers: Places,
         anew: bool,
-        may: &[bool],
         stores: &Stores,
+        there: &[bool],
         out: &mut Vec<Action>,
     ) {
         let before = self.table.servers(key).cloned().unwrap_or_default();
-        let was_there = |at: &usize| !anew && before.contains(at) && may[*at];
+        let was_there = |at: &usize| !anew && before.contains(at);
         let valid: Vec<usize> = servers.iter().copied().filter(was_there).collect();
-        let turns = turns_of(&servers, &|at| self.servers.weight(at));
-        let Some(record) = record(key, &servers, &turns, &valid, stores) else {
+        let turns = turns_of(&servers, &|at| self.weight(at));
+        let home = self.ring.home(key, stores, there);
+        let record = home.and_then(|home| record(key, home, &servers, &turns, &valid, stores));
+        let Some(record) = record else {
             return;
         };
         self.counts.puts += 1;
@@ -218,15 +220,16 @@ impl Side {
     }
 }
 
-/// The record of a key that is at these servers, with so many turns each; what `valid` are has confirmed it, as far as we know.
+/// The record of a key that is at these servers, with so many turns each, and whose reads come to `home` by themselves; what `valid` are has
+/// confirmed it, as far as we know.
 fn record(
     key: &Key,
+    home: usize,
     servers: &[usize],
     turns: &[usize],
     valid: &[usize],
     stores: &Stores,
 ) -> Option<bytes::Bytes> {
-    let home = stores.home_of(key);
     let again = servers.iter().zip(turns).flat_map(|(at, turns)| {
         let turns = turns - usize::from(*at != home);
         std::iter::repeat_n(stores.node(*at), turns)
@@ -237,6 +240,7 @@ fn record(
     };
     let record = Replicas {
         home: stores.node(home),
+        is_entry: home != stores.home_of(key),
         replicas: nodes(servers),
         again: again.collect(),
         valid: nodes(valid),
