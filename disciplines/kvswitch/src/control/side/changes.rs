@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use decide::{Action, Change, Key, Outcome, Record, Stores};
 
-use super::Side;
+use super::{Side, server_at};
 use crate::{
     control::{
         holds::Holds,
@@ -43,9 +43,7 @@ impl Side {
         let was_there = |at: &usize| !anew && before.contains(at);
         let valid: Vec<usize> = servers.iter().copied().filter(was_there).collect();
         let turns = turns_of(&servers, &|at| self.weight(at));
-        let home = self.ring.home(key, stores, there);
-        let record = home.and_then(|home| record(key, home, &servers, &turns, &valid, stores));
-        let Some(record) = record else {
+        let Some(record) = self.record(key, &servers, &turns, &valid, stores, there) else {
             return;
         };
         self.counts.puts += 1;
@@ -218,32 +216,33 @@ impl Side {
         self.table.set(key, vec![]);
         self.missing.remove(key);
     }
-}
 
-/// The record of a key that is at these servers, with so many turns each, and whose reads come to `home` by themselves; what `valid` are has
-/// confirmed it, as far as we know.
-fn record(
-    key: &Key,
-    home: usize,
-    servers: &[usize],
-    turns: &[usize],
-    valid: &[usize],
-    stores: &Stores,
-) -> Option<bytes::Bytes> {
-    let again = servers.iter().zip(turns).flat_map(|(at, turns)| {
-        let turns = turns - usize::from(*at != home);
-        std::iter::repeat_n(stores.node(*at), turns)
-    });
-    let nodes = |places: &[usize]| -> Vec<u16> {
-        let others = places.iter().filter(|at| **at != home);
-        others.map(|at| stores.node(*at)).collect()
-    };
-    let record = Replicas {
-        home: stores.node(home),
-        is_entry: home != stores.home_of(key),
-        replicas: nodes(servers),
-        again: again.collect(),
-        valid: nodes(valid),
-    };
-    record.encode()
+    /// The record of a key that is at these servers, with so many turns each; what `valid` are has confirmed it, as far as we know.
+    fn record(
+        &self,
+        key: &Key,
+        servers: &[usize],
+        turns: &[usize],
+        valid: &[usize],
+        stores: &Stores,
+        there: &[bool],
+    ) -> Option<bytes::Bytes> {
+        let at = self.ring.home(key, stores, there)?;
+        let home = server_at(&self.ring, stores, at);
+        let again = servers.iter().zip(turns).flat_map(|(at, turns)| {
+            let holder = stores.node(*at);
+            std::iter::repeat_n(holder, turns - usize::from(holder != home.holder))
+        });
+        let others = servers.iter().filter(|other| **other != at);
+        let record = Replicas {
+            home,
+            is_entry: at != stores.home_of(key),
+            replicas: others
+                .map(|at| server_at(&self.ring, stores, *at))
+                .collect(),
+            again: again.collect(),
+            valid: valid.iter().map(|at| stores.node(*at)).collect(),
+        };
+        record.encode()
+    }
 }

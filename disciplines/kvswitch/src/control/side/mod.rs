@@ -141,7 +141,7 @@ impl Side {
         self.table.len() + self.copies.len()
     }
 
-    /// Keys lie at other stores from now on: what is there tells nothing any more.
+    /// Keys lie at other stores from now on: what is there tells nothing any more, and leads to where stores were.
     pub fn moved(&mut self, stores: &Stores, holds: &mut Holds) {
         let keys: Vec<Key> = self.table.iter().map(|(key, _)| key.clone()).collect();
         for key in keys {
@@ -156,18 +156,8 @@ impl Side {
 
     /// Has the switch know the stores and the words, if it does not yet.
     pub fn configure(&mut self, stores: &Stores, out: &mut Vec<Action>) {
-        let servers = (0..self.ring.len()).flat_map(|server| {
-            let its = self.ring.stores(server).iter();
-            its.map(move |at| (server, *at))
-        });
-        let rows = servers.flat_map(|(server, at)| {
-            let server = Server {
-                holder: stores.node(at),
-                address: stores.addresses()[at].ip(),
-                place: server as u16,
-            };
-            server.rows(self.tenant)
-        });
+        let servers = (0..self.ring.len()).flat_map(|server| self.ring.stores(server));
+        let rows = servers.map(|at| server_at(&self.ring, stores, *at).row(self.tenant));
         let configuration = Configuration {
             parameters: parameters::Words {
                 reported_from: self.reports.requests(),
@@ -267,5 +257,14 @@ impl Side {
             ("writes_permille", (self.writes.part() * 1e3) as u64),
             ("reported_from", self.reports.requests().into()),
         ]
+    }
+}
+
+/// The store of a place that there is.
+fn server_at(ring: &Ring, stores: &Stores, at: usize) -> Server {
+    Server {
+        holder: stores.node(at),
+        address: stores.addresses()[at].ip(),
+        place: ring.server_of(at).map_or(u16::MAX, |server| server as u16),
     }
 }
