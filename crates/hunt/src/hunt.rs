@@ -48,16 +48,23 @@ pub struct Hunted {
 }
 
 /// What stores count of copies of other stores' keys; each comes about in enough seeds, where a discipline has some held.
-pub const REPLICAS: [&str; 5] = [
+pub const REPLICAS: [&str; 6] = [
     "replica_reads",
+    "replica_confirms",
     "replica_reads_passed",
     "replica_updates",
     "replica_invalidations",
     "pushes",
 ];
 
+/// Whether there is such a discipline among these.
+pub fn hold_copies(disciplines: Disciplines) -> bool {
+    let mut halves = disciplines.iter().filter_map(|d| d.store);
+    halves.any(|half| half.holds_copies)
+}
+
 /// Whether a counter of a store is about them.
-pub(crate) fn is_of_replicas(name: &str) -> bool {
+pub fn is_of_replicas(name: &str) -> bool {
     name.starts_with("replica_") || REPLICAS.contains(&name)
 }
 

@@ -18,7 +18,7 @@ mod shrink;
 mod write_back;
 
 pub use clients::{Asking, maker as clients};
-pub use hunt::{Found, Hunted, KINDS, REPLICAS, hunt};
+pub use hunt::{Found, Hunted, KINDS, REPLICAS, hold_copies, hunt, is_of_replicas};
 pub use measure::{Alone, measure};
 pub use never::Never;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
