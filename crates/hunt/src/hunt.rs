@@ -43,6 +43,8 @@ pub struct Hunted {
     pub loans: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys, [`REPLICAS`] among it.
     pub replicas: BTreeMap<String, u64>,
+    /// Seeds in which keys were lent and stores were granted copies.
+    pub both: u64,
     /// What was found, in order of seeds.
     pub found: Vec<Found>,
 }
@@ -56,12 +58,6 @@ pub const REPLICAS: [&str; 6] = [
     "replica_invalidations",
     "pushes",
 ];
-
-/// Whether there is such a discipline among these.
-pub fn hold_copies(disciplines: Disciplines) -> bool {
-    let mut halves = disciplines.iter().filter_map(|d| d.store);
-    halves.any(|half| half.holds_copies)
-}
 
 /// Whether a counter of a store is about them.
 pub fn is_of_replicas(name: &str) -> bool {
@@ -109,6 +105,9 @@ impl Hunted {
             self.packets += outcome.packets;
             self.switched += outcome.switched;
             self.world_ns += outcome.world_ns;
+            let came = |all: &BTreeMap<String, u64>, name| all.get(name).is_some_and(|n| *n > 0);
+            let both = came(&outcome.loans, "loans") && came(&outcome.replicas, "replica_grants");
+            self.both += u64::from(both);
             for (name, count) in &outcome.faults {
                 *self.faults.entry(name.clone()).or_default() += count;
             }
