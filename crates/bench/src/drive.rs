@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use wire::{Header, KeyHash, Op, Secret};
 
 use crate::{
-    packet,
+    packet, ports,
     runs::{self, Program},
 };
 
@@ -169,10 +169,7 @@ impl Aimed<'_> {
     /// # Errors
     /// The kernel refuses, or the last verdict is not the expected one.
     pub fn run(&mut self, ingress: u32, repeat: u32) -> anyhow::Result<f64> {
-        // SAFETY: plain integers and bytes without padding.
-        let bytes: [u8; size_of::<Plan>()] = unsafe { std::mem::transmute(self.plan) };
-        let plans = runs::map(&self.drive.object, "plans").context("the plan")?;
-        plans.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?;
+        self.plan()?;
         let mut out = self.drive.out.borrow_mut();
         let (ns, verdict) = self
             .drive
@@ -183,7 +180,30 @@ impl Aimed<'_> {
             verdict == expected,
             "target {target}: verdict {verdict}, expected {expected}"
         );
-        self.plan.random = self.plan.random.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405_7b7e;
+        self.scramble();
         Ok(ns)
+    }
+
+    /// Sends so many live frames, one at a time, out by `interface`: the target does that.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn send(&mut self, interface: u32, frames: u32) -> anyhow::Result<()> {
+        self.plan()?;
+        ports::send(&self.drive.program, &self.frame, interface, frames)?;
+        self.scramble();
+        Ok(())
+    }
+
+    fn plan(&self) -> anyhow::Result<()> {
+        // SAFETY: plain integers and bytes without padding.
+        let bytes: [u8; size_of::<Plan>()] = unsafe { std::mem::transmute(self.plan) };
+        let plans = runs::map(&self.drive.object, "plans").context("the plan")?;
+        Ok(plans.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?)
+    }
+
+    /// Another run has other keys.
+    fn scramble(&mut self) {
+        self.plan.random = self.plan.random.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405_7b7e;
     }
 }
