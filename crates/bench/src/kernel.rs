@@ -264,6 +264,8 @@ fn in_namespace(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> 
         secret: Secret::NONE,
         value_len: 128,
         verdict: TX,
+        checksum: false,
+        skew: 0.0,
     };
     let to = |target, verdict| Aim {
         target,

@@ -13,8 +13,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, libbpf_sys};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::{
-    Spread,
-    drive::{Aim, Drive},
+    drive::Aimed,
     kernel,
     runs::{self, Program},
 };
@@ -134,17 +133,15 @@ impl Ports {
         Program::of(&self.floors, "nothing")
     }
 
-    /// The median of what frames took from port to port, in nanoseconds, reading the clock taken off. `aim` leads the driver to
-    /// [`Ports::departs`].
+    /// What frames took from port to port, in nanoseconds, reading the clock taken off: the mean of those between the lowest and the
+    /// highest quarter, for the clock may have coarse ticks. `aimed` leads the driver to [`Ports::departs`].
     ///
     /// # Errors
     /// The kernel refuses, or frames were lost.
-    pub fn median(&self, drive: &Drive, aim: &Aim, through: Through) -> anyhow::Result<Spread> {
+    pub fn measure(&self, aimed: &mut Aimed<'_>, through: Through) -> anyhow::Result<f64> {
         let moments = runs::map(&self.object, "moments")?;
         moments.update(&0u32.to_ne_bytes(), &[0; 16], MapFlags::ANY)?;
-        drive
-            .aim(aim)?
-            .send(self.ways_in[through as usize], FRAMES)?;
+        aimed.send(self.ways_in[through as usize], FRAMES)?;
         let moment = moments.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?;
         let moment = moment.context("the map's only element")?;
         let arrived = u32::from_ne_bytes(moment[8..12].try_into()?);
@@ -163,9 +160,16 @@ impl Ports {
             ns.push(word(0)?);
             clock.push(word(4)?);
         }
-        let clock = Spread::of(clock).median;
-        Ok(Spread::of(ns.into_iter().map(|ns| ns - clock).collect()))
+        Ok(middle(ns) - middle(clock))
     }
+}
+
+/// The mean of the middle half.
+fn middle(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    let quarter = all.len() / 4;
+    let half = &all[quarter..all.len() - quarter];
+    half.iter().sum::<f64>() / half.len().max(1) as f64
 }
 
 fn attach(object: &Object, program: &str, interface: &str) -> anyhow::Result<Link> {

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use bench::{
     Spread,
     cache::{self, Cache},
-    drive::{self, Aim, Drive},
+    drive::{self, Aim, Aimed, Drive},
     kernel::timed,
     ports::{IN, OUT, Ports, Through},
     runs::{PASS, Program, REDIRECT},
@@ -30,8 +30,9 @@ const SECRET: Secret = Secret([0x5a; 16]);
 const STORES: u16 = 4;
 /// Hot keys of each tenant: the paper's table.
 const HOT: u32 = 10_000;
-/// The driver has tags of so many keys.
-const COLD: u32 = 50_000;
+// Whose hot keys have which numbers: from so many times [`HOT`] on.
+const SIGNED_HOT: u32 = 4;
+const OPEN_HOT: u32 = 5;
 const REPEAT: u32 = 40_000;
 const NAME: &str = "kvswitch";
 
@@ -68,27 +69,32 @@ impl Read {
         }
     }
 
-    fn aim(self, is_signed: bool) -> Aim {
-        let tenant = match (self, is_signed) {
-            (Read::Plain, true) => PLAIN,
-            (Read::Plain, false) => OPEN_PLAIN,
-            (_, true) => SIGNED,
-            (_, false) => OPEN,
-        };
-        let (first, keys) = match self {
-            Read::Cold => (HOT, COLD),
-            _ => (0, HOT),
+    /// Each asks for keys of its own, which the driver prepares once.
+    fn aim(self, is_signed: bool, skew: f64) -> Aim {
+        let (tenant, range) = match (self, is_signed) {
+            (Read::Bare | Read::Plain, true) => (PLAIN, 0),
+            (Read::Bare | Read::Plain, false) => (OPEN_PLAIN, 1),
+            (Read::Cold, true) => (SIGNED, 2),
+            (Read::Cold, false) => (OPEN, 3),
+            (Read::Redirected, true) => (SIGNED, SIGNED_HOT),
+            (Read::Redirected, false) => (OPEN, OPEN_HOT),
         };
         Aim {
-            target: if self == Read::Bare { BARE } else { SWITCH },
-            first,
-            keys,
+            target: self.target(),
+            first: range * HOT,
+            keys: HOT,
             salt: 0,
             tenant,
             secret: if is_signed { SECRET } else { Secret::NONE },
             value_len: 128,
             verdict: REDIRECT,
+            checksum: true,
+            skew,
         }
+    }
+
+    fn target(self) -> u32 {
+        if self == Read::Bare { BARE } else { SWITCH }
     }
 }
 
@@ -114,14 +120,14 @@ pub fn overhead(costs: &[Cost], is_signed: bool, ns: impl Fn(&Cost) -> f64) -> O
     Some(ns(of(Read::Redirected)?) / ns(of(Read::Plain)?) - 1.0)
 }
 
-/// Measures all reads in turn, `batches` times each.
+/// Measures all reads in turn, `batches` times each. `skew` is Zipf's exponent of the keys that are asked for.
 ///
 /// # Errors
 /// No privilege, or the kernel refuses.
-pub fn measure(batches: usize) -> anyhow::Result<Vec<Cost>> {
+pub fn measure(batches: usize, skew: f64) -> anyhow::Result<Vec<Cost>> {
     // A thread of its own: it moves into a namespace, and stays there.
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| in_namespace(batches));
+        let thread = scope.spawn(|| in_namespace(batches, skew));
         let done = thread.join();
         done.map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?
     })
@@ -166,22 +172,17 @@ fn switch() -> anyhow::Result<Cache> {
     let record = record.encode().context("a record")?;
     let tenants = [OPEN, OPEN_PLAIN, SIGNED, PLAIN].map(tenant);
     TenantEntry::install(cache.home(), &tenants)?;
-    for id in [OPEN, SIGNED] {
-        let rows = Rows::open(cache.home(), kvswitch::REGISTRATION.name, MAP)?;
+    let rows = Rows::open(cache.home(), kvswitch::REGISTRATION.name, MAP)?;
+    for (id, range) in [(SIGNED, SIGNED_HOT), (OPEN, OPEN_HOT)] {
         for row in (0..STORES).map(|place| server(place).row(id)) {
             rows.write(&row.key, &row.value)?;
         }
-        let give = |number| {
-            cache
-                .items
-                .give(id, drive::hash(number, 0), &drive::key(number), &record)
-        };
-        let given: Vec<bool> = (0..HOT).map(give).collect::<Result<_, _>>()?;
-        let lacking = given.iter().filter(|given| !**given).count();
-        ensure!(
-            lacking < HOT as usize / 100,
-            "{lacking} hot keys find no room"
-        );
+        let mut lacking = 0;
+        for number in range * HOT..(range + 1) * HOT {
+            let (hash, key) = (drive::hash(number, 0), drive::key(number));
+            lacking += u32::from(!cache.items.give(id, hash, &key, &record)?);
+        }
+        ensure!(lacking < HOT / 100, "{lacking} hot keys find no room");
     }
     cache.attach(IN, Mode::Native)?;
     cache.attach(OUT, Mode::Native)?;
@@ -189,14 +190,15 @@ fn switch() -> anyhow::Result<Cache> {
 }
 
 /// A read with what its batches took.
-struct Row {
+struct Row<'a> {
     read: Read,
     is_signed: bool,
+    aimed: Aimed<'a>,
     program: Vec<f64>,
     way: Vec<f64>,
 }
 
-fn in_namespace(batches: usize) -> anyhow::Result<Vec<Cost>> {
+fn in_namespace(batches: usize, skew: f64) -> anyhow::Result<Vec<Cost>> {
     let ports = Ports::make()?;
     let cache = switch()?;
     let drive = Drive::load()?;
@@ -205,20 +207,23 @@ fn in_namespace(batches: usize) -> anyhow::Result<Vec<Cost>> {
     for (number, program) in targets.iter().enumerate() {
         drive.target(number as u32, program)?;
     }
-    let row = |(read, is_signed)| Row {
-        read,
-        is_signed,
-        program: vec![],
-        way: vec![],
+    let row = |(read, is_signed): (Read, bool)| -> anyhow::Result<Row<'_>> {
+        Ok(Row {
+            aimed: drive.aim(&read.aim(is_signed, skew))?,
+            read,
+            is_signed,
+            program: vec![],
+            way: vec![],
+        })
     };
     let both = READS
         .into_iter()
         .flat_map(|read| [(read, true), (read, false)]);
-    let mut rows: Vec<Row> = both.map(row).collect();
+    let mut rows: Vec<Row<'_>> = both.map(row).collect::<Result<_, _>>()?;
     let before = cache.count("redirect")?;
     for _ in 0..batches {
         for row in &mut rows {
-            row.batch(&ports, &drive)?;
+            row.batch(&ports)?;
         }
     }
     let redirected = cache.count("redirect")? - before;
@@ -227,28 +232,21 @@ fn in_namespace(batches: usize) -> anyhow::Result<Vec<Cost>> {
     Ok(rows.into_iter().map(Row::cost).collect())
 }
 
-impl Row {
-    fn batch(&mut self, ports: &Ports, drive: &Drive) -> anyhow::Result<()> {
-        let aim = self.read.aim(self.is_signed);
-        let nothing = Aim {
-            target: NOTHING,
-            verdict: PASS,
-            ..aim.clone()
+impl Row<'_> {
+    fn batch(&mut self, ports: &Ports) -> anyhow::Result<()> {
+        let mut ns = |target, verdict| {
+            self.aimed.turn(target, verdict);
+            timed(REPEAT, || self.aimed.run(ports.ingress, REPEAT).map(drop))
         };
-        let ns = |aim: &Aim| {
-            let mut aimed = drive.aim(aim)?;
-            timed(REPEAT, || aimed.run(ports.ingress, REPEAT).map(drop))
-        };
-        self.program.push(ns(&aim)? - ns(&nothing)?);
+        let nothing = ns(NOTHING, PASS)?;
+        self.program
+            .push(ns(self.read.target(), REDIRECT)? - nothing);
         let through = match self.read {
             Read::Bare => Through::Bare,
             _ => Through::Switch,
         };
-        let links = Aim {
-            target: LINKS,
-            ..aim
-        };
-        self.way.push(ports.median(drive, &links, through)?.median);
+        self.aimed.turn(LINKS, REDIRECT);
+        self.way.push(ports.measure(&mut self.aimed, through)?);
         Ok(())
     }
 

@@ -7,9 +7,15 @@ const BATCHES: usize = 15;
 #[test]
 #[ignore = "measures"]
 fn cost() {
-    let costs = cost::measure(BATCHES).expect("measured");
+    for skew in [0.99, 0.0] {
+        println!("Zipf {skew}");
+        tell(&cost::measure(BATCHES, skew).expect("measured"));
+    }
+}
+
+fn tell(costs: &[Cost]) {
     println!("{:>12} {:>8} {:>10} {:>10}", "read", "", "program", "way");
-    for cost in &costs {
+    for cost in costs {
         let signed = if cost.is_signed { "signed" } else { "" };
         let Cost {
             read,
@@ -23,7 +29,7 @@ fn cost() {
         );
     }
     for is_signed in [true, false] {
-        let of = |ns: fn(&Cost) -> f64| cost::overhead(&costs, is_signed, ns).expect("both");
+        let of = |ns: fn(&Cost) -> f64| cost::overhead(costs, is_signed, ns).expect("both");
         println!(
             "overhead, signed {is_signed}: program {:.3}, port to port {:.3}",
             of(|cost| cost.program_ns),
