@@ -52,6 +52,7 @@ pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan
         partitions: 4,
         is_open: true,
         is_signed: false,
+        tells_racks: false,
         hardware: None,
     };
     let ends = Topology {
