@@ -92,6 +92,7 @@ fn measurer(foreign_partitions: bool) -> Half {
     let maker = StoreMaker {
         operations: &[Op::DisciplineRequest],
         foreign_partitions,
+        holds_copies: false,
         make: || Box::<Measurer>::default(),
     };
     let name = "measurer";

@@ -108,6 +108,7 @@ impl Store {
             let maker = decide::StoreMaker {
                 operations: &[Op::DisciplineRequest],
                 foreign_partitions: true,
+                holds_copies: false,
                 make: || Box::new(Slow),
             };
             let name = "slow";
