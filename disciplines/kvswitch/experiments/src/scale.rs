@@ -77,9 +77,15 @@ impl Measure for Scale {
         let mut points = vec![];
         for racks in self.racks.iter().copied() {
             let rack = self.of(racks);
+            // As much for each server, however many there are.
+            let balance = Balance {
+                requests: self.balance.requests * f64::from(rack.servers)
+                    / f64::from(self.rack.servers),
+                ..self.balance.clone()
+            };
             for system in self.systems.iter().copied() {
                 for write_ratio in self.write_ratios.iter().copied() {
-                    let mut bench = Bench::new(run, &rack, &self.balance, system)?;
+                    let mut bench = Bench::new(run, &rack, &balance, system)?;
                     bench.learn(popularity, write_ratio)?;
                     points.push(Point {
                         racks,
