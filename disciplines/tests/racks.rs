@@ -162,3 +162,34 @@ fn a_hot_key_is_read_and_written_in_every_rack() {
         assert!(racks.switch(leaf, "replica_update") > 0, "{leaf}");
     }
 }
+
+/// Of another rack's stores one is the entry, and which does not matter: a read is lost only until its own switch notices.
+#[test]
+fn a_store_that_stands_still_is_left_by_its_own_switch_and_by_the_spine() {
+    let mut racks = Racks::new();
+    racks.ask(0.0, 3.0, 0.5);
+    let homes = racks.stores(|store| store.reads);
+    let home = homes.iter().zip(0..).max().unwrap().1;
+    let elsewhere = RACKS - home / SERVERS; // of two racks the other one
+    for n in 1..=SERVERS {
+        let store = format!("server{elsewhere}-{n}/store");
+        let store = racks.world.process(&store).unwrap();
+        racks.world.stop(store);
+        let seen = racks.ask(0.0, 1.5, 1.0);
+        println!(
+            "without server{elsewhere}-{n}: {} of {} lost",
+            seen.lost, seen.sent
+        );
+        assert_eq!((seen.lost, seen.wrong()), (0, 0), "server{elsewhere}-{n}");
+        racks.world.cont(store);
+        racks.ask(0.0, 3.0, 0.5);
+    }
+    let before = racks.stores(|store| store.reads + store.replica_reads);
+    racks.ask(0.0, 1.5, 1.0);
+    let now = racks.stores(|store| store.reads + store.replica_reads);
+    assert!(
+        now.iter()
+            .zip(before)
+            .all(|(now, before)| *now > before + 1000)
+    );
+}
