@@ -166,8 +166,9 @@ impl Plan {
     pub(super) fn cluster(&self, topology: &Topology) -> anyhow::Result<Cluster> {
         let hosts = self.nodes_of("store");
         let (partitions, count) = (self.partitions, hosts.len() as u32);
+        let ends = topology.interfaces();
         let store = |(i, host): (u32, &String)| {
-            let end = topology.first_interface(host);
+            let end = ends.iter().flatten().find(|end| end.node == *host);
             let end = end.with_context(|| format!("{host}: a store without an address"))?;
             let over_ipv6 = match &self.seated(host, "store")?.role {
                 Role::Store(store) => store.listen.contains("{address6:"),
