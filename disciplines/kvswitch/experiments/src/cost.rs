@@ -165,6 +165,7 @@ fn switch() -> anyhow::Result<Cache> {
     let replicas: Vec<Server> = (1..STORES).map(server).collect();
     let record = Replicas {
         home: server(0),
+        is_entry: false,
         valid: replicas.iter().map(|store| store.holder).collect(),
         replicas,
         again: vec![],

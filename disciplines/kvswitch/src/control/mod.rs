@@ -10,6 +10,7 @@ mod copies;
 mod estimate;
 mod holds;
 mod place;
+mod ring;
 mod servers;
 mod side;
 mod table;

@@ -12,7 +12,7 @@ const KEPT: f64 = 0.7;
 /// One more server for this many is no gain.
 const ABOUT_RIGHT: usize = 5;
 
-/// Servers, by their place in the ring.
+/// Stores, by their place in the cluster file's list.
 pub type Places = Vec<usize>;
 /// What turns each of them has, in the same order; none: all have one.
 pub type Turns = Vec<usize>;
@@ -25,11 +25,15 @@ pub struct Wants<'a> {
     pub load: &'a dyn Fn(&Key) -> f64,
     /// Requests of a window beyond which a key gets another server.
     pub threshold: f64,
-    /// Where a key is at home.
-    pub home: &'a dyn Fn(&Key) -> usize,
+    /// The place where a key's reads come to by themselves; none: it is left alone, for nobody is there.
+    pub home: &'a dyn Fn(&Key) -> Option<usize>,
+    /// The place at which a server has a key; none: it may not have it.
+    pub entry: &'a dyn Fn(&Key, usize) -> Option<usize>,
+    /// Whose place it is.
+    pub server_of: &'a dyn Fn(usize) -> usize,
     /// What each server has to do, in requests of a window beside its weight.
     pub loads: &'a [f64],
-    /// How fast each server is: 1, or less.
+    /// How fast the server of a place is: 1, or less.
     pub weight: &'a dyn Fn(usize) -> f64,
     /// Which servers may be chosen.
     pub may: &'a [bool],
@@ -41,6 +45,15 @@ pub struct Wants<'a> {
     pub room: usize,
     /// Changes that may be made.
     pub changes: usize,
+}
+
+impl Wants<'_> {
+    /// Adds a key's load to the loads of the servers that share it.
+    fn add(&self, places: &[usize], load: f64, loads: &mut [f64]) {
+        let each = load / places.len() as f64;
+        let servers = places.iter().map(|at| (self.server_of)(*at));
+        servers.for_each(|server| loads[server] += each);
+    }
 }
 
 /// What is to change: a key's new servers; none: it leaves the table.
@@ -129,17 +142,16 @@ impl Table {
 
     /// What a key is to have, if that is to change.
     fn wanted(&self, key: Key, load: f64, is_hot: bool, wants: &Wants<'_>) -> Option<Wanted> {
-        let home = (wants.home)(&key);
         // No replica can be had, and none goes on for long, where nobody is home.
-        if !wants.may.get(home).copied().unwrap_or(false) {
-            return None;
-        }
+        let home = (wants.home)(&key)?;
         let alive = wants.may.iter().filter(|may| **may).count();
         let most = if is_hot { alive.min(wants.most) } else { 1 };
         let count = replicas(load, wants.threshold, most);
         let enough = replicas(load / KEPT, wants.threshold, most);
         let present: &[usize] = self.keys.get(&key).map_or(&[], Vec::as_slice);
-        let is_hurt = present.iter().any(|at| !wants.may[*at]);
+        let stands = |at: &usize| (wants.entry)(&key, (wants.server_of)(*at)) == Some(*at);
+        let is_hurt =
+            !present.is_empty() && (!present.contains(&home) || !present.iter().all(stands));
         let had = present.len();
         let count = match had {
             0 => count,
@@ -156,6 +168,7 @@ impl Table {
         };
         Some(Wanted {
             key,
+            home,
             load,
             count,
             gain,
@@ -217,6 +230,7 @@ impl Table {
 /// A key that is to be at so many servers; 1: it leaves the table.
 struct Wanted {
     key: Key,
+    home: usize,
     load: f64,
     count: usize,
     /// By how much a server that has it is relieved.
@@ -226,29 +240,42 @@ struct Wanted {
 impl Wanted {
     /// Chooses its servers, by what each has to do, and adds what it brings them.
     fn place(self, table: &Table, wants: &Wants<'_>, loads: &mut [f64]) -> Planned {
-        let home = (wants.home)(&self.key);
         let present = table.keys.get(&self.key).map_or(&[][..], Vec::as_slice);
         let before = if present.is_empty() {
-            &[home][..]
+            &[self.home][..]
         } else {
             present
         };
-        before
-            .iter()
-            .for_each(|at| loads[*at] -= self.load / before.len() as f64);
-        let left: Places = present
-            .iter()
-            .copied()
-            .filter(|at| wants.may[*at])
-            .collect();
-        let servers = chosen(&left, home, self.count, loads, wants.may);
-        servers
-            .iter()
-            .for_each(|at| loads[*at] += self.load / servers.len() as f64);
+        wants.add(before, -self.load, loads);
+        let servers = self.chosen(present, wants, loads);
+        wants.add(&servers, self.load, loads);
         Planned {
             key: self.key,
             servers: if self.count == 1 { vec![] } else { servers },
         }
+    }
+
+    /// Where the key is to be: at servers that have it, as far as they fit, and others in the ring from its home.
+    fn chosen(&self, present: &[usize], wants: &Wants<'_>, loads: &[f64]) -> Places {
+        let entry = |server: usize| (wants.entry)(&self.key, server);
+        let home = (wants.server_of)(self.home);
+        let ring = ring(home, self.count, loads, |server| {
+            wants.may[server] && entry(server).is_some()
+        });
+        let present: Vec<usize> = present.iter().map(|at| (wants.server_of)(*at)).collect();
+        let present = present.iter().filter(|server| wants.may[**server]);
+        // The home first, then what the key has in the ring, then what else it has, then what is new.
+        let first = ring.iter().filter(|server| **server == home);
+        let kept = ring
+            .iter()
+            .filter(|server| present.clone().any(|had| had == *server));
+        let mut servers = vec![];
+        for server in first.chain(kept).chain(present.clone()).chain(&ring) {
+            if servers.len() < self.count && !servers.contains(server) {
+                servers.push(*server);
+            }
+        }
+        servers.into_iter().filter_map(entry).collect()
     }
 }
 
@@ -256,22 +283,6 @@ impl Wanted {
 pub fn turns_of(servers: &[usize], weight: &dyn Fn(usize) -> f64) -> Turns {
     let weights: Vec<f64> = servers.iter().map(|at| weight(*at)).collect();
     turns(&weights, TURNS_MAX)
-}
-
-/// `count` servers for a key: those it has, as far as they fit, and others in the ring from its home.
-fn chosen(present: &[usize], home: usize, count: usize, loads: &[f64], may: &[bool]) -> Places {
-    let ring = ring(home, count, loads, |at| may[at]);
-    let stays = |at: &&usize| present.contains(at);
-    // The home first, then what the key has in the ring, then what else it has, then what is new.
-    let first = ring.iter().filter(|at| **at == home);
-    let kept = ring.iter().filter(stays).chain(present);
-    let mut servers = Places::new();
-    for at in first.chain(kept).chain(&ring) {
-        if servers.len() < count && !servers.contains(at) {
-            servers.push(*at);
-        }
-    }
-    servers
 }
 
 #[cfg(test)]
@@ -313,7 +324,9 @@ mod tests {
                 hottest: &self.loads,
                 load: &|_| 0.0,
                 threshold: 100.0,
-                home: &home,
+                home: &|key| Some(home(key)).filter(|at| self.may[*at]),
+                entry: &|_, at| Some(at).filter(|at| self.may[*at]),
+                server_of: &|at| at,
                 loads: &self.present(table),
                 weight: &|at| self.weights[at],
                 may: &self.may,

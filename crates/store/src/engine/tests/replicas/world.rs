@@ -94,6 +94,8 @@ pub struct World {
     pub valid: Vec<bool>,
     /// Whether it sends writes to the stores, too.
     pub fans_out: bool,
+    /// How often it sends a write to each store.
+    pub updates: [usize; STORES],
     random: u64,
     pub history: Vec<Operation>,
     pub sizes: Vec<usize>,
@@ -126,6 +128,7 @@ fn config_of(store: usize) -> Config {
             address: address_of(at),
             first: at as u32,
             last: at as u32,
+            rack: 0,
         })
         .collect();
     config.cluster.lease_ms = LEASE_MS as u32;
@@ -177,6 +180,7 @@ impl World {
             cut: vec![],
             valid: vec![true, false, false],
             fans_out: true,
+            updates: [1; STORES],
             random: seed,
             history: vec![],
             sizes: vec![8, 40, 900],
@@ -385,7 +389,8 @@ impl World {
                         flags: header.flags.with(flags),
                         ..header
                     };
-                    all.push((signed(update, &value), address_of(turn)));
+                    let copy = (signed(update, &value), address_of(turn));
+                    all.extend(std::iter::repeat_n(copy, self.updates[turn]));
                 }
                 all
             }
