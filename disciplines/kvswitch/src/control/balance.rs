@@ -116,6 +116,8 @@ fn run(theta: f64) -> Came {
             threshold: threshold.part() * average,
             home: &|key| load.homes[load.ranks[key]],
             loads: &loads,
+            full: average * (1.0 + RULES.bound) + 3.0 * average.sqrt(),
+            average,
             weight: &|_| 1.0,
             may: &[true; SERVERS],
             most: SERVERS,

@@ -29,6 +29,10 @@ pub struct Wants<'a> {
     pub home: &'a dyn Fn(&Key) -> usize,
     /// What each server has to do, in requests of a window beside its weight.
     pub loads: &'a [f64],
+    /// With more than this to do, a server has no turn of a key that is at home there.
+    pub full: f64,
+    /// What a server has to do on average.
+    pub average: f64,
     /// How fast each server is: 1, or less.
     pub weight: &'a dyn Fn(usize) -> f64,
     /// Which servers may be chosen.
@@ -123,7 +127,7 @@ impl Table {
         let within = self.within(wanted, wants);
         let planned = within
             .into_iter()
-            .map(|wanted| wanted.place(self, wants, &mut loads));
+            .filter_map(|wanted| wanted.place(self, wants, &mut loads));
         planned.collect()
     }
 
@@ -146,7 +150,13 @@ impl Table {
             _ if count > had + had / ABOUT_RIGHT => count,
             _ => enough.min(had),
         };
-        let relief = load * self.misplaced(&key, present, wants.weight);
+        let misplaced = load * self.misplaced(&key, present, wants.weight);
+        let is_full = wants.loads[home] > wants.full && present.contains(&home) && had < alive;
+        let relief = if is_full {
+            load / had as f64
+        } else {
+            misplaced
+        };
         if !is_hurt && count == had.max(1) && relief == 0.0 {
             return None;
         }
@@ -159,6 +169,7 @@ impl Table {
             load,
             count,
             gain,
+            is_due: is_hurt || misplaced > 0.0,
         })
     }
 
@@ -221,11 +232,13 @@ struct Wanted {
     count: usize,
     /// By how much a server that has it is relieved.
     gain: f64,
+    /// Whether it changes even if its servers stay.
+    is_due: bool,
 }
 
 impl Wanted {
-    /// Chooses its servers, by what each has to do, and adds what it brings them.
-    fn place(self, table: &Table, wants: &Wants<'_>, loads: &mut [f64]) -> Planned {
+    /// Chooses its servers, by what each has to do, and adds what it brings them. None: they stay.
+    fn place(self, table: &Table, wants: &Wants<'_>, loads: &mut [f64]) -> Option<Planned> {
         let home = (wants.home)(&self.key);
         let present = table.keys.get(&self.key).map_or(&[][..], Vec::as_slice);
         let before = if present.is_empty() {
@@ -233,22 +246,37 @@ impl Wanted {
         } else {
             present
         };
-        before
-            .iter()
-            .for_each(|at| loads[*at] -= self.load / before.len() as f64);
-        let left: Places = present
-            .iter()
-            .copied()
-            .filter(|at| wants.may[*at])
-            .collect();
-        let servers = chosen(&left, home, self.count, loads, wants.may);
-        servers
-            .iter()
-            .for_each(|at| loads[*at] += self.load / servers.len() as f64);
-        Planned {
+        let each = self.load / before.len() as f64;
+        before.iter().for_each(|at| loads[*at] -= each);
+        let may = self.who_may(home, before, loads, wants);
+        let left: Places = present.iter().copied().filter(|at| may[*at]).collect();
+        let servers = chosen(&left, home, self.count, loads, &may);
+        let each = self.load / servers.len().max(1) as f64;
+        servers.iter().for_each(|at| loads[*at] += each);
+        let servers = if self.count == 1 { vec![] } else { servers };
+        (self.is_due || servers != present).then_some(Planned {
             key: self.key,
-            servers: if self.count == 1 { vec![] } else { servers },
-        }
+            servers,
+        })
+    }
+
+    /// Who may have it: not its home, if that has too much to do without it. What was taken from a home comes back when it has less than most.
+    fn who_may(
+        &self,
+        home: usize,
+        before: &[usize],
+        loads: &[f64],
+        wants: &Wants<'_>,
+    ) -> Vec<bool> {
+        let mut may = wants.may.to_vec();
+        let with = loads[home] + self.load / self.count as f64;
+        let is_full = match before.contains(&home) {
+            true => with > wants.full,
+            false => with > wants.average,
+        };
+        let others = may.iter().filter(|may| **may).count() - 1;
+        may[home] = !is_full || self.count == 1 || others < self.count;
+        may
     }
 }
 
@@ -315,6 +343,8 @@ mod tests {
                 threshold: 100.0,
                 home: &home,
                 loads: &self.present(table),
+                full: f64::INFINITY,
+                average: f64::INFINITY,
                 weight: &|at| self.weights[at],
                 may: &self.may,
                 most: 64,

@@ -192,6 +192,8 @@ impl Side {
             threshold,
             home: &|key| stores.home_of(key),
             loads: &self.servers.loads(),
+            full: average * (1.0 + self.threshold.bound()) + CHANCE * average.sqrt(),
+            average,
             weight: &|at| self.servers.weight(at),
             may,
             most: self
