@@ -27,19 +27,23 @@ INLINE int take_read(struct xdp_md *ctx, struct work *work, struct config *confi
 	if (is_copy(&found))
 		return read_copy(ctx, work, config, &found);
 	__u32 counted = count_each_request(&found);
-	/* Another switch on the way has chosen already. */
-	__u32 store = work->header.node ? NOBODY : take_turn(&found, work, counted);
-	if (store == NOBODY || !send_to(ctx, work, store))
+	if (work->header.node) /* another switch on the way has chosen already */
 		return go_home(ctx, work, config);
+	struct target to = {};
+	if (!take_turn(&found, work, counted, &to) || !send_to(ctx, work, &to)) {
+		disown(ctx, work, config);
+		count_at(work, replicas_of(&found, work)->home_place, SENT);
+		return forward(ctx, work);
+	}
 	count(COUNT_redirect);
 	return forward(ctx, work);
 }
 
 /* Whether the write may be sent to replicas as it is: whole, and by nobody before. */
-INLINE bool fans_out(const struct work *work, const struct found *found)
+INLINE bool fans_out(struct work *work, const struct replicas *key)
 {
 	return (work->parameter[FLAGS] & FAN_OUT) && !work->header.node &&
-	       !is_part(&work->header) && next_replica(found, work, NODE_ALL) != NOBODY;
+	       !is_part(&work->header) && next_replica(work, key, NODE_ALL) < key->count;
 }
 
 /* The port that the packet leaves by, with the one that it goes round by. */
@@ -64,9 +68,10 @@ INLINE int take_write(struct xdp_md *ctx, struct work *work, struct config *conf
 	count(COUNT_write);
 	if (!have)
 		return go_home(ctx, work, config);
-	WRITE_ONCE(replicas_of(&found, work)->valid, 0);
+	struct replicas *key = replicas_of(&found, work);
+	WRITE_ONCE(key->valid, 0);
 	count(COUNT_write_invalidated);
-	bool more = fans_out(work, &found);
+	bool more = fans_out(work, key);
 	int verdict = go_home(ctx, work, config);
 	if (!more || verdict != XDP_REDIRECT)
 		return verdict;
@@ -141,16 +146,22 @@ STEP int kvswitch_update(struct xdp_md *ctx)
 		return XDP_DROP;
 	if (!find_given(work, &found))
 		return ends(COUNT_round_gone, XDP_DROP);
-	__u32 store = next_in_reach(&found, work, bpf_ntohs(work->header.node));
+	const struct replicas *key = replicas_of(&found, work);
+	struct target to = {};
+	__u32 seq = begin_reading(&found);
+	__u32 replicas = key->count, turn = next_replica(work, key, bpf_ntohs(work->header.node));
+	read_target(work, key, turn, &to);
+	if (!was_whole(&found, seq) || turn >= replicas)
+		return ends(COUNT_round_gone, XDP_DROP);
 	if (work->op == OP_DELETE_REQUEST)
 		work->header.flags |= FLAG_ALL;
 	work->header.op = OP_REPLICA_UPDATE;
-	if (store == NOBODY || !send_to(ctx, work, store))
+	if (!send_to(ctx, work, &to))
 		return ends(COUNT_round_gone, XDP_DROP);
 	count(COUNT_replica_update);
 	tally(work, UPDATES);
 	int verdict = forward(ctx, work);
-	if (verdict != XDP_REDIRECT || next_replica(&found, work, store) == NOBODY)
+	if (verdict != XDP_REDIRECT || turn + 1 >= replicas)
 		return verdict;
 	const void *pair = find_loop(work);
 	return pair ? round_too(pair) : verdict;

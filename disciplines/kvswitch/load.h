@@ -4,33 +4,13 @@
 
 #include "discipline.h"
 
-struct holder_key {
-	__u32 tenant;
-	__u32 holder; /* 0x8000 | place in the cluster file */
-};
-
-struct server {
-	__be32 address[4]; /* IPv4 as ::ffff:a.b.c.d */
-	__u32 place; /* among those whose load is counted */
-};
-_Static_assert(sizeof(struct server) == 20, "src/servers.rs writes the same struct");
-
-/* Where a store is. Rows of the configuration. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256); /* set when loading */
-	__type(key, struct holder_key);
-	__type(value, struct server);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} kvswitch_servers SEC(".maps");
-
 struct address_key {
 	__u32 tenant;
 	__u8 address[16];
 };
 _Static_assert(sizeof(struct address_key) == 20, "src/servers.rs writes the same struct");
 
-/* Its place among those whose load is counted. Rows of the configuration. */
+/* A store's place among those whose load is counted. Rows of the configuration. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256); /* set when loading */
@@ -51,12 +31,6 @@ _Static_assert(LOADS + LOADED_STORES == TALLIES, "one for each of them");
 /* In a store's tally: requests that were sent to it, over them the replies that it sent. */
 #define SENT 1ULL
 #define REPLIED (1ULL << 32)
-
-INLINE const struct server *find_server(const struct work *work, __u32 holder)
-{
-	struct holder_key key = {bpf_ntohl(work->header.tenant), holder};
-	return bpf_map_lookup_elem(&kvswitch_servers, &key);
-}
 
 INLINE void count_at(const struct work *work, __u32 place, __u64 what)
 {

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A hot key's record: which stores have it, and whose turn it is; and how a packet is sent to another store. */
+/* A hot key's record: which stores have it, where they are, and whose turn it is; and how a packet is sent to another store. */
 #pragma once
 
 #include "load.h"
 
 #define TURNS_MAX 64
+
+/* A store that reads may go to. All that a packet needs on its way there stands here: no table is asked. */
+struct turn {
+	__u16 store; /* holder id */
+	__u16 place; /* among those whose load is counted */
+	__be32 address[]; /* one word, or four */
+};
+#define IPV4_TURN 8
+#define IPV6_TURN 20
 
 /* In an item's cells. Copies of replicas come and go without it: a wrong bit costs a reader a round trip. */
 struct replicas {
@@ -13,16 +22,69 @@ struct replicas {
 	__u8 count; /* the first as many turns are of different replicas, and all that there are */
 	__u16 home; /* who owns the key */
 	__u64 valid; /* bit i: the replica of turn i may be read */
-	__u16 store[TURNS_MAX]; /* holder ids by turn; the record ends after `turns` of them */
+	__u16 home_place; /* as a turn's */
+	__u8 is_ipv6; /* what addresses the turns have: the home's kind */
+	__u8 unused;
+	__u8 turn[]; /* `turns` of them, each a struct turn of one size */
 };
-_Static_assert(offsetof(struct replicas, store) == 16, "src/record.rs writes the same struct");
+_Static_assert(offsetof(struct replicas, valid) == 8 && offsetof(struct replicas, turn) == 20,
+	       "src/record.rs writes the same struct");
 
-/* No store has this number. */
-#define NOBODY 0
+/* A copy of a turn. */
+struct target {
+	__u16 store;
+	__u16 place;
+	__be32 address[4]; /* over IPv4 the first word */
+};
 
 INLINE struct replicas *replicas_of(const struct found *found, const struct work *work)
 {
 	return (struct replicas *)record_of(found, work);
+}
+
+INLINE const struct turn *turn_at(const struct replicas *key, __u32 turn, bool is_ipv6)
+{
+	turn &= TURNS_MAX - 1;
+	return (const struct turn *)(key->turn + turn * (is_ipv6 ? IPV6_TURN : IPV4_TURN));
+}
+
+INLINE __u32 store_at(const struct replicas *key, __u32 turn)
+{
+	return READ_ONCE(turn_at(key, turn, key->is_ipv6)->store);
+}
+
+/* Whether packets like this one can go to replicas: these have addresses of one kind. */
+INLINE bool is_their_kind(const struct work *work, const struct replicas *key)
+{
+	return !work->is_ipv6 == !key->is_ipv6;
+}
+
+INLINE void read_target(const struct work *work, const struct replicas *key, __u32 turn,
+			struct target *to)
+{
+	const struct turn *from = turn_at(key, turn, work->is_ipv6);
+	to->store = from->store;
+	to->place = from->place;
+	to->address[0] = from->address[0];
+	if (!work->is_ipv6)
+		return;
+	to->address[1] = from->address[1];
+	to->address[2] = from->address[2];
+	to->address[3] = from->address[3];
+}
+
+/* Between these two a record is read as it was at one moment, if the second says so. */
+INLINE __u32 begin_reading(const struct found *found)
+{
+	__u32 seq = READ_ONCE(found->item->seq);
+	barrier();
+	return seq;
+}
+
+INLINE bool was_whole(const struct found *found, __u32 seq)
+{
+	barrier();
+	return !(seq & 1) && READ_ONCE(found->item->seq) == seq;
 }
 
 /* The turn of the packet's CPU: how many requests for the item it counted before this one, modulo `turns`, without dividing. */
@@ -32,68 +94,40 @@ INLINE __u32 turn_of(const struct replicas *key, __u32 counted)
 	return (__u64)part * key->turns >> 32 & (TURNS_MAX - 1);
 }
 
-/* The replica that this read goes to, as the one `counted`; NOBODY: it goes home. */
-INLINE __u32 take_turn(const struct found *found, const struct work *work, __u32 counted)
+/* The replica that this read goes to, as the one `counted`; false: it goes home. */
+INLINE bool take_turn(const struct found *found, const struct work *work, __u32 counted,
+		      struct target *to)
 {
 	const struct replicas *key = replicas_of(found, work);
-	__u32 seq = READ_ONCE(found->item->seq);
-	barrier();
-	__u32 turn = turn_of(key, counted);
-	__u32 store = key->store[turn], home = key->home;
-	bool valid = READ_ONCE(key->valid) >> turn & 1;
-	barrier();
-	if ((seq & 1) || READ_ONCE(found->item->seq) != seq || store == home)
-		return NOBODY;
-	if (valid)
-		return store;
-	count(COUNT_redirect_invalid);
-	return NOBODY;
+	__u32 seq = begin_reading(found);
+	__u32 turn = turn_of(key, counted), home = key->home;
+	bool fits = is_their_kind(work, key), valid = READ_ONCE(key->valid) >> turn & 1;
+	read_target(work, key, turn, to);
+	if (!was_whole(found, seq) || !fits || to->store == home)
+		return false;
+	if (!valid)
+		count(COUNT_redirect_invalid);
+	return valid;
 }
 
-/* The replica whose update comes after that of another; the first, after the write itself. NOBODY: there is no other. */
-INLINE __u32 next_replica(const struct found *found, const struct work *work, __u32 after)
+/*
+ * The turn of the replica whose update comes after that of another; the first, after the write itself. From `count` on:
+ * there is no other. Noted in `work->scratch`, as below: the verifier would follow each into all that comes after.
+ */
+INLINE __u32 next_replica(struct work *work, const struct replicas *key, __u32 after)
 {
-	const struct replicas *key = replicas_of(found, work);
-	bool seen = after == NODE_ALL;
+	__u32 *next = (__u32 *)work->scratch;
+	*next = after == NODE_ALL ? 0 : TURNS_MAX;
 	for (__u32 i = 0; i < TURNS_MAX; i++) {
 		if (i >= key->count)
 			break;
-		__u32 store = READ_ONCE(key->store[i]);
-		if (seen)
-			return store;
-		seen = store == after;
+		if (store_at(key, i) == after)
+			*next = i + 1;
 	}
-	return NOBODY;
+	return is_their_kind(work, key) ? READ_ONCE(*next) : TURNS_MAX;
 }
 
-/* Whether it is an IPv4 address. */
-INLINE bool is_mapped(const __be32 *address)
-{
-	return !address[0] && !address[1] && address[2] == bpf_htonl(0xffff);
-}
-
-/* Replicas in a row that a write is not sent to, before it goes no further: their home calls all that are left. */
-#define LEFT_OUT_MAX 8
-
-/* Whether a packet like this one can be sent to the store: its address is known, and of the packet's family. */
-INLINE bool can_send_to(const struct work *work, __u32 store)
-{
-	const struct server *server = find_server(work, store);
-	return server && work->is_ipv6 != is_mapped(server->address);
-}
-
-/* As next_replica, of those that can be sent to. */
-INLINE __u32 next_in_reach(const struct found *found, const struct work *work, __u32 after)
-{
-	for (int i = 0; i < LEFT_OUT_MAX; i++) {
-		after = next_replica(found, work, after);
-		if (after == NOBODY || can_send_to(work, after))
-			return after;
-	}
-	return NOBODY;
-}
-
-/* The bits of a store's turns. Noted in `work->scratch`: the verifier would follow each of them into all that comes after. */
+/* The bits of a store's turns. */
 INLINE __u64 turns_of(struct work *work, const struct replicas *key, __u32 store)
 {
 	__u64 *bits = (__u64 *)work->scratch;
@@ -101,7 +135,7 @@ INLINE __u64 turns_of(struct work *work, const struct replicas *key, __u32 store
 	for (__u32 i = 0; i < TURNS_MAX; i++) {
 		if (i >= key->turns)
 			break;
-		if (READ_ONCE(key->store[i]) == store)
+		if (store_at(key, i) == store)
 			*bits |= 1ULL << i;
 	}
 	return READ_ONCE(*bits);
@@ -128,44 +162,43 @@ INLINE void write_destination(struct xdp_md *ctx, const struct work *work, const
 	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
 	if (!ip)
 		return;
-	ip->check = checksum_of((__u16)~ip->check + sum_moved(&ip->daddr, to + 3, 1));
-	ip->daddr = to[3];
+	ip->check = checksum_of((__u16)~ip->check + sum_moved(&ip->daddr, to, 1));
+	ip->daddr = to[0];
 }
 
-/* What the datagram's checksum gains by that; false: the packet has no address of this family. */
+/* What the datagram's checksum gains by that; false: there is no IP header. */
 INLINE bool gain(struct xdp_md *ctx, const struct work *work, const __be32 *to, __u64 *moved)
 {
 	if (work->is_ipv6) {
 		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
-		if (!ip || is_mapped(to))
+		if (!ip)
 			return false;
 		*moved = sum_moved((const __be32 *)&ip->daddr, to, 4);
 		return true;
 	}
 	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	if (!ip || !is_mapped(to))
+	if (!ip)
 		return false;
-	*moved = sum_moved(&ip->daddr, to + 3, 1);
+	*moved = sum_moved(&ip->daddr, to, 1);
 	return true;
 }
 
 /*
- * Makes the packet, with `work->header` as it is now, one for the store: its address, its number, signed. False: nothing of it
- * was changed, for nobody knows the store, or only by an address of the other family.
+ * Makes the packet, with `work->header` as it is now, one for the store: its address, its number, signed. False: a header is
+ * missing, and nothing was changed.
  */
-INLINE bool send_to(struct xdp_md *ctx, struct work *work, __u32 store)
+INLINE bool send_to(struct xdp_md *ctx, struct work *work, const struct target *to)
 {
-	const struct server *server = find_server(work, store);
 	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
 	__u64 moved = 0;
-	if (!server || !udp || !kv || !gain(ctx, work, server->address, &moved))
+	if (!udp || !kv || !gain(ctx, work, to->address, &moved))
 		return false;
-	work->header.node = bpf_htons(store);
+	work->header.node = bpf_htons(to->store);
 	sign(work);
 	carry_checksum(ctx, work, udp, kv, moved);
 	*kv = work->header;
-	write_destination(ctx, work, server->address);
-	count_at(work, server->place, SENT);
+	write_destination(ctx, work, to->address);
+	count_at(work, to->place, SENT);
 	return true;
 }

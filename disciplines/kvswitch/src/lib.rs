@@ -42,16 +42,10 @@ pub const REGISTRATION: Registration = Registration {
             role: Role::Step,
         },
     ],
-    maps: &[
-        MapSize {
-            name: servers::MAP,
-            entries: |sizes| (sizes.pages * servers::EACH).clamp(4 * servers::EACH, 1 << 16),
-        },
-        MapSize {
-            name: servers::ADDRESSES,
-            entries: |sizes| (sizes.pages * servers::EACH).clamp(4 * servers::EACH, 1 << 16),
-        },
-    ],
+    maps: &[MapSize {
+        name: servers::MAP,
+        entries: |sizes| (sizes.pages * servers::EACH).clamp(4 * servers::EACH, 1 << 16),
+    }],
     store: Some(StoreMaker {
         operations: &[],
         foreign_partitions: true,

@@ -1,6 +1,7 @@
 //! What the data plane would need on a switch chip: its tables as a pipeline of match-action stages would have them.
 //!
 //! As for other disciplines, forwarding, counters of endings and tags are left out. A write's updates are a multicast there.
+//! A turn is the store's number there, and a table of stores has the rest; in memory both stand together, where one look is enough.
 
 use rmt::{Items, Lookup, Table};
 
@@ -46,12 +47,12 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             after: &["lookup"],
             ..Table::REGISTERS
         },
-        // Key length, tenant, and of the record: scale, turns, count, home.
+        // Key length, tenant, and of the record: scale, turns, count, home with its place, kind of addresses.
         Table {
             name: "head",
             map: "pages",
             entries: items.count,
-            bits: 8 + 32 + 32 + 8 + 8 + 16,
+            bits: 8 + 32 + 32 + 8 + 8 + 16 + 16 + 16,
             after: &["lookup"],
             ..Table::STATIC
         },
@@ -81,16 +82,16 @@ pub fn pipeline(items: Items) -> Vec<Table> {
         },
         Table {
             name: "server",
-            map: servers::MAP,
+            map: "pages",
             lookup: Lookup::Exact(64),
             entries: servers::EACH,
-            bits: 128 + 32,
+            bits: 128 + 16,
             after: &["turns", "valid"],
             ..Table::STATIC
         },
         Table {
             name: "address",
-            map: servers::ADDRESSES,
+            map: servers::MAP,
             lookup: Lookup::Exact(32 + 128),
             entries: servers::EACH,
             bits: 32,

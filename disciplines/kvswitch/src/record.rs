@@ -1,20 +1,28 @@
 //! What stands behind a hot key in the switch: which stores have it, and whose turn it is (`redirect.h`).
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
+
+use crate::servers::Server;
 
 /// Most turns of a key. One store may have several.
 pub const TURNS_MAX: usize = 64;
 /// Bytes of a record before its turns.
-pub const HEADER: usize = 16;
+pub const HEADER: usize = 20;
+/// Bytes of a turn whose store has an IPv4 address.
+pub const IPV4_TURN: usize = 8;
+/// Bytes of a turn whose store has an IPv6 address.
+pub const IPV6_TURN: usize = 20;
 
-/// The stores that a key's reads go to, by holder id: `0x8000 |` place in the cluster file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// The stores that a key's reads go to. Each is named, counted and addressed as the record says, whatever else the switch knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replicas {
     /// The store that owns the key. Reads that no replica takes go there, whether or not it has turns.
-    pub home: u16,
-    /// The others that have it, each once. Each has a turn, in this order.
-    pub replicas: Vec<u16>,
-    /// Whose turns come after those: the home, and replicas that have more of the reads than others.
+    pub home: Server,
+    /// The others that have it, each once, with addresses of the home's kind. Each has a turn, in this order.
+    pub replicas: Vec<Server>,
+    /// Whose turns come after those, by holder id: the home, and replicas that have more of the reads than others.
     pub again: Vec<u16>,
     /// Replicas whose copies may be read as far as is known; the others are read once they confirm it. A hint: a replica that is named
     /// here by mistake costs its readers a round trip.
@@ -23,35 +31,52 @@ pub struct Replicas {
 
 impl Replicas {
     /// The bytes of [`decide::Record::Given`], in the order of the switch's processor. `None`: no turn or more than [`TURNS_MAX`], a
-    /// replica that is there twice or is the home, or a turn of one that is neither.
+    /// replica that is there twice, is the home, or has an address of another kind, or a turn of one that is neither.
     pub fn encode(&self) -> Option<Bytes> {
-        let Replicas {
-            home,
-            replicas,
-            again,
-            valid,
-        } = self;
-        let turns = replicas.iter().chain(again);
-        let count = turns.clone().count();
-        let twice = |(at, store): (usize, &u16)| store == home || replicas[..at].contains(store);
-        let has_it = |store: &u16| store == home || replicas.contains(store);
-        if !(1..=TURNS_MAX).contains(&count)
-            || replicas.iter().enumerate().any(twice)
-            || !again.iter().all(has_it)
-        {
+        let Replicas { home, replicas, .. } = self;
+        let is_twice = |(at, store): (usize, &Server)| {
+            let same = |other: &Server| other.holder == store.holder;
+            same(home) || replicas[..at].iter().any(same)
+        };
+        let is_ipv6 = home.address.is_ipv6();
+        let is_other_kind = |store: &Server| store.address.is_ipv6() != is_ipv6;
+        if replicas.iter().enumerate().any(is_twice) || replicas.iter().any(is_other_kind) {
             return None;
         }
-        let bits = turns.clone().enumerate();
-        let bits = bits.filter(|(_, store)| valid.contains(store));
+        let turns = self.turns()?;
+        let bits = turns.iter().enumerate();
+        let bits = bits.filter(|(_, store)| self.valid.contains(&store.holder));
         let bits = bits.fold(0u64, |bits, (turn, _)| bits | 1 << turn);
-        let mut bytes = Vec::with_capacity(HEADER + 2 * count);
-        let scale = (1u64 << 32).div_ceil(count as u64) as u32; // of one turn it is 0, which leads to that turn
+        let mut bytes = Vec::with_capacity(HEADER + IPV6_TURN * turns.len());
+        let scale = (1u64 << 32).div_ceil(turns.len() as u64) as u32; // of one turn it is 0, which leads to that turn
         bytes.extend(scale.to_ne_bytes());
-        bytes.extend([count as u8, replicas.len() as u8]);
-        bytes.extend(home.to_ne_bytes());
+        bytes.extend([turns.len() as u8, replicas.len() as u8]);
+        bytes.extend(home.holder.to_ne_bytes());
         bytes.extend(bits.to_ne_bytes());
-        bytes.extend(turns.flat_map(|store| store.to_ne_bytes()));
+        bytes.extend(home.place.to_ne_bytes());
+        bytes.extend([u8::from(is_ipv6), 0]);
+        turns.iter().for_each(|store| extend(&mut bytes, store));
         Some(bytes.into())
+    }
+
+    /// Whose turn is when. `None`: nobody's, too many, or of one that has no copy.
+    fn turns(&self) -> Option<Vec<&Server>> {
+        let has_it = |holder: &u16| {
+            let mut all = self.replicas.iter().chain([&self.home]);
+            all.find(|store| store.holder == *holder)
+        };
+        let again: Option<Vec<&Server>> = self.again.iter().map(has_it).collect();
+        let turns: Vec<&Server> = self.replicas.iter().chain(again?).collect();
+        (1..=TURNS_MAX).contains(&turns.len()).then_some(turns)
+    }
+}
+
+fn extend(bytes: &mut Vec<u8>, store: &Server) {
+    bytes.extend(store.holder.to_ne_bytes());
+    bytes.extend(store.place.to_ne_bytes());
+    match store.address {
+        IpAddr::V4(v4) => bytes.extend(v4.octets()),
+        IpAddr::V6(v6) => bytes.extend(v6.octets()),
     }
 }
 
@@ -61,10 +86,30 @@ mod tests {
 
     const HOME: u16 = 0x8002;
 
+    fn server(holder: u16) -> Server {
+        Server {
+            holder,
+            address: IpAddr::from([10, 0, 0, holder as u8]),
+            place: 100 + (holder & 0xff),
+        }
+    }
+
+    /// The same with an IPv6 address.
+    fn server6(holder: u16) -> Server {
+        Server {
+            address: IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, holder]),
+            ..server(holder)
+        }
+    }
+
     fn encoded(replicas: &[u16], again: &[u16]) -> Option<Bytes> {
+        of(&server, replicas, again)
+    }
+
+    fn of(server: &dyn Fn(u16) -> Server, replicas: &[u16], again: &[u16]) -> Option<Bytes> {
         let record = Replicas {
-            home: HOME,
-            replicas: replicas.to_vec(),
+            home: server(HOME),
+            replicas: replicas.iter().copied().map(server).collect(),
             again: again.to_vec(),
             valid: vec![0x8001],
         };
@@ -75,7 +120,7 @@ mod tests {
     fn its_bytes_are_what_the_c_reads() {
         let bytes = encoded(&[0x8000, 0x8001], &[HOME, 0x8001]).expect("a record");
         let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
-        assert_eq!(bytes.len(), HEADER + 4 * 2);
+        assert_eq!(bytes.len(), HEADER + 4 * IPV4_TURN);
         assert_eq!(
             bytes[..4],
             (1u32 << 30).to_ne_bytes(),
@@ -84,7 +129,23 @@ mod tests {
         assert_eq!(bytes[4..6], [4, 2], "turns, replicas");
         assert_eq!(half(6), HOME);
         assert_eq!(bytes[8..16], 0b1010u64.to_ne_bytes(), "valid");
-        assert_eq!([16, 18, 20, 22].map(half), [0x8000, 0x8001, HOME, 0x8001]);
+        assert_eq!((half(16), bytes[18]), (102, 0), "the home's place, IPv4");
+        let turns = [20, 28, 36, 44];
+        assert_eq!(turns.map(half), [0x8000, 0x8001, HOME, 0x8001]);
+        assert_eq!(turns.map(|at| half(at + 2)), [100, 101, 102, 101]);
+        assert_eq!(bytes[32..36], [10, 0, 0, 1]);
+    }
+
+    #[test]
+    fn ipv6_addresses_take_four_words() {
+        let bytes = of(&server6, &[0x8000, 0x8001], &[]).expect("a record");
+        assert_eq!((bytes.len(), bytes[18]), (HEADER + 2 * IPV6_TURN, 1));
+        assert_eq!(
+            bytes[40..44],
+            [0x8001u16, 101].map(u16::to_ne_bytes).concat()
+        );
+        assert_eq!(bytes[44..46], [0xfd, 0]);
+        assert_eq!(bytes[58..60], [0x80, 1]);
     }
 
     /// As `turn_of` in the C.
@@ -107,6 +168,18 @@ mod tests {
         assert_eq!(encoded(&[0x8001, 0x8001], &[]), None);
         assert_eq!(encoded(&[0x8001, HOME], &[]), None);
         assert_eq!(encoded(&[0x8001], &[0x8003]), None);
+        let mixed = |holder: u16| {
+            if holder == HOME {
+                server(holder)
+            } else {
+                server6(holder)
+            }
+        };
+        assert_eq!(
+            of(&mixed, &[0x8001], &[HOME]),
+            None,
+            "two kinds of addresses"
+        );
         let many: Vec<u16> = (16..=16 + TURNS_MAX as u16).map(|n| 0x8000 | n).collect();
         assert_eq!(encoded(&many, &[]), None);
         assert!(encoded(&many[1..], &[]).is_some());

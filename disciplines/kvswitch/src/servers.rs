@@ -1,14 +1,11 @@
-//! What the switch knows of a tenant's stores: where reads are sent, and in which tally each is counted (`load.h`).
+//! What the switch knows of a tenant's stores: in which tally each is counted (`load.h`).
 
 use std::net::IpAddr;
 
-use bytes::Bytes;
 use decide::Row;
 
-/// The map from a store's holder id to its address.
-pub const MAP: &str = "kvswitch_servers";
 /// The map from a store's address to its tally.
-pub const ADDRESSES: &str = "kvswitch_addresses";
+pub const MAP: &str = "kvswitch_addresses";
 /// Stores of one tenant whose load is counted.
 pub const EACH: u32 = 64;
 /// The tally of the first of them; that of store `i` of the configuration is `LOADS + i`.
@@ -20,8 +17,8 @@ pub const UPDATES: usize = 1;
 /// The tally of the tenant's reads that the switch answered itself.
 pub const HITS: usize = 2;
 
-/// A store, as the rows of a configuration tell of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A store, as records and the rows of a configuration tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     /// `0x8000 |` its place in the cluster file.
     pub holder: u16,
@@ -32,28 +29,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// The rows of a tenant's configuration that tell of it, one of each map.
-    pub fn rows(&self, tenant: u32) -> [Row; 2] {
+    /// The row of a tenant's configuration that tells of it.
+    pub fn row(&self, tenant: u32) -> Row {
         let address = match self.address {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
         };
-        let address = address.octets();
-        let (tenant, place) = (tenant.to_ne_bytes(), u32::from(self.place).to_ne_bytes());
-        let by_holder = Row {
+        let key = [&tenant.to_ne_bytes()[..], &address.octets()];
+        Row {
             map: MAP.into(),
-            key: joined(&[&tenant, &u32::from(self.holder).to_ne_bytes()]),
-            value: joined(&[&address, &place]),
-        };
-        let by_address = Row {
-            map: ADDRESSES.into(),
-            key: joined(&[&tenant, &address]),
-            value: joined(&[&place]),
-        };
-        [by_holder, by_address]
+            key: key.concat().into(),
+            value: u32::from(self.place).to_ne_bytes().to_vec().into(),
+        }
     }
-}
-
-fn joined(parts: &[&[u8]]) -> Bytes {
-    parts.concat().into()
 }

@@ -14,7 +14,7 @@ use harness::{
     namespace::ifindex,
     switch::{ROAD, on_roads, tenant},
 };
-use kvswitch::{parameters, record::Replicas, servers};
+use kvswitch::{parameters, record::Replicas, servers::Server};
 use libbpf_rs::{MapCore, MapFlags};
 use wire::Secret;
 
@@ -29,6 +29,14 @@ const REPEAT: u32 = 40_000;
 const BATCHES: usize = 15;
 /// Hot keys, few enough for the buckets of the harness' four pages.
 const HOT: u32 = 128;
+
+fn server(holder: u16) -> Server {
+    Server {
+        holder,
+        address: address(false, (holder & 0xff) as u8 + 2),
+        place: holder & 0xff,
+    }
+}
 
 fn with_hot_keys() -> World {
     let object = Object {
@@ -50,21 +58,15 @@ fn with_hot_keys() -> World {
         .into_iter()
         .flat_map(|t| STORES.map(|s| (t, s)))
     {
-        let server = servers::Server {
-            holder,
-            address: address(false, (holder & 0xff) as u8 + 2),
-            place: holder & 0xff,
-        };
-        for row in server.rows(tenant) {
-            let rows = Rows::open(w.switch.backing(), "kvswitch", &row.map).expect("a map");
-            rows.write(&row.key, &row.value).expect("a row");
-        }
+        let row = server(holder).row(tenant);
+        let rows = Rows::open(w.switch.backing(), "kvswitch", &row.map).expect("a map");
+        rows.write(&row.key, &row.value).expect("a row");
     }
     for (tenant, numbers) in [(OPEN, 0..HOT), (SIGNED, 0..HOT / 2)] {
         for number in numbers {
             let record = Replicas {
-                home: STORES[0],
-                replicas: STORES[1..].into(),
+                home: server(STORES[0]),
+                replicas: STORES[1..].iter().copied().map(server).collect(),
                 again: vec![],
                 valid: STORES[1..].into(),
             };

@@ -66,6 +66,7 @@ impl Controller {
             for side in tenant.sides.values_mut() {
                 side.end(&tenant.stores, &mut self.holds);
                 side.moved(stores, &mut self.holds);
+                side.end_moved(out);
                 side.configure(stores, out);
             }
             tenant.stores = stores.clone();

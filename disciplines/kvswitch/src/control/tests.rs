@@ -7,6 +7,7 @@ use wire::Secret;
 
 use super::*;
 use crate::{
+    record::{HEADER, IPV4_TURN},
     servers::LOADS,
     told::{Told, What},
 };
@@ -212,7 +213,7 @@ impl Rig {
         let Some(record) = self.items.get(key) else {
             return vec![stores().home_of(key)];
         };
-        let turns = record[crate::record::HEADER..].chunks(2);
+        let turns = record[HEADER..].chunks(IPV4_TURN);
         let node = |turn: &[u8]| u16::from_ne_bytes([turn[0], turn[1]]);
         turns.map(|turn| usize::from(node(turn) & 0x7fff)).collect()
     }
@@ -395,6 +396,17 @@ fn a_tenant_of_some_stores_has_nothing_at_others() {
     places.sort_unstable();
     assert_eq!(places, [0, 1]);
     assert!([2, 3].iter().all(|at| !rig.has(*at)));
+}
+
+#[test]
+fn no_record_leads_to_where_a_store_was() {
+    let mut rig = Rig::new();
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(!rig.items.is_empty());
+    let elsewhere = (10..10 + STORES).map(store).collect();
+    let homes = (0..STORES as u16).collect();
+    rig.move_to(&Stores::new(elsewhere, TENANT, Secret([7; 16]), homes));
+    assert!(rig.items.is_empty(), "before the next window");
 }
 
 #[test]

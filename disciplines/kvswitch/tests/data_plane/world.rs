@@ -12,7 +12,11 @@ use harness::{
     switch::{ROAD_MAC, mac_on_road, on_roads, tenant},
     world::ItemField,
 };
-use kvswitch::{parameters, record::Replicas, servers};
+use kvswitch::{
+    parameters,
+    record::Replicas,
+    servers::{self, Server},
+};
 pub use wire::{Epoch, Flags, Header, NODE_ALL, Op, Packet};
 
 /// Anybody's: no secret.
@@ -30,14 +34,13 @@ pub const THRESHOLD: u32 = 4;
 pub const KVSWITCH: u32 = 3;
 
 /// Stores by holder id: [`HOME`] is where requests go; `A`, `B` and `C` are others, `SIX` has an IPv6 address, nobody knows the
-/// Ethernet address of `END`, and nobody knows `STRANGE`.
+/// Ethernet address of `END`.
 pub const HOME: u16 = 0x8000;
 pub const A: u16 = 0x8001;
 pub const B: u16 = 0x8002;
 pub const C: u16 = 0x8003;
 pub const SIX: u16 = 0x8004;
 pub const END: u16 = 0x8007;
-pub const STRANGE: u16 = 0x8009;
 
 /// The last part of a store's address; its tally is this less 2.
 fn host_of(holder: u16) -> u8 {
@@ -81,22 +84,27 @@ fn tell(w: &World, tenant: u32, holder: u16) {
 
 /// The tenant's store is there.
 pub fn tell_at(w: &World, tenant: u32, holder: u16, address: IpAddr) {
-    let server = servers::Server {
+    let row = server_at(holder, address).row(tenant);
+    let rows = Rows::open(w.switch.backing(), "kvswitch", &row.map).expect("a map");
+    rows.write(&row.key, &row.value).expect("a row");
+}
+
+/// A store as records have it.
+pub fn server_at(holder: u16, address: IpAddr) -> Server {
+    Server {
         holder,
         address,
         place: u16::from(host_of(holder)) - 2,
-    };
-    for row in server.rows(tenant) {
-        let rows = Rows::open(w.switch.backing(), "kvswitch", &row.map).expect("a map");
-        rows.write(&row.key, &row.value).expect("a row");
     }
 }
 
-/// Makes the key hot: these replicas, these turns after them, and all of them valid.
+/// Makes the key hot: these replicas, these turns after them, and all of them valid. Addresses are IPv6 if the first replica is [`SIX`].
 pub fn hot_key(w: &mut World, tenant: u32, key: &[u8], replicas: &[u16], again: &[u16]) {
+    let is_ipv6 = replicas.first() == Some(&SIX);
+    let server = |holder| server_at(holder, address(is_ipv6, host_of(holder)));
     let record = Replicas {
-        home: HOME,
-        replicas: replicas.into(),
+        home: server(HOME),
+        replicas: replicas.iter().copied().map(server).collect(),
         again: again.into(),
         valid: replicas.into(),
     };

@@ -17,6 +17,20 @@ const WITH_TWO: &[&str] = &[
     "replica_update",
     "forward",
 ];
+const WITH_THREE: &[&str] = &[
+    "write",
+    "write_invalidated",
+    "forward",
+    "replica_round",
+    "replica_update",
+    "forward",
+    "replica_round",
+    "replica_update",
+    "forward",
+    "replica_round",
+    "replica_update",
+    "forward",
+];
 const GOES_HOME: Step = (|_| read(), &[AsItIs], &["redirect_invalid", "forward"]);
 
 const WRITES: &[Row] = &[
@@ -146,35 +160,20 @@ const WRITES: &[Row] = &[
         loads: &[(END, 1, 0)],
     },
     Row {
-        name: "a replica of the other family is left out: its home calls it",
-        given: |w| hot(w, &[A, SIX, B], &[]),
-        steps: &[(|_| write(), &[ToAll, Update(A), Update(B)], WITH_TWO)],
-        loads: &[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "the first one, too",
-        given: |w| hot(w, &[SIX, A, B], &[]),
-        steps: &[(|_| write(), &[ToAll, Update(A), Update(B)], WITH_TWO)],
-        loads: &[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "the last one, too",
-        given: |w| hot(w, &[A, SIX], &[]),
+        name: "over IPv6, every replica of several turns",
+        given: |w| hot(w, &[SIX, A, B], &[A]),
         steps: &[(
-            |_| write(),
-            &[ToAll, Update(A)],
-            &[
-                "write",
-                "write_invalidated",
-                "forward",
-                "replica_round",
-                "replica_update",
-                "forward",
-                "replica_round",
-                "round_gone",
-            ],
+            |_| write().over_ipv6(),
+            &[ToAll, Update(SIX), Update(A), Update(B)],
+            WITH_THREE,
         )],
-        loads: &[(HOME, 1, 0), (A, 1, 0)],
+        loads: &[(SIX, 1, 0), (A, 1, 0), (B, 1, 0)],
+    },
+    Row {
+        name: "replicas that have addresses of the other kind are left out: their home calls them",
+        given: |w| hot(w, &[SIX, A, B], &[]),
+        steps: &[(|_| write(), &[AsItIs], ALONE_HOME)],
+        loads: &[(HOME, 1, 0)],
     },
     Row {
         name: "a key that is hot no more while its write goes round",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use decide::{Action, Change, Key, Outcome, Record, Stores};
 
-use super::Side;
+use super::{Side, server_at};
 use crate::{
     control::{
         holds::Holds,
@@ -226,20 +226,22 @@ fn record(
     valid: &[usize],
     stores: &Stores,
 ) -> Option<bytes::Bytes> {
-    let home = stores.home_of(key);
-    let again = servers.iter().zip(turns).flat_map(|(at, turns)| {
-        let turns = turns - usize::from(*at != home);
-        std::iter::repeat_n(stores.node(*at), turns)
+    let home = server_at(stores, stores.home_of(key));
+    let is_near = |at: &&usize| server_at(stores, **at).address.is_ipv6() == home.address.is_ipv6();
+    let again = servers.iter().zip(turns).filter(|(at, _)| is_near(at));
+    let again = again.flat_map(|(at, turns)| {
+        let holder = stores.node(*at);
+        std::iter::repeat_n(holder, turns - usize::from(holder != home.holder))
     });
-    let nodes = |places: &[usize]| -> Vec<u16> {
-        let others = places.iter().filter(|at| **at != home);
-        others.map(|at| stores.node(*at)).collect()
-    };
+    let replicas = servers.iter().filter(is_near);
+    let replicas = replicas.map(|at| server_at(stores, *at));
     let record = Replicas {
-        home: stores.node(home),
-        replicas: nodes(servers),
+        replicas: replicas
+            .filter(|store| store.holder != home.holder)
+            .collect(),
         again: again.collect(),
-        valid: nodes(valid),
+        valid: valid.iter().map(|at| stores.node(*at)).collect(),
+        home,
     };
     record.encode()
 }

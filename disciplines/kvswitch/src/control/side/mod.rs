@@ -142,7 +142,7 @@ impl Side {
         self.table.len() + self.copies.len()
     }
 
-    /// Keys lie at other stores from now on: what is there tells nothing any more.
+    /// Keys lie at other stores from now on: what is there tells nothing any more, and leads to where stores were.
     pub fn moved(&mut self, stores: &Stores, holds: &mut Holds) {
         let keys: Vec<Key> = self.table.iter().map(|(key, _)| key.clone()).collect();
         for key in keys {
@@ -156,16 +156,8 @@ impl Side {
 
     /// Has the switch know the stores and the words, if it does not yet.
     pub fn configure(&mut self, stores: &Stores, out: &mut Vec<Action>) {
-        let places = stores.addresses().iter().enumerate();
-        let places = places.filter(|(place, _)| takes_part(stores, *place));
-        let rows = places.flat_map(|(place, address)| {
-            let server = Server {
-                holder: stores.node(place),
-                address: address.ip(),
-                place: place as u16,
-            };
-            server.rows(self.tenant)
-        });
+        let places = (0..stores.addresses().len()).filter(|at| takes_part(stores, *at));
+        let rows = places.map(|at| server_at(stores, at).row(self.tenant));
         let configuration = Configuration {
             parameters: parameters::Words {
                 reported_from: self.reports.requests(),
@@ -269,4 +261,13 @@ impl Side {
 /// Whether a place may be in a record: only what is counted there says what it can take.
 fn takes_part(stores: &Stores, at: usize) -> bool {
     at < EACH as usize && stores.is_server(at)
+}
+
+/// The store of a place that there is.
+fn server_at(stores: &Stores, at: usize) -> Server {
+    Server {
+        holder: stores.node(at),
+        address: stores.addresses()[at].ip(),
+        place: at as u16,
+    }
 }

@@ -224,6 +224,14 @@ impl Side {
         }
     }
 
+    /// Stores moved: no record leads to where they were for longer than it takes to remove it, as far as there may be changes.
+    pub fn end_moved(&mut self, out: &mut Vec<Action>) {
+        let changes = self.limits.settings[settings::CHANGES] as usize;
+        if self.attached {
+            self.end_inherited(changes, |_| true, out);
+        }
+    }
+
     /// Removes inherited items, of those that `which` chooses `most` at most. Returns how many.
     fn end_inherited(
         &mut self,
@@ -234,7 +242,8 @@ impl Side {
         let (table, copies) = (&self.table, &self.copies);
         self.inherited
             .retain(|key| table.servers(key).is_none() && !copies.has(key));
-        let gone = self.inherited.iter().filter(|key| which(key));
+        let free = |key: &&Key| !self.asked.contains_key(*key);
+        let gone = self.inherited.iter().filter(free).filter(|key| which(key));
         let gone: Vec<Key> = gone.take(most).cloned().collect();
         gone.iter().for_each(|key| self.remove(key, out));
         gone.len()
