@@ -7,10 +7,7 @@
  */
 #include "hybrid.h"
 
-#include "pipe.h"
-
-/* Parameter words: the reads per window from which a cold key is reported, and flags. */
-#define HOT_THRESHOLD 0
+/* Parameter words: the first is load.h's; flags. */
 #define FLAGS 1
 #define FAN_OUT 0x1
 
@@ -21,7 +18,7 @@ INLINE int take_read(struct xdp_md *ctx, struct work *work, struct config *confi
 	struct found found = {};
 	if (!find(work, &found)) {
 		count(COUNT_miss);
-		pipe_miss(work, config, work->parameter[HOT_THRESHOLD]);
+		pipe_miss(work, config, work->parameter[HOT_THRESHOLD], EVENT_HOT);
 		return go_home(ctx, work, config);
 	}
 	if (is_copy(&found))

@@ -19,6 +19,9 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } kvswitch_addresses SEC(".maps");
 
+/* Parameter word: the reads per window from which a key is reported that servers have to answer. */
+#define HOT_THRESHOLD 0
+
 /* Tallies, as src/servers.rs counts them: writes of the tenant, updates that they became, and reads that were answered here. */
 #define WRITES 0
 #define UPDATES 1

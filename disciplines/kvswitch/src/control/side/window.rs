@@ -53,7 +53,7 @@ impl Side {
         self.excess = excess;
         self.paused.retain(|_, until| *until > now);
         let worth = self.copies.worth(&hottest);
-        let copied = self.plan_copies(now, average, &hottest, out);
+        let copied = self.plan_copies(now, average, &hottest, stores, out);
         let hottest: Vec<(Key, f64)> = hottest
             .into_iter()
             .filter(|(key, _)| !self.copies.takes(key))
@@ -85,6 +85,7 @@ impl Side {
         now: Duration,
         average: f64,
         hottest: &[(Key, f64)],
+        stores: &Stores,
         out: &mut Vec<Action>,
     ) -> usize {
         if !self.attached {
@@ -96,6 +97,11 @@ impl Side {
                 hottest,
                 load: &|key| self.estimates.of(key),
                 threshold: (self.threshold.part() * average).max(WORTH),
+                most: self.most(),
+                home: &|key| stores.home_of(key),
+                loads: &self.servers.loads(),
+                average,
+                full: self.full(average),
                 writes: self.writes.part(),
                 room: self.capacity.items(),
                 changes: self.limits.settings[settings::CHANGES] as usize / 2,
@@ -109,6 +115,11 @@ impl Side {
         let count = planned.len();
         for change in planned {
             let (key, change) = match change {
+                // What stands there is to be replaced, or removed when nothing else is left to do.
+                copies::Planned::Yield(key) => {
+                    self.inherited.insert(key);
+                    continue;
+                }
                 copies::Planned::Put(key) => {
                     self.counts.puts += 1;
                     (key, Change::Put(Record::Fetched))
@@ -192,14 +203,11 @@ impl Side {
             threshold,
             home: &|key| stores.home_of(key),
             loads: &self.servers.loads(),
-            full: average * (1.0 + self.threshold.bound()) + CHANCE * average.sqrt(),
+            full: self.full(average),
             average,
             weight: &|at| self.servers.weight(at),
             may,
-            most: self
-                .writes
-                .most()
-                .min(self.limits.settings[settings::REPLICAS] as usize),
+            most: self.most(),
             busy: &|key| {
                 self.asked.contains_key(key)
                     || self.paused.contains_key(key)
@@ -230,6 +238,17 @@ impl Side {
         if self.attached {
             self.end_inherited(changes, |_| true, out);
         }
+    }
+
+    /// Most servers that a key may have.
+    fn most(&self) -> usize {
+        let set = self.limits.settings[settings::REPLICAS] as usize;
+        self.writes.most().min(set)
+    }
+
+    /// With more requests in a window than this a server has too much to do.
+    fn full(&self, average: f64) -> f64 {
+        average * (1.0 + self.threshold.bound()) + CHANCE * average.sqrt()
     }
 
     /// Removes inherited items, of those that `which` chooses `most` at most. Returns how many.
