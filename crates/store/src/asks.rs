@@ -2,10 +2,7 @@
 
 use wire::{Epoch, NodeId};
 
-use crate::coherence::{BACKOFF_FIRST_NS, Nanos};
-
-/// Whose a write is, and which: its client and request.
-pub(crate) type WriteId = (u64, u64);
+use crate::coherence::{BACKOFF_FIRST_NS, Nanos, WriteId};
 
 /// One store would take a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +58,13 @@ impl Asks {
         }
     }
 
+    /// The stores that a switch has told of this write.
+    pub fn told(&self, write: WriteId) -> impl Iterator<Item = NodeId> {
+        let asks = self.0.iter().flat_map(|state| &state.asks);
+        let told = asks.filter(move |ask| ask.write == Some(write));
+        told.map(Ask::node)
+    }
+
     /// A write was applied.
     pub fn applied(&mut self, write: WriteId) {
         if let Some(state) = &mut self.0 {
@@ -114,6 +118,7 @@ mod tests {
         asks.put(ask(1, 5, Some((7, 1))));
         asks.put(ask(1, 4, None));
         asks.put(ask(2, 9, None));
+        assert_eq!(asks.told((7, 1)).collect::<Vec<_>>(), [1]);
         let late_ns = 100 + BACKOFF_FIRST_NS;
         assert_eq!(asks.take_due(100), (vec![ask(2, 9, None)], Some(late_ns)));
         asks.applied((7, 2));

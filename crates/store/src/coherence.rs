@@ -31,6 +31,7 @@ mod loan;
 mod outside;
 mod parts;
 mod replica;
+mod untold;
 mod window;
 
 use std::collections::VecDeque;
@@ -40,7 +41,8 @@ pub use lives::{Ended, KeyLife, Named, Says, judge};
 pub use loan::{Act, End, Loan, Proceeds, Role, Taken, Terms, VERSIONS};
 pub use outside::{Outside, Watch};
 pub use parts::{Parts, version_of_part};
-pub use replica::{Borrowed, Candidate, Copied, Epochs, Replica, answers};
+pub use replica::{Borrowed, Copied, Epochs, Replica, WriteId, answers};
+use untold::Untold;
 pub use window::{Verdict, Window};
 use wire::Epoch;
 
@@ -92,6 +94,7 @@ pub struct KeyState<W> {
     doubt_until_ns: Nanos,
     /// The key is lent, or about to be: no write is begun with, nothing is granted, and its copies are called back.
     held: bool,
+    untold: Untold,
 }
 
 /// The one thing that goes on for a key.
@@ -118,6 +121,8 @@ struct Wait {
     since_ns: Nanos,
     next_ns: Nanos,
     backoff_ns: Nanos,
+    /// Its acknowledgement is on its way, unasked, by what the write says.
+    is_told: bool,
 }
 
 /// What became of a write that was handed in.
@@ -174,6 +179,7 @@ impl<W> Default for KeyState<W> {
             queue: VecDeque::new(),
             doubt_until_ns: 0,
             held: false,
+            untold: Untold::default(),
         }
     }
 }
@@ -355,6 +361,7 @@ impl<W> KeyState<W> {
                     .retain(|wait| now_ns < wait.since_ns + timeout_ns);
             }
             if !current.waits.is_empty() {
+                current.note_untold(&mut self.untold, now_ns);
                 let next_ns = current.repeat(leases, now_ns, out);
                 // Of a recall nothing is applied: it would only begin again.
                 let is_write = matches!(current.task, Task::Write(_));
@@ -391,14 +398,20 @@ impl<W> KeyState<W> {
 
     /// Rule 4: begins to wait for every copy that is left.
     fn begin(&mut self, task: Task<W>, now_ns: Nanos) {
-        let told_stores = matches!(&task, Task::Write(write) if write.told_stores);
+        let told_by = match &task {
+            Task::Write(write) if write.told_stores => Some(write.epoch.switch()),
+            _ => None,
+        };
+        let hears = |store, via| !self.untold.has((via, store));
         let wait = |copy: &Copy| {
-            let is_told = told_stores && copy.switch & wire::NODE_STORE != 0;
+            let is_store = copy.switch & wire::NODE_STORE != 0;
+            let is_told = is_store && told_by.is_some_and(|via| hears(copy.switch, via));
             Wait {
                 copy: copy.clone(),
                 since_ns: now_ns,
                 next_ns: now_ns + if is_told { BACKOFF_FIRST_NS } else { 0 },
                 backoff_ns: BACKOFF_FIRST_NS,
+                is_told,
             }
         };
         let goes_unasked = |copy: &Copy| {
@@ -428,6 +441,14 @@ impl<W> KeyState<W> {
                 ..
             }) => Some(write),
             _ => None,
+        }
+    }
+
+    /// A switch has told this store of the write that is being applied: of the next one that passes the same switch, too, it will hear
+    /// unasked.
+    pub fn told(&mut self, store: SwitchId) {
+        if let Some(via) = self.applying().map(|write| write.epoch.switch()) {
+            self.untold.forget((via, store));
         }
     }
 
@@ -513,6 +534,20 @@ impl<W> KeyState<W> {
 }
 
 impl<W> Current<W> {
+    /// Stores that have to be asked after all: of the next write that comes by the same way they are asked at once.
+    fn note_untold(&mut self, untold: &mut Untold, now_ns: Nanos) {
+        let Task::Write(write) = &self.task else {
+            return;
+        };
+        let via = write.epoch.switch();
+        for wait in &mut self.waits {
+            if wait.is_told && wait.next_ns <= now_ns {
+                wait.is_told = false;
+                untold.note((via, wait.copy.switch));
+            }
+        }
+    }
+
     /// Sends what is due and returns when something is due next. A switch that has not answered for half a lease
     /// gets no further one (rule 6), so that a mute switch cannot block a write for ever.
     fn repeat<A>(

@@ -199,6 +199,8 @@ pub struct Counters {
     pub replica_invalidations: u64,
     /// Writes that switches sent here, too.
     pub replica_updates: u64,
+    /// Of a write that was told of already: another switch has sent it, too, or it was doubled.
+    pub replica_updates_again: u64,
     /// Messages about keys that are not held, or not any longer.
     pub replica_late: u64,
     /// Confirmations sent, repetitions included.

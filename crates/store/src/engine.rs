@@ -355,9 +355,13 @@ impl Engine {
     }
 
     /// The controller has placed tenants on these switches, and nowhere else: pairs of a tenant and a switch. Copies that were
-    /// granted before stay in the directory until they are called back or die.
+    /// granted before stay in the directory until they are called back or die; copies that are held here of tenants that are placed
+    /// nowhere go, for no switch sends reads of them, and who wanted them held may be nobody now.
     pub fn place(&mut self, all: impl IntoIterator<Item = (u32, u16)>) {
         self.placements.set(all);
+        if let Some(placed) = self.placements.tenants() {
+            self.replicas.forget_all_but(&placed);
+        }
     }
 
     /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases delayed replies.

@@ -14,6 +14,12 @@ impl Placements {
         told.is_none_or(|told| told.contains(&(tenant, switch)))
     }
 
+    /// The tenants that have any; `None`: nobody has told.
+    pub fn tenants(&self) -> Option<HashSet<u32>> {
+        let told = self.0.as_ref()?;
+        Some(told.iter().map(|(tenant, _)| *tenant).collect())
+    }
+
     /// All pairs of a tenant and a switch, in place of those told before.
     pub fn set(&mut self, all: impl IntoIterator<Item = (u32, u16)>) {
         self.0 = Some(all.into_iter().collect());

@@ -110,13 +110,14 @@ pub struct Copied<V> {
     pub expires_ns: Nanos,
 }
 
+/// Whose a write is, and which: its client and request.
+pub type WriteId = (u64, u64);
+
 /// A write that is on its way to the home, and of which R has the value already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate<V> {
-    /// Whose it is, and which: the client and its request.
-    pub write: (u64, u64),
-    /// What it writes; of a delete nothing is kept.
-    pub value: V,
+struct Candidate<V> {
+    write: WriteId,
+    value: V,
 }
 
 /// What R holds of one key.
@@ -126,6 +127,8 @@ pub struct Replica<V> {
     /// When that was taken: a value's life counts from then.
     epoch_ns: Nanos,
     valid: Option<Copied<V>>,
+    /// The write that the epoch was taken for, if a switch told of one.
+    told: Option<WriteId>,
     candidate: Option<Candidate<V>>,
 }
 
@@ -136,6 +139,7 @@ impl<V> Replica<V> {
             epoch,
             epoch_ns: now_ns,
             valid: None,
+            told: None,
             candidate: None,
         }
     }
@@ -149,19 +153,32 @@ impl<V> Replica<V> {
     pub fn raise(&mut self, epoch: u64, now_ns: Nanos) {
         self.epoch = self.epoch.max(epoch);
         self.epoch_ns = now_ns;
+        self.told = None;
         if !mutant(Mutant::ReplicaStaysValid) {
             self.valid = None;
         }
     }
 
-    /// A write passed a switch, which sent a copy of it here.
-    pub fn update(&mut self, epoch: u64, candidate: Option<Candidate<V>>, now_ns: Nanos) {
+    /// This write passed a switch, which sent a copy of it here: what it writes, if that may be kept.
+    pub fn update(&mut self, epoch: u64, write: WriteId, value: Option<V>, now_ns: Nanos) {
         self.raise(epoch, now_ns);
-        self.candidate = candidate;
+        self.told = Some(write);
+        self.candidate = value.map(|value| Candidate { write, value });
+    }
+
+    /// Whether this write is what the present epoch was taken for: another switch has sent it, too, and it ends nothing that the first
+    /// one did not. What was installed since may be served on: its home knows of it.
+    pub fn was_told(&self, write: WriteId) -> bool {
+        self.told == Some(write)
+    }
+
+    /// The write whose value is here already, should its home apply it.
+    pub fn candidate(&self) -> Option<WriteId> {
+        self.candidate.as_ref().map(|candidate| candidate.write)
     }
 
     /// The candidate, if it is this write's. It is one no longer.
-    pub fn take_candidate(&mut self, write: (u64, u64)) -> Option<V> {
+    pub fn take_candidate(&mut self, write: WriteId) -> Option<V> {
         let candidate = self.candidate.take()?;
         let is_it = candidate.write == write || mutant(Mutant::CandidateOfAnyWrite);
         is_it.then_some(candidate.value)
@@ -302,12 +319,22 @@ mod tests {
     #[test]
     fn a_candidate_is_of_one_write() {
         let mut replica = Replica::new(1, S);
-        let value = |write, value| Some(Candidate { write, value });
-        replica.update(2, value((1, 1), "a"), S);
-        replica.update(3, value((2, 9), "b"), S);
+        replica.update(2, (1, 1), Some("a"), S);
+        replica.update(3, (2, 9), Some("b"), S);
         assert_eq!(replica.take_candidate((1, 1)), None);
-        replica.update(4, value((2, 9), "b"), S);
+        replica.update(4, (2, 9), Some("b"), S);
         assert_eq!(replica.take_candidate((2, 9)), Some("b"));
         assert_eq!(replica.take_candidate((2, 9)), None);
+    }
+
+    #[test]
+    fn a_write_that_was_told_of_is_known_until_another_epoch_is_taken() {
+        let mut replica = Replica::new(1, S);
+        replica.update(2, (1, 1), Some("a"), S);
+        assert!(replica.was_told((1, 1)) && !replica.was_told((1, 2)));
+        assert_eq!(replica.candidate(), Some((1, 1)));
+        replica.raise(3, S);
+        assert!(!replica.was_told((1, 1)));
+        assert_eq!(replica.candidate(), Some((1, 1)), "its value is here still");
     }
 }

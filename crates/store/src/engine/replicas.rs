@@ -19,7 +19,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use wire::{NodeId, maps::HashMap};
+use wire::{
+    NodeId,
+    maps::{HashMap, HashSet},
+};
 
 use super::reply::Origin;
 use crate::{
@@ -293,6 +296,15 @@ impl Replicas {
             if let Some(lender) = self.lenders.get_mut(&held.home) {
                 lender.keys -= 1;
             }
+        }
+    }
+
+    /// Forgets what was to be held of any other tenants.
+    pub fn forget_all_but(&mut self, placed: &HashSet<u32>) {
+        let is_over = |(id, held): &(&KeyId, &Held)| held.wanted && !placed.contains(&id.0);
+        let held = self.held.iter().filter(is_over).map(|(id, _)| *id);
+        for id in held.collect::<Vec<_>>() {
+            self.forget(&id);
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
-use wire::{Cluster, ClusterError, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM, maps::HashMap};
+use wire::{
+    Cluster, ClusterError, NodeId, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM, maps::HashMap,
+};
 
 use super::Engine;
 use crate::{directory::KeyId, net::Outbox};
@@ -13,6 +15,8 @@ pub(super) struct Known {
     pub secrets: Secrets,
     /// One bit per partition that is held for this tenant; `None`: those that the store owns.
     held: Option<Box<[u64]>>,
+    /// The stores that it may use; none: all.
+    stores: Vec<SocketAddr>,
     /// How much later than an answered write its value is here at most; 0: no key is lent.
     pub write_back_ms: u32,
 }
@@ -24,6 +28,11 @@ impl Known {
             None => owns,
             Some(bits) => bits[partition / 64] >> (partition % 64) & 1 == 1,
         }
+    }
+
+    /// Whether the store at this address may have data of the tenant.
+    pub fn may_use(&self, store: SocketAddr) -> bool {
+        self.stores.is_empty() || self.stores.contains(&store)
     }
 }
 
@@ -48,6 +57,7 @@ impl Tenants {
                 let known_one = Known {
                     secrets,
                     held: None,
+                    stores: vec![],
                     write_back_ms: 0,
                 };
                 known.insert(id, known_one);
@@ -63,6 +73,7 @@ impl Tenants {
                 Known {
                     secrets,
                     held,
+                    stores: tenant.stores.clone(),
                     write_back_ms: tenant.write_back_ms,
                 }
             };
@@ -160,6 +171,13 @@ fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
 }
 
 impl Engine {
+    /// Whether the store of this number may hold copies of a tenant's keys.
+    pub(super) fn may_hold(&self, store: NodeId, tenant: u32) -> bool {
+        let store = self.config.cluster.store_numbered(store);
+        let known = self.tenants.get(tenant);
+        store.is_some_and(|store| known.is_some_and(|known| known.may_use(store.address)))
+    }
+
     /// Takes a cluster with other tenants, which counts from the next packet on. A tenant that is gone is denied, and
     /// everything that went on for it ends without an answer; nobody waits for its copies, so whoever gives its number to
     /// another tenant must first have it removed from every switch. Copies of keys that are another store's from

@@ -481,12 +481,13 @@ impl Engine {
             0
         };
         let finished = self.directory.update(at, |e| {
-            let write = e.state.applied(doubt_until_ns)?;
+            let origin = &e.state.applying()?.body.origin;
+            let id = (origin.client, origin.request);
+            e.asks.told(id).for_each(|store| e.state.told(store));
             if matches!(change, Change::Done(_)) {
-                e.asks
-                    .applied((write.body.origin.client, write.body.origin.request));
+                e.asks.applied(id);
             }
-            Some(write)
+            e.state.applied(doubt_until_ns)
         });
         let Some(Some(Write { body: job, .. })) = finished else {
             return;
@@ -538,7 +539,11 @@ impl Engine {
             self.counters.grants_moved += 1;
             return false;
         }
-        if !is_store && !self.placements.allows(switch, origin.tenant) {
+        let is_placed = match is_store {
+            true => self.may_hold(switch, origin.tenant),
+            false => self.placements.allows(switch, origin.tenant),
+        };
+        if !is_placed {
             self.counters.grants_not_placed += 1;
             return false;
         }

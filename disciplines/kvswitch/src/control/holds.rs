@@ -79,11 +79,18 @@ impl Holds {
         }
     }
 
-    /// Nothing of a tenant is held any longer: all of these stores that are there are told at once, for later a message might reach another
-    /// discipline's half. One that is not there hears of it when the tenant has room again.
+    /// Nothing of a tenant is held any longer: these stores are told at once, for later a message might reach another discipline's half.
+    /// For one that is not there, and was told something, the messages wait.
     pub fn leave(&mut self, tenant: u32, stores: &[SocketAddr], out: &mut Vec<Action>) {
-        self.held.retain(|(of, _), _| *of != tenant);
-        for store in stores.iter().filter(|store| self.attached.contains(store)) {
+        let mut known = BTreeSet::new();
+        self.held.retain(|(of, store), held| {
+            if *of == tenant && (held.begun || held.ended) {
+                known.insert(*store);
+            }
+            *of != tenant
+        });
+        let may_hold = |store: &&SocketAddr| self.attached.contains(store) || known.contains(store);
+        for store in stores.iter().filter(may_hold) {
             for word in [What::Begin, What::End] {
                 out.push(tell(tenant, *store, Told::word(word)));
             }
@@ -227,6 +234,25 @@ mod tests {
             said(&mut out),
             [(What::Begin, 0), (What::Hold, 1), (What::End, 0)]
         );
+    }
+
+    #[test]
+    fn what_is_over_is_told_to_all_that_were_told_of_it() {
+        let (mut holds, other) = (Holds::default(), ([10, 0, 0, 2], 7117).into());
+        let stranger = ([10, 0, 0, 3], 7117).into();
+        holds.attached(store());
+        holds.hold(TENANT, store(), &key("a"));
+        holds.hold(TENANT, other, &key("a"));
+        holds.hold(TENANT + 1, store(), &key("a"));
+        news(&mut holds);
+        holds.detached(store());
+        let mut out = vec![];
+        holds.leave(TENANT, &[store(), other, stranger], &mut out);
+        let to_it =
+            |action: &Action| matches!(action, Action::Tell { store: to, .. } if *to == store());
+        assert!(out.iter().all(to_it), "the others were told nothing");
+        assert_eq!(said(&mut out), [(What::Begin, 0), (What::End, 0)]);
+        assert_eq!((holds.count(TENANT), holds.count(TENANT + 1)), (0, 1));
     }
 
     #[test]

@@ -19,6 +19,10 @@ impl Engine {
         let Some((id, home)) = self.abroad(tenant, key) else {
             return false;
         };
+        // The home refuses it, too; a controller that knows other stores would have us ask for ever.
+        if !self.replicas.me.is_some_and(|me| self.may_hold(me, tenant)) {
+            return false;
+        }
         let replicas = &mut self.replicas;
         let is_held = replicas.held.get(&id).is_some_and(|held| held.wanted);
         if !is_held {
@@ -41,7 +45,7 @@ impl Engine {
         true
     }
 
-    /// A half wants it held no longer. False if it is not.
+    /// A half wants it held no longer. False if it is no key that could be.
     pub(in crate::engine) fn release_replica(
         &mut self,
         tenant: u32,
@@ -55,8 +59,9 @@ impl Engine {
         let Some(me) = self.replicas.me else {
             return false;
         };
+        // It may have gone with the tenant's room.
         if !self.replicas.held.get(&id).is_some_and(|held| held.wanted) {
-            return false;
+            return true;
         }
         self.say_of(id, Op::ReplicaDrop, Epoch::new(me, 0), 0, out);
         self.drop_copy(id, now_ns, out);
@@ -115,7 +120,8 @@ impl Engine {
             .collect();
         for (id, key, home, wanted) in all {
             let now = self.abroad(id.0, &key);
-            if now.is_some_and(|(_, (now, _))| now == home) {
+            let may = self.replicas.me.is_some_and(|me| self.may_hold(me, id.0));
+            if now.is_some_and(|(_, (now, _))| now == home) && (may || !wanted) {
                 continue;
             }
             self.replicas.forget(&id);

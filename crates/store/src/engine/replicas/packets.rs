@@ -11,7 +11,7 @@ use super::{
     ASK_FIRST_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender, OVERHEAD,
 };
 use crate::{
-    coherence::Candidate,
+    coherence::WriteId,
     directory::KeyId,
     mutants::{Mutant, mutant},
     net::{Outbox, Peer},
@@ -131,24 +131,30 @@ impl Engine {
     fn invalidated(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {
         let id = (packet.header.tenant, packet.header.key_hash);
         let epoch = self.replicas.epochs.take();
-        let mut would_take = false;
+        let (mut would_take, mut write) = (false, None);
         if let Some(held) = self.replicas.held.get_mut(&id) {
             held.replica.raise(epoch, now_ns);
             held.joining = None;
             would_take = held.waits_for_push(now_ns);
+            // What a switch has sent here already need not be pushed.
+            write = held.replica.candidate().filter(|_| would_take);
             self.replicas.set_timer(id, now_ns + ASK_FIRST_NS);
         }
         self.counters.replica_invalidations += 1;
         let header = Header {
             version: packet.header.epoch.number(),
-            ..self.ack_of(id, epoch, would_take)
+            ..self.ack_of(id, epoch, would_take, write)
         };
         let packet = Packet::new(header, packet.key, &[]);
         let _ = out.push(&packet, &self.system_secret(), peer);
     }
 
-    fn ack_of(&self, id: KeyId, epoch: u64, would_take: bool) -> Header {
+    /// Says that this epoch was taken, that a push would be installed, and the write whose value is here already.
+    fn ack_of(&self, id: KeyId, epoch: u64, would_take: bool, write: Option<WriteId>) -> Header {
+        let (client, request) = write.unwrap_or_default();
         Header {
+            client,
+            request,
             tenant: id.0,
             key_hash: id.1,
             epoch: Epoch::new(self.replicas.me.unwrap_or(NODE_STORE), epoch),
@@ -177,30 +183,34 @@ impl Engine {
             self.counters.dropped_replica += 1;
             return;
         }
-        // It costs a server what a request costs. One that is dropped is made up for by the home's invalidation.
-        let payer = self.partitions.in_place_of(self.partitions.at(id.1));
-        if self.partitions.admit(payer, now_ns).is_none() {
-            self.counters.dropped_rate_limit += 1;
+        // One that is dropped is made up for by the home's invalidation.
+        if !self.pays(id, now_ns) {
             return;
         }
         // Nothing is lost by what is not answered: the home asks, if it knows of a copy here.
-        if !self.replicas.held.get(&id).is_some_and(|held| held.wanted) {
+        let held = self.replicas.held.get(&id).filter(|held| held.wanted);
+        let Some(held) = held else {
             self.counters.replica_late += 1;
             return;
-        }
-        if self.replicas.epochs.is_ahead(now_ns) {
+        };
+        let write = (header.client, header.request);
+        let (epoch, would_take) = if held.replica.was_told(write) {
+            self.counters.replica_updates_again += 1;
+            if held.replica.is_valid() {
+                return;
+            }
+            (held.replica.epoch(), !held.no_room)
+        } else if self.replicas.epochs.is_ahead(now_ns) {
             self.counters.dropped_rate_limit += 1;
             return;
-        }
-        self.counters.replica_updates += 1;
-        let epoch = self.replicas.epochs.take();
-        let would_take = self.keep_candidate(id, packet, epoch, now_ns);
-        self.replicas.set_timer(id, now_ns + ASK_FIRST_NS);
-        let ack = Header {
-            client: header.client,
-            request: header.request,
-            ..self.ack_of(id, epoch, would_take)
+        } else {
+            self.counters.replica_updates += 1;
+            let epoch = self.replicas.epochs.take();
+            let would_take = self.keep_candidate(id, packet, epoch, now_ns);
+            self.replicas.set_timer(id, now_ns + ASK_FIRST_NS);
+            (epoch, would_take)
         };
+        let ack = self.ack_of(id, epoch, would_take, Some(write));
         if let Some(peer) = self.peer_of(home.0) {
             let _ = out.push(
                 &Packet::new(ack, packet.key, &[]),
@@ -210,21 +220,27 @@ impl Engine {
         }
     }
 
+    /// A packet that a server does something for: whether there is time for it.
+    pub(super) fn pays(&mut self, id: KeyId, now_ns: u64) -> bool {
+        let payer = self.partitions.in_place_of(self.partitions.at(id.1));
+        let is_taken = self.partitions.admit(payer, now_ns).is_some();
+        self.counters.dropped_rate_limit += u64::from(!is_taken);
+        is_taken
+    }
+
     /// Invalidates a copy under this epoch, and keeps what a write brings. Whether the home may push.
     fn keep_candidate(&mut self, id: KeyId, packet: &Packet<'_>, epoch: u64, now_ns: u64) -> bool {
         let header = &packet.header;
         let is_delete = header.flags.has(Flags::ALL);
         let cost = OVERHEAD + packet.key.len() + packet.value.len();
         let fits = self.replicas.resize(&id, cost) && !is_delete;
-        let candidate = fits.then(|| Candidate {
-            write: (header.client, header.request),
-            value: Bytes::copy_from_slice(packet.value),
-        });
+        let write = (header.client, header.request);
+        let value = fits.then(|| Bytes::copy_from_slice(packet.value));
         let Some(held) = self.replicas.held.get_mut(&id) else {
             return false;
         };
         if !mutant(Mutant::UpdateLeavesValid) {
-            held.replica.update(epoch, candidate, now_ns);
+            held.replica.update(epoch, write, value, now_ns);
         }
         held.joining = None;
         held.waits_for_push(now_ns)
@@ -327,6 +343,12 @@ impl Engine {
             self.counters.replica_grants_stale += 1;
             return;
         }
+        // What came as an update is paid for.
+        let is_here = header.op == Op::ReplicaPush && header.flags.has(Flags::COMPARE);
+        if !is_here && !self.pays(id, now_ns) {
+            return;
+        }
+        let replicas = &mut self.replicas;
         let len = match header.total {
             0 => value.len(),
             total => total as usize,

@@ -98,6 +98,15 @@ impl Engine {
         let (Some(at), true) = (missing, packet.value.len() == len) else {
             return true;
         };
+        if !self.pays(id, now_ns) {
+            return true;
+        }
+        let Some(held) = self.replicas.held.get_mut(&id) else {
+            return true;
+        };
+        let Some(joining) = &mut held.joining else {
+            return true;
+        };
         if joining.bytes.len() < from + len {
             joining.bytes.resize(from + len, 0);
         }

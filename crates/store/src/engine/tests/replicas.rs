@@ -3,11 +3,12 @@
 mod clients;
 mod hostile;
 mod slow;
+mod told;
 mod world;
 
 use wire::{Flags, Header, Op, Packet};
 
-use world::{ClientOp, Faults, World, address_of, node};
+use world::{ClientOp, Faults, STORES, World, address_of, node};
 
 const MS: u64 = 1_000_000;
 /// The wait of stores after their start is over then.
@@ -276,6 +277,9 @@ fn at_random(seed: u64) -> (Result<(), String>, [u64; 3]) {
         alter: [0, 0, 200][world.draw() as usize % 3],
     };
     world.fans_out = !world.draw().is_multiple_of(4);
+    for turn in 1..STORES {
+        world.updates[turn] = [1, 1, 2, 0][world.draw() as usize % 4];
+    }
     let (end_ns, fault) = (world.now_ns + 3_500 * MS, world.draw() % 8);
     let fault_ns = world.now_ns + (200 + world.draw() % 500) * MS;
     let (mut is_broken, mut is_mended) = (false, false);

@@ -94,6 +94,8 @@ pub struct World {
     pub valid: Vec<bool>,
     /// Whether it sends writes to the stores, too.
     pub fans_out: bool,
+    /// How often it sends a write to each store.
+    pub updates: [usize; STORES],
     random: u64,
     pub history: Vec<Operation>,
     pub sizes: Vec<usize>,
@@ -177,6 +179,7 @@ impl World {
             cut: vec![],
             valid: vec![true, false, false],
             fans_out: true,
+            updates: [1; STORES],
             random: seed,
             history: vec![],
             sizes: vec![8, 40, 900],
@@ -385,7 +388,8 @@ impl World {
                         flags: header.flags.with(flags),
                         ..header
                     };
-                    all.push((signed(update, &value), address_of(turn)));
+                    let copy = (signed(update, &value), address_of(turn));
+                    all.extend(std::iter::repeat_n(copy, self.updates[turn]));
                 }
                 all
             }

@@ -1,0 +1,171 @@
+//! The plan of a rack: who stands where, and what runs there.
+
+use lab::{
+    roles::{CONTROL_PORT, Control, MEMCACHED_PORT, Redis, Role, Store, Switch},
+    topology::Link,
+};
+use wire::PORT;
+
+use super::Rack;
+use crate::{
+    Backend,
+    rig::{OTHER_CPU, Plan, Seated, Site},
+};
+
+pub(super) const CLIENT: &str = "client";
+pub(super) const SWITCH: &str = "switch";
+pub(super) const CONTROL: &str = "control";
+
+/// Where controller and agent keep their state.
+pub(super) const CONTROL_STATE: &str = "{dir}/control";
+pub(super) const AGENT_STATE: &str = "{dir}/agent";
+
+/// client - switch - servers, with the controller on the switch.
+pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
+    let servers: Vec<String> = match (backend, params.servers) {
+        (Backend::Embedded, _) if !params.apart => vec!["server".into()],
+        (_, 1) => vec!["server".into()],
+        (_, n) => (0..n as usize).map(server).collect(),
+    };
+    let mut hosts = vec![Site::new(CLIENT, vec![])];
+    let mut links = vec![Link::between([CLIENT.into(), SWITCH.into()])];
+    for server in &servers {
+        hosts.push(Site::new(server, server_roles(server, params, backend)));
+        links.push(Link::between([SWITCH.into(), server.clone()]));
+    }
+    let [agent, control] = switch_roles(params, discipline);
+    let mut switch = vec![agent];
+    if params.apart {
+        hosts.push(Site::new(CONTROL, vec![control]));
+        links.push(Link::between([SWITCH.into(), CONTROL.into()]));
+    } else {
+        switch.push(control);
+    }
+    Plan {
+        hosts,
+        switches: vec![Site::new(SWITCH, switch)],
+        links,
+        partitions: params.servers,
+        is_open: true,
+        is_signed: false,
+        hardware: params.hardware.as_ref().map(|h| h.slowed(params.factor)),
+    }
+}
+
+/// The host of a server, counted from 0, where each has its own.
+pub(super) fn server(number: usize) -> String {
+    format!("server{}", number + 1)
+}
+
+/// Where the controller is found.
+fn control_url(params: &Rack) -> String {
+    match params.apart {
+        true => format!("http://{{address:{CONTROL}}}:{CONTROL_PORT}"),
+        false => format!("http://127.0.0.1:{CONTROL_PORT}"),
+    }
+}
+
+pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
+    let data = format!("{{dir}}/{host}-data");
+    let url = match backend {
+        Backend::Embedded => None,
+        Backend::Redis => Some(format!("redis+unix://{data}")),
+        Backend::Memcached => Some(format!("memcached://127.0.0.1:{MEMCACHED_PORT}")),
+    };
+    let store = Role::Store(Store {
+        listen: format!("{{address:{host}}}:{PORT}"),
+        populate: (backend == Backend::Embedded)
+            .then(|| (params.keys, params.value_len.to_string())),
+        backend: url,
+        rate_limit: Some(params.server_rate / params.factor),
+        queue_limit: Some(params.queue_limit),
+        socket: format!("{{dir}}/{host}.sock"),
+        control: params.apart.then(|| control_url(params)),
+        ..Store::default()
+    });
+    let behind = match backend {
+        Backend::Embedded => None,
+        Backend::Redis => Some(Role::Redis(Redis {
+            socket: data,
+            journal: None,
+        })),
+        Backend::Memcached => Some(Role::Memcached(data)),
+    };
+    let roles = behind.into_iter().chain([store]);
+    roles.map(|role| Seated::new(role).on(OTHER_CPU)).collect()
+}
+
+/// The agent forwards from the start; the cache learns once there is a controller.
+fn switch_roles(params: &Rack, discipline: &str) -> [Seated; 2] {
+    let agent = Role::Switch(Switch {
+        id: 1,
+        node: SWITCH.into(),
+        control: control_url(params),
+        state: AGENT_STATE.into(),
+        options: params.switch_args.clone(),
+        ..Switch::default()
+    });
+    let control = Role::Control(Control {
+        state: CONTROL_STATE.into(),
+        max_items: Some(params.items),
+        window_ms: params.window_ms,
+        discipline: Some(discipline.into()),
+        settings: params.settings.clone(),
+        options: params.control_args.clone(),
+        listen: params.apart.then(|| format!("0.0.0.0:{CONTROL_PORT}")),
+        ..Control::default()
+    });
+    [
+        Seated::new(agent).nice(5),
+        Seated::new(control).nice(5).later(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Cluster;
+
+    use super::*;
+    use crate::rig::Hardware;
+
+    #[test]
+    fn every_server_of_a_real_backend_has_its_share_of_the_partitions() {
+        let params = Rack {
+            servers: 3,
+            ..Rack::default()
+        };
+        let plan = plan(&params, Backend::Redis, "some");
+        let topology = plan.topology().unwrap();
+        let cluster = Cluster::parse(&topology.files["cluster.toml"]).unwrap();
+        let shares: Vec<(u32, u32)> = cluster.stores.iter().map(|s| (s.first, s.last)).collect();
+        assert_eq!(shares, [(0, 0), (1, 1), (2, 2)]);
+        let started: Vec<&str> = topology.hosts[1]
+            .processes
+            .iter()
+            .map(|process| process.name.as_str())
+            .collect();
+        assert_eq!(started, ["redis", "store"]);
+        assert!(!topology.switches[0].processes[1].autostart);
+    }
+
+    #[test]
+    fn a_factor_divides_the_rates_of_servers_and_switch() {
+        let hardware: Hardware = toml::from_str("switch_rate = 2e9\nround_gbit = 100").unwrap();
+        let params = Rack {
+            server_rate: 10e6,
+            hardware: Some(hardware),
+            factor: 40_000.0,
+            ..Rack::default()
+        };
+        params.check().unwrap();
+        let plan = plan(&params, Backend::Embedded, "some");
+        let slowed = plan.hardware.as_ref().unwrap();
+        assert_eq!(slowed.switch_rate, 50_000.0);
+        assert_eq!((slowed.round_gbit, slowed.link_gbit), (Some(0.0025), None));
+        assert_eq!(slowed.link_us, 400_000.0);
+        let Role::Store(store) = &plan.seated("server", "store").unwrap().role else {
+            panic!("a store")
+        };
+        assert_eq!(store.rate_limit, Some(250.0));
+    }
+}

@@ -1,0 +1,386 @@
+//! A rack of servers behind one switch, with a cache that is on or off: what it can carry, beside what an ideal cache of
+//! the same size would let it carry for the same map of keys to servers.
+
+mod layout;
+mod rack;
+mod search;
+
+pub use rack::{Rack, Search};
+pub use search::Saturation;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use anyhow::Context;
+use lab::{progress::Progress, steered::Seat};
+use load::{
+    Phase, PhaseResult,
+    model::{self, ServersByRank},
+    workload::{KeySpace, Permutation, Popularity},
+};
+use wire::{Cluster, Secret};
+
+use crate::{
+    Backend, Run, fill,
+    rig::{CLIENT_CPU, Generating, Load, Rig},
+};
+use layout::{AGENT_STATE, CLIENT, CONTROL_STATE, SWITCH, plan, server, server_roles};
+
+/// A rack under measurement: client, switch, servers; the cache on or off.
+pub struct Servers<'a> {
+    // The generator first, so that it does not report the loss of everything else.
+    load: Option<Load>,
+    rig: Rig,
+    params: Rack,
+    seed: u64,
+    cluster: Cluster,
+    by_rank: ServersByRank,
+    progress: &'a Progress,
+    backend: Backend,
+    /// Servers that were stopped, by their numbers.
+    stopped: BTreeSet<usize>,
+}
+/// What was counted while load ran.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// Requests that each server took.
+    pub served: Vec<f64>,
+    /// The switch's counters, by name.
+    pub switch: BTreeMap<String, f64>,
+    /// The port by which the switch sends packets round, if anybody counts it.
+    pub rounds: Option<sim::RoundCounts>,
+    /// The time that all that took, in seconds.
+    pub seconds: f64,
+}
+
+impl Counted {
+    /// What one of the switch's counters counted; 0 if it has none of this name.
+    pub fn switch(&self, name: &str) -> f64 {
+        self.switch.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// What was counted since then.
+    #[must_use]
+    pub fn since(mut self, before: &Counted) -> Counted {
+        // One that was started again has counted from nothing.
+        for (now, before) in self.served.iter_mut().zip(&before.served) {
+            *now -= if *now >= *before { *before } else { 0.0 };
+        }
+        for (name, now) in &mut self.switch {
+            *now -= before.switch(name);
+        }
+        if let (Some(now), Some(before)) = (&mut self.rounds, before.rounds) {
+            now.packets -= before.packets;
+            now.bytes -= before.bytes;
+            now.overflowed -= before.overflowed;
+            now.busy_ns -= before.busy_ns;
+        }
+        self.seconds -= before.seconds;
+        self
+    }
+}
+
+impl<'a> Servers<'a> {
+    /// Builds the rack and starts the stores and the switch, without a cache.
+    ///
+    /// # Errors
+    /// It cannot be built, or a process does not start.
+    pub fn new(run: &Run<'a>, params: &Rack, backend: Backend) -> anyhow::Result<Servers<'a>> {
+        let discipline = params.discipline.as_deref().unwrap_or(run.discipline);
+        let plan = plan(params, backend, discipline);
+        let rig = Rig::build(plan, run.options.name.clone(), run)?;
+        let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
+        let servers = Servers {
+            load: None,
+            cluster: rig.cluster(&[])?,
+            rig,
+            by_rank: ServersByRank::new(
+                &keys,
+                &Permutation::new(params.keys, run.options.seed),
+                params.servers,
+            ),
+            params: params.clone(),
+            seed: run.options.seed,
+            progress: run.progress,
+            backend,
+            stopped: BTreeSet::new(),
+        };
+        servers.fill(&keys, backend)?;
+        Ok(servers)
+    }
+
+    /// Gives real servers their share of the keys; the embedded table has them already.
+    fn fill(&self, keys: &KeySpace, backend: Backend) -> anyhow::Result<()> {
+        for (host, store) in self.rig.stores().iter().zip(&self.cluster.stores) {
+            let partitions = (0..).zip(keys.partitions(self.params.servers));
+            let lengths = &self.params.value_len;
+            let owned = partitions
+                .filter(|(_, partition)| (store.first..=store.last).contains(partition))
+                .map(|(key, _)| keys.get(key))
+                .map(|key| (key.bytes, lengths.of(key.hash)));
+            self.progress.say(format!("filling {host}"));
+            match backend {
+                Backend::Embedded => {}
+                Backend::Redis => fill::redis(&self.data_of(host)?, owned)?,
+                Backend::Memcached => {
+                    fill::memcached(&self.rig.namespace(host)?, owned)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The socket of the Redis of a server.
+    ///
+    /// # Errors
+    /// As [`Rig::lab`].
+    pub fn data_of(&self, host: &str) -> anyhow::Result<std::path::PathBuf> {
+        self.rig.file(&format!("{host}-data"))
+    }
+
+    /// Kills a server, counted from 0. Servers have to be apart.
+    ///
+    /// # Errors
+    /// As [`Rig::stop`].
+    pub fn stop_server(&mut self, number: usize) -> anyhow::Result<()> {
+        let host = server(number);
+        // Later nobody says what it has counted.
+        self.stopped.insert(number);
+        self.rig.stop(&host, "store", libc::SIGKILL)
+    }
+
+    /// Starts a server that was killed again, so many times as fast as before.
+    ///
+    /// # Errors
+    /// As [`Rig::start`].
+    pub fn start_server(&mut self, number: usize, speed: f64) -> anyhow::Result<()> {
+        let host = server(number);
+        let params = Rack {
+            server_rate: self.params.server_rate * speed,
+            ..self.params.clone()
+        };
+        let mut roles = server_roles(&host, &params, self.backend).into_iter();
+        let store = roles.find(|seated| seated.role.name() == "store");
+        let store = store.with_context(|| format!("{host}: no store in this rack"))?;
+        self.rig.start_as(&host, &store)?;
+        self.stopped.remove(&number);
+        Ok(())
+    }
+
+    /// Requests that each server has taken since it started; 0 of those that were stopped.
+    ///
+    /// # Errors
+    /// A store that does not say.
+    pub fn served(&self) -> anyhow::Result<Vec<f64>> {
+        let mut served = vec![0.0; self.params.servers as usize];
+        let hosts = self.rig.stores();
+        let stores = hosts.iter().zip(&self.cluster.stores);
+        for (_, (host, store)) in (0..).zip(stores).filter(|(n, _)| !self.stopped.contains(n)) {
+            let status = self.rig.store_status(host)?;
+            for (i, partition) in status.partitions.iter().enumerate() {
+                let number = partition.partition.unwrap_or(store.first + i as u32);
+                if let Some(slot) = served.get_mut(number as usize) {
+                    *slot += partition.served as f64;
+                }
+            }
+        }
+        Ok(served)
+    }
+
+    /// Starts the controller: from here on the cache learns.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn cache_on(&mut self) -> anyhow::Result<()> {
+        let node = self.params.controller();
+        self.rig.start(node, "control")
+    }
+
+    /// Stops the controller and empties the switch.
+    ///
+    /// # Errors
+    /// The switch does not start again.
+    pub fn cache_off(&mut self) -> anyhow::Result<()> {
+        let node = self.params.controller();
+        self.rig.stop(node, "control", libc::SIGTERM)?;
+        self.rig.stop(SWITCH, "agent", libc::SIGTERM)?;
+        self.rig.forget_tables(SWITCH);
+        self.rig.forget(CONTROL_STATE);
+        self.rig.forget(AGENT_STATE);
+        self.rig.start(SWITCH, "agent")
+    }
+
+    /// Runs one phase of load.
+    ///
+    /// # Errors
+    /// The generator died, or an interruption.
+    pub fn phase(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
+        self.load()?.run(phase)
+    }
+
+    /// The generator, which starts when it is needed first.
+    fn load(&mut self) -> anyhow::Result<&mut Load> {
+        if self.load.is_none() {
+            self.load = Some(self.rig.load(&Generating {
+                seat: Seat {
+                    host: CLIENT,
+                    name: "load",
+                    cpu: Some(CLIENT_CPU),
+                    nice: 0,
+                },
+                tenants: &[],
+                keys: self.params.keys,
+                value_len: self.params.value_len.clone(),
+                timeout_ms: self.params.timeout_ms,
+                seed: self.seed,
+                interval_ms: 50,
+                names_lives: false,
+                number: 0,
+            })?);
+        }
+        self.load
+            .as_mut()
+            .context("the generator that was just started")
+    }
+
+    /// Runs one phase of load; beside its result what servers and switch counted, warm-up included.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`], or nobody says what was counted.
+    pub fn counting(&mut self, phase: &Phase) -> anyhow::Result<(PhaseResult, Counted)> {
+        let before = self.counted()?;
+        let result = self.phase(phase)?;
+        Ok((result, self.counted()?.since(&before)))
+    }
+
+    /// Runs one phase of load; beside its result what was counted in each stretch of so many seconds.
+    ///
+    /// # Errors
+    /// As [`Servers::counting`].
+    pub fn watching(
+        &mut self,
+        phase: &Phase,
+        every_s: f64,
+    ) -> anyhow::Result<(PhaseResult, Vec<Counted>)> {
+        let every = Duration::from_secs_f64(every_s);
+        let mut stretches = vec![];
+        let mut before = self.counted()?;
+        self.load()?.begin(phase)?;
+        loop {
+            self.rig.wait(every)?;
+            let now = self.counted()?;
+            stretches.push(now.clone().since(&before));
+            before = now;
+            if let Some(result) = self.load()?.poll()? {
+                return Ok((result, stretches));
+            }
+        }
+    }
+
+    /// What servers and switch have counted since they started.
+    ///
+    /// # Errors
+    /// Nobody says.
+    pub fn counted(&self) -> anyhow::Result<Counted> {
+        let counters = self.rig.switch_counters(SWITCH)?;
+        let counters = counters.as_object().into_iter().flatten();
+        Ok(Counted {
+            served: self.served()?,
+            switch: counters
+                .filter_map(|(name, count)| Some((name.clone(), count.as_f64()?)))
+                .collect(),
+            rounds: self.rig.rounds(SWITCH),
+            seconds: self.rig.now().as_secs_f64(),
+        })
+    }
+
+    /// Shares of the servers under this mix, with the hottest `cached` keys answered on the way.
+    pub fn shares(
+        &self,
+        reads: Popularity,
+        write_ratio: f64,
+        writes: Popularity,
+        cached: usize,
+    ) -> Vec<f64> {
+        self.shares_unless(reads, write_ratio, writes, |rank| rank < cached)
+    }
+
+    /// The same, with the keys of these ranks (0 is the hottest) answered on the way.
+    pub fn shares_unless(
+        &self,
+        reads: Popularity,
+        write_ratio: f64,
+        writes: Popularity,
+        is_cached: impl Fn(usize) -> bool,
+    ) -> Vec<f64> {
+        let reads = self.by_rank.shares_unless(reads, is_cached);
+        if write_ratio == 0.0 {
+            return reads;
+        }
+        let writes = self.by_rank.shares(writes, 0);
+        let both = reads.iter().zip(&writes);
+        both.map(|(r, w)| r * (1.0 - write_ratio) + w * write_ratio)
+            .collect()
+    }
+
+    /// The rate at which servers of these shares, or the switch before them, lose as much as is allowed.
+    pub fn bound(&self, shares: &[f64]) -> f64 {
+        let Rack { factor, loss, .. } = self.params;
+        let servers = model::saturation(shares, self.params.server_rate / factor, loss);
+        let hardware = self.params.hardware.as_ref();
+        let switch = hardware.map_or(f64::INFINITY, |h| h.switch_rate / factor);
+        servers.min(switch / (1.0 - loss))
+    }
+    /// What the controller counts of the switch, by name: what its discipline says is among it.
+    ///
+    /// # Errors
+    /// No controller says.
+    pub fn control_counters(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let status = self.rig.status()?;
+        let of_switch = &status["switches"][0]["counters"];
+        let counters = of_switch.as_object().or(status["counters"].as_object());
+        let counters = counters.into_iter().flatten();
+        let number = |(name, n): (&String, &serde_json::Value)| Some((name.clone(), n.as_f64()?));
+        Ok(counters.filter_map(number).collect())
+    }
+
+    /// What all stores have counted since they started, by name.
+    ///
+    /// # Errors
+    /// A store that does not say.
+    pub fn store_totals(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let mut sums = BTreeMap::new();
+        for host in self.rig.stores() {
+            let status = self.rig.store_status(&host)?;
+            for (name, count) in status.totals.as_object().into_iter().flatten() {
+                *sums.entry(name.clone()).or_default() += count.as_f64().unwrap_or(0.0);
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The rig, to break something.
+    pub fn rig_mut(&mut self) -> &mut Rig {
+        &mut self.rig
+    }
+
+    /// The rig.
+    pub fn rig(&self) -> &Rig {
+        &self.rig
+    }
+
+    /// Where the first store listens.
+    pub fn first_store(&self) -> std::net::SocketAddr {
+        self.cluster.stores[0].address
+    }
+
+    /// The namespace that load comes from.
+    ///
+    /// # Errors
+    /// As [`Rig::lab`].
+    pub fn client_namespace(&self) -> anyhow::Result<String> {
+        self.rig.namespace(CLIENT)
+    }
+}
