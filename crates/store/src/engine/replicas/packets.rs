@@ -8,7 +8,7 @@ use super::{
         Engine,
         pushes::{digest_of, is_at},
     },
-    ASK_FIRST_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender, OVERHEAD,
+    ASK_FIRST_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender, OVERHEAD, PUSH_NS,
 };
 use crate::{
     coherence::WriteId,
@@ -321,7 +321,7 @@ impl Engine {
             };
             match candidate.filter(same) {
                 Some(value) => self.granted(id, packet, &value, now_ns),
-                None => held.next_ask_ns = now_ns,
+                None => (held.push_ns, held.next_ask_ns) = (0, now_ns),
             }
         }
         self.drive_replica(id, now_ns, out);
@@ -420,12 +420,14 @@ impl Held {
             self.backoff_ns = ASK_FIRST_NS;
             self.next_ask_ns = now_ns + ASK_FIRST_NS;
         } else if self.asked == 0 {
-            self.next_ask_ns = now_ns;
+            self.next_ask_ns = self.next_ask_ns.min(now_ns + PUSH_NS);
         }
         // What reads wait for is not put off: invalidations might come for ever, each before the question would be due, and no push.
         if !self.no_room {
             self.pull_ns = 0;
         }
-        self.wanted && !self.no_room
+        let comes = self.wanted && !self.no_room;
+        self.push_ns = if comes { now_ns + ASK_FIRST_NS } else { 0 };
+        comes
     }
 }
