@@ -120,7 +120,7 @@ fn run(theta: f64) -> Came {
             average,
             weight: &|_| 1.0,
             may: &[true; SERVERS],
-            most: SERVERS,
+            most: &|_| SERVERS,
             busy: &|_| false,
             room: HOT_MOST,
             changes: 2000,

@@ -30,6 +30,10 @@ const UNFIT: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(10);
 /// What of an average server's load reads that a copy did not answer are at least before it is one that costs too much.
 const COSTS: f64 = 0.02;
+/// Of the room, one part in so many is kept for more keys with replicas than there are; and no more than that of all of them, but for keys
+/// that cannot be copies.
+const RECORDS_LEAST: usize = 16;
+const RECORDS_MOST: usize = 4;
 /// What cost too much is tried again when it has less than this part of the load that it had.
 const CHEAPER: f64 = 0.5;
 
@@ -41,8 +45,8 @@ pub struct Wants<'a> {
     pub load: &'a dyn Fn(&Key) -> f64,
     /// Requests of a window beyond which a key that is no copy gets replicas, and needs room for that.
     pub threshold: f64,
-    /// How many servers a key may have.
-    pub most: usize,
+    /// How many servers a key of this load may have.
+    pub most: &'a dyn Fn(f64) -> usize,
     /// Where a key is at home.
     pub home: &'a dyn Fn(&Key) -> usize,
     /// What each server has to do, in requests of a window beside its weight.
@@ -54,6 +58,8 @@ pub struct Wants<'a> {
     pub writes: f64,
     /// Items that there is room for, of both kinds.
     pub room: usize,
+    /// Keys that have replicas.
+    pub records: usize,
     /// Changes that may be made.
     pub changes: usize,
     /// Keys that are left alone for now: those that have replicas.
@@ -232,12 +238,12 @@ impl Copies {
         let mut loads = wants.loads.to_vec();
         let is_costly = |(cost, key): (f64, Key)| {
             let (load, home) = ((wants.load)(&key), (wants.home)(&key));
-            let servers = replicas(load, wants.threshold, wants.most);
+            let servers = replicas(load, wants.threshold, (wants.most)(load)).max(2);
             let is_more = match wants.loads.get(home)? > &wants.full {
                 true => loads[home] > wants.full,
                 false => cost > load / servers as f64,
             };
-            (servers >= 2 && is_more).then(|| {
+            ((wants.most)(load) >= 2 && is_more).then(|| {
                 loads[home] -= cost;
                 (key, load)
             })
@@ -249,7 +255,8 @@ impl Copies {
             .collect()
     }
 
-    /// The hottest that fit, as many as there is room for; and that room, beside what those need that have replicas.
+    /// The hottest that fit, as many as there is room for; and that room, beside what those need that have replicas. These have theirs kept, and some
+    /// more, for whose home will have too much to do next: they are smaller than copies, and few.
     fn chosen<'a>(&self, wants: &Wants<'a>) -> (BTreeMap<&'a Key, f64>, usize) {
         let load = |(key, load): &'a (Key, f64)| match self.has(key) {
             true => (key, load * STAYS),
@@ -257,18 +264,21 @@ impl Copies {
         };
         let mut order: Vec<(&Key, f64)> = wants.hottest.iter().map(load).collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-        let (mut chosen, mut room) = (BTreeMap::new(), wants.room);
+        let mut chosen = BTreeMap::new();
+        let (least, most) = (wants.room / RECORDS_LEAST, wants.room / RECORDS_MOST);
+        let (mut kept, mut needed) = ((wants.records + least).min(most), 0);
         for (key, load) in order {
-            if chosen.len() >= room || load < LEAST {
+            if chosen.len() + kept >= wants.room || load < LEAST {
                 break;
             }
             if !self.unfit.contains_key(key) {
                 chosen.insert(key, load);
             } else if load > wants.threshold {
-                room -= 1;
+                needed += 1;
+                kept = kept.max(needed);
             }
         }
-        (chosen, room)
+        (chosen, wants.room - kept)
     }
 
     /// Those that others need the room of, the coldest first.
@@ -403,13 +413,14 @@ mod tests {
                 hottest: &self.loads,
                 load: &load,
                 threshold: 50.0,
-                most: self.servers,
+                most: &|_| self.servers,
                 home: &|key| usize::from(key[0]) % 4,
                 loads: &self.servers_have,
                 average: 100.0,
                 full: 110.0,
                 writes: self.writes,
                 room: self.room,
+                records: 0,
                 changes: self.changes,
                 busy: &busy,
             };

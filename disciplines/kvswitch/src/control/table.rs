@@ -9,6 +9,8 @@ use crate::record::TURNS_MAX;
 
 /// A key keeps its servers until it has this much less load than would give it as many.
 const KEPT: f64 = 0.7;
+/// With fewer requests in a window than this a key is not worth a change for its home's sake alone.
+const LEAST: f64 = 4.0;
 /// One more server for this many is no gain.
 const ABOUT_RIGHT: usize = 5;
 
@@ -37,8 +39,8 @@ pub struct Wants<'a> {
     pub weight: &'a dyn Fn(usize) -> f64,
     /// Which servers may be chosen.
     pub may: &'a [bool],
-    /// How many a key may have.
-    pub most: usize,
+    /// How many a key of this load may have.
+    pub most: &'a dyn Fn(f64) -> usize,
     /// Keys that are left alone for now.
     pub busy: &'a dyn Fn(&Key) -> bool,
     /// Keys that the table may have.
@@ -139,38 +141,55 @@ impl Table {
             return None;
         }
         let alive = wants.may.iter().filter(|may| **may).count();
-        let most = if is_hot { alive.min(wants.most) } else { 1 };
-        let count = replicas(load, wants.threshold, most);
-        let enough = replicas(load / KEPT, wants.threshold, most);
+        let count_for = |load: f64| match is_hot {
+            true => replicas(load, wants.threshold, alive.min((wants.most)(load))),
+            false => 1,
+        };
         let present: &[usize] = self.keys.get(&key).map_or(&[], Vec::as_slice);
         let is_hurt = present.iter().any(|at| !wants.may[*at]);
         let had = present.len();
-        let count = match had {
-            0 => count,
-            _ if count > had + had / ABOUT_RIGHT => count,
-            _ => enough.min(had),
+        let count = match count_for(load) {
+            count if had == 0 || count > had + had / ABOUT_RIGHT => count,
+            _ => count_for(load / KEPT).min(had),
         };
         let misplaced = load * self.misplaced(&key, present, wants.weight);
-        let is_full = wants.loads[home] > wants.full && present.contains(&home) && had < alive;
-        let relief = if is_full {
-            load / had as f64
-        } else {
-            misplaced
-        };
-        if !is_hurt && count == had.max(1) && relief == 0.0 {
+        let is_due = is_hurt || misplaced > 0.0 || !is_hot || (wants.most)(load) < 2;
+        let for_home = is_hot && load >= LEAST && self.burdens(&key, home, load, wants);
+        if for_home {
+            let count = count.max(2);
+            let gain = load / had.max(1) as f64;
+            return Some(Wanted {
+                key,
+                load,
+                count,
+                gain,
+                is_due,
+            });
+        }
+        if !is_hurt && count == had.max(1) && misplaced == 0.0 {
             return None;
         }
         let gain = match is_hurt {
             true => f64::INFINITY,
-            false => relief.max(load / had.max(1) as f64 - load / count as f64),
+            false => misplaced.max(load / had.max(1) as f64 - load / count as f64),
         };
         Some(Wanted {
             key,
             load,
             count,
             gain,
-            is_due: is_hurt || misplaced > 0.0,
+            is_due,
         })
+    }
+
+    /// Whether a key's home has too much to do, and others could have the key alone.
+    fn burdens(&self, key: &Key, home: usize, load: f64, wants: &Wants<'_>) -> bool {
+        let others = wants.may.iter().filter(|may| **may).count() - 1;
+        let (is_there, count) = match self.keys.get(key) {
+            Some(servers) => (servers.contains(&home), servers.len()),
+            None => (true, 2),
+        };
+        is_there && wants.loads[home] > wants.full && count <= others && (wants.most)(load) >= 2
     }
 
     /// What part of a key's requests comes to a server that would not if turns were as weights are now.
@@ -211,7 +230,10 @@ impl Table {
                     if out.len() + 2 > wants.changes {
                         continue;
                     }
-                    let Some(gone) = leaving.next() else { continue };
+                    let Some(mut gone) = leaving.next() else {
+                        continue;
+                    };
+                    gone.is_due = true;
                     out.push(gone);
                     free += 1;
                 }
@@ -241,6 +263,11 @@ impl Wanted {
     fn place(self, table: &Table, wants: &Wants<'_>, loads: &mut [f64]) -> Option<Planned> {
         let home = (wants.home)(&self.key);
         let present = table.keys.get(&self.key).map_or(&[][..], Vec::as_slice);
+        let is_away = !present.is_empty() && !present.contains(&home);
+        let would_burden = loads[home] + self.load > wants.average;
+        if self.count == 1 && is_away && would_burden && !self.is_due {
+            return None;
+        }
         let before = if present.is_empty() {
             &[home][..]
         } else {
@@ -249,11 +276,17 @@ impl Wanted {
         let each = self.load / before.len() as f64;
         before.iter().for_each(|at| loads[*at] -= each);
         let may = self.who_may(home, before, loads, wants);
+        let is_new = present.is_empty();
+        let count = match is_new && may[home] && self.load <= wants.threshold {
+            // Others made room at its home, for whose sake alone it was to have two.
+            true => 1,
+            false => self.count,
+        };
         let left: Places = present.iter().copied().filter(|at| may[*at]).collect();
-        let servers = chosen(&left, home, self.count, loads, &may);
+        let servers = chosen(&left, home, count, loads, &may);
         let each = self.load / servers.len().max(1) as f64;
         servers.iter().for_each(|at| loads[*at] += each);
-        let servers = if self.count == 1 { vec![] } else { servers };
+        let servers = if count == 1 { vec![] } else { servers };
         (self.is_due || servers != present).then_some(Planned {
             key: self.key,
             servers,
@@ -347,7 +380,7 @@ mod tests {
                 average: f64::INFINITY,
                 weight: &|at| self.weights[at],
                 may: &self.may,
-                most: 64,
+                most: &|_| 64,
                 busy: &|_| false,
                 room: self.room,
                 changes: self.changes,

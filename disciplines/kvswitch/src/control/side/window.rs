@@ -91,19 +91,21 @@ impl Side {
         if !self.attached {
             return 0;
         }
+        let (writes, set, full) = (&self.writes, self.most_set(), self.full(average));
         let planned = self.copies.plan(
             now,
             &copies::Wants {
                 hottest,
                 load: &|key| self.estimates.of(key),
                 threshold: (self.threshold.part() * average).max(WORTH),
-                most: self.most(),
+                most: &|load| writes.most_of(load / average).min(set),
                 home: &|key| stores.home_of(key),
                 loads: &self.servers.loads(),
                 average,
-                full: self.full(average),
+                full,
                 writes: self.writes.part(),
                 room: self.capacity.items(),
+                records: self.table.len(),
                 changes: self.limits.settings[settings::CHANGES] as usize / 2,
                 busy: &|key| {
                     self.table.servers(key).is_some()
@@ -207,7 +209,7 @@ impl Side {
             average,
             weight: &|at| self.servers.weight(at),
             may,
-            most: self.most(),
+            most: &|load| self.writes.most_of(load / average).min(self.most_set()),
             busy: &|key| {
                 self.asked.contains_key(key)
                     || self.paused.contains_key(key)
@@ -240,10 +242,9 @@ impl Side {
         }
     }
 
-    /// Most servers that a key may have.
-    fn most(&self) -> usize {
-        let set = self.limits.settings[settings::REPLICAS] as usize;
-        self.writes.most().min(set)
+    /// Most servers that any key may have.
+    fn most_set(&self) -> usize {
+        self.limits.settings[settings::REPLICAS] as usize
     }
 
     /// With more requests in a window than this a server has too much to do.
