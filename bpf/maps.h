@@ -29,7 +29,7 @@ _Static_assert(NO_DISCIPLINE < MAX_DISCIPLINES, "it has a place of its own in `p
 /* Words that a discipline has of each tenant. */
 #define PARAMETERS 2
 /* Numbers that a discipline may count of each tenant. */
-#define TALLIES 72
+#define TALLIES 136
 #define MAX_LEASES 1024
 #define SKETCH_ROWS 4
 #define SKETCH_COLUMNS 65536

@@ -18,7 +18,7 @@ INLINE bool is_copy(const struct found *found)
 INLINE int go_home(struct xdp_md *ctx, struct work *work, const struct config *config)
 {
 	disown(ctx, work, config);
-	count_load(ctx, work, false);
+	count_load(ctx, work, REQUEST);
 	return forward(ctx, work);
 }
 
@@ -33,20 +33,30 @@ INLINE int read_copy(struct xdp_md *ctx, struct work *work, struct config *confi
 		return go_home(ctx, work, config);
 	if (!may_answer(ctx, work, config, found->item, &word)) {
 		pipe_miss(work, config, work->parameter[HOT_THRESHOLD], EVENT_UNANSWERED);
-		count_load(ctx, work, false);
+		count_load(ctx, work, REQUEST);
 		return forward(ctx, work);
 	}
 	int verdict = answer_from_cells(ctx, work, config, found, word);
 	if (verdict == XDP_TX)
 		tally(work, HITS);
 	else
-		count_load(ctx, work, false);
+		count_load(ctx, work, REQUEST);
 	return verdict;
+}
+
+/* A write, on its way home; one of the tenant's writes here if its store is. */
+INLINE int write_home(struct xdp_md *ctx, struct work *work, const struct config *config)
+{
+	disown(ctx, work, config);
+	if (count_load(ctx, work, REQUEST))
+		tally(work, WRITES);
+	return forward(ctx, work);
 }
 
 /* Rule 2 as for any copy. The item is looked for again: an epoch is taken before the search that it speaks for. */
 INLINE int write_copy(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	count_load(ctx, work, false);
+	if (count_load(ctx, work, REQUEST))
+		tally(work, WRITES);
 	return write_request(ctx, work, config);
 }

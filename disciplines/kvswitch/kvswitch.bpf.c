@@ -7,39 +7,49 @@
  */
 #include "hybrid.h"
 
-/* Parameter words: the first is load.h's; flags. */
-#define FLAGS 1
-#define FAN_OUT 0x1
-
 RECIRCULATES;
+
+/* A read without an item: counted, unless another switch sees to the key, or chose where it is read. */
+INLINE int read_cold(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	bool is_chosen = work->header.node && !(work->parameter[FLAGS] & ON_TOP);
+	count(COUNT_miss);
+	disown(ctx, work, config);
+	if (count_load(ctx, work, REQUEST) && !is_chosen)
+		pipe_miss(work, config, work->parameter[HOT_THRESHOLD], EVENT_HOT);
+	return forward(ctx, work);
+}
 
 INLINE int take_read(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found = {};
-	if (!find(work, &found)) {
-		count(COUNT_miss);
-		pipe_miss(work, config, work->parameter[HOT_THRESHOLD], EVENT_HOT);
-		return go_home(ctx, work, config);
-	}
+	if (!find(work, &found))
+		return read_cold(ctx, work, config);
 	if (is_copy(&found))
 		return read_copy(ctx, work, config, &found);
-	__u32 counted = count_each_request(&found);
-	if (work->header.node) /* another switch on the way has chosen already */
+	const struct replicas *key = replicas_of(&found, work);
+	if (!is_for_us(work, key))
 		return go_home(ctx, work, config);
+	__u32 counted = count_each_request(&found);
 	struct target to = {};
 	if (!take_turn(&found, work, counted, &to) || !send_to(ctx, work, &to)) {
 		disown(ctx, work, config);
-		count_at(work, replicas_of(&found, work)->home_place, SENT);
+		count_at(work, key->home_place, SENT);
 		return forward(ctx, work);
 	}
+	count_at(work, to.place, SENT);
 	count(COUNT_redirect);
 	return forward(ctx, work);
 }
 
-/* Whether the write may be sent to replicas as it is: whole, and by nobody before. */
+/*
+ * Whether the write may be sent to replicas as it is: whole, and by nobody before, or by one that saw to other racks. What a rack has of
+ * another one's key is not sent the write, but its entry's update.
+ */
 INLINE bool fans_out(struct work *work, const struct replicas *key)
 {
-	return (work->parameter[FLAGS] & FAN_OUT) && !work->header.node &&
+	bool was_sent = work->header.node && !(work->parameter[FLAGS] & ON_TOP);
+	return (work->parameter[FLAGS] & FAN_OUT) && !was_sent && !key->is_entry &&
 	       !is_part(&work->header) && next_replica(work, key, NODE_ALL) < key->count;
 }
 
@@ -59,15 +69,14 @@ INLINE int take_write(struct xdp_md *ctx, struct work *work, struct config *conf
 {
 	struct found found = {};
 	bool have = find(work, &found);
-	tally(work, WRITES);
 	if (have && is_copy(&found))
 		return write_copy(ctx, work, config);
 	count(COUNT_write);
 	if (!have)
-		return go_home(ctx, work, config);
+		return write_home(ctx, work, config);
 	struct replicas *key = replicas_of(&found, work);
 	bool more = fans_out(work, key);
-	int verdict = go_home(ctx, work, config);
+	int verdict = write_home(ctx, work, config);
 	const void *pair = more && verdict == XDP_REDIRECT ? find_loop(work) : NULL;
 	if (!pair) {
 		WRITE_ONCE(key->valid, 0);
@@ -78,6 +87,32 @@ INLINE int take_write(struct xdp_md *ctx, struct work *work, struct config *conf
 	sign(work);
 	rewrite_header(ctx, work);
 	return round_too(pair);
+}
+
+/*
+ * An update that another switch sent to a store. If that has the key for this rack, the update goes round as a write does, to become those of
+ * the other replicas here, and none of them may be read until it has confirmed the next value.
+ */
+INLINE int take_update(struct xdp_md *ctx, struct work *work)
+{
+	struct found found = {};
+	if (!(work->parameter[FLAGS] & ON_TOP))
+		return forward(ctx, work);
+	if (count_load(ctx, work, UPDATE))
+		tally(work, ENTERED);
+	if (!find_given(work, &found))
+		return forward(ctx, work);
+	struct replicas *key = replicas_of(&found, work);
+	if (!key->is_entry || !is_for_us(work, key))
+		return forward(ctx, work);
+	WRITE_ONCE(key->valid, 0);
+	count(COUNT_write_invalidated);
+	bool more = (work->parameter[FLAGS] & FAN_OUT) && key->count;
+	int verdict = forward(ctx, work);
+	if (!more || verdict != XDP_REDIRECT)
+		return verdict;
+	const void *pair = find_loop(work);
+	return pair ? round_too(pair) : verdict;
 }
 
 /* A store says that its replica may be read again, or no longer. */
@@ -113,15 +148,17 @@ STEP int kvswitch(struct xdp_md *ctx)
 		return take_write(ctx, work, config);
 	case OP_CORRECTION_REQUEST:
 		return go_home(ctx, work, config);
+	case OP_REPLICA_UPDATE:
+		return take_update(ctx, work);
 	case OP_REPLICA_CONFIRM:
 	case OP_REPLICA_DROP:
 		return about_replica(ctx, work);
 	case OP_READ_REPLY:
 	case OP_WRITE_REPLY:
-		count_load(ctx, work, true);
+		count_load(ctx, work, REPLY);
 		return reply(ctx, work, config);
 	case OP_DELETE_REPLY:
-		count_load(ctx, work, true);
+		count_load(ctx, work, REPLY);
 		return forward(ctx, work);
 	case OP_FETCH_REPLY:
 		return fetch_reply(ctx, work, config);
@@ -155,7 +192,7 @@ STEP int kvswitch_update(struct xdp_md *ctx)
 	if (!send_to(ctx, work, &to))
 		return ends(COUNT_round_gone, XDP_DROP);
 	count(COUNT_replica_update);
-	tally(work, UPDATES);
+	count_update(work, to.place);
 	int verdict = forward(ctx, work);
 	if (verdict != XDP_REDIRECT || turn + 1 >= replicas)
 		return verdict;

@@ -20,11 +20,11 @@ struct replicas {
 	__u32 scale; /* 2^32 over `turns`, rounded up */
 	__u8 turns; /* 1 to TURNS_MAX */
 	__u8 count; /* the first as many turns are of different replicas, and all that there are */
-	__u16 home; /* who owns the key */
+	__u16 home; /* who owns the key; in another rack's record, who has it for that: its entry */
 	__u64 valid; /* bit i: the replica of turn i may be read */
 	__u16 home_place; /* as a turn's */
 	__u8 is_ipv6; /* what addresses the turns have: the home's kind */
-	__u8 unused;
+	__u8 is_entry; /* whether `home` is the entry */
 	__u8 turn[]; /* `turns` of them, each a struct turn of one size */
 };
 _Static_assert(offsetof(struct replicas, valid) == 8 && offsetof(struct replicas, turn) == 20,
@@ -51,6 +51,16 @@ INLINE const struct turn *turn_at(const struct replicas *key, __u32 turn, bool i
 INLINE __u32 store_at(const struct replicas *key, __u32 turn)
 {
 	return READ_ONCE(turn_at(key, turn, key->is_ipv6)->store);
+}
+
+/*
+ * Whether a read takes its turn here: none does where another switch chose a replica, or is still to choose. The one that chose this rack
+ * named the rack's entry.
+ */
+INLINE bool is_for_us(const struct work *work, const struct replicas *key)
+{
+	__u16 named = key->is_entry ? key->home : 0;
+	return work->header.node == bpf_htons(named);
 }
 
 /* Whether packets like this one can go to replicas: these have addresses of one kind. */
@@ -94,13 +104,32 @@ INLINE __u32 turn_of(const struct replicas *key, __u32 counted)
 	return (__u64)part * key->turns >> 32 & (TURNS_MAX - 1);
 }
 
+/* Whether a read may take this turn. */
+INLINE bool is_free(const struct replicas *key, __u32 turn)
+{
+	return (READ_ONCE(key->valid) >> turn & 1) || store_at(key, turn) == key->home;
+}
+
+/* Of the turn and the next one that whose server was sent less, as far as both may be taken: the power of two choices. */
+INLINE __u32 better_turn(const struct work *work, const struct replicas *key, __u32 turn)
+{
+	__u32 next = turn + 1 < key->turns ? turn + 1 : 0;
+	if (!(work->parameter[FLAGS] & TWO_CHOICES) || !is_free(key, next))
+		return turn;
+	if (!is_free(key, turn))
+		return next;
+	__u32 place = READ_ONCE(turn_at(key, turn, key->is_ipv6)->place);
+	__u32 other = READ_ONCE(turn_at(key, next, key->is_ipv6)->place);
+	return sent_now(other) < sent_now(place) ? next : turn;
+}
+
 /* The replica that this read goes to, as the one `counted`; false: it goes home. */
 INLINE bool take_turn(const struct found *found, const struct work *work, __u32 counted,
 		      struct target *to)
 {
 	const struct replicas *key = replicas_of(found, work);
 	__u32 seq = begin_reading(found);
-	__u32 turn = turn_of(key, counted), home = key->home;
+	__u32 turn = better_turn(work, key, turn_of(key, counted)), home = key->home;
 	bool fits = is_their_kind(work, key), valid = READ_ONCE(key->valid) >> turn & 1;
 	read_target(work, key, turn, to);
 	if (!was_whole(found, seq) || !fits || to->store == home)
@@ -111,13 +140,13 @@ INLINE bool take_turn(const struct found *found, const struct work *work, __u32 
 }
 
 /*
- * The turn of the replica whose update comes after that of another; the first, after the write itself. From `count` on:
+ * The turn of the replica whose update comes after that of another; the first, after the write or the entry's update. From `count` on:
  * there is no other. Noted in `work->scratch`, as below: the verifier would follow each into all that comes after.
  */
 INLINE __u32 next_replica(struct work *work, const struct replicas *key, __u32 after)
 {
 	__u32 *next = (__u32 *)work->scratch;
-	*next = after == NODE_ALL ? 0 : TURNS_MAX;
+	*next = after == NODE_ALL || after == key->home ? 0 : TURNS_MAX;
 	for (__u32 i = 0; i < TURNS_MAX; i++) {
 		if (i >= key->count)
 			break;
@@ -199,6 +228,5 @@ INLINE bool send_to(struct xdp_md *ctx, struct work *work, const struct target *
 	carry_checksum(ctx, work, udp, kv, moved);
 	*kv = work->header;
 	write_destination(ctx, work, to->address);
-	count_at(work, to->place, SENT);
 	return true;
 }

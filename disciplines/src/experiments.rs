@@ -16,9 +16,6 @@ const OF_NO_PAPER: &[(Registered, &str)] = &[
     (experiments::WRITE_BACK, "netcache"),
 ];
 
-/// What parameters name disciplines: experiment, parameter, discipline.
-const OTHERS: &[(&str, &str, &str)] = &[("coherence", "other_discipline", "madinc")];
-
 /// Every experiment that this build knows, in the order in which they are listed.
 ///
 /// # Errors
@@ -30,13 +27,7 @@ pub fn experiments() -> anyhow::Result<Vec<Experiment>> {
         .flat_map(|(registration, own)| own.iter().map(|one| (one, registration.name)));
     let mut all = vec![];
     for (registered, about) in of_no_paper.chain(of_papers) {
-        let mut experiment = Experiment::of(registered, about)?;
-        for (name, parameter, value) in OTHERS {
-            if *name == experiment.name {
-                experiment.set(parameter, value)?;
-            }
-        }
-        all.push(experiment);
+        all.push(Experiment::of(registered, about)?);
     }
     Ok(all)
 }
@@ -87,6 +78,6 @@ mod tests {
         );
         let known = |name: &str| crate::find(name).is_some();
         assert!(all.iter().all(|e| known(&e.discipline)));
-        assert!(OTHERS.iter().all(|(_, _, name)| known(name)));
+        assert!(OF_NO_PAPER.iter().all(|(_, name)| known(name)));
     }
 }

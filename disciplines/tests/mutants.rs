@@ -12,7 +12,7 @@ use dataplane::native::Mutant as InSwitch;
 use hunt::{Limits, Plan, run};
 use store::mutants::Mutant as InStore;
 
-/// Plans after which a mutant counts as one that survived; of loans, plans with write-back.
+/// Plans after which a mutant counts as one that survived; of loans, plans with write-back; of copies in stores, plans with these.
 const SEEDS: usize = 1000;
 
 /// What needs two packets in a switch at once, or one beside the agent. In the simulator packets pass a switch one after the
@@ -66,8 +66,7 @@ impl Mutant {
             Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
             // Rows of the discipline's data plane do.
             Mutant::Switch(mutant) if mutant.is_of_rounds() => [false; 3],
-            // The store's own tests do.
-            Mutant::Store(mutant) if mutant.is_of_replicas() => [false; 3],
+            Mutant::Store(mutant) if mutant.is_of_replicas() => [false, true, false],
             _ if self.is_of_loans() => [false, !is_in(&RARE), false],
             Mutant::Switch(_) => [
                 !is_in(&NOT_ATOMIC),
@@ -145,7 +144,11 @@ impl Mutant {
     fn caught(self) -> Option<u64> {
         self.choose();
         let plans = (1..).map(|seed| Plan::draw(seed, disciplines::all(), Limits::default()));
-        let shows = |plan: &Plan| !self.is_of_loans() || plan.writes_back();
+        let of_replicas = matches!(self, Mutant::Store(mutant) if mutant.is_of_replicas());
+        let shows = |plan: &Plan| {
+            (!self.is_of_loans() || plan.writes_back())
+                && (!of_replicas || plan.has_copies_held(disciplines::all()))
+        };
         let mut plans = plans.filter(shows).take(SEEDS);
         let is_noticed = |plan: &Plan| {
             run(plan, disciplines::all()).is_ok_and(|outcome| outcome.violation.is_some())

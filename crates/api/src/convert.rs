@@ -68,6 +68,7 @@ fn store_to(store: &Store) -> proto::Store {
         address: store.address.to_string(),
         first: store.first,
         last: store.last,
+        rack: store.rack.into(),
     }
 }
 
@@ -76,6 +77,12 @@ fn store(store: &proto::Store) -> Result<Store, String> {
         address: address(&store.address)?,
         first: store.first,
         last: store.last,
+        rack: u16::try_from(store.rack).map_err(|_| {
+            format!(
+                "store {}: rack {}: no switch has this id",
+                store.address, store.rack
+            )
+        })?,
     })
 }
 

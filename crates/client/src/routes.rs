@@ -88,6 +88,7 @@ mod tests {
             address: ([127, 0, 0, 1], port).into(),
             first,
             last,
+            rack: 0,
         };
         let mut cluster = Cluster {
             stores: vec![store(3, 60, 99), store(1, 0, 9), store(2, 10, 59)],

@@ -44,7 +44,7 @@ pub(crate) const OF_ENTRY: [(&str, u32); 2] = [
 /// Words that a discipline has of each tenant.
 pub const PARAMETERS: usize = 2;
 /// Numbers that a discipline's programs may count of each tenant.
-pub const TALLIES: usize = 72;
+pub const TALLIES: usize = 136;
 pub(crate) const GROUP_PORTS: usize = 64;
 /// In the place of a lease's slot in an item whose record was given.
 pub const NO_LEASE: u16 = 0xffff;

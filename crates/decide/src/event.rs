@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use crate::{Change, Key, Stores, SwitchId};
 
 /// Numbers that a discipline's programs may count of each tenant (`tally` in `bpf/`).
-pub const TALLIES: usize = 72;
+pub const TALLIES: usize = 136;
 
 /// What they came to; what each means is the discipline's affair.
 pub type Tallies = [u64; TALLIES];

@@ -68,6 +68,8 @@ pub struct StoreMaker {
     pub operations: &'static [OperationId],
     /// Whether it also takes requests for keys whose partition another store owns.
     pub foreign_partitions: bool,
+    /// Whether it has its store hold copies of other stores' keys ([`crate::StoreAction::Hold`]); of others that is refused.
+    pub holds_copies: bool,
     /// Makes it, for one store.
     pub make: fn() -> Box<dyn StoreHalf>,
 }

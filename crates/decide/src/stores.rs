@@ -1,6 +1,8 @@
 use std::net::SocketAddr;
 
-use wire::{NodeId, Secret, partition_of, store_node};
+use wire::{KeyHash, NodeId, Secret, partition_of, store_node};
+
+use crate::SwitchId;
 
 /// The stores of a cluster, in the cluster file's order, and which of them a tenant's keys are on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +14,8 @@ pub struct Stores {
     homes: Vec<u16>,
     /// Which places are servers of the tenant.
     servers: Vec<bool>,
+    /// Of each place the switch at the top of its rack, or 0.
+    racks: Vec<SwitchId>,
 }
 
 impl Stores {
@@ -32,6 +36,7 @@ impl Stores {
         let first = |(at, address): (usize, &SocketAddr)| !addresses[..at].contains(address);
         let servers = addresses.iter().enumerate().map(first).collect();
         Stores {
+            racks: vec![0; addresses.len()],
             addresses,
             tenant,
             hash_secret,
@@ -50,6 +55,20 @@ impl Stores {
         self
     }
 
+    /// These are the switches at the tops of their racks, in the order of the addresses; 0: there is none.
+    pub fn in_racks(mut self, racks: impl IntoIterator<Item = SwitchId>) -> Stores {
+        self.racks
+            .iter_mut()
+            .zip(racks)
+            .for_each(|(of, rack)| *of = rack);
+        self
+    }
+
+    /// The switch at the top of the rack of the store at this place, if the cluster file names one.
+    pub fn rack(&self, at: usize) -> Option<SwitchId> {
+        self.racks.get(at).copied().filter(|rack| *rack != 0)
+    }
+
     /// Their addresses, in the cluster file's order. One that owns several ranges of partitions stands here once for each of them; its
     /// first place is its number, and the only one that [`Stores::home_of`] gives.
     pub fn addresses(&self) -> &[SocketAddr] {
@@ -64,9 +83,14 @@ impl Stores {
 
     /// The store that a key of the tenant is on, by its place among the addresses.
     pub fn home_of(&self, key: &[u8]) -> usize {
-        let hash = self.hash_secret.key_hash(self.tenant, key);
+        let hash = self.hash_of(key);
         let partition = partition_of(hash, self.homes.len() as u32);
         usize::from(self.homes[partition as usize])
+    }
+
+    /// The hash of a key of the tenant.
+    pub fn hash_of(&self, key: &[u8]) -> KeyHash {
+        self.hash_secret.key_hash(self.tenant, key)
     }
 
     /// The number of the store at this place, as packets name it.

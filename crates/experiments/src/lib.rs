@@ -67,8 +67,7 @@ pub const LARGE_VALUES: Registered = Registered {
     kind: &Kind::of::<large_values::LargeValues>("large-values"),
 };
 
-/// Whether clients can tell the copies from one value while everything goes wrong. Its parameter `other_discipline`
-/// names that of one of its tenants.
+/// Whether clients can tell the copies from one value while everything goes wrong.
 pub const COHERENCE: Registered = Registered {
     toml: include_str!("coherence/coherence.toml"),
     kind: &Kind::of::<coherence::Coherence>("coherence"),

@@ -43,13 +43,16 @@ pub struct Hunted {
     pub loans: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys, [`REPLICAS`] among it.
     pub replicas: BTreeMap<String, u64>,
+    /// Seeds in which keys were lent and stores were granted copies.
+    pub both: u64,
     /// What was found, in order of seeds.
     pub found: Vec<Found>,
 }
 
 /// What stores count of copies of other stores' keys; each comes about in enough seeds, where a discipline has some held.
-pub const REPLICAS: [&str; 5] = [
+pub const REPLICAS: [&str; 6] = [
     "replica_reads",
+    "replica_confirms",
     "replica_reads_passed",
     "replica_updates",
     "replica_invalidations",
@@ -57,7 +60,7 @@ pub const REPLICAS: [&str; 5] = [
 ];
 
 /// Whether a counter of a store is about them.
-pub(crate) fn is_of_replicas(name: &str) -> bool {
+pub fn is_of_replicas(name: &str) -> bool {
     name.starts_with("replica_") || REPLICAS.contains(&name)
 }
 
@@ -102,6 +105,9 @@ impl Hunted {
             self.packets += outcome.packets;
             self.switched += outcome.switched;
             self.world_ns += outcome.world_ns;
+            let came = |all: &BTreeMap<String, u64>, name| all.get(name).is_some_and(|n| *n > 0);
+            let both = came(&outcome.loans, "loans") && came(&outcome.replicas, "replica_grants");
+            self.both += u64::from(both);
             for (name, count) in &outcome.faults {
                 *self.faults.entry(name.clone()).or_default() += count;
             }

@@ -81,6 +81,12 @@ impl Plan {
         self.machines().into_iter().map(role).collect()
     }
 
+    /// How many links come after those between switches: the clients' second ones.
+    pub(crate) fn second_links(&self) -> usize {
+        let hosts = self.clients.hosts as usize;
+        if self.has_second_links() { hosts } else { 0 }
+    }
+
     /// Links by the names of their ends.
     pub(crate) fn links(&self) -> Vec<[String; 2]> {
         let switch = |n: u32| format!("switch{n}");
@@ -192,6 +198,7 @@ impl Plan {
             discipline: self.open.clone(),
             window_ms: self.window_ms,
             max_items: self.items,
+            settings: self.settings.clone(),
             ..ControlSpec::default()
         })
     }

@@ -7,6 +7,7 @@
 //! cores. Experiments call this crate, and the tests in which a rule is broken on purpose.
 
 mod clients;
+mod copies;
 mod hunt;
 mod layout;
 mod lost;
@@ -18,7 +19,8 @@ mod shrink;
 mod write_back;
 
 pub use clients::{Asking, maker as clients};
-pub use hunt::{Found, Hunted, KINDS, REPLICAS, hunt};
+pub use copies::hold_copies;
+pub use hunt::{Found, Hunted, KINDS, REPLICAS, hunt, is_of_replicas};
 pub use measure::{Alone, measure};
 pub use never::Never;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use rand::{Rng, RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
@@ -283,6 +285,9 @@ pub struct Plan {
     pub window_ms: u32,
     /// What switches do for the open tenant; it is there if this is.
     pub open: Option<String>,
+    /// Settings of disciplines that are not as usual, by `DISCIPLINE.NAME`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, u32>,
     /// The other tenants.
     pub tenants: Vec<Tenant>,
     /// What clients do.
@@ -392,6 +397,7 @@ impl Plan {
             items: rng.random_range(2..=16),
             window_ms: *[100, 250, 1000].choose(&mut rng).expect("some"),
             open,
+            settings: BTreeMap::new(),
             tenants,
             clients,
             faults,
@@ -400,9 +406,13 @@ impl Plan {
             lasts_ms: rng.random_range(4_000..=10_000),
         };
         let writes_back = plan.draw_write_back(&names);
+        plan.draw_copies(disciplines);
         plan.bound_delays();
         let deeds = rng.random_range(0..=8);
         plan.deeds = (0..deeds).map(|_| plan.deed(&mut rng)).collect();
+        if plan.has_copies_held(disciplines) {
+            plan.draw_copies_deeds();
+        }
         if writes_back {
             plan.draw_write_back_deeds();
         }

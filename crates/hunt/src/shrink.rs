@@ -75,6 +75,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.clients.keys = (p.clients.keys / 2).max(1));
     with(&|p| p.stores.truncate(1));
     with(&|p| p.shape = Shape::Line(1));
+    with(&|p| p.settings.clear());
     with(&|p| p.tenants.clear());
     with(&|p| p.tenants.truncate(1));
     with(&|p| {

@@ -263,6 +263,15 @@ impl MachineSpec {
             ..MachineSpec::host(name, roles)
         }
     }
+
+    /// The id of the switch that it is; 0: it is none.
+    fn switch_id(&self) -> u16 {
+        let ids = self.seats.iter().filter_map(|seat| match &seat.role {
+            Role::Agent(agent) => Some(agent.id),
+            _ => None,
+        });
+        ids.max().unwrap_or(0)
+    }
 }
 
 impl Spec {
@@ -309,15 +318,33 @@ impl Spec {
         Ok(())
     }
 
+    /// The cluster file says of each store which switch is at the top of its rack: the one that its machine is linked to.
+    pub fn tell_racks(&mut self) {
+        let racks = self.machines_with_stores().into_iter().map(|at| {
+            let mut links = self.links.iter();
+            let link = links.find(|link| link.ends.contains(&at));
+            let switch = link.and_then(|link| link.ends.into_iter().find(|end| *end != at));
+            switch.map_or(0, |switch| self.machines[switch].switch_id())
+        });
+        let racks: Vec<u16> = racks.collect();
+        for (store, rack) in self.cluster.stores.iter_mut().zip(racks) {
+            store.rack = rack;
+        }
+    }
+
+    /// In the order of the cluster file.
+    fn machines_with_stores(&self) -> Vec<usize> {
+        let is_store = |at: &usize| {
+            let seats = &self.machines[*at].seats;
+            seats.iter().any(|seat| matches!(seat.role, Role::Store(_)))
+        };
+        (0..self.machines.len()).filter(is_store).collect()
+    }
+
     /// The stores of the cluster.
     fn stores(&self) -> anyhow::Result<Vec<wire::Store>> {
         let network = self.network()?;
-        let is_store = |machine: &&usize| {
-            let seats = &self.machines[**machine].seats;
-            seats.iter().any(|seat| matches!(seat.role, Role::Store(_)))
-        };
-        let all: Vec<usize> = (0..self.machines.len()).collect();
-        let at: Vec<usize> = all.iter().filter(is_store).copied().collect();
+        let at = self.machines_with_stores();
         let (count, partitions) = (at.len() as u32, self.cluster.partitions);
         let store = |(i, machine): (u32, &usize)| {
             let name = &self.machines[*machine].name;
@@ -327,6 +354,7 @@ impl Spec {
                 address: SocketAddr::new(address.into(), PORT),
                 first: (u64::from(i) * u64::from(partitions) / u64::from(count)) as u32,
                 last: (u64::from(i + 1) * u64::from(partitions) / u64::from(count)) as u32 - 1,
+                rack: 0,
             })
         };
         (0..).zip(&at).map(store).collect()

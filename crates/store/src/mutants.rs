@@ -65,6 +65,7 @@ mutants! {
     UpdateLeavesValid, 4, "a store acknowledges an update and leaves its copy as it is";
     ReplicaOfAnyEpoch, 5, "a store installs a grant although its copy's epoch moved on";
     CandidateOfAnyWrite, 5, "a store installs what it was sent of another write than the one that was applied last";
+    CandidateServed, 5, "a store serves what a switch has sent it of a write before the key's home has confirmed that";
     ReplicaWithoutLease, 6, "a store serves a copy after the lease of its home";
     ReplicaOfAnyTerm, 6, "a store serves a copy of an earlier term";
     OlderAnswerPassedOn, 6, "a store answers a read with what its home said before the read came";
@@ -89,7 +90,7 @@ impl Mutant {
 }
 
 impl Mutant {
-    /// Whether it breaks what keeps copies in stores right: found by the store's own tests of them.
+    /// Whether it breaks what keeps copies in stores right: found where a discipline has some held, and by the store's own tests of them.
     pub fn is_of_replicas(self) -> bool {
         use Mutant::*;
         matches!(
@@ -98,6 +99,7 @@ impl Mutant {
                 | UpdateLeavesValid
                 | ReplicaOfAnyEpoch
                 | CandidateOfAnyWrite
+                | CandidateServed
                 | ReplicaWithoutLease
                 | ReplicaOfAnyTerm
                 | OlderAnswerPassedOn

@@ -92,6 +92,7 @@ fn measurer(foreign_partitions: bool) -> Half {
     let maker = StoreMaker {
         operations: &[Op::DisciplineRequest],
         foreign_partitions,
+        holds_copies: false,
         make: || Box::<Measurer>::default(),
     };
     let name = "measurer";
@@ -240,6 +241,7 @@ fn other_stores_keys_reach_a_half_that_wants_them() {
         address,
         first: partition,
         last: partition,
+        rack: 0,
     };
     for wanted in [false, true] {
         let mut config = config();

@@ -93,6 +93,7 @@ fn a_store_takes_the_partitions_that_it_holds_for_a_tenant() {
         address,
         first,
         last,
+        rack: 0,
     };
     let cluster = Cluster {
         stores: vec![part(me, 0, 7), part(other, 8, 15)],

@@ -5,8 +5,8 @@ use std::{collections::HashSet, net::SocketAddr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    KeyHash, MAX_VALUE_DEFAULT, MAX_VALUE_MOST, NodeId, Packet, STORES_MOST, Secret, TENANT_OPEN,
-    TENANT_SYSTEM, partition_of, store_at, store_node,
+    KeyHash, MAX_VALUE_DEFAULT, MAX_VALUE_MOST, NodeId, Packet, STORES_MOST, SWITCH_MOST, Secret,
+    TENANT_OPEN, TENANT_SYSTEM, partition_of, store_at, store_node,
 };
 
 /// The cluster file (TOML): partitions, stores, tenants.
@@ -80,6 +80,9 @@ pub struct Store {
     pub first: u32,
     /// Last partition, inclusive.
     pub last: u32,
+    /// The id of the switch at the top of its rack; 0: racks are not told apart, or it stands beside them.
+    #[serde(default, skip_serializing_if = "is_no_switch")]
+    pub rack: NodeId,
 }
 
 /// A tenant as clients, stores and switches know it.
@@ -114,6 +117,10 @@ pub struct Tenant {
 
 /// Bounds of a tenant's `write_back_ms`, where it is not 0.
 pub const WRITE_BACK_MS: std::ops::RangeInclusive<u32> = 10..=60_000;
+
+fn is_no_switch(id: &NodeId) -> bool {
+    *id == 0
+}
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
@@ -232,6 +239,7 @@ impl Cluster {
             address,
             first: 0,
             last: partitions.saturating_sub(1),
+            rack: 0,
         };
         Cluster {
             partitions,
@@ -299,8 +307,14 @@ impl Cluster {
             address,
             first,
             last,
+            rack,
         } in stores
         {
+            if *rack > SWITCH_MOST {
+                return fail(format!(
+                    "store {address}: rack = {rack}: expected the id of a switch, 1 to {SWITCH_MOST}"
+                ));
+            }
             if first > last || *last >= self.partitions {
                 let max = self.partitions - 1;
                 return fail(format!(

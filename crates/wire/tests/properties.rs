@@ -149,7 +149,7 @@ proptest! {
         let mut first = 0;
         for count in counts {
             let last = first + count - 1;
-            cluster.stores.push(wire::Store { address: ([10, 0, 0, 1], 7117).into(), first, last });
+            cluster.stores.push(wire::Store { address: ([10, 0, 0, 1], 7117).into(), first, last, rack: first as u16 % 3 });
             first = last + 1;
         }
         let secret = hex::encode(secret.map(|byte| byte | 1));
@@ -186,7 +186,7 @@ proptest! {
         let mut first = 0;
         for (port, count) in (1..).zip(counts) {
             let last = first + count - 1;
-            cluster.stores.push(wire::Store { address: ([10, 0, 0, 1], port).into(), first, last });
+            cluster.stores.push(wire::Store { address: ([10, 0, 0, 1], port).into(), first, last, rack: 0 });
             first = last + 1;
         }
         let all = cluster.stores.iter().map(|store| store.address);

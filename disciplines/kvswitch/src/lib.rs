@@ -48,7 +48,8 @@ pub const REGISTRATION: Registration = Registration {
     }],
     store: Some(StoreMaker {
         operations: &[],
-        foreign_partitions: true,
+        foreign_partitions: false,
+        holds_copies: true,
         make: || Box::<store::Store>::default(),
     }),
 };

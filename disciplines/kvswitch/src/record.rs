@@ -20,6 +20,8 @@ pub const IPV6_TURN: usize = 20;
 pub struct Replicas {
     /// The store that owns the key. Reads that no replica takes go there, whether or not it has turns.
     pub home: Server,
+    /// It does not own the key, but is where another switch sends what it has for this one's rack: reads that name it take turns, and no others.
+    pub is_entry: bool,
     /// The others that have it, each once, with addresses of the home's kind. Each has a turn, in this order.
     pub replicas: Vec<Server>,
     /// Whose turns come after those, by holder id: the home, and replicas that have more of the reads than others.
@@ -54,7 +56,7 @@ impl Replicas {
         bytes.extend(home.holder.to_ne_bytes());
         bytes.extend(bits.to_ne_bytes());
         bytes.extend(home.place.to_ne_bytes());
-        bytes.extend([u8::from(is_ipv6), 0]);
+        bytes.extend([u8::from(is_ipv6), u8::from(self.is_entry)]);
         turns.iter().for_each(|store| extend(&mut bytes, store));
         Some(bytes.into())
     }
@@ -109,6 +111,7 @@ mod tests {
     fn of(server: &dyn Fn(u16) -> Server, replicas: &[u16], again: &[u16]) -> Option<Bytes> {
         let record = Replicas {
             home: server(HOME),
+            is_entry: false,
             replicas: replicas.iter().copied().map(server).collect(),
             again: again.to_vec(),
             valid: vec![0x8001],

@@ -10,10 +10,12 @@ pub const MAP: &str = "kvswitch_addresses";
 pub const EACH: u32 = 64;
 /// The tally of the first of them; that of store `i` of the configuration is `LOADS + i`.
 pub const LOADS: usize = 8;
-/// The tally of the tenant's writes, and that of the updates of replicas that they became.
+/// The tally of the tenant's writes, of those that go to a server of the switch.
 pub const WRITES: usize = 0;
-/// See [`WRITES`].
-pub const UPDATES: usize = 1;
+/// The tally of writes that another switch made updates of, for the entries of this one's rack.
+pub const ENTERED: usize = 1;
+/// The tally of the updates of replicas that the first of them was sent; that of store `i` is `UPDATES + i`.
+pub const UPDATES: usize = LOADS + EACH as usize;
 /// The tally of the tenant's reads that the switch answered itself.
 pub const HITS: usize = 2;
 

@@ -47,6 +47,7 @@ pub const REGISTRATION: Registration = Registration {
     store: Some(StoreMaker {
         operations: &[],
         foreign_partitions: false,
+        holds_copies: false,
         make: || Box::<store::Store>::default(),
     }),
 };

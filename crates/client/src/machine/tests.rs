@@ -313,6 +313,7 @@ fn an_answer_from_another_store_counts_for_a_read_if_it_says_that_it_is_that_sto
         address: other(n),
         first: u32::from(n) - 1,
         last: u32::from(n) - 1,
+        rack: 0,
     };
     cluster.stores = (1..=3).map(range).collect();
     let home_of = |datagram: &[u8]| {

@@ -83,5 +83,7 @@ fn stores_of(tenant: &Tenant, cluster: &Cluster) -> Stores {
         TENANT_OPEN => Secret::NONE,
         _ => tenant.to_wire().secrets().hash,
     };
-    Stores::new(addresses, tenant.id, secret, homes).only(&tenant.stores)
+    let racks = cluster.stores.iter().map(|store| store.rack);
+    let stores = Stores::new(addresses, tenant.id, secret, homes);
+    stores.only(&tenant.stores).in_racks(racks)
 }

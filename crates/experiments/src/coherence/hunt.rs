@@ -15,6 +15,7 @@ use wire::Cluster;
 use super::{
     CLIENTS, Coherence, FLIPPED, Faults, LENT, PROCESSES, REROUTED, TENANTS,
     addresses::Movable,
+    disciplines,
     layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVERS, SWITCHES, controller, plan},
 };
 use crate::{
@@ -108,18 +109,14 @@ impl Hunt {
             hunt.movable.push(Movable::new(&hunt.rig, host)?);
         }
         hunt.rig.console()?.ask(&["route", "on"])?;
-        // The first keeps the discipline of the open tenant, the second has the other one.
-        let other = match params.other_discipline.as_str() {
-            "" => run.discipline,
-            name => name,
-        };
         let named: Vec<u32> = (TENANTS.iter().copied())
             .filter(|id| *id != wire::TENANT_OPEN)
             .collect();
-        let tenants: Vec<TenantSpec> = (named.iter().zip([run.discipline, other, run.discipline]))
+        let tenants: Vec<TenantSpec> = (TENANTS.iter().zip(disciplines(run)))
+            .filter(|(id, _)| **id != wire::TENANT_OPEN)
             .map(|(id, discipline)| TenantSpec {
                 write_back_ms: if LENT.contains(id) { WRITE_BACK_MS } else { 0 },
-                ..TenantSpec::new(*id, PLACES[0].0, discipline)
+                ..TenantSpec::new(*id, PLACES[0].0, discipline.name)
             })
             .collect();
         let hosts = CLIENT_HOSTS.map(String::from);
@@ -157,11 +154,12 @@ impl Hunt {
         self.round += 1;
         // Every other time around, the other one of two.
         let other = ((round / KINDS) % 2) as usize;
+        let server = SERVERS[(round / KINDS) as usize % SERVERS.len()];
         self.move_pages(round);
         self.movable[round as usize % CLIENT_HOSTS.len()].move_on(&self.rig)?;
         self.faults.add("moved_addresses", 1);
         match round % KINDS {
-            0 => self.kill_store(SERVERS[other], (round / KINDS) as usize)?,
+            0 => self.kill_store(server, (round / KINDS) as usize)?,
             1 => {
                 self.rotate_secrets(round / KINDS)?;
                 let switch = [FIRST, SECOND][other];
@@ -171,11 +169,11 @@ impl Hunt {
             2 => self.kill_controller(other == 1)?,
             3 => self.reboot([SECOND, FIRST][other])?,
             4 => {
-                self.rig.restart(SERVERS[other], "redis")?;
+                self.rig.restart(server, "redis")?;
                 self.faults.add("killed_redis", 1);
             }
             5 => self.cut_link()?,
-            _ => self.stand_still(other)?,
+            _ => self.stand_still(server, CLIENT_HOSTS[other])?,
         }
         Ok(())
     }
@@ -207,8 +205,8 @@ impl Hunt {
     }
 
     /// Stops a store, and clients of one host, for longer than a lease.
-    fn stand_still(&mut self, other: usize) -> anyhow::Result<()> {
-        let stopped = [(SERVERS[other], "store"), (CLIENT_HOSTS[other], "clients0")];
+    fn stand_still(&mut self, server: &str, clients: &str) -> anyhow::Result<()> {
+        let stopped = [(server, "store"), (clients, "clients0")];
         for signal in [libc::SIGSTOP, libc::SIGCONT] {
             for (host, role) in stopped {
                 self.rig.signal(host, role, signal);
@@ -348,9 +346,9 @@ impl Hunt {
         next_hop_of(&String::from_utf8_lossy(&output.stdout))
     }
 
-    /// What stores and switches have counted of this about loans, when it has come to an end.
-    pub fn loans(&self, name: &str) -> u64 {
-        self.rig.loans(name)
+    /// What stores and switches have counted of this about loans and copies in stores, when it has come to an end.
+    pub fn counted(&self, name: &str) -> u64 {
+        self.rig.counted(name)
     }
 
     /// Evictions that the running controller has asked for; 0 if it does not say.
@@ -372,7 +370,7 @@ impl Hunt {
         self.faults.add("evictions", self.evictions());
         let all = self.clients.finish()?;
         let switches = SWITCHES.map(|(_, name)| name);
-        self.rig.look_at_loans(&SERVERS, &switches);
+        self.rig.look_at_counted(&SERVERS, &switches);
         for link in 0..self.rig.topology().links.len() {
             let log = std::fs::read_to_string(self.rig.end_link(link)?)?;
             let counts: [Counts; 2] = log

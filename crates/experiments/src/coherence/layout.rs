@@ -13,8 +13,8 @@ pub(super) const SECOND: &str = "switch2";
 const THIRD: &str = "switch3";
 /// The ids and names of all of them.
 pub(super) const SWITCHES: [(u16, &str); 3] = [(1, FIRST), (2, SECOND), (3, THIRD)];
-/// The stores: one reached by IPv4 and one by IPv6, behind different switches.
-pub(super) const SERVERS: [&str; 2] = ["server", "server6"];
+/// The stores: two reached by IPv4 and one by IPv6, which is behind another switch.
+pub(super) const SERVERS: [&str; 3] = ["server", "server6", "server2"];
 pub(super) const CONTROL: &str = "control";
 pub(super) const CLIENT_HOSTS: [&str; 2] = ["client1", "client2"];
 /// Index of the link that is cut: between the two switches of the line.
@@ -25,8 +25,8 @@ pub(super) const CUT: usize = 0;
 const FLIPS: u64 = 1;
 
 /// client1 - switch1 - switch2 - server; client2 - switch2, around the first switch; switch1 - switch3 - switch2, a detour;
-/// server6 - switch1. The controller has a link of its own to each switch. Every link is faulty.
-const LINKS: [(&str, &str); 10] = [
+/// server6 - switch1; server2 - switch2. The controller has a link of its own to each switch. Every link is faulty.
+const LINKS: [(&str, &str); 11] = [
     (FIRST, SECOND),
     (SECOND, SERVERS[0]),
     ("client1", FIRST),
@@ -37,19 +37,22 @@ const LINKS: [(&str, &str); 10] = [
     (CONTROL, SECOND),
     (CONTROL, THIRD),
     (FIRST, SERVERS[1]),
+    (SECOND, SERVERS[2]),
 ];
 
 /// The plan, with all of its roles.
 pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan {
     let bare = |names: &[&str]| names.iter().map(|name| Site::new(*name, vec![])).collect();
     let mut plan = Plan {
-        hosts: bare(&[CONTROL, SERVERS[0], SERVERS[1], "client1", "client2"]),
+        hosts: bare(&[
+            CONTROL, SERVERS[0], SERVERS[1], SERVERS[2], "client1", "client2",
+        ]),
         switches: bare(&[SECOND, FIRST, THIRD]),
         links: (0..)
             .zip(LINKS)
             .map(|(i, ends)| link(i, ends, if i == FLIPS { flip } else { 0.0 }, seed))
             .collect(),
-        partitions: 4,
+        partitions: 6,
         is_open: true,
         is_signed: false,
         hardware: None,
@@ -128,9 +131,9 @@ fn data_of(host: &str) -> String {
 
 /// The store on a server.
 fn store(host: &str, topology: &Topology) -> Seated {
-    let (listen, beside) = match host == SERVERS[0] {
-        true => (format!("{{address:{host}}}:{PORT}"), SECOND),
-        false => (format!("[{{address6:{host}}}]:{PORT}"), FIRST),
+    let (listen, beside) = match host == SERVERS[1] {
+        true => (format!("[{{address6:{host}}}]:{PORT}"), FIRST),
+        false => (format!("{{address:{host}}}:{PORT}"), SECOND),
     };
     Seated::new(Role::Store(Store {
         listen,
@@ -138,8 +141,8 @@ fn store(host: &str, topology: &Topology) -> Seated {
         control: Some(control_from(beside, topology)),
         backend: Some(format!("redis+unix://{}", data_of(host))),
         state: Some(format!("{{dir}}/{host}-state")),
-        // One asks its Redis what others write; the other one lends keys.
-        outside_writes: (host == SERVERS[0]).then(|| "ignore".into()),
+        // One asks its Redis what others write; the others lend keys.
+        outside_writes: (host != SERVERS[1]).then(|| "ignore".into()),
         // Clients are few and slow here.
         lend_from: Some(8),
         socket: format!("{{dir}}/{host}.sock"),

@@ -1,5 +1,5 @@
 //! Everything goes wrong at once, and no client may notice: two switches in a line, a path around the first, a detour over a
-//! third, faulty links, two stores by different families of addresses, processes that are killed or stand still in turn, backends that
+//! third, faulty links, three stores by different families of addresses, tenants of all disciplines, processes that are killed or stand still in turn, backends that
 //! restart, clients whose address changes, tenants whose pages move and whose secrets change, a link that is cut. What the clients
 //! saw must be linearizable, key by key; tenants' keys have the same names.
 
@@ -14,6 +14,7 @@ use std::{
 };
 
 use anyhow::ensure;
+use decide::{Items, Registration};
 use lab::interrupt;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,14 @@ const LOANS: [&str; 5] = [
     "loan_flushes",
     "lent_read",
     "lent_answer",
+];
+
+/// What has to come about of copies in stores, where a discipline has some held.
+const COPIES: [&str; 4] = [
+    "replica_reads",
+    "replica_confirms",
+    "replica_updates",
+    "pushes",
 ];
 
 /// What goes wrong, each of which has to: by its name in the summary.
@@ -104,10 +113,18 @@ pub struct Coherence {
     keys: usize,
     /// Most items of a switch.
     items: usize,
-    /// The discipline of every other tenant; empty: the experiment's.
-    other_discipline: String,
     /// Chance that the link of a server flips a bit of a frame.
     flip: f64,
+}
+
+/// The disciplines of the tenants: the experiment's for the open one, and for each of the others another of this build, the newest
+/// first.
+fn disciplines(run: &Run<'_>) -> [&'static Registration; TENANTS.len()] {
+    let are_copies = |d: &&Registration| !d.object.is_empty() && d.items == Items::Copies;
+    let known = run.options.disciplines.iter().filter(are_copies);
+    let (own, others): (Vec<_>, Vec<_>) = known.partition(|d| d.name == run.discipline);
+    let mut all = own.iter().chain(others.iter().rev()).cycle();
+    std::array::from_fn(|_| *all.next().expect("the experiment's is one of them"))
 }
 
 impl Measure for Coherence {
@@ -194,15 +211,8 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     ] {
         report.count(name, count);
     }
-    for name in LOANS {
-        let count = hunt.loans(name);
-        report.count(name, count);
-        if count == 0 {
-            report.fails(format!("{name} = 0: keys have to be lent"));
-        }
-    }
-    report.count("loans_found", hunt.loans("loans_found"));
-    report.count("loans_lost", hunt.loans("loans_lost"));
+    let mut halves = disciplines(run).into_iter().filter_map(|d| d.store);
+    loans_and_copies(report, &hunt, halves.any(|half| half.holds_copies));
     if let Some(text) = hunt.ownership.complaint() {
         report.fails(text);
     }
@@ -210,6 +220,21 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     report.summarize("seconds", seconds);
     report.summarize("check_seconds", checked.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// What came about of loans, and of copies in stores if there are to be any.
+fn loans_and_copies(report: &mut Report, hunt: &Hunt, have_copies_held: bool) {
+    let copies = COPIES.iter().filter(|_| have_copies_held);
+    let all = LOANS.iter().map(|name| (name, "keys have to be lent"));
+    for (name, why) in all.chain(copies.map(|name| (name, "stores have to hold copies"))) {
+        let count = hunt.counted(name);
+        report.count(name, count);
+        if count == 0 {
+            report.fails(format!("{name} = 0: {why}"));
+        }
+    }
+    report.count("loans_found", hunt.counted("loans_found"));
+    report.count("loans_lost", hunt.counted("loans_lost"));
 }
 
 /// How long it took until another way was there, and until it was of use.

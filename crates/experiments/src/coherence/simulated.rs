@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use ::hunt::{self as hunting, Found, Hunted, KINDS, LOANS, Limits, hunt, measure, shrink};
+use ::hunt::{
+    self as hunting, Found, Hunted, KINDS, LOANS, Limits, REPLICAS, hold_copies, hunt, measure,
+    shrink,
+};
 use anyhow::Context;
 use lab::interrupt;
 use serde_json::json;
@@ -51,7 +54,7 @@ pub(super) fn run(run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     if options.seeds > 0 {
         interrupt::check()?;
     }
-    tell(report, &hunted);
+    tell(report, &hunted, hold_copies(options.disciplines));
     for found in &hunted.found {
         keep(run, report, found)?;
     }
@@ -62,7 +65,7 @@ fn hours(hunted: &Hunted) -> f64 {
     hunted.world_ns as f64 / 3.6e12
 }
 
-fn tell(report: &mut Report, hunted: &Hunted) {
+fn tell(report: &mut Report, hunted: &Hunted, holds_copies: bool) {
     for (name, count) in [
         ("seeds", hunted.seeds),
         ("operations", hunted.operations),
@@ -103,6 +106,17 @@ fn tell(report: &mut Report, hunted: &Hunted) {
         if hunted.seeds >= ENOUGH_TO_LEND && count == 0 {
             report.fails(format!(
                 "{name} = 0 in {} seeds: keys have to be lent",
+                hunted.seeds
+            ));
+        }
+    }
+    for name in REPLICAS.iter().filter(|_| holds_copies) {
+        let count = hunted.replicas.get(*name).copied().unwrap_or(0);
+        report.count(name, count);
+        table.row([name.replace('_', " "), thousands(count as f64)]);
+        if hunted.seeds >= ENOUGH && count == 0 {
+            report.fails(format!(
+                "{name} = 0 in {} seeds: stores have to hold copies",
                 hunted.seeds
             ));
         }

@@ -62,8 +62,8 @@ pub struct Rig {
     /// Entries of the tenants that were created, for cluster files.
     entries: BTreeMap<u32, Tenant>,
     seen: Seen,
-    /// What stores and switches that ended have counted of loans.
-    loans: BTreeMap<String, u64>,
+    /// What stores and switches that ended have counted of loans and of copies in stores.
+    counted: BTreeMap<String, u64>,
 }
 
 impl Rig {
@@ -94,7 +94,7 @@ impl Rig {
             plan,
             entries: BTreeMap::new(),
             seen: run.seen.clone(),
-            loans: BTreeMap::new(),
+            counted: BTreeMap::new(),
         };
         run.progress.say("starting controllers, stores and agents");
         let seats: Vec<(String, Seated)> = rig.plan.seats().collect();

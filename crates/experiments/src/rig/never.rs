@@ -53,7 +53,7 @@ impl Rig {
         match self.machines.store_status(host) {
             Ok(status) => {
                 self.seen.borrow_mut().look_at(&status.totals);
-                self.add_loans(&status.totals);
+                self.add_counted(&status.totals);
             }
             Err(_) => self.seen.borrow_mut().add("stores_that_do_not_say", 1),
         }
@@ -64,36 +64,37 @@ impl Rig {
         match self.machines.switch_counters(switch) {
             Ok(counters) => {
                 self.seen.borrow_mut().look_at(&counters);
-                self.add_loans(&counters);
+                self.add_counted(&counters);
             }
             Err(_) if !self.machines.is_running(switch, "agent") => {}
             Err(_) => self.seen.borrow_mut().add("switches_that_do_not_say", 1),
         }
     }
 
-    /// Takes down what these have counted of loans, at the end of a run.
-    pub fn look_at_loans(&mut self, stores: &[&str], switches: &[&str]) {
+    /// Takes down what these have counted of loans and of copies in stores, at the end of a run.
+    pub fn look_at_counted(&mut self, stores: &[&str], switches: &[&str]) {
         for host in stores {
             if let Ok(status) = self.machines.store_status(host) {
-                self.add_loans(&status.totals);
+                self.add_counted(&status.totals);
             }
         }
         for switch in switches {
             if let Ok(counters) = self.machines.switch_counters(switch) {
-                self.add_loans(&counters);
+                self.add_counted(&counters);
             }
         }
     }
 
-    /// What was counted of loans under this name, as far as it was taken down.
-    pub fn loans(&self, name: &str) -> u64 {
-        self.loans.get(name).copied().unwrap_or(0)
+    /// What was counted of loans or of copies in stores under this name, as far as it was taken down.
+    pub fn counted(&self, name: &str) -> u64 {
+        self.counted.get(name).copied().unwrap_or(0)
     }
 
-    fn add_loans(&mut self, counters: &Value) {
+    fn add_counted(&mut self, counters: &Value) {
         let all = counters.as_object().into_iter().flatten();
-        for (name, count) in all.filter(|(name, _)| hunt::is_of_loans(name)) {
-            *self.loans.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
+        let is_of = |name: &str| hunt::is_of_loans(name) || hunt::is_of_replicas(name);
+        for (name, count) in all.filter(|(name, _)| is_of(name)) {
+            *self.counted.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
         }
     }
 }

@@ -180,6 +180,7 @@ impl Plan {
                 address: SocketAddr::new(address, PORT),
                 first: i * partitions / count,
                 last: (i + 1) * partitions / count - 1,
+                rack: 0,
             })
         };
         Ok(Cluster {

@@ -312,7 +312,8 @@ impl Engine {
                     }
                     StoreAction::Watch { tenant, on } => self.watch(half, tenant, on),
                     StoreAction::Hold { tenant, key } => {
-                        self.hold_replica(tenant, &key, now_ns, out)
+                        let may = self.halves.registered[half].maker.holds_copies;
+                        may && self.hold_replica(tenant, &key, now_ns, out)
                     }
                     StoreAction::Release { tenant, key } => {
                         self.release_replica(tenant, &key, now_ns, out)

@@ -6,7 +6,14 @@ use super::{
     Engine,
     reply::{Origin, Wanted},
 };
-use crate::{asks::Ask, backend::Key, coherence::Nanos, directory::Place, net::Outbox, net::Peer};
+use crate::{
+    asks::Ask,
+    backend::Key,
+    coherence::Nanos,
+    directory::Place,
+    mutants::{Mutant, mutant},
+    net::{Outbox, Peer},
+};
 
 /// What two stores compare instead of a value that both have: 64 bits, under a secret that no client has.
 pub(super) fn digest_of(system: &Secret, tenant: u32, value: &[u8]) -> [u8; 8] {
@@ -64,6 +71,7 @@ impl Engine {
             self.set_timer(at, next_ns);
         }
         for ask in due {
+            let is_other = ask.write.is_some() && mutant(Mutant::CandidateOfAnyWrite);
             let Some(home) = self.leases.address(ask.epoch.switch()) else {
                 continue;
             };
@@ -87,7 +95,7 @@ impl Engine {
                 not_before_ns: 0,
                 key_life: 0,
                 node: 0,
-                has_value: last.is_some() && ask.write == last,
+                has_value: last.is_some() && (ask.write == last || is_other),
             };
             let key = Key {
                 tenant: id.0,

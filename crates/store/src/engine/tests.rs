@@ -108,6 +108,7 @@ impl Store {
             let maker = decide::StoreMaker {
                 operations: &[Op::DisciplineRequest],
                 foreign_partitions: true,
+                holds_copies: false,
                 make: || Box::new(Slow),
             };
             let name = "slow";
@@ -357,6 +358,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
         address,
         first: partition,
         last: partition,
+        rack: 0,
     };
     cluster.stores = vec![own(me, partition), own(other, 1 - partition)];
     let config = Arc::make_mut(&mut store.engine.config);

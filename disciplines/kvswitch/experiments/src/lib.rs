@@ -3,6 +3,7 @@
 mod accuracy;
 mod axis;
 mod bench;
+pub mod cost;
 mod failures;
 mod hybrid;
 mod skew;

@@ -47,8 +47,8 @@ pub struct Wants<'a> {
     pub threshold: f64,
     /// How many servers a key of this load may have.
     pub most: &'a dyn Fn(f64) -> usize,
-    /// Where a key is at home.
-    pub home: &'a dyn Fn(&Key) -> usize,
+    /// The server that has a key's home; none: its requests are not counted here.
+    pub home: &'a dyn Fn(&Key) -> Option<usize>,
     /// What each server has to do, in requests of a window beside its weight.
     pub loads: &'a [f64],
     /// What they have to do on average, and what is too much.
@@ -237,7 +237,7 @@ impl Copies {
         there.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut loads = wants.loads.to_vec();
         let is_costly = |(cost, key): (f64, Key)| {
-            let (load, home) = ((wants.load)(&key), (wants.home)(&key));
+            let (load, home) = ((wants.load)(&key), (wants.home)(&key)?);
             let servers = replicas(load, wants.threshold, (wants.most)(load)).max(2);
             let is_more = match wants.loads.get(home)? > &wants.full {
                 true => loads[home] > wants.full,
@@ -414,7 +414,7 @@ mod tests {
                 load: &load,
                 threshold: 50.0,
                 most: &|_| self.servers,
-                home: &|key| usize::from(key[0]) % 4,
+                home: &|key| Some(usize::from(key[0]) % 4),
                 loads: &self.servers_have,
                 average: 100.0,
                 full: 110.0,

@@ -10,10 +10,12 @@ mod copies;
 mod estimate;
 mod holds;
 mod place;
+mod ring;
 mod servers;
 mod side;
 mod table;
 mod threshold;
+mod wanted;
 mod writes;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! The servers of a tenant as a switch sees them: what it sent to each, what came back, how fast each is beside the others.
+//! The servers of a tenant as a switch sees them: what it sent to each (requests, and updates of replicas, which nobody answers), what came
+//! back, how fast each is beside the others.
 
 use decide::Tallies;
 
-use crate::servers::{EACH, LOADS};
+use crate::servers::{EACH, LOADS, UPDATES};
 
 /// Of what it is asked, and of what others answer: a server that answers less than so much of both is slow.
 const SLOW: f64 = 0.9;
@@ -21,6 +22,7 @@ struct Server {
     /// In the last window.
     requests: f64,
     answers: f64,
+    updates: f64,
     /// In all windows that say how the load lies as things are.
     lately: f64,
     /// How fast it is: 1, or less.
@@ -38,6 +40,7 @@ impl Server {
     const NEW: Server = Server {
         requests: 0.0,
         answers: 0.0,
+        updates: 0.0,
         lately: 0.0,
         weight: 1.0,
         wait: 0,
@@ -45,6 +48,11 @@ impl Server {
         has_answered: false,
         is_mute: false,
     };
+
+    /// What it had to do in the last window.
+    fn load(&self) -> f64 {
+        self.requests + self.updates
+    }
 
     /// What it did beside the others, of which most answer `usual` requests in a window. One that cannot answer all that it is asked is slow
     /// if it answers less than most; else it is asked too much.
@@ -104,8 +112,10 @@ impl Servers {
 
     /// A window ended in which the switch counted this.
     pub fn window_end(&mut self, tallies: &Tallies) {
-        let counts = tallies.iter().skip(LOADS).take(EACH as usize);
-        for (server, count) in self.all.iter_mut().zip(counts) {
+        let of_each = |first: usize| tallies.iter().skip(first).take(EACH as usize);
+        let counts = of_each(LOADS).zip(of_each(UPDATES));
+        for (server, (count, updates)) in self.all.iter_mut().zip(counts) {
+            server.updates = *updates as f64;
             server.requests = (count & u64::from(u32::MAX)) as f64;
             server.answers = (count >> 32) as f64;
         }
@@ -129,12 +139,12 @@ impl Servers {
     /// The average load of those that `may` take some, in requests of the last window, and by how much the highest exceeds it, as a
     /// part of it: each beside what its weight would give it.
     pub fn load(&self, may: &[bool]) -> (f64, f64) {
-        self.over(may, |server| server.requests)
+        self.over(may, Server::load)
     }
 
     /// What each had to do in the last window, beside its weight.
     pub fn loads(&self) -> Vec<f64> {
-        let load = |server: &Server| server.requests / server.weight;
+        let load = |server: &Server| server.load() / server.weight;
         self.all.iter().map(load).collect()
     }
 
@@ -145,7 +155,7 @@ impl Servers {
             self.all.iter_mut().for_each(|server| server.lately /= 2.0);
         }
         self.windows += 1;
-        let add = |server: &mut Server| server.lately += server.requests;
+        let add = |server: &mut Server| server.lately += server.load();
         self.all.iter_mut().for_each(add);
     }
 

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use decide::Key;
 
-use super::place::{replicas, ring, turns};
+use super::{
+    place::{replicas, turns},
+    wanted::Wanted,
+};
 use crate::record::TURNS_MAX;
 
 /// A key keeps its servers until it has this much less load than would give it as many.
@@ -14,7 +17,7 @@ const LEAST: f64 = 4.0;
 /// One more server for this many is no gain.
 const ABOUT_RIGHT: usize = 5;
 
-/// Servers, by their place in the ring.
+/// Stores, by their place in the cluster file's list.
 pub type Places = Vec<usize>;
 /// What turns each of them has, in the same order; none: all have one.
 pub type Turns = Vec<usize>;
@@ -27,15 +30,19 @@ pub struct Wants<'a> {
     pub load: &'a dyn Fn(&Key) -> f64,
     /// Requests of a window beyond which a key gets another server.
     pub threshold: f64,
-    /// Where a key is at home.
-    pub home: &'a dyn Fn(&Key) -> usize,
+    /// The place where a key's reads come to by themselves; none: it is left alone, for nobody is there.
+    pub home: &'a dyn Fn(&Key) -> Option<usize>,
+    /// The place at which a server has a key; none: it may not have it.
+    pub entry: &'a dyn Fn(&Key, usize) -> Option<usize>,
+    /// Whose place it is.
+    pub server_of: &'a dyn Fn(usize) -> usize,
     /// What each server has to do, in requests of a window beside its weight.
     pub loads: &'a [f64],
     /// With more than this to do, a server has no turn of a key that is at home there.
     pub full: f64,
     /// What a server has to do on average.
     pub average: f64,
-    /// How fast each server is: 1, or less.
+    /// How fast the server of a place is: 1, or less.
     pub weight: &'a dyn Fn(usize) -> f64,
     /// Which servers may be chosen.
     pub may: &'a [bool],
@@ -47,6 +54,15 @@ pub struct Wants<'a> {
     pub room: usize,
     /// Changes that may be made.
     pub changes: usize,
+}
+
+impl Wants<'_> {
+    /// Adds a key's load to the loads of the servers that share it.
+    pub(super) fn add(&self, places: &[usize], load: f64, loads: &mut [f64]) {
+        let each = load / places.len() as f64;
+        let servers = places.iter().map(|at| (self.server_of)(*at));
+        servers.for_each(|server| loads[server] += each);
+    }
 }
 
 /// What is to change: a key's new servers; none: it leaves the table.
@@ -64,6 +80,8 @@ pub struct Table {
     keys: BTreeMap<Key, Places>,
     /// Of keys whose servers have not all one turn.
     turns: BTreeMap<Key, Turns>,
+    /// Where keys are at home that have no turn there.
+    left: BTreeMap<Key, usize>,
 }
 
 impl Table {
@@ -101,9 +119,21 @@ impl Table {
         }
     }
 
+    /// The servers that a key has now were chosen for this home.
+    pub fn set_home(&mut self, key: &Key, home: usize) {
+        if self
+            .keys
+            .get(key)
+            .is_some_and(|servers| !servers.contains(&home))
+        {
+            self.left.insert(key.clone(), home);
+        }
+    }
+
     /// A key has these servers from now on, a turn each; without any, it is gone.
     pub fn set(&mut self, key: &Key, servers: Places) {
         self.turns.remove(key);
+        self.left.remove(key);
         if servers.is_empty() {
             self.keys.remove(key);
         } else {
@@ -127,26 +157,26 @@ impl Table {
         wanted.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.key.cmp(&b.key)));
         let mut loads = wants.loads.to_vec();
         let within = self.within(wanted, wants);
-        let planned = within
-            .into_iter()
-            .filter_map(|wanted| wanted.place(self, wants, &mut loads));
+        let planned = within.into_iter().filter_map(|wanted| {
+            let present = self.keys.get(&wanted.key);
+            wanted.place(present.map_or(&[], Vec::as_slice), wants, &mut loads)
+        });
         planned.collect()
     }
 
     /// What a key is to have, if that is to change.
     fn wanted(&self, key: Key, load: f64, is_hot: bool, wants: &Wants<'_>) -> Option<Wanted> {
-        let home = (wants.home)(&key);
         // No replica can be had, and none goes on for long, where nobody is home.
-        if !wants.may.get(home).copied().unwrap_or(false) {
-            return None;
-        }
+        let home = (wants.home)(&key)?;
         let alive = wants.may.iter().filter(|may| **may).count();
         let count_for = |load: f64| match is_hot {
             true => replicas(load, wants.threshold, alive.min((wants.most)(load))),
             false => 1,
         };
         let present: &[usize] = self.keys.get(&key).map_or(&[], Vec::as_slice);
-        let is_hurt = present.iter().any(|at| !wants.may[*at]);
+        let stands = |at: &usize| (wants.entry)(&key, (wants.server_of)(*at)) == Some(*at);
+        let is_hurt =
+            !present.is_empty() && (!self.knows(&key, home) || !present.iter().all(stands));
         let had = present.len();
         let count = match count_for(load) {
             count if had == 0 || count > had + had / ABOUT_RIGHT => count,
@@ -160,6 +190,7 @@ impl Table {
             let gain = load / had.max(1) as f64;
             return Some(Wanted {
                 key,
+                home,
                 load,
                 count,
                 gain,
@@ -175,6 +206,7 @@ impl Table {
         };
         Some(Wanted {
             key,
+            home,
             load,
             count,
             gain,
@@ -189,7 +221,14 @@ impl Table {
             Some(servers) => (servers.contains(&home), servers.len()),
             None => (true, 2),
         };
-        is_there && wants.loads[home] > wants.full && count <= others && (wants.most)(load) >= 2
+        let is_full = wants.loads[(wants.server_of)(home)] > wants.full;
+        is_there && is_full && count <= others && (wants.most)(load) >= 2
+    }
+
+    /// Whether what a key has was chosen for this home: that has a turn, or had too much to do.
+    fn knows(&self, key: &Key, home: usize) -> bool {
+        let has_turn = |servers: &Places| servers.contains(&home);
+        self.keys.get(key).is_some_and(has_turn) || self.left.get(key) == Some(&home)
     }
 
     /// What part of a key's requests comes to a server that would not if turns were as weights are now.
@@ -247,92 +286,10 @@ impl Table {
     }
 }
 
-/// A key that is to be at so many servers; 1: it leaves the table.
-struct Wanted {
-    key: Key,
-    load: f64,
-    count: usize,
-    /// By how much a server that has it is relieved.
-    gain: f64,
-    /// Whether it changes even if its servers stay.
-    is_due: bool,
-}
-
-impl Wanted {
-    /// Chooses its servers, by what each has to do, and adds what it brings them. None: they stay.
-    fn place(self, table: &Table, wants: &Wants<'_>, loads: &mut [f64]) -> Option<Planned> {
-        let home = (wants.home)(&self.key);
-        let present = table.keys.get(&self.key).map_or(&[][..], Vec::as_slice);
-        let is_away = !present.is_empty() && !present.contains(&home);
-        let would_burden = loads[home] + self.load > wants.average;
-        if self.count == 1 && is_away && would_burden && !self.is_due {
-            return None;
-        }
-        let before = if present.is_empty() {
-            &[home][..]
-        } else {
-            present
-        };
-        let each = self.load / before.len() as f64;
-        before.iter().for_each(|at| loads[*at] -= each);
-        let may = self.who_may(home, before, loads, wants);
-        let is_new = present.is_empty();
-        let count = match is_new && may[home] && self.load <= wants.threshold {
-            // Others made room at its home, for whose sake alone it was to have two.
-            true => 1,
-            false => self.count,
-        };
-        let left: Places = present.iter().copied().filter(|at| may[*at]).collect();
-        let servers = chosen(&left, home, count, loads, &may);
-        let each = self.load / servers.len().max(1) as f64;
-        servers.iter().for_each(|at| loads[*at] += each);
-        let servers = if count == 1 { vec![] } else { servers };
-        (self.is_due || servers != present).then_some(Planned {
-            key: self.key,
-            servers,
-        })
-    }
-
-    /// Who may have it: not its home, if that has too much to do without it. What was taken from a home comes back when it has less than most.
-    fn who_may(
-        &self,
-        home: usize,
-        before: &[usize],
-        loads: &[f64],
-        wants: &Wants<'_>,
-    ) -> Vec<bool> {
-        let mut may = wants.may.to_vec();
-        let with = loads[home] + self.load / self.count as f64;
-        let is_full = match before.contains(&home) {
-            true => with > wants.full,
-            false => with > wants.average,
-        };
-        let others = may.iter().filter(|may| **may).count() - 1;
-        may[home] = !is_full || self.count == 1 || others < self.count;
-        may
-    }
-}
-
 /// Turns of these servers.
 pub fn turns_of(servers: &[usize], weight: &dyn Fn(usize) -> f64) -> Turns {
     let weights: Vec<f64> = servers.iter().map(|at| weight(*at)).collect();
     turns(&weights, TURNS_MAX)
-}
-
-/// `count` servers for a key: those it has, as far as they fit, and others in the ring from its home.
-fn chosen(present: &[usize], home: usize, count: usize, loads: &[f64], may: &[bool]) -> Places {
-    let ring = ring(home, count, loads, |at| may[at]);
-    let stays = |at: &&usize| present.contains(at);
-    // The home first, then what the key has in the ring, then what else it has, then what is new.
-    let first = ring.iter().filter(|at| **at == home);
-    let kept = ring.iter().filter(stays).chain(present);
-    let mut servers = Places::new();
-    for at in first.chain(kept).chain(&ring) {
-        if servers.len() < count && !servers.contains(at) {
-            servers.push(*at);
-        }
-    }
-    servers
 }
 
 #[cfg(test)]
@@ -374,7 +331,9 @@ mod tests {
                 hottest: &self.loads,
                 load: &|_| 0.0,
                 threshold: 100.0,
-                home: &home,
+                home: &|key| Some(home(key)).filter(|at| self.may[*at]),
+                entry: &|_, at| Some(at).filter(|at| self.may[*at]),
+                server_of: &|at| at,
                 loads: &self.present(table),
                 full: f64::INFINITY,
                 average: f64::INFINITY,

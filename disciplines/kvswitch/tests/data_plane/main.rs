@@ -4,6 +4,7 @@
 mod cold;
 mod hybrid;
 mod malformed;
+mod racks;
 mod reads;
 mod real_link;
 mod world;

@@ -27,6 +27,10 @@ pub const SIGNED: u32 = 7;
 pub const ALONE: u32 = 8;
 /// Its secret is being changed: [`ALSO`] is accepted beside its own.
 pub const ROTATING: u32 = 11;
+/// Of a switch at the top of a rack.
+pub const TOP: u32 = 12;
+/// Of a switch above others.
+pub const ABOVE: u32 = 13;
 pub const ALSO: wire::Secret = wire::Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
@@ -47,6 +51,8 @@ fn host_of(holder: u16) -> u8 {
     (holder & 0xff) as u8 + 2
 }
 
+const ALL: [u32; 6] = [OPEN, SIGNED, ALONE, ROTATING, TOP, ABOVE];
+
 pub fn tenants() -> Vec<TenantEntry> {
     let with = |id, fan_out| TenantEntry {
         parameters: parameters::words(THRESHOLD, fan_out),
@@ -60,6 +66,14 @@ pub fn tenants() -> Vec<TenantEntry> {
             also_secret: ALSO,
             ..with(ROTATING, true)
         },
+        TenantEntry {
+            parameters: [THRESHOLD, parameters::FAN_OUT | parameters::ON_TOP],
+            ..tenant(TOP, KVSWITCH)
+        },
+        TenantEntry {
+            parameters: [THRESHOLD, parameters::FAN_OUT | parameters::TWO_CHOICES],
+            ..tenant(ABOVE, KVSWITCH)
+        },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ]
 }
@@ -70,7 +84,7 @@ pub fn world() -> World {
         ..Object::of(&kvswitch::REGISTRATION, Sizes { pages: 4 })
     };
     let w = World::new(&[object], &tenants());
-    for tenant in [OPEN, SIGNED, ALONE, ROTATING] {
+    for tenant in ALL {
         for holder in [HOME, A, B, C, SIX, END] {
             tell(&w, tenant, holder);
         }
@@ -100,10 +114,23 @@ pub fn server_at(holder: u16, address: IpAddr) -> Server {
 
 /// Makes the key hot: these replicas, these turns after them, and all of them valid. Addresses are IPv6 if the first replica is [`SIX`].
 pub fn hot_key(w: &mut World, tenant: u32, key: &[u8], replicas: &[u16], again: &[u16]) {
+    hot_from(w, tenant, key, HOME, replicas, again);
+}
+
+/// The same of a key whose reads come to that store: its home, or else the rack's entry for it.
+pub fn hot_from(
+    w: &mut World,
+    tenant: u32,
+    key: &[u8],
+    home: u16,
+    replicas: &[u16],
+    again: &[u16],
+) {
     let is_ipv6 = replicas.first() == Some(&SIX);
     let server = |holder| server_at(holder, address(is_ipv6, host_of(holder)));
     let record = Replicas {
-        home: server(HOME),
+        home: server(home),
+        is_entry: home != HOME,
         replicas: replicas.iter().copied().map(server).collect(),
         again: again.into(),
         valid: replicas.into(),
@@ -131,7 +158,12 @@ pub fn write() -> Message {
 
 /// A store's word that its replica may be read.
 pub fn confirms(holder: u16) -> Message {
-    let mut confirm = Message::from_store(Op::ReplicaConfirm, SIGNED, KEY)
+    confirms_of(SIGNED, holder)
+}
+
+/// The same of another tenant's key.
+pub fn confirms_of(tenant: u32, holder: u16) -> Message {
+    let mut confirm = Message::from_store(Op::ReplicaConfirm, tenant, KEY)
         .epoch(Epoch::new(holder, 12))
         .version(77);
     (confirm.from, confirm.to) = (confirm.to, confirm.from);
@@ -176,7 +208,7 @@ pub struct Row {
     pub name: &'static str,
     pub given: fn(&mut World),
     pub steps: &'static [Step],
-    /// By holder: requests sent to it and replies that came from it; all others have none.
+    /// By holder: requests and updates sent to it and replies that came from it; all others have none. Updates are those of the steps.
     pub loads: &'static [(u16, u64, u64)],
 }
 
@@ -330,15 +362,21 @@ impl Story for Row {
             run_step(&w, number, step);
         }
         let tallies = Tallies::open(w.switch.backing()).expect("tallies");
-        let all = [OPEN, SIGNED, ALONE, ROTATING].map(|tenant| tallies.read(tenant));
+        let all = ALL.map(|tenant| tallies.read(tenant));
         let all: Vec<_> = all.into_iter().map(|of| of.unwrap().unwrap()).collect();
         for store in 0..servers::EACH as usize {
             let mut loads = self.loads.iter();
             let load = loads.find(|(holder, ..)| usize::from(host_of(*holder)) == store + 2);
             let (sent, replied) = load.map_or((0, 0), |(_, sent, replied)| (*sent, *replied));
-            let word: u64 = all.iter().map(|of| of[servers::LOADS + store]).sum();
-            let is = (word & 0xffff_ffff, word >> 32);
+            let sum = |first: usize| all.iter().map(|of| of[first + store]).sum::<u64>();
+            let (word, updates) = (sum(servers::LOADS), sum(servers::UPDATES));
+            let is = (updates + (word & 0xffff_ffff), word >> 32);
             assert_eq!(is, (sent, replied), "load of store {store}");
+            let leave = self.steps.iter().flat_map(|(_, leaves, _)| *leaves);
+            let its = leave.filter(
+                |leaves| matches!(leaves, Leaves::Update(to) if usize::from(host_of(*to)) == store + 2),
+            );
+            assert_eq!(updates, its.count() as u64, "updates of store {store}");
         }
     }
 }

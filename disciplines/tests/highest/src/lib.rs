@@ -43,6 +43,7 @@ pub const REGISTRATION: Registration = Registration {
     store: Some(StoreMaker {
         operations: &[Op::DisciplineRequest],
         foreign_partitions: false,
+        holds_copies: false,
         make: || Box::new(store::Store),
     }),
 };

@@ -242,6 +242,13 @@ impl Engine {
         if !mutant(Mutant::UpdateLeavesValid) {
             held.replica.update(epoch, write, value, now_ns);
         }
+        if mutant(Mutant::CandidateServed)
+            && !is_delete
+            && let Some(Lender { lease, .. }) = self.replicas.lenders.get(&held.home)
+        {
+            let value = Bytes::copy_from_slice(packet.value);
+            held.replica.install(epoch, lease, value, 0, 0);
+        }
         held.joining = None;
         held.waits_for_push(now_ns)
     }

@@ -35,21 +35,24 @@ impl Side {
         key: &Key,
         servers: Places,
         anew: bool,
-        may: &[bool],
         stores: &Stores,
+        there: &[bool],
         out: &mut Vec<Action>,
     ) {
         let before = self.table.servers(key).cloned().unwrap_or_default();
-        let was_there = |at: &usize| !anew && before.contains(at) && may[*at];
+        let was_there = |at: &usize| !anew && before.contains(at);
         let valid: Vec<usize> = servers.iter().copied().filter(was_there).collect();
-        let turns = turns_of(&servers, &|at| self.servers.weight(at));
-        let Some(record) = record(key, &servers, &turns, &valid, stores) else {
+        let turns = turns_of(&servers, &|at| self.weight(at));
+        let Some(record) = self.record(key, &servers, &turns, &valid, stores, there) else {
             return;
         };
         self.counts.puts += 1;
         let turns_before = self.table.turns(key);
         self.table.set(key, servers);
         self.table.set_turns(key, turns);
+        if let Some(home) = self.ring.home(key, stores, there) {
+            self.table.set_home(key, home);
+        }
         self.ask(
             key,
             Change::Put(Record::Given(record)),
@@ -216,32 +219,33 @@ impl Side {
         self.table.set(key, vec![]);
         self.missing.remove(key);
     }
-}
 
-/// The record of a key that is at these servers, with so many turns each; what `valid` are has confirmed it, as far as we know.
-fn record(
-    key: &Key,
-    servers: &[usize],
-    turns: &[usize],
-    valid: &[usize],
-    stores: &Stores,
-) -> Option<bytes::Bytes> {
-    let home = server_at(stores, stores.home_of(key));
-    let is_near = |at: &&usize| server_at(stores, **at).address.is_ipv6() == home.address.is_ipv6();
-    let again = servers.iter().zip(turns).filter(|(at, _)| is_near(at));
-    let again = again.flat_map(|(at, turns)| {
-        let holder = stores.node(*at);
-        std::iter::repeat_n(holder, turns - usize::from(holder != home.holder))
-    });
-    let replicas = servers.iter().filter(is_near);
-    let replicas = replicas.map(|at| server_at(stores, *at));
-    let record = Replicas {
-        replicas: replicas
-            .filter(|store| store.holder != home.holder)
-            .collect(),
-        again: again.collect(),
-        valid: valid.iter().map(|at| stores.node(*at)).collect(),
-        home,
-    };
-    record.encode()
+    /// The record of a key that is at these servers, with so many turns each; what `valid` are has confirmed it, as far as we know.
+    fn record(
+        &self,
+        key: &Key,
+        servers: &[usize],
+        turns: &[usize],
+        valid: &[usize],
+        stores: &Stores,
+        there: &[bool],
+    ) -> Option<bytes::Bytes> {
+        let at = self.ring.home(key, stores, there)?;
+        let home = server_at(&self.ring, stores, at);
+        let again = servers.iter().zip(turns).flat_map(|(at, turns)| {
+            let holder = stores.node(*at);
+            std::iter::repeat_n(holder, turns - usize::from(holder != home.holder))
+        });
+        let others = servers.iter().filter(|other| **other != at);
+        let record = Replicas {
+            home,
+            is_entry: at != stores.home_of(key),
+            replicas: others
+                .map(|at| server_at(&self.ring, stores, *at))
+                .collect(),
+            again: again.collect(),
+            valid: valid.iter().map(|at| stores.node(*at)).collect(),
+        };
+        record.encode()
+    }
 }

@@ -16,16 +16,13 @@ use super::{
     copies::Copies,
     estimate::Estimates,
     holds::Holds,
+    ring::{Ring, Stands},
     servers::Servers,
     table::Table,
     threshold::{Rules, Threshold},
     writes::Writes,
 };
-use crate::{
-    parameters,
-    servers::{EACH, Server},
-    settings,
-};
+use crate::{parameters, servers::Server, settings};
 use changes::Asked;
 
 /// A switch that is away for so long need not be waited for.
@@ -56,6 +53,7 @@ pub struct Side {
     threshold: Threshold,
     reports: Reports,
     capacity: Capacity,
+    ring: Ring,
     servers: Servers,
     writes: Writes,
     /// What is there, or will be when what was asked is done.
@@ -106,6 +104,7 @@ impl Side {
                 limits.reports_per_window,
             ),
             capacity: Capacity::new(most, room.pages),
+            ring: Ring::default(),
             servers: Servers::default(),
             writes: Writes::default(),
             table: Table::default(),
@@ -149,19 +148,22 @@ impl Side {
             self.drop_key(&key, stores, holds);
             self.inherited.insert(key);
         }
-        self.servers.resize(stores.addresses().len());
+        self.ring = Ring::new(self.switch, stores);
+        self.servers.resize(self.ring.len());
         self.configured = None;
         self.settled = false;
     }
 
     /// Has the switch know the stores and the words, if it does not yet.
     pub fn configure(&mut self, stores: &Stores, out: &mut Vec<Action>) {
-        let places = (0..stores.addresses().len()).filter(|at| takes_part(stores, *at));
-        let rows = places.map(|at| server_at(stores, at).row(self.tenant));
+        let servers = (0..self.ring.len()).flat_map(|server| self.ring.stores(server));
+        let rows = servers.map(|at| server_at(&self.ring, stores, *at).row(self.tenant));
         let configuration = Configuration {
             parameters: parameters::Words {
                 reported_from: self.reports.requests(),
                 fan_out: self.limits.settings[settings::FAN_OUT] == 1,
+                on_top: self.ring.stands() == Stands::OnTop,
+                two_choices: self.ring.stands() == Stands::Above,
                 part: self.threshold.part(),
             }
             .words(),
@@ -261,16 +263,11 @@ impl Side {
     }
 }
 
-/// Whether a place may be in a record: only what is counted there says what it can take.
-fn takes_part(stores: &Stores, at: usize) -> bool {
-    at < EACH as usize && stores.is_server(at)
-}
-
 /// The store of a place that there is.
-fn server_at(stores: &Stores, at: usize) -> Server {
+fn server_at(ring: &Ring, stores: &Stores, at: usize) -> Server {
     Server {
         holder: stores.node(at),
         address: stores.addresses()[at].ip(),
-        place: at as u16,
+        place: ring.server_of(at).map_or(u16::MAX, |server| server as u16),
     }
 }

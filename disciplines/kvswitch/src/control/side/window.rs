@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use decide::{Action, Change, Key, Record, Stores, Tallies};
 
-use super::{Side, takes_part};
+use super::Side;
 use crate::{
     control::{copies, holds::Holds, table::Wants},
     settings,
@@ -39,7 +39,8 @@ impl Side {
         }
         self.servers.window_end(tallies);
         self.writes.window_end(tallies);
-        let may = self.who_may(stores, holds);
+        let there = there(stores, holds);
+        let may = self.who_may(&there);
         let (average, excess) = self.servers.load(&may);
         if average < ENOUGH {
             return self.idle(&may, out);
@@ -60,7 +61,7 @@ impl Side {
             .collect();
         self.move_threshold(average, &may, &hottest);
         let changes = self.limits.settings[settings::CHANGES] as usize - copied;
-        self.plan(changes, average, &hottest, &may, stores, out);
+        self.plan(changes, average, &hottest, &may, stores, &there, out);
         self.wanted = self.wanted.max(worth);
     }
 
@@ -99,7 +100,7 @@ impl Side {
                 load: &|key| self.estimates.of(key),
                 threshold: (self.threshold.part() * average).max(WORTH),
                 most: &|load| writes.most_of(load / average).min(set),
-                home: &|key| stores.home_of(key),
+                home: &|key| self.ring.server_of(stores.home_of(key)),
                 loads: &self.servers.loads(),
                 average,
                 full,
@@ -162,13 +163,19 @@ impl Side {
         }
     }
 
-    fn who_may(&self, stores: &Stores, holds: &Holds) -> Vec<bool> {
-        let places = stores.addresses().iter().enumerate();
-        places
-            .map(|(at, store)| {
-                takes_part(stores, at) && holds.is_attached(store) && self.servers.answers(at)
-            })
-            .collect()
+    /// Which servers may have something.
+    fn who_may(&self, there: &[bool]) -> Vec<bool> {
+        let may = |server| {
+            let mut its = self.ring.stores(server).iter();
+            its.any(|at| there[*at]) && self.servers.answers(server)
+        };
+        (0..self.ring.len()).map(may).collect()
+    }
+
+    /// How fast the server of a place is.
+    pub(super) fn weight(&self, at: usize) -> f64 {
+        let server = self.ring.server_of(at);
+        server.map_or(1.0, |server| self.servers.weight(server))
     }
 
     fn plan(
@@ -178,6 +185,7 @@ impl Side {
         hottest: &[(Key, f64)],
         may: &[bool],
         stores: &Stores,
+        there: &[bool],
         out: &mut Vec<Action>,
     ) {
         if !self.attached || !may.contains(&true) {
@@ -188,7 +196,7 @@ impl Side {
         for key in again {
             self.missing.remove(&key);
             if let Some(servers) = self.table.servers(&key).cloned() {
-                self.put(&key, servers, true, may, stores, out);
+                self.put(&key, servers, true, stores, there, out);
             }
         }
         // Items that nobody wants make room first.
@@ -199,15 +207,25 @@ impl Side {
         let worth = |load: f64| load > SOON * threshold;
         let worth = hottest.iter().take_while(|(_, load)| worth(*load)).count();
         self.wanted = worth.max(self.items());
+        let server_of = |at| self.ring.server_of(at).unwrap_or(0);
         let planned = self.table.plan(&Wants {
             hottest,
             load: &|key| self.estimates.of(key),
             threshold,
-            home: &|key| stores.home_of(key),
+            home: &|key| {
+                self.ring
+                    .home(key, stores, there)
+                    .filter(|at| may[server_of(*at)])
+            },
+            entry: &|key, server| {
+                let entry = self.ring.entry(server, key, stores, there);
+                entry.filter(|_| may[server])
+            },
+            server_of: &server_of,
             loads: &self.servers.loads(),
             full: self.full(average),
             average,
-            weight: &|at| self.servers.weight(at),
+            weight: &|at| self.weight(at),
             may,
             most: &|load| self.writes.most_of(load / average).min(self.most_set()),
             busy: &|key| {
@@ -224,7 +242,7 @@ impl Side {
         for change in planned {
             match change.servers.is_empty() {
                 true => self.remove(&change.key, out),
-                false => self.put(&change.key, change.servers, false, may, stores, out),
+                false => self.put(&change.key, change.servers, false, stores, there, out),
             }
         }
         if self.settled {
@@ -268,6 +286,12 @@ impl Side {
         gone.iter().for_each(|key| self.remove(key, out));
         gone.len()
     }
+}
+
+/// Which stores are there, by place.
+fn there(stores: &Stores, holds: &Holds) -> Vec<bool> {
+    let addresses = stores.addresses().iter();
+    addresses.map(|store| holds.is_attached(store)).collect()
 }
 
 /// Whether so many changes of a table of so many keys leave the load where it was.

@@ -128,6 +128,7 @@ fn config_of(store: usize) -> Config {
             address: address_of(at),
             first: at as u32,
             last: at as u32,
+            rack: 0,
         })
         .collect();
     config.cluster.lease_ms = LEASE_MS as u32;

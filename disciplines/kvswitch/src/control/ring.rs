@@ -1,0 +1,160 @@
+//! What a switch shares requests out among: its servers. Those of a switch at the top of a rack are the stores of the rack; those of one
+//! above such switches (a spine) are the racks, each with one store for a key, its *entry*, from where the rack's own switch
+//! goes on. Where the cluster file knows no racks, all stores are servers.
+//!
+//! Which store of a rack is a key's entry follows from the key's hash, and from which stores are there: so both switches know it, and
+//! neither has to ask the other.
+
+use std::collections::BTreeMap;
+
+use decide::{Key, Stores, SwitchId};
+
+use crate::servers::EACH;
+
+/// What the switch is beside the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stands {
+    /// There are no racks.
+    #[default]
+    Alone,
+    /// At the top of one.
+    OnTop,
+    /// Above those at the tops.
+    Above,
+}
+
+/// The servers of a tenant at a switch.
+#[derive(Debug, Default)]
+pub struct Ring {
+    stands: Stands,
+    /// Of each server its stores, by their place in the cluster file's list: one, or a rack's.
+    servers: Vec<Vec<usize>>,
+    /// Of each place the server that it is, or is in.
+    of: Vec<Option<usize>>,
+}
+
+impl Ring {
+    /// What this switch shares out among. No more servers than are counted.
+    pub fn new(switch: SwitchId, stores: &Stores) -> Ring {
+        let places = || (0..stores.addresses().len()).filter(|at| stores.is_server(*at));
+        let racks: Vec<SwitchId> = places().filter_map(|at| stores.rack(at)).collect();
+        let stands = match () {
+            () if racks.is_empty() => Stands::Alone,
+            () if racks.contains(&switch) => Stands::OnTop,
+            () => Stands::Above,
+        };
+        let mut servers: Vec<Vec<usize>> = match stands {
+            Stands::Alone => places().map(|at| vec![at]).collect(),
+            Stands::OnTop => {
+                let own = places().filter(|at| stores.rack(*at) == Some(switch));
+                own.map(|at| vec![at]).collect()
+            }
+            Stands::Above => racks_of(places(), stores),
+        };
+        servers.truncate(EACH as usize);
+        let mut of = vec![None; stores.addresses().len()];
+        for (server, its) in servers.iter().enumerate() {
+            its.iter().for_each(|at| of[*at] = Some(server));
+        }
+        Ring {
+            stands,
+            servers,
+            of,
+        }
+    }
+
+    /// What the switch is beside the others.
+    pub fn stands(&self) -> Stands {
+        self.stands
+    }
+
+    /// How many servers there are.
+    pub fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// The stores of a server, by place.
+    pub fn stores(&self, server: usize) -> &[usize] {
+        self.servers.get(server).map_or(&[], Vec::as_slice)
+    }
+
+    /// The server that the store at this place is, or is in.
+    pub fn server_of(&self, at: usize) -> Option<usize> {
+        self.of.get(at).copied().flatten()
+    }
+
+    /// Where reads of a key come to if nothing is done about it: its home, or this rack's entry for a key of another one. None: they do not
+    /// come this way, or nobody is `there` to be the entry.
+    pub fn home(&self, key: &Key, stores: &Stores, there: &[bool]) -> Option<usize> {
+        let home = stores.home_of(key);
+        if self.server_of(home).is_some() || self.stands != Stands::OnTop {
+            return self.server_of(home).map(|_| home);
+        }
+        let mut rack = self.servers.iter().flatten().copied().collect::<Vec<_>>();
+        rack.retain(|at| is_of_family(*at, home, stores));
+        entry(&rack, key, stores, there)
+    }
+
+    /// Where a server has a key: itself, or of a rack the key's entry. None: it may not have it.
+    pub fn entry(
+        &self,
+        server: usize,
+        key: &Key,
+        stores: &Stores,
+        there: &[bool],
+    ) -> Option<usize> {
+        let home = stores.home_of(key);
+        let of = self.stores(server);
+        if of.contains(&home) {
+            return Some(home).filter(|at| there[*at]);
+        }
+        match of {
+            [at] => Some(*at).filter(|at| there[*at] && is_of_family(*at, home, stores)),
+            rack => {
+                let mut rack = rack.to_vec();
+                rack.retain(|at| is_of_family(*at, home, stores));
+                entry(&rack, key, stores, there)
+            }
+        }
+    }
+}
+
+/// The stores of each rack; one without a rack is one by itself.
+fn racks_of(places: impl Iterator<Item = usize>, stores: &Stores) -> Vec<Vec<usize>> {
+    let mut racks: BTreeMap<SwitchId, Vec<usize>> = BTreeMap::new();
+    let mut alone = vec![];
+    for at in places {
+        match stores.rack(at) {
+            Some(rack) => racks.entry(rack).or_default().push(at),
+            None => alone.push(vec![at]),
+        }
+    }
+    racks.into_values().chain(alone).collect()
+}
+
+/// Whether reads of a key of that home can be sent to the store: a packet keeps its family.
+fn is_of_family(at: usize, home: usize, stores: &Stores) -> bool {
+    let is_ipv6 = |at: usize| stores.addresses()[at].is_ipv6();
+    is_ipv6(at) == is_ipv6(home)
+}
+
+/// Of these stores the key's; where that is not `there`, another one, which is not the same for all keys.
+fn entry(rack: &[usize], key: &Key, stores: &Stores, there: &[bool]) -> Option<usize> {
+    let first = rack.iter().copied().find(|at| there[*at])?;
+    // The other half of the hash says which partition a key is in.
+    let hash = stores.hash_of(key).low();
+    let draws = (0..DRAWS).map(|n| mixed(hash.wrapping_add(n)) % rack.len() as u64);
+    let mut drawn = draws.map(|draw| rack[draw as usize]);
+    Some(drawn.find(|at| there[*at]).unwrap_or(first))
+}
+
+/// How often a key looks for a store that is there before it takes the first one.
+const DRAWS: u64 = 64;
+
+/// The next of a row of numbers that look drawn (SplitMix64).
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}

@@ -1,0 +1,164 @@
+//! Several racks under a spine, in the simulator: a hot key's reads are sent on twice, by the spine and by the switch at the top of the rack that it
+//! chose, and its writes reach all who have the key.
+
+use load::{LoadConfig, Phase, PhaseResult, workload::Popularity};
+use sim::{
+    AgentSpec, ControlSpec, Generator, ProcessId, Role, Seat, ServiceSpec, Shape, Spec, StoreHost,
+    StoreSpec, World, generator,
+};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+const KEYS: usize = 1000;
+const RACKS: usize = 2;
+/// In each of them.
+const SERVERS: usize = 2;
+const RATE: f64 = 20_000.0;
+
+/// Racks of stores under a spine, at which the client is.
+fn spec() -> Spec {
+    let mut shape = Shape::leaf_spine(RACKS, 0, SERVERS);
+    let at = shape.machine("control").unwrap();
+    let mut switches = 0;
+    for machine in &mut shape.machines {
+        let role = match &*machine.name {
+            "control" => Role::Control(ControlSpec {
+                discipline: Some("kvswitch".into()),
+                window_ms: 200,
+                max_items: 100,
+                ..ControlSpec::default()
+            }),
+            name if name.starts_with("server") => Role::Store(StoreSpec {
+                control: vec![at],
+                populate: Some((KEYS as u64, 128.into())),
+                ..StoreSpec::default()
+            }),
+            _ => {
+                switches += 1;
+                Role::Agent(AgentSpec {
+                    id: switches,
+                    pages: 64,
+                    control: vec![at],
+                    probes: true,
+                })
+            }
+        };
+        machine.seats.push(Seat::new(role));
+    }
+    let mut spec = Spec::new(shape.machines, shape.links, 8, true, disciplines::all()).unwrap();
+    spec.cluster = spec.cluster.with_lease_ms(1000);
+    spec.tell_racks();
+    spec
+}
+
+struct Racks {
+    world: World,
+    load: ProcessId,
+}
+
+impl Racks {
+    fn new() -> Racks {
+        let spec = spec();
+        let racks: Vec<u16> = spec.cluster.stores.iter().map(|store| store.rack).collect();
+        assert_eq!(racks, [2, 2, 3, 3], "the spine is switch 1");
+        let mut world = World::new(&spec, 1).unwrap();
+        let config = LoadConfig {
+            cluster: spec.cluster.clone(),
+            tenants: vec![],
+            keys: KEYS,
+            value_len: 128.into(),
+            seed: 1,
+            timeout_ms: 200,
+            interval_ms: 100,
+            names_lives: false,
+            number: 0,
+            cpu: None,
+            phases: vec![],
+        };
+        let at = world.machine("control").unwrap();
+        let load = world.place(at, "load".into(), ServiceSpec::default(), generator(config));
+        world.start(load).unwrap();
+        world.run_until(2 * S);
+        Racks { world, load }
+    }
+
+    /// Asks for the hottest key alone, so that its servers have all there is to do.
+    fn ask(&mut self, write_ratio: f64, warmup_s: f64, seconds: f64) -> PhaseResult {
+        let phase = Phase {
+            write_ratio,
+            keys: 1,
+            ..Phase::reads(Popularity::Uniform, RATE, warmup_s, seconds)
+        };
+        let (world, load) = (&mut self.world, self.load);
+        let begun = world.with(load, |load: &mut Generator, io| load.begin(&phase, io));
+        begun.unwrap().unwrap();
+        let mut result = None;
+        world.run_while(10 * MS, |world| {
+            let taken = world.with(load, |load: &mut Generator, _| load.take_result());
+            result = taken.unwrap();
+            result.is_none()
+        });
+        result.unwrap().unwrap()
+    }
+
+    fn switch(&self, name: &str, counter: &str) -> u64 {
+        let machine = self.world.machine(name).unwrap();
+        let counters = self.world.counters(machine).unwrap();
+        let found = counters.iter().find(|(name, _)| *name == counter);
+        found.unwrap().1
+    }
+
+    /// What each store has counted.
+    fn stores(&self, of: impl Fn(&store::Counters) -> u64) -> Vec<u64> {
+        let names = (1..=RACKS).flat_map(|rack| (1..=SERVERS).map(move |n| (rack, n)));
+        let store = |(rack, n)| {
+            let process = self.world.process(&format!("server{rack}-{n}/store"));
+            let store: &StoreHost = self.world.get(process.unwrap()).unwrap();
+            of(store.counters())
+        };
+        names.map(store).collect()
+    }
+}
+
+#[test]
+fn a_hot_key_is_read_and_written_in_every_rack() {
+    let mut racks = Racks::new();
+    let learned = racks.ask(0.0, 3.0, 0.5);
+    assert_eq!((learned.lost, learned.wrong()), (0, 0));
+    let reads = |racks: &Racks| racks.stores(|store| store.reads + store.replica_reads);
+    let before = reads(&racks);
+    let seen = racks.ask(0.0, 0.0, 1.0);
+    assert_eq!((seen.lost, seen.wrong()), (0, 0));
+    let each: Vec<u64> = reads(&racks)
+        .iter()
+        .zip(before)
+        .map(|(now, before)| now - before)
+        .collect();
+    println!("reads: {each:?}");
+    // Who is neither the home nor an entry has only what was sent on twice.
+    let fair = seen.sent / (RACKS * SERVERS) as u64;
+    assert!(each.iter().all(|reads| reads * 10 > fair * 9), "{each:?}");
+    for switch in ["spine", "leaf1", "leaf2"] {
+        let sent_on = racks.switch(switch, "redirect");
+        println!("{switch}: {sent_on} redirected");
+        assert!(sent_on > 0, "{switch}");
+    }
+
+    let seen = racks.ask(0.05, 0.0, 1.0);
+    assert_eq!((seen.lost, seen.wrong()), (0, 0));
+    let updates = racks.stores(|store| store.replica_updates);
+    let confirms = racks.stores(|store| store.replica_confirms);
+    println!("updates: {updates:?}, confirmations: {confirms:?}");
+    let is_home = |updates: &&u64| **updates == 0;
+    assert_eq!(updates.iter().filter(is_home).count(), 1, "{updates:?}");
+    assert!(
+        updates
+            .iter()
+            .filter(|n| **n > 0)
+            .all(|n| *n > RATE as u64 / 40),
+        "{updates:?}"
+    );
+    for leaf in ["leaf1", "leaf2"] {
+        assert!(racks.switch(leaf, "replica_update") > 0, "{leaf}");
+    }
+}
