@@ -75,14 +75,15 @@ INLINE int take_write(struct xdp_md *ctx, struct work *work, struct config *conf
 	if (!have)
 		return write_home(ctx, work, config);
 	struct replicas *key = replicas_of(&found, work);
+	WRITE_ONCE(key->valid, 0);
+	count(COUNT_write_invalidated);
 	bool more = fans_out(work, key);
 	int verdict = write_home(ctx, work, config);
-	const void *pair = more && verdict == XDP_REDIRECT ? find_loop(work) : NULL;
-	if (!pair) {
-		WRITE_ONCE(key->valid, 0);
-		count(COUNT_write_invalidated);
+	if (!more || verdict != XDP_REDIRECT)
 		return verdict;
-	}
+	const void *pair = find_loop(work);
+	if (!pair)
+		return verdict;
 	work->header.node = bpf_htons(NODE_ALL);
 	sign(work);
 	rewrite_header(ctx, work);

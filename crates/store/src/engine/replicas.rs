@@ -44,8 +44,6 @@ const OVERHEAD: usize = 256;
 const ASK_FIRST_NS: Nanos = 20_000_000;
 /// The longest time between two questions.
 const ASK_MOST_NS: Nanos = 500_000_000;
-/// So long a read waits for the value that is being written, before the home is asked for it.
-const PUSH_NS: Nanos = 5_000_000;
 /// A key that is absent, or for whose copy there is no room, is asked for again after this time at first, then after twice the time
 /// each time.
 const LATER_NS: Nanos = 1_000_000_000;
@@ -105,8 +103,6 @@ struct Held {
     /// The question that is under way; 0: none.
     asked: u64,
     next_ask_ns: Nanos,
-    /// Until then the home's push of what is being written is waited for; 0: none is to come.
-    push_ns: Nanos,
     backoff_ns: Nanos,
     /// No copy is asked for before this time: the key was absent, or there was no room. And how long it is the next time.
     pull_ns: Nanos,
@@ -279,7 +275,6 @@ impl Replicas {
             reads: BTreeMap::new(),
             asked: 0,
             next_ask_ns: now_ns,
-            push_ns: 0,
             backoff_ns: ASK_FIRST_NS,
             pull_ns: 0,
             later_ns: LATER_NS,

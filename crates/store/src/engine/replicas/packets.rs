@@ -8,7 +8,7 @@ use super::{
         Engine,
         pushes::{digest_of, is_at},
     },
-    ASK_FIRST_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender, OVERHEAD, PUSH_NS,
+    ASK_FIRST_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender, OVERHEAD,
 };
 use crate::{
     coherence::WriteId,
@@ -328,7 +328,7 @@ impl Engine {
             };
             match candidate.filter(same) {
                 Some(value) => self.granted(id, packet, &value, now_ns),
-                None => (held.push_ns, held.next_ask_ns) = (0, now_ns),
+                None => held.next_ask_ns = now_ns,
             }
         }
         self.drive_replica(id, now_ns, out);
@@ -427,14 +427,12 @@ impl Held {
             self.backoff_ns = ASK_FIRST_NS;
             self.next_ask_ns = now_ns + ASK_FIRST_NS;
         } else if self.asked == 0 {
-            self.next_ask_ns = self.next_ask_ns.min(now_ns + PUSH_NS);
+            self.next_ask_ns = now_ns;
         }
         // What reads wait for is not put off: invalidations might come for ever, each before the question would be due, and no push.
         if !self.no_room {
             self.pull_ns = 0;
         }
-        let comes = self.wanted && !self.no_room;
-        self.push_ns = if comes { now_ns + ASK_FIRST_NS } else { 0 };
-        comes
+        self.wanted && !self.no_room
     }
 }

@@ -12,7 +12,7 @@ use super::{
         read::answer,
         reply::{Answer, Origin},
     },
-    CONFIRM_MOST_NS, PATIENCE_NS, PUSH_NS, Passed, Read,
+    CONFIRM_MOST_NS, PATIENCE_NS, Passed, Read,
 };
 use crate::{
     backend::{Item, Key},
@@ -100,8 +100,7 @@ impl Engine {
         };
         place.insert(read);
         if held.asked == 0 {
-            let until_ns = if now_ns < held.push_ns { PUSH_NS } else { 0 };
-            held.next_ask_ns = held.next_ask_ns.min(now_ns + until_ns);
+            held.next_ask_ns = now_ns;
         }
         self.replicas.reads.take(id.0, 1);
         self.drive_replica(id, now_ns, out);
