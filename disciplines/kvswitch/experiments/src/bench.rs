@@ -61,6 +61,8 @@ pub struct Balance {
     pub windows: u32,
     /// Requests of a measurement.
     pub requests: f64,
+    /// The longest measurement in seconds: with fewer requests chance shows more.
+    pub longest_s: f64,
 }
 
 impl Default for Balance {
@@ -69,6 +71,7 @@ impl Default for Balance {
             load: 0.6,
             windows: 24,
             requests: 2e6,
+            longest_s: 1000.0,
         }
     }
 }
@@ -79,7 +82,11 @@ impl Balance {
     /// # Errors
     /// The parameter, what it is, what it may be.
     pub fn check(&self, rack: &Rack) -> anyhow::Result<()> {
-        positive([("load", self.load), ("requests", self.requests)])?;
+        positive([
+            ("load", self.load),
+            ("requests", self.requests),
+            ("longest_s", self.longest_s),
+        ])?;
         ensure!(
             rack.apart,
             "apart = false: replicas need servers with addresses of their own"
@@ -289,7 +296,7 @@ impl<'a> Bench<'a> {
         rate: Option<f64>,
     ) -> anyhow::Result<Measured> {
         let rate = rate.unwrap_or_else(|| self.rate(popularity, write_ratio));
-        let seconds = self.balance.requests / rate;
+        let seconds = (self.balance.requests / rate).min(self.balance.longest_s);
         let phase = Phase {
             write_ratio,
             ..Phase::reads(popularity, rate, 0.0, seconds)
