@@ -59,12 +59,6 @@ impl Writes {
         }
     }
 
-    /// Most servers that a key may have.
-    #[cfg(test)]
-    pub fn most(&self) -> usize {
-        self.most
-    }
-
     /// Most servers that a key may have whose load is this part of an average server's: where as many as cost least in all would each have
     /// more than [`MUCH`] of a server's load of it, so many that they have not, if there are.
     pub fn most_of(&self, load: f64) -> usize {
@@ -93,7 +87,7 @@ mod tests {
         tallies[ENTERED] = entered;
         tallies[LOADS] = (reads + written) | (7 << 32);
         writes.window_end(&tallies);
-        writes.most()
+        writes.most_of(0.0)
     }
 
     #[test]
