@@ -27,7 +27,7 @@ pub struct Hybrid {
     write_ratio: f64,
     /// The longest value that NetCache alone holds where it is the paper's, in bytes.
     longest_value: u32,
-    /// Windows at the rate that was found, before it is looked for again.
+    /// Windows at the rate that was found, before it is looked for again; 0: it is not.
     windows_there: u32,
     /// What is compared.
     systems: Vec<System>,
@@ -109,21 +109,22 @@ impl Hybrid {
         };
         let what = format!("workload {}, {}", workload.name, system.name());
         let expected = bench.expected(popularity, write_ratio);
-        let first = bench
+        let mut point = bench
             .servers
             .saturate(expected, &what, &self.search, phase)?;
-        // What keys are to have depends on how busy servers are: it is learnt where it is to be measured.
-        bench.go_on(popularity, write_ratio, first.rate, self.windows_there)?;
-        let second = bench
-            .servers
-            .saturate(first.rate, &what, &self.search, phase)?;
+        if self.windows_there > 0 {
+            // What keys are to have depends on how busy servers are: it is learnt where it is to be measured.
+            bench.go_on(popularity, write_ratio, point.rate, self.windows_there)?;
+            let again = bench
+                .servers
+                .saturate(point.rate, &what, &self.search, phase)?;
+            if again.rate > point.rate {
+                point = again;
+            }
+        }
         Ok(Came {
             system,
-            point: if second.rate > first.rate {
-                second
-            } else {
-                first
-            },
+            point,
             figures: bench.figures(),
         })
     }

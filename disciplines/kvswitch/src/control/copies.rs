@@ -378,6 +378,7 @@ mod tests {
         changes: usize,
         servers: usize,
         servers_have: [f64; 4],
+        records: usize,
     }
 
     impl Given {
@@ -391,6 +392,7 @@ mod tests {
                 changes: 100,
                 servers: 4,
                 servers_have: [100.0; 4],
+                records: 0,
             };
             given.load(loads);
             given
@@ -420,7 +422,7 @@ mod tests {
                 full: 110.0,
                 writes: self.writes,
                 room: self.room,
-                records: 0,
+                records: self.records,
                 changes: self.changes,
                 busy: &busy,
             };
@@ -489,6 +491,80 @@ mod tests {
         assert!(!given.copies.takes(&key(1)));
         assert_eq!(given.carry_out(11).0, [1]);
         assert!(!given.copies.answered(at(12), &key(1), Outcome::Done));
+    }
+
+    /// After a whole window in which these copies did not answer so many reads.
+    fn missing(given: &mut Given, missed: &[(u8, u64)]) -> Vec<Planned> {
+        given.carry_out(1);
+        given.carry_out(2);
+        for (n, requests) in missed {
+            assert!(given.copies.missed(&key(*n), *requests));
+        }
+        given.plan(3, |_| false)
+    }
+
+    #[test]
+    fn a_copy_that_answers_less_than_replicas_would_take_off_its_home_has_those() {
+        // Of two servers that share it each would have 45 of its requests.
+        for (missed, yields) in [(44, false), (46, true)] {
+            let mut given = Given::of(&[(1, 90.0), (2, 80.0)], 9);
+            let planned = missing(&mut given, &[(1, missed), (2, 19)]);
+            let expected: &[Planned] = match yields {
+                true => &[Planned::Yield(key(1))],
+                false => &[],
+            };
+            assert_eq!(planned, expected, "{missed}");
+            assert_eq!(given.copies.has(&key(1)), !yields);
+        }
+    }
+
+    #[test]
+    fn of_a_home_with_too_much_to_do_only_as_many_go_as_it_takes() {
+        let mut given = Given::of(&[(1, 90.0), (2, 80.0), (5, 80.0), (9, 70.0)], 9);
+        given.servers_have[1] = 150.0;
+        let planned = missing(&mut given, &[(1, 30), (2, 19), (5, 15), (9, 10)]);
+        let of_it = [1, 5].map(|n| Planned::Yield(key(n)));
+        assert_eq!(
+            planned, of_it,
+            "the costliest first; what is left is not too much"
+        );
+    }
+
+    #[test]
+    fn where_keys_may_have_no_replicas_copies_stay_whatever_they_cost() {
+        let mut given = Given::of(&[(1, 90.0)], 9);
+        (given.servers, given.servers_have[1]) = (1, 150.0);
+        assert_eq!(missing(&mut given, &[(1, 80)]), []);
+    }
+
+    #[test]
+    fn what_cost_too_much_is_a_copy_again_with_half_of_its_load_or_after_some_time() {
+        for (load, s, is_there) in [(60.0, 4, false), (40.0, 4, true), (60.0, 700, true)] {
+            let mut given = Given::of(&[(1, 90.0)], 9);
+            assert_eq!(missing(&mut given, &[(1, 60)]), [Planned::Yield(key(1))]);
+            given.load(&[(1, load)]);
+            given.carry_out(s);
+            assert_eq!(given.copies.has(&key(1)), is_there, "{load} at {s}");
+        }
+    }
+
+    #[test]
+    fn a_window_in_which_a_copy_came_says_nothing_of_it() {
+        let mut given = Given::of(&[(1, 90.0)], 9);
+        given.carry_out(1);
+        given.copies.missed(&key(1), 90);
+        assert_eq!(given.carry_out(2), (vec![], vec![]));
+        assert!(given.copies.has(&key(1)) && !given.copies.missed(&key(2), 90));
+    }
+
+    #[test]
+    fn keys_with_replicas_have_their_room_and_some_more() {
+        let loads: Vec<(u8, f64)> = (0..100).map(|n| (n, 90.0)).collect();
+        for (records, copies) in [(0, 60), (10, 50), (90, 48)] {
+            let mut given = Given::of(&loads, 64);
+            given.records = records;
+            assert_eq!(given.carry_out(1).0.len(), copies, "{records}");
+        }
     }
 
     #[test]

@@ -313,6 +313,7 @@ mod tests {
         room: usize,
         changes: usize,
         weights: [f64; 8],
+        full: f64,
     }
 
     impl Given {
@@ -323,6 +324,7 @@ mod tests {
                 room: 100,
                 changes: 100,
                 weights: [1.0; 8],
+                full: f64::INFINITY,
             }
         }
 
@@ -335,8 +337,8 @@ mod tests {
                 entry: &|_, at| Some(at).filter(|at| self.may[*at]),
                 server_of: &|at| at,
                 loads: &self.present(table),
-                full: f64::INFINITY,
-                average: f64::INFINITY,
+                full: self.full,
+                average: self.full / 1.1,
                 weight: &|at| self.weights[at],
                 may: &self.may,
                 most: &|_| 64,
@@ -372,6 +374,7 @@ mod tests {
                     let turns = turns_of(&change.servers, &|at| self.weights[at]);
                     table.set(&change.key, change.servers);
                     table.set_turns(&change.key, turns);
+                    table.set_home(&change.key, home(&change.key));
                 }
             }
         }
@@ -384,6 +387,29 @@ mod tests {
         assert_eq!(table.servers(&key(1)).unwrap(), &[1, 4, 5, 7]);
         assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
         assert_eq!((table.len(), table.replicas()), (2, 6));
+    }
+
+    #[test]
+    fn a_home_with_too_much_to_do_has_no_turns_until_it_has_less_than_others() {
+        let mut table = Table::default();
+        let mut given = Given::of(&[(1, 350.0), (9, 60.0), (17, 40.0), (2, 20.0)]);
+        given.carry_out(&mut table);
+        assert_eq!(table.len(), 1, "the others are below the threshold");
+        // The home has 87 + 60 + 40.
+        given.full = 110.0;
+        given.carry_out(&mut table);
+        assert!(!table.servers(&key(1)).unwrap().contains(&1));
+        let servers = table.servers(&key(9)).cloned();
+        assert_eq!(servers, None, "the first sufficed");
+        given.full = 95.0;
+        given.carry_out(&mut table);
+        let servers = table.servers(&key(9)).unwrap();
+        assert_eq!(servers.len(), 2, "{servers:?}");
+        assert_eq!(table.servers(&key(17)), None);
+        assert_eq!(given.plan(&table), [], "it settles");
+        given.full = 1000.0;
+        given.carry_out(&mut table);
+        assert_eq!(table.servers(&key(9)), None, "it may come back");
     }
 
     #[test]

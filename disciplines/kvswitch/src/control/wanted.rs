@@ -29,14 +29,16 @@ impl Wanted {
         };
         let home = (wants.server_of)(self.home);
         let has_turn = before.contains(&self.home);
-        let burdens = !has_turn && loads[home] + self.load > wants.average;
-        if self.count == 1 && burdens && !self.is_due {
+        let each = self.load / before.len() as f64;
+        let more = self.load - if has_turn { each } else { 0.0 };
+        let stays = loads[home] + more > (wants.average + wants.full) / 2.0;
+        if self.count == 1 && stays && !self.is_due {
             return None;
         }
         wants.add(before, -self.load, loads);
         let is_full = self.is_full(loads[home], has_turn, wants);
-        let is_new = present.is_empty();
-        let count = match is_new && !is_full && self.load <= wants.threshold {
+        let fits = loads[home] + self.load <= wants.full;
+        let count = match present.is_empty() && fits && self.load <= wants.threshold {
             // Others made room at its home, for whose sake alone it was to have two.
             true => 1,
             false => self.count,
