@@ -180,8 +180,9 @@ impl<'a> Bench<'a> {
         let mut rack = rack.clone();
         if system == System::Cache {
             rack.discipline = Some("netcache".into());
-            let settings = CACHED.map(|(name, number)| (name.into(), number));
-            rack.settings.extend(settings);
+            for (name, number) in CACHED {
+                rack.settings.entry(name.into()).or_insert(number);
+            }
         }
         if system == System::FullCache {
             rack.discipline = Some("netcache".into());
@@ -261,13 +262,32 @@ impl<'a> Bench<'a> {
         self.servers.cache_on()?;
         // As much as the servers take at first; more when the keys have replicas.
         let rate = self.rate(popularity, write_ratio);
-        for window in 0..self.balance.windows {
+        self.go_on(popularity, write_ratio, rate, self.balance.windows)
+    }
+
+    /// What the control half says of itself, as far as there is one.
+    pub fn figures(&self) -> BTreeMap<String, f64> {
+        self.servers.control_counters().unwrap_or_default()
+    }
+
+    /// Goes on for so many windows with this load at this rate.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn go_on(
+        &mut self,
+        popularity: Popularity,
+        write_ratio: f64,
+        rate: f64,
+        windows: u32,
+    ) -> anyhow::Result<()> {
+        for window in 0..windows {
             let phase = Phase {
                 write_ratio,
                 ..Phase::reads(popularity, rate, 0.0, self.window_s)
             };
             let (result, counted) = self.servers.counting(&phase)?;
-            let figures = self.servers.control_counters().unwrap_or_default();
+            let figures = self.figures();
             let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
             tracing::info!(
                 "window {window}: imbalance {:.4}, lost {:.2} %, {} hot keys, {} replicas, threshold {:.6}",

@@ -15,6 +15,7 @@ mod servers;
 mod side;
 mod table;
 mod threshold;
+mod wanted;
 mod writes;
 
 #[cfg(test)]

@@ -203,7 +203,10 @@ impl Side {
         self.counts.reports += keys.len() as u64;
         self.reports.reported(keys.len());
         for (key, requests) in keys {
-            self.estimates.count(key, *requests);
+            // Of a copy only what it did not answer is reported.
+            if !self.copies.missed(key, *requests) {
+                self.estimates.count(key, *requests);
+            }
         }
     }
 

@@ -53,7 +53,7 @@ impl Side {
         self.excess = excess;
         self.paused.retain(|_, until| *until > now);
         let worth = self.copies.worth(&hottest);
-        let copied = self.plan_copies(now, average, &hottest, out);
+        let copied = self.plan_copies(now, average, &hottest, stores, out);
         let hottest: Vec<(Key, f64)> = hottest
             .into_iter()
             .filter(|(key, _)| !self.copies.takes(key))
@@ -85,19 +85,27 @@ impl Side {
         now: Duration,
         average: f64,
         hottest: &[(Key, f64)],
+        stores: &Stores,
         out: &mut Vec<Action>,
     ) -> usize {
         if !self.attached {
             return 0;
         }
+        let (writes, set, full) = (&self.writes, self.most_set(), self.full(average));
         let planned = self.copies.plan(
             now,
             &copies::Wants {
                 hottest,
                 load: &|key| self.estimates.of(key),
                 threshold: (self.threshold.part() * average).max(WORTH),
+                most: &|load| writes.most_of(load / average).min(set),
+                home: &|key| self.ring.server_of(stores.home_of(key)),
+                loads: &self.servers.loads(),
+                average,
+                full,
                 writes: self.writes.part(),
                 room: self.capacity.items(),
+                records: self.table.len(),
                 changes: self.limits.settings[settings::CHANGES] as usize / 2,
                 busy: &|key| {
                     self.table.servers(key).is_some()
@@ -109,6 +117,11 @@ impl Side {
         let count = planned.len();
         for change in planned {
             let (key, change) = match change {
+                // What stands there is to be replaced, or removed when nothing else is left to do.
+                copies::Planned::Yield(key) => {
+                    self.inherited.insert(key);
+                    continue;
+                }
                 copies::Planned::Put(key) => {
                     self.counts.puts += 1;
                     (key, Change::Put(Record::Fetched))
@@ -208,12 +221,11 @@ impl Side {
             },
             server_of: &server_of,
             loads: &self.servers.loads(),
+            full: self.full(average),
+            average,
             weight: &|at| self.weight(at),
             may,
-            most: self
-                .writes
-                .most()
-                .min(self.limits.settings[settings::REPLICAS] as usize),
+            most: &|load| self.writes.most_of(load / average).min(self.most_set()),
             busy: &|key| {
                 self.asked.contains_key(key)
                     || self.paused.contains_key(key)
@@ -244,6 +256,16 @@ impl Side {
         if self.attached {
             self.end_inherited(changes, |_| true, out);
         }
+    }
+
+    /// Most servers that any key may have.
+    fn most_set(&self) -> usize {
+        self.limits.settings[settings::REPLICAS] as usize
+    }
+
+    /// With more requests in a window than this a server has too much to do.
+    fn full(&self, average: f64) -> f64 {
+        average * (1.0 + self.threshold.bound()) + CHANCE * average.sqrt()
     }
 
     /// Removes inherited items, of those that `which` chooses `most` at most. Returns how many.
