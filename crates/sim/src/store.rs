@@ -39,6 +39,7 @@ pub(crate) fn maker(
     config.identity = Some(listen);
     config.memory_limit = store.memory_limit;
     config.rate_limit = store.rate_limit;
+    config.rate_later = store.rate_later;
     config.queue_limit = store.queue_limit.unwrap_or(config.queue_limit);
     config.lend_from = store.lend_from;
     config.cluster.lease_ms = store.lease_ms.unwrap_or(config.cluster.lease_ms);

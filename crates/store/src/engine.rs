@@ -152,7 +152,8 @@ impl Engine {
             owned,
             config.rate_limit,
             config.queue_limit,
-        );
+        )
+        .with_later(config.rate_later);
         let leases = Leases::new(config.lease_ns(), incarnation.first_term());
         Engine {
             directory: Directory::new(config.directory_limit, tenants.len()),
