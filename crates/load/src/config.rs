@@ -27,8 +27,8 @@ pub struct LoadConfig {
     /// A request unanswered for so long is lost.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
-    /// A request unanswered for so long is sent again, each time that long has passed, as clients do; none: nothing is sent again but what goes on
-    /// in another life.
+    /// A request unanswered for so long is sent again, and then after twice as long each time, as clients do; none: nothing is sent again but
+    /// what goes on in another life.
     #[serde(default)]
     pub again_ms: Option<u64>,
     /// Length of one interval of the counts over time.

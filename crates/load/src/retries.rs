@@ -1,23 +1,26 @@
 use crate::window::Window;
 
-/// What is sent again, and when: each request that is still open, every time so long has passed, until it is lost.
+/// What is sent again, and when: each request that is still open, after so long, and then after twice as long each time, as clients do,
+/// until it is lost.
 ///
 /// Requests are open in the order in which they were sent, so for the first, the second and each further time one place among them is
 /// remembered: nothing is searched.
 pub(super) struct Retries {
-    every_ns: u64,
+    first_ns: u64,
     /// For each time, the first request that it has not come for.
     from: Vec<u64>,
 }
 
 impl Retries {
     /// As often as there is time for before a request is lost.
-    pub fn new(every_ms: Option<u64>, timeout_ms: u64) -> Retries {
-        let every_ms = every_ms.unwrap_or(timeout_ms).max(1);
-        let times = timeout_ms.saturating_sub(1) / every_ms;
+    pub fn new(first_ms: Option<u64>, timeout_ms: u64) -> Retries {
+        const MS: u64 = 1_000_000;
+        let first_ns = first_ms.unwrap_or(timeout_ms).max(1).saturating_mul(MS);
+        let end_ns = timeout_ms.saturating_mul(MS);
+        let times = after_ns(first_ns).take_while(|after_ns| *after_ns < end_ns);
         Retries {
-            every_ns: every_ms * 1_000_000,
-            from: vec![0; times as usize],
+            first_ns,
+            from: vec![0; times.count()],
         }
     }
 
@@ -28,7 +31,7 @@ impl Retries {
 
     /// Adds the ids of requests that are to be sent again now.
     pub fn due(&mut self, window: &Window, now_ns: u64, out: &mut Vec<u64>) {
-        for (after_ns, from) in self.after_ns().zip(&mut self.from) {
+        for (after_ns, from) in after_ns(self.first_ns).zip(&mut self.from) {
             let Some(until_ns) = now_ns.checked_sub(after_ns) else {
                 continue;
             };
@@ -38,15 +41,15 @@ impl Retries {
 
     /// When there is something to send again next; `u64::MAX`: nothing is open.
     pub fn next_ns(&self, window: &Window) -> u64 {
-        let times = self.after_ns().zip(&self.from);
+        let times = after_ns(self.first_ns).zip(&self.from);
         let all = times.filter_map(|(after_ns, from)| Some(window.sent_ns(*from)? + after_ns));
         all.min().unwrap_or(u64::MAX)
     }
+}
 
-    fn after_ns(&self) -> impl Iterator<Item = u64> + use<> {
-        let every_ns = self.every_ns;
-        (1..).map(move |time| time * every_ns)
-    }
+/// How long after the first time each further one comes.
+fn after_ns(first_ns: u64) -> impl Iterator<Item = u64> {
+    (1..u64::BITS).map(move |time| first_ns.saturating_mul((1 << time) - 1))
 }
 
 #[cfg(test)]
@@ -71,9 +74,9 @@ mod tests {
         };
         assert_eq!(at(&window, 9), (vec![], 10));
         assert_eq!(at(&window, 10), (vec![ids[0]], 15));
-        assert_eq!(at(&window, 21), (vec![ids[1], ids[0]], 25));
+        assert_eq!(at(&window, 21), (vec![ids[1]], 30));
         window.take(ids[0]);
-        assert_eq!(at(&window, 30), (vec![ids[1]], 35));
+        assert_eq!(at(&window, 30), (vec![], 35));
         assert_eq!(at(&window, 80), (vec![ids[1]], u64::MAX / 1_000_000));
     }
 

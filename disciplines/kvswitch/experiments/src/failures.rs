@@ -181,10 +181,10 @@ impl Failures {
         let served: f64 = counted.served.iter().sum();
         let mut loads = counted.served;
         match happened {
-            Happened::Died => {
+            // Of the slow one it matters only that it drops nothing: keys without replicas may be as much as it can.
+            Happened::Died | Happened::IsSlow => {
                 loads.remove(self.server);
             }
-            Happened::IsSlow => loads[self.server] /= self.slow,
             _ => {}
         }
         Stretch {

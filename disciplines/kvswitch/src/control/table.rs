@@ -130,9 +130,15 @@ impl Table {
     /// What a key is to have, if that is to change.
     fn wanted(&self, key: Key, load: f64, is_hot: bool, wants: &Wants<'_>) -> Option<Wanted> {
         let home = (wants.home)(&key);
-        // No replica can be had, and none goes on for long, where nobody is home.
+        // No replica can be had where nobody is home, and none goes on for long: reads of it would cost others and get no answer.
         if !wants.may.get(home).copied().unwrap_or(false) {
-            return None;
+            let is_there = self.keys.contains_key(&key);
+            return is_there.then_some(Wanted {
+                key,
+                load,
+                count: 1,
+                gain: f64::INFINITY,
+            });
         }
         let alive = wants.may.iter().filter(|may| **may).count();
         let most = if is_hot { alive.min(wants.most) } else { 1 };
