@@ -71,6 +71,8 @@ struct Stretch {
     /// Its end, in seconds after what happened.
     at_s: f64,
     imbalance: f64,
+    /// What the server did, over the average of all.
+    its: f64,
     /// What servers dropped, a part of what they served.
     dropped: f64,
 }
@@ -180,6 +182,7 @@ impl Failures {
         let dropped: f64 = counted.dropped.iter().sum();
         let served: f64 = counted.served.iter().sum();
         let mut loads = counted.served;
+        let its = loads[self.server] * loads.len() as f64 / served.max(1.0);
         match happened {
             // Of the slow one it matters only that it drops nothing: keys without replicas may be as much as it can.
             Happened::Died | Happened::IsSlow => {
@@ -190,6 +193,7 @@ impl Failures {
         Stretch {
             at_s,
             imbalance: imbalance(&loads),
+            its,
             dropped: dropped / served.max(1.0),
         }
     }
@@ -225,7 +229,7 @@ impl Failures {
             ]);
             report.count(&format!("failed_requests_{name}"), stage.failed);
             report.rows.extend(stage.stretches.iter().map(|s| {
-                json!({ "happened": name, "at_s": s.at_s, "imbalance": s.imbalance, "dropped": s.dropped })
+                json!({ "happened": name, "at_s": s.at_s, "imbalance": s.imbalance, "its": s.its, "dropped": s.dropped })
             }));
         }
         report.count("failed_requests", stages.iter().map(|s| s.failed).sum());
@@ -253,6 +257,7 @@ impl Failures {
         let series = vec![
             ("imbalance".into(), line(&|s| s.imbalance)),
             ("dropped".into(), line(&|s| s.dropped)),
+            ("its load".into(), line(&|s| s.its)),
         ];
         let title = "A server dies, is back empty, is half as fast";
         report.plot(run.name, plot::lines(title, "seconds", "part", &series));

@@ -5,7 +5,7 @@ use decide::Tallies;
 use crate::servers::{EACH, LOADS};
 
 /// Of what it is asked, and of what others answer: a server that answers less than so much of both is slow.
-const SLOW: f64 = 0.9;
+const SLOW: f64 = 0.96;
 /// Requests of a window from which a server's answers say something.
 const ENOUGH: f64 = 50.0;
 /// The least that a server is taken to be able to.
@@ -77,7 +77,9 @@ impl Server {
         }
         let answers_all = self.answers >= SLOW * self.requests;
         if !answers_all && self.answers < SLOW * usual {
-            self.weight = (self.answers / usual).max(LEAST);
+            // Beside others that have time left; and less again for as long as it is asked too much.
+            let asked_less = self.weight * self.answers / self.requests;
+            self.weight = asked_less.min(self.answers / usual).max(LEAST);
             self.wait();
         } else if self.weight < 1.0 {
             self.wait = self.wait.saturating_sub(1);
