@@ -146,8 +146,6 @@ pub struct StoreSpec {
     pub memory_limit: u64,
     /// Requests per second that each partition serves; none: as many as it can.
     pub rate_limit: Option<f64>,
-    /// Seconds after the first request, and the requests per second from then on; none: it stays as it is.
-    pub rate_later: Option<(f64, f64)>,
     /// Requests that wait at a partition before it drops more; none: the usual number.
     pub queue_limit: Option<u32>,
     /// Writes of a key within a second from which on it is lent; none: as many as make it worth it.
@@ -166,7 +164,6 @@ impl Default for StoreSpec {
             populate: None,
             memory_limit: 1 << 30,
             rate_limit: None,
-            rate_later: None,
             queue_limit: None,
             lend_from: None,
             lease_ms: None,

@@ -39,7 +39,6 @@ pub(crate) fn maker(
     config.identity = Some(listen);
     config.memory_limit = store.memory_limit;
     config.rate_limit = store.rate_limit;
-    config.rate_later = store.rate_later;
     config.queue_limit = store.queue_limit.unwrap_or(config.queue_limit);
     config.lend_from = store.lend_from;
     config.cluster.lease_ms = store.lease_ms.unwrap_or(config.cluster.lease_ms);
@@ -149,6 +148,11 @@ impl StoreHost {
     pub fn restart_data(&mut self, for_ns: u64, io: &Io<'_>) {
         let now_ns = self.now_ns(io);
         self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
+    }
+
+    /// So many seconds after the next request it serves so many requests per second, in this life.
+    pub fn set_rate_later(&mut self, later: (f64, f64)) {
+        self.engine.set_rate_later(later);
     }
 
     /// What it has counted in this life.

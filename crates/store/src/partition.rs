@@ -68,14 +68,12 @@ impl Partitions {
     }
 
     /// So many seconds after the first request each takes this rate, whatever it was before.
-    #[must_use]
-    pub fn with_later(mut self, later: Option<(f64, f64)>) -> Partitions {
-        self.later = later.map(|(after_s, rate)| Later {
+    pub fn set_later(&mut self, (after_s, rate): (f64, f64)) {
+        self.later = Some(Later {
             after_ns: (after_s * 1e9) as u64,
             cost_ns: cost_ns(rate),
             first_ns: None,
         });
-        self
     }
 
     /// The partition of a key.
@@ -132,8 +130,8 @@ mod tests {
 
     #[test]
     fn a_rate_may_be_another_some_time_after_the_first_request() {
-        let partitions = Partitions::new(1, |_| true, Some(1000.0), 4);
-        let mut partitions = partitions.with_later(Some((2.0, 250.0)));
+        let mut partitions = Partitions::new(1, |_| true, Some(1000.0), 4);
+        partitions.set_later((2.0, 250.0));
         let begin = 77_000_000_000;
         let mut served = [0; 4];
         for i in 0..40_000 {

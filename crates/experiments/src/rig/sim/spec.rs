@@ -108,7 +108,6 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
                 control: follows(store.control.is_some()),
                 populate: store.populate.as_ref().map(populate).transpose()?,
                 rate_limit: store.rate_limit,
-                rate_later: store.rate_later,
                 queue_limit: store.queue_limit,
                 lend_from: store.lend_from,
                 ..StoreSpec::default()
