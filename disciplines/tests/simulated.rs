@@ -56,6 +56,7 @@ fn run(discipline: &Registration, seed: u64) -> (PhaseResult, u64, u64) {
         seed,
         timeout_ms: 200,
         interval_ms: 100,
+        again_ms: None,
         names_lives: false,
         number: 0,
         cpu: None,

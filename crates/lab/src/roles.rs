@@ -92,6 +92,8 @@ pub struct Store {
     pub populate: Option<(usize, String)>,
     /// Requests per second that each partition serves; none: as many as it can.
     pub rate_limit: Option<f64>,
+    /// Seconds after the first request, and the requests per second from then on; none: it stays as it is.
+    pub rate_later: Option<(f64, f64)>,
     /// Requests that wait at a partition before it drops more.
     pub queue_limit: Option<u32>,
     /// Writes of a key within a second from which on it is lent; none: as many as make it worth it.
@@ -113,6 +115,10 @@ impl Store {
             .maybe("--outside-writes", self.outside_writes.as_ref())
             .maybe("--populate", populate)
             .maybe("--rate-limit", self.rate_limit)
+            .maybe(
+                "--rate-later",
+                self.rate_later.map(|(s, rate)| format!("{s}:{rate}")),
+            )
             .maybe("--queue-limit", self.queue_limit)
             .maybe("--lend-from", self.lend_from)
             .option("--status-socket", &self.socket)

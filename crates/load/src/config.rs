@@ -24,9 +24,13 @@ pub struct LoadConfig {
     /// Generators of one seed find the same keys hot; those of different numbers ask for them at times of their own.
     #[serde(default)]
     pub number: u64,
-    /// A request unanswered for so long is lost; nothing is sent again but what goes on in another life.
+    /// A request unanswered for so long is lost.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
+    /// A request unanswered for so long is sent again, and then after twice as long each time, as clients do; none: nothing is sent again but
+    /// what goes on in another life.
+    #[serde(default)]
+    pub again_ms: Option<u64>,
     /// Length of one interval of the counts over time.
     #[serde(default = "interval_ms")]
     pub interval_ms: u64,

@@ -23,6 +23,7 @@ mod generator;
 mod lives;
 pub mod model;
 mod results;
+mod retries;
 pub mod search;
 mod source;
 mod tenant;

@@ -100,6 +100,12 @@ pub struct PhaseResult {
     pub lost: u64,
     /// Of these, answered with "try again" or another refusal.
     pub refused: u64,
+    /// Requests sent again.
+    #[serde(default)]
+    pub again: u64,
+    /// The lost ones of each store's keys, by its place in the cluster's list.
+    #[serde(default)]
+    pub lost_of_store: Vec<u64>,
     /// Answers that came too late, or a second time.
     pub late: u64,
     /// Of the lost, requests that the local socket did not take.

@@ -16,6 +16,7 @@ use super::{
     forge::{self, Attacks},
     lives::{self, Heard, Named},
     results::{Histograms, cdf},
+    retries::Retries,
     tenant::{Tenant, is_foreign, stamp},
     versions::POPULATED,
     window::{Sent, Window},
@@ -44,8 +45,9 @@ pub struct Source {
     tenants: Vec<Tenant>,
     client: u64,
     window: Window,
-    /// Writes that go on in another life.
+    /// Writes that go on in another life, and what nobody answered for some time.
     again: Vec<u64>,
+    retries: Retries,
     /// Writes so far.
     written: u32,
     rng: SeededRng,
@@ -79,6 +81,18 @@ struct Run {
 }
 
 impl Run {
+    /// Whether its requests are sent again: those through every key have a way of their own, and attacks have none.
+    fn is_retried(&self) -> bool {
+        self.phase.kind == PhaseKind::Load
+    }
+
+    /// Another request for a key of this store was lost.
+    fn lost_of(&mut self, store: usize) {
+        let lost = &mut self.result.lost_of_store;
+        lost.resize(lost.len().max(store + 1), 0);
+        lost[store] += 1;
+    }
+
     fn interval(&mut self, index: u32) -> Option<&mut Interval> {
         self.result.intervals.get_mut(index as usize)
     }
@@ -118,6 +132,7 @@ impl Source {
             client,
             window: Window::new(WINDOW),
             again: vec![],
+            retries: Retries::new(config.again_ms, config.timeout_ms),
             written: 0,
             rng: rng(own_seed, "load"),
             churn_rng: rng(config.seed, "churn"),
@@ -214,6 +229,11 @@ impl Source {
         if self.window.is_full() || !self.again.is_empty() {
             return Some(0);
         }
+        let again_ns = match run.is_retried() {
+            true => self.retries.next_ns(&self.window),
+            false => u64::MAX,
+        };
+        let expiry_ns = expiry_ns.min(again_ns);
         if run.is_over {
             return Some(if open == 0 { run.end_ns } else { expiry_ns });
         }
@@ -233,6 +253,11 @@ impl Source {
         let Some(mut run) = self.run.take() else {
             return 0;
         };
+        if run.is_retried() {
+            let lives = self.again.len();
+            self.retries.due(&self.window, now_ns, &mut self.again);
+            run.result.again += (self.again.len() - lives) as u64;
+        }
         for request in std::mem::take(&mut self.again) {
             self.transmit(request, false, send);
         }
@@ -280,6 +305,10 @@ impl Source {
             }
             Heard::Again => return self.again.push(request),
         }
+        if is_refusal(&packet.header) && run.is_retried() && self.retries.any() {
+            // Another try may be taken.
+            return;
+        }
         let Some(sent) = self.window.take(request) else {
             return;
         };
@@ -308,6 +337,8 @@ impl Source {
             } else if let Some(counts) = run.interval(lost.interval) {
                 counts.lost += 1;
                 run.result.lost += 1;
+                let tenant = &self.tenants[usize::from(lost.tenant)];
+                run.lost_of(tenant.store_of(&tenant.keys.get(lost.key)));
                 if let Some(of_tenant) = run.result.tenants.get_mut(usize::from(lost.tenant)) {
                     of_tenant.lost += 1;
                 }
@@ -539,6 +570,10 @@ impl Source {
     }
 }
 
+fn is_refusal(header: &Header) -> bool {
+    !matches!(header.status, Status::Ok | Status::NotFound)
+}
+
 /// Whether an answer may come from there, as clients see it: from its key's home, and of a read from the store that it names.
 fn may_answer(cluster: &Cluster, home: usize, sent: &Sent, node: NodeId, from: SocketAddr) -> bool {
     let chosen = store_at(node).filter(|_| !sent.is_write());
@@ -616,7 +651,7 @@ fn encode(bytes: &mut [u8], mut header: Header, key: &Key, stamp: Stamp, secret:
 /// Counts one answer and checks it against everything that is known of its key.
 fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent, now: u64) {
     let header = &packet.header;
-    let refused = !matches!(header.status, Status::Ok | Status::NotFound);
+    let refused = is_refusal(header);
     if !refused && (run.measured_from_ns..run.end_ns).contains(&now) {
         run.result.returned += 1;
     }
@@ -635,6 +670,7 @@ fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent,
         result.lost += 1;
         result.refused += 1;
         of_tenant.lost += 1;
+        run.lost_of(tenant.store_of(&tenant.keys.get(sent.key)));
         return;
     }
     let is_write = sent.is_write();

@@ -105,6 +105,26 @@ impl Window {
         (self.open > 0).then(|| self.slots[self.oldest as usize & mask].at_ns)
     }
 
+    /// The first open request from `id` on.
+    fn open_from(&self, id: u64) -> Option<(u64, u64)> {
+        let mask = self.slots.len() - 1;
+        let ids = id.max(self.oldest)..self.next;
+        let mut all = ids.map(|id| (id, &self.slots[id as usize & mask]));
+        all.find_map(|(id, slot)| slot.open.then_some((id, slot.at_ns)))
+    }
+
+    /// The first open request from `*from` on, if it was sent at `until_ns` or before; `*from` is then behind it.
+    pub fn overdue(&self, from: &mut u64, until_ns: u64) -> Option<u64> {
+        let (id, at_ns) = self.open_from(*from)?;
+        *from = id + u64::from(at_ns <= until_ns);
+        (at_ns <= until_ns).then_some(id)
+    }
+
+    /// When the first open request from `from` on was sent.
+    pub fn sent_ns(&self, from: u64) -> Option<u64> {
+        self.open_from(from).map(|(_, at_ns)| at_ns)
+    }
+
     /// The oldest open request if it was sent before `deadline_ns` (or the window is full); it is now lost.
     pub fn pop_lost(&mut self, deadline_ns: u64) -> Option<Sent> {
         let full = self.is_full();
@@ -125,6 +145,25 @@ mod tests {
             at_ns: ns,
             ..Sent::default()
         }
+    }
+
+    #[test]
+    fn each_open_request_is_overdue_once() {
+        let mut window = Window::new(8);
+        let ids = [10, 20, 30, 40].map(|ns| window.push(at(ns)));
+        window.take(ids[1]);
+        let mut from = 0;
+        assert_eq!(window.overdue(&mut from, 9), None);
+        assert_eq!(window.sent_ns(from), Some(10));
+        assert_eq!(window.overdue(&mut from, 30), Some(ids[0]));
+        assert_eq!(window.overdue(&mut from, 30), Some(ids[2]));
+        assert_eq!(window.overdue(&mut from, 30), None);
+        assert_eq!(window.sent_ns(from), Some(40));
+        window.take(ids[3]);
+        assert_eq!(
+            (window.overdue(&mut from, 99), window.sent_ns(from)),
+            (None, None)
+        );
     }
 
     #[test]

@@ -94,6 +94,7 @@ fn measure_all(
         seed: 4,
         timeout_ms: 200,
         interval_ms: 50,
+        again_ms: None,
         names_lives: false,
         number: 0,
         cpu: None,

@@ -150,6 +150,11 @@ impl StoreHost {
         self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
     }
 
+    /// So many seconds after the next request it serves so many requests per second, in this life.
+    pub fn set_rate_later(&mut self, later: (f64, f64)) {
+        self.engine.set_rate_later(later);
+    }
+
     /// What it has counted in this life.
     pub fn counters(&self) -> &store::Counters {
         self.engine.counters()

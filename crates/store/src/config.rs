@@ -120,6 +120,8 @@ pub struct Config {
     pub memory_limit: u64,
     /// Requests per second that each partition serves; `None`: as many as it can.
     pub rate_limit: Option<f64>,
+    /// Seconds after the first request from which on each partition serves another number of requests per second: a server that turns slow.
+    pub rate_later: Option<(f64, f64)>,
     /// Requests that may wait in each partition when its rate is limited.
     pub queue_limit: u32,
     /// Items to begin with; embedded backend only.
@@ -158,6 +160,7 @@ impl Config {
             outside_writes: OutsideWrites::Track,
             memory_limit: 1 << 30,
             rate_limit: None,
+            rate_later: None,
             queue_limit: 16,
             populate: None,
             status_socket: None,

@@ -147,12 +147,15 @@ impl Engine {
             })
         };
         let tenants = Tenants::new(cluster, config.identity, None);
-        let partitions = Partitions::new(
+        let mut partitions = Partitions::new(
             cluster.partitions,
             owned,
             config.rate_limit,
             config.queue_limit,
         );
+        if let Some(later) = config.rate_later {
+            partitions.set_later(later);
+        }
         let leases = Leases::new(config.lease_ns(), incarnation.first_term());
         Engine {
             directory: Directory::new(config.directory_limit, tenants.len()),
@@ -400,6 +403,11 @@ impl Engine {
         let waited_ns = now_ns - self.started_ns;
         waited_ns >= counted_ns(self.config.longest_lease_ns())
             || mutant(Mutant::NoWaitAfterRestart)
+    }
+
+    /// So many seconds after the next request each partition serves so many requests per second.
+    pub fn set_rate_later(&mut self, later: (f64, f64)) {
+        self.partitions.set_later(later);
     }
 
     /// What was counted so far.

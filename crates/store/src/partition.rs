@@ -26,7 +26,22 @@ pub struct Partitions {
     own: Vec<usize>,
     /// Nanoseconds that a request takes; 0: no limit.
     cost_ns: u64,
-    backlog_limit_ns: u64,
+    queue_limit: u64,
+    later: Option<Later>,
+}
+
+/// Another rate, from some time after the first request on: of a server that turns slow while it runs.
+#[derive(Debug)]
+struct Later {
+    after_ns: u64,
+    cost_ns: u64,
+    /// When the first request came.
+    first_ns: Option<u64>,
+}
+
+/// Nanoseconds that a request takes at so many in a second.
+fn cost_ns(rate: f64) -> u64 {
+    (1e9 / rate) as u64
 }
 
 impl Partitions {
@@ -37,7 +52,6 @@ impl Partitions {
         rate_limit: Option<f64>,
         queue_limit: u32,
     ) -> Partitions {
-        let cost_ns = rate_limit.map_or(0, |rate| (1e9 / rate) as u64);
         let all: Vec<_> = (0..count)
             .map(|i| Partition {
                 owned: owned(i),
@@ -47,9 +61,19 @@ impl Partitions {
         Partitions {
             own: (0..all.len()).filter(|at| all[*at].owned).collect(),
             all,
-            cost_ns,
-            backlog_limit_ns: cost_ns.saturating_mul(u64::from(queue_limit)),
+            cost_ns: rate_limit.map_or(0, cost_ns),
+            queue_limit: queue_limit.into(),
+            later: None,
         }
+    }
+
+    /// So many seconds after the first request each takes this rate, whatever it was before.
+    pub fn set_later(&mut self, (after_s, rate): (f64, f64)) {
+        self.later = Some(Later {
+            after_ns: (after_s * 1e9) as u64,
+            cost_ns: cost_ns(rate),
+            first_ns: None,
+        });
     }
 
     /// The partition of a key.
@@ -72,12 +96,20 @@ impl Partitions {
     /// Takes one request at `now_ns`: the time before which its reply must not leave (0: at once), or `None` if
     /// it is dropped.
     pub fn admit(&mut self, at: usize, now_ns: u64) -> Option<u64> {
+        if let Some(later) = &mut self.later {
+            let first_ns = *later.first_ns.get_or_insert(now_ns);
+            if now_ns.saturating_sub(first_ns) >= later.after_ns {
+                self.cost_ns = later.cost_ns;
+                self.later = None;
+            }
+        }
         let partition = &mut self.all[at];
         if self.cost_ns == 0 {
             partition.served += 1;
             return Some(0);
         }
-        if partition.next_free_ns.saturating_sub(now_ns) > self.backlog_limit_ns {
+        let backlog_ns = self.cost_ns.saturating_mul(self.queue_limit);
+        if partition.next_free_ns.saturating_sub(now_ns) > backlog_ns {
             partition.dropped += 1;
             return None;
         }
@@ -95,6 +127,21 @@ impl Partitions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_may_be_another_some_time_after_the_first_request() {
+        let mut partitions = Partitions::new(1, |_| true, Some(1000.0), 4);
+        partitions.set_later((2.0, 250.0));
+        let begin = 77_000_000_000;
+        let mut served = [0; 4];
+        for i in 0..40_000 {
+            let taken = partitions.admit(0, begin + i * 100_000);
+            served[i as usize / 10_000] += u32::from(taken.is_some());
+        }
+        for (count, expected) in served.into_iter().zip([1000, 1000, 250, 250]) {
+            assert!((expected - 6..=expected + 6).contains(&count), "{served:?}");
+        }
+    }
 
     #[test]
     fn a_limited_partition_serves_its_rate_and_drops_the_rest() {

@@ -426,6 +426,7 @@ impl Rig {
             seed: what.seed,
             timeout_ms: what.timeout_ms,
             interval_ms: what.interval_ms,
+            again_ms: what.again_ms,
             names_lives: what.names_lives,
             number: what.number,
             cpu: what.seat.cpu,
@@ -546,6 +547,8 @@ pub struct Generating<'a> {
     pub value_len: Lengths,
     /// A request unanswered for so long is lost.
     pub timeout_ms: u64,
+    /// One unanswered for so long is sent again; none: nothing is.
+    pub again_ms: Option<u64>,
     /// Decides everything random.
     pub seed: u64,
     /// Length of one interval of the counts over time.

@@ -38,4 +38,7 @@ pub struct PartitionStatus {
     pub partition: Option<u32>,
     /// Requests since the store started.
     pub served: u64,
+    /// Requests that it dropped because too many waited.
+    #[serde(default)]
+    pub dropped: u64,
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::Context;
-use lab::{progress::Progress, steered::Seat};
+use lab::{progress::Progress, roles::Role, steered::Seat};
 use load::{
     Phase, PhaseResult,
     model::{self, ServersByRank},
@@ -47,6 +47,8 @@ pub struct Servers<'a> {
 pub struct Counted {
     /// Requests that each server took.
     pub served: Vec<f64>,
+    /// Requests that each server dropped because others waited.
+    pub dropped: Vec<f64>,
     /// The counters of all switches, by name.
     pub switch: BTreeMap<String, f64>,
     /// The port by which the switch sends packets round, if anybody counts it.
@@ -65,7 +67,9 @@ impl Counted {
     #[must_use]
     pub fn since(mut self, before: &Counted) -> Counted {
         // One that was started again has counted from nothing.
-        for (now, before) in self.served.iter_mut().zip(&before.served) {
+        let served = self.served.iter_mut().zip(&before.served);
+        let dropped = self.dropped.iter_mut().zip(&before.dropped);
+        for (now, before) in served.chain(dropped) {
             *now -= if *now >= *before { *before } else { 0.0 };
         }
         for (name, now) in &mut self.switch {
@@ -151,42 +155,44 @@ impl<'a> Servers<'a> {
         self.rig.stop(&host, "store", libc::SIGKILL)
     }
 
-    /// Starts a server that was killed again, so many times as fast as before.
+    /// Starts a server that was killed again. So many seconds after its first request it is so many times as fast as before.
     ///
     /// # Errors
     /// As [`Rig::start`].
-    pub fn start_server(&mut self, number: usize, speed: f64) -> anyhow::Result<()> {
+    pub fn start_server(&mut self, number: usize, later: Option<(f64, f64)>) -> anyhow::Result<()> {
         let host = server(number);
-        let params = Rack {
-            server_rate: self.params.server_rate * speed,
-            ..self.params.clone()
-        };
-        let mut roles = server_roles(&host, &params, self.backend).into_iter();
+        let mut roles = server_roles(&host, &self.params, self.backend).into_iter();
         let store = roles.find(|seated| seated.role.name() == "store");
-        let store = store.with_context(|| format!("{host}: no store in this rack"))?;
+        let mut store = store.with_context(|| format!("{host}: no store in this rack"))?;
+        if let Role::Store(store) = &mut store.role {
+            let rate = self.params.server_rate / self.params.factor;
+            store.rate_later = later.map(|(after_s, speed)| (after_s, rate * speed));
+        }
         self.rig.start_as(&host, &store)?;
         self.stopped.remove(&number);
         Ok(())
     }
 
-    /// Requests that each server has taken since it started; 0 of those that were stopped.
-    ///
-    /// # Errors
-    /// A store that does not say.
-    pub fn served(&self) -> anyhow::Result<Vec<f64>> {
+    /// Requests that each server has taken, and dropped, since it started; 0 of those that were stopped.
+    fn taken(&self) -> anyhow::Result<[Vec<f64>; 2]> {
         let mut served = vec![0.0; self.params.servers as usize];
+        let mut dropped = served.clone();
         let hosts = self.rig.stores();
         let stores = hosts.iter().zip(&self.cluster.stores);
         for (_, (host, store)) in (0..).zip(stores).filter(|(n, _)| !self.stopped.contains(n)) {
             let status = self.rig.store_status(host)?;
             for (i, partition) in status.partitions.iter().enumerate() {
                 let number = partition.partition.unwrap_or(store.first + i as u32);
-                if let Some(slot) = served.get_mut(number as usize) {
-                    *slot += partition.served as f64;
+                let number = number as usize;
+                if let (Some(served), Some(dropped)) =
+                    (served.get_mut(number), dropped.get_mut(number))
+                {
+                    *served += partition.served as f64;
+                    *dropped += partition.dropped as f64;
                 }
             }
         }
-        Ok(served)
+        Ok([served, dropped])
     }
 
     /// Starts the controller: from here on the cache learns.
@@ -248,6 +254,7 @@ impl<'a> Servers<'a> {
                 timeout_ms: self.params.timeout_ms,
                 seed: self.seed,
                 interval_ms: 50,
+                again_ms: self.params.again_ms,
                 names_lives: false,
                 number: 0,
             })?);
@@ -267,7 +274,7 @@ impl<'a> Servers<'a> {
         Ok((result, self.counted()?.since(&before)))
     }
 
-    /// Runs one phase of load; beside its result what was counted in each stretch of so many seconds.
+    /// Runs one phase of load, and does something as soon as it has begun; beside its result what was counted in each stretch of so many seconds.
     ///
     /// # Errors
     /// As [`Servers::counting`].
@@ -275,11 +282,13 @@ impl<'a> Servers<'a> {
         &mut self,
         phase: &Phase,
         every_s: f64,
+        begun: impl FnOnce(&mut Servers<'a>) -> anyhow::Result<()>,
     ) -> anyhow::Result<(PhaseResult, Vec<Counted>)> {
         let every = Duration::from_secs_f64(every_s);
         let mut stretches = vec![];
         let mut before = self.counted()?;
         self.load()?.begin(phase)?;
+        begun(self)?;
         loop {
             self.rig.wait(every)?;
             let now = self.counted()?;
@@ -303,8 +312,10 @@ impl<'a> Servers<'a> {
                 *switch.entry(name.clone()).or_default() += count.as_f64().unwrap_or(0.0);
             }
         }
+        let [served, dropped] = self.taken()?;
         Ok(Counted {
-            served: self.served()?,
+            served,
+            dropped,
             switch,
             rounds: self.rig.rounds(SWITCH),
             seconds: self.rig.now().as_secs_f64(),

@@ -45,6 +45,8 @@ pub struct Rack {
     pub loss: f64,
     /// A request unanswered for so long is lost, in milliseconds.
     pub timeout_ms: u64,
+    /// One unanswered for so long is sent again, in milliseconds; none: nothing is.
+    pub again_ms: Option<u64>,
     /// What the switch does, when it caches; none: what the experiment is about.
     pub discipline: Option<String>,
     /// Longest time to let the cache learn in seconds.
@@ -77,6 +79,7 @@ impl Default for Rack {
             items: 10_000,
             loss: 0.02,
             timeout_ms: TIMEOUT_MS,
+            again_ms: None,
             discipline: None,
             learn_s: 30.0,
             window_ms: None,

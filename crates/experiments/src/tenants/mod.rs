@@ -96,6 +96,7 @@ impl<'a> Stage<'a> {
             timeout_ms: TIMEOUT_MS,
             seed: self.seed,
             interval_ms: 100,
+            again_ms: None,
             names_lives: false,
             number: 0,
         })

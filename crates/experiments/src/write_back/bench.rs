@@ -153,6 +153,7 @@ impl<'a> Bench<'a> {
                 timeout_ms: TIMEOUT_MS,
                 seed: run.options.seed,
                 interval_ms: 100,
+                again_ms: None,
                 names_lives: true,
                 number,
             })?);

@@ -99,6 +99,9 @@ struct Serve {
     /// Requests per second that each partition serves; none: as many as it can.
     #[arg(long, value_name = "REQ_PER_S")]
     rate_limit: Option<f64>,
+    /// So many seconds after the first request serve so many requests per second instead: a server that turns slow while it runs.
+    #[arg(long, value_name = "SECONDS:REQ_PER_S", requires = "rate_limit", value_parser = rate_later)]
+    rate_later: Option<(f64, f64)>,
     /// Requests that may wait in each partition when its rate is limited.
     #[arg(long, value_name = "N", default_value_t = 16)]
     queue_limit: u32,
@@ -143,6 +146,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     config.parts_limit = usize::try_from(options.parts_limit)?;
     config.replica_memory = usize::try_from(options.replica_memory)?;
     config.rate_limit = options.rate_limit;
+    config.rate_later = options.rate_later;
     config.queue_limit = options.queue_limit;
     config.populate = options.populate;
     config.status_socket = options.status_socket;
@@ -173,6 +177,18 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
         }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Seconds and a rate.
+fn rate_later(text: &str) -> Result<(f64, f64), String> {
+    let read = |text: &str| {
+        text.parse()
+            .ok()
+            .filter(|n: &f64| n.is_finite() && *n > 0.0)
+    };
+    let pair = text.split_once(':');
+    pair.and_then(|(seconds, rate)| Some((read(seconds)?, read(rate)?)))
+        .ok_or_else(|| format!("{text:?}: expected SECONDS:REQ_PER_S, for example 12:500"))
 }
 
 /// The halves of the registered disciplines that have one in a store.

@@ -320,7 +320,12 @@ impl<'a> Bench<'a> {
         rate: Option<f64>,
     ) -> anyhow::Result<Measured> {
         let rate = rate.unwrap_or_else(|| self.rate(popularity, write_ratio));
-        let seconds = (self.balance.requests / rate).min(self.balance.longest_s);
+        let requests = match self.system {
+            // It is so far from balance that fewer show it.
+            System::None => self.balance.requests / 4.0,
+            _ => self.balance.requests,
+        };
+        let seconds = (requests / rate).min(self.balance.longest_s);
         let phase = Phase {
             write_ratio,
             ..Phase::reads(popularity, rate, 0.0, seconds)

@@ -3,16 +3,17 @@ use experiments::{
     Measure, Options, Report, Run,
     params::{exponent, positive},
     plot,
-    servers::Rack,
+    servers::{Counted, Rack},
     table::{Table, percent},
 };
-use load::{Phase, model::imbalance, workload::Popularity};
+use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::bench::{Balance, Bench, System};
 
-/// What becomes of balance and of requests when a server dies, comes back empty, and comes back half as fast.
+/// What becomes of balance and of requests when a server dies, comes back empty, and turns half as fast while it runs. Requests are sent again
+/// until they are answered, as clients do.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failures {
@@ -28,8 +29,14 @@ pub struct Failures {
     /// Seconds after each of these, and of one stretch of them.
     seconds: f64,
     stretch_s: f64,
-    /// Servers are in balance again below this.
+    /// Servers are in balance again below this, if they drop no more than that part of the requests.
     balanced: f64,
+    dropped: f64,
+    /// In the place of the rack's: windows, what rates are divided by, and how long a client waits before it asks again, and in all.
+    window_ms: u32,
+    factor: f64,
+    again_ms: u64,
+    deadline_ms: u64,
 }
 
 /// What happened to the server.
@@ -61,13 +68,34 @@ impl Happened {
 
 /// One stretch of time.
 struct Stretch {
-    happened: Happened,
-    /// Its end, in seconds after that.
+    /// Its end, in seconds after what happened.
     at_s: f64,
     imbalance: f64,
-    /// Part of the requests that were lost, and which the dead server's own keys have.
-    lost: f64,
-    own: f64,
+    /// What the server did, over the average of all.
+    its: f64,
+    /// What servers dropped, a part of what they served.
+    dropped: f64,
+}
+
+/// What was seen after something happened.
+struct Stage {
+    happened: Happened,
+    stretches: Vec<Stretch>,
+    result: PhaseResult,
+    /// Requests that nobody answered in their time, beyond those for keys that only the dead server has.
+    failed: u64,
+}
+
+impl Stage {
+    /// When the last stretch ended that was not as it should be; none: the last was not.
+    fn balanced_after_s(&self, is_bad: impl Fn(&Stretch) -> bool) -> Option<f64> {
+        let bad = self.stretches.iter().rposition(is_bad);
+        match bad {
+            None => Some(0.0),
+            Some(at) if at + 1 < self.stretches.len() => Some(self.stretches[at].at_s),
+            Some(_) => None,
+        }
+    }
 }
 
 impl Measure for Failures {
@@ -84,6 +112,9 @@ impl Measure for Failures {
             ("seconds", self.seconds),
             ("stretch_s", self.stretch_s),
             ("slow", self.slow),
+            ("factor", self.factor),
+            ("again_ms", self.again_ms as f64),
+            ("deadline_ms", self.deadline_ms as f64),
         ])
     }
 
@@ -93,22 +124,18 @@ impl Measure for Failures {
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         let popularity = Popularity::Zipf(self.theta);
-        let mut bench = Bench::new(run, &self.rack, &self.balance, System::Replicas)?;
+        let rack = Rack {
+            window_ms: Some(self.window_ms),
+            factor: self.factor,
+            timeout_ms: self.deadline_ms,
+            again_ms: Some(self.again_ms),
+            ..self.rack.clone()
+        };
+        let mut bench = Bench::new(run, &rack, &self.balance, System::Replicas)?;
         bench.learn(popularity, 0.0)?;
-        let mut stretches = vec![];
-        for happened in Happened::ALL {
-            match happened {
-                Happened::Nothing => {}
-                Happened::Died => bench.servers.stop_server(self.server)?,
-                Happened::CameBack => bench.servers.start_server(self.server, 1.0)?,
-                Happened::IsSlow => {
-                    bench.servers.stop_server(self.server)?;
-                    bench.servers.start_server(self.server, self.slow)?;
-                }
-            }
-            self.watch(&mut bench, popularity, happened, &mut stretches)?;
-        }
-        self.tell(report, run, &stretches);
+        let stages = Happened::ALL.map(|happened| self.watch(&mut bench, popularity, happened));
+        let stages = stages.into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.tell(report, run, &stages);
         Ok(())
     }
 }
@@ -119,82 +146,118 @@ impl Failures {
         bench: &mut Bench<'_>,
         popularity: Popularity,
         happened: Happened,
-        out: &mut Vec<Stretch>,
-    ) -> anyhow::Result<()> {
-        let own = bench.servers.shares(popularity, 0.0, popularity, 0)[self.server];
+    ) -> anyhow::Result<Stage> {
         let rate = bench.rate(popularity, 0.0);
-        for number in 1..=(self.seconds / self.stretch_s).ceil() as u32 {
-            let phase = Phase::reads(popularity, rate, 0.0, self.stretch_s);
-            let (result, counted) = bench.servers.counting(&phase)?;
-            let mut loads = counted.served;
-            match happened {
-                Happened::Died => {
-                    loads.remove(self.server);
-                }
-                Happened::IsSlow => loads[self.server] /= self.slow,
-                _ => {}
-            }
-            out.push(Stretch {
-                happened,
-                at_s: f64::from(number) * self.stretch_s,
-                imbalance: imbalance(&loads),
-                lost: result.loss(),
-                own: if happened == Happened::Died { own } else { 0.0 },
-            });
+        let phase = Phase::reads(popularity, rate, 0.0, self.seconds);
+        if happened == Happened::CameBack {
+            // Its first request comes at once: it is slow from the next stage on.
+            let later = Some((self.seconds, self.slow));
+            bench.servers.start_server(self.server, later)?;
         }
-        Ok(())
+        let (server, dies) = (self.server, happened == Happened::Died);
+        let (result, all) = bench.servers.watching(&phase, self.stretch_s, |servers| {
+            if dies {
+                servers.stop_server(server)?;
+            }
+            Ok(())
+        })?;
+        let own = result.lost_of_store.get(self.server).copied();
+        let own = own.filter(|_| dies).unwrap_or(0);
+        let mut at_s = 0.0;
+        let stretches = all.into_iter().map(|counted| {
+            at_s += counted.seconds;
+            self.stretch(happened, at_s, counted)
+        });
+        // What comes after the load has ended says nothing.
+        let stretches = stretches.take_while(|s| s.at_s < self.seconds + self.stretch_s / 2.0);
+        Ok(Stage {
+            happened,
+            stretches: stretches.collect(),
+            failed: result.lost - own,
+            result,
+        })
     }
 
-    fn tell(&self, report: &mut Report, run: &Run<'_>, stretches: &[Stretch]) {
+    fn stretch(&self, happened: Happened, at_s: f64, counted: Counted) -> Stretch {
+        let dropped: f64 = counted.dropped.iter().sum();
+        let served: f64 = counted.served.iter().sum();
+        let mut loads = counted.served;
+        let its = loads[self.server] * loads.len() as f64 / served.max(1.0);
+        match happened {
+            // Of the slow one it matters only that it drops nothing: keys without replicas may be as much as it can.
+            Happened::Died | Happened::IsSlow => {
+                loads.remove(self.server);
+            }
+            _ => {}
+        }
+        Stretch {
+            at_s,
+            imbalance: imbalance(&loads),
+            its,
+            dropped: dropped / served.max(1.0),
+        }
+    }
+
+    fn tell(&self, report: &mut Report, run: &Run<'_>, stages: &[Stage]) {
         let mut table = Table::new(&[
             "server",
             "balanced after",
             "imbalance at the end",
-            "lost at the end",
-            "its own keys",
+            "asked again",
+            "lost",
+            "not its own",
         ]);
-        let mut slowest: f64 = 0.0;
-        for happened in Happened::ALL {
-            let of: Vec<&Stretch> = stretches
-                .iter()
-                .filter(|s| s.happened == happened)
-                .collect();
-            let Some(last) = of.last() else { continue };
-            let bad = |s: &&&Stretch| s.imbalance > self.balanced || s.lost > s.own + 0.001;
-            let after = of.iter().rfind(bad).map_or(0.0, |s| s.at_s);
-            if happened != Happened::Nothing {
-                slowest = slowest.max(after);
-                report.summarize(format!("rebalanced_ms_{}", happened.name()), after * 1e3);
+        let is_bad = |s: &Stretch| s.imbalance > self.balanced || s.dropped > self.dropped;
+        let mut slowest = Some(0.0_f64);
+        for stage in stages {
+            let name = stage.happened.name();
+            let after_s = stage.balanced_after_s(is_bad);
+            if stage.happened != Happened::Nothing {
+                slowest = slowest.zip(after_s).map(|(a, b)| a.max(b));
+                if let Some(after_s) = after_s {
+                    report.summarize(format!("rebalanced_ms_{name}"), after_s * 1e3);
+                }
             }
+            let last = stage.stretches.last().map_or(f64::NAN, |s| s.imbalance);
             table.row([
-                happened.name().into(),
-                format!("{after:.1} s"),
-                format!("{:.4}", last.imbalance),
-                percent(last.lost),
-                percent(last.own),
+                name.into(),
+                after_s.map_or("never".into(), |s| format!("{s:.1} s")),
+                format!("{last:.4}"),
+                percent(stage.result.again as f64 / stage.result.sent as f64),
+                percent(stage.result.loss()),
+                stage.failed.to_string(),
             ]);
-            let beyond = of
-                .iter()
-                .map(|s| (s.lost - s.own).max(0.0))
-                .fold(0.0, f64::max);
-            report.summarize(format!("lost_beyond_own_{}", happened.name()), beyond);
+            report.count(&format!("failed_requests_{name}"), stage.failed);
+            report.rows.extend(stage.stretches.iter().map(|s| {
+                json!({ "happened": name, "at_s": s.at_s, "imbalance": s.imbalance, "its": s.its, "dropped": s.dropped })
+            }));
         }
-        report.summarize("rebalanced_ms_max", slowest * 1e3);
-        report.rows.extend(stretches.iter().map(|s| {
-            json!({ "happened": s.happened.name(), "at_s": s.at_s, "imbalance": s.imbalance, "lost": s.lost, "own": s.own })
-        }));
+        report.count("failed_requests", stages.iter().map(|s| s.failed).sum());
+        report.count(
+            "wrong_values",
+            stages.iter().map(|s| s.result.wrong()).sum(),
+        );
+        // Servers that are never in balance again have no such time: a claim of it fails.
+        if let Some(slowest) = slowest {
+            report.summarize("rebalanced_ms_max", slowest * 1e3);
+        }
         report.text = table.render();
-        let at = |number: usize| number as f64 * self.stretch_s;
-        let line = |of: &dyn Fn(&Stretch) -> f64| {
-            stretches
-                .iter()
-                .enumerate()
-                .map(|(n, s)| (at(n), of(s)))
-                .collect::<Vec<_>>()
+        self.plot(report, run, stages);
+    }
+
+    fn plot(&self, report: &mut Report, run: &Run<'_>, stages: &[Stage]) {
+        let line = |of: &dyn Fn(&Stretch) -> f64| -> Vec<(f64, f64)> {
+            let numbered = (0..).zip(stages);
+            let points = numbered.flat_map(|(n, stage)| {
+                let begin = f64::from(n) * self.seconds;
+                stage.stretches.iter().map(move |s| (begin + s.at_s, s))
+            });
+            points.map(|(at, s)| (at, of(s))).collect()
         };
         let series = vec![
             ("imbalance".into(), line(&|s| s.imbalance)),
-            ("lost".into(), line(&|s| s.lost)),
+            ("dropped".into(), line(&|s| s.dropped)),
+            ("its load".into(), line(&|s| s.its)),
         ];
         let title = "A server dies, is back empty, is half as fast";
         report.plot(run.name, plot::lines(title, "seconds", "part", &series));

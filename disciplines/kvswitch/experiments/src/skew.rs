@@ -143,6 +143,10 @@ impl Skew {
                 report.summarize(format!("hot_keys_used_of_{items}"), used);
             }
         }
+        let with = points.iter().map(|point| &point.balance);
+        let with = with.filter(|one| one.system == System::Replicas);
+        let loss = with.map(|one| one.result.loss()).fold(0.0, f64::max);
+        report.summarize("loss_max", loss);
         report.count("wrong_values", wrong(points.iter().map(|p| &p.balance)));
         report.text = table.render();
         self.plots(report, run, points);

@@ -105,8 +105,18 @@ impl OverKeys {
             if !point.all {
                 let used = one.figure("hot_keys") / point.count as f64;
                 report.summarize(format!("hot_keys_used_of_{}", point.count), used);
-                report.summarize("replicas_share", one.replicas_share(point.count));
             }
+        }
+        let adaptive = || points.iter().filter(|point| !point.all);
+        let imbalance = adaptive().map(|point| point.measured.imbalance());
+        report.summarize("imbalance_max", imbalance.fold(0.0, f64::max));
+        if let Some(Point {
+            count, measured, ..
+        }) = adaptive().max_by_key(|point| point.count)
+        {
+            report.summarize("replicas_share", measured.replicas_share(*count));
+            let used = measured.figure("hot_keys") / *count as f64;
+            report.summarize("hot_keys_used", used);
         }
         report.count("wrong_values", wrong(points.iter().map(|p| &p.measured)));
         report.text = table.render();

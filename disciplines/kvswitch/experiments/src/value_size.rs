@@ -101,6 +101,14 @@ impl Measure for ValueSize {
         let of = places.iter().filter_map(|place| place.of(System::Replicas));
         let imbalance = of.map(|(one, _)| one.imbalance()).fold(0.0, f64::max);
         report.summarize("imbalance_max", imbalance);
+        let over = |what: fn(&Place, System, System) -> Option<f64>| {
+            let all = places.iter();
+            all.filter_map(move |place| what(place, System::Replicas, System::None))
+        };
+        let imbalance = over(Place::imbalance_over).fold(0.0, f64::max);
+        report.summarize("imbalance_over_none_max", imbalance);
+        let throughput = over(Place::rate_over).fold(f64::INFINITY, f64::min);
+        report.summarize("throughput_over_none_min", throughput);
         Ok(())
     }
 }

@@ -80,8 +80,12 @@ impl Measure for Writes {
         };
         let imbalance = over(Place::imbalance_over).fold(0.0, f64::max);
         report.summarize("imbalance_over_none_max", imbalance);
+        let least = over(Place::imbalance_over).fold(f64::INFINITY, f64::min);
+        report.summarize("imbalance_over_none_min", least);
         let throughput = over(Place::rate_over).fold(f64::INFINITY, f64::min);
         report.summarize("throughput_over_none_min", throughput);
+        let most = over(Place::rate_over).fold(0.0, f64::max);
+        report.summarize("throughput_over_none_max", most);
         Ok(())
     }
 }

@@ -215,7 +215,16 @@ impl Discipline for Controller {
             } => self.at(switch, tenant, |side, stores, holds| {
                 side.dropped(now, keys, unfit, stores, holds);
             }),
-            Event::StoreAttached { store } => self.holds.attached(store),
+            Event::StoreAttached { store } => {
+                self.holds.attached(store);
+                for tenant in self.tenants.values_mut() {
+                    let stores = tenant.stores.addresses();
+                    let Some(at) = stores.iter().position(|one| *one == store) else {
+                        continue;
+                    };
+                    tenant.sides.values_mut().for_each(|side| side.began(at));
+                }
+            }
             Event::StoreDetached { store } => self.holds.detached(store),
             // What is new is told here: many answers come together.
             Event::Tick => self.holds.tell(out),

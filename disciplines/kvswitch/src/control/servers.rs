@@ -6,13 +6,15 @@ use decide::Tallies;
 use crate::servers::{EACH, LOADS, UPDATES};
 
 /// Of what it is asked, and of what others answer: a server that answers less than so much of both is slow.
-const SLOW: f64 = 0.9;
+const SLOW: f64 = 0.96;
 /// Requests of a window from which a server's answers say something.
 const ENOUGH: f64 = 50.0;
 /// The least that a server is taken to be able to.
 const LEAST: f64 = 0.125;
 /// Windows over which loads are added up at most.
 const WINDOWS: u32 = 8;
+/// Windows that say nothing of a server that began anew.
+const BEGINNING: u32 = 2;
 /// By how much a slow server is tried to be faster, and the longest wait before it is, in windows.
 const FASTER: f64 = 1.25;
 const LONGEST_WAIT: u32 = 256;
@@ -34,6 +36,8 @@ struct Server {
     has_answered: bool,
     /// It answered, and then nothing of many requests.
     is_mute: bool,
+    /// Windows that say nothing of it: it was away for a part of them.
+    is_new: u32,
 }
 
 impl Server {
@@ -47,6 +51,7 @@ impl Server {
         next_wait: 4,
         has_answered: false,
         is_mute: false,
+        is_new: 0,
     };
 
     /// What it had to do in the last window.
@@ -57,6 +62,10 @@ impl Server {
     /// What it did beside the others, of which most answer `usual` requests in a window. One that cannot answer all that it is asked is slow
     /// if it answers less than most; else it is asked too much.
     fn look(&mut self, usual: f64) {
+        if self.is_new > 0 {
+            self.is_new -= 1;
+            return;
+        }
         if self.answers > 0.0 {
             self.has_answered = true;
             self.is_mute = false;
@@ -76,7 +85,9 @@ impl Server {
         }
         let answers_all = self.answers >= SLOW * self.requests;
         if !answers_all && self.answers < SLOW * usual {
-            self.weight = (self.answers / usual).max(LEAST);
+            // Beside others that have time left; and less again for as long as it is asked too much.
+            let asked_less = self.weight * self.answers / self.requests;
+            self.weight = asked_less.min(self.answers / usual).max(LEAST);
             self.wait();
         } else if self.weight < 1.0 {
             self.wait = self.wait.saturating_sub(1);
@@ -108,6 +119,16 @@ impl Servers {
     /// So many there are from now on; nothing is known of new ones.
     pub fn resize(&mut self, count: usize) {
         self.all.resize(count, Server::NEW);
+    }
+
+    /// A server began anew: what it did before says nothing of it.
+    pub fn began(&mut self, at: usize) {
+        if let Some(server) = self.all.get_mut(at) {
+            *server = Server {
+                is_new: BEGINNING,
+                ..Server::NEW
+            };
+        }
     }
 
     /// A window ended in which the switch counted this.
@@ -200,6 +221,22 @@ mod tests {
         let mut servers = Servers::default();
         servers.resize(3);
         servers
+    }
+
+    #[test]
+    fn a_server_that_began_anew_is_as_fast_as_others_until_windows_say_otherwise() {
+        let mut servers = three();
+        let all = |third| [(100, 100), (100, 100), (100, third)];
+        window(&mut servers, &all(100));
+        window(&mut servers, &all(20));
+        window(&mut servers, &all(0));
+        assert!(!servers.answers(2) && servers.weight(2) < 0.5);
+        servers.began(2);
+        window(&mut servers, &all(0));
+        window(&mut servers, &all(70));
+        assert!(servers.answers(2) && servers.weight(2) == 1.0);
+        window(&mut servers, &all(50));
+        assert_eq!(servers.weight(2), 0.5);
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Measure for Churning {
                 every_s * (self.changes as f64 + 0.98),
             )
         };
-        let (result, stretches) = bench.servers.watching(&phase, self.stretch_s)?;
+        let (result, stretches) = bench.servers.watching(&phase, self.stretch_s, |_| Ok(()))?;
         self.tell(report, run, rate, &result, &stretches);
         Ok(())
     }

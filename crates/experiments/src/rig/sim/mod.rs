@@ -15,7 +15,12 @@ use control::{
 };
 use dataplane::{Backing, PageItems, Table};
 use history::ClientsConfig;
-use lab::{interrupt, roles::Role, steered::Seat, topology::Topology};
+use lab::{
+    interrupt,
+    roles::{Role, Store},
+    steered::Seat,
+    topology::Topology,
+};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use serde::{Serialize, de::DeserializeOwned};
@@ -148,7 +153,19 @@ impl Machines for Sim {
 
     fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
         let process = self.process(node, seated.role.name())?;
-        self.world.borrow_mut().start(process)
+        let mut world = self.world.borrow_mut();
+        world.start(process)?;
+        // Of what may be otherwise than planned, a simulated role knows this.
+        if let Role::Store(Store {
+            rate_later: Some(later),
+            ..
+        }) = &seated.role
+        {
+            world.with(process, |store: &mut StoreHost, _| {
+                store.set_rate_later(*later)
+            });
+        }
+        Ok(())
     }
 
     fn is_running(&mut self, node: &str, role: &str) -> bool {

@@ -131,6 +131,11 @@ impl Side {
         self.configured = None;
     }
 
+    /// A store began anew, by its place: it is empty, and as fast as any.
+    pub fn began(&mut self, at: usize) {
+        self.servers.began(at);
+    }
+
     /// The tenant has another number of pages there.
     pub fn resize(&mut self, pages: u32) {
         self.capacity.resize(pages, self.items());
