@@ -119,18 +119,12 @@ impl Holds {
         }
     }
 
-    /// Copies that stores were told to hold of a tenant.
-    pub fn count(&self, tenant: u32) -> usize {
-        let of_it = self
-            .held
-            .range((tenant, FIRST)..)
-            .take_while(|((of, _), _)| *of == tenant);
-        of_it.map(|(_, held)| held.keys.len()).sum()
+    /// Copies that a store was told to hold of a tenant.
+    pub fn count(&self, tenant: u32, store: SocketAddr) -> usize {
+        let held = self.held.get(&(tenant, store));
+        held.map_or(0, |held| held.keys.len())
     }
 }
-
-/// The lowest address.
-const FIRST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 impl Held {
     fn again(&mut self, key: &Key) {
@@ -215,7 +209,7 @@ mod tests {
         assert_eq!(news(&mut holds), []);
         holds.attached(store());
         assert_eq!(news(&mut holds), [(What::Begin, 0), (What::Hold, 2)]);
-        assert_eq!(holds.count(TENANT), 2);
+        assert_eq!(holds.count(TENANT, store()), 2);
     }
 
     #[test]
@@ -252,7 +246,13 @@ mod tests {
             |action: &Action| matches!(action, Action::Tell { store: to, .. } if *to == store());
         assert!(out.iter().all(to_it), "the others were told nothing");
         assert_eq!(said(&mut out), [(What::Begin, 0), (What::End, 0)]);
-        assert_eq!((holds.count(TENANT), holds.count(TENANT + 1)), (0, 1));
+        assert_eq!(
+            (
+                holds.count(TENANT, store()),
+                holds.count(TENANT + 1, store())
+            ),
+            (0, 1)
+        );
     }
 
     #[test]

@@ -250,7 +250,9 @@ impl Discipline for Controller {
             let Some(side) = tenant.sides.get(&switch) else {
                 continue;
             };
-            let held = [("replicas_told", self.holds.count(*id) as u64)];
+            let own = side.own_stores(&tenant.stores);
+            let told: usize = own.map(|store| self.holds.count(*id, store)).sum();
+            let held = [("replicas_told", told as u64)];
             for (name, count) in side.figures().into_iter().chain(held) {
                 *sum.entry(name).or_default() += count;
             }

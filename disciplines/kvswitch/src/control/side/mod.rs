@@ -5,6 +5,7 @@ mod window;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     time::Duration,
 };
 
@@ -236,6 +237,17 @@ impl Side {
         let server = self.ring.server_of(at);
         let is_on_top = self.ring.stands() == Stands::OnTop;
         is_on_top && server.is_some_and(|server| !self.servers.answers(server))
+    }
+
+    /// The stores of which is told with this switch's figures: those of its rack, where there are racks.
+    pub fn own_stores<'s>(
+        &self,
+        stores: &'s Stores,
+    ) -> impl Iterator<Item = SocketAddr> + use<'_, 's> {
+        let is_above = self.ring.stands() == Stands::Above;
+        let servers = 0..if is_above { 0 } else { self.ring.len() };
+        let places = servers.flat_map(|server| self.ring.stores(server));
+        places.map(|at| stores.addresses()[*at])
     }
 
     /// Keys that it would have if there were room.
