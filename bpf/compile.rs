@@ -21,6 +21,20 @@ use std::{
 /// # Panics
 /// Outside of a build script, and if clang refuses: it says why.
 pub fn compile(source: &str) {
+    let (source, headers, out) = for_kernel(source);
+    native::compile(&clang(), &headers, &source, &out);
+}
+
+/// Likewise for the kernel alone: programs of measurements that stand on what only it has.
+///
+/// # Panics
+/// As [`compile`].
+pub fn compile_for_kernel(source: &str) {
+    for_kernel(source);
+}
+
+/// Returns where the source, the headers and what is made of them lie.
+fn for_kernel(source: &str) -> (PathBuf, PathBuf, PathBuf) {
     let variable = |name| env::var(name).expect("set by cargo for build scripts");
     let crate_dir = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let headers = headers_above(&crate_dir);
@@ -52,10 +66,10 @@ pub fn compile(source: &str) {
         .unwrap_or_else(|e| panic!("{clang} (set CLANG to name another than clang-19): {e}"));
     assert!(status.success(), "{clang}: {}: {status}", source.display());
     link(&compiled, &out.join(format!("{name}.o")));
-    native::compile(&clang, &headers, &source, &out);
     println!("cargo:rerun-if-changed={}", source.display());
     println!("cargo:rerun-if-changed={}", headers.display());
     println!("cargo:rerun-if-env-changed=CLANG");
+    (source, headers, out)
 }
 
 /// Compiles what all native programs need beside their own code; of the one crate that runs them.

@@ -6,6 +6,8 @@
 
 #define EVENT_HOT 1
 #define EVENT_TOO_LARGE 2
+/* As EVENT_HOT, of a key that has an item: reads that it did not answer. */
+#define EVENT_UNANSWERED 3
 
 /* `key_len` bytes of key are sent, no more. */
 struct event {
@@ -13,7 +15,7 @@ struct event {
 	__u8 key_len;
 	__u16 value_len; /* EVENT_TOO_LARGE: what the value needs */
 	__u32 tenant;
-	__u32 count; /* EVENT_HOT: this CPU's estimate in this window */
+	__u32 count; /* EVENT_HOT, EVENT_UNANSWERED: this CPU's estimate in this window */
 	__u32 window;
 	__u8 key[256];
 };

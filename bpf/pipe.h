@@ -78,8 +78,11 @@ INLINE __u32 pipe_add(struct pipe *pipe, __u64 key, __u32 window)
 	return known;
 }
 
-/* A read of a key that has no item; reported from `threshold` reads in a window on. */
-OUTLINE int pipe_miss(struct work *work, const struct config *config, __u32 threshold)
+/*
+ * A read of a key that has no item (EVENT_HOT), or of one that did not answer it (EVENT_UNANSWERED); reported from `threshold` reads in a
+ * window on.
+ */
+OUTLINE int pipe_miss(struct work *work, const struct config *config, __u32 threshold, __u8 kind)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct pipe *pipe = bpf_map_lookup_elem(&pipes, &cpu);
@@ -89,6 +92,6 @@ OUTLINE int pipe_miss(struct work *work, const struct config *config, __u32 thre
 	__u64 key = seeded(work, config);
 	__u32 known = pipe_add(pipe, key, config->window);
 	if (known >= threshold)
-		report_hot(work, config, sketch, key, known);
+		report_hot(work, config, sketch, key, known, kind);
 	return 0;
 }

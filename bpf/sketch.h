@@ -86,7 +86,7 @@ INLINE __u64 seeded(const struct work *work, const struct config *config)
  * read tries again.
  */
 INLINE void report_hot(struct work *work, const struct config *config, struct sketch *sketch,
-		       __u64 mixed, __u32 estimate)
+		       __u64 mixed, __u32 estimate, __u8 kind)
 {
 	/* With the window: two keys that meet in one part in the next. */
 	__u32 window = config->window;
@@ -98,7 +98,7 @@ INLINE void report_hot(struct work *work, const struct config *config, struct sk
 		count(COUNT_hot_report_share);
 		return;
 	}
-	if (!send_event(work, EVENT_HOT, estimate, 0, window)) {
+	if (!send_event(work, kind, estimate, 0, window)) {
 		count(COUNT_hot_report_lost);
 		return;
 	}
@@ -124,5 +124,5 @@ INLINE void count_miss(struct work *work, const struct config *config, __u32 thr
 	__u64 mixed = seeded(work, config);
 	__u32 estimate = sketch_add(sketch, mixed, config->window);
 	if (estimate >= threshold)
-		report_hot(work, config, sketch, mixed, estimate);
+		report_hot(work, config, sketch, mixed, estimate, EVENT_HOT);
 }

@@ -4,4 +4,5 @@ fn main() {
     for program in ["drive", "floors", "steps"] {
         bpf::compile(&format!("bpf/{program}.bpf.c"));
     }
+    bpf::compile_for_kernel("bpf/ports.bpf.c");
 }

@@ -7,6 +7,8 @@
 
 #include "redirect.h"
 
+#include "pipe.h"
+
 INLINE bool is_copy(const struct found *found)
 {
 	return found->item->lease != NO_LEASE;
@@ -30,6 +32,7 @@ INLINE int read_copy(struct xdp_md *ctx, struct work *work, struct config *confi
 	if (is_part(&work->header) || work->header.node)
 		return go_home(ctx, work, config);
 	if (!may_answer(ctx, work, config, found->item, &word)) {
+		pipe_miss(work, config, work->parameter[HOT_THRESHOLD], EVENT_UNANSWERED);
 		count_load(ctx, work, REQUEST);
 		return forward(ctx, work);
 	}

@@ -7,8 +7,6 @@
  */
 #include "hybrid.h"
 
-#include "pipe.h"
-
 RECIRCULATES;
 
 /* A read without an item: counted, unless another switch sees to the key, or chose where it is read. */
@@ -18,7 +16,7 @@ INLINE int read_cold(struct xdp_md *ctx, struct work *work, struct config *confi
 	count(COUNT_miss);
 	disown(ctx, work, config);
 	if (count_load(ctx, work, REQUEST) && !is_chosen)
-		pipe_miss(work, config, work->parameter[HOT_THRESHOLD]);
+		pipe_miss(work, config, work->parameter[HOT_THRESHOLD], EVENT_HOT);
 	return forward(ctx, work);
 }
 

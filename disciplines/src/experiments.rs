@@ -78,6 +78,6 @@ mod tests {
         );
         let known = |name: &str| crate::find(name).is_some();
         assert!(all.iter().all(|e| known(&e.discipline)));
-        assert!(OTHERS.iter().all(|(_, _, name)| known(name)));
+        assert!(OF_NO_PAPER.iter().all(|(_, name)| known(name)));
     }
 }

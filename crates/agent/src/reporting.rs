@@ -96,7 +96,7 @@ impl Reporting {
         Ok(self.events.drain()?.collect())
     }
 
-    /// A program reported a key that is not held, of one of so many tenants; the count to tell, if it is news.
+    /// A program reported a key, of one of so many tenants; the count to tell, if it is news.
     pub fn hot(
         &mut self,
         key: &ItemKey,

@@ -328,6 +328,7 @@ impl Tables {
                     tenant,
                     key,
                     window,
+                    has_item,
                     ..
                 } => {
                     let key = key.into();
@@ -335,7 +336,7 @@ impl Tables {
                     // The hash is made anew: what a packet claims could hide an entry from writes.
                     let hash = self.served.as_ref().and_then(|s| s.hash_of(&key));
                     if let Some(hash) = hash
-                        && !self.memory.holds(&key)
+                        && self.memory.holds(&key) == has_item
                         && let Some(count) = self.reporting.hot(&key, hash, window, tenants)
                     {
                         hot.push((key, count));

@@ -11,7 +11,8 @@
 #define HEADER_AT 42
 #define KEY_AT 122
 
-#define TAGS_MAX 65536
+#define REQUESTS_MAX 65536
+#define PICKS 16384
 
 struct plan {
 	__u64 random; /* state of the generator */
@@ -19,9 +20,10 @@ struct plan {
 	__u32 first; /* keys are first .. first + keys */
 	__u32 keys;
 	__u32 target; /* index into `targets` */
-	__u32 tagged; /* whether the packet gets its tag from `tags` */
-	__u8 front[FRONT_BYTES]; /* the request, without hash, key and tag */
-	__u8 unused[6];
+	__u32 prepared; /* whether the packet gets its tag and checksum from `requests` */
+	__u32 picked; /* whether keys are those of `picks`, as often as they stand there */
+	__u8 front[FRONT_BYTES]; /* the request, without hash, key, tag and checksum */
+	__u8 unused[2];
 };
 
 /* key: 0. crates/bench/src/drive.rs writes the same struct. */
@@ -32,13 +34,31 @@ struct {
 	__type(value, struct plan);
 } plans SEC(".maps");
 
-/* The right tag of each key's request. */
+/* What is right for each key's request. */
+struct request {
+	__u64 tag;
+	__u16 check;
+	__u8 unused[6];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TAGS_MAX);
+	__uint(max_entries, REQUESTS_MAX);
 	__type(key, __u32);
-	__type(value, __u64);
-} tags SEC(".maps");
+	__type(value, struct request);
+} requests SEC(".maps");
+
+struct picks {
+	__u16 key[PICKS]; /* less `first` */
+};
+
+/* key: 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct picks);
+} picks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -64,7 +84,9 @@ int drive(struct xdp_md *ctx)
 	if (!plan || data + FRONT_BYTES > (__u8 *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	plan->random = plan->random * 6364136223846793005ULL + 1442695040888963407ULL;
-	__u64 number = plan->first + ((plan->random >> 32) * plan->keys >> 32);
+	struct picks *picked = plan->picked ? bpf_map_lookup_elem(&picks, &zero) : NULL;
+	__u64 number = plan->first + (picked ? picked->key[plan->random >> 32 & (PICKS - 1)]
+					     : (plan->random >> 32) * plan->keys >> 32);
 	__builtin_memcpy(data, plan->front, FRONT_BYTES);
 	struct kv_header *kv = (void *)(data + HEADER_AT);
 	__u64 high = scramble(number ^ plan->salt), low = scramble(high + number);
@@ -73,11 +95,13 @@ int drive(struct xdp_md *ctx)
 	__u64 *key = (void *)(data + KEY_AT);
 	key[0] = number;
 	key[1] = ~number;
-	if (plan->tagged) {
+	if (plan->prepared) {
 		__u32 index = number;
-		__u64 *tag = bpf_map_lookup_elem(&tags, &index);
-		if (tag)
-			kv->tag = *tag;
+		const struct request *request = bpf_map_lookup_elem(&requests, &index);
+		if (!request)
+			return XDP_ABORTED;
+		kv->tag = request->tag;
+		((struct udphdr *)kv - 1)->check = request->check;
 	}
 	bpf_tail_call(ctx, &targets, plan->target);
 	return XDP_ABORTED;

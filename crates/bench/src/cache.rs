@@ -4,7 +4,7 @@ use std::{net::IpAddr, os::fd::AsFd, process};
 
 use anyhow::{Context, ensure};
 use dataplane::{
-    Backing, Cells, Dataplane, Home, Object, PROGRAMS_PER_DISCIPLINE, Sizes, TenantEntry,
+    Backing, Cells, Dataplane, Home, Mode, Object, PROGRAMS_PER_DISCIPLINE, Sizes, TenantEntry,
     cells_needed,
 };
 use decide::Registration;
@@ -114,11 +114,13 @@ impl Cache {
     ///
     /// # Errors
     /// See [`Dataplane::attach`].
-    pub fn attach(&self, interface: &str) -> anyhow::Result<u32> {
-        Ok(self
-            .dataplane
-            .attach(interface, dataplane::Mode::Generic)?
-            .ifindex)
+    pub fn attach(&self, interface: &str, mode: Mode) -> anyhow::Result<u32> {
+        Ok(self.dataplane.attach(interface, mode)?.ifindex)
+    }
+
+    /// Its tables.
+    pub fn home(&self) -> &Home {
+        self.dataplane.home()
     }
 
     /// The first step of the discipline of that number, as loaded.

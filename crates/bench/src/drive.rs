@@ -7,12 +7,13 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use wire::{Header, KeyHash, Op, Secret};
 
 use crate::{
-    packet,
+    packet, ports,
     runs::{self, Program},
 };
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drive.bpf.o"));
 const FRONT_BYTES: usize = 138;
+const PICKS: u64 = 16_384;
 
 /// `struct plan` of `bpf/drive.bpf.c`.
 #[repr(C)]
@@ -23,9 +24,10 @@ struct Plan {
     first: u32,
     keys: u32,
     target: u32,
-    tagged: u32,
+    prepared: u32,
+    picked: u32,
     front: [u8; FRONT_BYTES],
-    unused: [u8; 6],
+    unused: [u8; 2],
 }
 
 /// Which requests are made, and who gets them.
@@ -47,6 +49,10 @@ pub struct Aim {
     pub value_len: usize,
     /// The verdict that every run must end with.
     pub verdict: u32,
+    /// Whether they have a checksum; at most 65,536 keys then.
+    pub checksum: bool,
+    /// How popular keys are: Zipf's exponent, the first the most; 0: all alike. At most 65,536 keys.
+    pub skew: f64,
 }
 
 fn scramble(mut x: u64) -> u64 {
@@ -88,6 +94,23 @@ fn request(aim: &Aim, number: u32) -> anyhow::Result<Vec<u8>> {
     packet::payload(header, &key(number), b"", aim.value_len, &aim.secret)
 }
 
+/// Keys in the order in which they are asked for, over and over: chance, and the same each time.
+fn picks(aim: &Aim) -> Vec<u8> {
+    let weights = (1..=aim.keys).map(|rank| f64::from(rank).powf(-aim.skew));
+    let sums: Vec<f64> = weights
+        .scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        })
+        .collect();
+    let all = sums.last().copied().unwrap_or(0.0);
+    let pick = |at: u64| {
+        let part = scramble(at ^ aim.salt) as f64 / u64::MAX as f64 * all;
+        sums.partition_point(|sum| *sum < part) as u16
+    };
+    (1..=PICKS).map(pick).flat_map(u16::to_ne_bytes).collect()
+}
+
 /// The loaded driver.
 pub struct Drive {
     object: Object,
@@ -127,31 +150,46 @@ impl Drive {
     /// The kernel refuses.
     pub fn aim(&self, aim: &Aim) -> anyhow::Result<Aimed<'_>> {
         let frame = packet::request(&request(aim, aim.first)?);
-        let tagged = aim.secret != Secret::NONE;
-        if tagged {
-            let tags = runs::map(&self.object, "tags")?;
-            for number in aim.first..aim.first + aim.keys {
-                let signed = request(aim, number)?;
-                let tag: [u8; 8] = signed[72..80].try_into()?;
-                tags.update(&number.to_ne_bytes(), &tag, MapFlags::ANY)?;
-            }
+        let prepared = aim.checksum || aim.secret != Secret::NONE;
+        if prepared {
+            self.prepare(aim)?;
         }
+        let picked = aim.skew > 0.0;
         let plan = Plan {
             random: 0x9e37_79b9_7f4a_7c15,
             salt: aim.salt,
             first: aim.first,
             keys: aim.keys,
             target: aim.target,
-            tagged: tagged.into(),
+            prepared: prepared.into(),
+            picked: picked.into(),
             front: frame[..FRONT_BYTES].try_into()?,
-            unused: [0; 6],
+            unused: [0; 2],
         };
         Ok(Aimed {
             drive: self,
+            picks: picked.then(|| picks(aim)),
             plan,
             frame,
             verdict: aim.verdict,
         })
+    }
+
+    /// Has it know what is right for each key's request.
+    fn prepare(&self, aim: &Aim) -> anyhow::Result<()> {
+        let requests = runs::map(&self.object, "requests")?;
+        for number in aim.first..aim.first + aim.keys {
+            let signed = request(aim, number)?;
+            let frame = match aim.checksum {
+                true => packet::summed(packet::request(&signed)),
+                false => packet::request(&signed),
+            };
+            let mut right = [0; 16];
+            right[..8].copy_from_slice(&signed[72..80]);
+            right[8..10].copy_from_slice(&frame[40..42]);
+            requests.update(&number.to_ne_bytes(), &right, MapFlags::ANY)?;
+        }
+        Ok(())
     }
 }
 
@@ -159,20 +197,23 @@ impl Drive {
 pub struct Aimed<'a> {
     drive: &'a Drive,
     plan: Plan,
+    picks: Option<Vec<u8>>,
     frame: Vec<u8>,
     verdict: u32,
 }
 
 impl Aimed<'_> {
+    /// The same requests for another target, which ends with that verdict.
+    pub fn turn(&mut self, target: u32, verdict: u32) {
+        (self.plan.target, self.verdict) = (target, verdict);
+    }
+
     /// Nanoseconds of one run of driver and target, over `repeat` runs.
     ///
     /// # Errors
     /// The kernel refuses, or the last verdict is not the expected one.
     pub fn run(&mut self, ingress: u32, repeat: u32) -> anyhow::Result<f64> {
-        // SAFETY: plain integers and bytes without padding.
-        let bytes: [u8; size_of::<Plan>()] = unsafe { std::mem::transmute(self.plan) };
-        let plans = runs::map(&self.drive.object, "plans").context("the plan")?;
-        plans.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?;
+        self.plan()?;
         let mut out = self.drive.out.borrow_mut();
         let (ns, verdict) = self
             .drive
@@ -183,7 +224,35 @@ impl Aimed<'_> {
             verdict == expected,
             "target {target}: verdict {verdict}, expected {expected}"
         );
-        self.plan.random = self.plan.random.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405_7b7e;
+        self.scramble();
         Ok(ns)
+    }
+
+    /// Sends so many live frames, one at a time, out by `interface`: the target does that.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn send(&mut self, interface: u32, frames: u32) -> anyhow::Result<()> {
+        self.plan()?;
+        ports::send(&self.drive.program, &self.frame, interface, frames)?;
+        self.scramble();
+        Ok(())
+    }
+
+    fn plan(&self) -> anyhow::Result<()> {
+        // SAFETY: plain integers and bytes without padding.
+        let bytes: [u8; size_of::<Plan>()] = unsafe { std::mem::transmute(self.plan) };
+        let plans = runs::map(&self.drive.object, "plans").context("the plan")?;
+        plans.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?;
+        if let Some(keys) = &self.picks {
+            let picks = runs::map(&self.drive.object, "picks")?;
+            picks.update(&0u32.to_ne_bytes(), keys, MapFlags::ANY)?;
+        }
+        Ok(())
+    }
+
+    /// Another run has other keys.
+    fn scramble(&mut self) {
+        self.plan.random = self.plan.random.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405_7b7e;
     }
 }

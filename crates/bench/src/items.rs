@@ -126,6 +126,26 @@ impl Items {
         Ok(true)
     }
 
+    /// Makes an entry with a given record. False if the key's bucket is full.
+    ///
+    /// # Errors
+    /// No room in the pages, or the record is too long for an item.
+    pub fn give(
+        &mut self,
+        tenant: u32,
+        hash: KeyHash,
+        key: &[u8],
+        record: &[u8],
+    ) -> anyhow::Result<bool> {
+        let cells = cells_needed(key.len(), record.len()).context("an item that cannot be")?;
+        let place = self.take(tenant, cells).context("the pages are full")?;
+        let made = self.table.insert_given(tenant, hash, key, record, place);
+        if made.is_err() {
+            self.cells.give_back(place);
+        }
+        Ok(made.is_ok())
+    }
+
     /// Cells on a page of the tenant, or on one that is nobody's and becomes its own.
     fn take(&mut self, tenant: u32, cells: u8) -> Option<Place> {
         let place = self.cells.take(tenant, cells);

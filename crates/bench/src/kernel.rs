@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use dataplane::TenantEntry;
+use dataplane::{Mode, TenantEntry};
 use lab::namespace::ip;
 use libbpf_rs::{MapCore, MapFlags, Object};
 use nix::sched::{CloneFlags, unshare};
@@ -231,7 +231,7 @@ fn in_namespace(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> 
     let (small, small_salt) = full(options, "small", open, 128)?;
     let (large, large_salt) = full(options, "large", open, 1024)?;
     let (tagged, tagged_salt) = full(options, "tagged", signed, 128)?;
-    small.attach("out0")?;
+    small.attach("out0", Mode::Generic)?;
 
     let payload = f64::from(ITEMS) * (KEY_LEN + 128) as f64;
     let memory = small.items.table.memory() as f64 / f64::from(ITEMS);
@@ -264,6 +264,8 @@ fn in_namespace(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> 
         secret: Secret::NONE,
         value_len: 128,
         verdict: TX,
+        checksum: false,
+        skew: 0.0,
     };
     let to = |target, verdict| Aim {
         target,

@@ -5,14 +5,15 @@
 //! (`BPF_PROG_TEST_RUN`), [`veth`] sends real datagrams between namespaces. The two sides of a ratio
 //! alternate in short batches; a row's figure is the median of the batches' ratios.
 
-mod cache;
+pub mod cache;
 mod client;
 mod cpu;
 pub mod drive;
 mod gateway;
-mod items;
+pub mod items;
 pub mod kernel;
 mod packet;
+pub mod ports;
 mod report;
 pub mod runs;
 mod soft;

@@ -21,11 +21,15 @@ pub fn request(payload: &[u8]) -> Vec<u8> {
 
 /// From a store at `store` to anybody.
 pub fn reply(store: IpAddr, payload: &[u8]) -> Vec<u8> {
-    let mut frame = frame(
+    summed(frame(
         SocketAddr::new(store, wire::PORT),
         SocketAddr::new(CLIENT.into(), 40_001),
         payload,
-    );
+    ))
+}
+
+/// The same frame with its UDP checksum.
+pub fn summed(mut frame: Vec<u8>) -> Vec<u8> {
     let pseudo = [&frame[26..34], &[0, 17], &frame[38..40]].concat();
     let check = !sum(&[&pseudo, &frame[34..]].concat());
     frame[40..42].copy_from_slice(&check.to_be_bytes());

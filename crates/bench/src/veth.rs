@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use dataplane::Mode;
 use lab::{
     namespace,
     rack::{Lab, unique_name},
@@ -257,7 +258,7 @@ fn fill_switch(cache: &mut Cache, interfaces: &[String]) -> anyhow::Result<Vec<u
         cache.fill(&tenant, hash, &key, &value(number))?;
     }
     for interface in interfaces {
-        cache.attach(interface)?;
+        cache.attach(interface, Mode::Generic)?;
     }
     Ok(held)
 }

@@ -4,7 +4,7 @@ use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::{
     Backing, Error,
-    layout::{EVENT_HEADER as HEADER, EVENT_HOT, EVENT_TOO_LARGE},
+    layout::{EVENT_HEADER as HEADER, EVENT_HOT, EVENT_TOO_LARGE, EVENT_UNANSWERED},
     map::Map,
     native::Keyed,
 };
@@ -12,7 +12,7 @@ use crate::{
 /// What the programs tell the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An uncached key was read often enough in this window.
+    /// A key was read often enough in this window by requests that no item answered.
     Hot {
         /// Whose key space.
         tenant: u32,
@@ -22,6 +22,8 @@ pub enum Event {
         count: u32,
         /// The window that it was counted in.
         window: u32,
+        /// Whether it has an item.
+        has_item: bool,
     },
     /// A granted value did not fit the cells of its item.
     TooLarge {
@@ -46,11 +48,12 @@ impl Event {
         let key = bytes.get(HEADER..HEADER + key_len)?.to_vec();
         let tenant = word(4)?;
         match kind {
-            EVENT_HOT => Some(Event::Hot {
+            EVENT_HOT | EVENT_UNANSWERED => Some(Event::Hot {
                 tenant,
                 key,
                 count: word(8)?,
                 window: word(12)?,
+                has_item: kind == EVENT_UNANSWERED,
             }),
             EVENT_TOO_LARGE => Some(Event::TooLarge {
                 tenant,

@@ -66,6 +66,7 @@ pub(crate) const HASH_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Of an item's flags, those that say how many cells it has.
 pub(crate) const ITEM_CELLS: u8 = 0x3f;
 pub(crate) const EVENT_HOT: u8 = 1;
+pub(crate) const EVENT_UNANSWERED: u8 = 3;
 pub(crate) const EVENT_TOO_LARGE: u8 = 2;
 pub(crate) const EVENT_HEADER: usize = 16;
 pub(crate) const DROP_OVER_RATE: u32 = 1;
@@ -257,6 +258,7 @@ mod tests {
             ("SOURCE_STRICT", SourceCheck::Strict as u64),
             ("HASH_SALT", HASH_SALT),
             ("EVENT_HOT", EVENT_HOT.into()),
+            ("EVENT_UNANSWERED", EVENT_UNANSWERED.into()),
             ("EVENT_TOO_LARGE", EVENT_TOO_LARGE.into()),
             ("EVENT_HEADER_BYTES", EVENT_HEADER as u64),
             ("TENANT_DROP_OVER_RATE", DROP_OVER_RATE.into()),

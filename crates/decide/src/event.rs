@@ -79,7 +79,8 @@ pub enum Event<'a> {
         /// Where, and how much.
         rooms: &'a [Room],
     },
-    /// Missed keys whose count in this window crossed the threshold or rose well beyond the last report.
+    /// Missed keys whose count in this window crossed the threshold or rose well beyond the last report; with programs that count them, keys
+    /// of items as well, with the reads that these did not answer.
     Hot {
         /// Where.
         switch: SwitchId,

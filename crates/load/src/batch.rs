@@ -8,14 +8,19 @@ use std::{
 };
 
 use anyhow::Context;
+use socket2::{SockAddr, SockAddrStorage};
 
 /// Room for one datagram in bytes.
 const SLOT: usize = 2048;
+/// Room for one address in bytes.
+const NAME: u32 = size_of::<SockAddrStorage>() as u32;
 
 struct Buffers {
-    // The pointers in `headers` lead into these two, which are never resized.
+    // The pointers in `headers` lead into these three, which are never resized.
     _bytes: Box<[u8]>,
     vectors: Box<[libc::iovec]>,
+    /// Where to each datagram goes, or where it came from.
+    names: Box<[SockAddrStorage]>,
     headers: Box<[libc::mmsghdr]>,
 }
 
@@ -29,25 +34,39 @@ impl Buffers {
                 iov_len: SLOT,
             })
             .collect();
+        let names = std::iter::repeat_with(SockAddrStorage::zeroed);
+        let mut names: Box<[SockAddrStorage]> = names.take(count).collect();
         let headers = vectors
             .iter_mut()
-            .map(|vector| {
+            .zip(&mut names)
+            .map(|(vector, name)| {
                 // SAFETY: all-zero is a valid mmsghdr: no address, no control data.
                 let mut header: libc::mmsghdr = unsafe { zeroed() };
                 header.msg_hdr.msg_iov = vector;
                 header.msg_hdr.msg_iovlen = 1;
+                header.msg_hdr.msg_name = (&raw mut *name).cast();
+                header.msg_hdr.msg_namelen = NAME;
                 header
             })
             .collect();
         Buffers {
             _bytes: bytes,
             vectors,
+            names,
             headers,
+        }
+    }
+
+    /// All datagrams go there.
+    fn address(&mut self, to: &SockAddr) {
+        for (name, header) in self.names.iter_mut().zip(&mut self.headers) {
+            *name = to.clone().as_storage();
+            header.msg_hdr.msg_namelen = to.len();
         }
     }
 }
 
-/// A connected UDP socket with a batch to send and a batch received.
+/// A UDP socket with a batch to send to one store, and a batch received from whomever: a switch may have sent a read to another.
 pub(super) struct Lane {
     socket: UdpSocket,
     out: Buffers,
@@ -60,20 +79,19 @@ impl Lane {
     pub const SEND: usize = 32;
     const RECEIVE: usize = 64;
 
-    pub fn connect(to: SocketAddr) -> anyhow::Result<Lane> {
+    pub fn to(to: SocketAddr) -> anyhow::Result<Lane> {
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any).context("a UDP socket for the load generator")?;
-        socket
-            .connect(to)
-            .with_context(|| format!("no route to the store at {to}"))?;
         socket.set_nonblocking(true)?;
         // Best effort: without CAP_NET_ADMIN the default size has to do.
         for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
             set_buffer(&socket, option, 16 << 20);
         }
+        let mut out = Buffers::new(Self::SEND);
+        out.address(&to.into());
         Ok(Lane {
             socket,
-            out: Buffers::new(Self::SEND),
+            out,
             queued: 0,
             inbox: Buffers::new(Self::RECEIVE),
         })
@@ -144,6 +162,8 @@ impl Lane {
 
     /// Receives what is there, at most one batch. Datagrams are then at [`Lane::datagram`].
     pub fn receive(&mut self) -> io::Result<usize> {
+        let headers = self.inbox.headers.iter_mut();
+        headers.for_each(|header| header.msg_hdr.msg_namelen = NAME);
         // SAFETY: as in `send`; the kernel writes at most `iov_len` bytes into each slot.
         let got = unsafe {
             libc::recvmmsg(
@@ -176,6 +196,15 @@ impl Lane {
         // SAFETY: the vector leads to SLOT bytes of its own, of which the kernel wrote `len`.
         unsafe { std::slice::from_raw_parts(self.inbox.vectors[i].iov_base.cast(), len) }
     }
+
+    /// Where datagram `i` of those last received came from; none: no address of IP.
+    #[inline]
+    pub fn sender(&self, i: usize) -> Option<SocketAddr> {
+        let len = self.inbox.headers[i].msg_hdr.msg_namelen;
+        // SAFETY: plain bytes, of which the kernel wrote as many as make an address.
+        let name = unsafe { SockAddr::new(std::ptr::read(&self.inbox.names[i]), len.min(NAME)) };
+        name.as_socket()
+    }
 }
 
 fn set_buffer(socket: &UdpSocket, option: i32, bytes: i32) {
@@ -198,7 +227,8 @@ mod tests {
     #[test]
     fn datagrams_go_there_and_back() {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let mut lane = Lane::connect(far.local_addr().unwrap()).unwrap();
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut lane = Lane::to(far.local_addr().unwrap()).unwrap();
         for i in 0..3u8 {
             lane.queue(4).copy_from_slice(&[i; 4]);
         }
@@ -208,10 +238,15 @@ mod tests {
             let (len, from) = far.recv_from(&mut buffer).unwrap();
             assert_eq!(buffer[..len], [i; 4]);
             far.send_to(&buffer[..len], from).unwrap();
+            other.send_to(&[9], from).unwrap();
         }
         let got = lane.receive().unwrap();
-        assert_eq!(got, 3);
-        assert_eq!(lane.datagram(2), [2; 4]);
+        let taken: Vec<_> = (0..got)
+            .map(|i| (lane.sender(i), lane.datagram(i).to_vec()))
+            .collect();
+        let (far, other) = (far.local_addr().ok(), other.local_addr().ok());
+        let expected = (0..3).flat_map(|i| [(far, vec![i; 4]), (other, vec![9])]);
+        assert_eq!(taken, expected.collect::<Vec<_>>());
         assert_eq!(lane.receive().unwrap(), 0);
     }
 }

@@ -31,7 +31,7 @@ impl Generator {
         }
         let stores: Vec<_> = config.cluster.stores.iter().map(|s| s.address).collect();
         let source = Source::new(config, rand::random())?;
-        let lanes = stores.into_iter().map(Lane::connect);
+        let lanes = stores.into_iter().map(Lane::to);
         let lanes = lanes.collect::<Result<_, _>>()?;
         // SAFETY: a plain prctl: timers of this thread may be as exact as the kernel can.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
@@ -100,8 +100,9 @@ impl Generator {
             loop {
                 let got = self.lanes[i].receive().context("receiving answers")?;
                 let now_ns = self.now_ns();
-                for j in 0..got {
-                    self.source.take(self.lanes[i].datagram(j), now_ns);
+                let lane = &self.lanes[i];
+                for (j, from) in (0..got).filter_map(|j| Some((j, lane.sender(j)?))) {
+                    self.source.take(lane.datagram(j), from, now_ns);
                 }
                 total += got;
                 if !Lane::may_have_more(got) {

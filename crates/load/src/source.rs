@@ -1,9 +1,13 @@
 //! Load without sockets, threads or clocks: what is asked when, and what the answers come to.
 
+use std::net::SocketAddr;
+
 use anyhow::ensure;
 use rand::RngExt;
 use seed::{SeededRng, rng};
-use wire::{Flags, HEADER_LEN, Header, Op, Packet, Secret, Status, TENANT_OPEN};
+use wire::{
+    Cluster, Flags, HEADER_LEN, Header, NodeId, Op, Packet, Secret, Status, TENANT_OPEN, store_at,
+};
 
 use super::{
     Arrivals, ChurnSchedule, Interval, Latency, LoadConfig, Phase, PhaseKind, PhaseResult,
@@ -245,8 +249,8 @@ impl Source {
         count
     }
 
-    /// Takes a datagram that has arrived.
-    pub fn take(&mut self, datagram: &[u8], now_ns: u64) {
+    /// Takes a datagram that has arrived from this address.
+    pub fn take(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
         let Some(run) = self.run.as_deref_mut() else {
             return;
         };
@@ -262,6 +266,12 @@ impl Source {
             run.result.late += 1;
             return;
         };
+        let tenant = &self.tenants[usize::from(sent.tenant)];
+        let home = tenant.store_of(&tenant.keys.get(sent.key));
+        if !may_answer(&self.config.cluster, home, sent, packet.header.node, from) {
+            run.result.strays += 1;
+            return;
+        }
         match lives::hear(&mut self.tenants, sent, &packet.header, now_ns) {
             Heard::Answer => {}
             Heard::Late => {
@@ -527,6 +537,14 @@ impl Source {
         }
         send(tenant.store_of(&key), bytes);
     }
+}
+
+/// Whether an answer may come from there, as clients see it: from its key's home, and of a read from the store that it names.
+fn may_answer(cluster: &Cluster, home: usize, sent: &Sent, node: NodeId, from: SocketAddr) -> bool {
+    let chosen = store_at(node).filter(|_| !sent.is_write());
+    let stores = [Some(home), chosen].into_iter().flatten();
+    let mut stores = stores.filter_map(|at| cluster.stores.get(at));
+    stores.any(|store| store.address == from)
 }
 
 /// One request to be made.

@@ -156,7 +156,15 @@ mod tests {
         let (count, version) = (40, 7 << 32);
         let lengths: Lengths = "20x1,50x1".parse().unwrap();
         let mut real = Embedded::new(1 << 30);
-        populate(&mut real, &Secret::NONE, TENANT, count, &lengths, version);
+        populate(
+            &mut real,
+            &Secret::NONE,
+            TENANT,
+            count,
+            &lengths,
+            version,
+            |_| true,
+        );
         let mut made = Populated::new(TENANT, count, lengths, version, 1 << 30);
         let mut rng = rng(1, "backends");
         for step in 0..20_000 {

@@ -444,15 +444,21 @@ fn open_embedded(config: &Config, version: u64) -> anyhow::Result<Box<dyn Backen
             .secret_of(wire::TENANT_OPEN)
             .context("--populate fills tenant 0, which this cluster has switched off")?;
         let (tenant, count) = (wire::TENANT_OPEN, populate.count);
-        let written = embedded::populate(
+        let cluster = &config.cluster;
+        let owns = |hash| {
+            let is_owner = |me| cluster.store_of(tenant, hash).address == me;
+            config.identity.is_none_or(is_owner)
+        };
+        let all_fitted = embedded::populate(
             &mut embedded,
             &secret,
             tenant,
             count,
             &populate.value_len,
             version,
+            owns,
         );
-        if written < count || embedded.evicted() > 0 {
+        if !all_fitted {
             anyhow::bail!(
                 "--populate {count}:{}: does not fit --memory-limit of {} bytes",
                 populate.value_len,

@@ -74,7 +74,8 @@ fn run(source: &mut Source, phase: &Phase, delay_ns: impl Fn(u64) -> Option<u64>
             Some((at, _)) if *at <= next => {
                 let (at, bytes) = arrivals.pop_first().unwrap();
                 now = now.max(at);
-                source.take(&bytes, now);
+                let store = source.config.cluster.stores[0].address;
+                source.take(&bytes, store, now);
             }
             _ => now = next,
         }
@@ -118,12 +119,57 @@ fn keys_have_lengths_of_their_own_and_values_of_others_are_wrong() {
     other.begin(&phase, 0).unwrap();
     let mut asked = vec![];
     other.due(500 * MS, &mut |_, bytes| asked.push(bytes.to_vec()));
+    let store = other.config.cluster.stores[0].address;
     asked
         .iter()
-        .for_each(|bytes| other.take(&answer(bytes, 1, &65.into()), 501 * MS));
+        .for_each(|bytes| other.take(&answer(bytes, 1, &65.into()), store, 501 * MS));
     let run = other.run.as_deref().unwrap();
     let reads = asked.len() as u64 - run.result.writes_answered;
     assert_eq!((run.result.wrong_values, reads > 0), (reads, true));
+}
+
+#[test]
+fn a_read_is_answered_by_its_home_or_by_the_store_that_the_answer_names() {
+    let stores = ["10.0.0.1:7117", "10.0.0.2:7117"].map(|s| s.parse().unwrap());
+    let mut config = config(10);
+    config.cluster.stores.push(wire::Store {
+        address: stores[1],
+        ..config.cluster.stores[0].clone()
+    });
+    // (parts that write, the answer's node, where it comes from, whether it is one)
+    for (write_ratio, node, from, is_answer) in [
+        (0.0, 0, stores[0], true),
+        (0.0, 0x8001, stores[0], true),
+        (0.0, 0x8001, stores[1], true),
+        (0.0, 0, stores[1], false),
+        (0.0, 0x8000, stores[1], false),
+        (0.0, 0x8002, stores[1], false),
+        (0.0, 0xffff, stores[1], false),
+        (1.0, 0x8001, stores[1], false),
+    ] {
+        let mut source = Source::new(config.clone(), 9).unwrap();
+        let phase = Phase {
+            write_ratio,
+            ..Phase::reads(Popularity::Uniform, 1000.0, 0.0, 1.0)
+        };
+        source.begin(&phase, 0).unwrap();
+        let mut asked = vec![];
+        source.due(5 * MS, &mut |_, bytes| asked.push(bytes.to_vec()));
+        let answer = answer(&asked[0], 1, &64.into());
+        let packet = Packet::decode(&answer).unwrap();
+        let mut named = vec![];
+        let header = Header {
+            node,
+            ..packet.header
+        };
+        Packet::new(header, packet.key, packet.value)
+            .encode(&Secret::NONE, &mut named)
+            .unwrap();
+        source.take(&named, from, 6 * MS);
+        let result = &source.run.as_deref().unwrap().result;
+        let row = (write_ratio, node, from);
+        assert_eq!(result.strays, u64::from(!is_answer), "{row:?}");
+    }
 }
 
 #[test]

@@ -102,8 +102,8 @@ struct Serve {
     /// Requests that may wait in each partition when its rate is limited.
     #[arg(long, value_name = "N", default_value_t = 16)]
     queue_limit: u32,
-    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on. Of several lengths with weights, as 64x82,1024x18,
-    /// each key's hash chooses one.
+    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on; of several stores each has those that are its own. Of several
+    /// lengths with weights, as 64x82,1024x18, each key's hash chooses one.
     #[arg(long, value_name = "N:VALUE_LEN")]
     populate: Option<Populate>,
     /// Writes of a key within a second from which on it is lent to switches (write-back); below half of that it is called back. By default

@@ -27,6 +27,9 @@ pub enum System {
     /// NetCache, which holds what this switch's items hold.
     #[serde(rename = "netcache-full")]
     FullCache,
+    /// KVSwitch in each rack's own switch, and nothing above these.
+    #[serde(rename = "kvswitch-in-racks")]
+    InRacks,
     /// KVSwitch with copies in the switch beside replicas.
     #[serde(rename = "hybrid")]
     Hybrid,
@@ -46,6 +49,7 @@ impl System {
             System::Cache => "netcache",
             System::Replicas => "kvswitch",
             System::FullCache => "netcache-full",
+            System::InRacks => "kvswitch-in-racks",
             System::Hybrid => "hybrid",
         }
     }
@@ -61,6 +65,8 @@ pub struct Balance {
     pub windows: u32,
     /// Requests of a measurement.
     pub requests: f64,
+    /// The longest measurement in seconds: with fewer requests chance shows more.
+    pub longest_s: f64,
 }
 
 impl Default for Balance {
@@ -69,6 +75,7 @@ impl Default for Balance {
             load: 0.6,
             windows: 24,
             requests: 2e6,
+            longest_s: 1000.0,
         }
     }
 }
@@ -79,7 +86,11 @@ impl Balance {
     /// # Errors
     /// The parameter, what it is, what it may be.
     pub fn check(&self, rack: &Rack) -> anyhow::Result<()> {
-        positive([("load", self.load), ("requests", self.requests)])?;
+        positive([
+            ("load", self.load),
+            ("requests", self.requests),
+            ("longest_s", self.longest_s),
+        ])?;
         ensure!(
             rack.apart,
             "apart = false: replicas need servers with addresses of their own"
@@ -150,6 +161,7 @@ pub struct Bench<'a> {
     balance: Balance,
     /// Requests per second that all servers take together.
     capacity: f64,
+    racks: u32,
     window_s: f64,
     is_on: bool,
 }
@@ -168,11 +180,15 @@ impl<'a> Bench<'a> {
         let mut rack = rack.clone();
         if system == System::Cache {
             rack.discipline = Some("netcache".into());
-            let settings = CACHED.map(|(name, number)| (name.into(), number));
-            rack.settings.extend(settings);
+            for (name, number) in CACHED {
+                rack.settings.entry(name.into()).or_insert(number);
+            }
         }
         if system == System::FullCache {
             rack.discipline = Some("netcache".into());
+        }
+        if system == System::InRacks {
+            rack.spine = false;
         }
         if system == System::Hybrid {
             rack.settings.extend([("kvswitch.copies".into(), 1)]);
@@ -182,6 +198,7 @@ impl<'a> Bench<'a> {
             system,
             balance: balance.clone(),
             capacity: f64::from(rack.servers) * rack.server_rate / rack.factor,
+            racks: rack.racks,
             window_s: f64::from(rack.window_ms.unwrap_or(1000)) / 1000.0,
             is_on: false,
         })
@@ -196,8 +213,23 @@ impl<'a> Bench<'a> {
     pub fn rate(&self, popularity: Popularity, write_ratio: f64) -> f64 {
         match self.system {
             System::None => 0.9 * self.bound_without(popularity, write_ratio),
+            System::InRacks => {
+                self.capacity
+                    * self
+                        .balance
+                        .load
+                        .min(0.9 * self.bound_in_racks(popularity, write_ratio))
+            }
             _ => self.balance.load * self.capacity,
         }
+    }
+
+    /// What the servers carry, as a part of all, if those of a rack share what it is asked, and racks nothing.
+    fn bound_in_racks(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+        let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
+        let racks = shares.chunks(shares.len().div_ceil(self.racks as usize).max(1));
+        let highest = racks.map(|rack| rack.iter().sum()).fold(0.0, f64::max);
+        1.0 / (highest * f64::from(self.racks)).max(1.0)
     }
 
     /// What the servers carry without anything before them.
@@ -230,13 +262,32 @@ impl<'a> Bench<'a> {
         self.servers.cache_on()?;
         // As much as the servers take at first; more when the keys have replicas.
         let rate = self.rate(popularity, write_ratio);
-        for window in 0..self.balance.windows {
+        self.go_on(popularity, write_ratio, rate, self.balance.windows)
+    }
+
+    /// What the control half says of itself, as far as there is one.
+    pub fn figures(&self) -> BTreeMap<String, f64> {
+        self.servers.control_counters().unwrap_or_default()
+    }
+
+    /// Goes on for so many windows with this load at this rate.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn go_on(
+        &mut self,
+        popularity: Popularity,
+        write_ratio: f64,
+        rate: f64,
+        windows: u32,
+    ) -> anyhow::Result<()> {
+        for window in 0..windows {
             let phase = Phase {
                 write_ratio,
                 ..Phase::reads(popularity, rate, 0.0, self.window_s)
             };
             let (result, counted) = self.servers.counting(&phase)?;
-            let figures = self.servers.control_counters().unwrap_or_default();
+            let figures = self.figures();
             let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
             tracing::info!(
                 "window {window}: imbalance {:.4}, lost {:.2} %, {} hot keys, {} replicas, threshold {:.6}",
@@ -269,7 +320,7 @@ impl<'a> Bench<'a> {
         rate: Option<f64>,
     ) -> anyhow::Result<Measured> {
         let rate = rate.unwrap_or_else(|| self.rate(popularity, write_ratio));
-        let seconds = self.balance.requests / rate;
+        let seconds = (self.balance.requests / rate).min(self.balance.longest_s);
         let phase = Phase {
             write_ratio,
             ..Phase::reads(popularity, rate, 0.0, seconds)

@@ -26,17 +26,12 @@ pub struct Skew {
     throughput_of: Vec<f64>,
 }
 
-/// The part of what servers carry without anything before them at which nobody waits.
-const IDLE: f64 = 0.1;
-
 /// What was measured of one system under one distribution.
 struct Point {
     popularity: Popularity,
     balance: Measured,
     /// Requests per second at saturation, where it was asked for.
     rate: Option<f64>,
-    /// The median time of an answer where every server has little to do, in microseconds.
-    idle_us: f64,
 }
 
 impl Measure for Skew {
@@ -58,12 +53,9 @@ impl Measure for Skew {
             for popularity in self.distributions.all() {
                 bench.learn(popularity, 0.0)?;
                 let balance = bench.measure(popularity, 0.0, None)?;
-                let idle = IDLE * bench.bound_without(popularity, 0.0);
-                let idle = bench.measure(popularity, 0.0, Some(idle))?;
                 points.push(Point {
                     popularity,
                     balance,
-                    idle_us: idle.result.all.p50_us,
                     rate: self.throughput(&mut bench, system, popularity)?,
                 });
             }
@@ -149,8 +141,6 @@ impl Skew {
                 report.summarize("replicas_share", with.balance.replicas_share(items));
                 let used = with.balance.figure("hot_keys") / items as f64;
                 report.summarize(format!("hot_keys_used_of_{items}"), used);
-                let overhead = with.idle_us / none.idle_us - 1.0;
-                report.summarize("redirect_latency_overhead", overhead.max(0.0));
             }
         }
         report.count("wrong_values", wrong(points.iter().map(|p| &p.balance)));

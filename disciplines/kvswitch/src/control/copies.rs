@@ -1,9 +1,12 @@
 //! The hybrid: which hot keys stand as copies of their values at the switch, instead of having replicas.
 //!
-//! A copy takes all reads of a key from the servers, and leaves them each write once; r servers that share a key have all of its reads and
-//! each write r times. So a copy is the better one wherever it can be had: if the value fits, which the switch says when it does not, if there is
-//! room, and if more is read than written, for every write empties it. What cannot be a copy may have replicas. A key that changes sides
-//! leaves the one before it comes to the other.
+//! A copy leaves a key's home each write once, and the reads that meet the copy between a write and its reply: the more of these the busier the home is,
+//! so that a copy of a key that is much written can have a home do all of the key's work. r servers that share a key have all of its reads and
+//! each write r times. So a copy costs all servers together less wherever it can be had, but may cost one of them more.
+//!
+//! Every hot key begins as a copy, if there is room and more is read than written. It has replicas instead if its value does not fit, which the
+//! switch says; if reads that the copy did not answer, which the switch counts, are more than each of r servers would have; and if its home
+//! has too much to do, the costliest of that home first.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +14,8 @@ use std::{
 };
 
 use decide::{Key, Outcome};
+
+use super::place::replicas;
 
 /// A key with fewer requests in a window than this is not worth a change.
 const LEAST: f64 = 4.0;
@@ -20,9 +25,17 @@ const STAYS: f64 = 1.5;
 const WRITES_MOST: f64 = 0.5;
 /// So far below it they have to fall before there are copies again.
 const WRITES_BELOW: f64 = 0.05;
-/// For so long a key is no copy whose value does not fit; and one that only found no room, or was not sent.
+/// For so long a key is no copy whose value does not fit, or that cost too much; and one that only found no room, or was not sent.
 const UNFIT: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(10);
+/// What of an average server's load reads that a copy did not answer are at least before it is one that costs too much.
+const COSTS: f64 = 0.02;
+/// Of the room, one part in so many is kept for more keys with replicas than there are; and no more than that of all of them, but for keys
+/// that cannot be copies.
+const RECORDS_LEAST: usize = 16;
+const RECORDS_MOST: usize = 4;
+/// What cost too much is tried again when it has less than this part of the load that it had.
+const CHEAPER: f64 = 0.5;
 
 /// What a plan goes by.
 pub struct Wants<'a> {
@@ -32,10 +45,21 @@ pub struct Wants<'a> {
     pub load: &'a dyn Fn(&Key) -> f64,
     /// Requests of a window beyond which a key that is no copy gets replicas, and needs room for that.
     pub threshold: f64,
+    /// How many servers a key of this load may have.
+    pub most: &'a dyn Fn(f64) -> usize,
+    /// The server that has a key's home; none: its requests are not counted here.
+    pub home: &'a dyn Fn(&Key) -> Option<usize>,
+    /// What each server has to do, in requests of a window beside its weight.
+    pub loads: &'a [f64],
+    /// What they have to do on average, and what is too much.
+    pub average: f64,
+    pub full: f64,
     /// The part of the requests that writes.
     pub writes: f64,
     /// Items that there is room for, of both kinds.
     pub room: usize,
+    /// Keys that have replicas.
+    pub records: usize,
     /// Changes that may be made.
     pub changes: usize,
     /// Keys that are left alone for now: those that have replicas.
@@ -45,6 +69,8 @@ pub struct Wants<'a> {
 /// What is to change, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Planned {
+    /// It is to have replicas. Until then the switch has it as a copy.
+    Yield(Key),
     /// It is a copy no longer.
     Remove(Key),
     /// It is to be one.
@@ -58,6 +84,41 @@ enum Stage {
     Leaving,
 }
 
+/// A key that is a copy, or on its way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Copied {
+    stage: Stage,
+    /// Reads of the present window that it did not answer; none: it was not there when that began.
+    missed: Option<f64>,
+    /// The same of windows before, as far as one was whole.
+    cost: Option<f64>,
+}
+
+impl Copied {
+    fn new(stage: Stage) -> Copied {
+        Copied {
+            stage,
+            missed: None,
+            cost: None,
+        }
+    }
+
+    fn window_end(&mut self) {
+        if let Some(missed) = self.missed {
+            self.cost = Some(self.cost.map_or(missed, |cost| (cost + missed) / 2.0));
+        }
+        self.missed = (self.stage == Stage::There).then_some(0.0);
+    }
+}
+
+/// A key that is no copy for now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Unfit {
+    until: Duration,
+    /// With less load than this it may be one before.
+    load: f64,
+}
+
 /// The copies of a tenant at a switch.
 #[derive(Debug)]
 pub struct Copies {
@@ -66,11 +127,10 @@ pub struct Copies {
     allowed: bool,
     /// Keys that are remembered as unfit.
     most: usize,
-    keys: BTreeMap<Key, Stage>,
+    keys: BTreeMap<Key, Copied>,
     /// Keys that are to be copies as soon as they have no replicas.
     wanted: BTreeSet<Key>,
-    /// Keys that cannot be copies, until then.
-    unfit: BTreeMap<Key, Duration>,
+    unfit: BTreeMap<Key, Unfit>,
 }
 
 impl Copies {
@@ -91,7 +151,7 @@ impl Copies {
         self.keys.len()
     }
 
-    /// Keys that are known to be unfit.
+    /// Keys that are known to be unfit: too large, or too costly, or without room for now.
     pub fn unfit(&self) -> usize {
         self.unfit.len()
     }
@@ -114,23 +174,43 @@ impl Copies {
         }
     }
 
+    /// So many reads of a copy went home in this window so far. False: it is none.
+    pub fn missed(&mut self, key: &Key, requests: u64) -> bool {
+        let Some(copied) = self.keys.get_mut(key) else {
+            return false;
+        };
+        let missed = copied.missed.as_mut();
+        if let Some(missed) = missed {
+            *missed = missed.max(requests as f64);
+        }
+        true
+    }
+
     /// What is to change after a window; it is taken as asked for.
     pub fn plan(&mut self, now: Duration, wants: &Wants<'_>) -> Vec<Planned> {
-        self.unfit.retain(|_, until| *until > now);
+        let is_cheaper = |key: &Key, load: f64| load > 0.0 && (wants.load)(key) < load;
+        self.unfit
+            .retain(|key, unfit| unfit.until > now && !is_cheaper(key, unfit.load));
         self.wanted.clear();
+        self.keys.values_mut().for_each(Copied::window_end);
         let edge = WRITES_MOST - if self.allowed { 0.0 } else { WRITES_BELOW };
         self.allowed = wants.writes <= edge;
         if !self.is_on {
             return vec![];
+        }
+        let costly = self.costly(wants);
+        for (key, load) in &costly {
+            self.lost(now + UNFIT, load * CHEAPER, key);
         }
         let (chosen, room) = if self.allowed {
             self.chosen(wants)
         } else {
             (BTreeMap::new(), 0)
         };
-        let leaving = self.leaving(&chosen, room, wants);
+        let changes = wants.changes - costly.len();
+        let leaving = self.leaving(&chosen, room, changes, wants);
         let free = room.saturating_sub(self.len() - leaving.len());
-        let most = free.min(wants.changes - leaving.len());
+        let most = free.min(changes - leaving.len());
         let absent = wants.hottest.iter().map(|(key, _)| key);
         let absent = absent.filter(|key| chosen.contains_key(*key) && !self.has(key));
         let absent = absent.take(most).cloned();
@@ -138,13 +218,45 @@ impl Copies {
         self.wanted = wait.into_iter().collect();
         let stages = leaving.iter().map(|key| (key, Stage::Leaving));
         for (key, stage) in stages.chain(come.iter().map(|key| (key, Stage::Asked))) {
-            self.keys.insert(key.clone(), stage);
+            self.keys.insert(key.clone(), Copied::new(stage));
         }
+        let costly = costly.into_iter().map(|(key, _)| Planned::Yield(key));
         let leaving = leaving.into_iter().map(Planned::Remove);
-        leaving.chain(come.into_iter().map(Planned::Put)).collect()
+        let come = come.into_iter().map(Planned::Put);
+        costly.chain(leaving).chain(come).collect()
     }
 
-    /// The hottest that fit, as many as there is room for; and that room, beside what those need that have replicas.
+    /// Copies that cost their homes more than replicas would cost each server, with their loads. Of a home that has too much to do that
+    /// is believed of none: what is not answered there would be, without those that cost most; these go until it has no longer.
+    fn costly(&self, wants: &Wants<'_>) -> Vec<(Key, f64)> {
+        let there = self.keys.iter();
+        let there = there.filter(|(_, copied)| copied.stage == Stage::There);
+        let cost = |(key, copied): (&Key, &Copied)| Some((copied.cost?, key.clone()));
+        let worth = |(cost, _): &(f64, Key)| *cost > COSTS * wants.average;
+        let mut there: Vec<(f64, Key)> = there.filter_map(cost).filter(worth).collect();
+        there.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut loads = wants.loads.to_vec();
+        let is_costly = |(cost, key): (f64, Key)| {
+            let (load, home) = ((wants.load)(&key), (wants.home)(&key)?);
+            let servers = replicas(load, wants.threshold, (wants.most)(load)).max(2);
+            let is_more = match wants.loads.get(home)? > &wants.full {
+                true => loads[home] > wants.full,
+                false => cost > load / servers as f64,
+            };
+            ((wants.most)(load) >= 2 && is_more).then(|| {
+                loads[home] -= cost;
+                (key, load)
+            })
+        };
+        there
+            .into_iter()
+            .filter_map(is_costly)
+            .take(wants.changes / 2)
+            .collect()
+    }
+
+    /// The hottest that fit, as many as there is room for; and that room, beside what those need that have replicas. These have theirs kept, and some
+    /// more, for whose home will have too much to do next: they are smaller than copies, and few.
     fn chosen<'a>(&self, wants: &Wants<'a>) -> (BTreeMap<&'a Key, f64>, usize) {
         let load = |(key, load): &'a (Key, f64)| match self.has(key) {
             true => (key, load * STAYS),
@@ -152,34 +264,43 @@ impl Copies {
         };
         let mut order: Vec<(&Key, f64)> = wants.hottest.iter().map(load).collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-        let (mut chosen, mut room) = (BTreeMap::new(), wants.room);
+        let mut chosen = BTreeMap::new();
+        let (least, most) = (wants.room / RECORDS_LEAST, wants.room / RECORDS_MOST);
+        let (mut kept, mut needed) = ((wants.records + least).min(most), 0);
         for (key, load) in order {
-            if chosen.len() >= room || load < LEAST {
+            if chosen.len() + kept >= wants.room || load < LEAST {
                 break;
             }
             if !self.unfit.contains_key(key) {
                 chosen.insert(key, load);
             } else if load > wants.threshold {
-                room -= 1;
+                needed += 1;
+                kept = kept.max(needed);
             }
         }
-        (chosen, room)
+        (chosen, wants.room - kept)
     }
 
     /// Those that others need the room of, the coldest first.
-    fn leaving(&self, chosen: &BTreeMap<&Key, f64>, room: usize, wants: &Wants<'_>) -> Vec<Key> {
+    fn leaving(
+        &self,
+        chosen: &BTreeMap<&Key, f64>,
+        room: usize,
+        changes: usize,
+        wants: &Wants<'_>,
+    ) -> Vec<Key> {
         let new = chosen.keys().filter(|key| !self.has(key)).count();
         let excess = (self.len() + new).saturating_sub(room);
         let there = self
             .keys
             .iter()
-            .filter(|(key, stage)| **stage == Stage::There && !chosen.contains_key(*key));
+            .filter(|(key, copied)| copied.stage == Stage::There && !chosen.contains_key(*key));
         let mut there: Vec<(f64, &Key)> = there.map(|(key, _)| ((wants.load)(key), key)).collect();
         there.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
         // What leaves for another takes two changes.
         let most = match self.allowed {
-            true => wants.changes / 2,
-            false => wants.changes,
+            true => changes / 2,
+            false => changes,
         };
         let coldest = there.into_iter().take(excess.min(most));
         coldest.map(|(_, key)| key.clone()).collect()
@@ -187,18 +308,18 @@ impl Copies {
 
     /// A change was answered. False: none of these had been asked for.
     pub fn answered(&mut self, now: Duration, key: &Key, outcome: Outcome) -> bool {
-        let Some(stage) = self.keys.get_mut(key) else {
+        let Some(copied) = self.keys.get_mut(key) else {
             return false;
         };
-        match (*stage, outcome) {
+        match (copied.stage, outcome) {
             (Stage::There, _) => return false,
             (Stage::Asked, Outcome::Done) | (Stage::Leaving, Outcome::NotSent) => {
-                *stage = Stage::There;
+                copied.stage = Stage::There;
             }
             (Stage::Leaving, _) => {
                 self.keys.remove(key);
             }
-            (Stage::Asked, _) => self.lost(now + PAUSE, key),
+            (Stage::Asked, _) => self.lost(now + PAUSE, 0.0, key),
         }
         true
     }
@@ -207,28 +328,31 @@ impl Copies {
     pub fn dropped(&mut self, now: Duration, key: &Key, unfit: bool) -> bool {
         let is_known = self.has(key);
         if is_known {
-            self.lost(now + if unfit { UNFIT } else { PAUSE }, key);
+            self.lost(now + if unfit { UNFIT } else { PAUSE }, 0.0, key);
         }
         is_known
     }
 
-    fn lost(&mut self, until: Duration, key: &Key) {
+    /// It is no copy until then, or until it has less load.
+    fn lost(&mut self, until: Duration, load: f64, key: &Key) {
         self.keys.remove(key);
         if self.unfit.len() >= self.most {
             self.unfit.pop_first();
         }
-        self.unfit.insert(key.clone(), until);
+        self.unfit.insert(key.clone(), Unfit { until, load });
     }
 
     /// The switch attached, and has these of all keys. What is under way will be answered.
     pub fn holds(&mut self, held: &BTreeSet<&Key>) {
         self.keys
-            .retain(|key, stage| *stage != Stage::There || held.contains(key));
+            .retain(|key, copied| copied.stage != Stage::There || held.contains(key));
     }
 
     /// Whether nothing is under way.
     pub fn is_settled(&self) -> bool {
-        self.keys.values().all(|stage| *stage == Stage::There)
+        self.keys
+            .values()
+            .all(|copied| copied.stage == Stage::There)
     }
 }
 
@@ -252,6 +376,9 @@ mod tests {
         room: usize,
         writes: f64,
         changes: usize,
+        servers: usize,
+        servers_have: [f64; 4],
+        records: usize,
     }
 
     impl Given {
@@ -263,6 +390,9 @@ mod tests {
                 room,
                 writes: 0.0,
                 changes: 100,
+                servers: 4,
+                servers_have: [100.0; 4],
+                records: 0,
             };
             given.load(loads);
             given
@@ -285,8 +415,14 @@ mod tests {
                 hottest: &self.loads,
                 load: &load,
                 threshold: 50.0,
+                most: &|_| self.servers,
+                home: &|key| Some(usize::from(key[0]) % 4),
+                loads: &self.servers_have,
+                average: 100.0,
+                full: 110.0,
                 writes: self.writes,
                 room: self.room,
+                records: self.records,
                 changes: self.changes,
                 busy: &busy,
             };
@@ -298,6 +434,7 @@ mod tests {
             let (mut put, mut removed) = (vec![], vec![]);
             for change in self.plan(s, |_| false) {
                 let (to, key) = match &change {
+                    Planned::Yield(key) => panic!("{key:?}"),
                     Planned::Put(key) => (&mut put, key),
                     Planned::Remove(key) => (&mut removed, key),
                 };
@@ -356,6 +493,80 @@ mod tests {
         assert!(!given.copies.answered(at(12), &key(1), Outcome::Done));
     }
 
+    /// After a whole window in which these copies did not answer so many reads.
+    fn missing(given: &mut Given, missed: &[(u8, u64)]) -> Vec<Planned> {
+        given.carry_out(1);
+        given.carry_out(2);
+        for (n, requests) in missed {
+            assert!(given.copies.missed(&key(*n), *requests));
+        }
+        given.plan(3, |_| false)
+    }
+
+    #[test]
+    fn a_copy_that_answers_less_than_replicas_would_take_off_its_home_has_those() {
+        // Of two servers that share it each would have 45 of its requests.
+        for (missed, yields) in [(44, false), (46, true)] {
+            let mut given = Given::of(&[(1, 90.0), (2, 80.0)], 9);
+            let planned = missing(&mut given, &[(1, missed), (2, 19)]);
+            let expected: &[Planned] = match yields {
+                true => &[Planned::Yield(key(1))],
+                false => &[],
+            };
+            assert_eq!(planned, expected, "{missed}");
+            assert_eq!(given.copies.has(&key(1)), !yields);
+        }
+    }
+
+    #[test]
+    fn of_a_home_with_too_much_to_do_only_as_many_go_as_it_takes() {
+        let mut given = Given::of(&[(1, 90.0), (2, 80.0), (5, 80.0), (9, 70.0)], 9);
+        given.servers_have[1] = 150.0;
+        let planned = missing(&mut given, &[(1, 30), (2, 19), (5, 15), (9, 10)]);
+        let of_it = [1, 5].map(|n| Planned::Yield(key(n)));
+        assert_eq!(
+            planned, of_it,
+            "the costliest first; what is left is not too much"
+        );
+    }
+
+    #[test]
+    fn where_keys_may_have_no_replicas_copies_stay_whatever_they_cost() {
+        let mut given = Given::of(&[(1, 90.0)], 9);
+        (given.servers, given.servers_have[1]) = (1, 150.0);
+        assert_eq!(missing(&mut given, &[(1, 80)]), []);
+    }
+
+    #[test]
+    fn what_cost_too_much_is_a_copy_again_with_half_of_its_load_or_after_some_time() {
+        for (load, s, is_there) in [(60.0, 4, false), (40.0, 4, true), (60.0, 700, true)] {
+            let mut given = Given::of(&[(1, 90.0)], 9);
+            assert_eq!(missing(&mut given, &[(1, 60)]), [Planned::Yield(key(1))]);
+            given.load(&[(1, load)]);
+            given.carry_out(s);
+            assert_eq!(given.copies.has(&key(1)), is_there, "{load} at {s}");
+        }
+    }
+
+    #[test]
+    fn a_window_in_which_a_copy_came_says_nothing_of_it() {
+        let mut given = Given::of(&[(1, 90.0)], 9);
+        given.carry_out(1);
+        given.copies.missed(&key(1), 90);
+        assert_eq!(given.carry_out(2), (vec![], vec![]));
+        assert!(given.copies.has(&key(1)) && !given.copies.missed(&key(2), 90));
+    }
+
+    #[test]
+    fn keys_with_replicas_have_their_room_and_some_more() {
+        let loads: Vec<(u8, f64)> = (0..100).map(|n| (n, 90.0)).collect();
+        for (records, copies) in [(0, 60), (10, 50), (90, 48)] {
+            let mut given = Given::of(&loads, 64);
+            given.records = records;
+            assert_eq!(given.carry_out(1).0.len(), copies, "{records}");
+        }
+    }
+
     #[test]
     fn a_key_with_replicas_loses_them_first() {
         let mut given = Given::of(&[(1, 90.0)], 2);
@@ -401,7 +612,7 @@ mod tests {
                 prop_assert!(planned.len() <= changes);
                 prop_assert!(given.copies.len() <= room + planned.len());
                 for change in planned {
-                    let (Planned::Put(key) | Planned::Remove(key)) = &change;
+                    let (Planned::Put(key) | Planned::Remove(key) | Planned::Yield(key)) = &change;
                     let outcome = [Outcome::Done, Outcome::Done, Outcome::NoRoom, Outcome::NotSent][usize::from(says % 4)];
                     given.copies.answered(at(s), key, outcome);
                 }

@@ -28,6 +28,8 @@ struct Rig {
     now: Duration,
     items: BTreeMap<Key, Item>,
     unfit: BTreeSet<Key>,
+    /// Copies that answer only a tenth of their reads.
+    empty: BTreeSet<Key>,
     changes: usize,
 }
 
@@ -43,6 +45,7 @@ impl Rig {
             now: Duration::ZERO,
             items: BTreeMap::new(),
             unfit: BTreeSet::new(),
+            empty: BTreeSet::new(),
             changes: 0,
         };
         let addresses: Vec<_> = (1..=STORES as u8)
@@ -94,8 +97,8 @@ impl Rig {
             Change::Put(Record::Given(_)) => Some(Item::Replicas),
             Change::Remove => None,
         };
-        let changes_side = before.is_some() && item.is_some() && before != item;
-        assert!(!changes_side, "it was something else before");
+        let is_copied = before == Some(Item::Replicas) && item == Some(Item::Copy);
+        assert!(!is_copied, "its stores would not know");
         self.items.extend(item.map(|item| (key.clone(), item)));
         self.tell(Event::Answered {
             switch: SWITCH,
@@ -128,6 +131,17 @@ impl Rig {
                 tenant: TENANT,
                 window: 1,
                 keys: &missed,
+            });
+            let copies = here
+                .iter()
+                .filter(|(key, _)| self.items.get(key) == Some(&Item::Copy));
+            let empty = copies.filter(|(key, _)| self.empty.contains(key));
+            let unanswered: Vec<_> = empty.map(|(key, n)| (key.clone(), n * 9 / 10)).collect();
+            self.tell(Event::Hot {
+                switch: SWITCH,
+                tenant: TENANT,
+                window: 1,
+                keys: &unanswered,
             });
             let mut tallies = [0; decide::TALLIES];
             for (key, requests) in keys {
@@ -180,6 +194,22 @@ fn what_fits_is_a_copy_and_what_does_not_has_replicas() {
     assert_eq!(rig.item(0), Some(Item::Copy));
     assert_eq!(rig.item(1), Some(Item::Replicas));
     assert_eq!(rig.item(3), Some(Item::Copy));
+    let changes = rig.changes;
+    rig.windows(20, &load(), 5);
+    assert_eq!((rig.changes, rig.items.len()), (changes, 4), "it settles");
+}
+
+#[test]
+fn a_copy_that_is_empty_most_of_the_time_has_replicas_at_once() {
+    let mut rig = Rig::new(1);
+    rig.windows(4, &load(), 5);
+    assert_eq!(rig.item(0), Some(Item::Copy));
+    rig.empty.insert(key(0));
+    for _ in 0..4 {
+        rig.windows(1, &load(), 5);
+        assert!(rig.item(0).is_some(), "never neither");
+    }
+    assert_eq!(rig.item(0), Some(Item::Replicas));
     let changes = rig.changes;
     rig.windows(20, &load(), 5);
     assert_eq!((rig.changes, rig.items.len()), (changes, 4), "it settles");

@@ -15,6 +15,7 @@ mod servers;
 mod side;
 mod table;
 mod threshold;
+mod wanted;
 mod writes;
 
 #[cfg(test)]
@@ -55,6 +56,20 @@ struct Controller {
 struct Tenant {
     stores: Stores,
     sides: BTreeMap<SwitchId, Side>,
+}
+
+impl Tenant {
+    /// Which stores can be told something, and answer as far as the switch at the top of their rack sees; by place.
+    fn there(&self, holds: &Holds) -> Vec<bool> {
+        let is_silent = |at: usize| {
+            let top = self.stores.rack(at).and_then(|rack| self.sides.get(&rack));
+            top.is_some_and(|side| side.is_silent(at))
+        };
+        let places = self.stores.addresses().iter().enumerate();
+        places
+            .map(|(at, store)| holds.is_attached(store) && !is_silent(at))
+            .collect()
+    }
 }
 
 impl Controller {
@@ -140,8 +155,13 @@ impl Controller {
         else {
             return;
         };
-        self.at(switch, id, |side, stores, holds| {
-            side.window_end(now, items, tallies, stores, holds, out);
+        let there = self
+            .tenants
+            .get(&id)
+            .map(|tenant| tenant.there(&self.holds));
+        self.at(switch, id, |side, stores, _| {
+            let there = there.unwrap_or_default();
+            side.window_end(now, items, tallies, stores, &there, out);
             side.configure(stores, out);
         });
         if let Some(tenant) = self.tenants.get(&id)

@@ -23,7 +23,7 @@ pub fn ring(home: usize, count: usize, loads: &[f64], may: impl Fn(usize) -> boo
         let first = home + turn * step;
         let free = |at: &usize| may(*at) && !chosen.contains(at);
         let mut next = (first..first + servers).map(|at| at % servers).filter(free);
-        let stretch = if turn == 0 { 1 } else { step };
+        let stretch = if turn == 0 && may(home) { 1 } else { step };
         let in_stretch = (first..first + stretch).map(|at| at % servers).filter(free);
         let least = in_stretch.min_by(|a, b| loads[*a].total_cmp(&loads[*b]));
         chosen.extend(least.or_else(|| next.next()));

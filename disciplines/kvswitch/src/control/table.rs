@@ -4,11 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use decide::Key;
 
-use super::place::{replicas, ring, turns};
+use super::{
+    place::{replicas, turns},
+    wanted::Wanted,
+};
 use crate::record::TURNS_MAX;
 
 /// A key keeps its servers until it has this much less load than would give it as many.
 const KEPT: f64 = 0.7;
+/// With fewer requests in a window than this a key is not worth a change for its home's sake alone.
+const LEAST: f64 = 4.0;
 /// One more server for this many is no gain.
 const ABOUT_RIGHT: usize = 5;
 
@@ -33,12 +38,16 @@ pub struct Wants<'a> {
     pub server_of: &'a dyn Fn(usize) -> usize,
     /// What each server has to do, in requests of a window beside its weight.
     pub loads: &'a [f64],
+    /// With more than this to do, a server has no turn of a key that is at home there.
+    pub full: f64,
+    /// What a server has to do on average.
+    pub average: f64,
     /// How fast the server of a place is: 1, or less.
     pub weight: &'a dyn Fn(usize) -> f64,
     /// Which servers may be chosen.
     pub may: &'a [bool],
-    /// How many a key may have.
-    pub most: usize,
+    /// How many a key of this load may have.
+    pub most: &'a dyn Fn(f64) -> usize,
     /// Keys that are left alone for now.
     pub busy: &'a dyn Fn(&Key) -> bool,
     /// Keys that the table may have.
@@ -49,7 +58,7 @@ pub struct Wants<'a> {
 
 impl Wants<'_> {
     /// Adds a key's load to the loads of the servers that share it.
-    fn add(&self, places: &[usize], load: f64, loads: &mut [f64]) {
+    pub(super) fn add(&self, places: &[usize], load: f64, loads: &mut [f64]) {
         let each = load / places.len() as f64;
         let servers = places.iter().map(|at| (self.server_of)(*at));
         servers.for_each(|server| loads[server] += each);
@@ -71,6 +80,8 @@ pub struct Table {
     keys: BTreeMap<Key, Places>,
     /// Of keys whose servers have not all one turn.
     turns: BTreeMap<Key, Turns>,
+    /// Where keys are at home that have no turn there.
+    left: BTreeMap<Key, usize>,
 }
 
 impl Table {
@@ -108,9 +119,21 @@ impl Table {
         }
     }
 
+    /// The servers that a key has now were chosen for this home.
+    pub fn set_home(&mut self, key: &Key, home: usize) {
+        if self
+            .keys
+            .get(key)
+            .is_some_and(|servers| !servers.contains(&home))
+        {
+            self.left.insert(key.clone(), home);
+        }
+    }
+
     /// A key has these servers from now on, a turn each; without any, it is gone.
     pub fn set(&mut self, key: &Key, servers: Places) {
         self.turns.remove(key);
+        self.left.remove(key);
         if servers.is_empty() {
             self.keys.remove(key);
         } else {
@@ -134,9 +157,10 @@ impl Table {
         wanted.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.key.cmp(&b.key)));
         let mut loads = wants.loads.to_vec();
         let within = self.within(wanted, wants);
-        let planned = within
-            .into_iter()
-            .map(|wanted| wanted.place(self, wants, &mut loads));
+        let planned = within.into_iter().filter_map(|wanted| {
+            let present = self.keys.get(&wanted.key);
+            wanted.place(present.map_or(&[], Vec::as_slice), wants, &mut loads)
+        });
         planned.collect()
     }
 
@@ -145,26 +169,40 @@ impl Table {
         // No replica can be had, and none goes on for long, where nobody is home.
         let home = (wants.home)(&key)?;
         let alive = wants.may.iter().filter(|may| **may).count();
-        let most = if is_hot { alive.min(wants.most) } else { 1 };
-        let count = replicas(load, wants.threshold, most);
-        let enough = replicas(load / KEPT, wants.threshold, most);
+        let count_for = |load: f64| match is_hot {
+            true => replicas(load, wants.threshold, alive.min((wants.most)(load))),
+            false => 1,
+        };
         let present: &[usize] = self.keys.get(&key).map_or(&[], Vec::as_slice);
         let stands = |at: &usize| (wants.entry)(&key, (wants.server_of)(*at)) == Some(*at);
         let is_hurt =
-            !present.is_empty() && (!present.contains(&home) || !present.iter().all(stands));
+            !present.is_empty() && (!self.knows(&key, home) || !present.iter().all(stands));
         let had = present.len();
-        let count = match had {
-            0 => count,
-            _ if count > had + had / ABOUT_RIGHT => count,
-            _ => enough.min(had),
+        let count = match count_for(load) {
+            count if had == 0 || count > had + had / ABOUT_RIGHT => count,
+            _ => count_for(load / KEPT).min(had),
         };
-        let relief = load * self.misplaced(&key, present, wants.weight);
-        if !is_hurt && count == had.max(1) && relief == 0.0 {
+        let misplaced = load * self.misplaced(&key, present, wants.weight);
+        let is_due = is_hurt || misplaced > 0.0 || !is_hot || (wants.most)(load) < 2;
+        let for_home = is_hot && load >= LEAST && self.burdens(&key, home, load, wants);
+        if for_home {
+            let count = count.max(2);
+            let gain = load / had.max(1) as f64;
+            return Some(Wanted {
+                key,
+                home,
+                load,
+                count,
+                gain,
+                is_due,
+            });
+        }
+        if !is_hurt && count == had.max(1) && misplaced == 0.0 {
             return None;
         }
         let gain = match is_hurt {
             true => f64::INFINITY,
-            false => relief.max(load / had.max(1) as f64 - load / count as f64),
+            false => misplaced.max(load / had.max(1) as f64 - load / count as f64),
         };
         Some(Wanted {
             key,
@@ -172,7 +210,25 @@ impl Table {
             load,
             count,
             gain,
+            is_due,
         })
+    }
+
+    /// Whether a key's home has too much to do, and others could have the key alone.
+    fn burdens(&self, key: &Key, home: usize, load: f64, wants: &Wants<'_>) -> bool {
+        let others = wants.may.iter().filter(|may| **may).count() - 1;
+        let (is_there, count) = match self.keys.get(key) {
+            Some(servers) => (servers.contains(&home), servers.len()),
+            None => (true, 2),
+        };
+        let is_full = wants.loads[(wants.server_of)(home)] > wants.full;
+        is_there && is_full && count <= others && (wants.most)(load) >= 2
+    }
+
+    /// Whether what a key has was chosen for this home: that has a turn, or had too much to do.
+    fn knows(&self, key: &Key, home: usize) -> bool {
+        let has_turn = |servers: &Places| servers.contains(&home);
+        self.keys.get(key).is_some_and(has_turn) || self.left.get(key) == Some(&home)
     }
 
     /// What part of a key's requests comes to a server that would not if turns were as weights are now.
@@ -213,7 +269,10 @@ impl Table {
                     if out.len() + 2 > wants.changes {
                         continue;
                     }
-                    let Some(gone) = leaving.next() else { continue };
+                    let Some(mut gone) = leaving.next() else {
+                        continue;
+                    };
+                    gone.is_due = true;
                     out.push(gone);
                     free += 1;
                 }
@@ -224,58 +283,6 @@ impl Table {
         let more = wants.changes.saturating_sub(out.len());
         out.extend(leaving.take(more));
         out
-    }
-}
-
-/// A key that is to be at so many servers; 1: it leaves the table.
-struct Wanted {
-    key: Key,
-    home: usize,
-    load: f64,
-    count: usize,
-    /// By how much a server that has it is relieved.
-    gain: f64,
-}
-
-impl Wanted {
-    /// Chooses its servers, by what each has to do, and adds what it brings them.
-    fn place(self, table: &Table, wants: &Wants<'_>, loads: &mut [f64]) -> Planned {
-        let present = table.keys.get(&self.key).map_or(&[][..], Vec::as_slice);
-        let before = if present.is_empty() {
-            &[self.home][..]
-        } else {
-            present
-        };
-        wants.add(before, -self.load, loads);
-        let servers = self.chosen(present, wants, loads);
-        wants.add(&servers, self.load, loads);
-        Planned {
-            key: self.key,
-            servers: if self.count == 1 { vec![] } else { servers },
-        }
-    }
-
-    /// Where the key is to be: at servers that have it, as far as they fit, and others in the ring from its home.
-    fn chosen(&self, present: &[usize], wants: &Wants<'_>, loads: &[f64]) -> Places {
-        let entry = |server: usize| (wants.entry)(&self.key, server);
-        let home = (wants.server_of)(self.home);
-        let ring = ring(home, self.count, loads, |server| {
-            wants.may[server] && entry(server).is_some()
-        });
-        let present: Vec<usize> = present.iter().map(|at| (wants.server_of)(*at)).collect();
-        let present = present.iter().filter(|server| wants.may[**server]);
-        // The home first, then what the key has in the ring, then what else it has, then what is new.
-        let first = ring.iter().filter(|server| **server == home);
-        let kept = ring
-            .iter()
-            .filter(|server| present.clone().any(|had| had == *server));
-        let mut servers = vec![];
-        for server in first.chain(kept).chain(present.clone()).chain(&ring) {
-            if servers.len() < self.count && !servers.contains(server) {
-                servers.push(*server);
-            }
-        }
-        servers.into_iter().filter_map(entry).collect()
     }
 }
 
@@ -306,6 +313,7 @@ mod tests {
         room: usize,
         changes: usize,
         weights: [f64; 8],
+        full: f64,
     }
 
     impl Given {
@@ -316,6 +324,7 @@ mod tests {
                 room: 100,
                 changes: 100,
                 weights: [1.0; 8],
+                full: f64::INFINITY,
             }
         }
 
@@ -328,9 +337,11 @@ mod tests {
                 entry: &|_, at| Some(at).filter(|at| self.may[*at]),
                 server_of: &|at| at,
                 loads: &self.present(table),
+                full: self.full,
+                average: self.full / 1.1,
                 weight: &|at| self.weights[at],
                 may: &self.may,
-                most: 64,
+                most: &|_| 64,
                 busy: &|_| false,
                 room: self.room,
                 changes: self.changes,
@@ -363,6 +374,7 @@ mod tests {
                     let turns = turns_of(&change.servers, &|at| self.weights[at]);
                     table.set(&change.key, change.servers);
                     table.set_turns(&change.key, turns);
+                    table.set_home(&change.key, home(&change.key));
                 }
             }
         }
@@ -375,6 +387,29 @@ mod tests {
         assert_eq!(table.servers(&key(1)).unwrap(), &[1, 4, 5, 7]);
         assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
         assert_eq!((table.len(), table.replicas()), (2, 6));
+    }
+
+    #[test]
+    fn a_home_with_too_much_to_do_has_no_turns_until_it_has_less_than_others() {
+        let mut table = Table::default();
+        let mut given = Given::of(&[(1, 350.0), (9, 60.0), (17, 40.0), (2, 20.0)]);
+        given.carry_out(&mut table);
+        assert_eq!(table.len(), 1, "the others are below the threshold");
+        // The home has 87 + 60 + 40.
+        given.full = 110.0;
+        given.carry_out(&mut table);
+        assert!(!table.servers(&key(1)).unwrap().contains(&1));
+        let servers = table.servers(&key(9)).cloned();
+        assert_eq!(servers, None, "the first sufficed");
+        given.full = 95.0;
+        given.carry_out(&mut table);
+        let servers = table.servers(&key(9)).unwrap();
+        assert_eq!(servers.len(), 2, "{servers:?}");
+        assert_eq!(table.servers(&key(17)), None);
+        assert_eq!(given.plan(&table), [], "it settles");
+        given.full = 1000.0;
+        given.carry_out(&mut table);
+        assert_eq!(table.servers(&key(9)), None, "it may come back");
     }
 
     #[test]

@@ -93,6 +93,11 @@ impl Threshold {
         self.part
     }
 
+    /// By how much the highest load may exceed the average, a part of it.
+    pub fn bound(&self) -> f64 {
+        self.rules.bound
+    }
+
     /// The hottest key has this part of an average server's load: a threshold above it is none, and none that was tried.
     pub fn hottest(&mut self, part: f64) {
         if part > 0.0 && self.part > part {

@@ -3,7 +3,8 @@
 //! A key of load L, of which the part w writes, costs each of its r servers (1 - w)L / r + wL, for each write goes to all of them: every further
 //! replica relieves the others by less, and costs wL more in all. What both together cost is least at r = sqrt((1 - w) / w); without
 //! writes that is no limit. Two servers have (1 + w)L / 2 each: as long as that is well below L they are worth it, for the hottest keys
-//! only, where one server has too much and others too little.
+//! only, where one server has too much and others too little. The few keys that would be much of a server's load with so few have more: one server with
+//! too much to do is what all wait for.
 
 use decide::Tallies;
 
@@ -13,6 +14,8 @@ use crate::servers::{EACH, ENTERED, HITS, LOADS, WRITES};
 const NEW: f64 = 0.25;
 /// The part of writes up to which two servers are worth it.
 const TWO: f64 = 0.65;
+/// What part of a server's load one key may be, if more replicas can change it.
+const MUCH: f64 = 1.0 / 3.0;
 /// A limit changes when what it follows from is so far beyond it.
 const BEYOND: f64 = 0.15;
 
@@ -56,9 +59,16 @@ impl Writes {
         }
     }
 
-    /// Most servers that a key may have.
-    pub fn most(&self) -> usize {
-        self.most
+    /// Most servers that a key may have whose load is this part of an average server's: where as many as cost least in all would each have
+    /// more than [`MUCH`] of a server's load of it, so many that they have not, if there are.
+    pub fn most_of(&self, load: f64) -> usize {
+        let left = MUCH - self.part() * load;
+        if self.most < 2 || left <= 0.0 {
+            return self.most;
+        }
+        // What is no number that a key may have is no limit.
+        let needed = ((1.0 - self.part()) * load / left).ceil() as usize;
+        self.most.max(needed)
     }
 
     /// The part that writes.
@@ -77,7 +87,7 @@ mod tests {
         tallies[ENTERED] = entered;
         tallies[LOADS] = (reads + written) | (7 << 32);
         writes.window_end(&tallies);
-        writes.most()
+        writes.most_of(0.0)
     }
 
     #[test]
@@ -106,6 +116,19 @@ mod tests {
         }
         assert!(window(&mut Writes::default(), 100, 0, 0) > 1000);
         assert!(window(&mut Writes::default(), 0, 0, 0) > 1000);
+    }
+
+    #[test]
+    fn what_is_much_of_a_server_has_more() {
+        let mut writes = Writes::default();
+        window(&mut writes, 950, 50, 0);
+        let most: Vec<usize> = [0.1, 1.0, 2.0, 4.0, 7.0]
+            .map(|load| writes.most_of(load))
+            .into();
+        assert_eq!(most, [4, 4, 9, 29, 4]);
+        let mut writes = Writes::default();
+        window(&mut writes, 300, 700, 0);
+        assert_eq!(writes.most_of(1.0), 1);
     }
 
     #[test]

@@ -34,6 +34,7 @@ fn a_cold_key_is_reported() {
             key: KEY.into(),
             count: THRESHOLD,
             window,
+            has_item: false,
         };
         assert_eq!(drained(&w), [hot], "window {window}: once");
         w.switch.table.next_window();

@@ -1,6 +1,7 @@
 //! Both kinds of items beside each other: copies, which the switch answers from, and records of replicas.
 
-use harness::Switch;
+use dataplane::Event;
+use harness::{Switch, message::secret_of, switch::on_roads};
 
 use crate::world::{Leaves::*, *};
 
@@ -46,6 +47,34 @@ const ASKS: Step = (
     &["read_invalid", "forward"],
 );
 const WRITE_HERE: &[&str] = &["write", "write_invalidated", "forward"];
+
+/// What a copy does not answer is counted as reads of cold keys are, and reported as of a key with an item.
+fn what_a_copy_does_not_answer_is_reported() {
+    let mut w = world();
+    both(&mut w);
+    w.send(read_copied());
+    w.send(write_copied());
+    for _ in 0..THRESHOLD + 3 {
+        w.send(read_copied());
+    }
+    let hash = secret_of(SIGNED).key_hash(SIGNED, COPIED);
+    let estimate = w.switch.sketches.estimate(SIGNED, hash, 0);
+    assert_eq!(estimate, u64::from(THRESHOLD + 3));
+    let told: Vec<Event> = w.switch.events.drain().expect("the ring").collect();
+    let unanswered = Event::Hot {
+        tenant: SIGNED,
+        key: COPIED.into(),
+        count: THRESHOLD,
+        window: 0,
+        has_item: true,
+    };
+    assert_eq!(told, [unanswered]);
+}
+
+#[test]
+fn what_a_copy_does_not_answer_is_reported_once_in_a_window() {
+    on_roads(what_a_copy_does_not_answer_is_reported);
+}
 
 const ROWS: &[Row] = &[
     Row {

@@ -39,6 +39,7 @@ fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
             key: KEY.into(),
             count: 3,
             window,
+            has_item: false,
         };
         assert_eq!(drained(&w), [hot]);
         w.switch.table.next_window();

@@ -50,6 +50,9 @@ impl Side {
         let turns_before = self.table.turns(key);
         self.table.set(key, servers);
         self.table.set_turns(key, turns);
+        if let Some(home) = self.ring.home(key, stores, there) {
+            self.table.set_home(key, home);
+        }
         self.ask(
             key,
             Change::Put(Record::Given(record)),

@@ -203,7 +203,10 @@ impl Side {
         self.counts.reports += keys.len() as u64;
         self.reports.reported(keys.len());
         for (key, requests) in keys {
-            self.estimates.count(key, *requests);
+            // Of a copy only what it did not answer is reported.
+            if !self.copies.missed(key, *requests) {
+                self.estimates.count(key, *requests);
+            }
         }
     }
 
@@ -221,6 +224,13 @@ impl Side {
             && self.inherited.is_empty()
             && self.asked.is_empty()
             && self.copies.is_settled()
+    }
+
+    /// Whether a store of the rack that the switch is at the top of answers nothing any longer. Other switches do not see the one store.
+    pub fn is_silent(&self, at: usize) -> bool {
+        let server = self.ring.server_of(at);
+        let is_on_top = self.ring.stands() == Stands::OnTop;
+        is_on_top && server.is_some_and(|server| !self.servers.answers(server))
     }
 
     /// Keys that it would have if there were room.

@@ -6,7 +6,7 @@ use decide::{Action, Change, Key, Record, Stores, Tallies};
 
 use super::Side;
 use crate::{
-    control::{copies, holds::Holds, table::Wants},
+    control::{copies, table::Wants},
     settings,
 };
 
@@ -24,14 +24,14 @@ const SOON: f64 = 0.25;
 const WORTH: f64 = 2.0;
 
 impl Side {
-    /// A window ended in which items had these requests, and the programs counted this.
+    /// A window ended in which items had these requests, and the programs counted this. Which stores are `there` is said by place.
     pub fn window_end(
         &mut self,
         now: Duration,
         items: &[(Key, u64)],
         tallies: &Tallies,
         stores: &Stores,
-        holds: &Holds,
+        there: &[bool],
         out: &mut Vec<Action>,
     ) {
         for (key, requests) in items {
@@ -39,8 +39,7 @@ impl Side {
         }
         self.servers.window_end(tallies);
         self.writes.window_end(tallies);
-        let there = there(stores, holds);
-        let may = self.who_may(&there);
+        let may = self.who_may(there);
         let (average, excess) = self.servers.load(&may);
         if average < ENOUGH {
             return self.idle(&may, out);
@@ -54,14 +53,14 @@ impl Side {
         self.excess = excess;
         self.paused.retain(|_, until| *until > now);
         let worth = self.copies.worth(&hottest);
-        let copied = self.plan_copies(now, average, &hottest, out);
+        let copied = self.plan_copies(now, average, &hottest, stores, out);
         let hottest: Vec<(Key, f64)> = hottest
             .into_iter()
             .filter(|(key, _)| !self.copies.takes(key))
             .collect();
         self.move_threshold(average, &may, &hottest);
         let changes = self.limits.settings[settings::CHANGES] as usize - copied;
-        self.plan(changes, average, &hottest, &may, stores, &there, out);
+        self.plan(changes, average, &hottest, &may, stores, there, out);
         self.wanted = self.wanted.max(worth);
     }
 
@@ -86,19 +85,27 @@ impl Side {
         now: Duration,
         average: f64,
         hottest: &[(Key, f64)],
+        stores: &Stores,
         out: &mut Vec<Action>,
     ) -> usize {
         if !self.attached {
             return 0;
         }
+        let (writes, set, full) = (&self.writes, self.most_set(), self.full(average));
         let planned = self.copies.plan(
             now,
             &copies::Wants {
                 hottest,
                 load: &|key| self.estimates.of(key),
                 threshold: (self.threshold.part() * average).max(WORTH),
+                most: &|load| writes.most_of(load / average).min(set),
+                home: &|key| self.ring.server_of(stores.home_of(key)),
+                loads: &self.servers.loads(),
+                average,
+                full,
                 writes: self.writes.part(),
                 room: self.capacity.items(),
+                records: self.table.len(),
                 changes: self.limits.settings[settings::CHANGES] as usize / 2,
                 busy: &|key| {
                     self.table.servers(key).is_some()
@@ -110,6 +117,11 @@ impl Side {
         let count = planned.len();
         for change in planned {
             let (key, change) = match change {
+                // What stands there is to be replaced, or removed when nothing else is left to do.
+                copies::Planned::Yield(key) => {
+                    self.inherited.insert(key);
+                    continue;
+                }
                 copies::Planned::Put(key) => {
                     self.counts.puts += 1;
                     (key, Change::Put(Record::Fetched))
@@ -200,9 +212,8 @@ impl Side {
             load: &|key| self.estimates.of(key),
             threshold,
             home: &|key| {
-                self.ring
-                    .home(key, stores, there)
-                    .filter(|at| may[server_of(*at)])
+                let home = self.ring.home(key, stores, there);
+                home.filter(|at| there[*at] && may[server_of(*at)])
             },
             entry: &|key, server| {
                 let entry = self.ring.entry(server, key, stores, there);
@@ -210,12 +221,11 @@ impl Side {
             },
             server_of: &server_of,
             loads: &self.servers.loads(),
+            full: self.full(average),
+            average,
             weight: &|at| self.weight(at),
             may,
-            most: self
-                .writes
-                .most()
-                .min(self.limits.settings[settings::REPLICAS] as usize),
+            most: &|load| self.writes.most_of(load / average).min(self.most_set()),
             busy: &|key| {
                 self.asked.contains_key(key)
                     || self.paused.contains_key(key)
@@ -248,6 +258,16 @@ impl Side {
         }
     }
 
+    /// Most servers that any key may have.
+    fn most_set(&self) -> usize {
+        self.limits.settings[settings::REPLICAS] as usize
+    }
+
+    /// With more requests in a window than this a server has too much to do.
+    fn full(&self, average: f64) -> f64 {
+        average * (1.0 + self.threshold.bound()) + CHANCE * average.sqrt()
+    }
+
     /// Removes inherited items, of those that `which` chooses `most` at most. Returns how many.
     fn end_inherited(
         &mut self,
@@ -264,12 +284,6 @@ impl Side {
         gone.iter().for_each(|key| self.remove(key, out));
         gone.len()
     }
-}
-
-/// Which stores are there, by place.
-fn there(stores: &Stores, holds: &Holds) -> Vec<bool> {
-    let addresses = stores.addresses().iter();
-    addresses.map(|store| holds.is_attached(store)).collect()
 }
 
 /// Whether so many changes of a table of so many keys leave the load where it was.
