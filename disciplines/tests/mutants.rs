@@ -66,7 +66,7 @@ impl Mutant {
             Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
             // Rows of the discipline's data plane do.
             Mutant::Switch(mutant) if mutant.is_of_rounds() => [false; 3],
-            Mutant::Store(mutant) if mutant.is_of_replicas() => [false, true, false],
+            Mutant::Store(mutant) if mutant.is_of_replicas() => [true, true, false],
             _ if self.is_of_loans() => [false, !is_in(&RARE), false],
             Mutant::Switch(_) => [
                 !is_in(&NOT_ATOMIC),

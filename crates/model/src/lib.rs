@@ -7,19 +7,23 @@
 //! is abstract: it moves in steps of 0.6 leases, so that a holder's lease lapses before its granter's does.
 //! What clients were told must be linearizable (stateright's `LinearizabilityTester`, against [`Register`]).
 //!
+//! [`Shelf`] is the same for copies in other stores.
+//!
 //! Each part of a rule can be broken, in the C or in the store ([`Broken`]); then the checker must object.
 //!
 //! In: a discipline that registers. Out: its tests print the bounds, the number of states, and each mutant as caught. Nothing else
-//! calls this crate; it is no part of the program.
+//! calls this crate, but the tests in its own folder; it is no part of the program.
 
 mod message;
 mod real;
 mod register;
+mod replicas;
 mod rule;
 mod server;
 mod switch;
 mod world;
 
 pub use register::{Call, Register, Return};
+pub use replicas::{Deed, Shelf, ShelfState};
 pub use rule::Broken;
 pub use world::{Action, Bounds, Path, World, WorldState};

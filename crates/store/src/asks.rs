@@ -5,8 +5,8 @@ use wire::{Epoch, NodeId};
 use crate::coherence::{BACKOFF_FIRST_NS, Nanos, WriteId};
 
 /// One store would take a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ask {
     /// Who, and under which epoch.
     pub epoch: Epoch,
     /// The write that it invalidated its copy for, if it was told by a switch: it has its value.
@@ -30,10 +30,10 @@ impl Ask {
 }
 
 /// Those of one key: one of each store at most, the newest. A key that no store holds copies of takes a pointer.
-#[derive(Debug, Default)]
-pub(crate) struct Asks(Option<Box<State>>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Asks(Option<Box<State>>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct State {
     asks: Vec<Ask>,
     /// The write that was applied last.

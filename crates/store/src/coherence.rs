@@ -36,6 +36,7 @@ mod window;
 
 use std::collections::VecDeque;
 
+pub use crate::asks::{Ask, Asks};
 pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
 pub use lives::{Ended, KeyLife, Named, Says, judge};
 pub use loan::{Act, End, Loan, Proceeds, Role, Taken, Terms, VERSIONS};

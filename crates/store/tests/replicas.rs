@@ -123,7 +123,7 @@ fn a_key_is_read_at_the_store_that_holds_it_and_is_what_was_written_last() {
         .unwrap();
     let tell = |message: &[u8]| {
         let handle = holder.handle();
-        let told = handle.tell("holder".into(), TENANT_OPEN, message.to_vec().into());
+        let told = handle.tell("holder", TENANT_OPEN, message.to_vec().into());
         runtime.block_on(told).unwrap();
     };
     let status = || store::read_status(&directory.path().join("1")).unwrap();

@@ -8,7 +8,7 @@ pub const MARGIN_NS: Nanos = 10_000_000;
 
 /// Rule 1: one counter for all keys of a store, which never gives a number twice, over restarts too: it begins with the time since
 /// 1970 in 65,536ths of a second (docs/coherence.md, "Epochs").
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Epochs {
     first: u64,
     since_ns: Nanos,
@@ -44,7 +44,7 @@ impl Epochs {
 }
 
 /// Rule 6: the lease of one home, as its holder counts it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Borrowed {
     term: Option<u64>,
     until_ns: Nanos,
@@ -100,7 +100,7 @@ impl Borrowed {
 }
 
 /// A value with its version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Copied<V> {
     /// The value.
     pub value: V,
@@ -114,14 +114,14 @@ pub struct Copied<V> {
 pub type WriteId = (u64, u64);
 
 /// A write that is on its way to the home, and of which R has the value already.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Candidate<V> {
     write: WriteId,
     value: V,
 }
 
 /// What R holds of one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Replica<V> {
     epoch: u64,
     /// When that was taken: a value's life counts from then.
