@@ -2,25 +2,11 @@
 /* Who may touch a cache: the tenant must be known, the tag right, the rate kept. */
 #pragma once
 
+#include "rate.h"
 #include "recirculate.h"
 #include "siphash.h"
 #include "table.h"
 #include "traffic.h"
-
-/*
- * One request against the tenant's rate, as a virtual schedule (GCRA): each request moves the time at which
- * the next one would conform. Two CPUs may race for one step of it; then one request goes uncounted.
- */
-INLINE bool within_rate(struct tenant *tenant, __u64 now_ns)
-{
-	if (tenant->ns_per_request == 0)
-		return true;
-	__u64 next = READ_ONCE(tenant->next_ns);
-	if (next > now_ns + tenant->burst_ns)
-		return false;
-	WRITE_ONCE(tenant->next_ns, (next > now_ns ? next : now_ns) + tenant->ns_per_request);
-	return true;
-}
 
 /* Asks for the key's item ahead of its use, where a discipline may look for it: the tag takes as long as its way from memory. */
 INLINE void touch_item(const struct work *work)
@@ -124,7 +110,7 @@ INLINE int admit(struct xdp_md *ctx, struct work *work)
 	work->round = 0;
 	work->now_ns = clock_ns(&work->clock);
 	if (op_is_client_request(work->op)) {
-		if (!within_rate(tenant, work->now_ns))
+		if (!within_rate(tenant, work->now_ns, 1))
 			return over_rate(ctx, work, flags);
 		if ((flags & TENANT_MEASURED) && is_sampled(work))
 			count_traffic(ctx, work);

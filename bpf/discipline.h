@@ -75,6 +75,7 @@
 #include "copies.h"
 #include "events.h"
 #include "given.h"
+#include "rate.h"
 #include "recirculate.h"
 
 #define STEP SEC("xdp.frags")

@@ -85,13 +85,19 @@ INLINE bool is_finished(struct xdp_md *ctx, struct work *work, const struct udph
 	       fold(sum + sum_behind_key(work, behind)) == 0xffff;
 }
 
+/* Words of the header, as bits: those behind what a reply shares with its request. */
+#define HEADER_WORD(field) (1U << offsetof(struct kv_header, field) / 8)
+#define CHANGING_WORDS                                                                             \
+	(HEADER_WORD(op) | HEADER_WORD(node) | HEADER_WORD(epoch) | HEADER_WORD(version) |         \
+	 HEADER_WORD(tag))
+
 /*
- * Before what changes in the header and in addresses is written over it; `moved` is what the latter adds to a sum over them. An
- * unfinished checksum stays that of the addresses, or is left out: whoever finishes it does not start from what we would
+ * Before `words` of the header, which may have changed, and addresses are written over; `moved` is what the latter add to a sum over
+ * them. An unfinished checksum stays that of the addresses, or is left out: whoever finishes it does not start from what we would
  * make of it.
  */
-INLINE void carry_checksum(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
-			   const struct kv_header *old, __u64 moved)
+INLINE void carry_checksum_of(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
+			      const struct kv_header *old, __u32 words, __u64 moved)
 {
 	const __u64 *was = (const __u64 *)old, *is = (const __u64 *)&work->header;
 	__u64 sum;
@@ -102,9 +108,17 @@ INLINE void carry_checksum(struct xdp_md *ctx, struct work *work, struct udphdr 
 		return;
 	}
 	sum = (__u16)~udp->check + moved;
-	for (int i = KV_SHARED_LEN / 8; i < KV_HEADER_LEN / 8; i++)
-		sum += sum_word(is[i]) + sum_word(~was[i]);
+	for (int i = KV_SHARED_LEN / 8; i < KV_HEADER_LEN / 8; i++) {
+		if (words >> i & 1)
+			sum += sum_word(is[i]) + sum_word(~was[i]);
+	}
 	udp->check = checksum_of(sum) ?: 0xffff;
+}
+
+INLINE void carry_checksum(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
+			   const struct kv_header *old, __u64 moved)
+{
+	carry_checksum_of(ctx, work, udp, old, CHANGING_WORDS, moved);
 }
 
 /*

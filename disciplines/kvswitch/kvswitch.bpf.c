@@ -45,12 +45,15 @@ INLINE int take_read(struct xdp_md *ctx, struct work *work, struct config *confi
 /*
  * Whether the write may be sent to replicas as it is: whole, and by nobody before, or by one that saw to other racks. What a rack has of
  * another one's key is not sent the write, but its entry's update.
+ *
+ * Each round counts against the tenant's rate as a request does: who writes more than it allows has its replicas called by their homes.
  */
 INLINE bool fans_out(struct work *work, const struct replicas *key)
 {
 	bool was_sent = work->header.node && !(work->parameter[FLAGS] & ON_TOP);
 	return (work->parameter[FLAGS] & FAN_OUT) && !was_sent && !key->is_entry &&
-	       !is_part(&work->header) && next_replica(work, key, NODE_ALL) < key->count;
+	       !is_part(&work->header) && next_replica(work, key, NODE_ALL) < key->count &&
+	       pays_for(work, key->count);
 }
 
 /* The port that the packet leaves by, with the one that it goes round by. */
@@ -108,7 +111,7 @@ INLINE int take_update(struct xdp_md *ctx, struct work *work)
 		return forward(ctx, work);
 	WRITE_ONCE(key->valid, 0);
 	count(COUNT_write_invalidated);
-	bool more = (work->parameter[FLAGS] & FAN_OUT) && key->count;
+	bool more = (work->parameter[FLAGS] & FAN_OUT) && key->count && pays_for(work, key->count);
 	int verdict = forward(ctx, work);
 	if (!more || verdict != XDP_REDIRECT)
 		return verdict;

@@ -212,6 +212,30 @@ INLINE bool gain(struct xdp_md *ctx, const struct work *work, const __be32 *to, 
 	return true;
 }
 
+/* What may change in a header on the way to a store: op and flags of an update, the store's number, the tag. */
+#define WORDS_OF_STORE (HEADER_WORD(op) | HEADER_WORD(node) | HEADER_WORD(tag))
+
+/* Writes whole words: what is read again as one, and was written in smaller pieces, waits for all that came before it. */
+INLINE void name_store(struct work *work, __u32 store)
+{
+	__u64 *first = (__u64 *)&work->header.node, word = *first;
+	_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+		       "the first bytes are the low ones");
+	word = (word & ~0xffffULL) | bpf_htons(store);
+	opaque(word); /* or the compiler would write two bytes after all */
+	*first = word;
+}
+
+INLINE void write_words(struct kv_header *to, const struct kv_header *from, __u32 words)
+{
+	__u64 *out = (__u64 *)to;
+	const __u64 *in = (const __u64 *)from;
+	for (int i = KV_SHARED_LEN / 8; i < KV_HEADER_LEN / 8; i++) {
+		if (words >> i & 1)
+			out[i] = in[i];
+	}
+}
+
 /*
  * Makes the packet, with `work->header` as it is now, one for the store: its address, its number, signed. False: a header is
  * missing, and nothing was changed.
@@ -223,10 +247,10 @@ INLINE bool send_to(struct xdp_md *ctx, struct work *work, const struct target *
 	__u64 moved = 0;
 	if (!udp || !kv || !gain(ctx, work, to->address, &moved))
 		return false;
-	work->header.node = bpf_htons(to->store);
+	name_store(work, to->store);
 	sign(work);
-	carry_checksum(ctx, work, udp, kv, moved);
-	*kv = work->header;
+	carry_checksum_of(ctx, work, udp, kv, WORDS_OF_STORE, moved);
+	write_words(kv, &work->header, WORDS_OF_STORE);
 	write_destination(ctx, work, to->address);
 	return true;
 }

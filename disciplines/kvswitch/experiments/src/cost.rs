@@ -12,6 +12,7 @@ use bench::{
     runs::{PASS, Program, REDIRECT},
 };
 use dataplane::{Mode, NO_DISCIPLINE, Rows, TenantEntry};
+use experiments::Report;
 use kvswitch::{
     parameters,
     record::{HEADER, IPV4_TURN, Replicas},
@@ -34,6 +35,8 @@ const HOT: u32 = 10_000;
 const SIGNED_HOT: u32 = 4;
 const OPEN_HOT: u32 = 5;
 const REPEAT: u32 = 40_000;
+/// How popular hot keys are among themselves, as Zipf has it.
+const SKEW: f64 = 0.99;
 const NAME: &str = "kvswitch";
 
 // The driver's targets.
@@ -118,6 +121,29 @@ pub fn overhead(costs: &[Cost], is_signed: bool, ns: impl Fn(&Cost) -> f64) -> O
         all.find(|cost| cost.read == read && cost.is_signed == is_signed)
     };
     Some(ns(of(Read::Redirected)?) / ns(of(Read::Plain)?) - 1.0)
+}
+
+/// Adds the figures to a report. In the simulator a switch takes as long for any packet: there is nothing to be said.
+///
+/// # Errors
+/// As [`measure`].
+pub fn summarize(report: &mut Report, is_quick: bool) -> anyhow::Result<()> {
+    let costs = measure(if is_quick { 5 } else { 25 }, SKEW)?;
+    let mut tell = |name: &str, is_signed, ns: fn(&Cost) -> f64| {
+        if let Some(overhead) = overhead(&costs, is_signed, ns) {
+            report.summarize(name, overhead);
+        }
+    };
+    tell("redirect_latency_overhead", true, |cost| cost.way_ns);
+    tell("redirect_latency_overhead_unsigned", false, |cost| {
+        cost.way_ns
+    });
+    tell("redirect_program_overhead", true, |cost| cost.program_ns);
+    for cost in costs.iter().filter(|cost| cost.is_signed) {
+        let name = format!("{}_port_to_port_ns", cost.read.name());
+        report.summarize(name, cost.way_ns);
+    }
+    Ok(())
 }
 
 /// Measures all reads in turn, `batches` times each. `skew` is Zipf's exponent of the keys that are asked for.

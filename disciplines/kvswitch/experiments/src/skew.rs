@@ -1,5 +1,5 @@
 use experiments::{
-    Measure, Options, Report, Run,
+    Measure, Options, Report, Run, World,
     params::Distributions,
     plot,
     servers::{Rack, Search},
@@ -8,7 +8,10 @@ use experiments::{
 use load::{Phase, workload::Popularity};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::{Balance, Bench, Measured, System, wrong};
+use crate::{
+    bench::{Balance, Bench, Measured, System, wrong},
+    cost,
+};
 
 /// Imbalance and throughput per distribution (figures 7a and 7b).
 #[derive(Serialize, Deserialize)]
@@ -61,7 +64,10 @@ impl Measure for Skew {
             }
         }
         self.tell(report, run, &points);
-        Ok(())
+        match run.options.world {
+            World::Kernel => cost::summarize(report, run.options.quick),
+            World::Sim => Ok(()),
+        }
     }
 }
 

@@ -31,6 +31,8 @@ pub const ROTATING: u32 = 11;
 pub const TOP: u32 = 12;
 /// Of a switch above others.
 pub const ABOVE: u32 = 13;
+/// May ask once a second.
+pub const SLOW: u32 = 14;
 pub const ALSO: wire::Secret = wire::Secret([0xa1; 16]);
 
 pub const KEY: &[u8] = b"key0000000000042";
@@ -51,7 +53,7 @@ fn host_of(holder: u16) -> u8 {
     (holder & 0xff) as u8 + 2
 }
 
-const ALL: [u32; 6] = [OPEN, SIGNED, ALONE, ROTATING, TOP, ABOVE];
+const ALL: [u32; 7] = [OPEN, SIGNED, ALONE, ROTATING, TOP, ABOVE, SLOW];
 
 pub fn tenants() -> Vec<TenantEntry> {
     let with = |id, fan_out| TenantEntry {
@@ -73,6 +75,10 @@ pub fn tenants() -> Vec<TenantEntry> {
         TenantEntry {
             parameters: [THRESHOLD, parameters::FAN_OUT | parameters::TWO_CHOICES],
             ..tenant(ABOVE, KVSWITCH)
+        },
+        TenantEntry {
+            rate: 1,
+            ..with(SLOW, true)
         },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ]

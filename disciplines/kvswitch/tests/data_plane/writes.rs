@@ -146,6 +146,12 @@ const WRITES: &[Row] = &[
         loads: &[(HOME, 2, 0)],
     },
     Row {
+        name: "whoever has asked for as much as he may has his writes sent home alone",
+        given: |w| hot_key(w, SLOW, KEY, &[A], &[]),
+        steps: &[(|_| Message::write(SLOW, KEY, b"v"), &[AsItIs], ALONE_HOME)],
+        loads: &[(HOME, 1, 0)],
+    },
+    Row {
         name: "a home without a neighbour's address is the kernel's affair",
         given: |w| hot(w, &[A], &[]),
         steps: &[(
