@@ -4,6 +4,7 @@
 
 #include "recirculate.h"
 #include "siphash.h"
+#include "table.h"
 #include "traffic.h"
 
 /*
@@ -21,11 +22,20 @@ INLINE bool within_rate(struct tenant *tenant, __u64 now_ns)
 	return true;
 }
 
+/* Asks for the key's item ahead of its use, where a discipline may look for it: the tag takes as long as its way from memory. */
+INLINE void touch_item(const struct work *work)
+{
+	struct found found;
+	if (work->base != NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE)
+		find_slot(work, &found);
+}
+
 INLINE bool is_signed_so(struct work *work)
 {
 	if (!has_secret(work))
 		return true;
 	hash_shared(work);
+	touch_item(work);
 	return tag_of(work) == work->header.tag;
 }
 
@@ -62,6 +72,13 @@ INLINE struct tenant *signer_of(const struct work *work, struct tenant *tenant)
 	return op_is_system(work->op) ? bpf_map_lookup_elem(&tenants, &system) : tenant;
 }
 
+INLINE void take_hash(struct work *work)
+{
+	work->hash[0] = bpf_be64_to_cpu(work->header.key_hash[0]);
+	work->hash[1] = bpf_be64_to_cpu(work->header.key_hash[1]) ^
+			hash_salt(bpf_ntohl(work->header.tenant));
+}
+
 /*
  * What the packet's tenant says, into `work`; NULL if nobody knows the tenant. `right`: whether the tag is; it says
  * which of two secrets a packet is signed with, also where it was checked before.
@@ -72,23 +89,19 @@ INLINE struct tenant *take_tenant(struct work *work, bool *right, __u32 *flags)
 	struct tenant *tenant = bpf_map_lookup_elem(&tenants, &id);
 	if (!tenant)
 		return NULL;
+	work->base = tenant->discipline * PROGRAMS_PER_DISCIPLINE;
+	take_hash(work);
+	if (tenant->discipline != NO_DISCIPLINE)
+		touch_bucket(work);
 	struct tenant *signer = signer_of(work, tenant);
 	*right = signer && tag_is_right(work, signer);
 	*flags = work->flags = tenant->flags;
-	work->base = tenant->discipline * PROGRAMS_PER_DISCIPLINE;
 	work->parameter[0] = tenant->parameter_0;
 	work->parameter[1] = tenant->parameter_1;
 	work->place = tenant->flags >> TENANT_PLACE_SHIFT & (MAX_TENANTS - 1);
 	barrier();
 	/* Changed by the agent just now: nothing of it counts. */
 	return READ_ONCE(tenant->id) == id ? tenant : NULL;
-}
-
-INLINE void take_hash(struct work *work)
-{
-	work->hash[0] = bpf_be64_to_cpu(work->header.key_hash[0]);
-	work->hash[1] = bpf_be64_to_cpu(work->header.key_hash[1]) ^
-			hash_salt(bpf_ntohl(work->header.tenant));
 }
 
 /*
@@ -116,7 +129,6 @@ INLINE int admit(struct xdp_md *ctx, struct work *work)
 		if ((flags & TENANT_MEASURED) && is_sampled(work))
 			count_traffic(ctx, work);
 	}
-	take_hash(work);
 	return CONTINUE;
 }
 
@@ -146,6 +158,5 @@ INLINE int admit_again(struct xdp_md *ctx, struct work *work)
 	}
 	work->round = round_of(ctx);
 	work->now_ns = clock_ns(&work->clock);
-	take_hash(work);
 	return CONTINUE;
 }

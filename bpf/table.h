@@ -81,11 +81,20 @@ INLINE bool key_equals(const struct found *found, const struct work *work)
 /* Cells that find() asks for at once: an item of a 16-byte key and a 128-byte value. */
 #define TOUCHED_CELLS 3
 
+/* Asks for the bucket ahead of its use. */
+INLINE void touch_bucket(const struct work *work)
+{
+	__u32 index = work->hash[1] & bucket_mask;
+	const struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
+	if (bucket)
+		touch(bucket);
+}
+
 /* Leads to the item of the slot with the key's fingerprint, unless there is none. */
 INLINE bool find_slot(const struct work *work, struct found *found)
 {
 	__u32 index = work->hash[1] & bucket_mask;
-	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
+	const struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
 	if (!bucket)
 		return false;
 	__u32 fingerprint = work->hash[1] >> 32 ?: 1;

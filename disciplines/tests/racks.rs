@@ -16,7 +16,7 @@ const SERVERS: usize = 2;
 const RATE: f64 = 20_000.0;
 
 /// Racks of stores under a spine, at which the client is.
-fn spec() -> Spec {
+fn spec(tenants: &[u32]) -> Spec {
     let mut shape = Shape::leaf_spine(RACKS, 0, SERVERS);
     let at = shape.machine("control").unwrap();
     let mut switches = 0;
@@ -48,6 +48,8 @@ fn spec() -> Spec {
     let mut spec = Spec::new(shape.machines, shape.links, 8, true, disciplines::all()).unwrap();
     spec.cluster = spec.cluster.with_lease_ms(1000);
     spec.tell_racks();
+    let tenant = |id: &u32| wire::Tenant::new(*id, format!("{id:032x}"));
+    spec.cluster.tenants = tenants.iter().map(tenant).collect();
     spec
 }
 
@@ -57,14 +59,15 @@ struct Racks {
 }
 
 impl Racks {
-    fn new() -> Racks {
-        let spec = spec();
+    /// Asked by these tenants, or by anybody.
+    fn new(tenants: &[u32]) -> Racks {
+        let spec = spec(tenants);
         let racks: Vec<u16> = spec.cluster.stores.iter().map(|store| store.rack).collect();
         assert_eq!(racks, [2, 2, 3, 3], "the spine is switch 1");
         let mut world = World::new(&spec, 1).unwrap();
         let config = LoadConfig {
             cluster: spec.cluster.clone(),
-            tenants: vec![],
+            tenants: tenants.to_vec(),
             keys: KEYS,
             value_len: 128.into(),
             seed: 1,
@@ -82,15 +85,18 @@ impl Racks {
         Racks { world, load }
     }
 
-    /// Asks for the hottest key alone, so that its servers have all there is to do.
+    /// Asks for the hottest key of each tenant alone, so that its servers have all there is to do.
     fn ask(&mut self, write_ratio: f64, warmup_s: f64, seconds: f64) -> PhaseResult {
-        let phase = Phase {
+        self.run(&Phase {
             write_ratio,
             keys: 1,
             ..Phase::reads(Popularity::Uniform, RATE, warmup_s, seconds)
-        };
+        })
+    }
+
+    fn run(&mut self, phase: &Phase) -> PhaseResult {
         let (world, load) = (&mut self.world, self.load);
-        let begun = world.with(load, |load: &mut Generator, io| load.begin(&phase, io));
+        let begun = world.with(load, |load: &mut Generator, io| load.begin(phase, io));
         begun.unwrap().unwrap();
         let mut result = None;
         world.run_while(10 * MS, |world| {
@@ -122,7 +128,7 @@ impl Racks {
 
 #[test]
 fn a_hot_key_is_read_and_written_in_every_rack() {
-    let mut racks = Racks::new();
+    let mut racks = Racks::new(&[]);
     let learned = racks.ask(0.0, 3.0, 0.5);
     assert_eq!((learned.lost, learned.wrong()), (0, 0));
     let reads = |racks: &Racks| racks.stores(|store| store.reads + store.replica_reads);
@@ -161,4 +167,56 @@ fn a_hot_key_is_read_and_written_in_every_rack() {
     for leaf in ["leaf1", "leaf2"] {
         assert!(racks.switch(leaf, "replica_update") > 0, "{leaf}");
     }
+}
+
+/// Of another rack's stores one is the entry, and which does not matter: a read is lost only until its own switch notices.
+#[test]
+fn a_store_that_stands_still_is_left_by_its_own_switch_and_by_the_spine() {
+    let mut racks = Racks::new(&[]);
+    racks.ask(0.0, 3.0, 0.5);
+    let homes = racks.stores(|store| store.reads);
+    let home = homes.iter().zip(0..).max().unwrap().1;
+    let elsewhere = RACKS - home / SERVERS; // of two racks the other one
+    for n in 1..=SERVERS {
+        let store = format!("server{elsewhere}-{n}/store");
+        let store = racks.world.process(&store).unwrap();
+        racks.world.stop(store);
+        let seen = racks.ask(0.0, 1.5, 1.0);
+        println!(
+            "without server{elsewhere}-{n}: {} of {} lost",
+            seen.lost, seen.sent
+        );
+        assert_eq!((seen.lost, seen.wrong()), (0, 0), "server{elsewhere}-{n}");
+        racks.world.cont(store);
+        racks.ask(0.0, 3.0, 0.5);
+    }
+    let before = racks.stores(|store| store.reads + store.replica_reads);
+    racks.ask(0.0, 1.5, 1.0);
+    let now = racks.stores(|store| store.reads + store.replica_reads);
+    assert!(
+        now.iter()
+            .zip(before)
+            .all(|(now, before)| *now > before + 1000)
+    );
+}
+
+/// Each has its own hot key with its own home and entries, and all have the same racks.
+#[test]
+fn two_tenants_share_the_racks() {
+    let mut racks = Racks::new(&[7, 8]);
+    let filled = racks.run(&Phase::fill(64, 30.0));
+    assert_eq!((filled.lost, filled.wrong()), (0, 0));
+    racks.ask(0.0, 4.0, 0.5);
+    let before = racks.stores(|store| store.reads + store.replica_reads);
+    let seen = racks.ask(0.02, 0.0, 1.0);
+    let now = racks.stores(|store| store.reads + store.replica_reads);
+    let each: Vec<u64> = now
+        .iter()
+        .zip(before)
+        .map(|(now, before)| now - before)
+        .collect();
+    println!("reads: {each:?}");
+    assert_eq!((seen.lost, seen.wrong()), (0, 0));
+    let fair = seen.sent / (RACKS * SERVERS) as u64;
+    assert!(each.iter().all(|reads| reads * 10 > fair * 7), "{each:?}");
 }

@@ -2,8 +2,8 @@
 /*
  * The data plane as an ordinary program: bytes in are a script of packets, clock steps and the agent's work
  * (script.h); after each packet an oracle (oracle.h) that knows the rules but not the code says whether what
- * came out may be. libFuzzer calls it, or replay.c. fuzz/build names the discipline's file (DISCIPLINE) and its
- * programs in the order of the steps (STEPS).
+ * came out may be. libFuzzer calls it, or replay.c. fuzz/build names the discipline's file (DISCIPLINE), its
+ * programs in the order of the steps (STEPS), and what its folder adds to script and oracle, if anything (OWN).
  */
 #include <stdio.h>
 
@@ -17,9 +17,17 @@
 #include "switch.h"
 #include "view.h"
 #include "world.h"
+#ifndef OWN
+#define OWN "own.h"
+#endif
 #include "oracle.h"
+#include OWN
 #include "script.h"
 
+#ifdef OWN_STEPS
+#undef STEPS
+#define STEPS OWN_STEPS
+#endif
 static int (*const steps[])(struct xdp_md *ctx) = {STEPS};
 
 static void make_switch_once(void)

@@ -277,7 +277,8 @@ static void check_ending(const struct passage *p)
 			dropped += p->moved.of[i];
 	}
 	dropped += p->moved.of[COUNT_fetch_reply] + p->moved.of[COUNT_invalidate_contended] +
-		   p->moved.of[COUNT_lease_renewed] + p->moved.of[COUNT_lease_stale];
+		   p->moved.of[COUNT_lease_renewed] + p->moved.of[COUNT_lease_stale] +
+		   p->moved.of[COUNT_round_gone];
 	sent += p->moved.of[COUNT_hit] + p->moved.of[COUNT_invalidate] +
 		p->moved.of[COUNT_lease_offer] + p->moved.of[COUNT_probe];
 	demand(passed + dropped + sent + forwarded == 1, "exactly one counter says how it ended");
@@ -306,6 +307,8 @@ static void learn_epochs(const struct passage *p)
 {
 	bool is_write = p->moved.of[COUNT_write] && !p->moved.of[COUNT_write_contended];
 	int place = p->before.is_whole ? place_for(&p->before) : -1;
+	if (place >= 0 && entries[place].is_given)
+		place = -1;
 	if (place >= 0 && (is_write || p->moved.of[COUNT_invalidate])) {
 		__u64 least = p->epoch_before + 1;
 		__u64 claimed = p->after.epoch & EPOCH_NUMBER_MASK;
@@ -348,13 +351,18 @@ static void check_tables(const struct passage *p, bool is_nested)
 }
 
 /* After the packet: `out` is what left. */
-static void check_passage(struct passage *p, bool is_nested)
+static void see_what_came(struct passage *p)
 {
 	struct counts now = read_counts();
 	for (int i = 0; i < COUNT_MAX; i++)
 		totals[i] += p->moved.of[i] = now.of[i] - p->was.of[i];
 	p->after = view_of(&p->out);
 	check_ending(p);
+}
+
+static void check_passage(struct passage *p, bool is_nested)
+{
+	see_what_came(p);
 	check_tables(p, is_nested);
 	if (!p->before.is_ours) {
 		demand(p->verdict == XDP_PASS && p->in.len == p->out.len &&

@@ -18,6 +18,8 @@ struct focus {
 	__u32 tenant, key, store;
 };
 static struct focus focus;
+/* Whether the script is about what the discipline adds. */
+static bool is_own;
 
 static __u8 next(void)
 {
@@ -74,6 +76,8 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 {
 	__u8 choice = next();
 	__u8 op = choice < 0xf0 ? usual_ops[choice % COUNT_OF(usual_ops)] : next();
+	if (is_own && choice < OWN_OPS_OF_256)
+		op = own_ops[choice % COUNT_OF(own_ops)];
 	__u8 which = next();
 	if (choice == 0xff)
 		op = OP_PROBE_REQUEST;
@@ -81,6 +85,7 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 	__u32 tenant = which & 1 ? tenant_ids[(which >> 1) % TENANTS] : focus.tenant;
 	__u32 key = which & 1 ? (which >> 1) / TENANTS % KEYS : focus.key;
 	__u8 how = next();
+	__u64 own = is_own ? own_epoch(op, next) : 0;
 	tenant = is_lease ? TENANT_SYSTEM : tenant;
 	__u64 hash[2];
 	__u32 value_len = 0;
@@ -101,7 +106,7 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 	put_big_endian(kv + 24, 8, hash[0]);
 	put_big_endian(kv + 32, 8, hash[1]);
 	put_big_endian(kv + 48, 8, 0);
-	put_big_endian(kv + 56, 8, is_lease ? epoch_pair(SWITCH, 0) : usual_epoch(tenant, key));
+	put_big_endian(kv + 56, 8, is_lease ? epoch_pair(SWITCH, 0) : own ?: usual_epoch(tenant, key));
 	put_big_endian(kv + 64, 8, is_lease ? kernel.now_ns - next() * 10 * NS_PER_MS : next());
 	if (kv[1])
 		key_bytes(key, kv + 80);
@@ -193,6 +198,9 @@ static void raw_frame(struct frame *frame)
 }
 
 static struct passage passages[2];
+/* A packet that comes round. */
+static struct passage round_passage;
+#define ROUNDS_MAX 100
 /* Helper calls until the other CPU gets its packets, or the agent works beside; 0: neither. */
 static __u32 interrupt_in, packets_beside;
 static bool agent_interrupts;
@@ -228,6 +236,21 @@ static void script_helpers(void)
 	kernel.ring_is_full = how & 4;
 	/* What a work area holds from the packet before must not matter. */
 	memset(put(&work_area, 0), how & 8 ? 0xff : 0x5a, sizeof(struct work));
+}
+
+static void come_round(struct passage *p)
+{
+	struct xdp_md ctx = user_packet(p->in.bytes, p->in.len, p->in.len);
+	ctx.ingress_ifindex = 1;
+	ctx.head_room = 216;
+	ctx.tail_room = 0;
+	p->before = view_of(&p->in);
+	p->was = read_counts();
+	memset(put(&work_area, 0), 0x5a, sizeof(struct work));
+	p->verdict = switch_run(0, &ctx, comes_back);
+	p->out.len = user_packet_read(&ctx, p->out.bytes, sizeof(p->out.bytes));
+	user_packet_free(&ctx);
+	see_what_came(p);
 }
 
 static void run_packet(bool is_nested)
@@ -267,13 +290,28 @@ static void run_packet(bool is_nested)
 	if (renews)
 		pending_until_ns[p->before.request] =
 			p->before.version + p->before.expiry_ms * NS_PER_MS;
-	p->verdict = switch_run(is_nested, &ctx);
+	if (!is_nested)
+		own_before(p);
+	p->verdict = switch_run(is_nested, &ctx, entry);
 	if (renews)
 		pending_until_ns[p->before.request] = 0;
 	p->out.len = user_packet_read(&ctx, p->out.bytes, sizeof(p->out.bytes));
 	demand(p->out.len == user_packet_len(&ctx), "a packet stays below 4096 bytes");
 	user_packet_free(&ctx);
 	check_passage(p, is_nested);
+	if (is_nested)
+		return;
+	if (!p->was_interrupted)
+		own_check(p);
+	interrupt_in = 0;
+	bool goes_round = own_goes_round(p);
+	for (__u32 rounds = 0; goes_round; rounds++) {
+		demand(rounds < ROUNDS_MAX, "nothing goes round for ever");
+		round_passage.in = rounds ? round_passage.out : p->out;
+		come_round(&round_passage);
+		own_check_round(&round_passage);
+		goes_round = own_goes_round(&round_passage);
+	}
 }
 
 static void agent_step(void)
@@ -288,7 +326,11 @@ static void agent_step(void)
 	__u32 tenant = who & 1 ? tenant_ids[(who >> 1) % TENANTS] : focus.tenant;
 	__u32 key = who & 1 ? (who >> 1) / TENANTS % KEYS : focus.key;
 	__u32 lease = focus.store ^ (what >> 1 & 1);
-	if (insert_entry(place, tenant, key, lease, ITEM_MAX_CELLS - (what >> 2) % ITEM_MAX_CELLS))
+	static __u8 record[VALUE_MAX_BYTES];
+	__u32 len = is_own && what & 0x80 ? own_record(record, next) : 0;
+	if (len ? give_entry(place, tenant, key, record, len)
+		: insert_entry(place, tenant, key, lease,
+			       ITEM_MAX_CELLS - (what >> 2) % ITEM_MAX_CELLS))
 		oracle_inserted(place);
 }
 
@@ -303,9 +345,11 @@ static void run_script(const __u8 *bytes, size_t len)
 	oracle_reset();
 	__u8 how = next();
 	__u8 about = next();
+	is_own = OWN_OPS_OF_256 && about & 0x80;
 	focus = (struct focus){tenant_ids[about % 4], about / 4 % KEYS, how >> 4 & 1};
 	make_tenants(how & 1, how >> 5 & 1, 1 + (how >> 1 & 3));
 	make_switch();
+	own_make();
 	the_config()->sample_mask = how >> 3 & 1;
 	if (how >> 6 == 3)
 		the_config()->source_check = SOURCE_LOOSE;

@@ -53,11 +53,11 @@ static void switch_new(int (*const *steps)(struct xdp_md *ctx), __u32 step_count
 			steps[step];
 }
 
-static int switch_run(__u32 cpu, struct xdp_md *ctx)
+static int switch_run(__u32 cpu, struct xdp_md *ctx, int (*program)(struct xdp_md *ctx))
 {
 	the_switch->cpu[cpu]->now_ns = kernel.now_ns;
 	user_ring_is_full = kernel.ring_is_full;
-	return user_run(the_switch->cpu[cpu], ctx, entry);
+	return user_run(the_switch->cpu[cpu], ctx, program);
 }
 
 /* The set-up's way in: the element, made if it is not there. */

@@ -100,7 +100,7 @@ static __u64 right_tag(const __u8 *kv)
 
 /* An entry as the agent knows it. */
 struct entry {
-	bool is_there;
+	bool is_there, is_given;
 	__u32 tenant, key, lease;
 	__u64 *slot;
 	struct item *item;
@@ -150,7 +150,28 @@ static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u3
 	memcpy(item + 1, bytes, (key_lens[key] + 7) & ~7);
 	*free_slot = (__u64)fingerprint << 32 | reference;
 	item->word = ++the_config()->epoch << 1;
-	entries[place] = (struct entry){true, tenant, key, lease, free_slot, item};
+	entries[place] = (struct entry){true, false, tenant, key, lease, free_slot, item};
+	return true;
+}
+
+/* The bytes that a control half gave. */
+static __u8 *record_in(__u32 place)
+{
+	struct item *item = entries[place].item;
+	return (__u8 *)(item + 1) + ((item->key_len + 7) & ~7);
+}
+
+/* Likewise of an entry that is a record: of its cells so many are needed. */
+static bool give_entry(__u32 place, __u32 tenant, __u32 key, const __u8 *record, __u32 len)
+{
+	__u32 cells = (sizeof(struct item) + ((key_lens[key] + 7) & ~7) + len + CELL_BYTES - 1) /
+		      CELL_BYTES;
+	if (!insert_entry(place, tenant, key, 0, cells))
+		return false;
+	entries[place].is_given = true;
+	entries[place].item->lease = NO_LEASE;
+	entries[place].item->value_len = len;
+	memcpy(record_in(place), record, len);
 	return true;
 }
 

@@ -11,6 +11,7 @@ use api::{
     proto::{self, TenantVersion},
     text::one_line,
 };
+use bytes::Bytes;
 use dataplane::{Backing, Programs, Rows, TenantEntry};
 use decide::{Configuration, Group, PARAMETERS, Registration, Row};
 use tracing::{debug, info};
@@ -34,16 +35,12 @@ struct Wanted {
 struct InForce {
     /// What the names of the maps begin with.
     maps: &'static str,
-    rows: Vec<Row>,
+    /// Values by map and key; a spine's discipline has a row for each store.
+    rows: BTreeMap<(String, Bytes), Bytes>,
     groups: Vec<Group>,
 }
 
 impl InForce {
-    fn has_row(&self, map: &str, key: &[u8]) -> bool {
-        let mut rows = self.rows.iter();
-        rows.any(|row| row.map == map && row.key == key)
-    }
-
     fn has_group(&self, map: &str, index: u32) -> bool {
         let mut groups = self.groups.iter();
         groups.any(|group| group.map == map && group.index == index)
@@ -195,18 +192,19 @@ impl Configurations {
         let (mut now, mut troubles) = (
             InForce {
                 maps,
-                rows: vec![],
+                rows: BTreeMap::new(),
                 groups: vec![],
             },
             vec![],
         );
         for row in rows {
-            let written = match before.rows.contains(&row) {
+            let name = (row.map.clone(), row.key.clone());
+            let written = match before.rows.get(&name) == Some(&row.value) {
                 true => Ok(()),
                 false => self.write(tenant, maps, &row),
             };
             match written {
-                Ok(()) => now.rows.push(row),
+                Ok(()) => drop(now.rows.insert(name, row.value)),
                 Err(trouble) => troubles.push(trouble),
             }
         }
@@ -264,8 +262,9 @@ impl Configurations {
     /// Removes the rows and groups that are not among the next ones.
     fn let_go(&self, before: &InForce, next: Option<&InForce>) {
         let at = self.backing();
-        for Row { map, key, .. } in &before.rows {
-            if !next.is_some_and(|next| next.has_row(map, key))
+        for name in before.rows.keys() {
+            let (map, key) = name;
+            if !next.is_some_and(|next| next.rows.contains_key(name))
                 && let Err(e) = Rows::open(at, before.maps, map).and_then(|rows| rows.delete(key))
             {
                 debug!("an old row stays: {e}");
@@ -286,15 +285,11 @@ impl Configurations {
 
     /// What an earlier agent left of a tenant's rows.
     fn find(&self, tenant: u32, maps: &'static str) -> Result<InForce, AgentError> {
-        let mut rows = vec![];
+        let mut rows = BTreeMap::new();
         for map in Rows::hash_maps(self.backing(), maps)? {
             let all = map.list()?.into_iter();
             let its = all.filter(|(key, _)| key.starts_with(&tenant.to_ne_bytes()));
-            rows.extend(its.map(|(key, value)| Row {
-                map: map.name().into(),
-                key: key.into(),
-                value: value.into(),
-            }));
+            rows.extend(its.map(|(key, value)| ((map.name().into(), key.into()), value.into())));
         }
         Ok(InForce {
             maps,

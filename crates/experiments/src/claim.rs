@@ -3,15 +3,27 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Bounds of a number of the summary, in whichever world and however short the run: beyond them the run has failed.
+use crate::World;
+
+/// Bounds of a number of the summary, in whichever world and however short the run unless it says which: beyond them the run has failed.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     least: Option<f64>,
     most: Option<f64>,
+    /// The world that it is about; none: both.
+    world: Option<World>,
+    /// Whether it is about the full run only.
+    #[serde(default)]
+    full: bool,
 }
 
 impl Claim {
+    /// Whether it is about such a run.
+    pub fn is_about(self, world: World, quick: bool) -> bool {
+        self.world.is_none_or(|its| its == world) && !(self.full && quick)
+    }
+
     /// What is wrong with the number of this name in a summary, in words; none: nothing is.
     pub fn complaint(self, name: &str, summary: &Map<String, Value>) -> Option<String> {
         let Some(found) = summary.get(name).and_then(Value::as_f64) else {
@@ -37,7 +49,12 @@ mod tests {
     fn a_number_beyond_its_bounds_is_named() {
         let summary = serde_json::json!({"ratio": 0.5, "text": "x"});
         let summary = summary.as_object().unwrap();
-        let between = |least, most| Claim { least, most };
+        let between = |least, most| Claim {
+            least,
+            most,
+            world: None,
+            full: false,
+        };
         // (what is claimed, of what, what is said)
         let rows = [
             (between(Some(0.5), Some(0.5)), "ratio", None),
@@ -56,6 +73,20 @@ mod tests {
         ];
         for (claim, name, expected) in rows {
             assert_eq!(claim.complaint(name, summary).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn a_claim_may_be_about_one_world_and_about_full_runs_only() {
+        let claim = |text: &str| -> Claim { toml::from_str(text).unwrap() };
+        for (text, world, quick, expected) in [
+            ("least = 1", World::Kernel, true, true),
+            ("world = \"sim\"", World::Sim, true, true),
+            ("world = \"sim\"", World::Kernel, true, false),
+            ("full = true", World::Sim, true, false),
+            ("full = true", World::Sim, false, true),
+        ] {
+            assert_eq!(claim(text).is_about(world, quick), expected, "{text}");
         }
     }
 }

@@ -315,7 +315,8 @@ impl Experiment {
         };
         let table = self.table(options.world, options.quick);
         (self.kind.run)(&table, &run, &mut report)?;
-        for (name, claim) in &self.claims {
+        let claims = self.claims.iter();
+        for (name, claim) in claims.filter(|(_, c)| c.is_about(options.world, options.quick)) {
             if let Some(complaint) = claim.complaint(name, &report.summary) {
                 report.fails(complaint);
             }

@@ -16,6 +16,7 @@
 //! keys = 10000000
 //! [claims]          # what has to come out, or the run has failed
 //! speedup = { least = 3.0 }
+//! rounds = { most = 5, world = "sim", full = true }   # of full runs in the simulator only
 //! ```
 //!
 //! Two shapes of racks come ready-made: [`servers`], servers behind one switch, with a cache on or off; and [`tenants`],

@@ -181,6 +181,9 @@ impl Plan {
         if self.ipv6 {
             spec.use_ipv6()?;
         }
+        if let Shape::Racks(_) = self.shape {
+            spec.tell_racks();
+        }
         Ok(spec)
     }
 

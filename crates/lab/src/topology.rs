@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 /// Longest name of a host, switch or process.
 const MAX_NAME: usize = 32;
-/// Most links of one topology; each has its own subnet 10.0.N.0/24.
+/// Most links of one topology that a kernel is to have; each has its own subnet 10.0.N.0/24.
 const MAX_LINKS: usize = 250;
 
 /// Why a topology cannot be built.
@@ -321,12 +321,13 @@ impl Topology {
         Ok(())
     }
 
-    /// Both ends of every link, with their names and addresses.
+    /// Both ends of every link, with their names and addresses; from the 256th on, which only a simulator has, they go on in 10.1.0.0/16.
     pub fn interfaces(&self) -> Vec<[Interface; 2]> {
         let mut used: HashMap<&str, usize> = HashMap::new();
         let mut all = vec![];
         for (i, link) in self.links.iter().enumerate() {
-            let subnet = (i + 1) as u8;
+            let subnet = (i + 1) as u16;
+            let [high, low] = subnet.to_be_bytes();
             let numbers = self.host_numbers(link);
             let ends = [0, 1].map(|end| {
                 let node = link.ends[end].as_str();
@@ -338,9 +339,9 @@ impl Topology {
                     name: format!("eth{}", *index - 1),
                     v4: link
                         .addresses
-                        .map_or(Ipv4Addr::new(10, 0, subnet, number), |a| a[end]),
-                    v6: Ipv6Addr::new(0xfd00, 0, 0, subnet.into(), 0, 0, 0, number.into()),
-                    mac: format!("02:53:53:00:{subnet:02x}:{:02x}", end + 1),
+                        .map_or(Ipv4Addr::new(10, high, low, number), |a| a[end]),
+                    v6: Ipv6Addr::new(0xfd00, 0, 0, subnet, 0, 0, 0, number.into()),
+                    mac: format!("02:53:53:{high:02x}:{low:02x}:{:02x}", end + 1),
                 }
             });
             all.push(ends);

@@ -26,6 +26,116 @@ fn header(op: Op) -> Header {
     }
 }
 
+/// What is said of a store's copy of another one's key, the store being the cluster's third.
+fn replicas() -> Vec<Case> {
+    let (node, epoch) = (0x8002, Epoch::new(0x8002, 0x6543_2100_0003));
+    let key: &[u8] = b"key0000000000042";
+    let value: &[u8] = b"key0000000000042key0000000000042";
+    let version = 0x6543_2100_0000_0005;
+    let of_copy = |op| Header {
+        life: 0,
+        client: 0,
+        request: 0,
+        epoch,
+        version,
+        ..header(op)
+    };
+    // They say whose write it was.
+    let push = |flags| Header {
+        flags,
+        client: 0xC11E_0001_0203_0405,
+        request: 0x4E21,
+        ..of_copy(Op::ReplicaPush)
+    };
+    let update = |flags| Header {
+        flags,
+        node,
+        ..header(Op::ReplicaUpdate)
+    };
+    vec![
+        (
+            "read that a switch sent to a store",
+            Header {
+                node,
+                ..header(Op::ReadRequest)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "write that a switch sent to stores, too",
+            Header {
+                node: 0xffff,
+                ..header(Op::WriteRequest)
+            },
+            key,
+            value,
+            0,
+        ),
+        ("replica confirm", of_copy(Op::ReplicaConfirm), key, b"", 0),
+        (
+            "replica push",
+            Header {
+                expiry_ms: 60_000,
+                ..push(Flags::GRANT)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "replica push of a hash in the place of the value",
+            push(Flags::GRANT.with(Flags::COMPARE)),
+            key,
+            &[1, 2, 3, 4, 5, 6, 7, 8],
+            0,
+        ),
+        (
+            "replica drop",
+            Header {
+                epoch: Epoch::new(0x8002, 0),
+                version: 0,
+                ..of_copy(Op::ReplicaDrop)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "replica update, of a conditional write",
+            Header {
+                version,
+                expiry_ms: 60_000,
+                ..update(Flags::COMPARE)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "replica update, of a delete",
+            update(Flags::ALL),
+            key,
+            b"",
+            0,
+        ),
+        (
+            "invalidate ack of a store that was told of a write",
+            Header {
+                flags: Flags::GRANT,
+                version: 0,
+                client: 0xC11E_0001_0203_0405,
+                request: 0x4E21,
+                ..of_copy(Op::InvalidateAck)
+            },
+            key,
+            b"",
+            0,
+        ),
+    ]
+}
+
 /// Name, header, key, value, padding in bytes.
 type Case = (&'static str, Header, &'static [u8], &'static [u8], usize);
 
@@ -442,26 +552,6 @@ fn cases() -> Vec<Case> {
             &[1, 2, 0, 0, 0, 5],
             0,
         ),
-        (
-            "replica push",
-            Header {
-                version,
-                ..header(Op::ReplicaPush)
-            },
-            key,
-            value,
-            0,
-        ),
-        (
-            "replica confirm",
-            Header {
-                version,
-                ..header(Op::ReplicaConfirm)
-            },
-            key,
-            b"",
-            0,
-        ),
         ("chain read", header(Op::ChainRead), key, b"", 0),
         (
             "chain write, the end of a value",
@@ -645,7 +735,8 @@ fn key_hashes() -> Vec<Value> {
 
 #[test]
 fn the_file_holds_these_vectors() {
-    let packets: Vec<_> = cases().into_iter().map(packet_vector).collect();
+    let cases = cases().into_iter().chain(replicas());
+    let packets: Vec<_> = cases.map(packet_vector).collect();
     let vectors = json!({
         "about": "See docs/protocol.md. Bytes are hex; version and tag are hex numbers. Checked by crates/wire/tests/vectors.rs.",
         "packets": packets,

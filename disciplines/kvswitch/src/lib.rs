@@ -44,7 +44,7 @@ pub const REGISTRATION: Registration = Registration {
     ],
     maps: &[MapSize {
         name: servers::MAP,
-        entries: |sizes| (sizes.pages * servers::EACH).clamp(4 * servers::EACH, 1 << 16),
+        entries: |sizes| (sizes.pages * servers::EACH).clamp(64 * servers::EACH, 1 << 16),
     }],
     store: Some(StoreMaker {
         operations: &[],

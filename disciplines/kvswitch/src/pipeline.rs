@@ -47,7 +47,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             after: &["lookup"],
             ..Table::REGISTERS
         },
-        // Key length, tenant, and of the record: scale, turns, count, home with its place, kind of addresses.
+        // Key length, tenant, and of the record: scale, turns, count, home with its place, whether it is an entry, kind of addresses.
         Table {
             name: "head",
             map: "pages",
@@ -97,6 +97,14 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             bits: 32,
             after: &["tenant"],
             ..Table::STATIC
+        },
+        Table {
+            name: "racks",
+            map: "kvswitch_racks",
+            entries: servers::EACH,
+            bits: 32,
+            after: &["server", "address"],
+            ..Table::REGISTERS
         },
         Table {
             name: "loads",

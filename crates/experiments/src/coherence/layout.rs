@@ -55,6 +55,7 @@ pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan
         partitions: 6,
         is_open: true,
         is_signed: false,
+        tells_racks: false,
         hardware: None,
     };
     let ends = Topology {

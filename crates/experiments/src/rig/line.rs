@@ -132,6 +132,7 @@ impl Line {
             partitions: 1,
             is_open: self.is_open,
             is_signed: true,
+            tells_racks: false,
             hardware: None,
         }
     }

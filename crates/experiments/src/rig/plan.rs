@@ -23,6 +23,8 @@ pub struct Plan {
     pub is_open: bool,
     /// Whether switches and stores sign what they say to each other.
     pub is_signed: bool,
+    /// Whether the cluster file names the switch that each store is linked to as the one at the top of its rack.
+    pub tells_racks: bool,
     /// What switches and links are made of in the simulator; none: each switch is one core.
     pub hardware: Option<Hardware>,
 }
@@ -164,8 +166,9 @@ impl Plan {
     pub(super) fn cluster(&self, topology: &Topology) -> anyhow::Result<Cluster> {
         let hosts = self.nodes_of("store");
         let (partitions, count) = (self.partitions, hosts.len() as u32);
+        let ends = topology.interfaces();
         let store = |(i, host): (u32, &String)| {
-            let end = topology.first_interface(host);
+            let end = ends.iter().flatten().find(|end| end.node == *host);
             let end = end.with_context(|| format!("{host}: a store without an address"))?;
             let over_ipv6 = match &self.seated(host, "store")?.role {
                 Role::Store(store) => store.listen.contains("{address6:"),
@@ -180,7 +183,7 @@ impl Plan {
                 address: SocketAddr::new(address, PORT),
                 first: i * partitions / count,
                 last: (i + 1) * partitions / count - 1,
-                rack: 0,
+                rack: self.rack_of(host),
             })
         };
         Ok(Cluster {
@@ -196,6 +199,18 @@ impl Plan {
             lease_max_ms: super::LEASE_MS,
             max_value: wire::MAX_VALUE_DEFAULT,
         })
+    }
+
+    /// The id of the switch that a store's host is linked to, where the file is to say so; else 0.
+    fn rack_of(&self, host: &str) -> u16 {
+        let mut links = self.links.iter().filter(|_| self.tells_racks);
+        let link = links.find(|link| link.ends.iter().any(|end| end == host));
+        let switch = link.and_then(|link| link.ends.iter().find(|end| *end != host));
+        let agent = switch.and_then(|switch| self.seated(switch, "agent").ok());
+        match agent.map(|seated| &seated.role) {
+            Some(Role::Switch(switch)) => switch.id,
+            _ => 0,
+        }
     }
 
     /// Every role with its node, in order of starting.

@@ -16,11 +16,10 @@ pub(super) const CLIENT: &str = "client";
 pub(super) const SWITCH: &str = "switch";
 pub(super) const CONTROL: &str = "control";
 
-/// Where controller and agent keep their state.
+/// Where the controller keeps its state.
 pub(super) const CONTROL_STATE: &str = "{dir}/control";
-pub(super) const AGENT_STATE: &str = "{dir}/agent";
 
-/// client - switch - servers, with the controller on the switch.
+/// client - switch - servers, with the controller on the switch; or client and controller - switch - switches - servers.
 pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
     let servers: Vec<String> = match (backend, params.servers) {
         (Backend::Embedded, _) if !params.apart => vec!["server".into()],
@@ -29,12 +28,24 @@ pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
     };
     let mut hosts = vec![Site::new(CLIENT, vec![])];
     let mut links = vec![Link::between([CLIENT.into(), SWITCH.into()])];
-    for server in &servers {
+    for (number, server) in servers.iter().enumerate() {
+        let above = match params.racks {
+            1 => SWITCH.to_owned(),
+            _ => top(number * params.racks as usize / servers.len()),
+        };
         hosts.push(Site::new(server, server_roles(server, params, backend)));
-        links.push(Link::between([SWITCH.into(), server.clone()]));
+        links.push(Link::between([above, server.clone()]));
     }
-    let [agent, control] = switch_roles(params, discipline);
-    let mut switch = vec![agent];
+    let control = controller(params, discipline);
+    let mut switch = vec![];
+    if params.racks == 1 || params.spine {
+        switch.push(agent(params, 1, SWITCH));
+    }
+    let mut tops = vec![];
+    for (name, id) in switches(params).iter().skip(1).zip(2..) {
+        tops.push(Site::new(name, vec![agent(params, id, name)]));
+        links.push(Link::between([SWITCH.into(), name.clone()]));
+    }
     if params.apart {
         hosts.push(Site::new(CONTROL, vec![control]));
         links.push(Link::between([SWITCH.into(), CONTROL.into()]));
@@ -43,11 +54,15 @@ pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
     }
     Plan {
         hosts,
-        switches: vec![Site::new(SWITCH, switch)],
+        switches: [Site::new(SWITCH, switch)]
+            .into_iter()
+            .chain(tops)
+            .collect(),
         links,
         partitions: params.servers,
         is_open: true,
         is_signed: false,
+        tells_racks: params.racks > 1,
         hardware: params.hardware.as_ref().map(|h| h.slowed(params.factor)),
     }
 }
@@ -95,16 +110,39 @@ pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<S
     roles.map(|role| Seated::new(role).on(OTHER_CPU)).collect()
 }
 
+/// The switch at the top of a rack, counted from 0.
+fn top(rack: usize) -> String {
+    format!("top{}", rack + 1)
+}
+
+/// All switches that forward: the one at which everybody is, or that is above the racks' own, first.
+pub(super) fn switches(params: &Rack) -> Vec<String> {
+    let tops = (0..params.racks as usize).filter(|_| params.racks > 1);
+    [SWITCH.to_owned()]
+        .into_iter()
+        .chain(tops.map(top))
+        .collect()
+}
+
+/// Where a switch's agent keeps its state.
+pub(super) fn agent_state(switch: &str) -> String {
+    format!("{{dir}}/{switch}-agent")
+}
+
 /// The agent forwards from the start; the cache learns once there is a controller.
-fn switch_roles(params: &Rack, discipline: &str) -> [Seated; 2] {
+fn agent(params: &Rack, id: u16, switch: &str) -> Seated {
     let agent = Role::Switch(Switch {
-        id: 1,
-        node: SWITCH.into(),
+        id,
+        node: switch.into(),
         control: control_url(params),
-        state: AGENT_STATE.into(),
+        state: agent_state(switch),
         options: params.switch_args.clone(),
         ..Switch::default()
     });
+    Seated::new(agent).nice(5)
+}
+
+fn controller(params: &Rack, discipline: &str) -> Seated {
     let control = Role::Control(Control {
         state: CONTROL_STATE.into(),
         max_items: Some(params.items),
@@ -115,10 +153,7 @@ fn switch_roles(params: &Rack, discipline: &str) -> [Seated; 2] {
         listen: params.apart.then(|| format!("0.0.0.0:{CONTROL_PORT}")),
         ..Control::default()
     });
-    [
-        Seated::new(agent).nice(5),
-        Seated::new(control).nice(5).later(),
-    ]
+    Seated::new(control).nice(5).later()
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::{
     Backend, Run, fill,
     rig::{CLIENT_CPU, Generating, Load, Rig},
 };
-use layout::{AGENT_STATE, CLIENT, CONTROL_STATE, SWITCH, plan, server, server_roles};
+use layout::{CLIENT, CONTROL_STATE, SWITCH, agent_state, plan, server, server_roles, switches};
 
 /// A rack under measurement: client, switch, servers; the cache on or off.
 pub struct Servers<'a> {
@@ -47,7 +47,7 @@ pub struct Servers<'a> {
 pub struct Counted {
     /// Requests that each server took.
     pub served: Vec<f64>,
-    /// The switch's counters, by name.
+    /// The counters of all switches, by name.
     pub switch: BTreeMap<String, f64>,
     /// The port by which the switch sends packets round, if anybody counts it.
     pub rounds: Option<sim::RoundCounts>,
@@ -198,18 +198,30 @@ impl<'a> Servers<'a> {
         self.rig.start(node, "control")
     }
 
-    /// Stops the controller and empties the switch.
+    /// The switches that have an agent.
+    fn agents(&self) -> Vec<String> {
+        let mut all = switches(&self.params);
+        if self.params.racks > 1 && !self.params.spine {
+            all.remove(0);
+        }
+        all
+    }
+
+    /// Stops the controller and empties the switches.
     ///
     /// # Errors
     /// The switch does not start again.
     pub fn cache_off(&mut self) -> anyhow::Result<()> {
         let node = self.params.controller();
         self.rig.stop(node, "control", libc::SIGTERM)?;
-        self.rig.stop(SWITCH, "agent", libc::SIGTERM)?;
-        self.rig.forget_tables(SWITCH);
         self.rig.forget(CONTROL_STATE);
-        self.rig.forget(AGENT_STATE);
-        self.rig.start(SWITCH, "agent")
+        for switch in self.agents() {
+            self.rig.stop(&switch, "agent", libc::SIGTERM)?;
+            self.rig.forget_tables(&switch);
+            self.rig.forget(&agent_state(&switch));
+            self.rig.start(&switch, "agent")?;
+        }
+        Ok(())
     }
 
     /// Runs one phase of load.
@@ -284,13 +296,16 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// Nobody says.
     pub fn counted(&self) -> anyhow::Result<Counted> {
-        let counters = self.rig.switch_counters(SWITCH)?;
-        let counters = counters.as_object().into_iter().flatten();
+        let mut switch = BTreeMap::new();
+        for name in self.agents() {
+            let counters = self.rig.switch_counters(&name)?;
+            for (name, count) in counters.as_object().into_iter().flatten() {
+                *switch.entry(name.clone()).or_default() += count.as_f64().unwrap_or(0.0);
+            }
+        }
         Ok(Counted {
             served: self.served()?,
-            switch: counters
-                .filter_map(|(name, count)| Some((name.clone(), count.as_f64()?)))
-                .collect(),
+            switch,
             rounds: self.rig.rounds(SWITCH),
             seconds: self.rig.now().as_secs_f64(),
         })

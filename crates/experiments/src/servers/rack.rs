@@ -22,6 +22,11 @@ pub struct Rack {
     pub value_len: Lengths,
     /// Number of servers, each one partition.
     pub servers: u32,
+    /// Racks, in which the servers stand in equal numbers, each with a switch at its top, below one to which clients and controller are linked. One: all
+    /// stand below that one.
+    pub racks: u32,
+    /// Whether that one does anything but forward, where there are racks.
+    pub spine: bool,
     /// Whether each server is a host of its own, with an address of its own, and hears the controller; otherwise one host has the partitions of
     /// all of them.
     pub apart: bool,
@@ -62,6 +67,8 @@ impl Default for Rack {
             keys: 1_000_000,
             value_len: 128.into(),
             servers: 128,
+            racks: 1,
+            spine: true,
             apart: false,
             server_rate: 250.0,
             hardware: None,
@@ -97,12 +104,17 @@ impl Rack {
         let Rack {
             keys,
             servers,
+            racks,
             items,
             ..
         } = self;
         ensure!(
             (1..=4096).contains(servers),
             "servers = {servers}: 1 to 4096 are possible"
+        );
+        ensure!(
+            *racks == 1 || (*racks > 1 && self.apart && servers % racks == 0),
+            "racks = {racks}: 1, or a part of the {servers} servers, which have to be apart"
         );
         ensure!(
             items <= keys,

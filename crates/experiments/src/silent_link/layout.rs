@@ -50,6 +50,7 @@ pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
         partitions: 4,
         is_open: false,
         is_signed: true,
+        tells_racks: false,
         hardware: None,
     };
     let ends = Topology {

@@ -27,6 +27,9 @@ pub enum System {
     /// NetCache, which holds what this switch's items hold.
     #[serde(rename = "netcache-full")]
     FullCache,
+    /// KVSwitch in each rack's own switch, and nothing above these.
+    #[serde(rename = "kvswitch-in-racks")]
+    InRacks,
     /// KVSwitch with copies in the switch beside replicas.
     #[serde(rename = "hybrid")]
     Hybrid,
@@ -46,6 +49,7 @@ impl System {
             System::Cache => "netcache",
             System::Replicas => "kvswitch",
             System::FullCache => "netcache-full",
+            System::InRacks => "kvswitch-in-racks",
             System::Hybrid => "hybrid",
         }
     }
@@ -157,6 +161,7 @@ pub struct Bench<'a> {
     balance: Balance,
     /// Requests per second that all servers take together.
     capacity: f64,
+    racks: u32,
     window_s: f64,
     is_on: bool,
 }
@@ -182,6 +187,9 @@ impl<'a> Bench<'a> {
         if system == System::FullCache {
             rack.discipline = Some("netcache".into());
         }
+        if system == System::InRacks {
+            rack.spine = false;
+        }
         if system == System::Hybrid {
             rack.settings.extend([("kvswitch.copies".into(), 1)]);
         }
@@ -190,6 +198,7 @@ impl<'a> Bench<'a> {
             system,
             balance: balance.clone(),
             capacity: f64::from(rack.servers) * rack.server_rate / rack.factor,
+            racks: rack.racks,
             window_s: f64::from(rack.window_ms.unwrap_or(1000)) / 1000.0,
             is_on: false,
         })
@@ -204,8 +213,23 @@ impl<'a> Bench<'a> {
     pub fn rate(&self, popularity: Popularity, write_ratio: f64) -> f64 {
         match self.system {
             System::None => 0.9 * self.bound_without(popularity, write_ratio),
+            System::InRacks => {
+                self.capacity
+                    * self
+                        .balance
+                        .load
+                        .min(0.9 * self.bound_in_racks(popularity, write_ratio))
+            }
             _ => self.balance.load * self.capacity,
         }
+    }
+
+    /// What the servers carry, as a part of all, if those of a rack share what it is asked, and racks nothing.
+    fn bound_in_racks(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+        let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
+        let racks = shares.chunks(shares.len().div_ceil(self.racks as usize).max(1));
+        let highest = racks.map(|rack| rack.iter().sum()).fold(0.0, f64::max);
+        1.0 / (highest * f64::from(self.racks)).max(1.0)
     }
 
     /// What the servers carry without anything before them.

@@ -6,6 +6,7 @@ mod bench;
 pub mod cost;
 mod failures;
 mod hybrid;
+mod scale;
 mod skew;
 mod threshold;
 mod value_size;
@@ -41,6 +42,10 @@ pub const EXPERIMENTS: &[Registered] = &[
     Registered {
         toml: on_the_rack!("../kv-writes.toml"),
         kind: &Kind::of::<writes::Writes>("kv-writes"),
+    },
+    Registered {
+        toml: include_str!("../kv-scale.toml"),
+        kind: &Kind::of::<scale::Scale>("kv-scale"),
     },
     Registered {
         toml: on_the_rack!("../kv-failures.toml"),

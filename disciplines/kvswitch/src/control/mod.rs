@@ -58,6 +58,20 @@ struct Tenant {
     sides: BTreeMap<SwitchId, Side>,
 }
 
+impl Tenant {
+    /// Which stores can be told something, and answer as far as the switch at the top of their rack sees; by place.
+    fn there(&self, holds: &Holds) -> Vec<bool> {
+        let is_silent = |at: usize| {
+            let top = self.stores.rack(at).and_then(|rack| self.sides.get(&rack));
+            top.is_some_and(|side| side.is_silent(at))
+        };
+        let places = self.stores.addresses().iter().enumerate();
+        places
+            .map(|(at, store)| holds.is_attached(store) && !is_silent(at))
+            .collect()
+    }
+}
+
 impl Controller {
     fn stores(&mut self, id: u32, stores: &Stores, out: &mut Vec<Action>) {
         let tenant = self.tenants.entry(id).or_insert_with(|| Tenant {
@@ -141,8 +155,13 @@ impl Controller {
         else {
             return;
         };
-        self.at(switch, id, |side, stores, holds| {
-            side.window_end(now, items, tallies, stores, holds, out);
+        let there = self
+            .tenants
+            .get(&id)
+            .map(|tenant| tenant.there(&self.holds));
+        self.at(switch, id, |side, stores, _| {
+            let there = there.unwrap_or_default();
+            side.window_end(now, items, tallies, stores, &there, out);
             side.configure(stores, out);
         });
         if let Some(tenant) = self.tenants.get(&id)

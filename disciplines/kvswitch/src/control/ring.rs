@@ -49,7 +49,7 @@ impl Ring {
                 let own = places().filter(|at| stores.rack(*at) == Some(switch));
                 own.map(|at| vec![at]).collect()
             }
-            Stands::Above => racks_of(places(), stores),
+            Stands::Above => racks_of(stores),
         };
         servers.truncate(EACH as usize);
         let mut of = vec![None; stores.addresses().len()];
@@ -119,14 +119,15 @@ impl Ring {
     }
 }
 
-/// The stores of each rack; one without a rack is one by itself.
-fn racks_of(places: impl Iterator<Item = usize>, stores: &Stores) -> Vec<Vec<usize>> {
+/// The stores of each rack; one without a rack is one by itself. All tenants have the same racks, for these have to do what all of them ask.
+fn racks_of(stores: &Stores) -> Vec<Vec<usize>> {
     let mut racks: BTreeMap<SwitchId, Vec<usize>> = BTreeMap::new();
     let mut alone = vec![];
-    for at in places {
+    for at in 0..stores.addresses().len() {
+        let own = stores.is_server(at).then_some(at);
         match stores.rack(at) {
-            Some(rack) => racks.entry(rack).or_default().push(at),
-            None => alone.push(vec![at]),
+            Some(rack) => racks.entry(rack).or_default().extend(own),
+            None => alone.push(own.into_iter().collect()),
         }
     }
     racks.into_values().chain(alone).collect()
@@ -157,4 +158,93 @@ fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use wire::Secret;
+
+    use super::*;
+
+    const SPINE: SwitchId = 1;
+    /// Of racks 2, 3 and 4, in this order, each with four stores.
+    const RACKS: [SwitchId; 12] = [2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4];
+
+    fn stores() -> Stores {
+        let address = |at: u16| SocketAddr::from(([10, 0, 0, at as u8], 7117));
+        let addresses = (0..RACKS.len() as u16).map(address).collect();
+        let homes = (0..RACKS.len() as u16).collect();
+        Stores::new(addresses, 7, Secret([7; 16]), homes).in_racks(RACKS)
+    }
+
+    fn keys() -> impl Iterator<Item = Key> {
+        (0..500).map(|n| Key::from(format!("key {n}")))
+    }
+
+    #[test]
+    fn a_spine_and_a_rack_s_own_switch_agree_on_each_key_s_entry() {
+        let stores = stores();
+        let spine = Ring::new(SPINE, &stores);
+        assert_eq!((spine.len(), spine.stands()), (3, Stands::Above));
+        let mut there = vec![true; RACKS.len()];
+        for dead in [None, Some(5), Some(6)] {
+            dead.into_iter().for_each(|at: usize| there[at] = false);
+            for (server, rack) in [2, 3, 4].into_iter().enumerate() {
+                let top = Ring::new(rack, &stores);
+                assert_eq!((top.len(), top.stands()), (4, Stands::OnTop));
+                for key in keys() {
+                    let entry = spine.entry(server, &key, &stores, &there);
+                    let home = stores.home_of(&key);
+                    let seen = top.home(&key, &stores, &there);
+                    match there[home] || RACKS[home] != rack {
+                        true => assert_eq!(entry, seen),
+                        false => assert_eq!((entry, seen), (None, Some(home))),
+                    }
+                    assert!(entry.is_none_or(|at| there[at] && RACKS[at] == rack));
+                    assert_eq!(spine.home(&key, &stores, &there), Some(home));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn entries_are_spread_and_stay_when_another_store_is_gone() {
+        let stores = stores();
+        let spine = Ring::new(SPINE, &stores);
+        let mut there = vec![true; RACKS.len()];
+        let entries = |there: &[bool]| -> Vec<usize> {
+            let foreign = keys().filter(|key| stores.home_of(key) >= 4);
+            foreign
+                .filter_map(|key| spine.entry(0, &key, &stores, there))
+                .collect()
+        };
+        let before = entries(&there);
+        let count = |of: &[usize], at| of.iter().filter(|entry| **entry == at).count();
+        for at in 0..4 {
+            assert!(count(&before, at) > before.len() / 6, "{before:?}");
+        }
+        there[1] = false;
+        let after = entries(&there);
+        assert_eq!(count(&after, 1), 0);
+        let moved = before.iter().zip(&after).filter(|(was, is)| was != is);
+        assert_eq!(moved.count(), count(&before, 1));
+        for at in [0, 2, 3] {
+            assert!(count(&after, at) > after.len() / 5, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn without_racks_every_store_is_a_server() {
+        let alone = Ring::new(SPINE, &stores().in_racks([0; RACKS.len()]));
+        assert_eq!((alone.len(), alone.stands()), (12, Stands::Alone));
+        let some = stores().in_racks([0, 0]);
+        let spine = Ring::new(SPINE, &some);
+        assert_eq!(spine.len(), 5, "who has no rack is one by himself");
+        assert_eq!(
+            [0, 2, 1].map(|at| spine.server_of(at)),
+            [Some(3), Some(0), Some(4)]
+        );
+    }
 }

@@ -56,10 +56,13 @@ pub(super) fn of(
         links.push(spec);
     }
     let mut spec = Spec::new(machines, links, plan.partitions, plan.is_open, disciplines)?;
+    if plan.tells_racks {
+        spec.tell_racks();
+    }
     let cluster = plan.cluster(topology)?;
     ensure!(
         cluster.stores == spec.cluster.stores,
-        "the simulated stores have other addresses than the plan's"
+        "the simulated stores have other addresses, or stand in other racks, than the plan's"
     );
     spec.cluster = cluster;
     Ok(spec)

@@ -226,6 +226,13 @@ impl Side {
             && self.copies.is_settled()
     }
 
+    /// Whether a store of the rack that the switch is at the top of answers nothing any longer. Other switches do not see the one store.
+    pub fn is_silent(&self, at: usize) -> bool {
+        let server = self.ring.server_of(at);
+        let is_on_top = self.ring.stands() == Stands::OnTop;
+        is_on_top && server.is_some_and(|server| !self.servers.answers(server))
+    }
+
     /// Keys that it would have if there were room.
     pub fn wanted(&self) -> usize {
         self.wanted

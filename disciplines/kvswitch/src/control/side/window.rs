@@ -6,7 +6,7 @@ use decide::{Action, Change, Key, Record, Stores, Tallies};
 
 use super::Side;
 use crate::{
-    control::{copies, holds::Holds, table::Wants},
+    control::{copies, table::Wants},
     settings,
 };
 
@@ -24,14 +24,14 @@ const SOON: f64 = 0.25;
 const WORTH: f64 = 2.0;
 
 impl Side {
-    /// A window ended in which items had these requests, and the programs counted this.
+    /// A window ended in which items had these requests, and the programs counted this. Which stores are `there` is said by place.
     pub fn window_end(
         &mut self,
         now: Duration,
         items: &[(Key, u64)],
         tallies: &Tallies,
         stores: &Stores,
-        holds: &Holds,
+        there: &[bool],
         out: &mut Vec<Action>,
     ) {
         for (key, requests) in items {
@@ -39,8 +39,7 @@ impl Side {
         }
         self.servers.window_end(tallies);
         self.writes.window_end(tallies);
-        let there = there(stores, holds);
-        let may = self.who_may(&there);
+        let may = self.who_may(there);
         let (average, excess) = self.servers.load(&may);
         if average < ENOUGH {
             return self.idle(&may, out);
@@ -61,7 +60,7 @@ impl Side {
             .collect();
         self.move_threshold(average, &may, &hottest);
         let changes = self.limits.settings[settings::CHANGES] as usize - copied;
-        self.plan(changes, average, &hottest, &may, stores, &there, out);
+        self.plan(changes, average, &hottest, &may, stores, there, out);
         self.wanted = self.wanted.max(worth);
     }
 
@@ -213,9 +212,8 @@ impl Side {
             load: &|key| self.estimates.of(key),
             threshold,
             home: &|key| {
-                self.ring
-                    .home(key, stores, there)
-                    .filter(|at| may[server_of(*at)])
+                let home = self.ring.home(key, stores, there);
+                home.filter(|at| there[*at] && may[server_of(*at)])
             },
             entry: &|key, server| {
                 let entry = self.ring.entry(server, key, stores, there);
@@ -286,12 +284,6 @@ impl Side {
         gone.iter().for_each(|key| self.remove(key, out));
         gone.len()
     }
-}
-
-/// Which stores are there, by place.
-fn there(stores: &Stores, holds: &Holds) -> Vec<bool> {
-    let addresses = stores.addresses().iter();
-    addresses.map(|store| holds.is_attached(store)).collect()
 }
 
 /// Whether so many changes of a table of so many keys leave the load where it was.
