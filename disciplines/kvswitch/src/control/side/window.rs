@@ -60,7 +60,7 @@ impl Side {
             .collect();
         self.move_threshold(average, &may, &hottest);
         let changes = self.limits.settings[settings::CHANGES] as usize - copied;
-        self.plan(changes, average, &hottest, &may, stores, there, out);
+        self.plan(changes, average, &hottest, stores, there, out);
         self.wanted = self.wanted.max(worth);
     }
 
@@ -182,11 +182,11 @@ impl Side {
         mut changes: usize,
         average: f64,
         hottest: &[(Key, f64)],
-        may: &[bool],
         stores: &Stores,
         there: &[bool],
         out: &mut Vec<Action>,
     ) {
+        let may = self.who_may(there);
         if !self.attached || !may.contains(&true) {
             return;
         }
@@ -224,7 +224,7 @@ impl Side {
             full: self.full(average),
             average,
             weight: &|at| self.weight(at),
-            may,
+            may: &may,
             most: &|load| self.writes.most_of(load / average).min(self.most_set()),
             busy: &|key| {
                 self.asked.contains_key(key)
