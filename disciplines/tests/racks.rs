@@ -72,6 +72,7 @@ impl Racks {
             value_len: 128.into(),
             seed: 1,
             timeout_ms: 200,
+            again_ms: None,
             interval_ms: 100,
             names_lives: false,
             number: 0,

@@ -25,6 +25,8 @@ pub struct Hybrid {
     theta: f64,
     /// The part of the requests that writes.
     write_ratio: f64,
+    /// By this the servers' rates are divided once more, so that switch and generator are never what is measured.
+    slower: f64,
     /// The longest value that NetCache alone holds where it is the paper's, in bytes.
     longest_value: u32,
     /// Windows at the rate that was found, before it is looked for again; 0: it is not.
@@ -94,6 +96,7 @@ impl Hybrid {
     fn came(&self, run: &Run<'_>, workload: &Workload, system: System) -> anyhow::Result<Came> {
         let mut rack = Rack {
             value_len: workload.lengths(self.longest_value as usize),
+            factor: self.rack.factor * self.slower,
             ..self.rack.clone()
         };
         if system == System::Cache {
@@ -136,6 +139,7 @@ impl Measure for Hybrid {
         self.balance.check(&self.rack)?;
         exponent(self.theta)?;
         params::ratio("write_ratio", self.write_ratio)?;
+        params::positive([("slower", self.slower)])?;
         for workload in &self.workloads {
             for part in [workload.cacheable, workload.short] {
                 params::ratio(&format!("workloads: {}", workload.name), part)?;

@@ -5,8 +5,8 @@
 //! each write r times. So a copy costs all servers together less wherever it can be had, but may cost one of them more.
 //!
 //! Every hot key begins as a copy, if there is room and more is read than written. It has replicas instead if its value does not fit, which the
-//! switch says; if reads that the copy did not answer, which the switch counts, are more than each of r servers would have; and if its home
-//! has too much to do, the costliest of that home first.
+//! switch says; if its copy answers less than half of its reads, which the switch counts; and if its home has too much to do, the costliest
+//! of that home first.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,8 +14,6 @@ use std::{
 };
 
 use decide::{Key, Outcome};
-
-use super::place::replicas;
 
 /// A key with fewer requests in a window than this is not worth a change.
 const LEAST: f64 = 4.0;
@@ -34,6 +32,8 @@ const COSTS: f64 = 0.02;
 /// that cannot be copies.
 const RECORDS_LEAST: usize = 16;
 const RECORDS_MOST: usize = 4;
+/// A copy that leaves more than this part of a key's reads to its home is not worth having where replicas can be had.
+const EMPTY: f64 = 0.5;
 /// What cost too much is tried again when it has less than this part of the load that it had.
 const CHEAPER: f64 = 0.5;
 
@@ -226,8 +226,8 @@ impl Copies {
         costly.chain(leaving).chain(come).collect()
     }
 
-    /// Copies that cost their homes more than replicas would cost each server, with their loads. Of a home that has too much to do that
-    /// is believed of none: what is not answered there would be, without those that cost most; these go until it has no longer.
+    /// Copies that cost too much, with their loads. Of a home that has too much to do those that cost most, until it has no longer: of what others
+    /// do not answer there it is to blame.
     fn costly(&self, wants: &Wants<'_>) -> Vec<(Key, f64)> {
         let there = self.keys.iter();
         let there = there.filter(|(_, copied)| copied.stage == Stage::There);
@@ -238,10 +238,9 @@ impl Copies {
         let mut loads = wants.loads.to_vec();
         let is_costly = |(cost, key): (f64, Key)| {
             let (load, home) = ((wants.load)(&key), (wants.home)(&key)?);
-            let servers = replicas(load, wants.threshold, (wants.most)(load)).max(2);
             let is_more = match wants.loads.get(home)? > &wants.full {
                 true => loads[home] > wants.full,
-                false => cost > load / servers as f64,
+                false => cost > load * EMPTY,
             };
             ((wants.most)(load) >= 2 && is_more).then(|| {
                 loads[home] -= cost;
@@ -504,8 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_answers_less_than_replicas_would_take_off_its_home_has_those() {
-        // Of two servers that share it each would have 45 of its requests.
+    fn a_copy_that_answers_less_than_half_of_its_reads_has_replicas() {
         for (missed, yields) in [(44, false), (46, true)] {
             let mut given = Given::of(&[(1, 90.0), (2, 80.0)], 9);
             let planned = missing(&mut given, &[(1, missed), (2, 19)]);

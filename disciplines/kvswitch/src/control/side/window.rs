@@ -186,7 +186,7 @@ impl Side {
         there: &[bool],
         out: &mut Vec<Action>,
     ) {
-        let may = &self.who_may(there)[..];
+        let may = self.who_may(there);
         if !self.attached || !may.contains(&true) {
             return;
         }
@@ -224,7 +224,7 @@ impl Side {
             full: self.full(average),
             average,
             weight: &|at| self.weight(at),
-            may,
+            may: &may,
             most: &|load| self.writes.most_of(load / average).min(self.most_set()),
             busy: &|key| {
                 self.asked.contains_key(key)
