@@ -227,6 +227,14 @@ impl Failures {
                 percent(stage.result.loss()),
                 stage.failed.to_string(),
             ]);
+            if let Some(last) = stage
+                .stretches
+                .last()
+                .filter(|_| stage.happened == Happened::IsSlow)
+            {
+                // Over the average: one that does as much as others was not slow, and nothing was seen.
+                report.summarize("slow_load", last.its);
+            }
             report.count(&format!("failed_requests_{name}"), stage.failed);
             report.rows.extend(stage.stretches.iter().map(|s| {
                 json!({ "happened": name, "at_s": s.at_s, "imbalance": s.imbalance, "its": s.its, "dropped": s.dropped })
