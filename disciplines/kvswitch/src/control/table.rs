@@ -171,12 +171,10 @@ impl Table {
     /// answer.
     fn orphans(&self, wants: &Wants<'_>) -> impl Iterator<Item = Planned> {
         let orphans = self.keys.keys().filter(|key| (wants.home)(key).is_none());
-        orphans
-            .filter(|key| !(wants.busy)(key))
-            .map(|key| Planned {
-                key: key.clone(),
-                servers: vec![],
-            })
+        orphans.filter(|key| !(wants.busy)(key)).map(|key| Planned {
+            key: key.clone(),
+            servers: vec![],
+        })
     }
 
     /// What a key is to have, if that is to change.
