@@ -8,20 +8,11 @@
 #include "table.h"
 #include "traffic.h"
 
-/* Asks for the key's item ahead of its use, where a discipline may look for it: the tag takes as long as its way from memory. */
-INLINE void touch_item(const struct work *work)
-{
-	struct found found;
-	if (work->base != NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE)
-		find_slot(work, &found);
-}
-
 INLINE bool is_signed_so(struct work *work)
 {
 	if (!has_secret(work))
 		return true;
 	hash_shared(work);
-	touch_item(work);
 	return tag_of(work) == work->header.tag;
 }
 
