@@ -6,7 +6,7 @@ use decide::Tallies;
 use crate::servers::{EACH, LOADS, UPDATES};
 
 /// Of what it is asked, and of what others answer: a server that answers less than so much of both is slow.
-const SLOW: f64 = 0.96;
+const SLOW: f64 = 0.9;
 /// Requests of a window from which a server's answers say something.
 const ENOUGH: f64 = 50.0;
 /// Of what a server showed to be able to when it was full, it is given so much: what waits there has to be answered, too.
