@@ -72,6 +72,7 @@ mod tests {
                 "kv-threshold",
                 "kv-valuesize",
                 "kv-writes",
+                "kv-scale",
                 "kv-failures",
                 "hybrid",
             ]

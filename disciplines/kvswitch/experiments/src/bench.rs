@@ -35,6 +35,9 @@ pub enum System {
     Hybrid,
 }
 
+/// Windows at most that a control half has to begin in: a tenant that changes its discipline has to be told to everybody first.
+const UNTIL_IT_BEGINS: u32 = 12;
+
 /// Longest key and value that NetCache holds in its paper, in bytes.
 const CACHED: [(&str, u32); 2] = [
     ("netcache.longest_key", 16),
@@ -61,7 +64,7 @@ impl System {
 pub struct Balance {
     /// The load, a part of what all servers take together.
     pub load: f64,
-    /// Windows before anything is measured.
+    /// Windows before anything is measured, from when the control half began.
     pub windows: u32,
     /// Requests of a measurement.
     pub requests: f64,
@@ -262,7 +265,21 @@ impl<'a> Bench<'a> {
         self.servers.cache_on()?;
         // As much as the servers take at first; more when the keys have replicas.
         let rate = self.rate(popularity, write_ratio);
+        for _ in 0..UNTIL_IT_BEGINS {
+            if !self.has_replicas() || self.figures().get("threshold_millionths") > Some(&0.0) {
+                break;
+            }
+            self.go_on(popularity, write_ratio, rate, 1)?;
+        }
         self.go_on(popularity, write_ratio, rate, self.balance.windows)
+    }
+
+    /// Whether there is a control half that chooses servers.
+    fn has_replicas(&self) -> bool {
+        matches!(
+            self.system,
+            System::Replicas | System::InRacks | System::Hybrid
+        )
     }
 
     /// What the control half says of itself, as far as there is one.
