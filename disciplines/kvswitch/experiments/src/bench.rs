@@ -223,7 +223,8 @@ impl<'a> Bench<'a> {
                         .load
                         .min(0.9 * self.bound_in_racks(popularity, write_ratio))
             }
-            _ => self.balance.load * self.capacity,
+            // Beyond what they carry nobody would see what replicas do.
+            _ => self.balance.load * self.expected(popularity, write_ratio),
         }
     }
 

@@ -16,6 +16,9 @@ const NEW: f64 = 0.25;
 const TWO: f64 = 0.65;
 /// What part of a server's load one key may be, if more replicas can change it.
 const MUCH: f64 = 1.0 / 3.0;
+/// The load of a key that is written, as a part of an average server's, from which it may have two servers: times the square of the part
+/// that writes.
+const LITTLE: f64 = 0.5;
 /// A limit changes when what it follows from is so far beyond it.
 const BEYOND: f64 = 0.15;
 
@@ -62,6 +65,9 @@ impl Writes {
     /// Most servers that a key may have whose load is this part of an average server's: where as many as cost least in all would each have
     /// more than [`MUCH`] of a server's load of it, so many that they have not, if there are.
     pub fn most_of(&self, load: f64) -> usize {
+        if load < LITTLE * self.part() * self.part() {
+            return 1;
+        }
         let left = MUCH - self.part() * load;
         if self.most < 2 || left <= 0.0 {
             return self.most;
@@ -87,7 +93,7 @@ mod tests {
         tallies[ENTERED] = entered;
         tallies[LOADS] = (reads + written) | (7 << 32);
         writes.window_end(&tallies);
-        writes.most_of(0.0)
+        writes.most_of(0.2)
     }
 
     #[test]
