@@ -10,7 +10,7 @@ const SLOW: f64 = 0.9;
 /// Requests of a window from which a server's answers say something.
 const ENOUGH: f64 = 50.0;
 /// Of what a server showed to be able to when it was full, it is given so much: what waits there has to be answered, too.
-const SPARE: f64 = 0.8;
+const SPARE: f64 = 0.7;
 /// The least that a server is taken to be able to.
 const LEAST: f64 = 0.125;
 /// Windows over which loads are added up at most.
