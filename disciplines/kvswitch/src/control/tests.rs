@@ -504,6 +504,7 @@ fn a_store_that_turns_slow_has_fewer_turns_after_a_window() {
     assert_eq!([1, 2, 3].map(|at| turns(&rig, at)), [1; 3]);
     rig.slow = Some(2);
     rig.window(&load());
-    assert_eq!([1, 2, 3].map(|at| turns(&rig, at)), [4, 2, 4]);
+    // Half as fast, and full: less than half, for what waits there has to be answered, too.
+    assert_eq!([1, 2, 3].map(|at| turns(&rig, at)), [4, 1, 4]);
     assert!(rig.is_right(&hot));
 }
