@@ -44,19 +44,23 @@ INLINE int read_copy(struct xdp_md *ctx, struct work *work, struct config *confi
 	return verdict;
 }
 
-/* A write, on its way home; one of the tenant's writes here if its store is. */
+/* A write on its way home is one of the tenant's writes here if its store is. */
+INLINE void count_write(struct xdp_md *ctx, struct work *work)
+{
+	if (count_load(ctx, work, REQUEST))
+		tally(work, WRITES);
+}
+
 INLINE int write_home(struct xdp_md *ctx, struct work *work, const struct config *config)
 {
 	disown(ctx, work, config);
-	if (count_load(ctx, work, REQUEST))
-		tally(work, WRITES);
+	count_write(ctx, work);
 	return forward(ctx, work);
 }
 
 /* Rule 2 as for any copy. The item is looked for again: an epoch is taken before the search that it speaks for. */
 INLINE int write_copy(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	if (count_load(ctx, work, REQUEST))
-		tally(work, WRITES);
+	count_write(ctx, work);
 	return write_request(ctx, work, config);
 }

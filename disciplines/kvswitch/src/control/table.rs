@@ -30,7 +30,7 @@ pub struct Wants<'a> {
     pub load: &'a dyn Fn(&Key) -> f64,
     /// Requests of a window beyond which a key gets another server.
     pub threshold: f64,
-    /// The place where a key's reads come to by themselves; none: it is left alone, for nobody is there.
+    /// The place where a key's reads come to by themselves; none: nobody is there, and it leaves the table.
     pub home: &'a dyn Fn(&Key) -> Option<usize>,
     /// The place at which a server has a key; none: it may not have it.
     pub entry: &'a dyn Fn(&Key, usize) -> Option<usize>,
@@ -197,24 +197,14 @@ impl Table {
         let misplaced = load * self.misplaced(&key, present, wants.weight);
         let is_due = is_hurt || misplaced > 0.0 || !is_hot || (wants.most)(load) < 2;
         let for_home = is_hot && load >= LEAST && self.burdens(&key, home, load, wants);
-        if for_home {
-            let count = count.max(2);
-            let gain = load / had.max(1) as f64;
-            return Some(Wanted {
-                key,
-                home,
-                load,
-                count,
-                gain,
-                is_due,
-            });
-        }
-        if !is_hurt && count == had.max(1) && misplaced == 0.0 {
+        if !for_home && !is_hurt && count == had.max(1) && misplaced == 0.0 {
             return None;
         }
-        let gain = match is_hurt {
-            true => f64::INFINITY,
-            false => misplaced.max(load / had.max(1) as f64 - load / count as f64),
+        let each = load / had.max(1) as f64;
+        let (count, gain) = match () {
+            () if for_home => (count.max(2), each),
+            () if is_hurt => (count, f64::INFINITY),
+            () => (count, misplaced.max(each - load / count as f64)),
         };
         Some(Wanted {
             key,
