@@ -24,10 +24,13 @@ impl Sketch {
 
     /// Counts a read; the estimate of its key's reads. Only the lowest cells rise: others are too high already.
     pub fn add(&mut self, hash: KeyHash) -> u32 {
-        let (a, b) = (mix(hash.high() ^ self.seed), mix(hash.low()) | 1);
+        let (a, b) = (
+            hot::mixed(hash.high() ^ self.seed),
+            hot::mixed(hash.low()) | 1,
+        );
         let columns: [usize; ROWS] = std::array::from_fn(|row| {
             let at = a.wrapping_add(b.wrapping_mul(row as u64));
-            (mix(at) >> 32) as usize & (COLUMNS - 1)
+            (hot::mixed(at) >> 32) as usize & (COLUMNS - 1)
         });
         let cells = || self.rows.iter().zip(columns);
         let least = cells().map(|(row, at)| row[at]).min().unwrap_or(0);
@@ -41,16 +44,8 @@ impl Sketch {
     /// Forgets all of it.
     pub fn clear(&mut self) {
         self.rows.iter_mut().for_each(|row| row.fill(0));
-        self.seed = mix(self.seed);
+        self.seed = hot::mixed(self.seed);
     }
-}
-
-/// The finalizer of SplitMix64.
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use decide::{Key, Stores, SwitchId};
+use hot::mixed;
 
 use crate::servers::EACH;
 
@@ -90,9 +91,7 @@ impl Ring {
         if self.server_of(home).is_some() || self.stands != Stands::OnTop {
             return self.server_of(home).map(|_| home);
         }
-        let mut rack = self.servers.iter().flatten().copied().collect::<Vec<_>>();
-        rack.retain(|at| is_of_family(*at, home, stores));
-        entry(&rack, key, stores, there)
+        entry(self.servers.iter().flatten(), home, key, stores, there)
     }
 
     /// Where a server has a key: itself, or of a rack the key's entry. None: it may not have it.
@@ -110,11 +109,7 @@ impl Ring {
         }
         match of {
             [at] => Some(*at).filter(|at| there[*at] && is_of_family(*at, home, stores)),
-            rack => {
-                let mut rack = rack.to_vec();
-                rack.retain(|at| is_of_family(*at, home, stores));
-                entry(&rack, key, stores, there)
-            }
+            rack => entry(rack, home, key, stores, there),
         }
     }
 }
@@ -139,8 +134,17 @@ fn is_of_family(at: usize, home: usize, stores: &Stores) -> bool {
     is_ipv6(at) == is_ipv6(home)
 }
 
-/// Of these stores the key's; where that is not `there`, another one, which is not the same for all keys.
-fn entry(rack: &[usize], key: &Key, stores: &Stores, there: &[bool]) -> Option<usize> {
+/// Of these stores, as far as they are of the home's family, the key's; where that is not `there`, another one, which is not the same for
+/// all keys.
+fn entry<'r>(
+    rack: impl IntoIterator<Item = &'r usize>,
+    home: usize,
+    key: &Key,
+    stores: &Stores,
+    there: &[bool],
+) -> Option<usize> {
+    let rack = rack.into_iter().copied();
+    let rack: Vec<usize> = rack.filter(|at| is_of_family(*at, home, stores)).collect();
     let first = rack.iter().copied().find(|at| there[*at])?;
     // The other half of the hash says which partition a key is in.
     let hash = stores.hash_of(key).low();
@@ -151,14 +155,6 @@ fn entry(rack: &[usize], key: &Key, stores: &Stores, there: &[bool]) -> Option<u
 
 /// How often a key looks for a store that is there before it takes the first one.
 const DRAWS: u64 = 64;
-
-/// The next of a row of numbers that look drawn (SplitMix64).
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}
 
 #[cfg(test)]
 mod tests {
