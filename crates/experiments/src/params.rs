@@ -3,6 +3,7 @@
 use anyhow::ensure;
 use load::workload::{KEY_LEN, Popularity};
 use serde::{Deserialize, Serialize};
+use wire::Lengths;
 
 /// The distributions that are measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,6 +182,27 @@ pub fn part<const N: usize>(all: [(&str, f64); N]) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Short and long values of production traces, in bytes, as OrbitCache's paper has them.
+const SHORT: usize = 64;
+const LONG: usize = 1024;
+
+/// Lengths of the values of such a trace, of which the part `short` has short ones, and of which the part `cacheable` is what a cache of values of
+/// `fits` bytes and less may have. A short value that is not (its key would be too long) has one byte more than fits: keys of the
+/// lab are all of 16 bytes. Of long values none fits.
+pub fn lengths_of_trace(cacheable: f64, short: f64, fits: usize) -> Lengths {
+    let fitting = cacheable.min(short);
+    let parts = [
+        (SHORT, fitting),
+        (fits + 1, short - fitting),
+        (LONG, 1.0 - short),
+    ];
+    let mix = parts.into_iter().filter(|(_, part)| *part > 0.0);
+    Lengths::Mix {
+        mix: mix.collect(),
+        salt: 0,
+    }
 }
 
 #[cfg(test)]

@@ -49,23 +49,10 @@ struct Workload {
     short: f64,
 }
 
-const SHORT: usize = 64;
-const LONG: usize = 1024;
-
 impl Workload {
-    /// Lengths of its values. A short value that does not fit NetCache (its key would be too long) has one byte more than fits.
+    /// Lengths of its values, where NetCache has those of so many bytes.
     fn lengths(&self, fits: usize) -> Lengths {
-        let fitting = self.cacheable.min(self.short);
-        let parts = [
-            (SHORT, fitting),
-            (fits + 1, self.short - fitting),
-            (LONG, 1.0 - self.short),
-        ];
-        let mix = parts.into_iter().filter(|(_, part)| *part > 0.0);
-        Lengths::Mix {
-            mix: mix.collect(),
-            salt: 0,
-        }
+        params::lengths_of_trace(self.cacheable, self.short, fits)
     }
 }
 

@@ -43,9 +43,6 @@ struct Workload {
     write_ratio: f64,
 }
 
-const SHORT: usize = 64;
-const LONG: usize = 1024;
-
 impl Workload {
     /// The rank of the hottest key that does not fit NetCache, counted from 1: what is to be expected, so that the seed's luck with single
     /// keys decides nothing.
@@ -54,20 +51,9 @@ impl Workload {
         (1.0 / (1.0 - fitting).max(1e-3)).round() as usize
     }
 
-    /// Lengths of its values. A short value that does not fit NetCache (its key would be too long) has one byte more than fits: keys of the
-    /// lab are all of 16 bytes. Of long values none fits.
+    /// Lengths of its values, where NetCache has those of so many bytes.
     fn lengths(&self, fits: usize) -> Lengths {
-        let fitting = self.cacheable.min(self.short);
-        let parts = [
-            (SHORT, fitting),
-            (fits + 1, self.short - fitting),
-            (LONG, 1.0 - self.short),
-        ];
-        let mix = parts.into_iter().filter(|(_, part)| *part > 0.0);
-        Lengths::Mix {
-            mix: mix.collect(),
-            salt: 0,
-        }
+        params::lengths_of_trace(self.cacheable, self.short, fits)
     }
 }
 
