@@ -97,15 +97,20 @@ impl Client {
         }
     }
 
-    pub fn ask(&mut self, mut header: Header, key: &[u8], value: &[u8], padded_to: usize) -> Reply {
-        self.request += 1;
-        header.request = self.request;
+    fn encode(&self, header: &mut Header, key: &[u8], value: &[u8]) -> Vec<u8> {
         header.client = 77;
         header.key_hash = self.secrets.hash.key_hash(header.tenant, key);
         let mut bytes = Vec::new();
-        Packet::new(header, key, value)
+        Packet::new(*header, key, value)
             .encode(&self.secrets.tag, &mut bytes)
             .unwrap();
+        bytes
+    }
+
+    pub fn ask(&mut self, mut header: Header, key: &[u8], value: &[u8], padded_to: usize) -> Reply {
+        self.request += 1;
+        header.request = self.request;
+        let mut bytes = self.encode(&mut header, key, value);
         bytes.resize(bytes.len().max(padded_to), 0);
         let mut buffer = [0; 2048];
         for _ in 0..10 {
@@ -130,12 +135,7 @@ impl Client {
     /// Sends what nobody answers, as the request that would be asked next.
     pub fn tell(&mut self, mut header: Header, key: &[u8], value: &[u8]) {
         header.request = self.request + 1;
-        header.client = 77;
-        header.key_hash = self.secrets.hash.key_hash(header.tenant, key);
-        let mut bytes = Vec::new();
-        Packet::new(header, key, value)
-            .encode(&self.secrets.tag, &mut bytes)
-            .unwrap();
+        let bytes = self.encode(&mut header, key, value);
         self.socket.send(&bytes).unwrap();
     }
 
