@@ -52,10 +52,14 @@ enum kv_op {
 	OP_REPLICA_DROP = 0x32,
 	OP_REPLICA_UPDATE = 0x33,
 	OP_CHAIN_READ = 0x40,
+	OP_CHAIN_READ_REPLY = 0x41,
 	OP_CHAIN_WRITE = 0x42,
+	OP_CHAIN_WRITE_REPLY = 0x43,
 	OP_CHAIN_ACK = 0x44,
 	OP_DISCIPLINE_REQUEST = 0x50,
 	OP_DISCIPLINE_REPLY = 0x51,
+	OP_PEER_MESSAGE = 0x52,
+	OP_PEER_SIGNAL = 0x53,
 };
 
 /* Low half of the flags byte; the high half is the status of a reply. */
@@ -64,13 +68,18 @@ enum kv_op {
 #define FLAG_CACHED 0x4
 #define FLAG_ALL 0x8
 #define STATUS_MASK 0xf0
-#define STATUS_MAX 10
+#define STATUS_MAX 14
 /* Of crates/wire/src/op.rs those that switches write. */
 #define STATUS_NOT_FOUND (1 << 4)
 #define STATUS_MISMATCH (2 << 4)
 #define STATUS_NEED_PADDING (3 << 4)
 #define STATUS_TRY_AGAIN (4 << 4)
+#define STATUS_TOO_LARGE (5 << 4)
 #define STATUS_OTHER_LIFE (9 << 4)
+#define STATUS_MOVED (11 << 4)
+#define STATUS_NO_ROOM (12 << 4)
+#define STATUS_FORGOTTEN (13 << 4)
+#define STATUS_NO_SESSION (14 << 4)
 
 /* Every field in network order. */
 struct kv_header {
@@ -125,20 +134,22 @@ INLINE bool op_is_known(__u8 op)
 	       (op >= OP_HOT_REPORT && op <= OP_CONTROL_FREE) ||
 	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_UPDATE) ||
 	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK) ||
-	       (op >= OP_DISCIPLINE_REQUEST && op <= OP_DISCIPLINE_REPLY);
+	       (op >= OP_DISCIPLINE_REQUEST && op <= OP_PEER_SIGNAL);
 }
 
 /* What switches and stores say to each other, about whosever key: signed with the system's secret. */
 INLINE bool op_is_system(__u8 op)
 {
 	return (op >= OP_FETCH_REQUEST && op <= OP_TAKE_REPLY) ||
-	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_DROP);
+	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_DROP) || op == OP_CHAIN_ACK ||
+	       op == OP_PEER_MESSAGE || op == OP_PEER_SIGNAL;
 }
 
-/* Lease, probe and page messages have no key; every other packet has one. */
+/* Lease, probe and page messages and switches' signals have no key; every other packet has one. */
 INLINE bool op_has_key(__u8 op)
 {
-	return !(op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY) && op != 0x26 && op != 0x27;
+	return !(op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY) && op != 0x26 && op != 0x27 &&
+	       op != OP_PEER_SIGNAL;
 }
 
 /* As crates/wire/src/op.rs says for each op. */
@@ -152,8 +163,7 @@ INLINE bool op_may_have_value(__u8 op)
 			  1ULL << 0x31 | 1ULL << 0x33;
 	if (op < 64)
 		return low >> op & 1;
-	return op == 0x41 || op == 0x42 || op == 0x44 || op == OP_DISCIPLINE_REQUEST ||
-	       op == OP_DISCIPLINE_REPLY;
+	return op >= OP_CHAIN_READ;
 }
 
 /* What a client asks of a store; these count against a tenant's rate. */

@@ -1,6 +1,10 @@
 //! What clients, stores and controllers must agree on: who holds which partition, who the tenants are.
 
-use std::{collections::HashSet, net::SocketAddr, time::Duration};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +53,19 @@ pub struct Cluster {
     /// Longest value in bytes, 1024 to 16 MiB. Clients refuse longer ones before they send any of it, stores whatever comes.
     #[serde(default = "usual_max_value")]
     pub max_value: u32,
+    /// Switches that answer for themselves, where clients begin to look for what lies in switches.
+    #[serde(rename = "switch", default, skip_serializing_if = "Vec::is_empty")]
+    pub switches: Vec<SwitchPlace>,
+}
+
+/// A switch that has an address of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchPlace {
+    /// Its name, as its agent has it.
+    pub name: String,
+    /// Where packets for the switch itself go, at the port [`crate::PORT`].
+    pub address: IpAddr,
 }
 
 /// Length of a lease in milliseconds, and the longest, where the cluster file does not say.
@@ -224,6 +241,9 @@ pub enum ClusterError {
     /// A tenant's number or secret is not usable.
     #[error("cluster file: {0}")]
     Tenant(String),
+    /// A switch without a name, or two that cannot be told apart.
+    #[error("cluster file: {0}")]
+    Switch(String),
     /// Leases of a length that nobody can keep to.
     #[error("cluster file: {0}")]
     Lease(String),
@@ -250,6 +270,7 @@ impl Cluster {
             lease_ms: USUAL_LEASE_MS,
             lease_max_ms: USUAL_LEASE_MS,
             max_value: MAX_VALUE_DEFAULT,
+            switches: vec![],
         }
     }
 
@@ -374,10 +395,31 @@ impl Cluster {
         if let Some(text) = &self.system_secret {
             parse_secret(text, "system_secret")?;
         }
+        self.check_switches()?;
         if !MAX_VALUES.contains(&self.max_value) {
             return Err(ClusterError::MaxValue(self.max_value));
         }
         self.check_leases()
+    }
+
+    fn check_switches(&self) -> Result<(), ClusterError> {
+        for (at, SwitchPlace { name, address }) in self.switches.iter().enumerate() {
+            let before = &self.switches[..at];
+            if name.is_empty() {
+                let text = format!("the switch at {address} has no name");
+                return Err(ClusterError::Switch(text));
+            }
+            if let Some(other) = before
+                .iter()
+                .find(|o| o.name == *name || o.address == *address)
+            {
+                return Err(ClusterError::Switch(format!(
+                    "switch {name} at {address}: {} at {} has the same name or address",
+                    other.name, other.address
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn check_leases(&self) -> Result<(), ClusterError> {

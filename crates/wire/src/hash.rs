@@ -7,6 +7,9 @@ use siphasher::{
 
 use crate::{HEADER_LEN, SHARED_LEN};
 
+/// Where `node` stands in a header.
+const NODE_AT: usize = 48;
+
 /// A tenant's 128-bit secret. [`Secret::NONE`] stands for a tenant without one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 16]);
@@ -16,8 +19,8 @@ impl Secret {
     pub const NONE: Secret = Secret([0; 16]);
 
     /// SipHash-1-3 (64 bit) over what a reply repeats of its request (40 bytes of the header, and the key, filled up with
-    /// zeros to whole words of eight bytes) and over the header's other bytes before the tag. The result stands in the
-    /// packet in network order. Zero for [`Secret::NONE`].
+    /// zeros to whole words of eight bytes), over the header's other bytes before the tag, with zeros in `node`'s place, and
+    /// over `node`. The result stands in the packet in network order. Zero for [`Secret::NONE`].
     pub fn tag(&self, header: &[u8; HEADER_LEN], key: &[u8]) -> u64 {
         if *self == Secret::NONE {
             return 0;
@@ -26,7 +29,11 @@ impl Secret {
         hasher.write(&header[..SHARED_LEN]);
         hasher.write(key);
         hasher.write(&[0; 7][..key.len().wrapping_neg() % 8]);
-        hasher.write(&header[SHARED_LEN..HEADER_LEN - 8]);
+        let (node, next) = (NODE_AT, NODE_AT + 2);
+        hasher.write(&header[SHARED_LEN..node]);
+        hasher.write(&[0; 2]);
+        hasher.write(&header[next..HEADER_LEN - 8]);
+        hasher.write(&header[node..next]);
         hasher.finish()
     }
 

@@ -73,13 +73,22 @@ pub enum Status {
     OtherLife = 9,
     /// A part of a write was taken, and others are still missing: `part` is the first of them. Nothing was written yet.
     Taken = 10,
+    /// The request named another arrangement of switches than the present one, or went to a switch that does not answer it; nothing was
+    /// done by this packet. The value says where to ask: a [`crate::chain::Route`].
+    Moved = 11,
+    /// There is no room for another key; nothing was done.
+    NoRoom = 12,
+    /// A write so much older than the client's newest that nobody can tell whether it was done.
+    Forgotten = 13,
+    /// A write of a client that has not opened a session here; nothing was done.
+    NoSession = 14,
 }
 
 impl Status {
     /// Status from its number.
     ///
     /// # Errors
-    /// [`DecodeError::UnknownStatus`] for numbers above 10.
+    /// [`DecodeError::UnknownStatus`] for numbers above 14.
     pub const fn from_bits(bits: u8) -> Result<Status, DecodeError> {
         Ok(match bits {
             0 => Status::Ok,
@@ -93,6 +102,10 @@ impl Status {
             8 => Status::Denied,
             9 => Status::OtherLife,
             10 => Status::Taken,
+            11 => Status::Moved,
+            12 => Status::NoRoom,
+            13 => Status::Forgotten,
+            14 => Status::NoSession,
             _ => return Err(DecodeError::UnknownStatus(bits)),
         })
     }

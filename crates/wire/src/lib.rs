@@ -6,6 +6,7 @@
 //! `docs/protocol.md`; `bpf/wire.h` is the same layout for the data plane, and both check the vectors
 //! in `vectors.json`.
 
+pub mod chain;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod hash;
@@ -13,17 +14,20 @@ mod header;
 mod lengths;
 mod life;
 pub mod maps;
+mod mixed;
 mod op;
 mod packet;
 
 #[cfg(feature = "cluster")]
 pub use cluster::{
-    Cluster, ClusterError, OverRate, Secrets, Store, Tenant, WRITE_BACK_MS, check_write_back,
+    Cluster, ClusterError, OverRate, Secrets, Store, SwitchPlace, Tenant, WRITE_BACK_MS,
+    check_write_back,
 };
 pub use hash::{KeyHash, Secret, partition_of};
 pub use header::{Epoch, Flags, Header, PART, PART_BYTES, Status};
 pub use lengths::Lengths;
 pub use life::{GoesOn, goes_on, life_of_key, life_of_store};
+pub use mixed::mixed;
 pub use op::Op;
 pub use packet::{DecodeError, EncodeError, Packet};
 

@@ -101,21 +101,25 @@ ops! {
     /// KVSwitch update: switch to replica, a copy of a write that is on its way to the key's home. Signed as the write is.
     ReplicaUpdate = 0x33, key: true, value: true;
 
-    /// NetChain and NetCRAQ read.
-    ChainRead = 0x40, key: true, value: false;
+    /// NetChain and NetCRAQ read, of any member of a chain; may carry the chain's addresses, and be padded.
+    ChainRead = 0x40, key: true, value: true;
     /// NetChain and NetCRAQ read reply.
     ChainReadReply = 0x41, key: true, value: true;
-    /// NetChain and NetCRAQ write, from the head down the chain.
+    /// NetChain and NetCRAQ write, to the head of a chain. Its value begins with a [`crate::chain::Ask`].
     ChainWrite = 0x42, key: true, value: true;
-    /// NetChain and NetCRAQ write reply, from the tail.
-    ChainWriteReply = 0x43, key: true, value: false;
-    /// NetCRAQ acknowledgement: this version is clean.
+    /// NetChain and NetCRAQ write reply, from the tail; with status Moved its value is a [`crate::chain::Route`].
+    ChainWriteReply = 0x43, key: true, value: true;
+    /// NetCRAQ acknowledgement, from the tail: this version is clean.
     ChainAck = 0x44, key: true, value: true;
 
     /// Client to switch or store: a request that a discipline defines which none of the papers has.
     DisciplineRequest = 0x50, key: true, value: true;
     /// Answers it.
     DisciplineReply = 0x51, key: true, value: true;
+    /// Switch to switch, about a key, as a discipline says that keeps it on several of them.
+    PeerMessage = 0x52, key: true, value: true;
+    /// Switch to switch, about no key: they tell each other that they are there.
+    PeerSignal = 0x53, key: false, value: true;
 }
 
 impl Op {
@@ -140,12 +144,13 @@ impl Op {
         })
     }
 
-    /// Whether stores and switches say it to each other: it is signed with the system's secret, whosever key it is about.
+    /// Whether stores and switches say it among themselves: it is signed with the system's secret, whosever key it is about.
     pub const fn is_system(self) -> bool {
         const FIRST: u8 = Op::FetchRequest as u8;
         const LAST: u8 = Op::TakeReply as u8;
         let of_replicas = matches!(self, Op::ReplicaConfirm | Op::ReplicaPush | Op::ReplicaDrop);
-        (self as u8 >= FIRST && self as u8 <= LAST) || of_replicas
+        let of_peers = matches!(self, Op::ChainAck | Op::PeerMessage | Op::PeerSignal);
+        (self as u8 >= FIRST && self as u8 <= LAST) || of_replicas || of_peers
     }
 
     /// Whether this op changes the value of its key.

@@ -8,7 +8,7 @@ use wire::{
 };
 
 fn any_header() -> impl Strategy<Value = Header> {
-    let marks = (select(Op::ALL), 0u8..16, 0u8..10, any::<[u16; 3]>());
+    let marks = (select(Op::ALL), 0u8..16, 0u8..15, any::<[u16; 3]>());
     let numbers = (any::<[u32; 2]>(), any::<[u8; 16]>(), any::<[u64; 4]>());
     let total = prop_oneof![Just(0u32), 20_000_000u32..];
     (marks, numbers, total).prop_map(

@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 use wire::{
     Epoch, Flags, HEADER_LEN, Header, Op, Packet, Secret, Status, VERSION_ABSENT, VERSION_PRESENT,
+    chain::{READ_BIT, ROUTE_MOST},
     partition_of,
 };
 
@@ -145,6 +146,7 @@ fn cases() -> Vec<Case> {
     let key: &[u8] = b"key0000000000042";
     let value: &[u8] = b"key0000000000042key0000000000042";
     let version = 0x6543_2100_0000_0005;
+    let arrangement = Epoch::new(1, 0x6543_2100_0003);
     let lease = Header {
         tenant: u32::MAX,
         request: 3,
@@ -552,27 +554,62 @@ fn cases() -> Vec<Case> {
             &[1, 2, 0, 0, 0, 5],
             0,
         ),
-        ("chain read", header(Op::ChainRead), key, b"", 0),
         (
-            "chain write, the end of a value",
+            "chain read",
             Header {
-                version,
-                part: 1,
-                total: 288,
+                request: READ_BIT | 3,
+                epoch: arrangement,
+                ..header(Op::ChainRead)
+            },
+            key,
+            b"",
+            ROUTE_MOST,
+        ),
+        (
+            "chain read that carries the addresses of two switches",
+            Header {
+                request: READ_BIT | 3,
+                expiry_ms: 2,
+                epoch: arrangement,
+                ..header(Op::ChainRead)
+            },
+            key,
+            &[10, 0, 0, 2, 10, 0, 0, 3],
+            0,
+        ),
+        (
+            "chain write if the version is 5",
+            Header {
+                flags: Flags::COMPARE,
+                epoch: arrangement,
                 ..header(Op::ChainWrite)
             },
             key,
-            value,
+            b"\x01\x02\x03\x04\x05\x06\x07\x08\0\0\0\0\0\0\0\x05value",
+            ROUTE_MOST,
+        ),
+        (
+            "chain write reply: another arrangement, with the addresses of its only switch",
+            Header {
+                flags: Flags::CACHED,
+                status: Status::Moved,
+                epoch: arrangement,
+                ..header(Op::ChainWriteReply)
+            },
+            key,
+            b"\0\x01\x65\x43\x21\0\0\x03\x01\x01\0\x04\0\x02\0\x03\x0a\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0",
             0,
         ),
         (
             "chain ack",
             Header {
                 version,
+                node: 2,
+                epoch: arrangement,
                 ..header(Op::ChainAck)
             },
             key,
-            value,
+            b"",
             0,
         ),
         (
@@ -589,6 +626,29 @@ fn cases() -> Vec<Case> {
                 ..header(Op::DisciplineReply)
             },
             key,
+            value,
+            0,
+        ),
+        (
+            "peer message",
+            Header {
+                version,
+                node: 2,
+                epoch: arrangement,
+                ..header(Op::PeerMessage)
+            },
+            key,
+            value,
+            0,
+        ),
+        (
+            "peer signal",
+            Header {
+                node: 2,
+                epoch: arrangement,
+                ..header(Op::PeerSignal)
+            },
+            b"",
             value,
             0,
         ),
@@ -668,7 +728,7 @@ fn malformed() -> Vec<Value> {
         ("protocol version 1", with(0, 0xA1)),
         ("op 0", with(40, 0)),
         ("op without meaning", with(40, 0x7f)),
-        ("status without meaning", with(41, 0xb0)),
+        ("status without meaning", with(41, 0xf0)),
         ("no key", with(1, 0)),
         ("key of 251 bytes", with(1, 251)),
         ("key in a lease message", lease_with_key),
