@@ -6,10 +6,10 @@
 
 INLINE __u16 fold(__u64 sum)
 {
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
+	sum = (__u32)sum + (sum >> 32); /* 33 bits */
+	sum = (sum & 0xffff) + (sum >> 16); /* 18 */
+	sum = (sum & 0xffff) + (sum >> 16); /* 17, and then the low ones are few */
+	return sum + (sum >> 16);
 }
 
 INLINE __u16 checksum_of(__u64 sum)
@@ -21,6 +21,9 @@ INLINE __u64 sum_word(__u64 word)
 {
 	return (word & 0xffffffff) + (word >> 32);
 }
+
+/* Nothing, as sums have it: up to 2^39 can be taken from a sum that has it. */
+#define SUM_ZERO (0xffffULL << 24)
 
 /* `count` is a constant: as many words of 64 bits. */
 INLINE __u64 sum_words(const void *words, __u32 count)

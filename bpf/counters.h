@@ -79,7 +79,7 @@
 	X(invalidate, "invalidation by a store, acknowledged")                                         \
 	X(invalidate_contended, "invalidation that found its entry busy; the store repeats it")        \
 	X(redirect, "read of a key that has replicas, sent to one of them")                            \
-	X(redirect_invalid, "read whose turn was a replica's that has not confirmed its copy: sent home") \
+	X(redirect_invalid, "read of a key no replica of which has confirmed its copy: sent home") \
 	X(replica_update, "write of a key that has replicas, sent to one of them as well")             \
 	X(replica_round, "write of a key that has replicas, sent round as well, to be sent to the next") \
 	X(replica_confirm, "word of a store that its replica may be read, taken")                      \
@@ -99,6 +99,34 @@
 	X(lend, "store's word to prepare or begin a loan, done")                                       \
 	X(lend_refused, "store's word to prepare or begin a loan, refused")                            \
 	X(take, "store's question what was kept, answered")                                            \
+	X(order_apply, "write of a key that switches keep in order, applied here")                     \
+	X(order_refuse, "write of such a key whose condition does not hold: that is remembered")       \
+	X(order_pass, "write or refusal of such a key, sent on to the next switch")                    \
+	X(order_commit, "write or refusal that every switch of the key has, at the last of them")      \
+	X(order_known, "write that had been taken before, sent on or answered again")                  \
+	X(order_ack, "word that a version is committed, taken")                                        \
+	X(order_nack, "word that versions are missing, sent to the switch before")                     \
+	X(order_stream, "version that is missing further on, sent again")                              \
+	X(order_round, "sent on, and round as well, to be sent to another switch")                     \
+	X(order_copy, "version or session of such a key, copied from another switch")                  \
+	X(order_watch, "write of such a key, told to a client that watches it")                        \
+	X(order_read_on, "read of a key whose newest version is not known to be committed: sent on")   \
+	X(order_no_lease, "read while another switch of the key has not confirmed that this is one")   \
+	X(order_unfilled, "read of a key that is still to be copied to the last switch: told to try again") \
+	X(order_held, "asked while switches of an earlier arrangement may still answer: told to try again") \
+	X(order_full, "write of a key with as many versions under way as it may have: told to try again") \
+	X(order_moved, "request under another arrangement of the switches, told the present one")      \
+	X(order_no_session, "write of a client whose session is not here, told so")                    \
+	X(order_diverged, "two writes under one number: never")                                        \
+	X(order_signal, "word that another switch is there, taken or answered")                        \
+	X(drop_order_number, "of switches to each other, under another arrangement than the present one") \
+	X(drop_order_stranger, "of switches to each other, from or for one that has no part in it")    \
+	X(drop_order_held, "write of such a key, while switches of an earlier arrangement may still answer") \
+	X(drop_order_again, "write of such a key that has been applied; nobody asked for it again")    \
+	X(drop_order_early, "write of such a key before others that come first; those were asked for") \
+	X(drop_order_missing, "about such a key or session that is not here; reported")                \
+	X(drop_order_unfilled, "write of such a key that is still to be copied here")                  \
+	X(drop_order_busy, "about such a key, and its record was being changed; it comes again")       \
 	X(lease_offer, "lease offer, turned into a request")                                           \
 	X(lease_renewed, "lease reply, taken")                                                         \
 	X(lease_stale, "lease reply that came too late or from the wrong host")                        \

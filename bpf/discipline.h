@@ -38,7 +38,7 @@
  * PARAMETERS. `work->parameter[0]` and `[1]` are the tenant's words from `Configuration::parameters`. Nobody else
  * knows what they mean; both are 0 until the control half said otherwise.
  *
- * MAPS. Besides the shared tables a discipline may define its own, with names that begin with its own name and an
+ * MAPS. Besides the shared tables a discipline may define its own, with names that begin with its `maps_of` and an
  * underscore, and `__uint(pinning, LIBBPF_PIN_BY_NAME)`: they outlive the agent. Sizes may be given by the
  * registration. A map's layout never changes under the same name: programs of the build before run on it too. Key
  * and value have no padding; tenants share a map, so keys begin with the tenant. Rows of a hash map are the

@@ -112,7 +112,7 @@ INLINE bool rewrite_header(struct xdp_md *ctx, struct work *work)
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
 	if (!udp || !kv)
 		return false;
-	carry_checksum(ctx, work, udp, kv, 0);
+	carry_checksum(ctx, work, udp, kv);
 	*kv = work->header;
 	return true;
 }

@@ -12,6 +12,9 @@
 #define NO_LEASE 0xffff
 _Static_assert(NO_LEASE >= MAX_LEASES, "no lease has this slot");
 
+/* Longest record: what is left of the longest item beside the longest key. */
+#define GIVEN_MAX 1744
+
 #define LOCK_TRIES 64
 #define READ_TRIES 8
 

@@ -45,7 +45,8 @@ struct config {
 	__u64 seed; /* scatters what is counted; nobody outside of the switch knows it */
 	__u32 source_check; /* of source.h */
 	__u32 layout; /* of the tables; the agent refuses those of another */
-	__u64 unused[4];
+	__u64 life; /* drawn when the tables were made: others are other memory */
+	__u64 unused[3];
 	/* Rule 1: the invalidation counter, on a cache line of its own. Only ever rises. */
 	__u64 epoch;
 	__u64 unused_too[7];
@@ -296,11 +297,12 @@ struct work {
 	struct kv_header header; /* as it came in */
 	struct clock clock; /* this CPU's; the only thing that the packet before leaves behind */
 	__u32 place; /* of the tenant, in arrays of MAX_TENANTS */
-	__u32 unused;
+	__u32 carry; /* from one step to the next, as the discipline likes */
 	__u32 flags; /* of the tenant */
 	__u32 out; /* interface that `forward` last sent the packet to */
-	struct sip shared; /* the tag's hash as far as a reply shares it with its request */
 	__u8 key[256 + 16]; /* padded with zeros to whole words */
+	struct sip shared; /* the tag's hash as far as a reply shares it with its request */
+	struct sip unnamed; /* and as far as it does not depend on `node` */
 	__u8 scratch[512]; /* for whoever needs it within one step */
 };
 _Static_assert(offsetof(struct work, header) == 64, "what every step reads is one cache line");

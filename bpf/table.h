@@ -90,14 +90,14 @@ INLINE void touch_bucket(const struct work *work)
 		touch(bucket);
 }
 
-/* Leads to the item of the slot with the key's fingerprint, unless there is none. */
-INLINE bool find_slot(const struct work *work, struct found *found)
+/* Leads to the item of the slot with the fingerprint of a key of this hash's low half, salted, unless there is none. */
+INLINE bool find_slot_of(__u64 hash, struct found *found)
 {
-	__u32 index = work->hash[1] & bucket_mask;
+	__u32 index = hash & bucket_mask;
 	const struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
 	if (!bucket)
 		return false;
-	__u32 fingerprint = work->hash[1] >> 32 ?: 1;
+	__u32 fingerprint = hash >> 32 ?: 1;
 	__u64 slot = 0;
 	int i;
 	for (i = 0; i < BUCKET_SLOTS; i++) {
@@ -116,6 +116,32 @@ INLINE bool find_slot(const struct work *work, struct found *found)
 	found->slot = index * BUCKET_SLOTS + i;
 	for (i = 0; i < TOUCHED_CELLS; i++)
 		touch(found->page->bytes + found->offset + i * CELL_BYTES);
+	return true;
+}
+
+/* Likewise of the packet's key. */
+INLINE bool find_slot(const struct work *work, struct found *found)
+{
+	return find_slot_of(work->hash[1], found);
+}
+
+/*
+ * Finds the entry of another key of the packet's tenant, whose hash's low half, salted, is `hash`: `words` of it, a constant, with
+ * zeros behind its `len` bytes.
+ */
+INLINE bool find_other(const struct work *work, __u64 hash, const __u64 *key, __u32 words,
+		       __u32 len, struct found *found)
+{
+	if (!find_slot_of(hash, found))
+		return false;
+	const struct item *item = found->item;
+	if (item->key_len != len || item->tenant != bpf_ntohl(work->header.tenant))
+		return false;
+	const __u64 *there = (const __u64 *)(item + 1);
+	for (__u32 i = 0; i < words; i++) {
+		if (there[i] != key[i])
+			return false;
+	}
 	return true;
 }
 

@@ -22,6 +22,12 @@
 /* A function of its own in the program: keeps the caller's code and the verifier's work small. */
 #define OUTLINE static __noinline __attribute__((unused))
 
+/*
+ * Likewise, and the verifier looks at it once, whoever calls it. So it knows nothing of what it is given: numbers, the context, and structs
+ * without pointers, which may be NULL.
+ */
+#define WHOLE __noinline __attribute__((unused))
+
 /* Marks a load or store of shared memory that the compiler must do once and as a whole. */
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
@@ -39,6 +45,9 @@
 		__u64 was_ = __sync_fetch_and_add(&word_, 1);                                      \
 		asm volatile("" : : "r"(was_) : "memory");                                         \
 	})
+#endif
+#ifndef unlikely /* libbpf has it from 1.4 on */
+#define unlikely(x) __builtin_expect(!!(x), 0)
 #endif
 /* Hides a value's origin from the compiler, so that the bound below it stays in the program. */
 #define opaque(x) asm volatile("" : "+r"(x))

@@ -48,13 +48,12 @@ INLINE bool write_checksum(struct xdp_md *ctx, const struct work *work, struct u
 	return true;
 }
 
-/* The sum of `work->payload_len` as far as it stands behind the key. False: it is too long for that, or not there. */
-OUTLINE int sum_in_packet(struct xdp_md *ctx, struct work *work, __u32 *sum)
+/* The sum of the first `left` bytes behind the key. False: that is too much, or not there. */
+OUTLINE int sum_of_first(struct xdp_md *ctx, struct work *work, __u32 left, __u32 *sum)
 {
 	if (!work || !sum)
 		return false;
 	__u32 at = work->kv + KV_HEADER_LEN + work->key_len;
-	__u32 left = work->payload_len - KV_HEADER_LEN - work->key_len;
 	*sum = 0;
 	for (int i = 0; i < 3; i++) {
 		if (!left)
@@ -71,13 +70,21 @@ OUTLINE int sum_in_packet(struct xdp_md *ctx, struct work *work, __u32 *sum)
 	return !left;
 }
 
+/* The sum of `work->payload_len` as far as it stands behind the key. False: it is too long for that, or not there. */
+INLINE bool sum_in_packet(struct xdp_md *ctx, struct work *work, __u32 *sum)
+{
+	return sum_of_first(ctx, work, work->payload_len - KV_HEADER_LEN - work->key_len, sum);
+}
+
 /*
  * Whether a checksum that is the pseudo header's sum is right as it stands, as that of one datagram in 65,535 is. `old` is
  * the header that it covers.
  */
-INLINE bool is_finished(struct xdp_md *ctx, struct work *work, const struct udphdr *udp,
+OUTLINE int is_finished(struct xdp_md *ctx, struct work *work, const struct udphdr *udp,
 			const struct kv_header *old, __u64 pseudo)
 {
+	if (!work || !udp || !old)
+		return false;
 	__u64 sum = pseudo + udp->source + udp->dest + udp->len + udp->check;
 	__u32 behind;
 	sum += sum_words(old, KV_HEADER_LEN / 8) + sum_of_key(work);
@@ -93,32 +100,32 @@ INLINE bool is_finished(struct xdp_md *ctx, struct work *work, const struct udph
 
 /*
  * Before `words` of the header, which may have changed, and addresses are written over; `moved` is what the latter add to a sum over
- * them. An unfinished checksum stays that of the addresses, or is left out: whoever finishes it does not start from what we would
- * make of it.
+ * them; `pseudo` the pseudo header's sum. There is a checksum. An unfinished one stays that of the addresses, or is
+ * left out: whoever finishes it does not start from what we would make of it.
  */
-INLINE void carry_checksum_of(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
-			      const struct kv_header *old, __u32 words, __u64 moved)
+INLINE void carry_on(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
+		     const struct kv_header *old, const __u32 words, __u64 moved, __u64 pseudo)
 {
-	const __u64 *was = (const __u64 *)old, *is = (const __u64 *)&work->header;
-	__u64 sum;
-	if (!udp->check || !pseudo_sum(ctx, work, bpf_ntohs(udp->len), &sum))
-		return;
-	if (is_unfinished(udp, sum) && !is_finished(ctx, work, udp, old, sum)) {
+	const __u32 *was = (const __u32 *)old, *is = (const __u32 *)&work->header;
+	if (unlikely(is_unfinished(udp, pseudo)) && !is_finished(ctx, work, udp, old, pseudo)) {
 		udp->check = work->is_ipv6 ? fold(udp->check + moved) : 0;
 		return;
 	}
-	sum = (__u16)~udp->check + moved;
-	for (int i = KV_SHARED_LEN / 8; i < KV_HEADER_LEN / 8; i++) {
-		if (words >> i & 1)
-			sum += sum_word(is[i]) + sum_word(~was[i]);
+	__u64 sum = SUM_ZERO + (__u16)~udp->check + moved;
+	for (int i = KV_SHARED_LEN / 4; i < KV_HEADER_LEN / 4; i++) {
+		if (words >> i / 2 & 1)
+			sum += (__u64)is[i] - was[i];
 	}
 	udp->check = checksum_of(sum) ?: 0xffff;
 }
 
+/* Likewise where addresses stay. */
 INLINE void carry_checksum(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
-			   const struct kv_header *old, __u64 moved)
+			   const struct kv_header *old)
 {
-	carry_checksum_of(ctx, work, udp, old, CHANGING_WORDS, moved);
+	__u64 pseudo;
+	if (udp->check && pseudo_sum(ctx, work, bpf_ntohs(udp->len), &pseudo))
+		carry_on(ctx, work, udp, old, CHANGING_WORDS, 0, pseudo);
 }
 
 /*

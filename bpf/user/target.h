@@ -27,6 +27,7 @@
 #define __always_inline inline __attribute__((always_inline, unused))
 #define INLINE static __always_inline
 #define OUTLINE static __attribute__((noinline, unused))
+#define WHOLE OUTLINE
 
 /*
  * Sections say what is a table and what a program; whoever lists them (USER_LIST) reads that in the text. Weak, since
@@ -49,6 +50,7 @@ extern bool user_ring_is_full; /* whatever is in it */
 #define user_moment() ((void)0)
 #define barrier() __atomic_thread_fence(__ATOMIC_ACQ_REL)
 #endif
+#define unlikely(x) __builtin_expect(!!(x), 0)
 #define opaque(x) asm volatile("" : "+r"(x))
 #define touch(p) __builtin_prefetch(p)
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))

@@ -122,13 +122,18 @@ static bool sums_to_ones(__u32 sum)
 	return sum == 0xffff;
 }
 
-/* Sum of the UDP datagram with its pseudo header. */
-static __u32 udp_sum(const struct frame *frame, const struct view *view)
+/* Sum of the UDP datagram with its pseudo header, of `len` bytes of it, as if zeros were behind them. */
+static __u32 udp_sum_of(const struct frame *frame, const struct view *view, __u32 len)
 {
 	const __u8 *ip = frame->bytes + view->l3;
 	__u32 udp_len = view->payload_len + 8;
 	__u32 sum = view->is_ipv6 ? add_halves(0, ip + 8, 32) : add_halves(0, ip + 12, 8);
-	return add_halves(sum + udp_len + 17, frame->bytes + view->l4, udp_len);
+	return add_halves(sum + udp_len + 17, frame->bytes + view->l4, len);
+}
+
+static __u32 udp_sum(const struct frame *frame, const struct view *view)
+{
+	return udp_sum_of(frame, view, view->payload_len + 8);
 }
 
 static bool has_udp_sum(const struct frame *frame, const struct view *view)
@@ -137,7 +142,10 @@ static bool has_udp_sum(const struct frame *frame, const struct view *view)
 	return udp[6] || udp[7];
 }
 
-/* Whether no bit of the datagram can have flipped: its checksum is right, or was never finished, as on no wire. */
+/*
+ * Whether no bit that counts can have flipped: the datagram's checksum is right, or would be if its padding were zeros, as it was sent; or
+ * was never finished, as on no wire.
+ */
 static bool arrived_whole(const struct frame *frame, const struct view *view)
 {
 	const __u8 *ip = frame->bytes + view->l3, *udp = frame->bytes + view->l4;
@@ -146,7 +154,8 @@ static bool arrived_whole(const struct frame *frame, const struct view *view)
 	while (pseudo >> 16)
 		pseudo = (pseudo & 0xffff) + (pseudo >> 16);
 	return has_udp_sum(frame, view) &&
-	       (pseudo == (__u32)(udp[6] << 8 | udp[7]) || sums_to_ones(udp_sum(frame, view)));
+	       (pseudo == (__u32)(udp[6] << 8 | udp[7]) || sums_to_ones(udp_sum(frame, view)) ||
+		sums_to_ones(udp_sum_of(frame, view, 8U + 80 + view->key_len + view->value_len)));
 }
 
 /* Whether a receiver takes it: IPv6 needs a UDP checksum, IPv4 that of its header. */

@@ -57,7 +57,10 @@ impl Backing {
         match self {
             Backing::Pinned(home) => MapHandle::from_pinned_path(home.map(name))
                 .map(Map::Kernel)
-                .map_err(Error::bpf(format!("opening map {name}"))),
+                .map_err(Error::bpf(format!(
+                    "opening map {name} of switch {}",
+                    home.name()
+                ))),
             Backing::Native(switch) => switch
                 .table(name)
                 .map(Map::Native)

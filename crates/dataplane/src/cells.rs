@@ -16,10 +16,19 @@ pub struct Place {
 /// Cells that an item of this key and value takes (header, then key and value in whole words); `None` if
 /// it is longer than an item can be.
 pub fn cells_needed(key_len: usize, value_len: usize) -> Option<u8> {
+    (value_len <= crate::VALUE_MAX_BYTES).then(|| cells_of(key_len, value_len))?
+}
+
+/// Likewise of this key and a record that is given, which may be longer than a value.
+pub fn cells_needed_given(key_len: usize, record_len: usize) -> Option<u8> {
+    (record_len <= crate::GIVEN_MAX).then(|| cells_of(key_len, record_len))?
+}
+
+fn cells_of(key_len: usize, len: usize) -> Option<u8> {
     const HEADER: usize = 48;
-    let bytes = HEADER + key_len.next_multiple_of(8) + value_len.next_multiple_of(8);
+    let bytes = HEADER + key_len.next_multiple_of(8) + len.next_multiple_of(8);
     let cells = bytes.div_ceil(crate::layout::CELL_BYTES);
-    (cells <= ITEM_MAX_CELLS && value_len <= crate::VALUE_MAX_BYTES).then_some(cells as u8)
+    (cells <= ITEM_MAX_CELLS).then_some(cells as u8)
 }
 
 /// What lies on a page.
@@ -272,6 +281,8 @@ mod tests {
     #[test]
     fn items_that_cannot_be_are_refused() {
         assert_eq!(cells_needed(16, 1393), None);
+        assert_eq!(cells_needed_given(250, crate::GIVEN_MAX), Some(32));
+        assert_eq!(cells_needed_given(1, crate::GIVEN_MAX + 1), None);
         assert!(cells_needed(250, 1142).is_some());
         assert!(cells_needed(1, 1391).is_some());
         assert_eq!(owned_by(7, 1).take(7, 33), None);

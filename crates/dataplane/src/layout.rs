@@ -15,6 +15,8 @@ pub(crate) const PAGE_CELLS: usize = PAGE_BYTES / CELL_BYTES;
 pub(crate) const BUCKET_SLOTS: usize = 8;
 /// Longest value in bytes that an item holds.
 pub const VALUE_MAX_BYTES: usize = 1392;
+/// Longest record in bytes that is given: what is left of the longest item beside the longest key.
+pub const GIVEN_MAX: usize = 1744;
 pub(crate) const SKETCH_ROWS: usize = 4;
 pub(crate) const SKETCH_COLUMNS: usize = 65536;
 pub(crate) const BLOOM_CELLS: usize = 65536;
@@ -83,7 +85,8 @@ pub(crate) struct Config {
     pub seed: AtomicU64,
     pub source_check: AtomicU32,
     pub layout: AtomicU32,
-    pub unused: [u64; 4],
+    pub life: AtomicU64,
+    pub unused: [u64; 3],
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
 }
@@ -239,6 +242,7 @@ mod tests {
             ("ITEM_MAX_CELLS", ITEM_MAX_CELLS as u64),
             ("BUCKET_SLOTS", BUCKET_SLOTS as u64),
             ("VALUE_MAX_BYTES", VALUE_MAX_BYTES as u64),
+            ("GIVEN_MAX", GIVEN_MAX as u64),
             ("SKETCH_ROWS", SKETCH_ROWS as u64),
             ("SKETCH_COLUMNS", SKETCH_COLUMNS as u64),
             ("BLOOM_CELLS", BLOOM_CELLS as u64),

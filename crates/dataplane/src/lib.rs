@@ -37,13 +37,13 @@ mod traffic;
 pub use attach::{Attached, Mode, attach, attached, check_interface, detach, interfaces};
 pub use backing::Backing;
 pub use bpffs::{Home, switches};
-pub use cells::{Cells, PageUsage, Place, cells_needed};
+pub use cells::{Cells, PageUsage, Place, cells_needed, cells_needed_given};
 pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use events::{Event, Events};
 pub use layout::{
-    NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE, SourceCheck,
-    TALLIES, VALUE_MAX_BYTES,
+    GIVEN_MAX, NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE,
+    SourceCheck, TALLIES, VALUE_MAX_BYTES,
 };
 pub use lease::{LeaseState, Leases};
 pub use lent::Lent;

@@ -42,8 +42,10 @@ const STATISTICS: [&str; 4] = ["counters", "sketches", PIPES, "tallies"];
 /// control half only share it.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// The discipline's name. Maps of its own begin with it; with that of the first, if disciplines share an object.
+    /// The discipline's name.
     pub name: &'static str,
+    /// What the names of its own maps begin with, before an underscore.
+    pub maps_of: &'static str,
     /// Its number, by which tenants refer to it; below [`crate::NO_DISCIPLINE`].
     pub number: u32,
     /// The ELF object.
@@ -72,6 +74,7 @@ impl Object {
         let maps = registration.maps.iter();
         Object {
             name: registration.name,
+            maps_of: registration.maps_of,
             number: registration.number,
             elf: registration.object,
             native: registration.native,
@@ -320,7 +323,7 @@ impl Object {
         {
             return Err(self.wrong(format!("it has no map {missing}")));
         }
-        let prefix = format!("{}_", self.name);
+        let prefix = format!("{}_", self.maps_of);
         let is_of_some = |name: &str| OF_RECIRCULATION.contains(&name) || name == PIPES;
         let own = |name: &&String| !shared.contains(name) && !is_of_some(name);
         match maps.iter().filter(own).find(|name| !name.starts_with(&prefix)) {
@@ -416,6 +419,7 @@ impl Dataplane {
         let table = Table::open(home)?;
         table.has_this_layout();
         table.scatter(rand::random());
+        table.begin_life(rand::random());
         Ok(dataplane)
     }
 

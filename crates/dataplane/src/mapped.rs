@@ -43,8 +43,10 @@ unsafe impl<T> Sync for Mapped<T> {}
 impl<T> Mapped<T> {
     /// Maps the pinned array `name` whole.
     pub fn open(home: &Home, name: &str) -> Result<Mapped<T>, Error> {
-        let map = MapHandle::from_pinned_path(home.map(name))
-            .map_err(Error::bpf(format!("opening map {name}")))?;
+        let map = MapHandle::from_pinned_path(home.map(name)).map_err(Error::bpf(format!(
+            "opening map {name} of switch {}",
+            home.name()
+        )))?;
         let len = map.max_entries() as usize;
         let stride = (map.value_size() as usize).next_multiple_of(8);
         let layout_is_ours = size_of::<T>() == map.value_size() as usize

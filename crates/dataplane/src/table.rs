@@ -13,8 +13,8 @@ use crate::{
     Backing, Error, Place,
     grace::Grace,
     layout::{
-        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, ITEM_CELLS, Item, LAYOUT, NO_LEASE,
-        PAGE_START_CELLS, Page, SourceCheck, VALUE_MAX_BYTES,
+        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, GIVEN_MAX, ITEM_CELLS, Item, LAYOUT,
+        NO_LEASE, PAGE_START_CELLS, Page, SourceCheck,
     },
     mapped::Mapped,
     native::Clock,
@@ -84,6 +84,16 @@ fn write_padded(to: &[AtomicU8], bytes: &[u8]) {
     }
 }
 
+/// Keeps programs from changing an item.
+fn lock(item: &Item) -> Result<(), Busy> {
+    let try_once = || {
+        let seq = item.seq.load(Relaxed);
+        let locked = item.seq.compare_exchange(seq & !1, seq | 1, SeqCst, SeqCst);
+        locked.map_err(|_| std::thread::yield_now()).is_ok()
+    };
+    (0..TRIES).any(|_| try_once()).then_some(()).ok_or(Busy)
+}
+
 impl Table {
     /// Opens the tables of a switch.
     ///
@@ -142,6 +152,18 @@ impl Table {
             .at(0)
             .seed
             .compare_exchange(0, seed, SeqCst, SeqCst);
+    }
+
+    /// Names the life of these tables by a number that no others have; whoever makes them does, before the first packet. One
+    /// that is set stays.
+    pub fn begin_life(&self, life: u64) {
+        let to = &self.config.at(0).life;
+        let _ = to.compare_exchange(0, life.max(1), SeqCst, SeqCst);
+    }
+
+    /// The number of these tables: with another one, everything in them is lost. 0: they were never given one.
+    pub fn life(&self) -> u64 {
+        self.config.at(0).life.load(SeqCst)
     }
 
     /// What packets' source addresses must be from now on.
@@ -295,7 +317,7 @@ impl Table {
     fn record_room(&self, place: Place, key_len: usize) -> usize {
         let room = self.body(place).len();
         room.saturating_sub(key_len.next_multiple_of(8))
-            .min(VALUE_MAX_BYTES)
+            .min(GIVEN_MAX)
     }
 
     /// The given record of an item, as it was at one moment.
@@ -331,18 +353,31 @@ impl Table {
         if self.record_room(place, key_len) < record.len() {
             return Ok(false);
         }
-        let lock = || {
-            let seq = item.seq.load(Relaxed);
-            let locked = item.seq.compare_exchange(seq & !1, seq | 1, SeqCst, SeqCst);
-            locked.map_err(|_| std::thread::yield_now()).is_ok()
-        };
-        if !(0..TRIES).any(|_| lock()) {
-            return Err(Busy);
-        }
+        lock(item)?;
         item.value_len.store(record.len() as u16, Relaxed);
         write_padded(&self.body(place)[key_len.next_multiple_of(8)..], record);
         item.seq.fetch_add(1, SeqCst);
         Ok(true)
+    }
+
+    /// Removes an entry whose given record begins with these bytes; false if it does not. Its item stays locked: a program that found
+    /// it before changes nothing of it any more. Its cells must not be used again before [`Table::quiesce`] returned.
+    ///
+    /// # Errors
+    /// [`Busy`]: programs kept changing it; nothing has changed.
+    pub fn remove_if(&self, slot: u32, place: Place, begins: &[u8]) -> Result<bool, Busy> {
+        let item = self.item(place);
+        lock(item)?;
+        let key_len = usize::from(item.key_len.load(Relaxed));
+        let len = usize::from(item.value_len.load(Relaxed)).min(self.record_room(place, key_len));
+        let record = &self.body(place)[key_len.next_multiple_of(8)..][..len];
+        let same = |(byte, wanted): (&AtomicU8, &u8)| byte.load(Relaxed) == *wanted;
+        let begins_so = begins.len() <= len && record.iter().zip(begins).all(same);
+        match begins_so {
+            true => self.evict(slot),
+            false => drop(item.seq.fetch_add(1, SeqCst)),
+        }
+        Ok(begins_so)
     }
 
     fn slot(&self, slot: u32) -> &std::sync::atomic::AtomicU64 {
@@ -361,6 +396,11 @@ impl Table {
     pub fn quiesce(&self) -> Result<(), Error> {
         self.waits.fetch_add(1, Relaxed);
         self.grace.wait()
+    }
+
+    /// The clock that the programs read, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
     }
 
     /// How often somebody waited so.

@@ -128,6 +128,14 @@ impl TenantEntry {
         Ok(())
     }
 
+    /// A tenant's place in the arrays that have one element for each (`work->place` in `bpf/`); none: it is not there.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn place(at: impl Into<Backing>, id: u32) -> Result<Option<u32>, Error> {
+        Entries::open(&at.into())?.place(id)
+    }
+
     /// Changes parameters only: pairs of a tenant and what its [`TenantEntry::parameters`] are from now on. Tenants
     /// that are not there are passed over. Two system calls for each tenant whose words change, one for others.
     ///

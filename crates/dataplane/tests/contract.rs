@@ -25,6 +25,7 @@ const GROUP: u32 = 1;
 fn trial() -> Object {
     Object {
         name: "trial",
+        maps_of: "trial",
         number: NUMBER,
         elf: TRIAL,
         native: Some(TRIAL_NATIVE),
@@ -207,7 +208,7 @@ fn an_object_that_is_not_as_it_says_is_refused() {
         assert_eq!(loaded(object), format!("discipline trial: {why}"));
     }
     let error = loaded(Object {
-        name: "other",
+        maps_of: "other",
         maps: vec![],
         ..trial()
     });

@@ -16,6 +16,7 @@ const NUMBER: u32 = 4;
 fn trial() -> Object {
     Object {
         name: "trial",
+        maps_of: "trial",
         number: NUMBER,
         elf: TRIAL,
         native: Some(TRIAL_NATIVE),

@@ -10,7 +10,7 @@ pub enum Record {
     /// The key's value, which the switch fetches from the key's store and serves under that store's lease
     /// (`docs/coherence.md`). Only for [`crate::Items::Copies`].
     Fetched,
-    /// These bytes, at most 1392 of them, valid at once; only the discipline's programs know what they mean. For
+    /// These bytes, at most 1744 of them, valid at once; only the discipline's programs know what they mean. For
     /// [`crate::Items::Truth`] they are what a new item starts with: an item that is there already stays as it is.
     Given(Bytes),
 }
@@ -22,6 +22,9 @@ pub enum Change {
     Put(Record),
     /// It is there no longer.
     Remove,
+    /// It is there no longer, if its given record begins with these bytes: [`crate::Outcome::Changed`] if it does not. No program
+    /// changes it between the comparison and its end.
+    RemoveIf(Bytes),
 }
 
 /// What the controller should do. Carried out in order, at a bounded rate.
@@ -58,4 +61,26 @@ pub enum Action {
         /// What [`crate::StoreEvent::Told`] brings; at most 64 KiB.
         message: Bytes,
     },
+    /// Give a message to the discipline's half in a switch's agent ([`crate::AgentHalf`]). Repeated until the agent has it; it arrives
+    /// at least once, and in the order of these actions, but not if the agent starts anew in between: then it may have forgotten it.
+    TellSwitch {
+        /// Which switch.
+        switch: SwitchId,
+        /// About which tenant.
+        tenant: u32,
+        /// What [`crate::AgentEvent::Told`] brings; at most [`crate::MESSAGE_MAX`] bytes.
+        message: Bytes,
+    },
+    /// Remember these bytes of a tenant, in the place of those before. They are durable before any action that follows is seen
+    /// by a switch, and come back with [`crate::Event::Remembered`] after a change of the controller. They outlive the tenant: its number may
+    /// be given to another, and what is numbered must not repeat.
+    Remember {
+        /// Of which tenant.
+        tenant: u32,
+        /// All that is to be known; at most [`REMEMBERED_MAX`] bytes.
+        bytes: Bytes,
+    },
 }
+
+/// Most bytes that are remembered of one tenant.
+pub const REMEMBERED_MAX: usize = 256 << 10;

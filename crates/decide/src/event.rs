@@ -1,6 +1,6 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use crate::{Change, Key, Stores, SwitchId};
+use crate::{Change, Key, Settings, Stores, SwitchId};
 
 /// Numbers that a discipline's programs may count of each tenant (`tally` in `bpf/`).
 pub const TALLIES: usize = 136;
@@ -17,6 +17,8 @@ pub enum Outcome {
     NoRoom,
     /// The key's bucket of the lookup table is full.
     BucketFull,
+    /// Its record does not begin as [`Change::RemoveIf`] said: nothing was done.
+    Changed,
     /// Unknown tenant, a key or record of a bad length, or a record that the discipline's items cannot have.
     Refused,
     /// Not sent at all: too many changes wait for this switch. Worth asking again on a later event, but
@@ -41,6 +43,15 @@ pub struct Room {
 /// them (sampled, if it samples).
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
+    /// What a switch says of itself; comes before each [`Event::Attached`].
+    Life {
+        /// Which.
+        switch: SwitchId,
+        /// Drawn when its tables were made: another number means that it has lost everything, configurations too. 0: not told.
+        life: u64,
+        /// Where packets for the switch itself go, if it has such an address.
+        address: Option<IpAddr>,
+    },
     /// The switch attached, for the first time or again. One [`Event::Holds`] follows for each tenant that may use it.
     Attached {
         /// Which.
@@ -129,7 +140,7 @@ pub enum Event<'a> {
         /// not fit the tenant's setup any longer.
         unfit: bool,
     },
-    /// The configuration that was last asked for is in force.
+    /// The configuration that was last asked for is in force: no program goes by an earlier one any longer.
     Configured {
         /// Where.
         switch: SwitchId,
@@ -169,6 +180,31 @@ pub enum Event<'a> {
         /// About which tenant.
         tenant: u32,
         /// What [`crate::StoreAction::Report`] said.
+        report: &'a [u8],
+    },
+    /// What was remembered last of a tenant ([`crate::Action::Remember`]), by this discipline or one that shares its programs; nothing if
+    /// nothing was. Comes before the tenant's first [`Event::Room`] under this discipline.
+    Remembered {
+        /// Whose.
+        tenant: u32,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// A tenant's options, in the order in which the discipline registers them; the usual ones where nothing is said. Comes before the
+    /// tenant's first [`Event::Room`] and again whenever one changes.
+    Options {
+        /// Whose.
+        tenant: u32,
+        /// All of them.
+        options: Settings,
+    },
+    /// The discipline's half in a switch's agent reports.
+    SwitchReported {
+        /// Which.
+        switch: SwitchId,
+        /// About which tenant.
+        tenant: u32,
+        /// What [`crate::AgentAction::Report`] said.
         report: &'a [u8],
     },
     /// Time passed; comes some ten times a second.

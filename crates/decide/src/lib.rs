@@ -1,9 +1,9 @@
 //! The contract of a discipline, without any I/O: what it decides, and how it registers.
 //!
-//! A discipline has up to three halves. Its *switch half* is C (`bpf/discipline.h` is the contract of that side). Its
+//! A discipline has up to four parts. Its *switch half* is C (`bpf/discipline.h` is the contract of that side). Its
 //! *control half* implements [`Discipline`]: events of one tenant go in, actions come out, and the controller carries
 //! them out, repeats them until they are acknowledged and remembers them. Its *store half*, where there is one, implements
-//! [`StoreHalf`] in the same way. A [`Registration`] names all three; it is the one value that the rest of the system
+//! [`StoreHalf`] in the same way, and its half in the switches' agents [`AgentHalf`]. A [`Registration`] names them all; it is the one value that the rest of the system
 //! learns a discipline from.
 //!
 //! Disciplines depend on this crate; `control` runs the control halves, `agent` loads the switch halves, `store` runs the
@@ -12,6 +12,7 @@
 //! store half reads.
 
 mod action;
+mod agent;
 mod configuration;
 mod event;
 mod memory;
@@ -26,7 +27,8 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 pub use wire::SwitchId;
 
-pub use action::{Action, Change, Record};
+pub use action::{Action, Change, REMEMBERED_MAX, Record};
+pub use agent::{AgentAction, AgentEvent, AgentHalf};
 pub use configuration::{Configuration, Group, PARAMETERS, Row};
 pub use event::{Event, Outcome, Room, TALLIES, Tallies};
 pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS};

@@ -14,12 +14,15 @@ pub const NONE: Registration = Registration {
     items: Items::Copies,
     runs: Runs::WherePages,
     settings: &[],
+    options: &[],
     control: |_| Box::new(NoDiscipline),
     object: &[],
     native: None,
     programs: &[],
+    maps_of: "",
     maps: &[],
     store: None,
+    agent: None,
 };
 
 impl Discipline for NoDiscipline {

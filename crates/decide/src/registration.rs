@@ -1,4 +1,4 @@
-use crate::{Discipline, Limits, OperationId, Setting, StoreHalf};
+use crate::{AgentHalf, Discipline, Limits, OperationId, Setting, StoreHalf};
 
 /// Steps and egress programs that a discipline may have, each (`PROGRAMS_PER_DISCIPLINE` in `bpf/maps.h`).
 pub const PROGRAMS_MAX: usize = 8;
@@ -55,7 +55,7 @@ pub struct Sizes {
 /// The size of a map that the discipline's C defines. Maps without one have the size that the C says.
 #[derive(Clone, Copy, Debug)]
 pub struct MapSize {
-    /// The map's name: begins with the discipline's name, since all maps of a switch are pinned in one directory.
+    /// The map's name: begins with [`Registration::maps_of`], since all maps of a switch are pinned in one directory.
     pub name: &'static str,
     /// Its entries.
     pub entries: fn(Sizes) -> u32,
@@ -93,6 +93,8 @@ pub struct Registration {
     /// What operators may set of it, at most [`crate::SETTINGS_MAX`]; its control half finds the numbers in the same order in
     /// [`Limits::settings`].
     pub settings: &'static [Setting],
+    /// What may be set of each of its tenants (`--option NAME=N`), at most [`crate::SETTINGS_MAX`]; [`crate::Event::Options`] tells.
+    pub options: &'static [Setting],
     /// Makes its control half, for one controller.
     pub control: fn(Limits) -> Box<dyn Discipline>,
     /// Its switch half: a BPF object. Disciplines that differ in their control halves only may share one.
@@ -101,8 +103,12 @@ pub struct Registration {
     pub native: Option<Native>,
     /// The programs in it, the steps in the order of their numbers.
     pub programs: &'static [Program],
+    /// What the names of its own maps begin with, before an underscore: its name, or one that disciplines of one object have in common.
+    pub maps_of: &'static str,
     /// Sizes of maps that depend on the switch.
     pub maps: &'static [MapSize],
     /// Its store half, if it has one.
     pub store: Option<StoreMaker>,
+    /// Makes its half in a switch's agent, if it has one.
+    pub agent: Option<fn() -> Box<dyn AgentHalf>>,
 }

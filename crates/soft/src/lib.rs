@@ -134,7 +134,9 @@ impl Soft {
         let threads = dataplane::cpus().min(THREADS);
         let switch = Switch::new(name, objects, sizes, threads, Clock::Boot)?;
         let switch = switch.routed(Box::new(ways));
-        Table::open(&switch)?.scatter(rand::random());
+        let table = Table::open(&switch)?;
+        table.scatter(rand::random());
+        table.begin_life(rand::random());
         for (index, name) in &ports {
             switch.add_port(*index, name)?;
         }

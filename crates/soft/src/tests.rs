@@ -233,6 +233,7 @@ fn named(port: &str) -> [u8; 16] {
 fn trial() -> Object {
     Object {
         name: "trial",
+        maps_of: "trial",
         number: TENANT.discipline,
         elf: harness::TRIAL,
         native: Some(harness::TRIAL_NATIVE),
