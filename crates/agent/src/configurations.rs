@@ -17,7 +17,7 @@ use decide::{Configuration, Group, PARAMETERS, Registration, Row};
 use tracing::{debug, info};
 
 use super::{
-    AgentError, registry,
+    AgentError,
     served::{Served, TenantHere},
 };
 
@@ -56,6 +56,8 @@ pub(super) struct Configurations {
     /// Whether rows and groups that an earlier agent left were looked for.
     swept_rows: bool,
     swept_groups: bool,
+    /// Tenants whose configuration was carried out since this was last asked for.
+    carried_out: BTreeSet<u32>,
 }
 
 impl Configurations {
@@ -68,6 +70,7 @@ impl Configurations {
             in_force: BTreeMap::new(),
             swept_rows: false,
             swept_groups: false,
+            carried_out: BTreeSet::new(),
         }
     }
 
@@ -106,6 +109,18 @@ impl Configurations {
             }
         }
         served.map_or(Ok(()), |served| self.carry_out(served))
+    }
+
+    /// Tenants whose configuration was carried out since this was last asked for.
+    pub fn take_carried_out(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.carried_out)
+    }
+
+    /// A tenant's configuration, once it is in force.
+    pub fn of(&self, tenant: u32) -> Option<&Configuration> {
+        let wanted = self.wanted.get(&tenant);
+        let in_force = wanted.filter(|wanted| wanted.trouble.is_some());
+        in_force.map(|wanted| &wanted.configuration)
     }
 
     /// What is in force and was not told yet.
@@ -217,6 +232,7 @@ impl Configurations {
         TenantEntry::set_parameters(self.backing(), &[(tenant, parameters)])?;
         self.let_go(&before, Some(&now));
         self.in_force.insert(tenant, now);
+        self.carried_out.insert(tenant);
         if let Some(wanted) = self.wanted.get_mut(&tenant) {
             wanted.trouble = Some(match troubles.as_slice() {
                 [] => String::new(),
@@ -301,7 +317,7 @@ impl Configurations {
     /// Removes rows of tenants that their discipline does not serve here.
     fn sweep_rows(&self, served: &Served) -> Result<(), AgentError> {
         let all = self.disciplines.iter();
-        let owners = all.map(|discipline| registry::owner_of_maps(self.disciplines, discipline));
+        let owners = all.map(|discipline| discipline.maps_of);
         let mut removed = 0;
         for maps in owners.collect::<BTreeSet<_>>() {
             for map in Rows::hash_maps(self.backing(), maps)? {
@@ -346,8 +362,7 @@ impl Configurations {
 
     /// What the names of the maps of a tenant's discipline begin with.
     fn maps_of(&self, here: &TenantHere) -> Option<&'static str> {
-        let owner = |discipline| registry::owner_of_maps(self.disciplines, discipline);
-        here.discipline.map(owner)
+        here.discipline.map(|discipline| discipline.maps_of)
     }
 }
 
@@ -358,7 +373,7 @@ fn changed_discipline(tenant: u32, served: &Served, before: Option<&Served>) -> 
         .is_some_and(|(now, before)| now.was_another(before))
 }
 
-/// Maps are named after the first discipline that has them.
+/// Maps are named after what owns them.
 fn is_map_of(map: &str, discipline: &str) -> bool {
     let rest = map.strip_prefix(discipline);
     !discipline.is_empty() && rest.is_some_and(|rest| rest.starts_with('_'))

@@ -1,21 +1,21 @@
-//! Packets that the agent itself sends to stores: fetches and lease requests. The answers are taken by the
-//! programs on their way in.
+//! Packets that the agent itself sends: fetches and lease requests to stores, whose answers are taken by the programs on their
+//! way in; and what disciplines' halves say to other switches.
 
 use std::net::SocketAddr;
 
 use decide::ItemKey;
 use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, TENANT_SYSTEM};
 
-/// Carries packets to stores.
+/// Carries packets to stores and switches.
 pub trait Courier {
     /// Sends a datagram. One that is lost, on the way or here, is sent again by whoever still needs it.
     fn send(&mut self, store: SocketAddr, datagram: &[u8]);
 
-    /// Leaves what came back: it took a way around the programs.
-    fn drain(&mut self);
+    /// Hands over what came back: answers that no program took.
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8]));
 }
 
-/// What stores are asked.
+/// What stores are asked, and other switches told.
 pub(super) struct Requests {
     courier: Box<dyn Courier>,
     buffer: Vec<u8>,
@@ -31,9 +31,17 @@ impl Requests {
         }
     }
 
-    /// Leaves what came back.
-    pub fn drain(&mut self) {
-        self.courier.drain();
+    /// What came back.
+    pub fn receive(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut all = vec![];
+        self.courier
+            .receive(&mut |from, datagram| all.push((from, datagram.into())));
+        all
+    }
+
+    /// Sends a packet of a discipline's half.
+    pub fn send_for_half(&mut self, to: SocketAddr, packet: &Packet<'_>, secret: &Secret) {
+        self.send(to, packet, 0, secret);
     }
 
     /// Asks a store to grant a key's value for an epoch. Padded to a whole packet: a store answers

@@ -10,7 +10,7 @@ use wire::Cluster;
 
 use super::{
     AgentError,
-    courier::{Courier, Requests},
+    courier::Requests,
     fetches::{Due, Fetches},
     memory::Memory,
     served::Served,
@@ -20,15 +20,13 @@ const LEASE_LOW_MS: u64 = 700;
 
 pub(super) struct Filling {
     leases: Leases,
-    requests: Requests,
     fetches: Fetches,
 }
 
 impl Filling {
-    pub fn open(at: &Backing, courier: Box<dyn Courier>) -> Result<Filling, AgentError> {
+    pub fn open(at: &Backing) -> Result<Filling, AgentError> {
         Ok(Filling {
             leases: Leases::open(at)?,
-            requests: Requests::new(courier),
             fetches: Fetches::default(),
         })
     }
@@ -61,9 +59,14 @@ impl Filling {
         self.fetches.add_again(missing, now);
     }
 
-    /// Sends what is due, and leaves what came back. Returns the keys that have no value.
-    pub fn send(&mut self, now: Instant, memory: &Memory, served: Option<&Served>) -> Vec<ItemKey> {
-        self.requests.drain();
+    /// Sends what is due. Returns the keys that have no value.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        memory: &Memory,
+        served: Option<&Served>,
+        requests: &mut Requests,
+    ) -> Vec<ItemKey> {
         let Some(served) = served else { return vec![] };
         let Due {
             send,
@@ -76,20 +79,18 @@ impl Filling {
                 continue;
             };
             let store = served.cluster.store_of(key.tenant, hash).address;
-            self.requests
-                .fetch(store, &key, hash, epoch, &served.system_secret());
+            requests.fetch(store, &key, hash, epoch, &served.system_secret());
         }
         without_value
     }
 
     /// Asks for leases that run out. The data plane renews them itself when stores offer to.
-    pub fn ask_for_leases(&mut self, switch: u16, served: &Served) {
+    pub fn ask_for_leases(&mut self, switch: u16, served: &Served, requests: &mut Requests) {
         let secret = served.system_secret();
         for (store, slot) in &served.slots {
             if self.leases.state(*slot).remaining_ms < LEASE_LOW_MS {
                 let now_ns = self.leases.now_ns();
-                self.requests
-                    .ask_for_lease(*store, switch, *slot, now_ns, &secret);
+                requests.ask_for_lease(*store, switch, *slot, now_ns, &secret);
             }
         }
     }

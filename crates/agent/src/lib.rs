@@ -5,7 +5,7 @@
 //! configurations. Out: hot keys, counters, acknowledgements, and packets that fetch values and ask for leases.
 //! The table thread's work ([`Tables`]) reads no clock and opens no socket, so that a simulator can drive it too. It has parts that hand values to one another: [`memory`] has the items, [`filling`] fetches the
 //! values of those that are copies, [`reporting`] tells what was seen, [`configurations`] keeps what disciplines have
-//! besides. Items that are the data themselves need the memory only.
+//! besides, [`halves`] runs what they do here themselves. Items that are the data themselves need the memory only.
 //! Beside the two halves the network half ([`network`]) tells of interfaces and installs the controller's routes.
 //! When the agent dies the programs go on serving: tables, links and leases do not need it. Those of a soft switch are a part
 //! of it ([`Where::Soft`]) and end with it. What a switch tells about itself is the same for both ([`status`]).
@@ -15,6 +15,7 @@ mod courier;
 mod epoch;
 mod fetches;
 mod filling;
+mod halves;
 mod hot;
 mod memory;
 pub mod network;
@@ -31,6 +32,7 @@ mod testing;
 mod thread;
 
 use std::{
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::mpsc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -48,7 +50,7 @@ pub use self::{
     courier::Courier,
     epoch::Reservation,
     registry::objects,
-    session::{Greeting, hello},
+    session::{Greeting, Introduction, hello},
     tables::Tables,
 };
 use self::{epoch::Lock, sockets::Sockets};
@@ -78,6 +80,9 @@ pub struct Options {
     pub probes: bool,
     /// The ports by which packets are sent round, where programs run in the kernel.
     pub loops: Loops,
+    /// Where packets for the switch itself go: an address of one of its interfaces, by which other switches and clients reach its
+    /// programs. None: it has none.
+    pub address: Option<IpAddr>,
 }
 
 /// Where a switch's programs run.
@@ -140,6 +145,8 @@ const QUEUE: usize = 256;
 pub struct Agent {
     options: Options,
     plane: Plane,
+    /// The number of its tables.
+    life: u64,
     _lock: Lock,
     epochs: Reservation,
 }
@@ -186,10 +193,12 @@ impl Agent {
             Plane::Kernel(..) => (&home).into(),
             Plane::Soft(soft) => soft.switch().into(),
         };
-        Table::open(at)?.check_sources(options.source_check);
+        let table = Table::open(at)?;
+        table.check_sources(options.source_check);
         Ok(Agent {
             options,
             plane,
+            life: table.life(),
             _lock: lock,
             epochs,
         })
@@ -231,7 +240,7 @@ impl Agent {
                 let _ = ended_tx.send(result);
             });
         let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;
-        let session = session::run(&self.options, to_tables, from_tables);
+        let session = session::run(&self.options, self.life, to_tables, from_tables);
         tokio::select! {
             () = stop => {}
             () = session => {}

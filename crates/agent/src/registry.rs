@@ -27,12 +27,3 @@ pub(super) fn find(
 ) -> Option<&'static Registration> {
     with_programs(disciplines).find(|r| r.name == name)
 }
-
-/// The name that a discipline's own maps begin with: that of the first of those that share its object.
-pub(super) fn owner_of_maps(
-    disciplines: &'static [Registration],
-    discipline: &Registration,
-) -> &'static str {
-    let first = disciplines.iter().find(|r| r.object == discipline.object);
-    first.map_or("", |r| r.name)
-}

@@ -1,6 +1,7 @@
 //! The stream to the controller: kept up, spoken first on, and passed on in both directions.
 
 use std::{
+    net::IpAddr,
     ops::ControlFlow::{self, Break, Continue},
     sync::mpsc::SyncSender,
 };
@@ -30,6 +31,7 @@ pub(super) enum ToTables {
 /// Runs for as long as the table thread does.
 pub(super) async fn run(
     options: &Options,
+    life: u64,
     to_tables: SyncSender<ToTables>,
     mut from_tables: Receiver<FromSwitch>,
 ) {
@@ -37,6 +39,7 @@ pub(super) async fn run(
     let stream = async |link, url: &str| {
         attach(
             options,
+            life,
             link,
             url,
             &to_tables,
@@ -57,6 +60,7 @@ struct TablesGone;
 /// One stream to its end; an error if it did not begin.
 async fn attach(
     options: &Options,
+    life: u64,
     link: Link,
     url: &str,
     to_tables: &SyncSender<ToTables>,
@@ -65,12 +69,14 @@ async fn attach(
 ) -> Result<ControlFlow<TablesGone, String>, String> {
     let ended = |reason: &str| Ok(Continue(reason.to_owned()));
     let (up, upstream) = tokio::sync::mpsc::channel(64);
-    let hello = hello(
-        options.id,
-        &options.name,
-        options.pages,
-        options.disciplines,
-    );
+    let hello = hello(&Introduction {
+        id: options.id,
+        name: &options.name,
+        pages: options.pages,
+        disciplines: options.disciplines,
+        life,
+        address: options.address,
+    });
     if up.send(hello).await.is_err() {
         return ended("stream closed");
     }
@@ -133,14 +139,33 @@ async fn pass_on(to_tables: &SyncSender<ToTables>, message: ToTables) -> Result<
     }
 }
 
+/// Who a switch is.
+#[derive(Clone, Copy, Debug)]
+pub struct Introduction<'a> {
+    /// Its id.
+    pub id: u16,
+    /// Its name.
+    pub name: &'a str,
+    /// Pages of its memory.
+    pub pages: u32,
+    /// The disciplines that it has programs of.
+    pub disciplines: &'static [Registration],
+    /// The number of its tables ([`dataplane::Table::life`]).
+    pub life: u64,
+    /// Where packets for itself go.
+    pub address: Option<IpAddr>,
+}
+
 /// What a switch says first on a stream; what it holds comes next.
-pub fn hello(id: u16, name: &str, pages: u32, disciplines: &'static [Registration]) -> FromSwitch {
+pub fn hello(of: &Introduction<'_>) -> FromSwitch {
     let hello = Hello {
-        switch_id: id.into(),
-        name: name.into(),
+        switch_id: of.id.into(),
+        name: of.name.into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        pages,
-        disciplines: registry::names(disciplines),
+        pages: of.pages,
+        disciplines: registry::names(of.disciplines),
+        life: of.life,
+        address: of.address.map(|at| at.to_string()).unwrap_or_default(),
     };
     FromSwitch {
         body: Some(Body::Hello(hello)),
@@ -196,6 +221,7 @@ mod tests {
             disciplines: &[],
             probes: true,
             loops: dataplane::Loops::default(),
+            address: None,
         };
         let (to_tables, heard) = sync_channel(16);
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
@@ -218,7 +244,7 @@ mod tests {
             panic!("no interfaces");
         };
         tokio::select! {
-            _ = attach(&options, link, "", &to_tables, &mut from_tables, &mut network) => panic!("the stream ended"),
+            _ = attach(&options, 1, link, "", &to_tables, &mut from_tables, &mut network) => panic!("the stream ended"),
             answer = tables => {
                 let Ok((Ok(ToTables::Message(message)), ..)) = answer else { panic!("no answer") };
                 assert!(matches!(message.body, Some(to_switch::Body::Setup(_))));

@@ -1,4 +1,4 @@
-//! Packets to stores through this machine's sockets. Should an answer reach one, no program stands on the path to that store.
+//! Packets through this machine's sockets. Should a store's answer reach one, no program stands on the path to that store.
 
 use std::{
     io::ErrorKind,
@@ -47,12 +47,15 @@ impl Courier for Sockets {
         }
     }
 
-    fn drain(&mut self) {
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) {
         let mut bytes = [0; 2048];
         for socket in [&self.ipv4, &self.ipv6].into_iter().flatten() {
             loop {
                 match socket.recv_from(&mut bytes) {
-                    Ok((len, from)) if !self.warned && is_lease(&bytes[..len]) => {
+                    Ok((len, from)) if is_lease(&bytes[..len]) => {
+                        if self.warned {
+                            continue;
+                        }
                         self.warned = true;
                         warn!(
                             "store {} answers through an interface that this switch is not attached to: \
@@ -60,7 +63,7 @@ impl Courier for Sockets {
                             from.ip()
                         );
                     }
-                    Ok(_) => {}
+                    Ok((len, from)) => take(from, &bytes[..len]),
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                     // An ICMP error for an earlier packet: the store is not there (yet).
                     Err(_) => {}

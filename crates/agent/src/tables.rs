@@ -1,6 +1,7 @@
 //! The one writer of a switch's tables, without a thread, a socket or a clock of its own. Takes messages in turn, and carries
 //! values between the parts: what [`Memory`] did is news to [`Filling`] and [`Reporting`], which never write an item.
 
+mod halves;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +22,10 @@ use tracing::{info, warn};
 use super::{
     AgentError,
     configurations::Configurations,
-    courier::Courier,
+    courier::{Courier, Requests},
     epoch::Reservation,
     filling::Filling,
+    halves::Halves,
     memory::{Memory, News},
     reporting::Reporting,
     served::Served,
@@ -44,6 +46,8 @@ pub struct Tables {
     memory: Memory,
     configurations: Configurations,
     filling: Filling,
+    requests: Requests,
+    halves: Halves,
     reporting: Reporting,
     epochs: Reservation,
     /// The highest term heard of.
@@ -85,7 +89,9 @@ impl Tables {
             served: None,
             memory,
             configurations: Configurations::new(programs, disciplines),
-            filling: Filling::open(&at, courier)?,
+            filling: Filling::open(&at)?,
+            requests: Requests::new(courier),
+            halves: Halves::new(disciplines, at.clone()),
             reporting,
             epochs,
             term: 0,
@@ -127,6 +133,7 @@ impl Tables {
             self.tell_held();
         }
         self.tell_configured();
+        self.run_halves();
         self.memory.reuse_resting()
     }
 
@@ -154,6 +161,7 @@ impl Tables {
             }
             Some(to_switch::Body::Pages(table)) => self.take_page_table(&table)?,
             Some(to_switch::Body::ListHeld(_)) => self.tell_held(),
+            Some(to_switch::Body::Message(message)) => self.tell_half(&message),
             Some(to_switch::Body::Routes(_)) | None => {}
         }
         Ok(())
@@ -195,6 +203,7 @@ impl Tables {
         if waited {
             self.confirm_pages();
         }
+        self.tell_halves()?;
         self.tell_configured();
         self.ask_for_leases();
         Ok(())
@@ -216,6 +225,7 @@ impl Tables {
                     self.memory.remove(&key);
                     ack(seq, Outcome::Done);
                 }
+                Change::RemoveIf(begins) => ack(seq, self.memory.remove_if(&key, &begins)),
                 Change::Put(record) => puts.push((seq, key, record)),
             }
         }
@@ -232,6 +242,7 @@ impl Tables {
             return Ok(());
         }
         self.configurations.take(message, self.served.as_ref())?;
+        self.tell_halves()?;
         self.tell_configured();
         Ok(())
     }
@@ -378,13 +389,15 @@ impl Tables {
     fn ask_for_leases(&mut self) {
         if let Some(served) = &self.served {
             let switch = self.memory.switch_id();
-            self.filling.ask_for_leases(switch, served);
+            self.filling
+                .ask_for_leases(switch, served, &mut self.requests);
         }
     }
 
     fn fill(&mut self) {
         let served = self.served.as_ref();
-        let without_value = self.filling.send(self.now, &self.memory, served);
+        let (memory, requests) = (&self.memory, &mut self.requests);
+        let without_value = self.filling.send(self.now, memory, served, requests);
         self.memory.give_up_unfit(&without_value);
         self.pass_on_news();
     }

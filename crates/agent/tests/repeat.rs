@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::{Courier, Greeting, Reservation, TICK, Tables, hello, objects};
+use agent::{Courier, Greeting, Introduction, Reservation, TICK, Tables, hello, objects};
 use api::{
     convert,
     proto::{
@@ -42,8 +42,18 @@ const PROGRAMS: &[Program] = &[
     program("trial_egress", Role::Egress),
 ];
 
+const INTRODUCTION: Introduction<'_> = Introduction {
+    id: 1,
+    name: "tor",
+    pages: 8,
+    disciplines: &DISCIPLINES,
+    life: 1,
+    address: None,
+};
+
 static DISCIPLINES: [Registration; 1] = [Registration {
     name: "trial",
+    maps_of: "trial",
     about: "for tests",
     number: 3,
     settings: &[],
@@ -65,7 +75,7 @@ impl Courier for Sent {
         sent.extend(datagram);
     }
 
-    fn drain(&mut self) {}
+    fn receive(&mut self, _: &mut dyn FnMut(SocketAddr, &[u8])) {}
 }
 
 /// An agent on its switch, and all that it said.
@@ -139,8 +149,7 @@ impl World {
 
     fn attach(&mut self) {
         self.greeting = Greeting::default();
-        self.said
-            .extend(hello(1, "tor", 8, &DISCIPLINES).encode_to_vec());
+        self.said.extend(hello(&INTRODUCTION).encode_to_vec());
         while self.out.try_recv().is_ok() {}
         self.tables.attached();
         self.listen();

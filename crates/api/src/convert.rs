@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use decide::{Change, Configuration, Group, ItemKey, Outcome, Record, Row};
-use wire::{Cluster, OverRate, Store, Tenant};
+use wire::{Cluster, OverRate, Store, SwitchPlace, Tenant};
 
 use crate::{proto, types};
 
@@ -21,6 +21,7 @@ impl From<&Cluster> for proto::Cluster {
             lease_ms: cluster.lease_ms,
             lease_max_ms: cluster.lease_max_ms,
             max_value: cluster.max_value,
+            switches: cluster.switches.iter().map(switch_to).collect(),
         }
     }
 }
@@ -39,6 +40,7 @@ pub fn cluster(message: &proto::Cluster) -> Result<Cluster, String> {
         lease_ms: message.lease_ms,
         lease_max_ms: message.lease_max_ms,
         max_value: message.max_value,
+        switches: each(&message.switches, switch)?,
     };
     cluster.check().map_err(|e| e.to_string())?;
     Ok(cluster)
@@ -82,6 +84,24 @@ fn store(store: &proto::Store) -> Result<Store, String> {
                 "store {}: rack {}: no switch has this id",
                 store.address, store.rack
             )
+        })?,
+    })
+}
+
+fn switch_to(switch: &SwitchPlace) -> proto::SwitchPlace {
+    proto::SwitchPlace {
+        name: switch.name.clone(),
+        address: switch.address.to_string(),
+    }
+}
+
+fn switch(switch: &proto::SwitchPlace) -> Result<SwitchPlace, String> {
+    let address = switch.address.parse();
+    Ok(SwitchPlace {
+        name: switch.name.clone(),
+        address: address.map_err(|_| {
+            let (name, address) = (&switch.name, &switch.address);
+            format!("switch {name:?}: {address:?}: expected an address")
         })?,
     })
 }
@@ -159,6 +179,7 @@ impl From<types::TenantChange> for types::TenantSpec {
             clients: given.clients.unwrap_or(usual.clients),
             borrow: given.borrow.unwrap_or(usual.borrow),
             write_back_ms: given.write_back_ms.unwrap_or(usual.write_back_ms),
+            options: given.options.unwrap_or(usual.options),
             ..usual
         }
     }
@@ -194,6 +215,10 @@ pub fn command(seq: u64, key: &ItemKey, change: &Change) -> proto::Command {
             },
         }),
         Change::Remove => Body::Remove(key.into()),
+        Change::RemoveIf(begins) => Body::RemoveIf(proto::RemoveIf {
+            key: Some(key.into()),
+            begins: begins.clone(),
+        }),
     };
     proto::Command {
         seq,
@@ -210,6 +235,7 @@ pub fn change(command: proto::Command) -> Option<(ItemKey, Change)> {
             (put.key?.into(), Change::Put(record))
         }
         Body::Remove(key) => (key.into(), Change::Remove),
+        Body::RemoveIf(remove) => (remove.key?.into(), Change::RemoveIf(remove.begins)),
     })
 }
 
@@ -220,6 +246,7 @@ impl From<Outcome> for proto::Outcome {
             Outcome::Done => proto::Outcome::Done,
             Outcome::NoRoom => proto::Outcome::NoRoom,
             Outcome::BucketFull => proto::Outcome::BucketFull,
+            Outcome::Changed => proto::Outcome::Changed,
             Outcome::Refused | Outcome::NotSent => proto::Outcome::Refused,
         }
     }
@@ -231,6 +258,7 @@ impl From<proto::Outcome> for Outcome {
             proto::Outcome::Done => Outcome::Done,
             proto::Outcome::NoRoom => Outcome::NoRoom,
             proto::Outcome::BucketFull => Outcome::BucketFull,
+            proto::Outcome::Changed => Outcome::Changed,
             proto::Outcome::Refused => Outcome::Refused,
         }
     }
@@ -294,7 +322,8 @@ mod tests {
         let text = "partitions = 4\nopen_tenant = false\nsystem_secret = \"000102030405060708090a0b0c0d0e0f\"\n\
                     [[store]]\naddress = \"10.0.0.1:7117\"\nfirst = 0\nlast = 3\n\
                     [[tenant]]\nid = 7\nsecret = \"100102030405060708090a0b0c0d0e0f\"\nrate = 5\nover_rate = \"drop\"\n\
-                    also_secret = \"200102030405060708090a0b0c0d0e0f\"\nstores = [\"10.0.0.1:7117\"]\n";
+                    also_secret = \"200102030405060708090a0b0c0d0e0f\"\nstores = [\"10.0.0.1:7117\"]\n\
+                    [[switch]]\nname = \"tor\"\naddress = \"10.0.0.254\"\n";
         let before = Cluster::parse(text).unwrap();
         assert_eq!(cluster(&proto::Cluster::from(&before)).unwrap(), before);
     }
@@ -316,6 +345,7 @@ mod tests {
         };
         for before in [
             Change::Remove,
+            Change::RemoveIf(Bytes::from_static(b"rec")),
             Change::Put(Record::Fetched),
             Change::Put(Record::Given(Bytes::new())),
             Change::Put(Record::Given(Bytes::from_static(b"record"))),

@@ -12,7 +12,7 @@ use crate::{
     ControlEndpoint,
     connect::said,
     proto::{
-        FromStore, StoreAck, StoreHello, StoreMessage, StoreReport, ToStore,
+        FromStore, HalfAck, HalfMessage, HalfReport, StoreHello, ToStore,
         control_client::ControlClient, from_store::Body, to_store,
     },
 };
@@ -51,7 +51,7 @@ pub async fn follow(
     endpoint: &ControlEndpoint,
     hello: &StoreHello,
     mut take: impl AsyncFnMut(Told),
-    mut reports: impl AsyncFnMut() -> Vec<StoreReport>,
+    mut reports: impl AsyncFnMut() -> Vec<HalfReport>,
 ) {
     let stream = async |link, url: &str| {
         let (mut up, upstream) = Up::new(hello);
@@ -101,7 +101,7 @@ impl Up {
             Some(to_store::Body::Placements(message)) => {
                 take(Told::Placements(crate::convert::placements(&message))).await;
             }
-            Some(to_store::Body::Message(StoreMessage {
+            Some(to_store::Body::Message(HalfMessage {
                 seq,
                 discipline,
                 tenant,
@@ -115,7 +115,7 @@ impl Up {
                 take(told).await;
                 // It says all that an earlier one said.
                 self.waiting.retain(|body| !matches!(body, Body::Ack(_)));
-                self.waiting.push_back(Body::Ack(StoreAck { seq }));
+                self.waiting.push_back(Body::Ack(HalfAck { seq }));
             }
             None => {}
         }

@@ -6,11 +6,10 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use api::{
     convert,
     proto::{
-        Ack, Acks, Command, Configured, Counters, Digest, Dropped, FromStore, FromSwitch, Held,
-        Hello, HotReports, Key, KeyCount, PageTable, PagesApplied, Put, Setup, StoreAck,
-        StoreHello, StoreMessage, StoreReport, TenantCounts, TenantKeys, TenantVersion, ToStore,
-        ToSwitch, command, control_client::ControlClient, from_store, from_switch, to_store,
-        to_switch,
+        Ack, Acks, Command, Configured, Counters, Digest, Dropped, FromStore, FromSwitch, HalfAck,
+        HalfMessage, HalfReport, Held, Hello, HotReports, Key, KeyCount, PageTable, PagesApplied,
+        Put, Setup, StoreHello, TenantCounts, TenantKeys, TenantVersion, ToStore, ToSwitch,
+        command, control_client::ControlClient, from_store, from_switch, to_store, to_switch,
     },
     status,
 };
@@ -322,6 +321,7 @@ fn hello(switch_id: u32, name: &str) -> Hello {
         version: "test".into(),
         pages: 5,
         disciplines: vec!["test".into()],
+        ..Hello::default()
     }
 }
 
@@ -618,7 +618,7 @@ impl Store {
         message.expect("the stream goes on").body.unwrap()
     }
 
-    async fn told(&mut self) -> StoreMessage {
+    async fn told(&mut self) -> HalfMessage {
         loop {
             match self.next().await {
                 to_store::Body::Message(message) => return message,
@@ -656,14 +656,14 @@ async fn a_store_has_the_cluster_and_messages_until_it_takes_them_in() {
     assert!(matches!(store.next().await, to_store::Body::Cluster(_)));
     assert_eq!(store.told().await, first);
     store
-        .say(from_store::Body::Ack(StoreAck { seq: first.seq }))
+        .say(from_store::Body::Ack(HalfAck { seq: first.seq }))
         .await;
     let told = switch.commands().await;
     assert_eq!(told[0].body, insert(&format!("told {STORE}")));
     switch.ack(&told[0]).await;
 
     let report = |discipline: &str, report: &'static [u8]| {
-        from_store::Body::Report(StoreReport {
+        from_store::Body::Report(HalfReport {
             discipline: discipline.into(),
             tenant: 7,
             report: Bytes::from_static(report),

@@ -115,8 +115,12 @@ impl Switch {
                     let seq = command.seq;
                     if let Some((key, change)) = api::convert::change(command) {
                         match change {
-                            Change::Put(_) => drop(self.items.insert(key.key, 0)),
-                            Change::Remove => drop(self.items.remove(&key.key)),
+                            Change::Put(_) => {
+                                self.items.insert(key.key, 0);
+                            }
+                            Change::Remove | Change::RemoveIf(_) => {
+                                self.items.remove(&key.key);
+                            }
                         }
                     }
                     let outcome = Outcome::from(decide::Outcome::Done).into();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use dataplane::{Cells, Object, PARAMETERS, Place, TenantEntry, cells_needed};
+use dataplane::{Cells, Object, PARAMETERS, Place, TenantEntry, cells_needed, cells_needed_given};
 use wire::{Epoch, Flags, KeyHash, Op, Packet, Status};
 
 use crate::{
@@ -121,7 +121,7 @@ impl World {
         record: &[u8],
         room: usize,
     ) -> Place {
-        let cells = cells_needed(key.len(), room).expect("fits an item");
+        let cells = cells_needed_given(key.len(), room).expect("fits an item");
         let place = self.take(tenant, cells).expect("room");
         self.switch
             .table

@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::Context;
-use client::{Client, Options};
+use client::{
+    Answer, Client, Error, Operation, Options,
+    coord::{self, recipes::Asks},
+};
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
@@ -39,12 +42,24 @@ pub struct ClientsConfig {
     /// Which values live for a while only; none do without it.
     #[serde(default)]
     pub lives: Option<Lives>,
+    /// Whether chains of switches hold the tenants' keys: those of the cluster file's switches.
+    #[serde(default)]
+    pub chains: bool,
     /// Part of the operations that are reads or unconditional writes of values that live on, half of each; the others are of all kinds.
     #[serde(default)]
     pub plain: f64,
 }
 
 impl ClientsConfig {
+    /// How clients of chains behave on the network.
+    pub fn chain_options(&self) -> coord::Options {
+        coord::Options {
+            deadline: Duration::from_secs(2),
+            reads: coord::Reads::Spread,
+            ..coord::Options::of(&self.cluster)
+        }
+    }
+
     /// How the clients behave on the network.
     pub fn options(&self) -> Options {
         Options {
@@ -95,7 +110,16 @@ pub fn clients(
         };
         let mut connections = vec![];
         for id in ids {
-            connections.push(Client::connect(&config.cluster, *id, options.clone()).await?);
+            connections.push(match config.chains {
+                true => {
+                    let options = config.chain_options();
+                    Connection::Chains(coord::Client::connect(&config.cluster, *id, options).await?)
+                }
+                false => {
+                    let options = options.clone();
+                    Connection::Stores(Client::connect(&config.cluster, *id, options).await?)
+                }
+            });
         }
         let mut tasks = vec![];
         for number in config.first..config.first + config.clients {
@@ -122,10 +146,26 @@ pub fn clients(
     Ok(())
 }
 
+/// Whom a tenant's clients ask.
+#[derive(Clone)]
+enum Connection {
+    Stores(Client),
+    Chains(coord::Client),
+}
+
+impl Connection {
+    async fn call(&self, operation: Operation<'_>) -> Result<Answer, Error> {
+        match self {
+            Connection::Stores(client) => client.call(operation).await,
+            Connection::Chains(client) => client.call(operation).await,
+        }
+    }
+}
+
 /// One client, until it is stopped. `connections`: one per tenant.
 async fn record(
     mut recorder: Recorder,
-    connections: Vec<Client>,
+    connections: Vec<Connection>,
     stopped: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
 ) -> Recorded {

@@ -398,6 +398,7 @@ mod tests {
             longest_value: 0,
             lives: None,
             plain: 0.0,
+            chains: false,
         }
     }
 

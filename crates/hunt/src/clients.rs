@@ -5,12 +5,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use client::{Error, Machine, Options};
+use client::{Error, Options};
 use history::{ClientsConfig, Recorded, Recorder};
 use rand::RngExt;
 use seed::SeededRng;
 use sim::{Birth, Io, Maker, Process, Remains, packet::Datagram};
 use wire::Packet;
+
+use crate::connection::Connection;
 
 /// What makes the clients of a host, each time that they start: with the records of their earlier lives.
 pub fn maker(config: ClientsConfig, options: Options, pause_us: u64) -> Maker {
@@ -21,7 +23,7 @@ pub fn maker(config: ClientsConfig, options: Options, pause_us: u64) -> Maker {
 pub struct Asking {
     tenants: Vec<u32>,
     /// One per tenant.
-    connections: Vec<Machine>,
+    connections: Vec<Connection>,
     recorders: Vec<Recorder>,
     /// Who waits for which operation of which connection.
     waiting: BTreeMap<(usize, u64), usize>,
@@ -46,7 +48,7 @@ impl Asking {
     ) -> anyhow::Result<Asking> {
         let connect = |(i, id): (u64, &u32)| {
             let seed = birth.seed.wrapping_add(i);
-            Machine::new(&config.cluster, *id, options.clone(), seed)
+            Connection::new(config, options, *id, seed)
         };
         let connections = (0..).zip(&config.tenants).map(connect);
         let numbers = config.first..config.first + config.clients;
@@ -167,7 +169,7 @@ impl Process for Asking {
 
     fn next_wake_ns(&self) -> Option<u64> {
         let pausing = self.pausing.first().map(|(at, _)| *at);
-        let next = self.connections.iter().filter_map(Machine::next_ns);
+        let next = self.connections.iter().filter_map(Connection::next_ns);
         next.chain(pausing).min()
     }
 

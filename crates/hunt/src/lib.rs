@@ -7,6 +7,7 @@
 //! cores. Experiments call this crate, and the tests in which a rule is broken on purpose.
 
 mod clients;
+mod connection;
 mod copies;
 mod hunt;
 mod layout;

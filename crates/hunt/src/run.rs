@@ -227,6 +227,7 @@ impl Running<'_> {
                 longest_value: clients.longest_value,
                 lives,
                 plain: clients.plain,
+                chains: false,
             };
             let name = format!("client{}", host + 1);
             let machine = self.world.machine(&name).context("a client host")?;

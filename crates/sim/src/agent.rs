@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
@@ -12,13 +12,13 @@ use std::{
 };
 
 use agent::{
-    Courier, Greeting, Reservation, TICK, Tables,
+    Courier, Greeting, Introduction, Reservation, TICK, Tables,
     network::{Interface, Probes, check, is_old, told},
 };
 use anyhow::Context;
 use api::proto::{FromSwitch, Routes, RoutesApplied, ToSwitch, from_switch::Body, to_switch};
 use dataplane::{
-    Object, RECIRCULATION, Sizes,
+    Object, RECIRCULATION, Sizes, Table,
     native::{Clock, Switch},
 };
 use decide::Registration;
@@ -35,6 +35,9 @@ use crate::{
 
 /// Messages that wait for the stream, as in the agent's own queue.
 const QUEUE: usize = 256;
+
+/// Datagrams that wait for the tables, as many as a socket's buffer takes.
+const CAME_MAX: usize = 256;
 
 /// The tables of a machine: made by its first agent, gone when the machine starts anew.
 pub type Loaded = Arc<Mutex<Option<Arc<Switch>>>>;
@@ -59,6 +62,7 @@ pub(crate) fn maker(
             Some(switch) => switch.clone(),
             None => {
                 let made = load(&name, disciplines, agent.pages, around.clone(), ports)?;
+                Table::open(&made)?.begin_life(birth.seed);
                 there.insert(made).clone()
             }
         };
@@ -97,19 +101,26 @@ fn load(
     Ok(switch)
 }
 
-/// A datagram to a store.
+/// A datagram, and where it goes or came from.
 type Letter = (SocketAddr, Vec<u8>);
 
-/// Packets that the tables sent, until the process sends them.
+/// Packets that the tables sent, until the process sends them; and what came, until the tables take it.
 #[derive(Clone, Default)]
-struct Sent(Rc<RefCell<Vec<Letter>>>);
+struct Post {
+    sent: Rc<RefCell<Vec<Letter>>>,
+    came: Rc<RefCell<Vec<Letter>>>,
+}
 
-impl Courier for Sent {
+impl Courier for Post {
     fn send(&mut self, store: SocketAddr, datagram: &[u8]) {
-        self.0.borrow_mut().push((store, datagram.into()));
+        self.sent.borrow_mut().push((store, datagram.into()));
     }
 
-    fn drain(&mut self) {}
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8])) {
+        for (from, datagram) in self.came.borrow_mut().drain(..) {
+            take(from, &datagram);
+        }
+    }
 }
 
 /// What is on its disk: up to where epochs are reserved.
@@ -122,7 +133,7 @@ pub struct AgentHost {
     disciplines: &'static [Registration],
     switch: Arc<Switch>,
     tables: Tables,
-    sent: Sent,
+    post: Post,
     to_session: Receiver<FromSwitch>,
     /// The monotonic clock's zero, for those who reckon in instants.
     zero: Instant,
@@ -154,11 +165,11 @@ impl AgentHost {
         let wall = Duration::from_nanos(birth.clock.wall_ns);
         let epochs = Reservation::in_memory(disk.clone(), wall);
         let (out, to_session) = channel(QUEUE);
-        let sent = Sent::default();
+        let post = Post::default();
         let zero = Instant::now();
         set_clock(&switch, birth.clock.boottime_ns);
         let now = zero + Duration::from_nanos(birth.clock.monotonic_ns);
-        let courier = Box::new(sent.clone());
+        let courier = Box::new(post.clone());
         let programs = switch.clone().into();
         let tables = Tables::open(programs, spec.id, disciplines, epochs, courier, out, now)
             .with_context(|| format!("{name}: agent"))?;
@@ -168,7 +179,7 @@ impl AgentHost {
             disciplines,
             switch,
             tables,
-            sent,
+            post,
             to_session,
             zero,
             tick_ns: birth.clock.monotonic_ns,
@@ -207,7 +218,7 @@ impl AgentHost {
 
     /// Sends what the tables sent, and says what they said.
     fn pass_on(&mut self, io: &mut Io<'_>) {
-        for (store, datagram) in self.sent.0.borrow_mut().drain(..) {
+        for (store, datagram) in self.post.sent.borrow_mut().drain(..) {
             io.send(self.port, store, &datagram);
         }
         let Some(stream) = self.following.stream() else {
@@ -223,6 +234,20 @@ impl AgentHost {
         if self.greeting.is_over() {
             self.tell_network(stream, io);
         }
+    }
+
+    /// Its address is that of its first link.
+    fn hello(&self, io: &Io<'_>) -> FromSwitch {
+        let life = Table::open(&self.switch).map_or(0, |table| table.life());
+        let address = io.network.address(io.machine);
+        agent::hello(&Introduction {
+            id: self.spec.id,
+            name: &self.name,
+            pages: self.spec.pages,
+            disciplines: self.disciplines,
+            life,
+            address: address.map(IpAddr::from),
+        })
     }
 
     fn probe(&mut self, io: &mut Io<'_>) {
@@ -321,9 +346,13 @@ fn interfaces(io: &Io<'_>) -> Vec<Interface> {
 }
 
 impl Process for AgentHost {
-    /// The programs take what stores answer, or it went around them.
+    /// The programs take what stores answer, or it went around them; the rest is for disciplines' halves.
     fn receive(&mut self, datagram: &Datagram<'_>, _: &mut Io<'_>) {
         self.probes.take(datagram.from, datagram.payload);
+        let mut came = self.post.came.borrow_mut();
+        if came.len() < CAME_MAX {
+            came.push((datagram.from, datagram.payload.into()));
+        }
     }
 
     fn wake(&mut self, io: &mut Io<'_>) {
@@ -350,8 +379,7 @@ impl Process for AgentHost {
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
         match self.following.take(stream, event, io) {
             Followed::Began(stream) => {
-                let AgentSpec { id, pages, .. } = self.spec;
-                let hello = agent::hello(id, &self.name, pages, self.disciplines);
+                let hello = self.hello(io);
                 io.say(stream, Message::FromSwitch(hello));
                 // What the tables reported in the meantime is worthless to this stream.
                 while self.to_session.try_recv().is_ok() {}

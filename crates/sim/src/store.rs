@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use api::proto::{
-    FromStore, StoreAck, StoreHello, StoreMessage, StoreReport, ToStore, from_store, to_store,
+    FromStore, HalfAck, HalfMessage, HalfReport, StoreHello, ToStore, from_store, to_store,
 };
 use store::{
     Half,
@@ -178,7 +178,7 @@ impl StoreHost {
             return;
         };
         for report in self.engine.take_reports() {
-            let body = from_store::Body::Report(StoreReport {
+            let body = from_store::Body::Report(HalfReport {
                 discipline: report.half.into(),
                 tenant: report.tenant,
                 report: report.report,
@@ -199,7 +199,7 @@ impl StoreHost {
             Some(to_store::Body::Placements(message)) => {
                 self.engine.place(api::convert::placements(&message));
             }
-            Some(to_store::Body::Message(StoreMessage {
+            Some(to_store::Body::Message(HalfMessage {
                 seq,
                 discipline,
                 tenant,
@@ -208,7 +208,7 @@ impl StoreHost {
                 let out = &mut self.outbox;
                 // Dropped: the same would be said of it each time.
                 let _ = self.engine.tell(&discipline, tenant, &message, now_ns, out);
-                let body = Some(from_store::Body::Ack(StoreAck { seq }));
+                let body = Some(from_store::Body::Ack(HalfAck { seq }));
                 io.say(stream, Message::FromStore(FromStore { body }));
             }
             None => {}

@@ -1,6 +1,6 @@
 //! Items come and go, as their disciplines say.
 
-use dataplane::{NO_LEASE, cells_needed};
+use dataplane::{NO_LEASE, cells_needed, cells_needed_given};
 use decide::{ItemKey, Items, Outcome, Record};
 use wire::KeyHash;
 
@@ -53,7 +53,7 @@ impl Memory {
         items: Items,
         served: &Served,
     ) -> Result<Outcome, AgentError> {
-        let cells = cells_needed(key.key.len(), record.len());
+        let cells = cells_needed_given(key.key.len(), record.len());
         let (Some(cells), Some(hash)) = (cells, served.hash_of(key)) else {
             return Ok(Outcome::Refused);
         };
@@ -173,6 +173,20 @@ impl Memory {
             self.resting.push(entry.place);
             self.news.push(News::Gone(key.clone()));
         }
+    }
+
+    /// Removes an item whose given record begins with these bytes. One that is not there is fine.
+    pub fn remove_if(&mut self, key: &ItemKey, begins: &[u8]) -> Outcome {
+        let Some(entry) = self.index.get(key) else {
+            return Outcome::Done;
+        };
+        let (slot, place) = (entry.slot, entry.place);
+        if !entry.is_given() || self.table.remove_if(slot, place, begins) != Ok(true) {
+            return Outcome::Changed;
+        }
+        // It is evicted already, which does no harm twice.
+        self.remove(key);
+        Outcome::Done
     }
 
     /// Removes items of our own accord.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::proto::{PageUse, TenantUse};
 use dataplane::{Backing, Cells, Leases, Place, Table, cells_needed};
-use decide::{ItemKey, Items};
+use decide::{ItemKey, Items, Key};
 use tracing::{info, warn};
 use wire::Epoch;
 
@@ -105,6 +105,35 @@ impl Memory {
 
     pub fn switch_id(&self) -> u16 {
         self.table.switch_id()
+    }
+
+    /// The clock that the programs read.
+    pub fn now_ns(&self) -> u64 {
+        self.table.now_ns()
+    }
+
+    /// Waits until no program goes by what was written before.
+    pub fn quiesce(&self) -> Result<(), AgentError> {
+        Ok(self.table.quiesce()?)
+    }
+
+    /// A tenant's given items from this slot on, `most` of them, with their records; and the slot where the next are. One that is
+    /// being changed all the time is left out.
+    pub fn walk(&self, tenant: u32, from: u32, most: usize) -> (Vec<(Key, Vec<u8>)>, Option<u32>) {
+        let mut items = vec![];
+        for slot in from..self.table.slots() {
+            if items.len() >= most {
+                return (items, Some(slot));
+            }
+            let found = self.index.in_slot(slot);
+            let its = found.filter(|(key, entry)| key.tenant == tenant && entry.is_given());
+            if let Some((key, entry)) = its
+                && let Ok(record) = self.table.given(entry.place)
+            {
+                items.push((key.key.clone(), record));
+            }
+        }
+        (items, None)
     }
 
     /// The number of the last invalidation.

@@ -1,6 +1,6 @@
 //! Who shares the cache memory, and on what terms.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,8 @@ pub struct TenantSpec {
     /// Write-back: switches may answer writes of hot keys, and the stores have them so many milliseconds later at most, 10 to
     /// 60000; 0: stores answer every write.
     pub write_back_ms: u32,
+    /// Options of its discipline, by name; the usual numbers where nothing is said.
+    pub options: BTreeMap<String, u32>,
 }
 
 impl Default for TenantSpec {
@@ -77,6 +79,7 @@ impl Default for TenantSpec {
             clients: vec![],
             borrow: true,
             write_back_ms: 0,
+            options: BTreeMap::new(),
         }
     }
 }
@@ -125,6 +128,9 @@ pub struct TenantChange {
     /// Write-back within so many milliseconds, 10 to 60000; 0: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_back_ms: Option<u32>,
+    /// New options of its discipline, all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<BTreeMap<String, u32>>,
 }
 
 impl TenantChange {
@@ -174,6 +180,9 @@ pub struct TenantView {
     /// Write-back: stores have what switches answered so many milliseconds later at most; 0: none.
     #[serde(default)]
     pub write_back_ms: u32,
+    /// Options of its discipline that were given.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, u32>,
     /// It came from the cluster file at the controller's start.
     pub declared: bool,
     /// Guaranteed pages that it holds.

@@ -11,9 +11,8 @@ use std::{
 use api::{
     Told, follow,
     proto::{
-        self, FromStore, FromSwitch, StatusReply, StatusRequest, StoreAck, StoreHello,
-        StoreMessage, StoreReport, ToStore, ToSwitch, control_server::Control, from_store::Body,
-        to_store,
+        self, FromStore, FromSwitch, HalfAck, HalfMessage, HalfReport, StatusReply, StatusRequest,
+        StoreHello, ToStore, ToSwitch, control_server::Control, from_store::Body, to_store,
     },
     status,
 };
@@ -105,7 +104,7 @@ async fn controller(leads: bool) -> (String, Arc<AtomicBool>, mpsc::Receiver<Sta
 }
 
 fn message(seq: u64) -> to_store::Body {
-    to_store::Body::Message(StoreMessage {
+    to_store::Body::Message(HalfMessage {
         seq,
         discipline: "d".into(),
         tenant: 7,
@@ -126,7 +125,7 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
     let (first, first_leads, mut at_first) = controller(true).await;
     let (second, second_leads, mut at_second) = controller(false).await;
     let (take, mut taken) = mpsc::channel(1);
-    let (report, reported) = mpsc::channel::<StoreReport>(8);
+    let (report, reported) = mpsc::channel::<HalfReport>(8);
     let reported = tokio::sync::Mutex::new(reported);
     let hello = StoreHello {
         name: "left".into(),
@@ -165,8 +164,8 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
         assert_eq!(taken.recv().await, Some(told_placements));
         stand.says(message(5)).await;
         assert_eq!(taken.recv().await, Some(told(5)));
-        assert_eq!(stand.hears().await, Body::Ack(StoreAck { seq: 5 }));
-        let load = StoreReport {
+        assert_eq!(stand.hears().await, Body::Ack(HalfAck { seq: 5 }));
+        let load = HalfReport {
             discipline: "d".into(),
             tenant: 7,
             report: "load".into(),
@@ -194,7 +193,7 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
         assert_eq!(began, 1);
         let mut acknowledged = 0;
         while acknowledged < 7 {
-            let Body::Ack(StoreAck { seq }) = stand.hears().await else {
+            let Body::Ack(HalfAck { seq }) = stand.hears().await else {
                 panic!("no acknowledgement");
             };
             assert!(seq > acknowledged);

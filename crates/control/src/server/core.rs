@@ -28,6 +28,7 @@ use super::{
     homes::Homes,
     incoming,
     journal::Journal,
+    memories::Memories,
     memory::{Memory, Moved},
     network::{Network, Rewired},
     published::Published,
@@ -95,16 +96,13 @@ impl Core {
     /// A remembered row that makes no sense, by name.
     pub fn new(
         plan: Plan,
-        mut disciplines: Disciplines,
+        disciplines: Disciplines,
         mut loaded: Loaded,
         first_number: u64,
     ) -> Result<Core, StateError> {
         let remembered = Remembered::read(&loaded)?;
         let retired = remembered.retired.iter().map(|(id, _)| *id);
         let (tenants, changed) = Tenants::new(remembered.tenants, retired, &plan.cluster);
-        for tenant in tenants.iter() {
-            disciplines.choose(tenant.id, tenant.discipline.as_deref());
-        }
         let (network, rewired) = Network::new(remembered.topology, remembered.routes_managed);
         let mut switches = Switches::default();
         for (id, known) in remembered.switches {
@@ -113,7 +111,15 @@ impl Core {
         }
         let configurations = Configurations::restore(remembered.configurations)?;
         let stores = Stores::new(plan.cluster.stores.iter().map(|store| store.address));
-        let exchange = Exchange::new(disciplines, switches, configurations, stores, first_number);
+        let memories = Memories::restore(remembered.memories)?;
+        let exchange = Exchange::new(
+            disciplines,
+            switches,
+            configurations,
+            stores,
+            memories,
+            first_number,
+        );
         let mut core = Core {
             plan,
             tenants,
@@ -126,6 +132,7 @@ impl Core {
             audit: Audit::new(remembered.audit),
             clock_ms: 0,
         };
+        core.choose_all();
         changed.into_iter().for_each(|id| core.note_tenant(id));
         core.publish();
         core.rewired(rewired);
@@ -191,6 +198,8 @@ impl Core {
             }
             Some(Body::Dropped(dropped)) => exchange.dropped(id, &dropped, journal),
             Some(Body::Configured(told)) => exchange.configured(id, told, journal),
+            Some(Body::Ack(ack)) => switch.took_mail(ack.seq),
+            Some(Body::Report(said)) => exchange.switch_reported(id, &said, journal),
             Some(Body::Routes(applied)) => switch.routes_applied(id, applied),
             Some(Body::Traffic(traffic)) => {
                 let is_known = |tenant| tenants.get(tenant).is_some();
@@ -479,7 +488,9 @@ impl Core {
         }
         let changed = match change.tenant {
             Some(tenant) => {
-                self.exchange.choose(id, tenant.discipline.as_deref());
+                let (name, journal) = (tenant.discipline.as_deref(), &mut self.journal);
+                self.exchange.choose(id, name, journal);
+                self.exchange.tell_options(id, &tenant.options, journal);
                 Some(self.tenants.put(tenant))
             }
             None => self.tenants.remove(id),
@@ -491,6 +502,17 @@ impl Core {
             self.note(asked, what, detail);
         }
         left
+    }
+
+    /// Every tenant has its discipline, which learns what is known of it.
+    fn choose_all(&mut self) {
+        for tenant in self.tenants.iter() {
+            let name = tenant.discipline.as_deref();
+            self.exchange.choose(tenant.id, name, &mut self.journal);
+            let options = &tenant.options;
+            self.exchange
+                .tell_options(tenant.id, options, &mut self.journal);
+        }
     }
 
     /// Adds to the audit log.
@@ -610,3 +632,7 @@ fn around<'a>(
 #[cfg(test)]
 #[path = "core_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "core_remember_tests.rs"]
+mod remember_tests;

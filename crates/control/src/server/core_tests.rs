@@ -95,22 +95,27 @@ struct Stage {
     loaded: Loaded,
 }
 
+/// One store, no open tenant.
+pub(super) fn plan(term: u64) -> Plan {
+    let mut cluster = wire::Cluster::single("10.0.0.1:7117".parse().unwrap(), 4);
+    cluster.open_tenant = false;
+    Plan {
+        cluster,
+        limits: Limits::default(),
+        settings: Default::default(),
+        updates_per_s: 1000,
+        sample_shift: 0,
+        term,
+    }
+}
+
 impl Stage {
     fn new(pages: u32) -> Stage {
         Stage::from(pages, Loaded::default(), Wanting::default(), 1)
     }
 
     fn from(pages: u32, loaded: Loaded, wanting: Wanting, term: u64) -> Stage {
-        let mut cluster = wire::Cluster::single("10.0.0.1:7117".parse().unwrap(), 4);
-        cluster.open_tenant = false;
-        let plan = Plan {
-            cluster,
-            limits: Limits::default(),
-            settings: Default::default(),
-            updates_per_s: 1000,
-            sample_shift: 0,
-            term,
-        };
+        let plan = plan(term);
         let all = [&TEST, &TRUTH, &EVERYWHERE].map(|registration| {
             let discipline: Box<dyn Discipline> = Box::new(wanting.clone());
             (registration, discipline)

@@ -85,6 +85,21 @@ impl Disciplines {
         self.of(tenant).map_or("", |r| r.name)
     }
 
+    /// The discipline of that name, or the default one; none: it is not known.
+    pub fn named(&self, name: Option<&str>) -> Option<&'static Registration> {
+        let name = name.unwrap_or(self.default_name());
+        let mut all = self.all.iter();
+        all.find(|(r, _)| r.name == name).map(|(r, _)| *r)
+    }
+
+    /// What the maps of a tenant's discipline are named after: what it left in the switches is found by all that share it.
+    pub fn family_of(&self, tenant: u32) -> &'static str {
+        match self.of(tenant) {
+            Some(r) if !r.maps_of.is_empty() => r.maps_of,
+            of => of.map_or("", |r| r.name),
+        }
+    }
+
     /// Whether a tenant's items are nowhere else than in the switches. With an unknown discipline they may be.
     pub fn has_truth(&self, tenant: u32) -> bool {
         self.of(tenant).is_none_or(|r| r.items == Items::Truth)
@@ -128,7 +143,8 @@ impl Disciplines {
 
 fn tenant_of(event: &Event<'_>) -> Option<u32> {
     match *event {
-        Event::Attached { .. }
+        Event::Life { .. }
+        | Event::Attached { .. }
         | Event::Detached { .. }
         | Event::Link { .. }
         | Event::StoreAttached { .. }
@@ -143,6 +159,9 @@ fn tenant_of(event: &Event<'_>) -> Option<u32> {
         | Event::Configured { tenant, .. }
         | Event::Stores { tenant, .. }
         | Event::Told { tenant, .. }
+        | Event::Remembered { tenant, .. }
+        | Event::Options { tenant, .. }
+        | Event::SwitchReported { tenant, .. }
         | Event::Reported { tenant, .. } => Some(tenant),
     }
 }

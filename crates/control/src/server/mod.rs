@@ -19,6 +19,8 @@ mod homes;
 mod incoming;
 mod journal;
 mod lead;
+mod mail;
+mod memories;
 mod memory;
 mod network;
 mod operations;

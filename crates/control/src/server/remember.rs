@@ -6,6 +6,7 @@
 //! | `retired/ID` | the number of a tenant that was removed |
 //! | `switch/ID` | a [`Known`] |
 //! | `configuration/SWITCH/TENANT` | the last configuration that the tenant's discipline asked for there |
+//! | `remembered/TENANT/DISCIPLINE` | what the discipline of that name, or one with its programs, had remembered of the tenant; stays when the tenant goes |
 //! | `table/ID` | the version of a switch's page table |
 //! | `page/SWITCH/PAGE` | who holds it; a free page has no row |
 //! | `topology` | what was declared of it |
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 use super::{
     audit,
     configurations::{ConfigurationRow, Place},
+    memories::{MemoryRow, Whose},
     switch::Known,
     tenants::Tenant,
 };
@@ -36,6 +38,7 @@ pub struct Remembered {
     pub retired: Vec<(u32, bool)>,
     pub switches: Vec<(SwitchId, Known)>,
     pub configurations: Vec<(Place, ConfigurationRow)>,
+    pub memories: Vec<(Whose, MemoryRow)>,
     pub tables: Vec<(SwitchId, SwitchRow)>,
     pub pages: Vec<(PageId, PageRow)>,
     pub topology: TopologySpec,
@@ -54,6 +57,7 @@ impl Remembered {
             retired: all(loaded, "retired/")?,
             switches: all(loaded, "switch/")?,
             configurations: all(loaded, "configuration/")?,
+            memories: all(loaded, "remembered/")?,
             tables: all(loaded, "table/")?,
             pages: all(loaded, "page/")?,
             topology: loaded.row("topology")?.unwrap_or_default(),

@@ -4,20 +4,14 @@
 //! a change of the leader a discipline's control half starts anew, and tells again what it has to say.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
 };
 
-use api::proto::{Cluster, StoreHello, StoreMessage, ToStore, to_store::Body};
+use api::proto::{Cluster, StoreHello, ToStore, to_store::Body};
 use bytes::Bytes;
 
-use super::memory::Rooms;
-
-/// Longest message, and longest report.
-pub const MESSAGE_MAX: usize = 64 << 10;
-/// Messages that wait for one store, and their bytes.
-const WAITING_MAX: usize = 10_000;
-const WAITING_BYTES_MAX: usize = 16 << 20;
+use super::{mail::Mail, memory::Rooms};
 
 /// A stream of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,16 +28,9 @@ struct Stream {
     sent: u64,
 }
 
-/// Messages that a store did not acknowledge yet.
-#[derive(Default)]
-struct Waiting {
-    messages: VecDeque<StoreMessage>,
-    bytes: usize,
-}
-
 /// All stores of the cluster.
 pub struct Stores {
-    waiting: BTreeMap<SocketAddr, Waiting>,
+    mail: BTreeMap<SocketAddr, Mail>,
     streams: BTreeMap<StoreStreamId, Stream>,
     generation: u64,
 }
@@ -52,8 +39,8 @@ impl Stores {
     /// Those at these addresses.
     pub fn new(addresses: impl Iterator<Item = SocketAddr>) -> Stores {
         Stores {
-            waiting: addresses
-                .map(|address| (address, Waiting::default()))
+            mail: addresses
+                .map(|address| (address, Mail::default()))
                 .collect(),
             streams: BTreeMap::new(),
             generation: 0,
@@ -63,7 +50,7 @@ impl Stores {
     /// A stream began. One whose address is no store's is told the cluster only.
     pub fn begin(&mut self, hello: &StoreHello) -> StoreStreamId {
         let address = hello.address.parse().ok();
-        let store = address.filter(|address| self.waiting.contains_key(address));
+        let store = address.filter(|address| self.mail.contains_key(address));
         if store.is_some() {
             let streams = self.streams.values_mut();
             let before = streams.filter(|stream| stream.store == store);
@@ -103,29 +90,11 @@ impl Stores {
         message: Bytes,
         next_number: &mut u64,
     ) -> Result<(), String> {
-        let Some(waiting) = self.waiting.get_mut(&store) else {
+        let Some(mail) = self.mail.get_mut(&store) else {
             return Err(format!("{store} is not one of the cluster's stores"));
         };
-        let length = message.len();
-        if length > MESSAGE_MAX {
-            return Err(format!(
-                "a message of {length} bytes, at most {MESSAGE_MAX} are taken"
-            ));
-        }
-        let bytes = waiting.bytes + length;
-        if waiting.messages.len() >= WAITING_MAX || bytes > WAITING_BYTES_MAX {
-            let count = waiting.messages.len();
-            return Err(format!("{count} messages wait for {store} already"));
-        }
-        waiting.bytes = bytes;
-        waiting.messages.push_back(StoreMessage {
-            seq: *next_number,
-            discipline: discipline.into(),
-            tenant,
-            message,
-        });
-        *next_number += 1;
-        Ok(())
+        mail.tell(discipline, tenant, message, next_number)
+            .map_err(|line| format!("{store}: {line}"))
     }
 
     /// What to send on a stream now: the cluster of this version if it is newer, then where tenants have rooms if that changed,
@@ -147,8 +116,7 @@ impl Stores {
             Body::Placements(rooms.placements())
         } else {
             stream.cluster?;
-            let messages = &self.waiting.get(&stream.store?)?.messages;
-            let next = messages.get(messages.partition_point(|m| m.seq <= stream.sent))?;
+            let next = self.mail.get(&stream.store?)?.after(stream.sent)?;
             stream.sent = next.seq;
             Body::Message(next.clone())
         };
@@ -157,30 +125,19 @@ impl Stores {
 
     /// A store took in every message up to this number. Of these tenants it has all that it was sent.
     pub fn acknowledged(&mut self, id: StoreStreamId, seq: u64) -> BTreeSet<u32> {
-        let mut tenants = BTreeSet::new();
         let Some(stream) = self.streams.get(&id) else {
-            return tenants;
+            return BTreeSet::new();
         };
-        let waiting = stream.store.and_then(|store| self.waiting.get_mut(&store));
-        let Some(Waiting { messages, bytes }) = waiting else {
-            return tenants;
-        };
+        let mail = stream.store.and_then(|store| self.mail.get_mut(&store));
         let seq = seq.min(stream.sent);
-        while messages.front().is_some_and(|message| message.seq <= seq) {
-            if let Some(message) = messages.pop_front() {
-                *bytes -= message.message.len();
-                tenants.insert(message.tenant);
-            }
-        }
-        for message in messages {
-            tenants.remove(&message.tenant);
-        }
-        tenants
+        mail.map_or_else(BTreeSet::new, |mail| mail.acknowledged(seq))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use decide::MESSAGE_MAX;
+
     use super::*;
 
     fn address() -> SocketAddr {

@@ -74,6 +74,7 @@ impl Switches {
             pages: hello.pages,
         };
         let changed = switch.learn(known.clone());
+        switch.says(hello, &plan.cluster);
         self.generation += 1;
         switch.begin(self.generation, now);
         Ok(Attached {

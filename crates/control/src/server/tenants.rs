@@ -71,6 +71,9 @@ pub struct Tenant {
     /// Milliseconds after which stores have what switches answered, at most; 0: stores answer every write.
     #[serde(default)]
     pub write_back_ms: u32,
+    /// Options of its discipline, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, u32>,
     /// What the cluster file said of it when that was last taken over.
     pub declared: Option<wire::Tenant>,
 }
@@ -100,6 +103,7 @@ impl Tenant {
             clients: vec![],
             borrow: true,
             write_back_ms: 0,
+            options: BTreeMap::new(),
             declared: None,
         }
     }

@@ -135,10 +135,8 @@ impl Loans {
 
     /// A number that follows from the seed and is another each time.
     fn draw(&mut self) -> u16 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.seed ^ self.seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed >> 48) as u16
+        self.seed = self.seed.wrapping_add(1);
+        (wire::mixed(self.seed) >> 48) as u16
     }
 
     pub fn share_among(&mut self, tenants: usize) {

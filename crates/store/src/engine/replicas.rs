@@ -57,6 +57,8 @@ const CONFIRM_FIRST_NS: Nanos = 250_000_000;
 const CONFIRM_MOST_NS: Nanos = 8_000_000_000;
 /// Between two of many keys that become due at once.
 const SPREAD_NS: Nanos = 50_000;
+/// Between two of many keys that are to be asked for: other stores are told to hold them at the same time, and ask the same homes.
+const ASKS_SPREAD_NS: Nanos = 4_000_000;
 
 /// A store that is home to keys which are held here.
 struct Lender {
@@ -140,6 +142,8 @@ pub(super) struct Replicas {
     newest: u64,
     epochs: Epochs,
     lenders: BTreeMap<NodeId, Lender>,
+    /// No lender is to be asked for a lease before this time.
+    lease_due_ns: Nanos,
     held: HashMap<KeyId, Held>,
     /// Bytes, keys and reads.
     room: Shares,
@@ -148,6 +152,8 @@ pub(super) struct Replicas {
     /// Reads of parts that were passed on, by the request that they were passed on in.
     passed: BTreeMap<u64, Passed>,
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
+    /// When one more of many keys may be asked for first.
+    next_first_ns: Nanos,
 }
 
 impl Replicas {
@@ -164,12 +170,14 @@ impl Replicas {
             newest: 0,
             epochs: Epochs::new(incarnation.first_epoch(), now_ns),
             lenders: BTreeMap::new(),
+            lease_due_ns: Nanos::MAX,
             held: HashMap::default(),
             room: Shares::new(config.replica_memory, tenants),
             places: Shares::new(KEYS_MOST, tenants),
             reads: Shares::new(READS_MOST, tenants),
             passed: BTreeMap::new(),
             timers: BinaryHeap::new(),
+            next_first_ns: 0,
         }
     }
 
@@ -193,14 +201,10 @@ impl Replicas {
     /// When something is due.
     pub fn next_ns(&self) -> Option<Nanos> {
         let timer = self.timers.peek().map(|Reverse((at_ns, _))| *at_ns);
-        let in_use = self.lenders.values().filter(|lender| lender.keys > 0);
+        let lease = (self.lease_due_ns < Nanos::MAX).then_some(self.lease_due_ns);
         let passed = self.passed.first_key_value();
         let forgotten = passed.map(|(_, passed)| passed.read.since_ns + PATIENCE_NS);
-        in_use
-            .map(|lender| lender.next_ask_ns)
-            .chain(timer)
-            .chain(forgotten)
-            .min()
+        [timer, lease, forgotten].into_iter().flatten().min()
     }
 
     /// What is held.
@@ -331,10 +335,17 @@ impl Replicas {
         }
     }
 
-    /// Many keys are to be looked at: one after the other.
-    fn set_timers(&mut self, ids: Vec<KeyId>, now_ns: Nanos) {
+    /// Many keys are to be looked at: one after the other, so long after it.
+    fn set_timers(&mut self, ids: Vec<KeyId>, spread_ns: Nanos, now_ns: Nanos) {
         for (n, id) in (0..).zip(ids) {
-            self.set_timer(id, now_ns + n * SPREAD_NS);
+            self.set_timer(id, now_ns + n * spread_ns);
         }
+    }
+
+    /// When the next of many keys is to be asked for: the first at once.
+    fn first_ask_ns(&mut self, now_ns: Nanos) -> Nanos {
+        let at_ns = self.next_first_ns.max(now_ns);
+        self.next_first_ns = at_ns + ASKS_SPREAD_NS;
+        at_ns
     }
 }

@@ -1,6 +1,6 @@
 //! Given records, and items that nobody but their discipline may remove.
 
-use dataplane::VALUE_MAX_BYTES;
+use dataplane::GIVEN_MAX;
 use wire::Op;
 
 use super::*;
@@ -81,7 +81,7 @@ fn another_put_replaces_a_copy_and_leaves_the_data() {
 #[test]
 fn what_cannot_be_is_refused() {
     let mut switch = Switch::start();
-    let too_long = [0; VALUE_MAX_BYTES + 1];
+    let too_long = [0; GIVEN_MAX + 1];
     let long_key = key(CHAIN, vec![b'k'; wire::MAX_KEY + 1]);
     for (key, change) in [
         (key(CHAIN, "a"), FETCHED),

@@ -2,6 +2,7 @@
 //! what it would hear comes out; what the programs would find is read from the tables.
 
 mod configurations;
+mod halves;
 mod items;
 
 use std::{
@@ -49,12 +50,15 @@ const TRIAL: Registration = Registration {
     items: Items::Truth,
     runs: Runs::WherePages,
     settings: &[],
+    options: &[],
     control: |_| Box::new(NoDiscipline),
     object: harness::TRIAL,
     native: Some(harness::TRIAL_NATIVE),
     programs: PROGRAMS,
+    maps_of: "trial",
     maps: &[],
     store: None,
+    agent: Some(|| Box::new(halves::Teller)),
 };
 static DISCIPLINES: [Registration; 2] = [
     TRIAL,
@@ -84,7 +88,7 @@ impl Courier for Sent {
         self.0.borrow_mut().push((store, datagram.to_vec()));
     }
 
-    fn drain(&mut self) {}
+    fn receive(&mut self, _: &mut dyn FnMut(SocketAddr, &[u8])) {}
 }
 
 /// A switch with an agent's tables, stopped between two messages.

@@ -1,6 +1,6 @@
 //! Tenants come, change and go; their secrets are rotated.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use api::types::{NAME_MAX, NewSecret, TenantChange, TenantSpec};
 use wire::{Secret, TENANT_OPEN, TENANT_SYSTEM};
@@ -66,6 +66,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
         clients: spec.clients,
         borrow: spec.borrow,
         write_back_ms: spec.write_back_ms,
+        options: spec.options,
         ..Tenant::new(id)
     };
     check(view, &tenant)?;
@@ -132,6 +133,12 @@ fn changed(before: &Tenant, change: TenantChange) -> Tenant {
     tenant.policy = change.policy.unwrap_or(tenant.policy);
     tenant.rate = change.rate.unwrap_or(tenant.rate);
     tenant.over_rate = change.over_rate.map_or(tenant.over_rate, Into::into);
+    // Another discipline's options mean something else.
+    let is_another = change.discipline.is_some() && change.discipline != tenant.discipline;
+    tenant.options = match change.options {
+        None if is_another => BTreeMap::new(),
+        given => given.unwrap_or(tenant.options),
+    };
     tenant.discipline = change.discipline.or(tenant.discipline);
     tenant.stores = change.stores.unwrap_or(tenant.stores);
     tenant.clients = change.clients.unwrap_or(tenant.clients);
@@ -261,6 +268,10 @@ fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
             "{of}: discipline {name:?} is not known; expected one of {}",
             names.join(", ")
         )));
+    }
+    if let Some(discipline) = view.around.disciplines.named(tenant.discipline.as_deref()) {
+        let checked = discipline.check_options(&tenant.options);
+        checked.map_err(|e| invalid(format!("{of}: {e}")))?;
     }
     let is_known = |store: &SocketAddr| view.around.stores().any(|known| known == *store);
     if let Some(store) = tenant.stores.iter().find(|store| !is_known(store)) {

@@ -8,12 +8,14 @@ use std::{collections::BTreeMap, time::Duration};
 use api::proto::{
     Configurations as Message, Hello, Route, Setup, StoreHello, ToStore, ToSwitch, to_switch::Body,
 };
+use bytes::Bytes;
 use decide::{Action, Change, Event, ItemKey, Outcome, Room, SwitchId};
 
 use super::{
     configurations::{Configurations, Place},
     disciplines::Disciplines,
     journal::Journal,
+    memories::{Memories, Whose},
     memory::{Memory, TenantRooms},
     plan::Plan,
     stores::{StoreStreamId, Stores},
@@ -27,6 +29,7 @@ pub struct Exchange {
     switches: Switches,
     configurations: Configurations,
     stores: Stores,
+    memories: Memories,
     /// Of the next command, configuration or message to a store.
     next_number: u64,
     /// The time of the last event.
@@ -40,6 +43,7 @@ impl Exchange {
         switches: Switches,
         configurations: Configurations,
         stores: Stores,
+        memories: Memories,
         first_number: u64,
     ) -> Exchange {
         Exchange {
@@ -48,6 +52,7 @@ impl Exchange {
             next_number: first_number.max(configurations.highest_version() + 1),
             configurations,
             stores,
+            memories,
             now: Duration::ZERO,
         }
     }
@@ -77,9 +82,30 @@ impl Exchange {
         &mut self.switches
     }
 
-    /// Notes which discipline a tenant chose; none: the default.
-    pub fn choose(&mut self, tenant: u32, discipline: Option<&str>) {
+    /// Notes which discipline a tenant chose; none: the default. One that did not have it before learns what is remembered.
+    pub fn choose(&mut self, tenant: u32, discipline: Option<&str>, journal: &mut Journal) {
+        let before = self.disciplines.of(tenant).map(|r| r.name);
         self.disciplines.choose(tenant, discipline);
+        if self.disciplines.of(tenant).map(|r| r.name) != before {
+            let bytes = self.memories.of(&self.whose(tenant));
+            let bytes = &bytes[..];
+            self.tell(Event::Remembered { tenant, bytes }, journal);
+        }
+    }
+
+    /// A tenant's discipline learns its options.
+    pub fn tell_options(&mut self, tenant: u32, given: &BTreeMap<String, u32>, to: &mut Journal) {
+        if let Some(discipline) = self.disciplines.of(tenant) {
+            let options = discipline.tenant_options(given);
+            self.tell(Event::Options { tenant, options }, to);
+        }
+    }
+
+    fn whose(&self, tenant: u32) -> Whose {
+        Whose {
+            tenant,
+            family: self.disciplines.family_of(tenant).into(),
+        }
     }
 
     /// A tenant is gone, or has another discipline: nothing of its configurations counts.
@@ -174,8 +200,17 @@ impl Exchange {
             Body::Pages(memory.table(id, term))
         } else {
             let next_number = &mut self.next_number;
+            // What was asked for after something was remembered waits until that is safe.
+            let is_safe = durable >= self.memories.safe_after();
             let routes = switch.next_routes(now);
-            routes.or_else(|| switch.next_commands(now, table, next_number))?
+            match routes {
+                Some(routes) => routes,
+                None if !is_safe => return None,
+                None => match switch.next_mail() {
+                    Some(mail) => mail,
+                    None => switch.next_commands(now, table, next_number)?,
+                },
+            }
         };
         Some(ToSwitch { body: Some(body) })
     }
@@ -323,8 +358,33 @@ impl Exchange {
                         tracing::warn!(tenant, "a message was refused: {line}");
                     }
                 }
+                Action::TellSwitch {
+                    switch,
+                    tenant,
+                    message,
+                } => self.tell_switch(switch, tenant, message),
+                Action::Remember { tenant, bytes } => {
+                    let whose = self.whose(tenant);
+                    let remembered = self.memories.remember(whose, bytes, journal);
+                    if let Err(line) = remembered {
+                        tracing::error!(tenant, "refused: {line}");
+                    }
+                }
             }
         }
         not_sent
+    }
+
+    fn tell_switch(&mut self, id: SwitchId, tenant: u32, message: Bytes) {
+        let discipline = self.disciplines.name_of(tenant);
+        let Some(switch) = self.switches.get_mut(id) else {
+            return;
+        };
+        let told = switch
+            .mail()
+            .tell(discipline, tenant, message, &mut self.next_number);
+        if let Err(line) = told {
+            tracing::warn!(switch = id, tenant, "a message was refused: {line}");
+        }
     }
 }

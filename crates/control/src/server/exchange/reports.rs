@@ -3,18 +3,16 @@
 use std::collections::BTreeSet;
 
 use api::{
-    proto::{Acks, Configured, Counters, Dropped, FromStore, HotReports, from_store::Body},
+    proto::{
+        Acks, Configured, Counters, Dropped, FromStore, HalfReport, HotReports, from_store::Body,
+    },
     text::one_line,
 };
-use decide::{Event, SwitchId};
+use decide::{Event, MESSAGE_MAX, SwitchId};
 
 use super::Exchange;
 use crate::server::{
-    configurations::Place,
-    incoming,
-    journal::Journal,
-    stores::{MESSAGE_MAX, StoreStreamId},
-    switch::Told,
+    configurations::Place, incoming, journal::Journal, stores::StoreStreamId, switch::Told,
     tenants::Tenants,
 };
 
@@ -22,6 +20,10 @@ impl Exchange {
     /// A switch told all that it holds.
     pub fn holds(&mut self, id: SwitchId, told: Told, journal: &mut Journal) {
         if told.greeting {
+            if let Some(switch) = self.switches.get(id) {
+                let life = switch.life(id);
+                self.tell(life, journal);
+            }
             self.tell(Event::Attached { switch: id }, journal);
         }
         let held = incoming::by_tenant(told.held);
@@ -142,6 +144,19 @@ impl Exchange {
                 tracing::warn!(switch, tenant, "not all of the configuration: {trouble}");
             }
             self.tell(Event::Configured { switch, tenant }, journal);
+        }
+    }
+
+    /// A discipline's half in a switch's agent reports.
+    pub fn switch_reported(&mut self, switch: SwitchId, said: &HalfReport, journal: &mut Journal) {
+        let (tenant, report) = (said.tenant, &said.report[..]);
+        if self.disciplines.name_of(tenant) == said.discipline && report.len() <= MESSAGE_MAX {
+            let event = Event::SwitchReported {
+                switch,
+                tenant,
+                report,
+            };
+            self.tell(event, journal);
         }
     }
 

@@ -6,11 +6,12 @@ mod outbox;
 mod rate;
 mod stream;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
-use api::proto::{Counters, Routes, RoutesApplied, Setup, SwitchStatus};
-use decide::{Change, ItemKey, Outcome, SwitchId};
+use api::proto::{Counters, Hello, Routes, RoutesApplied, Setup, SwitchStatus};
+use decide::{Change, Event, ItemKey, Outcome, SwitchId};
 use serde::{Deserialize, Serialize};
+use wire::Cluster;
 
 pub use self::{
     held::Held,
@@ -22,7 +23,7 @@ use self::{
     rate::{Bucket, Rate},
     stream::Stream,
 };
-use super::plan::Plan;
+use super::{mail::Mail, plan::Plan};
 
 /// Keys that a switch may say it holds: bounds what it can make us remember.
 const HELD_MAX: usize = 1 << 20;
@@ -59,9 +60,14 @@ struct WantedSetup {
 /// One switch.
 pub struct Switch {
     known: Known,
+    /// What it says of itself: the life of its tables, and its address.
+    life: u64,
+    address: Option<IpAddr>,
     stream: Option<Stream>,
     held: Held,
     outbox: Outbox,
+    /// For the discipline's half in its agent.
+    mail: Mail,
     /// Tenants whose items changed since it counted them last.
     changed: BTreeSet<u32>,
     bucket: Bucket,
@@ -83,9 +89,12 @@ impl Switch {
     pub fn new(known: Known, held: Held, plan: &Plan, now: Duration) -> Switch {
         Switch {
             known,
+            life: 0,
+            address: None,
             stream: None,
             held,
             outbox: Outbox::new(4 * plan.limits.max_items.max(IN_FLIGHT_MAX)),
+            mail: Mail::default(),
             changed: BTreeSet::new(),
             bucket: Bucket::new(plan.updates_per_s, now),
             updates: Rate::default(),
@@ -110,6 +119,36 @@ impl Switch {
         let is_new = self.known != known;
         self.known = known;
         is_new
+    }
+
+    /// It begins to speak. An address that it does not know of itself the cluster file may have.
+    pub fn says(&mut self, hello: &Hello, cluster: &Cluster) {
+        let mut listed = cluster.switches.iter();
+        let listed = listed.find(|listed| listed.name == hello.name);
+        let own = hello.address.parse().ok();
+        self.life = hello.life;
+        self.address = own.or(listed.map(|listed| listed.address));
+    }
+
+    /// What it says of itself.
+    pub fn life(&self, switch: SwitchId) -> Event<'static> {
+        Event::Life {
+            switch,
+            life: self.life,
+            address: self.address,
+        }
+    }
+
+    /// Messages for the halves in its agent.
+    pub fn mail(&mut self) -> &mut Mail {
+        &mut self.mail
+    }
+
+    /// Its agent took in every message up to this number.
+    pub fn took_mail(&mut self, seq: u64) {
+        if let Some(stream) = &self.stream {
+            self.mail.acknowledged(seq.min(stream.mail_sent));
+        }
     }
 
     /// Whether it is attached and said what it holds.
@@ -149,6 +188,7 @@ impl Switch {
         self.changed.insert(key.tenant);
         match (&asked.change, outcome) {
             (Change::Put(_), Outcome::Done) => self.held.insert(key.clone()),
+            (Change::RemoveIf(_), outcome) if outcome != Outcome::Done => {}
             _ => self.held.remove(&key),
         }
         if outcome == Outcome::Done {

@@ -73,6 +73,14 @@ impl Switch {
         Some(Body::Routes(self.routes.clone()))
     }
 
+    /// A message for a half in its agent.
+    pub fn next_mail(&mut self) -> Option<Body> {
+        let stream = self.stream.as_mut()?;
+        let next = self.mail.after(stream.mail_sent)?;
+        stream.mail_sent = next.seq;
+        Some(Body::Message(next.clone()))
+    }
+
     /// Commands come after the table that gives them room.
     pub fn next_commands(
         &mut self,

@@ -323,7 +323,7 @@ mod tests {
                     };
                     match &change {
                         Change::Put(record) => wanted.insert(key(n), record.clone()),
-                        Change::Remove => wanted.remove(&key(n)),
+                        Change::Remove | Change::RemoveIf(_) => wanted.remove(&key(n)),
                     };
                     prop_assert!(outbox.push(change, key(n)));
                 }
@@ -338,7 +338,7 @@ mod tests {
                     let seq = command.seq;
                     match convert::change(command).unwrap() {
                         (key, Change::Put(record)) => switch.insert(key, record),
-                        (key, Change::Remove) => switch.remove(&key),
+                        (key, Change::Remove | Change::RemoveIf(_)) => switch.remove(&key),
                     };
                     if !lose_answer && let Some((_, asked)) = outbox.answered(seq) {
                         answers += 1 + asked.replaced.len();

@@ -58,6 +58,8 @@ pub(super) struct Stream {
     pub table_applied: Option<u64>,
     /// Version of the routes that were sent, and when.
     pub routes_sent: Option<(u64, Duration)>,
+    /// Number of the last message that was sent to halves in its agent.
+    pub mail_sent: u64,
 }
 
 impl Stream {
@@ -127,6 +129,7 @@ impl Switch {
             table_sent: None,
             table_applied: None,
             routes_sent: None,
+            mail_sent: 0,
         });
     }
 

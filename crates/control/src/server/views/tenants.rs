@@ -79,6 +79,7 @@ impl View<'_> {
             clients: tenant.clients.clone(),
             borrow: tenant.borrow,
             write_back_ms: tenant.write_back_ms,
+            options: tenant.options.clone(),
             declared: tenant.declared.is_some() || tenant.id == TENANT_OPEN,
             own_pages: switches.iter().map(|s| s.own_pages).sum(),
             borrowed_pages: switches.iter().map(|s| s.borrowed_pages).sum(),

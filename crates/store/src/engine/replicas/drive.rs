@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use wire::{Epoch, Flags, Header, NodeId, Op, Packet, TENANT_OPEN};
+use wire::{Epoch, Flags, Header, NodeId, Op, Packet, TENANT_OPEN, mixed};
 
 use super::{
     super::{Engine, reply::IPV6_MORE},
@@ -58,6 +58,7 @@ impl Engine {
     pub(super) fn ask_home(&mut self, id: KeyId, pulls: bool, now_ns: u64, out: &mut Outbox) {
         let Replicas {
             me: Some(me),
+            client,
             newest,
             epochs,
             lenders,
@@ -80,7 +81,9 @@ impl Engine {
         let lost = before - held.reads.len();
         reads.give_back(id.0, lost);
         self.counters.replica_reads_lost += lost as u64;
-        held.next_ask_ns = now_ns + held.backoff_ns;
+        // Stores that found a home busy together do not come together again.
+        let drawn_ns = mixed(*client ^ *newest) % held.backoff_ns;
+        held.next_ask_ns = now_ns + held.backoff_ns / 2 + drawn_ns;
         held.backoff_ns = (2 * held.backoff_ns).min(ASK_MOST_NS);
         let joins = held.joining.is_some();
         if joins && held.reads.is_empty() {

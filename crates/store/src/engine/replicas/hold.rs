@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use wire::{Epoch, NodeId, Op, TENANT_SYSTEM};
 
-use super::{super::Engine, CONFIRM_FIRST_NS};
+use super::{super::Engine, CONFIRM_FIRST_NS, SPREAD_NS};
 use crate::{directory::KeyId, net::Outbox};
 
 impl Engine {
@@ -31,8 +31,17 @@ impl Engine {
             }
             replicas.enter(id, key, home, now_ns);
             replicas.places.take(tenant, 1);
+            let first_ns = replicas.first_ask_ns(now_ns);
+            if let Some(held) = replicas
+                .held
+                .get_mut(&id)
+                .filter(|held| held.reads.is_empty())
+            {
+                held.next_ask_ns = first_ns;
+            }
             if let Some(lender) = replicas.lenders.get_mut(&home.0) {
                 lender.keys += 1;
+                replicas.lease_due_ns = replicas.lease_due_ns.min(lender.next_ask_ns);
             }
         }
         if let Some(held) = replicas.held.get_mut(&id) {
@@ -93,7 +102,7 @@ impl Engine {
                 all.push(*id);
             }
         }
-        self.replicas.set_timers(all, now_ns);
+        self.replicas.set_timers(all, SPREAD_NS, now_ns);
         true
     }
 

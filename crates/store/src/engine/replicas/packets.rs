@@ -8,7 +8,8 @@ use super::{
         Engine,
         pushes::{digest_of, is_at},
     },
-    ASK_FIRST_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender, OVERHEAD,
+    ASK_FIRST_NS, ASKS_SPREAD_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender,
+    OVERHEAD,
 };
 use crate::{
     coherence::WriteId,
@@ -53,16 +54,24 @@ impl Engine {
 
     /// Asks each home of which keys are held for a lease, if that is due.
     pub(super) fn borrow_leases(&mut self, now_ns: u64, out: &mut Outbox) {
+        if now_ns < self.replicas.lease_due_ns {
+            return;
+        }
         let usual_ns = self.config.lease_ns() / 3;
         let mut due = vec![];
+        let mut next_ns = u64::MAX;
         for (node, lender) in &mut self.replicas.lenders {
-            if lender.keys == 0 || now_ns < lender.next_ask_ns {
+            if lender.keys == 0 {
                 continue;
             }
-            let parts = if lender.lease.holds(now_ns) { 1 } else { 4 };
-            lender.next_ask_ns = now_ns + usual_ns / parts;
-            due.push(*node);
+            if lender.next_ask_ns <= now_ns {
+                let parts = if lender.lease.holds(now_ns) { 1 } else { 4 };
+                lender.next_ask_ns = now_ns + usual_ns / parts;
+                due.push(*node);
+            }
+            next_ns = next_ns.min(lender.next_ask_ns);
         }
+        self.replicas.lease_due_ns = next_ns;
         for node in due {
             self.ask_for_lease(node, now_ns, out);
         }
@@ -122,7 +131,7 @@ impl Engine {
                 all.push(*id);
             }
         }
-        replicas.set_timers(all, now_ns);
+        replicas.set_timers(all, ASKS_SPREAD_NS, now_ns);
         self.tick_replicas(now_ns, out);
     }
 

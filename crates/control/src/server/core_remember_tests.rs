@@ -1,0 +1,186 @@
+//! What disciplines have remembered, and what waits for it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use api::{
+    proto::{HalfAck, HalfReport, Held as HeldKeys, from_switch, to_switch},
+    types::TenantSpec,
+};
+use bytes::Bytes;
+use decide::{Action, Change as ItemChange, Discipline, Items, Registration, Setting};
+use wire::Secret;
+
+use super::*;
+use crate::server::changes;
+
+const ASKED: Asked<'static> = Asked {
+    who: "test",
+    at_ms: 1_000,
+};
+const DEPTH: Setting = Setting::new("depth", "for tests", 3, 1, 9);
+const TEST: Registration = Registration {
+    name: "test",
+    items: Items::Truth,
+    options: &[DEPTH],
+    ..decide::NONE
+};
+
+/// Notes what it is told; once it has room it remembers, tells the switch and changes an item, in this order.
+#[derive(Clone, Default)]
+struct Noting(Arc<Mutex<Vec<String>>>);
+
+impl Discipline for Noting {
+    fn on(&mut self, _: Duration, event: Event<'_>, out: &mut Vec<Action>) {
+        let note = |line: String| self.0.lock().unwrap().push(line);
+        match event {
+            Event::Remembered { bytes, .. } => note(format!("remembered {bytes:?}")),
+            Event::Options { options, .. } => note(format!("depth {}", options[0])),
+            Event::Life { life, address, .. } => note(format!("life {life} {address:?}")),
+            Event::SwitchReported { report, .. } => note(format!("reported {report:?}")),
+            Event::Room { tenant, rooms } if !rooms.is_empty() => {
+                note("room".into());
+                let bytes = Bytes::from_static(b"\x07");
+                let (switch, message) = (rooms[0].switch, Bytes::from_static(b"m"));
+                out.push(Action::Remember { tenant, bytes });
+                out.push(Action::TellSwitch {
+                    switch,
+                    tenant,
+                    message,
+                });
+                out.push(Action::Change {
+                    switch,
+                    tenant,
+                    key: Bytes::from_static(b"k"),
+                    change: ItemChange::Remove,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Stage {
+    core: Core,
+    noting: Noting,
+    loaded: Loaded,
+}
+
+impl Stage {
+    fn new(loaded: Loaded) -> Stage {
+        let mut plan = tests::plan(1);
+        plan.cluster.switches = vec![wire::SwitchPlace {
+            name: "tor".into(),
+            address: [10, 0, 0, 9].into(),
+        }];
+        let noting = Noting::default();
+        let discipline: Box<dyn Discipline> = Box::new(noting.clone());
+        let disciplines = Disciplines::new(vec![(&TEST, discipline)], "test");
+        let rows = loaded.rows.clone();
+        Stage {
+            core: Core::new(plan, disciplines, loaded, 1).unwrap(),
+            noting,
+            loaded: Loaded {
+                rows,
+                ..Loaded::default()
+            },
+        }
+    }
+
+    fn create(&mut self) {
+        let spec = TenantSpec {
+            id: Some(7),
+            reuse: true,
+            quota: 2,
+            options: [("depth".into(), 5)].into(),
+            ..TenantSpec::default()
+        };
+        let create = |view: &View<'_>| changes::create(view, spec, Secret([7; 16]));
+        self.core.change(ASKED, create).unwrap();
+    }
+
+    fn attach(&mut self) -> StreamId {
+        let hello = Hello {
+            switch_id: 1,
+            name: "tor".into(),
+            pages: 4,
+            life: 11,
+            ..Hello::default()
+        };
+        let stream = self.core.attach(Duration::ZERO, &hello).unwrap();
+        let (keys, last) = (vec![], true);
+        self.say(stream, from_switch::Body::Held(HeldKeys { keys, last }));
+        stream
+    }
+
+    fn say(&mut self, stream: StreamId, body: from_switch::Body) {
+        let message = FromSwitch { body: Some(body) };
+        self.core.message(Duration::ZERO, stream, message).unwrap();
+    }
+
+    fn write(&mut self) {
+        let (batch, position) = self.core.journal.take();
+        self.loaded.apply(&batch);
+        self.core.journal.written(position);
+    }
+
+    /// The messages and commands that are sent now.
+    fn sent(&mut self, stream: StreamId) -> Vec<&'static str> {
+        let next = || self.core.next_message(Duration::from_secs(1), stream);
+        let sent = std::iter::from_fn(next).filter_map(|message| match message.body? {
+            to_switch::Body::Message(_) => Some("message"),
+            to_switch::Body::Commands(_) => Some("commands"),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    fn noted(&self) -> Vec<String> {
+        std::mem::take(&mut self.noting.0.lock().unwrap())
+    }
+}
+
+#[test]
+fn nothing_that_follows_is_sent_before_it_is_remembered() {
+    let mut stage = Stage::new(Loaded::default());
+    let stream = stage.attach();
+    stage.create();
+    let life = "life 11 Some(10.0.0.9)";
+    assert_eq!(stage.noted(), [life, "remembered []", "depth 5", "room"]);
+    assert_eq!(stage.sent(stream), [""; 0]);
+    stage.write();
+    assert_eq!(stage.sent(stream), ["message", "commands"]);
+    // A message is sent again to a new stream until it is acknowledged.
+    let stream = stage.attach();
+    assert_eq!(stage.sent(stream), ["message", "commands"]);
+    stage.say(stream, from_switch::Body::Ack(HalfAck { seq: u64::MAX }));
+    stage.say(
+        stream,
+        from_switch::Body::Report(HalfReport {
+            discipline: "test".into(),
+            tenant: 7,
+            report: Bytes::from_static(b"r"),
+        }),
+    );
+    assert_eq!(stage.noted().pop().unwrap(), "reported [114]");
+    let stream = stage.attach();
+    assert_eq!(stage.sent(stream), ["commands"]);
+}
+
+#[test]
+fn what_is_remembered_outlives_the_controller_and_the_tenant() {
+    let mut stage = Stage::new(Loaded::default());
+    stage.attach();
+    stage.create();
+    stage.write();
+    let mut stage = Stage::new(std::mem::take(&mut stage.loaded));
+    assert_eq!(stage.noted(), ["remembered [7]", "depth 5"]);
+    let remove = |view: &View<'_>| changes::remove(view, 7);
+    stage.core.change(ASKED, remove).unwrap();
+    stage.write();
+    let mut stage = Stage::new(std::mem::take(&mut stage.loaded));
+    stage.create();
+    assert_eq!(stage.noted()[..2], ["remembered [7]", "depth 5"]);
+}

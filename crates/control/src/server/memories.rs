@@ -1,0 +1,105 @@
+//! What disciplines have remembered of their tenants, over changes of the controller and the end of the tenant.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use bytes::Bytes;
+use decide::REMEMBERED_MAX;
+use serde::{Deserialize, Serialize};
+
+use super::journal::Journal;
+use crate::state::StateError;
+
+/// A tenant, and the name of the first discipline that shares the programs of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Whose {
+    pub tenant: u32,
+    pub family: String,
+}
+
+impl FromStr for Whose {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Whose, String> {
+        let (tenant, family) = text.split_once('/').ok_or("expected TENANT/DISCIPLINE")?;
+        Ok(Whose {
+            tenant: tenant.parse().map_err(|e| format!("{e}"))?,
+            family: family.into(),
+        })
+    }
+}
+
+fn row(whose: &Whose) -> String {
+    format!("remembered/{}/{}", whose.tenant, whose.family)
+}
+
+/// The bytes as hex digits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryRow {
+    bytes: String,
+}
+
+/// All that is remembered.
+#[derive(Debug, Default)]
+pub struct Memories {
+    by_whose: BTreeMap<Whose, Bytes>,
+    /// The journal's position behind the last of them.
+    safe_after: u64,
+}
+
+impl Memories {
+    /// As remembered.
+    ///
+    /// # Errors
+    /// The row that makes no sense, and why.
+    pub fn restore(rows: Vec<(Whose, MemoryRow)>) -> Result<Memories, StateError> {
+        let read = |(whose, remembered): (Whose, MemoryRow)| {
+            let bytes = hex::decode(&remembered.bytes).map_err(|e| StateError::Row {
+                key: row(&whose),
+                reason: e.to_string(),
+            })?;
+            Ok((whose, bytes.into()))
+        };
+        Ok(Memories {
+            by_whose: rows.into_iter().map(read).collect::<Result<_, _>>()?,
+            safe_after: 0,
+        })
+    }
+
+    /// What is remembered last; nothing if nothing is.
+    pub fn of(&self, whose: &Whose) -> Bytes {
+        self.by_whose.get(whose).cloned().unwrap_or_default()
+    }
+
+    /// Remembers this in the place of what was.
+    ///
+    /// # Errors
+    /// One line: it is too long.
+    pub fn remember(
+        &mut self,
+        whose: Whose,
+        bytes: Bytes,
+        journal: &mut Journal,
+    ) -> Result<(), String> {
+        if bytes.len() > REMEMBERED_MAX {
+            let length = bytes.len();
+            return Err(format!(
+                "{length} bytes to remember, at most {REMEMBERED_MAX} are taken"
+            ));
+        }
+        if self.by_whose.get(&whose) == Some(&bytes) {
+            return Ok(());
+        }
+        let remembered = MemoryRow {
+            bytes: hex::encode(&bytes),
+        };
+        journal.put(row(&whose), &remembered);
+        self.safe_after = journal.position();
+        self.by_whose.insert(whose, bytes);
+        Ok(())
+    }
+
+    /// From which position of the journal on everything that was asked for after something was remembered may be sent.
+    pub fn safe_after(&self) -> u64 {
+        self.safe_after
+    }
+}
