@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "redirect.h"
+#include "send.h"
 
 #include "pipe.h"
 

@@ -20,24 +20,57 @@ INLINE int read_cold(struct xdp_md *ctx, struct work *work, struct config *confi
 	return forward(ctx, work);
 }
 
-INLINE int take_read(struct xdp_md *ctx, struct work *work, struct config *config)
+/* A read of an item that is no record for it: of none, of a copy, of one that another switch sees to. */
+OUTLINE int read_other(struct xdp_md *ctx, struct work *work)
 {
 	struct found found = {};
+	struct config *config = get_config();
+	if (!work || !config)
+		return XDP_PASS;
 	if (!find(work, &found))
 		return read_cold(ctx, work, config);
 	if (is_copy(&found))
 		return read_copy(ctx, work, config, &found);
-	const struct replicas *key = replicas_of(&found, work);
-	if (!is_for_us(work, key))
-		return go_home(ctx, work, config);
-	__u32 counted = count_each_request(&found);
+	return go_home(ctx, work, config);
+}
+
+/* A read that has no turn, or none that is valid, goes home. */
+OUTLINE int read_home(struct xdp_md *ctx, struct work *work, __u32 home_place)
+{
+	const struct config *config = get_config();
+	if (!work || !config)
+		return XDP_PASS;
+	disown(ctx, work, config);
+	count_at(work, home_place, SENT);
+	return forward(ctx, work);
+}
+
+INLINE bool redirect(struct xdp_md *ctx, struct work *work, const struct found *found,
+		     const struct replicas *key, const bool is_ipv6)
+{
 	struct target to = {};
-	if (!take_turn(&found, work, counted, &to) || !send_to(ctx, work, &to)) {
-		disown(ctx, work, config);
-		count_at(work, key->home_place, SENT);
-		return forward(ctx, work);
-	}
+	__u32 counted = count_each_request(found);
+	if (!take_turn(found, key, work, counted, is_ipv6, &to))
+		return false;
+	if (!(is_ipv6 ? send_ipv6(ctx, work, &to, WORDS_OF_READ)
+		      : send_ipv4(ctx, work, &to, WORDS_OF_READ)))
+		return false;
 	count_at(work, to.place, SENT);
+	return true;
+}
+
+/* The way of a redirected read is kept short: what few packets need stands in functions of its own. */
+INLINE int take_read(struct xdp_md *ctx, struct work *work)
+{
+	struct found found = {};
+	if (unlikely(!find(work, &found) || is_copy(&found)))
+		return read_other(ctx, work);
+	const struct replicas *key = replicas_of(&found, work);
+	if (unlikely(!is_for_us(work, key)))
+		return read_other(ctx, work);
+	if (!(unlikely(work->is_ipv6) ? redirect(ctx, work, &found, key, true)
+				      : redirect(ctx, work, &found, key, false)))
+		return read_home(ctx, work, key->home_place);
 	count(COUNT_redirect);
 	return forward(ctx, work);
 }
@@ -138,15 +171,13 @@ INLINE int about_replica(struct xdp_md *ctx, struct work *work)
 	return forward(ctx, work);
 }
 
-STEP int kvswitch(struct xdp_md *ctx)
+/* All but reads. */
+OUTLINE int take_others(struct xdp_md *ctx, struct work *work)
 {
-	struct work *work = get_work();
 	struct config *config = get_config();
 	if (!work || !config)
 		return XDP_PASS;
 	switch (work->op) {
-	case OP_READ_REQUEST:
-		return take_read(ctx, work, config);
 	case OP_WRITE_REQUEST:
 	case OP_DELETE_REQUEST:
 		return take_write(ctx, work, config);
@@ -171,6 +202,15 @@ STEP int kvswitch(struct xdp_md *ctx)
 	}
 }
 
+STEP int kvswitch(struct xdp_md *ctx)
+{
+	struct work *work = get_work();
+	if (!work)
+		return XDP_PASS;
+	return !unlikely(work->op != OP_READ_REQUEST) ? take_read(ctx, work)
+						      : take_others(ctx, work);
+}
+
 /*
  * A write came round, or the update that it became: it becomes the update of the next replica, and goes to that. `node` says how
  * far it is.
@@ -187,13 +227,13 @@ STEP int kvswitch_update(struct xdp_md *ctx)
 	struct target to = {};
 	__u32 seq = begin_reading(&found);
 	__u32 replicas = key->count, turn = next_replica(work, key, bpf_ntohs(work->header.node));
-	read_target(work, key, turn, &to);
+	read_target(key, turn, work->is_ipv6, &to);
 	if (!was_whole(&found, seq) || turn >= replicas)
 		return ends(COUNT_round_gone, XDP_DROP);
 	if (work->op == OP_DELETE_REQUEST)
 		work->header.flags |= FLAG_ALL;
 	work->header.op = OP_REPLICA_UPDATE;
-	if (!send_to(ctx, work, &to))
+	if (!send_to(ctx, work, &to, WORDS_OF_UPDATE))
 		return ends(COUNT_round_gone, XDP_DROP);
 	count(COUNT_replica_update);
 	count_update(work, to.place);

@@ -78,7 +78,7 @@ INLINE void count_at(const struct work *work, __u32 place, __u64 what)
 	if (place >= LOADED_STORES)
 		return;
 	tally_by(work, LOADS + place, what);
-	if (what != SENT || !(work->parameter[FLAGS] & TWO_CHOICES))
+	if (what != SENT || !unlikely(work->parameter[FLAGS] & TWO_CHOICES))
 		return;
 	struct racks *racks = racks_now();
 	if (racks)

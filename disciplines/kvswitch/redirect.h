@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A hot key's record: which stores have it, where they are, and whose turn it is; and how a packet is sent to another store. */
+/* A hot key's record: which stores have it, where they are, and whose turn it is. */
 #pragma once
 
 #include "load.h"
@@ -69,14 +69,13 @@ INLINE bool is_their_kind(const struct work *work, const struct replicas *key)
 	return !work->is_ipv6 == !key->is_ipv6;
 }
 
-INLINE void read_target(const struct work *work, const struct replicas *key, __u32 turn,
-			struct target *to)
+INLINE void read_target(const struct replicas *key, __u32 turn, bool is_ipv6, struct target *to)
 {
-	const struct turn *from = turn_at(key, turn, work->is_ipv6);
+	const struct turn *from = turn_at(key, turn, is_ipv6);
 	to->store = from->store;
 	to->place = from->place;
 	to->address[0] = from->address[0];
-	if (!work->is_ipv6)
+	if (!is_ipv6)
 		return;
 	to->address[1] = from->address[1];
 	to->address[2] = from->address[2];
@@ -113,8 +112,10 @@ INLINE bool is_free(const struct replicas *key, __u32 turn)
 /* Of the turn and the next one that whose server was sent less, as far as both may be taken: the power of two choices. */
 INLINE __u32 better_turn(const struct work *work, const struct replicas *key, __u32 turn)
 {
+	if (!unlikely(work->parameter[FLAGS] & TWO_CHOICES))
+		return turn;
 	__u32 next = turn + 1 < key->turns ? turn + 1 : 0;
-	if (!(work->parameter[FLAGS] & TWO_CHOICES) || !is_free(key, next))
+	if (!is_free(key, next))
 		return turn;
 	if (!is_free(key, turn))
 		return next;
@@ -123,18 +124,41 @@ INLINE __u32 better_turn(const struct work *work, const struct replicas *key, __
 	return sent_now(other) < sent_now(place) ? next : turn;
 }
 
-/* The replica that this read goes to, as the one `counted`; false: it goes home. */
-INLINE bool take_turn(const struct found *found, const struct work *work, __u32 counted,
-		      struct target *to)
+/* The number of the lowest bit of a word that is not 0: as many bits as are below it. */
+INLINE __u32 lowest_bit(__u64 word)
 {
-	const struct replicas *key = replicas_of(found, work);
+	word = ~word & (word - 1);
+	opaque(word); /* or the compiler would make a table of it */
+	word -= word >> 1 & 0x5555555555555555;
+	word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
+	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	return word * 0x0101010101010101 >> 56;
+}
+
+/* The turn from this one on whose replica may be read, as `valid` says, which is not 0. */
+INLINE __u32 next_valid(__u64 valid, __u32 turn)
+{
+	__u64 from = valid >> turn << turn;
+	return lowest_bit(from ? from : valid);
+}
+
+/*
+ * The replica that this read goes to, as the one `counted`; false: it goes home. One whose turn is of a replica that may not be read goes to
+ * the next that may: a home with much to do is what asks most of those whose copies are still to come. `is_ipv6`: whether the packet is.
+ */
+INLINE bool take_turn(const struct found *found, const struct replicas *key,
+		      const struct work *work, __u32 counted, const bool is_ipv6, struct target *to)
+{
 	__u32 seq = begin_reading(found);
 	__u32 turn = better_turn(work, key, turn_of(key, counted)), home = key->home;
-	bool fits = is_their_kind(work, key), valid = READ_ONCE(key->valid) >> turn & 1;
-	read_target(work, key, turn, to);
-	if (!was_whole(found, seq) || !fits || to->store == home)
+	bool fits = !key->is_ipv6 == !is_ipv6;
+	__u64 valid = READ_ONCE(key->valid);
+	if (valid && unlikely(!is_free(key, turn)))
+		turn = next_valid(valid, turn);
+	read_target(key, turn, is_ipv6, to);
+	if (unlikely(!was_whole(found, seq) || !fits || to->store == home))
 		return false;
-	if (!valid)
+	if (unlikely(!valid))
 		count(COUNT_redirect_invalid);
 	return valid;
 }
@@ -168,89 +192,4 @@ INLINE __u64 turns_of(struct work *work, const struct replicas *key, __u32 store
 			*bits |= 1ULL << i;
 	}
 	return READ_ONCE(*bits);
-}
-
-/* What it adds to a sum over the words that they become others. `count` is a constant. */
-INLINE __u64 sum_moved(const __be32 *from, const __be32 *to, int count)
-{
-	__u64 sum = 0;
-	for (int i = 0; i < count; i++)
-		sum += (__u64)to[i] + (__u32)~from[i];
-	return sum;
-}
-
-/* What becomes of an address, and of the checksum over a header that has it. */
-INLINE void write_destination(struct xdp_md *ctx, const struct work *work, const __be32 *to)
-{
-	if (work->is_ipv6) {
-		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
-		if (ip)
-			__builtin_memcpy(&ip->daddr, to, sizeof(ip->daddr));
-		return;
-	}
-	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	if (!ip)
-		return;
-	ip->check = checksum_of((__u16)~ip->check + sum_moved(&ip->daddr, to, 1));
-	ip->daddr = to[0];
-}
-
-/* What the datagram's checksum gains by that; false: there is no IP header. */
-INLINE bool gain(struct xdp_md *ctx, const struct work *work, const __be32 *to, __u64 *moved)
-{
-	if (work->is_ipv6) {
-		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
-		if (!ip)
-			return false;
-		*moved = sum_moved((const __be32 *)&ip->daddr, to, 4);
-		return true;
-	}
-	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	if (!ip)
-		return false;
-	*moved = sum_moved(&ip->daddr, to, 1);
-	return true;
-}
-
-/* What may change in a header on the way to a store: op and flags of an update, the store's number, the tag. */
-#define WORDS_OF_STORE (HEADER_WORD(op) | HEADER_WORD(node) | HEADER_WORD(tag))
-
-/* Writes whole words: what is read again as one, and was written in smaller pieces, waits for all that came before it. */
-INLINE void name_store(struct work *work, __u32 store)
-{
-	__u64 *first = (__u64 *)&work->header.node, word = *first;
-	_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-		       "the first bytes are the low ones");
-	word = (word & ~0xffffULL) | bpf_htons(store);
-	opaque(word); /* or the compiler would write two bytes after all */
-	*first = word;
-}
-
-INLINE void write_words(struct kv_header *to, const struct kv_header *from, __u32 words)
-{
-	__u64 *out = (__u64 *)to;
-	const __u64 *in = (const __u64 *)from;
-	for (int i = KV_SHARED_LEN / 8; i < KV_HEADER_LEN / 8; i++) {
-		if (words >> i & 1)
-			out[i] = in[i];
-	}
-}
-
-/*
- * Makes the packet, with `work->header` as it is now, one for the store: its address, its number, signed. False: a header is
- * missing, and nothing was changed.
- */
-INLINE bool send_to(struct xdp_md *ctx, struct work *work, const struct target *to)
-{
-	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
-	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
-	__u64 moved = 0;
-	if (!udp || !kv || !gain(ctx, work, to->address, &moved))
-		return false;
-	name_store(work, to->store);
-	sign(work);
-	carry_checksum_of(ctx, work, udp, kv, WORDS_OF_STORE, moved);
-	write_words(kv, &work->header, WORDS_OF_STORE);
-	write_destination(ctx, work, to->address);
-	return true;
 }

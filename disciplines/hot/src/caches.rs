@@ -106,6 +106,10 @@ impl Caches {
             | Event::Stores { .. }
             | Event::StoreAttached { .. }
             | Event::StoreDetached { .. }
+            | Event::Life { .. }
+            | Event::Remembered { .. }
+            | Event::Options { .. }
+            | Event::SwitchReported { .. }
             | Event::Told { .. }
             | Event::Reported { .. }
             | Event::Tick => {}

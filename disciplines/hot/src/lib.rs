@@ -11,7 +11,6 @@
 mod caches;
 mod capacity;
 mod estimate;
-mod mixed;
 mod permit;
 mod shortage;
 mod switch;
@@ -22,7 +21,6 @@ mod threshold;
 
 pub use caches::Caches;
 pub use capacity::Capacity;
-pub use mixed::mixed;
 pub use permit::Permit;
 pub use switch::SwitchCache;
 pub use threshold::Threshold;

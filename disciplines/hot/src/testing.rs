@@ -157,7 +157,7 @@ impl Switch {
                 assert_eq!(configuration, Configuration::of([threshold, rest]));
                 self.threshold = threshold;
             }
-            Action::Tell { .. } => panic!("nothing is told to stores"),
+            other => panic!("{other:?} is not asked for"),
         }
     }
 
@@ -174,7 +174,7 @@ impl Switch {
             Change::Put(_) => {
                 self.cached.insert(number(key));
             }
-            Change::Remove => {
+            Change::Remove | Change::RemoveIf(_) => {
                 self.cached.remove(&number(key));
                 self.hits.remove(&number(key));
             }

@@ -29,6 +29,7 @@ pub const REGISTRATION: Registration = Registration {
     items: Items::Copies,
     runs: Runs::WherePages,
     settings: settings::ALL,
+    options: &[],
     control: controller,
     object: include_bytes!(concat!(env!("OUT_DIR"), "/kvswitch.bpf.o")),
     native: Some(kvswitch_unit),
@@ -42,6 +43,7 @@ pub const REGISTRATION: Registration = Registration {
             role: Role::Step,
         },
     ],
+    maps_of: "kvswitch",
     maps: &[MapSize {
         name: servers::MAP,
         entries: |sizes| (sizes.pages * servers::EACH).clamp(64 * servers::EACH, 1 << 16),
@@ -52,6 +54,7 @@ pub const REGISTRATION: Registration = Registration {
         holds_copies: true,
         make: || Box::<store::Store>::default(),
     }),
+    agent: None,
 };
 
 unsafe extern "C" {

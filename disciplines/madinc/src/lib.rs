@@ -21,10 +21,13 @@ pub const REGISTRATION: Registration = Registration {
     items: Items::Copies,
     runs: Runs::WherePages,
     settings: &[],
+    options: &[],
     control: controller,
     object: netcache::OBJECT,
     native: Some(netcache::NATIVE),
     programs: netcache::PROGRAMS,
+    maps_of: "netcache",
     maps: &[],
     store: None,
+    agent: None,
 };

@@ -19,12 +19,15 @@ pub const REGISTRATION: Registration = Registration {
     items: Items::Copies,
     runs: Runs::WherePages,
     settings: SETTINGS,
+    options: &[],
     control: controller,
     object: OBJECT,
     native: Some(NATIVE),
     programs: PROGRAMS,
+    maps_of: "netcache",
     maps: &[],
     store: None,
+    agent: None,
 };
 
 /// The programs in [`OBJECT`].

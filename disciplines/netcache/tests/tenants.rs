@@ -64,7 +64,7 @@ impl Rig {
                     };
                     match change {
                         Change::Put(_) => self.cached.insert(item),
-                        Change::Remove => self.cached.remove(&item),
+                        Change::Remove | Change::RemoveIf(_) => self.cached.remove(&item),
                     };
                     self.tell(Event::Answered {
                         switch: SWITCH,
@@ -74,7 +74,7 @@ impl Rig {
                         outcome: Outcome::Done,
                     });
                 }
-                Action::Tell { .. } => panic!("nothing is told to stores"),
+                other => panic!("{other:?} is not asked for"),
             }
         }
     }

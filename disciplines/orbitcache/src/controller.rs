@@ -283,6 +283,10 @@ impl Discipline for Controller {
             Event::Link { .. }
             | Event::Configured { .. }
             | Event::Stores { .. }
+            | Event::Life { .. }
+            | Event::Remembered { .. }
+            | Event::Options { .. }
+            | Event::SwitchReported { .. }
             | Event::StoreDetached { .. } => {}
         }
     }

@@ -30,6 +30,7 @@ pub const REGISTRATION: Registration = Registration {
     items: Items::Copies,
     runs: Runs::WherePages,
     settings: settings::ALL,
+    options: &[],
     control: controller,
     object: include_bytes!(concat!(env!("OUT_DIR"), "/orbitcache.bpf.o")),
     native: Some(orbitcache_unit),
@@ -43,6 +44,7 @@ pub const REGISTRATION: Registration = Registration {
             role: Role::Step,
         },
     ],
+    maps_of: "orbitcache",
     maps: &[],
     store: Some(StoreMaker {
         operations: &[],
@@ -50,6 +52,7 @@ pub const REGISTRATION: Registration = Registration {
         holds_copies: false,
         make: || Box::<store::Store>::default(),
     }),
+    agent: None,
 };
 
 unsafe extern "C" {

@@ -25,12 +25,12 @@ impl Sketch {
     /// Counts a read; the estimate of its key's reads. Only the lowest cells rise: others are too high already.
     pub fn add(&mut self, hash: KeyHash) -> u32 {
         let (a, b) = (
-            hot::mixed(hash.high() ^ self.seed),
-            hot::mixed(hash.low()) | 1,
+            wire::mixed(hash.high() ^ self.seed),
+            wire::mixed(hash.low()) | 1,
         );
         let columns: [usize; ROWS] = std::array::from_fn(|row| {
             let at = a.wrapping_add(b.wrapping_mul(row as u64));
-            (hot::mixed(at) >> 32) as usize & (COLUMNS - 1)
+            (wire::mixed(at) >> 32) as usize & (COLUMNS - 1)
         });
         let cells = || self.rows.iter().zip(columns);
         let least = cells().map(|(row, at)| row[at]).min().unwrap_or(0);
@@ -44,7 +44,7 @@ impl Sketch {
     /// Forgets all of it.
     pub fn clear(&mut self) {
         self.rows.iter_mut().for_each(|row| row.fill(0));
-        self.seed = hot::mixed(self.seed);
+        self.seed = wire::mixed(self.seed);
     }
 }
 

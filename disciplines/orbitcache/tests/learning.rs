@@ -133,6 +133,7 @@ impl Rig {
                     let of = self.tenants.get_mut(&tenant).unwrap();
                     of.switch.take(action);
                 }
+                other => panic!("{other:?} is not asked for"),
             }
         }
         for tenant in self.tenants.keys().copied().collect::<Vec<_>>() {

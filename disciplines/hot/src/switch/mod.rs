@@ -338,7 +338,7 @@ impl SwitchCache {
             }
             Outcome::NoRoom => (Duration::from_secs(1), &mut self.counts.no_room),
             Outcome::BucketFull => (Duration::from_secs(10), &mut self.counts.bucket_full),
-            Outcome::Refused => (PAUSE_MAX, &mut self.counts.refused),
+            Outcome::Refused | Outcome::Changed => (PAUSE_MAX, &mut self.counts.refused),
             Outcome::NotSent => (Duration::from_secs(1), &mut self.counts.not_sent),
         };
         *counter += 1;

@@ -109,9 +109,9 @@ pub struct Cost {
     /// Whether its tag was checked, and made again where it was changed.
     pub is_signed: bool,
     /// The program without an interface, and without the making of the request.
-    pub program_ns: f64,
+    pub program_ns: Spread,
     /// From port to port, one frame at a time.
-    pub way_ns: f64,
+    pub way_ns: Spread,
 }
 
 /// What reads of that kind take longer than those that are only forwarded, as a part of these.
@@ -134,14 +134,16 @@ pub fn summarize(report: &mut Report, is_quick: bool) -> anyhow::Result<()> {
             report.summarize(name, overhead);
         }
     };
-    tell("redirect_latency_overhead", true, |cost| cost.way_ns);
+    tell("redirect_latency_overhead", true, |cost| cost.way_ns.median);
     tell("redirect_latency_overhead_unsigned", false, |cost| {
-        cost.way_ns
+        cost.way_ns.median
     });
-    tell("redirect_program_overhead", true, |cost| cost.program_ns);
+    tell("redirect_program_overhead", true, |cost| {
+        cost.program_ns.median
+    });
     for cost in costs.iter().filter(|cost| cost.is_signed) {
         let name = format!("{}_port_to_port_ns", cost.read.name());
-        report.summarize(name, cost.way_ns);
+        report.summarize(name, cost.way_ns.median);
     }
     Ok(())
 }
@@ -281,8 +283,8 @@ impl Row<'_> {
         Cost {
             read: self.read,
             is_signed: self.is_signed,
-            program_ns: Spread::of(self.program).median,
-            way_ns: Spread::of(self.way).median,
+            program_ns: Spread::of(self.program),
+            way_ns: Spread::of(self.way),
         }
     }
 }

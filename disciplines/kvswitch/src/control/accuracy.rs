@@ -76,7 +76,7 @@ mod tests {
             for (key, count) in ["a", "b", "c"].iter().zip(counts) {
                 estimates.count(&Key::from_static(key.as_bytes()), count);
             }
-            estimates.window_end();
+            estimates.window_end(100.0);
             accuracy.window_end(&estimates, &estimates.highest(2));
             (accuracy.windows(), accuracy.permille())
         };

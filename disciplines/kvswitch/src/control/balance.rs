@@ -104,8 +104,8 @@ fn run(theta: f64) -> Came {
     let mut hottest = vec![];
     for window in 0..WINDOWS {
         let loads = load.window(&table, &mut estimates);
-        estimates.window_end();
         let average = loads.iter().sum::<f64>() / SERVERS as f64;
+        estimates.window_end(average);
         let highest = loads.iter().copied().fold(0.0, f64::max);
         hottest = estimates.highest(HOT_MOST);
         threshold.hottest(hottest[0].1 / average);

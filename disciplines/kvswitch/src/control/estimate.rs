@@ -25,6 +25,8 @@ pub struct Estimates {
     alpha_now: f64,
     hot_most: usize,
     keys: HashMap<Key, Loads>,
+    /// What a server had to do on average.
+    average: Loads,
 }
 
 impl Estimates {
@@ -35,6 +37,7 @@ impl Estimates {
             alpha_now: 0.0,
             hot_most,
             keys: HashMap::default(),
+            average: Loads::default(),
         }
     }
 
@@ -54,13 +57,14 @@ impl Estimates {
         }
     }
 
-    /// The window ended.
-    pub fn window_end(&mut self) {
+    /// The window ended, in which a server had so much to do on average.
+    pub fn window_end(&mut self, average: f64) {
         if !self.keys.is_empty() {
             let is_first = self.keys.values().all(|loads| loads.last == 0.0);
             self.alpha_now = if is_first { 0.0 } else { self.alpha };
         }
-        for loads in self.keys.values_mut() {
+        self.average.present = average;
+        for loads in self.keys.values_mut().chain([&mut self.average]) {
             *loads = Loads {
                 before: loads.last,
                 last: loads.present,
@@ -81,6 +85,12 @@ impl Estimates {
     pub fn of(&self, key: &Key) -> f64 {
         let loads = self.keys.get(key);
         loads.map_or(0.0, |loads| expected(self.alpha_now, loads))
+    }
+
+    /// What a server will have to do on average, if keys' loads are as expected: after a window in which less was asked than in the one before, neither
+    /// is as in either.
+    pub fn average(&self) -> f64 {
+        expected(self.alpha_now, &self.average)
     }
 
     /// The keys of the highest loads, the highest first; equals in the order of their bytes.
@@ -150,7 +160,7 @@ mod tests {
         let mut estimates = Estimates::new(0.25, 10);
         let mut after = |requests| {
             estimates.count(&key(1), requests);
-            estimates.window_end();
+            estimates.window_end(100.0);
             estimates.of(&key(1))
         };
         let loads = [100, 200, 0, 0, 40].map(&mut after);
@@ -162,14 +172,24 @@ mod tests {
     fn a_window_that_says_nothing_leaves_nothing() {
         let mut estimates = Estimates::new(0.5, 10);
         estimates.count(&key(1), 100);
-        estimates.window_end();
+        estimates.window_end(100.0);
         estimates.count(&key(1), 300);
         estimates.count(&key(2), 300);
         estimates.skip_window();
         assert_eq!([1, 2].map(|n| estimates.of(&key(n))), [100.0, 0.0]);
         estimates.count(&key(1), 100);
-        estimates.window_end();
+        estimates.window_end(100.0);
         assert_eq!([1, 2].map(|n| estimates.of(&key(n))), [100.0, 0.0]);
+    }
+
+    #[test]
+    fn in_a_window_with_less_load_a_key_is_no_larger_part_of_it() {
+        let mut estimates = Estimates::new(0.5, 10);
+        for part in [100, 100, 10, 0, 100] {
+            estimates.count(&key(1), 2 * part);
+            estimates.window_end(part as f64);
+            assert_eq!(estimates.of(&key(1)), 2.0 * estimates.average());
+        }
     }
 
     #[test]
@@ -178,7 +198,7 @@ mod tests {
         [4, 8, 6]
             .into_iter()
             .for_each(|n| estimates.count(&key(1), n));
-        estimates.window_end();
+        estimates.window_end(100.0);
         assert_eq!(estimates.of(&key(1)), 8.0);
     }
 
@@ -189,7 +209,7 @@ mod tests {
             estimates.count(&key(n), u64::from(n % 1000));
             assert!(estimates.keys.len() <= 81);
         }
-        estimates.window_end();
+        estimates.window_end(100.0);
         assert!(estimates.keys.len() <= 40);
         let highest: Vec<f64> = estimates
             .highest(3)

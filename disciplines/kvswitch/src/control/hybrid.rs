@@ -95,7 +95,7 @@ impl Rig {
         let item = match change {
             Change::Put(Record::Fetched) => Some(Item::Copy),
             Change::Put(Record::Given(_)) => Some(Item::Replicas),
-            Change::Remove => None,
+            Change::Remove | Change::RemoveIf(_) => None,
         };
         let is_copied = before == Some(Item::Replicas) && item == Some(Item::Copy);
         assert!(!is_copied, "its stores would not know");

@@ -231,6 +231,10 @@ impl Discipline for Controller {
             // Nothing depends on links, on when words are in force, or on what stores say.
             Event::Link { .. }
             | Event::Configured { .. }
+            | Event::Life { .. }
+            | Event::Remembered { .. }
+            | Event::Options { .. }
+            | Event::SwitchReported { .. }
             | Event::Told { .. }
             | Event::Reported { .. } => {}
         }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use decide::{Key, Stores, SwitchId};
-use hot::mixed;
+use wire::mixed;
 
 use crate::servers::EACH;
 

@@ -5,20 +5,29 @@ use decide::Tallies;
 
 use crate::servers::{EACH, LOADS, UPDATES};
 
-/// Of what it is asked, and of what others answer: a server that answers less than so much of both is slow.
+/// Of what it is asked: a server that answers less than so much of it is behind. Of what others answer: one that is behind and answers less is slow.
 const SLOW: f64 = 0.9;
+/// Of what it is asked: one that was behind, or is slow, has caught up when it answers so much.
+const CAUGHT_UP: f64 = 0.97;
+/// So many requests may be under way when a window ends.
+const UNDER_WAY: f64 = 16.0;
 /// Requests of a window from which a server's answers say something.
 const ENOUGH: f64 = 50.0;
 /// Of what a server showed to be able to when it was full, it is given so much: what waits there has to be answered, too.
-const SPARE: f64 = 0.7;
+const SPARE: f64 = 0.85;
 /// The least that a server is taken to be able to.
 const LEAST: f64 = 0.125;
 /// Windows over which loads are added up at most.
 const WINDOWS: u32 = 8;
-/// Windows that say nothing of a server that began anew.
-const BEGINNING: u32 = 2;
+/// Windows of a server that began anew: of the first it was away for a part, which says nothing of it; nor do those after it say how fast it is, or how far from
+/// balance all are.
+const BEGINNING: u32 = 3;
 /// By how much a slow server is tried to be faster, and the longest wait before it is, in windows.
-const FASTER: f64 = 1.25;
+const FASTER: f64 = 1.1;
+const NEXT_STEP: u32 = 4;
+/// Windows for which a server is taken for slow, or for mute, before it is tried; the longest, too.
+const SLOW_FOR: u32 = 32;
+const MUTE_FOR: u32 = 4;
 const LONGEST_WAIT: u32 = 256;
 
 #[derive(Clone, Debug)]
@@ -38,7 +47,9 @@ struct Server {
     has_answered: bool,
     /// It answered, and then nothing of many requests.
     is_mute: bool,
-    /// Windows that say nothing of it: it was away for a part of them.
+    /// It does not answer all that it is asked, while most others do: what it leaves is asked again, and makes it worse.
+    is_behind: bool,
+    /// Windows of its beginning that are left, the last one included.
     is_new: u32,
 }
 
@@ -50,9 +61,10 @@ impl Server {
         lately: 0.0,
         weight: 1.0,
         wait: 0,
-        next_wait: 4,
+        next_wait: MUTE_FOR,
         has_answered: false,
         is_mute: false,
+        is_behind: false,
         is_new: 0,
     };
 
@@ -61,11 +73,14 @@ impl Server {
         self.requests + self.updates
     }
 
-    /// What it did beside the others, of which most answer `usual` requests in a window. One that cannot answer all that it is asked is slow
-    /// if it answers less than most; else it is asked too much.
-    fn look(&mut self, usual: f64) {
-        if self.is_new > 0 {
-            self.is_new -= 1;
+    /// What part of its requests it answered, or will yet; none: too few say nothing.
+    fn answered(&self) -> Option<f64> {
+        (self.requests >= ENOUGH).then(|| (self.answers + UNDER_WAY) / self.requests)
+    }
+
+    /// What it did beside the others, of which most answer `usual` requests in a window, and what part `answered` of what they are asked.
+    fn look(&mut self, usual: f64, answered: f64) {
+        if self.is_new == BEGINNING {
             return;
         }
         if self.answers > 0.0 {
@@ -78,34 +93,48 @@ impl Server {
             self.is_mute = self.wait > 0;
             return;
         }
-        if self.requests < ENOUGH || usual == 0.0 || !self.has_answered {
+        let was_behind = std::mem::take(&mut self.is_behind);
+        let Some(part) = self.answered().filter(|_| self.has_answered) else {
             return;
-        }
-        if self.answers == 0.0 {
+        };
+        if self.answers == 0.0 && self.is_new == 0 {
             self.is_mute = true;
-            return self.wait();
+            return self.wait(MUTE_FOR);
         }
-        let answers_all = self.answers >= SLOW * self.requests;
-        if !answers_all && self.answers < SLOW * usual {
-            // Beside others that have time left; and less again for as long as it is asked too much.
-            let asked_less = self.weight * self.answers / self.requests;
-            self.weight = (SPARE * asked_less.min(self.answers / usual)).max(LEAST);
-            self.wait();
+        let enough = match was_behind || self.weight < 1.0 {
+            true => CAUGHT_UP,
+            false => SLOW,
+        };
+        // Where most have too much to do, there is nobody to do it instead.
+        self.is_behind = part < enough && answered >= CAUGHT_UP;
+        if self.is_new == 0 {
+            self.weigh(was_behind, usual);
+        }
+    }
+
+    /// How fast it is. One that is behind is slow if it answers less than most; else it is asked too much.
+    fn weigh(&mut self, was_behind: bool, usual: f64) {
+        if self.is_behind {
+            // Now it does what it can. Later it has no turns, and so less to do than others.
+            if !was_behind && self.answers < SLOW * usual {
+                self.weight = (SPARE * self.answers / usual).max(LEAST);
+                self.wait(SLOW_FOR);
+            }
         } else if self.weight < 1.0 {
             self.wait = self.wait.saturating_sub(1);
             if self.wait == 0 {
                 self.weight = (self.weight * FASTER).min(1.0);
-                self.wait = self.next_wait;
+                self.wait = NEXT_STEP;
             }
         } else {
-            self.next_wait = Server::NEW.next_wait;
+            self.next_wait = MUTE_FOR;
         }
     }
 
-    /// What was found now is not doubted for a while, the next time for twice as long.
-    fn wait(&mut self) {
-        self.wait = self.next_wait;
-        self.next_wait = (2 * self.next_wait).min(LONGEST_WAIT);
+    /// What was found now is not doubted for a while, for so long at least; the next time for twice as long.
+    fn wait(&mut self, least: u32) {
+        self.wait = self.next_wait.max(least);
+        self.next_wait = (2 * self.wait).min(LONGEST_WAIT);
     }
 }
 
@@ -127,7 +156,7 @@ impl Servers {
     pub fn began(&mut self, at: usize) {
         if let Some(server) = self.all.get_mut(at) {
             *server = Server {
-                is_new: BEGINNING,
+                is_new: BEGINNING + 1,
                 ..Server::NEW
             };
         }
@@ -138,15 +167,16 @@ impl Servers {
         let of_each = |first: usize| tallies.iter().skip(first).take(EACH as usize);
         let counts = of_each(LOADS).zip(of_each(UPDATES));
         for (server, (count, updates)) in self.all.iter_mut().zip(counts) {
+            server.is_new = server.is_new.saturating_sub(1);
             server.updates = *updates as f64;
             server.requests = (count & u64::from(u32::MAX)) as f64;
             server.answers = (count >> 32) as f64;
         }
-        let asked = self.all.iter().filter(|server| server.requests >= ENOUGH);
-        let mut answers: Vec<f64> = asked.map(|server| server.answers).collect();
-        answers.sort_by(f64::total_cmp);
-        let usual = answers.get(answers.len() / 2).copied().unwrap_or(0.0);
-        self.all.iter_mut().for_each(|server| server.look(usual));
+        let asked = || self.all.iter().filter(|server| server.requests >= ENOUGH);
+        let usual = median(asked().map(|server| server.answers));
+        let answered = median(asked().filter_map(Server::answered));
+        let look = |server: &mut Server| server.look(usual, answered);
+        self.all.iter_mut().for_each(look);
     }
 
     /// Whether a server answered, as far as anybody can tell.
@@ -154,13 +184,19 @@ impl Servers {
         self.all.get(at).is_some_and(|server| !server.is_mute)
     }
 
+    /// Whether it does not answer all that it is asked, while most others do: it has enough to do with what only it has.
+    pub fn is_behind(&self, at: usize) -> bool {
+        self.all.get(at).is_some_and(|server| server.is_behind)
+    }
+
     /// How fast a server is beside others: 1, or less.
     pub fn weight(&self, at: usize) -> f64 {
         self.all.get(at).map_or(1.0, |server| server.weight)
     }
 
-    /// The average load of those that `may` take some, in requests of the last window, and by how much the highest exceeds it, as a
-    /// part of it: each beside what its weight would give it.
+    /// The average load of those that `may` take some, in requests of the last window, beside their weights; and by how much the highest
+    /// exceeds it, as a part of it. One that is slow, behind or new is no measure of that: what only it has may be too much for it, and no replica of others' keys
+    /// would help.
     pub fn load(&self, may: &[bool]) -> (f64, f64) {
         self.over(may, Server::load)
     }
@@ -195,150 +231,32 @@ impl Servers {
 
     fn over(&self, may: &[bool], of: impl Fn(&Server) -> f64) -> (f64, f64) {
         let able = self.all.iter().zip(may).filter(|(_, may)| **may);
-        let able: Vec<&Server> = able.map(|(server, _)| server).collect();
+        let able: Vec<&Server> = able
+            .map(|(server, _)| server)
+            .filter(|server| !server.is_behind)
+            .collect();
         let weights: f64 = able.iter().map(|server| server.weight).sum();
         let requests: f64 = able.iter().map(|server| of(server)).sum();
         if weights == 0.0 || requests == 0.0 {
             return (0.0, 0.0);
         }
         let average = requests / weights;
-        let loads = able.iter().map(|server| of(server) / server.weight);
-        (average, loads.fold(0.0, f64::max) / average - 1.0)
+        let says_much = |server: &&&Server| server.weight == 1.0 && server.is_new == 0;
+        let fast = able.iter().filter(says_much);
+        let highest = fast.map(|server| of(server)).max_by(f64::total_cmp);
+        // Where all are new or slow, these are all that there is.
+        let beside = able.iter().map(|server| of(server) / server.weight);
+        let highest = highest.unwrap_or_else(|| beside.fold(0.0, f64::max));
+        (average, highest / average - 1.0)
     }
+}
+
+/// Of these the one that as many exceed as do not; 0: there is none.
+fn median(of: impl Iterator<Item = f64>) -> f64 {
+    let mut all: Vec<f64> = of.collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn window(servers: &mut Servers, counts: &[(u64, u64)]) {
-        let mut tallies = [0; decide::TALLIES];
-        for (tally, (requests, answers)) in tallies[LOADS..].iter_mut().zip(counts) {
-            *tally = requests | (answers << 32);
-        }
-        servers.window_end(&tallies);
-    }
-
-    fn three() -> Servers {
-        let mut servers = Servers::default();
-        servers.resize(3);
-        servers
-    }
-
-    #[test]
-    fn a_server_that_began_anew_is_as_fast_as_others_until_windows_say_otherwise() {
-        let mut servers = three();
-        let all = |third| [(100, 100), (100, 100), (100, third)];
-        window(&mut servers, &all(100));
-        window(&mut servers, &all(20));
-        window(&mut servers, &all(0));
-        assert!(!servers.answers(2) && servers.weight(2) < 0.5);
-        servers.began(2);
-        window(&mut servers, &all(0));
-        window(&mut servers, &all(70));
-        assert!(servers.answers(2) && servers.weight(2) == 1.0);
-        window(&mut servers, &all(50));
-        assert_eq!(servers.weight(2), SPARE * 0.5);
-    }
-
-    #[test]
-    fn the_highest_load_is_told_beside_the_average() {
-        let mut servers = three();
-        window(&mut servers, &[(100, 100), (100, 100), (160, 160)]);
-        let (average, excess) = servers.load(&[true; 3]);
-        assert_eq!(average, 120.0);
-        assert!((excess - 1.0 / 3.0).abs() < 1e-9);
-        assert_eq!(servers.load(&[true, true, false]), (100.0, 0.0));
-        assert_eq!(servers.load(&[false; 3]), (0.0, 0.0));
-    }
-
-    #[test]
-    fn over_several_windows_chance_is_less() {
-        let mut servers = three();
-        for loads in [
-            [(90, 90), (100, 100), (110, 110)],
-            [(110, 110), (100, 100), (90, 90)],
-        ] {
-            window(&mut servers, &loads);
-            servers.remember();
-        }
-        assert_eq!(servers.lately(&[true; 3]), (200.0, 0.0));
-        assert!(servers.load(&[true; 3]).1 > 0.09);
-        servers.forget();
-        assert_eq!(servers.lately(&[true; 3]), (0.0, 0.0));
-    }
-
-    #[test]
-    fn a_server_that_answers_less_than_others_weighs_less_and_is_tried_again() {
-        let mut servers = three();
-        window(&mut servers, &[(100, 98), (100, 98), (100, 49)]);
-        assert_eq!(servers.weight(0), 1.0);
-        assert!((servers.weight(2) - SPARE * 0.5).abs() < 0.02);
-        let (_, excess) = servers.load(&[true; 3]);
-        assert!(excess > 0.6, "it has too much: {excess}");
-        for _ in 0..40 {
-            window(&mut servers, &[(100, 98), (100, 98), (50, 49)]);
-        }
-        assert_eq!(servers.weight(2), 1.0);
-    }
-
-    #[test]
-    fn one_that_is_asked_too_much_is_not_slow() {
-        let mut servers = three();
-        window(&mut servers, &[(100, 98), (100, 98), (400, 120)]);
-        assert_eq!(servers.weight(2), 1.0);
-    }
-
-    #[test]
-    fn one_that_stays_slow_is_tried_less_and_less() {
-        let mut servers = three();
-        let mut slow = 0;
-        for _ in 0..600 {
-            // It can answer half of what the others are asked.
-            let asked = (100.0 * servers.weight(2)) as u64;
-            slow += u32::from(asked > 55);
-            window(&mut servers, &[(100, 100), (100, 100), (asked.max(50), 50)]);
-        }
-        assert!(slow < 40, "asked too much in {slow} windows");
-    }
-
-    #[test]
-    fn one_that_answers_nothing_is_mute_until_it_does() {
-        let mut servers = three();
-        window(&mut servers, &[(100, 98); 3]);
-        window(&mut servers, &[(100, 98), (100, 98), (60, 0)]);
-        assert_eq!([0, 1, 2].map(|at| servers.answers(at)), [true, true, false]);
-        window(&mut servers, &[(100, 98), (100, 98), (10, 0)]);
-        assert!(!servers.answers(2), "it was asked little");
-        window(&mut servers, &[(100, 98), (100, 98), (10, 9)]);
-        assert!(servers.answers(2));
-    }
-
-    #[test]
-    fn one_that_stays_mute_is_tried_less_and_less() {
-        let mut servers = three();
-        window(&mut servers, &[(100, 98); 3]);
-        let mut asked = 0;
-        for _ in 0..600 {
-            let requests = if servers.answers(2) { 60 } else { 0 };
-            asked += u32::from(requests > 0);
-            window(&mut servers, &[(100, 98), (100, 98), (requests, 0)]);
-        }
-        assert!((2..20).contains(&asked), "asked in {asked} windows");
-    }
-
-    #[test]
-    fn one_whose_answers_take_another_way_is_as_fast_as_others() {
-        let mut servers = three();
-        (0..3).for_each(|_| window(&mut servers, &[(100, 98), (100, 98), (100, 0)]));
-        assert!(servers.answers(2) && servers.weight(2) == 1.0);
-    }
-
-    #[test]
-    fn where_nobody_counts_answers_all_are_alike() {
-        let mut servers = three();
-        window(&mut servers, &[(100, 0), (100, 0), (400, 0)]);
-        assert_eq!([0, 1, 2].map(|at| servers.answers(at)), [true; 3]);
-        assert_eq!(servers.weight(2), 1.0);
-    }
-}
+mod tests;

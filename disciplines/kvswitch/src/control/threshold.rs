@@ -119,7 +119,7 @@ impl Threshold {
         self.lower.left = self.lower.left.saturating_sub(1);
         if excess > self.rules.bound + chance {
             self.calm = 0;
-            return self.lower.left == 0 && self.lower(excess);
+            return self.lower.left == 0 && self.lower(excess, chance);
         }
         self.futile = Futile::default();
         if self.lower.left == 0 {
@@ -136,7 +136,7 @@ impl Threshold {
         is_time
     }
 
-    fn lower(&mut self, excess: f64) -> bool {
+    fn lower(&mut self, excess: f64, chance: f64) -> bool {
         let before = self.part;
         let lowest = self.rules.first * LOWEST;
         if std::mem::take(&mut self.raised) {
@@ -155,11 +155,7 @@ impl Threshold {
             self.futile = Futile::default();
             self.lower.begin();
         } else {
-            let steps = if excess > FAR * self.rules.bound {
-                2
-            } else {
-                1
-            };
+            let steps = 1 + i32::from(self.is_far(excess, chance));
             self.part = (self.part * self.rules.gamma.powi(steps)).max(lowest);
         }
         self.part != before

@@ -18,6 +18,8 @@ pub struct Wanted {
     pub gain: f64,
     /// Whether it changes even if its servers stay.
     pub is_due: bool,
+    /// It is right where it is, and could serve to give a server something to do that has little; true: as one more.
+    pub fills: Option<bool>,
 }
 
 impl Wanted {
@@ -27,17 +29,27 @@ impl Wanted {
             [] => &[self.home][..],
             _ => present,
         };
+        if let Some(grows) = self.fills {
+            let servers = self.filled(present, grows, wants, loads)?;
+            wants.add(present, -self.load, loads);
+            wants.add(&servers, self.load, loads);
+            return Some(Planned {
+                key: self.key,
+                servers,
+            });
+        }
         let home = (wants.server_of)(self.home);
         let has_turn = before.contains(&self.home);
         let each = self.load / before.len() as f64;
         let more = self.load - if has_turn { each } else { 0.0 };
-        let stays = loads[home] + more > (wants.average + wants.full) / 2.0;
+        let takes = wants.may[home];
+        let stays = !takes || loads[home] + more > (wants.average + wants.full) / 2.0;
         if self.count == 1 && stays && !self.is_due {
             return None;
         }
         wants.add(before, -self.load, loads);
-        let is_full = self.is_full(loads[home], has_turn, wants);
-        let fits = loads[home] + self.load <= wants.full;
+        let is_full = self.is_full(home, loads[home], has_turn, wants);
+        let fits = takes && loads[home] + self.load <= wants.full;
         let count = match present.is_empty() && fits && self.load <= wants.threshold {
             // Others made room at its home, for whose sake alone it was to have two.
             true => 1,
@@ -59,13 +71,41 @@ impl Wanted {
         })
     }
 
+    /// Its servers and the one with least to do; if it is to have no more, not the one with most, its home excepted. None: that would bring nothing.
+    fn filled(
+        &self,
+        present: &[usize],
+        grows: bool,
+        wants: &Wants<'_>,
+        loads: &[f64],
+    ) -> Option<Places> {
+        let by_load = |a: &usize, b: &usize| loads[*a].total_cmp(&loads[*b]);
+        let load_of = |at: &usize| loads[(wants.server_of)(*at)];
+        let has = |server: usize| present.iter().any(|at| (wants.server_of)(*at) == server);
+        let idle = (0..loads.len()).filter(|server| wants.is_idle(*server, loads[*server]));
+        let least = idle.filter(|server| !has(*server)).min_by(by_load)?;
+        let entry = (wants.entry)(&self.key, least)?;
+        let mut servers = present.to_vec();
+        if !grows {
+            let others = (0..present.len()).filter(|n| present[*n] != self.home);
+            let most =
+                others.max_by(|a, b| load_of(&present[*a]).total_cmp(&load_of(&present[*b])))?;
+            if load_of(&present[most]) <= wants.average {
+                return None;
+            }
+            servers.remove(most);
+        }
+        servers.push(entry);
+        let each = self.load / servers.len() as f64;
+        (loads[least] + each <= wants.average).then_some(servers)
+    }
+
     /// Whether its home, which has so much to do without it, is to have no turn of it: that has one while it is not too much, and one
     /// that had none only while it has less than most.
-    fn is_full(&self, load: f64, has_turn: bool, wants: &Wants<'_>) -> bool {
-        let others = wants.may.iter().filter(|may| **may).count() - 1;
+    fn is_full(&self, home: usize, load: f64, has_turn: bool, wants: &Wants<'_>) -> bool {
         let with = load + self.load / self.count as f64;
         let most = if has_turn { wants.full } else { wants.average };
-        with > most && self.count <= others
+        with > most && self.count <= wants.others(home)
     }
 
     /// `count` servers: its home, unless that is full, those that it has, as far as they fit, and others in the ring from its home.

@@ -167,6 +167,13 @@ pub fn confirms(holder: u16) -> Message {
     confirms_of(SIGNED, holder)
 }
 
+/// A store's word that it has none any more.
+pub fn drops(holder: u16) -> Message {
+    let mut drop = confirms(holder);
+    drop.header.op = Op::ReplicaDrop;
+    drop
+}
+
 /// The same of another tenant's key.
 pub fn confirms_of(tenant: u32, holder: u16) -> Message {
     let mut confirm = Message::from_store(Op::ReplicaConfirm, tenant, KEY)

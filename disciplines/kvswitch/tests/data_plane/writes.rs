@@ -50,10 +50,29 @@ const WRITES: &[Row] = &[
             GOES_HOME,
             (|_| confirms(A), &[AsItIs], &["replica_confirm", "forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
-            GOES_HOME,
+            (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
         ],
-        loads: &[(HOME, 5, 0), (A, 3, 0), (B, 1, 0)],
+        loads: &[(HOME, 4, 0), (A, 4, 0), (B, 1, 0)],
+    },
+    Row {
+        name: "who has not confirmed leaves its turns to the next that has; the home keeps its own",
+        given: |w| {
+            hot(w, &[A, B, C], &[HOME]);
+            w.send(write());
+            w.send(confirms(A));
+            w.send(confirms(C));
+        },
+        steps: &[
+            (|_| read(), &[To(A)], &["redirect", "forward"]),
+            (|_| read(), &[To(C)], &["redirect", "forward"]),
+            (|_| read(), &[To(C)], &["redirect", "forward"]),
+            (|_| read(), &[AsItIs], &["forward"]),
+            (|_| read(), &[To(A)], &["redirect", "forward"]),
+            (|_| drops(C), &[AsItIs], &["replica_drop", "forward"]),
+            (|_| read(), &[To(A)], &["redirect", "forward"]),
+        ],
+        loads: &[(HOME, 2, 0), (A, 3, 0), (C, 2, 0)],
     },
     Row {
         name: "a delete too",
@@ -199,22 +218,13 @@ const WRITES: &[Row] = &[
         name: "a store that has no replica any more is not read",
         given: |w| hot(w, &[A, B], &[A]),
         steps: &[
-            (
-                |_| Message {
-                    header: Header {
-                        op: Op::ReplicaDrop,
-                        ..confirms(A).header
-                    },
-                    ..confirms(A)
-                },
-                &[AsItIs],
-                &["replica_drop", "forward"],
-            ),
-            GOES_HOME,
+            (|_| drops(A), &[AsItIs], &["replica_drop", "forward"]),
             (|_| read(), &[To(B)], &["redirect", "forward"]),
+            (|_| read(), &[To(B)], &["redirect", "forward"]),
+            (|_| drops(B), &[AsItIs], &["replica_drop", "forward"]),
             GOES_HOME,
         ],
-        loads: &[(HOME, 2, 0), (B, 1, 0)],
+        loads: &[(HOME, 1, 0), (B, 2, 0)],
     },
     Row {
         name: "nobody confirms but a store of the key's, with the system's secret",

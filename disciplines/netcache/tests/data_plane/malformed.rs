@@ -10,7 +10,7 @@ use harness::{
 use crate::world::*;
 
 /// What well-formed packets end as.
-const OF_WELL_FORMED: [&str; 8] = [
+const OF_WELL_FORMED: [&str; 16] = [
     "drop_over_rate",
     "drop_rounds",
     "drop_refused",
@@ -20,6 +20,15 @@ const OF_WELL_FORMED: [&str; 8] = [
     "drop_keep_old",
     "drop_lent_busy",
     "drop_lent_over",
+    // Switches keep no keys in order here.
+    "drop_order_number",
+    "drop_order_stranger",
+    "drop_order_held",
+    "drop_order_again",
+    "drop_order_early",
+    "drop_order_missing",
+    "drop_order_unfilled",
+    "drop_order_busy",
 ];
 const PACKETS: u32 = 110_000;
 

@@ -165,7 +165,10 @@ impl Side {
             }
             _ => PAUSE,
         };
-        self.paused.insert(key.clone(), now + pause);
+        // What was redirected and is no longer is worth another try at once.
+        if outcome != Outcome::NoRoom || asked.before.is_empty() {
+            self.paused.insert(key.clone(), now + pause);
+        }
         if outcome == Outcome::NotSent {
             if asked.anew {
                 self.missing.insert(key.clone());

@@ -20,8 +20,19 @@ const CHANCE: f64 = 3.0;
 const STEADY: usize = 10;
 /// A key of this part of the threshold may be above it soon.
 const SOON: f64 = 0.25;
-/// A key with fewer requests in a window than this at each of its servers is not worth another.
-const WORTH: f64 = 2.0;
+/// A key with fewer requests in a window than this at each of its servers is not worth another: what it has in the next is chance.
+const WORTH: f64 = 8.0;
+
+/// What servers will have to do in a window, in requests, as keys' loads are expected to be.
+struct Expected {
+    average: f64,
+    /// With more than this a server has too much to do.
+    full: f64,
+    /// Of each, beside its weight.
+    loads: Vec<f64>,
+    /// Which of them may have something.
+    may: Vec<bool>,
+}
 
 impl Side {
     /// A window ended in which items had these requests, and the programs counted this. Which stores are `there` is said by place.
@@ -45,7 +56,8 @@ impl Side {
             return self.idle(&may, out);
         }
         self.idle = 0;
-        self.estimates.window_end();
+        self.estimates.window_end(average);
+        let expected = self.expected(average, may);
         let hottest = self.estimates.highest(self.limits.max_items);
         self.accuracy.window_end(&self.estimates, &hottest);
         self.reports.window_end(false);
@@ -53,15 +65,31 @@ impl Side {
         self.excess = excess;
         self.paused.retain(|_, until| *until > now);
         let worth = self.copies.worth(&hottest);
-        let copied = self.plan_copies(now, average, &hottest, stores, out);
+        let copied = self.plan_copies(now, &expected, &hottest, stores, out);
         let hottest: Vec<(Key, f64)> = hottest
             .into_iter()
             .filter(|(key, _)| !self.copies.takes(key))
             .collect();
-        self.move_threshold(average, &may, &hottest);
+        let most = hottest.first().map(|(_, most)| most / expected.average);
+        self.move_threshold(average, &expected.may, most.unwrap_or(0.0));
         let changes = self.limits.settings[settings::CHANGES] as usize - copied;
-        self.plan(changes, average, &hottest, stores, there, out);
+        if self.attached && expected.may.contains(&true) {
+            self.plan(changes, &expected, &hottest, stores, there, out);
+        }
         self.wanted = self.wanted.max(worth);
+    }
+
+    /// What is to be expected after a window in which a server had so much to do on average.
+    fn expected(&self, average: f64, may: Vec<bool>) -> Expected {
+        let expected = self.estimates.average();
+        let part = expected / average;
+        let loads = self.servers.loads().into_iter().map(|load| load * part);
+        Expected {
+            average: expected,
+            full: part * (average * (1.0 + self.threshold.bound()) + CHANCE * average.sqrt()),
+            loads: loads.collect(),
+            may,
+        }
     }
 
     /// Nobody asks: what is there stays for when somebody does, but claims no room for long, and nothing is left of a leader before.
@@ -83,7 +111,7 @@ impl Side {
     fn plan_copies(
         &mut self,
         now: Duration,
-        average: f64,
+        expected: &Expected,
         hottest: &[(Key, f64)],
         stores: &Stores,
         out: &mut Vec<Action>,
@@ -91,18 +119,24 @@ impl Side {
         if !self.attached {
             return 0;
         }
-        let (writes, set, full) = (&self.writes, self.most_set(), self.full(average));
+        let (writes, set) = (&self.writes, self.most_set());
+        let Expected {
+            average,
+            full,
+            loads,
+            ..
+        } = expected;
         let planned = self.copies.plan(
             now,
             &copies::Wants {
                 hottest,
                 load: &|key| self.estimates.of(key),
                 threshold: (self.threshold.part() * average).max(WORTH),
-                most: &|load| writes.most_of(load / average).min(set),
+                most: &|load: f64| writes.most_of(load / average).min(set),
                 home: &|key| self.ring.server_of(stores.home_of(key)),
-                loads: &self.servers.loads(),
-                average,
-                full,
+                loads,
+                average: *average,
+                full: *full,
                 writes: self.writes.part(),
                 room: self.capacity.items(),
                 records: self.table.len(),
@@ -137,13 +171,11 @@ impl Side {
     }
 
     /// The threshold moves by windows that show what it does: not by one in which much changed, unless that is far from balance.
-    fn move_threshold(&mut self, average: f64, may: &[bool], hottest: &[(Key, f64)]) {
+    fn move_threshold(&mut self, average: f64, may: &[bool], hottest: f64) {
         if self.limits.settings[settings::FIXED] == 1 {
             return;
         }
-        if let Some((_, most)) = hottest.first() {
-            self.threshold.hottest(most / average);
-        }
+        self.threshold.hottest(hottest);
         let chance = |average: f64| CHANCE / average.sqrt();
         let moved = if !self.settled {
             true
@@ -180,16 +212,12 @@ impl Side {
     fn plan(
         &mut self,
         mut changes: usize,
-        average: f64,
+        expected: &Expected,
         hottest: &[(Key, f64)],
         stores: &Stores,
         there: &[bool],
         out: &mut Vec<Action>,
     ) {
-        let may = self.who_may(there);
-        if !self.attached || !may.contains(&true) {
-            return;
-        }
         let again: Vec<Key> = self.missing.iter().take(changes).cloned().collect();
         changes -= again.len();
         for key in again {
@@ -201,12 +229,15 @@ impl Side {
         // Items that nobody wants make room first.
         let hot: BTreeSet<&Key> = hottest.iter().map(|(key, _)| key).collect();
         changes -= self.end_inherited(changes / 2, |key| !hot.contains(key), out);
+        let (average, may) = (expected.average, &expected.may);
         let threshold = (self.threshold.part() * average).max(WORTH);
         // Room for what comes next is there before it comes.
         let worth = |load: f64| load > SOON * threshold;
         let worth = hottest.iter().take_while(|(_, load)| worth(*load)).count();
         self.wanted = worth.max(self.items());
         let server_of = |at| self.ring.server_of(at).unwrap_or(0);
+        let takes = |server: usize| may[server] && !self.servers.is_behind(server);
+        let takes: Vec<bool> = (0..may.len()).map(takes).collect();
         let planned = self.table.plan(&Wants {
             hottest,
             load: &|key| self.estimates.of(key),
@@ -217,14 +248,14 @@ impl Side {
             },
             entry: &|key, server| {
                 let entry = self.ring.entry(server, key, stores, there);
-                entry.filter(|_| may[server])
+                entry.filter(|_| takes[server])
             },
             server_of: &server_of,
-            loads: &self.servers.loads(),
-            full: self.full(average),
+            loads: &expected.loads,
+            full: expected.full,
             average,
             weight: &|at| self.weight(at),
-            may: &may,
+            may: &takes,
             most: &|load| self.writes.most_of(load / average).min(self.most_set()),
             busy: &|key| {
                 self.asked.contains_key(key)
@@ -261,11 +292,6 @@ impl Side {
     /// Most servers that any key may have.
     fn most_set(&self) -> usize {
         self.limits.settings[settings::REPLICAS] as usize
-    }
-
-    /// With more requests in a window than this a server has too much to do.
-    fn full(&self, average: f64) -> f64 {
-        average * (1.0 + self.threshold.bound()) + CHANCE * average.sqrt()
     }
 
     /// Removes inherited items, of those that `which` chooses `most` at most. Returns how many.
