@@ -23,6 +23,8 @@ const ALL: &[(Registration, &[Registered])] = &[
         orbitcache_experiments::EXPERIMENTS,
     ),
     (kvswitch::REGISTRATION, kvswitch_experiments::EXPERIMENTS),
+    (chain::NETCRAQ, &[]),
+    (chain::NETCHAIN, &[]),
 ];
 
 /// The first halves of the lines above.
@@ -84,8 +86,15 @@ mod tests {
     #[test]
     fn numbers_stay_as_they_are() {
         let number = |name| find(name).map(|r| r.number);
-        let numbers = ["netcache", "madinc", "orbitcache", "kvswitch"].map(number);
-        assert_eq!(numbers, [Some(0), Some(1), Some(2), Some(3)]);
+        let names = [
+            "netcache",
+            "madinc",
+            "orbitcache",
+            "kvswitch",
+            "netcraq",
+            "netchain",
+        ];
+        assert_eq!(names.map(number), [0, 1, 2, 3, 4, 5].map(Some));
     }
 
     #[test]
@@ -112,8 +121,12 @@ mod tests {
     fn maps_are_named_after_their_discipline() {
         for registration in all() {
             let maps = registration.maps.iter();
-            maps.for_each(|map| assert!(map.name.starts_with(registration.name)));
+            let prefix = format!("{}_", registration.maps_of);
+            maps.for_each(|map| assert!(map.name.starts_with(&prefix)));
+            // Who has the same maps has the same object.
+            let sharing = |r: &&Registration| r.maps_of == registration.maps_of;
+            let sharing = all().iter().filter(sharing);
+            sharing.for_each(|r| assert!(r.object == registration.object, "{}", r.name));
         }
-        unique(all().iter().flat_map(|r| r.maps).map(|map| map.name));
     }
 }

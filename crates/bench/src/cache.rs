@@ -1,6 +1,12 @@
 //! A switch in the kernel, without interfaces, that holds items.
 
-use std::{net::IpAddr, os::fd::AsFd, process};
+use std::{
+    net::IpAddr,
+    os::fd::AsFd,
+    path::Path,
+    process,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use anyhow::{Context, ensure};
 use dataplane::{
@@ -43,6 +49,30 @@ impl Drop for Detach {
     }
 }
 
+/// The place of another switch of this process, whatever it is called: no two share their tables.
+fn place(name: &str) -> anyhow::Result<Home> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Relaxed);
+    Ok(Home::new(&format!(
+        "bench-{}-{number}-{name}",
+        process::id()
+    ))?)
+}
+
+/// Removes switches of processes that were killed. Else their tables take memory, and a process that is given the same number finds
+/// them as its own; and whoever cleaned up by hand could hit those of a run that is under way.
+fn sweep() {
+    let is_left = |name: &String| {
+        let process = name.strip_prefix("bench-")?.split('-').next()?;
+        let process: u32 = process.parse().ok()?;
+        Some(!Path::new("/proc").join(process.to_string()).exists())
+    };
+    let all = dataplane::switches().into_iter();
+    for name in all.filter(|name| is_left(name) == Some(true)) {
+        drop(Home::new(&name).map(Detach));
+    }
+}
+
 /// Pages that so many items of that size take.
 pub fn pages_for(items: usize, key_len: usize, value_len: usize) -> anyhow::Result<u32> {
     let cells = cells_needed(key_len, value_len).context("an item of this size cannot be")?;
@@ -64,7 +94,8 @@ impl Cache {
         pages: u32,
         store: IpAddr,
     ) -> anyhow::Result<Cache> {
-        let home = Home::new(&format!("bench-{}-{name}", process::id()))?;
+        sweep();
+        let home = place(name)?;
         let detach_if_it_fails = Detach(home.clone());
         let dataplane = Dataplane::load(home.clone(), objects, Sizes { pages })?;
         let entry = Program(dataplane.program().as_fd().try_clone_to_owned()?);
@@ -180,11 +211,36 @@ pub fn discipline(registration: &Registration, pages: u32) -> Object {
 pub fn one_step(program: &'static str, number: u32, elf: &'static [u8]) -> Object {
     Object {
         name: program,
+        maps_of: program,
         number,
         elf,
         native: None,
         steps: vec![program],
         egress: None,
         maps: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_run_left_goes_and_nothing_else() {
+        let load = |name: &str| {
+            let home = Home::new(name).unwrap();
+            Dataplane::load(home, &[], Sizes { pages: 1 }).unwrap();
+            Detach(Home::new(name).unwrap())
+        };
+        // The kernel gives no process a number beyond 4194304.
+        let left = load("bench-4194305-0-left");
+        let other = load("benches-4194305-0-left");
+        let own = Detach(place("own").unwrap());
+        let own_too = place("own").unwrap();
+        assert_ne!(own.0.name(), own_too.name());
+        let own = (load(own.0.name()), own);
+        sweep();
+        assert!(!left.0.exists());
+        assert!(other.0.exists() && own.0.0.exists());
     }
 }

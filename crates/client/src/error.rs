@@ -15,6 +15,19 @@ pub enum Error {
     /// A key that no packet can carry.
     #[error("key of {0} bytes: 1 to 250 bytes are possible")]
     KeyLength(usize),
+    /// A key that begins with the byte 0, of a tenant whose keys switches hold: those are the switches' own.
+    #[error("key that begins with byte 0: the switches keep such keys for themselves")]
+    ReservedKey,
+    /// Something that switches which hold keys do not do.
+    #[error("chains of switches hold this tenant's keys, and know nothing of {0}")]
+    NotAtChains(&'static str),
+    /// A switch that holds the key has no room for it. Nothing was written, unless room is made while a copy of the request is still
+    /// on its way.
+    #[error("{store} has no room for this key: give the tenant more pages, or remove something")]
+    NoRoom {
+        /// The switch that was asked.
+        store: SocketAddr,
+    },
     /// A value, also one that is read, that is longer than the cluster's values may be; or one that goes in one packet only and does not fit.
     #[error(
         "value of {len} bytes is too large: {max} bytes are possible{}",

@@ -21,6 +21,7 @@ mod answer;
 mod call;
 mod client;
 mod clock;
+pub mod coord;
 mod counters;
 mod envelope;
 mod error;

@@ -51,12 +51,9 @@ impl Port {
     /// Binds a socket of the family to a port of the system's choice and starts receiving. Must be
     /// called within a tokio runtime.
     pub fn open(v6: bool, rules: &Rules) -> Result<Port, Error> {
-        let (socket, batched) = bind(v6).map_err(|source| {
-            let family = if v6 { "IPv6" } else { "IPv4" };
-            Error::Socket {
-                what: format!("cannot open an {family} UDP socket"),
-                source,
-            }
+        let (socket, batched) = open_socket(v6, |socket| {
+            let batched = UdpSocketState::new((&socket).into())?;
+            Ok((UdpSocket::from_std(socket.into())?, batched))
         })?;
         let shared = Arc::new(Shared {
             socket,
@@ -220,7 +217,24 @@ impl Drop for Expected<'_> {
     }
 }
 
-fn bind(v6: bool) -> io::Result<(UdpSocket, UdpSocketState)> {
+/// Opens a socket of the family at a port of the system's choice, and makes of it what `make` does.
+///
+/// # Errors
+/// [`Error::Socket`] if the system refuses it.
+pub(crate) fn open_socket<T>(
+    v6: bool,
+    make: impl FnOnce(socket2::Socket) -> io::Result<T>,
+) -> Result<T, Error> {
+    bind(v6).and_then(make).map_err(|source| {
+        let family = if v6 { "IPv6" } else { "IPv4" };
+        Error::Socket {
+            what: format!("cannot open an {family} UDP socket"),
+            source,
+        }
+    })
+}
+
+fn bind(v6: bool) -> io::Result<socket2::Socket> {
     let (domain, any): (_, SocketAddr) = if v6 {
         (socket2::Domain::IPV6, (Ipv6Addr::UNSPECIFIED, 0).into())
     } else {
@@ -233,8 +247,7 @@ fn bind(v6: bool) -> io::Result<(UdpSocket, UdpSocketState)> {
     socket.set_nonblocking(true)?;
     socket.set_recv_buffer_size(SOCKET_BUFFER)?;
     socket.bind(&any.into())?;
-    let batched = UdpSocketState::new((&socket).into())?;
-    Ok((UdpSocket::from_std(socket.into())?, batched))
+    Ok(socket)
 }
 
 async fn receive(shared: Arc<Shared>) {

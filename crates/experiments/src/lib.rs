@@ -41,7 +41,7 @@ pub mod servers;
 mod silent_link;
 pub mod table;
 pub mod tenants;
-mod verdict;
+pub mod verdict;
 mod world;
 mod write_back;
 

@@ -64,11 +64,27 @@ fn short(value: &f64) -> String {
     }
 }
 
-/// As [`short`], with a decimal where an axis that ends at `end` has ticks between whole numbers.
+/// As [`short`], with as many decimals as tell the ticks of an axis apart that ends at `end`.
 fn fine(end: f64) -> impl Fn(&f64) -> String {
-    move |value| match end {
-        end if end < 20.0 => format!("{}", (value * 10.0).round() / 10.0),
-        _ => short(value),
+    with_decimals(decimals(end))
+}
+
+/// As [`fine`], for values that are drawn beside such an axis: ten times as exact.
+fn exact(end: f64) -> impl Fn(&f64) -> String {
+    with_decimals(if end < 100.0 { decimals(end) + 1 } else { 0 })
+}
+
+/// Decimals that an axis needs of which one twentieth is the finest step.
+fn decimals(end: f64) -> i32 {
+    let steps = (end / 20.0).max(1e-9).log10();
+    (-steps.floor()).max(0.0) as i32
+}
+
+fn with_decimals(decimals: i32) -> impl Fn(&f64) -> String {
+    let parts = 10f64.powi(decimals);
+    move |value| match decimals {
+        0 => short(value),
+        _ => format!("{}", (value * parts).round() / parts),
     }
 }
 
@@ -108,10 +124,11 @@ pub fn grouped_bars(bars: &GroupedBars) -> String {
             .axis_style(INK)
             .x_labels(bars.groups.len() * 2 + 1)
             .x_label_formatter(&label)
-            .y_label_formatter(&short)
+            .y_label_formatter(&fine(highest))
             .y_desc(bars.y)
             .label_style(text_style(15))
             .draw()?;
+        let number = exact(highest);
         let width = 0.7 / bars.series.len() as f64;
         let left = |group: usize, series: usize| group as f64 + 0.15 + series as f64 * width;
         for (s, (name, values)) in bars.series.iter().enumerate() {
@@ -142,7 +159,7 @@ pub fn grouped_bars(bars: &GroupedBars) -> String {
                 } else {
                     *value
                 };
-                Text::new(short(value), (left(g, s) + width / 2.0, y), style)
+                Text::new(number(value), (left(g, s) + width / 2.0, y), style)
             });
             chart.draw_series(numbers)?;
         }
@@ -199,7 +216,7 @@ pub fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]
             .bold_line_style(GRID)
             .axis_style(INK)
             .x_label_formatter(&fine(right))
-            .y_label_formatter(&short)
+            .y_label_formatter(&fine(highest))
             .x_desc(x)
             .y_desc(y)
             .label_style(text_style(15))
@@ -408,6 +425,22 @@ mod tests {
     fn short_axes_tell_halves_apart() {
         assert_eq!([0.0, 0.5, 12.0].map(|v| fine(12.0)(&v)), ["0", "0.5", "12"]);
         assert_eq!(fine(30_000.0)(&25_000.0), "25k");
+        assert_eq!([0.0, 0.1, 1.6].map(|v| fine(1.6)(&v)), ["0", "0.1", "1.6"]);
+        assert_eq!(fine(0.02)(&0.0075), "0.008");
+    }
+
+    #[test]
+    fn bars_of_small_values_say_more_than_zero() {
+        let text = grouped_bars(&GroupedBars {
+            title: "Imbalance",
+            y: "imbalance",
+            groups: &["Zipf 0.99".into()],
+            series: &[("cached", vec![0.016]), ("none", vec![1.17])],
+            marks: None,
+        });
+        for number in ["0.016", "1.17"] {
+            assert!(text.contains(number), "{number} is missing: {text}");
+        }
     }
 
     #[test]

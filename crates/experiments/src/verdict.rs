@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use history::{CHECKER, Operation, Recorded, Verdict, check, shrink};
+use history::{CHECKER, Effect, Operation, Recorded, Verdict, check, shrink};
 use serde_json::{Value, json};
 
 use super::Report;
@@ -14,7 +14,7 @@ use crate::table::{Table, thousands};
 ///
 /// # Errors
 /// A key that nobody was told to use, or a history that cannot be decided.
-pub(super) fn judge(report: &mut Report, recorded: &Recorded, keys: usize) -> anyhow::Result<()> {
+pub fn judge(report: &mut Report, recorded: &Recorded, keys: usize) -> anyhow::Result<()> {
     let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
     for operation in &recorded.operations {
         by_key.entry(operation.key).or_default().push(*operation);
@@ -27,8 +27,11 @@ pub(super) fn judge(report: &mut Report, recorded: &Recorded, keys: usize) -> an
     let mut rows = vec![];
     for (key, operations) in by_key {
         let verdict = check(&operations).with_context(|| format!("key {key}"))?;
+        let mut lost_write = false;
         if let Verdict::Violation(at) = verdict {
             violations += 1;
+            // What was read or compared with is not what the writes before it left there.
+            lost_write = operations[at].effect == Effect::Keep;
             let small = shrink(&operations, at);
             let text = serde_json::to_string_pretty(&json!({
                 "key": key, "returned_impossibly": operations[at], "smallest": small,
@@ -48,6 +51,7 @@ pub(super) fn judge(report: &mut Report, recorded: &Recorded, keys: usize) -> an
             "operations": operations.len(),
             "outcome_unknown": operations.iter().filter(|o| o.return_ns.is_none()).count(),
             "linearizable": verdict == Verdict::Linearizable,
+            "lost_write": lost_write,
         }));
     }
     report.text += &tell(&rows);

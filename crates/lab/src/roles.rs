@@ -26,8 +26,8 @@ pub enum Role {
     Redis(Redis),
     /// A memcached on its node's loopback; this file appears once it listens.
     Memcached(String),
-    /// An etcd at this address, for the controllers' state.
-    Etcd(String),
+    /// An etcd.
+    Etcd(Etcd),
 }
 
 impl Role {
@@ -60,7 +60,7 @@ impl Role {
             Role::Control(control) => (control.line(), None),
             Role::Redis(redis) => (redis.line(), Some(redis.socket.clone())),
             Role::Memcached(file) => (memcached(file), Some(file.clone())),
-            Role::Etcd(address) => (etcd(address), None),
+            Role::Etcd(etcd) => (etcd.line(), None),
         };
         let settled = match self {
             Role::Store(store) => Some(store.settled()),
@@ -148,6 +148,8 @@ pub struct Switch {
     pub pages: Option<u32>,
     /// Whether it leaves its neighbours unprobed.
     pub no_probes: bool,
+    /// Whether it says its address, that of its first link, so that others reach what it keeps. A simulated one always does.
+    pub says_address: bool,
     /// More options.
     pub options: Vec<String>,
 }
@@ -169,6 +171,11 @@ impl Switch {
             .option("--control", &self.control)
             .option("--state-dir", &self.state)
             .maybe("--pages", self.pages)
+            .maybe(
+                "--address",
+                self.says_address
+                    .then(|| format!("{{address:{}}}", self.node)),
+            )
             .words(if self.no_probes {
                 &["--no-probes"][..]
             } else {
@@ -265,15 +272,59 @@ fn memcached(file: &str) -> Line {
         .option("-P", file)
 }
 
-fn etcd(address: &str) -> Line {
-    let url = format!("http://{address}:{ETCD_PORT}");
-    Line::of(&["etcd", "--name", "lab", "--data-dir", "{dir}/etcd"])
-        .option("--listen-client-urls", &url)
-        .option("--advertise-client-urls", &url)
-        .option("--listen-peer-urls", "http://127.0.0.1:2380")
-        .words(&["--log-level", "error", "--unsafe-no-fsync"])
-        // Every change keeps its old revisions otherwise.
-        .option("--auto-compaction-retention", 1)
+/// Where members of an etcd find each other.
+const ETCD_PEER_PORT: u16 = 2380;
+
+/// An etcd, or a member of one.
+#[derive(Clone, Debug, Default)]
+pub struct Etcd {
+    /// Its address.
+    pub address: String,
+    /// Its name.
+    pub name: String,
+    /// All members with their addresses, itself too; empty: it is alone.
+    pub members: Vec<(String, String)>,
+    /// Whether it waits for its disk before it answers a write, as it should where data matter.
+    pub syncs: bool,
+}
+
+impl Etcd {
+    /// One that is alone, for the controllers' state.
+    pub fn alone(address: String) -> Etcd {
+        Etcd {
+            address,
+            name: "lab".into(),
+            ..Etcd::default()
+        }
+    }
+
+    fn line(&self) -> Line {
+        let url = format!("http://{}:{ETCD_PORT}", self.address);
+        let peer = |address: &str| format!("http://{address}:{ETCD_PEER_PORT}");
+        let line = Line::of(&["etcd", "--name", &self.name])
+            .option("--data-dir", format!("{{dir}}/etcd-{}", self.name))
+            .option("--listen-client-urls", &url)
+            .option("--advertise-client-urls", &url)
+            .words(&["--log-level", "error"])
+            // Every change keeps its old revisions otherwise.
+            .option("--auto-compaction-retention", 1)
+            .words(if self.syncs {
+                &[][..]
+            } else {
+                &["--unsafe-no-fsync"]
+            });
+        if self.members.is_empty() {
+            return line.option("--listen-peer-urls", peer("127.0.0.1"));
+        }
+        let members: Vec<String> = self
+            .members
+            .iter()
+            .map(|(name, address)| format!("{name}={}", peer(address)))
+            .collect();
+        line.option("--listen-peer-urls", peer(&self.address))
+            .option("--initial-advertise-peer-urls", peer(&self.address))
+            .option("--initial-cluster", members.join(","))
+    }
 }
 
 /// What runs `what` (`load`, `clients`) as the configuration in a file says, told more on standard input.

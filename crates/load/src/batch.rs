@@ -120,6 +120,20 @@ impl Lane {
         unsafe { std::slice::from_raw_parts_mut(vector.iov_base.cast(), len) }
     }
 
+    /// As [`Lane::queue`], for a datagram to somebody else than the others of this lane.
+    #[inline]
+    pub fn queue_to(&mut self, to: SocketAddr, len: usize) -> &mut [u8] {
+        let to = SockAddr::from(to);
+        self.out.headers[self.queued].msg_hdr.msg_namelen = to.len();
+        self.out.names[self.queued] = to.as_storage();
+        self.queue(len)
+    }
+
+    /// Waits until something has come, or for so long.
+    pub fn wait(&self, wait_ns: u64) {
+        wait(&[self.fd()], wait_ns);
+    }
+
     /// Sends what is queued. Returns how many datagrams the socket did not take.
     pub fn send(&mut self) -> io::Result<usize> {
         let (mut done, mut unsent) = (0, 0);
@@ -205,6 +219,31 @@ impl Lane {
         let name = unsafe { SockAddr::new(std::ptr::read(&self.inbox.names[i]), len.min(NAME)) };
         name.as_socket()
     }
+}
+
+/// Waits until something has come to one of these sockets, or for so long.
+pub(super) fn wait(fds: &[i32], wait_ns: u64) {
+    let mut fds: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd {
+            fd: *fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let timeout = libc::timespec {
+        tv_sec: (wait_ns / 1_000_000_000) as i64,
+        tv_nsec: (wait_ns % 1_000_000_000) as i64,
+    };
+    // SAFETY: the array has the stated length and lives through the call.
+    unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as u64,
+            &timeout,
+            std::ptr::null(),
+        )
+    };
 }
 
 fn set_buffer(socket: &UdpSocket, option: i32, bytes: i32) {

@@ -1,4 +1,7 @@
-use std::time::{Duration, Instant};
+use std::{
+    marker::PhantomData,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
 use lab::{
@@ -7,44 +10,85 @@ use lab::{
     steered::{Seat, Steered},
 };
 
-use super::{LoadConfig, Phase, PhaseResult};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{LoadConfig, Phase, PhaseResult, coord, etcd};
+
+/// What a phase of a load is told by.
+pub trait Timed: Serialize {
+    /// How long it takes, in seconds.
+    fn seconds(&self) -> f64;
+}
+
+impl Timed for Phase {
+    fn seconds(&self) -> f64 {
+        self.warmup_s + self.seconds
+    }
+}
+
+impl Timed for coord::Phase {
+    fn seconds(&self) -> f64 {
+        self.warmup_s + self.seconds
+    }
+}
+
+/// What a generator is started with.
+pub trait Loads: Serialize {
+    /// The command of `shortstop lab` that it runs as.
+    const COMMAND: &str;
+    /// What it is told.
+    type Phase: Timed;
+    /// What it measures.
+    type Result: DeserializeOwned;
+}
+
+impl Loads for LoadConfig {
+    const COMMAND: &str = "load";
+    type Phase = Phase;
+    type Result = PhaseResult;
+}
+
+impl Loads for coord::Config {
+    const COMMAND: &str = "coord-load";
+    type Phase = coord::Phase;
+    type Result = coord::PhaseResult;
+}
+
+impl Loads for etcd::Config {
+    const COMMAND: &str = "etcd-load";
+    type Phase = coord::Phase;
+    type Result = coord::PhaseResult;
+}
 
 /// A load generator that runs in a namespace of the lab and is told phase by phase what to do.
-pub struct LoadDriver {
+pub struct LoadDriver<C = LoadConfig> {
     process: Steered,
     /// When the phase that runs has to be over.
     deadline: Option<Instant>,
+    of: PhantomData<fn(C)>,
 }
 
-impl LoadDriver {
+impl<C: Loads> LoadDriver<C> {
     /// Starts a generator.
     ///
     /// # Errors
     /// Its configuration cannot be written, or it does not start.
-    pub fn start(lab: &mut Lab, seat: &Seat, config: &LoadConfig) -> anyhow::Result<LoadDriver> {
+    pub fn start(lab: &mut Lab, seat: &Seat, config: &C) -> anyhow::Result<LoadDriver<C>> {
         Ok(LoadDriver {
-            process: Steered::start(lab, seat, "load", config)?,
+            process: Steered::start(lab, seat, C::COMMAND, config)?,
             deadline: None,
+            of: PhantomData,
         })
-    }
-
-    /// Runs one phase.
-    ///
-    /// # Errors
-    /// An interruption, or the generator's death; its log is part of the message.
-    pub fn run(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
-        self.begin(phase)?;
-        self.finish()
     }
 
     /// Begins a phase; [`LoadDriver::finish`] has its result. Several generators can so run at the same time.
     ///
     /// # Errors
     /// The generator's death; its log is part of the message.
-    pub fn begin(&mut self, phase: &Phase) -> anyhow::Result<()> {
+    pub fn begin(&mut self, phase: &C::Phase) -> anyhow::Result<()> {
         self.process.tell(&serde_json::to_string(phase)?)?;
         // Preparing a million keys takes a second or two the first time.
-        let patience = Duration::from_secs_f64(phase.warmup_s + phase.seconds + 30.0);
+        let patience = Duration::from_secs_f64(phase.seconds() + 30.0);
         self.deadline = Some(Instant::now() + patience);
         Ok(())
     }
@@ -53,7 +97,7 @@ impl LoadDriver {
     ///
     /// # Errors
     /// As [`LoadDriver::finish`].
-    pub fn poll(&mut self) -> anyhow::Result<Option<PhaseResult>> {
+    pub fn poll(&mut self) -> anyhow::Result<Option<C::Result>> {
         self.wait(Duration::ZERO)
     }
 
@@ -61,7 +105,7 @@ impl LoadDriver {
     ///
     /// # Errors
     /// An interruption, the generator's death (its log is part of the message), or a phase that does not end.
-    pub fn finish(&mut self) -> anyhow::Result<PhaseResult> {
+    pub fn finish(&mut self) -> anyhow::Result<C::Result> {
         loop {
             interrupt::check()?;
             if let Some(result) = self.wait(Duration::from_millis(50))? {
@@ -70,7 +114,7 @@ impl LoadDriver {
         }
     }
 
-    fn wait(&mut self, time: Duration) -> anyhow::Result<Option<PhaseResult>> {
+    fn wait(&mut self, time: Duration) -> anyhow::Result<Option<C::Result>> {
         let deadline = self.deadline.context("no phase was begun")?;
         if let Some(line) = self.process.hear(time)? {
             self.deadline = None;

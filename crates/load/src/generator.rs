@@ -5,7 +5,11 @@ use std::{
 
 use anyhow::Context;
 
-use super::{LoadConfig, Phase, PhaseResult, batch::Lane, source::Source};
+use super::{
+    LoadConfig, Phase, PhaseResult,
+    batch::{self, Lane},
+    source::Source,
+};
 
 /// Below this wait for the next arrival, looking again at once is cheaper than sleeping.
 const SPIN_NS: u64 = 15_000;
@@ -119,25 +123,8 @@ impl Generator {
         if wait_ns < SPIN_NS {
             return;
         }
-        let mut fds: Vec<libc::pollfd> = Vec::with_capacity(self.lanes.len());
-        fds.extend(self.lanes.iter().map(|lane| libc::pollfd {
-            fd: lane.fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }));
-        let timeout = libc::timespec {
-            tv_sec: (wait_ns / 1_000_000_000) as i64,
-            tv_nsec: (wait_ns % 1_000_000_000) as i64,
-        };
-        // SAFETY: the array has the stated length and lives through the call.
-        unsafe {
-            libc::ppoll(
-                fds.as_mut_ptr(),
-                fds.len() as u64,
-                &timeout,
-                std::ptr::null(),
-            )
-        };
+        let fds: Vec<i32> = self.lanes.iter().map(Lane::fd).collect();
+        batch::wait(&fds, wait_ns);
     }
 }
 

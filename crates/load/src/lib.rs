@@ -14,9 +14,12 @@
 #[cfg(feature = "sockets")]
 mod batch;
 mod config;
+pub mod coord;
 #[cfg(feature = "sockets")]
 mod driver;
 mod each_key;
+#[cfg(feature = "sockets")]
+pub mod etcd;
 mod forge;
 #[cfg(feature = "sockets")]
 mod generator;
@@ -33,7 +36,7 @@ pub mod workload;
 
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
 #[cfg(feature = "sockets")]
-pub use driver::LoadDriver;
+pub use driver::{LoadDriver, Loads, Timed};
 pub use forge::Attack;
 #[cfg(feature = "sockets")]
 pub use generator::{Generator, run};

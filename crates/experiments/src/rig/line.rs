@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use lab::{
-    roles::{CONTROL_PORT, Control, Role, Store, Switch},
+    roles::{CONTROL_PORT, Control, Etcd, Role, Store, Switch},
     topology::{Fault, Link},
 };
 
@@ -108,7 +108,7 @@ impl Line {
         }
         ends.push([SERVER.into(), switch(self.switches)]);
         if with_etcd {
-            let etcd = Seated::new(Role::Etcd(format!("{{address:{ETCD}}}")));
+            let etcd = Seated::new(Role::Etcd(Etcd::alone(format!("{{address:{ETCD}}}"))));
             hosts.push(Site::new(ETCD, vec![etcd]));
             ends.push([ETCD.into(), switch(1)]);
         }

@@ -3,7 +3,7 @@ use std::{cell::RefCell, net::Ipv4Addr, rc::Rc, time::Duration};
 use api::types::LinkView;
 use history::{ClientsConfig, Recorded};
 use lab::{rack::Lab, steered::Seat};
-use load::{LoadConfig, Phase, PhaseResult};
+use load::{LoadConfig, Phase, PhaseResult, coord};
 use serde_json::Value;
 use sim::{RoundCounts, World};
 use wire::Tenant;
@@ -140,6 +140,12 @@ pub trait Machines {
     /// It does not start.
     fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load>;
 
+    /// Starts a load generator at chains of switches.
+    ///
+    /// # Errors
+    /// It does not start.
+    fn coord_load(&mut self, seat: &Seat, config: &coord::Config) -> anyhow::Result<CoordLoad>;
+
     /// Starts clients that record what they see.
     ///
     /// # Errors
@@ -165,31 +171,34 @@ pub trait Machines {
 /// A load generator.
 pub type Load = Box<dyn Driver>;
 
+/// A load generator at chains of switches.
+pub type CoordLoad = Box<dyn Driver<coord::Phase, coord::PhaseResult>>;
+
 /// Tells a load generator phase by phase what to do.
-pub trait Driver {
+pub trait Driver<P = Phase, R = PhaseResult> {
     /// Begins a phase; [`Driver::finish`] has its result. Several generators can so run at the same time.
     ///
     /// # Errors
     /// The generator's death; its log is part of the message.
-    fn begin(&mut self, phase: &Phase) -> anyhow::Result<()>;
+    fn begin(&mut self, phase: &P) -> anyhow::Result<()>;
 
     /// The result of the phase that was begun, if it is there already.
     ///
     /// # Errors
     /// As [`Driver::finish`].
-    fn poll(&mut self) -> anyhow::Result<Option<PhaseResult>>;
+    fn poll(&mut self) -> anyhow::Result<Option<R>>;
 
     /// Waits for the result of the phase that was begun.
     ///
     /// # Errors
     /// An interruption, the generator's death (its log is part of the message), or a phase that does not end.
-    fn finish(&mut self) -> anyhow::Result<PhaseResult>;
+    fn finish(&mut self) -> anyhow::Result<R>;
 
     /// Runs one phase.
     ///
     /// # Errors
     /// As [`Driver::finish`].
-    fn run(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
+    fn run(&mut self, phase: &P) -> anyhow::Result<R> {
         self.begin(phase)?;
         self.finish()
     }

@@ -17,7 +17,7 @@ mod tenants;
 pub use clients::Clients;
 pub use kernel::Console;
 pub use line::{Line, client, control, switch};
-pub use machines::{Driver, Load, Machines};
+pub use machines::{CoordLoad, Driver, Load, Machines};
 pub(crate) use never::Seen;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
@@ -437,6 +437,18 @@ impl Rig {
         Ok(Box::new(Counting { load, seen }))
     }
 
+    /// Starts a generator at chains of switches.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn coord_load(
+        &mut self,
+        seat: &Seat,
+        config: &load::coord::Config,
+    ) -> anyhow::Result<CoordLoad> {
+        self.machines.coord_load(seat, config)
+    }
+
     /// Starts clients that record what they see, under a name that is unique on its host.
     ///
     /// # Errors
@@ -502,6 +514,19 @@ impl Rig {
     /// As [`Rig::lab`].
     pub fn console(&self) -> anyhow::Result<Console<'_>> {
         Ok(Console::new(self.lab()?, self.plan.nodes_of("control")))
+    }
+
+    /// Starts a generator of load at an etcd.
+    ///
+    /// # Errors
+    /// It does not start, or as [`Rig::lab`].
+    pub fn etcd_load(
+        &mut self,
+        seat: &Seat,
+        config: &load::etcd::Config,
+    ) -> anyhow::Result<CoordLoad> {
+        let load = load::LoadDriver::start(self.lab_mut()?, seat, config)?;
+        Ok(Box::new(load))
     }
 
     /// The namespace of a node, for those who have sockets of their own there.

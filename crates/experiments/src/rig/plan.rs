@@ -198,6 +198,7 @@ impl Plan {
             lease_ms: super::LEASE_MS,
             lease_max_ms: super::LEASE_MS,
             max_value: wire::MAX_VALUE_DEFAULT,
+            switches: vec![],
         })
     }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,6 +49,8 @@ pub struct TenantSpec {
     pub discipline: String,
     /// Write-back: the bound in milliseconds; 0: none.
     pub write_back_ms: u32,
+    /// Options of its discipline.
+    pub options: BTreeMap<String, u32>,
 }
 
 impl TenantSpec {
@@ -60,6 +64,7 @@ impl TenantSpec {
             borrows: true,
             discipline: discipline.into(),
             write_back_ms: 0,
+            options: BTreeMap::new(),
         }
     }
 }

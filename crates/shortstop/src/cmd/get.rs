@@ -24,16 +24,29 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (value, took) = args
         .target
         .run(async |client| client.get(&args.key).await)?;
+    print(value.as_ref(), took, args.target.json, args.raw)
+}
+
+/// Prints what a key has: as JSON, or its bytes, with a newline after them if they are not to be `raw`.
+///
+/// # Errors
+/// It cannot be written.
+pub fn print(
+    value: Option<&Value>,
+    took: Duration,
+    json: bool,
+    raw: bool,
+) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    if args.target.json {
-        writeln!(out, "{}", to_json(value.as_ref(), took))?;
+    if json {
+        writeln!(out, "{}", to_json(value, took))?;
     }
     let Some(value) = value else {
         return Ok(not_found());
     };
-    if !args.target.json {
+    if !json {
         out.write_all(&value.bytes)?;
-        if !args.raw {
+        if !raw {
             out.write_all(b"\n")?;
         }
         out.flush()?;
@@ -41,6 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a key has, as a JSON object.
 fn to_json(value: Option<&Value>, took: Duration) -> serde_json::Value {
     let latency_us = took.as_micros() as u64;
     let Some(value) = value else {

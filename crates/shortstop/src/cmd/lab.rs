@@ -49,6 +49,12 @@ enum LabCommand {
     /// Offer load as a configuration says (used by experiments).
     #[command(hide = true)]
     Load(Load),
+    /// Offer load at chains of switches as a configuration says (used by experiments).
+    #[command(hide = true)]
+    CoordLoad(Clients),
+    /// Offer the same load at an etcd (used by experiments).
+    #[command(hide = true)]
+    EtcdLoad(Clients),
     /// Be clients that record what they see, until standard input ends (used by experiments).
     #[command(hide = true)]
     Clients(Clients),
@@ -224,6 +230,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         LabCommand::Exec(args) => exec(args),
         LabCommand::Down(args) => down(&args),
         LabCommand::Load(args) => offer_load(&args),
+        LabCommand::CoordLoad(args) => offer_coord_load(&args),
+        LabCommand::EtcdLoad(args) => offer_etcd_load(&args),
         LabCommand::Clients(args) => be_clients(&args),
         LabCommand::Link(args) => be_faulty_link(&args),
     }
@@ -584,6 +592,22 @@ fn offer_load(args: &Load) -> anyhow::Result<ExitCode> {
         }
         None => load::run(config, input, std::io::stdout())?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn offer_coord_load(args: &Clients) -> anyhow::Result<ExitCode> {
+    let path = args.config.display();
+    let text = std::fs::read_to_string(&args.config).with_context(|| path.to_string())?;
+    let config = serde_json::from_str(&text).with_context(|| path.to_string())?;
+    load::coord::run(config, BufReader::new(std::io::stdin()), std::io::stdout())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn offer_etcd_load(args: &Clients) -> anyhow::Result<ExitCode> {
+    let path = args.config.display();
+    let text = std::fs::read_to_string(&args.config).with_context(|| path.to_string())?;
+    let config = serde_json::from_str(&text).with_context(|| path.to_string())?;
+    load::etcd::run(&config, BufReader::new(std::io::stdin()), std::io::stdout())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,6 +5,7 @@ mod audit;
 mod bench;
 mod common;
 mod control;
+mod coord;
 mod delete;
 mod gateway;
 mod get;
@@ -54,6 +55,7 @@ enum Command {
     Get(get::Args),
     Set(set::Args),
     Delete(delete::Args),
+    Coord(coord::Args),
     Lab(lab::Args),
     Bench(bench::Args),
     Resources(resources::Args),
@@ -63,7 +65,7 @@ impl Cli {
     /// The exit status of a failure: 1, but 2 where 1 says that there is no such key.
     pub fn failure(&self) -> ExitCode {
         match self.command {
-            Command::Get(_) | Command::Delete(_) => ExitCode::from(2),
+            Command::Get(_) | Command::Delete(_) | Command::Coord(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
@@ -86,6 +88,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Get(args) => get::run(args),
         Command::Set(args) => set::run(args),
         Command::Delete(args) => delete::run(args),
+        Command::Coord(args) => coord::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Resources(args) => resources::run(args),

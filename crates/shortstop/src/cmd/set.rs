@@ -82,8 +82,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One byte more than any cluster takes is read, so that too much is refused by the usual message.
-fn read_stdin() -> anyhow::Result<Vec<u8>> {
+/// A value from standard input. One byte more than any cluster takes is read, so that too much is refused by the usual message.
+pub fn read_stdin() -> anyhow::Result<Vec<u8>> {
     let mut value = Vec::new();
     let limit = u64::from(MAX_VALUE_MOST) + 1;
     std::io::stdin()

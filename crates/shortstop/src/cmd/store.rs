@@ -2,7 +2,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use api::{
     ControlEndpoint, Told,
-    proto::{StoreHello, StoreReport},
+    proto::{HalfReport, StoreHello},
 };
 use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, Populate};
 
@@ -227,7 +227,7 @@ async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) 
         },
     };
     let reports = async || {
-        let proto = |report: store::Report| StoreReport {
+        let proto = |report: store::Report| HalfReport {
             discipline: report.half.into(),
             tenant: report.tenant,
             report: report.report,

@@ -1,4 +1,4 @@
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{io::Write, net::IpAddr, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options, Where, status::Mode};
 use clap::Subcommand;
@@ -55,6 +55,10 @@ struct Serve {
     /// in by (strict). What a switch forwards does not pass the kernel's rp_filter.
     #[arg(long, value_enum, default_value = "off")]
     source_check: SourceCheckArg,
+    /// Where packets for the switch itself go: an address of one of its interfaces, by which other switches and clients reach what it
+    /// keeps. The cluster file's `[[switch]]` of its name says it as well.
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
     #[command(flatten)]
     reach: super::reach::Reach,
     /// Pages of cache memory, of 26.6 kB each; a page holds at least 128 items of a 16-byte key and a
@@ -155,6 +159,7 @@ fn serve(args: Serve) -> anyhow::Result<()> {
             ports: args.recirculation_ports,
             cpu: args.recirculation_cpu.or(Loops::default().cpu),
         },
+        address: args.address,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -82,7 +82,7 @@ impl Target {
                 Ok(Cluster {
                     // Only the store knows its bound here, and refuses what is longer.
                     max_value: wire::MAX_VALUE_MOST,
-                    ..Cluster::single(resolve(server)?, self.partitions)
+                    ..Cluster::single(resolve("--server", server)?, self.partitions)
                 })
             }
             (None, Some(_)) => {
@@ -101,8 +101,8 @@ pub fn read_seal(path: &Path) -> anyhow::Result<Seal> {
     Seal::read(path).with_context(|| format!("--seal-key {}", path.display()))
 }
 
-/// An address or host name, with a port or with ours.
-fn resolve(server: &str) -> anyhow::Result<SocketAddr> {
+/// An address or host name, with a port or with ours, that `option` gives.
+pub fn resolve(option: &str, server: &str) -> anyhow::Result<SocketAddr> {
     if let Ok(ip) = server.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
         return Ok((ip, PORT).into());
     }
@@ -112,9 +112,9 @@ fn resolve(server: &str) -> anyhow::Result<SocketAddr> {
         (server, PORT).to_socket_addrs()
     };
     found
-        .with_context(|| format!("--server {server:?}: expected ADDR[:PORT]"))?
+        .with_context(|| format!("{option} {server:?}: expected ADDR[:PORT]"))?
         .next()
-        .with_context(|| format!("--server {server:?}: the name has no address"))
+        .with_context(|| format!("{option} {server:?}: the name has no address"))
 }
 
 /// Says on standard error that there is no such key.
@@ -136,9 +136,13 @@ mod tests {
             ("[::1]", "[::1]:7117"),
             ("[::1]:99", "[::1]:99"),
         ] {
-            assert_eq!(resolve(text).unwrap(), address.parse().unwrap(), "{text}");
+            assert_eq!(
+                resolve("--server", text).unwrap(),
+                address.parse().unwrap(),
+                "{text}"
+            );
         }
-        assert!(resolve("127.0.0.1:x").is_err());
+        assert!(resolve("--server", "127.0.0.1:x").is_err());
     }
 
     #[test]

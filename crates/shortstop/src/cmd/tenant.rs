@@ -131,6 +131,15 @@ struct Terms {
     /// Write-back: switches answer writes of hot keys, and the stores have them so long after at most, 10ms to 60s; 0: off.
     #[arg(long, value_name = "TIME", value_parser = write_back)]
     write_back: Option<u32>,
+    /// An option of its discipline; repeat for several. Given once, the others are as usual.
+    #[arg(long, value_name = "NAME=N", value_parser = option)]
+    option: Vec<(String, u32)>,
+}
+
+fn option(text: &str) -> Result<(String, u32), String> {
+    let (name, number) = text.split_once('=').ok_or("expected NAME=N")?;
+    let number = number.parse().map_err(|e| format!("{number:?}: {e}"))?;
+    Ok((name.into(), number))
 }
 
 fn over_rate(text: &str) -> Result<OverRate, String> {
@@ -167,6 +176,7 @@ impl Terms {
             clients,
             borrow: self.borrow,
             write_back_ms: self.write_back,
+            options: (!self.option.is_empty()).then(|| self.option.into_iter().collect()),
         })
     }
 }
@@ -276,6 +286,7 @@ fn show(t: &TenantView) -> String {
         ("discipline", t.discipline.clone()),
         ("rate", rate(t)),
         ("write-back", written_back(t)),
+        ("options", options(t)),
         ("stores", or_all(&t.stores, "all")),
         (
             "clients",
@@ -342,6 +353,16 @@ fn written_back(t: &TenantView) -> String {
         0 => "no".into(),
         ms => format!("stores have what switches answered within {ms} ms"),
     }
+}
+
+fn options(t: &TenantView) -> String {
+    let given = t.options.iter();
+    or_all(
+        &given
+            .map(|(name, n)| format!("{name}={n}"))
+            .collect::<Vec<_>>(),
+        "the usual ones",
+    )
 }
 
 fn or_all<T: ToString>(list: &[T], none: &str) -> String {

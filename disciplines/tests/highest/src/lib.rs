@@ -23,6 +23,7 @@ pub const REGISTRATION: Registration = Registration {
     items: Items::Truth,
     runs: Runs::WherePages,
     settings: &[],
+    options: &[],
     control: |_| Box::<control::Control>::default(),
     object: include_bytes!(concat!(env!("OUT_DIR"), "/highest.bpf.o")),
     native: Some(highest_unit),
@@ -36,6 +37,7 @@ pub const REGISTRATION: Registration = Registration {
             role: Role::Step,
         },
     ],
+    maps_of: "highest",
     maps: &[MapSize {
         name: "highest_ceilings",
         entries: |sizes| sizes.pages.max(16),
@@ -46,4 +48,5 @@ pub const REGISTRATION: Registration = Registration {
         holds_copies: false,
         make: || Box::new(store::Store),
     }),
+    agent: None,
 };

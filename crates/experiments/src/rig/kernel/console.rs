@@ -123,6 +123,12 @@ impl<'a> Console<'a> {
         words.extend(["--rate", &rate, "--over-rate", "drop"]);
         words.extend(["--discipline", &tenant.discipline, "--clients", &clients]);
         words.extend(["--write-back", &write_back]);
+        let options: Vec<String> = tenant
+            .options
+            .iter()
+            .map(|(name, number)| format!("{name}={number}"))
+            .collect();
+        words.extend(options.iter().flat_map(|option| ["--option", option]));
         self.ask(&words)
     }
 

@@ -24,14 +24,15 @@ use lab::{
     steered::Seat,
     topology::Topology,
 };
-use load::{LoadConfig, LoadDriver, Phase, PhaseResult};
+use load::{LoadConfig, LoadDriver, Loads, coord};
 use serde_json::Value;
 use wire::Tenant;
 
 use self::clients::Group;
 use super::{
     Driver, Load, Machines, PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
-    machines::Recording, tenants::entry_of,
+    machines::{CoordLoad, Recording},
+    tenants::entry_of,
 };
 
 /// Namespaces and processes.
@@ -226,6 +227,10 @@ impl Machines for Kernel {
         Ok(Box::new(LoadDriver::start(&mut self.lab, seat, config)?))
     }
 
+    fn coord_load(&mut self, seat: &Seat, config: &coord::Config) -> anyhow::Result<CoordLoad> {
+        Ok(Box::new(LoadDriver::start(&mut self.lab, seat, config)?))
+    }
+
     fn clients(&mut self, seat: &Seat, config: &ClientsConfig) -> anyhow::Result<Recording> {
         Ok(Box::new(Group::start(&mut self.lab, seat, config)?))
     }
@@ -239,16 +244,16 @@ impl Machines for Kernel {
     }
 }
 
-impl Driver for LoadDriver {
-    fn begin(&mut self, phase: &Phase) -> anyhow::Result<()> {
+impl<C: Loads> Driver<C::Phase, C::Result> for LoadDriver<C> {
+    fn begin(&mut self, phase: &C::Phase) -> anyhow::Result<()> {
         LoadDriver::begin(self, phase)
     }
 
-    fn poll(&mut self) -> anyhow::Result<Option<PhaseResult>> {
+    fn poll(&mut self) -> anyhow::Result<Option<C::Result>> {
         LoadDriver::poll(self)
     }
 
-    fn finish(&mut self) -> anyhow::Result<PhaseResult> {
+    fn finish(&mut self) -> anyhow::Result<C::Result> {
         LoadDriver::finish(self)
     }
 }

@@ -5,8 +5,9 @@ use std::{cell::RefCell, rc::Rc};
 use anyhow::Context;
 use history::{ClientsConfig, Recorded};
 use hunt::Asking;
-use sim::{MachineId, ProcessId, ServiceSpec, World};
+use sim::{MachineId, ProcessId, World};
 
+use super::steering::start;
 use crate::rig::machines::Records;
 
 /// Longest pause of a client between two operations, in microseconds.
@@ -30,12 +31,7 @@ impl Group {
         config: &ClientsConfig,
     ) -> anyhow::Result<Group> {
         let make = hunt::clients(config.clone(), config.options(), PAUSE_US);
-        let process = {
-            let mut world = world.borrow_mut();
-            let process = world.place(machine, name, ServiceSpec::default(), make);
-            world.start(process)?;
-            process
-        };
+        let process = start(&world, machine, name, make)?;
         Ok(Group { world, process })
     }
 

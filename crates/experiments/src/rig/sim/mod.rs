@@ -1,8 +1,10 @@
 //! The rig in the simulator: a [`sim::World`] made from the same plan, in virtual time.
 
 mod clients;
+mod coord;
 mod load;
 mod spec;
+mod steering;
 
 use std::{cell::RefCell, collections::BTreeMap, net::Ipv4Addr, rc::Rc, time::Duration};
 
@@ -28,10 +30,11 @@ use serde_json::{Value, json};
 use sim::{AgentHost, ControlHost, MachineId, ProcessId, RoundCounts, State, StoreHost, World};
 use wire::{Secret, Tenant};
 
-use self::{clients::Group, load::Steering};
+use self::{clients::Group, steering::Steering};
 use super::{
     Load, Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
-    machines::Recording, tenants::entry_of,
+    machines::{CoordLoad, Recording},
+    tenants::entry_of,
 };
 use crate::Run;
 
@@ -295,6 +298,7 @@ impl Machines for Sim {
             "clients": clients,
             "borrow": tenant.borrows,
             "write_back_ms": tenant.write_back_ms,
+            "options": tenant.options,
         }))?;
         let fresh = Secret(self.secrets.borrow_mut().random());
         let said = self.ask(|core, asked| core.create_tenant(asked, spec, fresh))?;
@@ -319,7 +323,23 @@ impl Machines for Sim {
         let machine = self.machine(seat.host)?;
         let name = format!("{}/{}", seat.host, seat.name);
         let world = self.world.clone();
-        Ok(Box::new(Steering::start(world, machine, name, config)?))
+        let make = sim::generator(config.clone());
+        let steering: Steering<sim::Generator> = Steering::start(world, machine, name, make)?;
+        Ok(Box::new(steering))
+    }
+
+    fn coord_load(
+        &mut self,
+        seat: &Seat,
+        config: &::load::coord::Config,
+    ) -> anyhow::Result<CoordLoad> {
+        let machine = self.machine(seat.host)?;
+        let name = format!("{}/{}", seat.host, seat.name);
+        let world = self.world.clone();
+        let make = self::coord::generator(config.clone());
+        let steering: Steering<self::coord::Generator> =
+            Steering::start(world, machine, name, make)?;
+        Ok(Box::new(steering))
     }
 
     fn world(&self) -> Option<Rc<RefCell<World>>> {

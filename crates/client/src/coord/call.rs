@@ -1,0 +1,349 @@
+//! One call at a chain: what it asks, and what it has come to so far.
+
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use wire::{
+    Flags, HEADER_LEN, Header, KeyHash, Op, Packet, Secret,
+    chain::{Ask, ROUTE_MOST, encode_list},
+};
+
+use super::{Options, names::Names, watch::Seen};
+use crate::{Answer, Condition, Error, Operation, rules::max_payload, timing::Backoff};
+
+/// First wait after a switch put a request off; then it doubles.
+const PUT_OFF: Duration = Duration::from_millis(1);
+/// Bytes that a write has beside header, key and value on its way down a chain, at most: the list of a chain's members not counted.
+const PEER_BYTES: usize = 40;
+/// Times that a switch may say that it has no room before the call is given up.
+const FULL_TRIES: u32 = 8;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Read,
+    Write,
+    Delete,
+    Watch(Seen),
+}
+
+/// A call under way.
+pub(super) struct Call {
+    pub what: What,
+    /// As it travels.
+    pub key: Bytes,
+    pub hash: KeyHash,
+    value: Bytes,
+    condition: Condition,
+    asked_len: usize,
+    limit: Duration,
+    pub deadline_ns: u64,
+    /// When something is to be done, if no answer comes before.
+    pub until_ns: u64,
+    /// When its timer is set to go off.
+    pub timer_ns: u64,
+    /// Ids that its answers have; none: it waits for its turn. Only a watch has several, the newest behind.
+    pub requests: Vec<u64>,
+    /// Whom it asked last.
+    pub to: SocketAddr,
+    /// When that was, unless it has asked more than once.
+    pub once_ns: Option<u64>,
+    /// Times in a row that no answer came.
+    pub silent: u32,
+    /// Whether it waits because a switch put it off.
+    pub paused: bool,
+    /// Whether it is a watch that has what it asked for.
+    resting: bool,
+    /// How many members were asked in vain.
+    pub skip: usize,
+    full: u32,
+    tries: u32,
+    put_off: bool,
+    pub denied: bool,
+    waits: Backoff,
+    puts_off: Backoff,
+}
+
+impl Call {
+    /// # Errors
+    /// What is asked for fits no packet, or chains do not do it.
+    pub fn new(
+        names: &Names,
+        options: &Options,
+        operation: &Operation<'_>,
+        now_ns: u64,
+    ) -> Result<Call, Error> {
+        let (what, condition) = match *operation {
+            Operation::Get { .. } | Operation::About { .. } => (What::Read, Condition::Always),
+            Operation::Set {
+                ttl: None,
+                condition,
+                ..
+            } => (What::Write, condition),
+            Operation::Delete { condition, .. } => (What::Delete, condition),
+            Operation::Set { .. } => return Err(Error::NotAtChains("a time to live")),
+            Operation::Ask { .. } => return Err(Error::NotAtChains("a discipline's request")),
+        };
+        let name = names.name(operation.key())?;
+        let value = names.envelope.close(&name, operation.value());
+        let key = Bytes::copy_from_slice(name.as_ref());
+        let mut call = Call::of(names, options, what, key, now_ns);
+        call.value = Bytes::copy_from_slice(&value);
+        call.condition = condition;
+        call.asked_len = operation.value().len();
+        call.check_len(names, 0, options.switches[0])?;
+        Ok(call)
+    }
+
+    /// A watch of a key.
+    pub fn watch(names: &Names, options: &Options, key: &[u8], now_ns: u64) -> Result<Call, Error> {
+        let name = names.name(key)?;
+        let key = Bytes::copy_from_slice(name.as_ref());
+        let what = What::Watch(Seen::default());
+        let mut call = Call::of(names, options, what, key, now_ns);
+        call.deadline_ns = u64::MAX;
+        Ok(call)
+    }
+
+    fn of(names: &Names, options: &Options, what: What, key: Bytes, now_ns: u64) -> Call {
+        Call {
+            what,
+            hash: names.hash(&key),
+            key,
+            value: Bytes::new(),
+            condition: Condition::Always,
+            asked_len: 0,
+            limit: options.deadline,
+            deadline_ns: now_ns + options.deadline.as_nanos() as u64,
+            until_ns: now_ns,
+            timer_ns: now_ns,
+            requests: vec![],
+            to: options.switches[0],
+            once_ns: None,
+            silent: 0,
+            paused: false,
+            resting: false,
+            skip: 0,
+            full: 0,
+            tries: 0,
+            put_off: false,
+            denied: false,
+            waits: Backoff::new(options.first_timeout, options.max_timeout),
+            puts_off: Backoff::new(PUT_OFF, options.max_timeout),
+        }
+    }
+
+    /// Whether it may change its key.
+    pub fn is_write(&self) -> bool {
+        matches!(self.what, What::Write | What::Delete)
+    }
+
+    pub fn is_watch(&self) -> bool {
+        matches!(self.what, What::Watch(_))
+    }
+
+    /// The op that its answers have.
+    pub fn reply_op(&self) -> Op {
+        match self.is_write() {
+            true => Op::ChainWriteReply,
+            false => Op::ChainReadReply,
+        }
+    }
+
+    fn check_len(&self, names: &Names, list: usize, to: SocketAddr) -> Result<(), Error> {
+        let beside = HEADER_LEN + self.key.len() + PEER_BYTES + list;
+        let max = max_payload(to) - beside;
+        if self.value.len() <= max {
+            return Ok(());
+        }
+        let overhead = names.envelope.overhead();
+        Err(Error::ValueLength {
+            len: self.asked_len,
+            max: max.saturating_sub(overhead),
+            in_parts: false,
+            sealed: overhead > 0,
+        })
+    }
+
+    /// The datagram that asks `self.to`.
+    ///
+    /// # Errors
+    /// As [`Call::datagram_to`].
+    pub fn datagram(
+        &mut self,
+        names: &Names,
+        number: u64,
+        behind: &[SocketAddr],
+        expected: usize,
+    ) -> Result<Bytes, Error> {
+        self.datagram_to(self.to, names, number, behind, expected)
+    }
+
+    /// The datagram that asks this address. `behind`: the members that the request names. `expected`: bytes of the value
+    /// that the answer to a read has room for.
+    ///
+    /// # Errors
+    /// The value does not fit beside the members.
+    pub fn datagram_to(
+        &mut self,
+        to: SocketAddr,
+        names: &Names,
+        number: u64,
+        behind: &[SocketAddr],
+        expected: usize,
+    ) -> Result<Bytes, Error> {
+        let behind: Vec<_> = behind.iter().map(SocketAddr::ip).collect();
+        let list = encode_list(&behind);
+        self.check_len(names, list.len(), to)?;
+        let (condition_flag, condition) = self.condition.in_header();
+        let (flags, value) = match self.what {
+            What::Read => (Flags::NONE, list),
+            What::Watch(_) => (Flags::GRANT, list),
+            What::Write | What::Delete => {
+                let ask = Ask {
+                    session: names.session,
+                    condition,
+                };
+                (
+                    condition_flag,
+                    [&ask.encode()[..], &list, &self.value].concat(),
+                )
+            }
+        };
+        let flags = match self.what {
+            What::Delete => flags.with(Flags::ALL),
+            _ => flags,
+        };
+        let header = Header {
+            flags,
+            tenant: names.tenant,
+            client: names.client,
+            request: self.requests.last().copied().unwrap_or_default(),
+            key_hash: self.hash,
+            expiry_ms: behind.len() as u32,
+            epoch: wire::Epoch(number),
+            ..Header::new(match self.is_write() {
+                true => Op::ChainWrite,
+                false => Op::ChainRead,
+            })
+        };
+        let mut out = Vec::with_capacity(HEADER_LEN + self.key.len() + expected.max(value.len()));
+        Packet::new(header, &self.key, &value)
+            .encode(&names.secrets.tag, &mut out)
+            .map_err(|_| Error::KeyLength(self.key.len()))?;
+        self.pad(names, expected, to, &mut out);
+        self.tries += 1;
+        Ok(out.into())
+    }
+
+    /// Makes room for the answer: for any chain, and for the value that a read expects where nobody is answered with more than
+    /// he sent.
+    fn pad(&self, names: &Names, expected: usize, to: SocketAddr, out: &mut Vec<u8>) {
+        let expected = match !self.is_write() && names.secrets.tag == Secret::NONE {
+            true => expected.max(ROUTE_MOST),
+            false => ROUTE_MOST,
+        };
+        let len = (HEADER_LEN + self.key.len() + expected).min(max_payload(to));
+        if out.len() < len {
+            out.resize(len, 0);
+        }
+    }
+
+    /// Whether nothing that it has asked is unanswered.
+    pub fn is_resting(&self) -> bool {
+        self.resting
+    }
+
+    /// Whether it is to be sent under an id that no answer has yet.
+    pub fn needs_request(&self) -> bool {
+        self.requests.is_empty() || self.resting
+    }
+
+    /// Asks nothing until then.
+    pub fn rest(&mut self, until_ns: u64, options: &Options) {
+        self.begin_waits(options);
+        self.resting = true;
+        self.until_ns = until_ns;
+    }
+
+    /// Waits for an answer to what was just sent.
+    pub fn wait(&mut self, now_ns: u64, random: f64) {
+        (self.paused, self.resting) = (false, false);
+        self.until_ns = now_ns + self.waits.next(random).as_nanos() as u64;
+    }
+
+    /// Waits before it asks again, because a switch said so.
+    pub fn pause(&mut self, now_ns: u64, random: f64) {
+        (self.paused, self.put_off) = (true, true);
+        (self.silent, self.once_ns) = (0, None);
+        self.until_ns = now_ns + self.puts_off.next(random).as_nanos() as u64;
+    }
+
+    /// A switch has no room for it; whether it is to be given up.
+    pub fn is_full(&mut self) -> bool {
+        self.full += 1;
+        self.full >= FULL_TRIES
+    }
+
+    /// Begins its waits anew: whom it asks next has not kept it waiting.
+    pub fn begin_waits(&mut self, options: &Options) {
+        (self.silent, self.once_ns) = (0, None);
+        self.waits = Backoff::new(options.first_timeout, options.max_timeout);
+    }
+
+    /// The answer that this packet is.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`].
+    pub fn answer(
+        &self,
+        names: &Names,
+        header: Header,
+        value: Bytes,
+        from: SocketAddr,
+    ) -> Result<Answer, Error> {
+        let read = header.op == Op::ChainReadReply && header.status == wire::Status::Ok;
+        let value = match read {
+            true => names.envelope.open(&self.key, value, from, header.flags)?,
+            false => Bytes::new(),
+        };
+        Ok(Answer {
+            store: from,
+            tenant: names.tenant,
+            asked_len: self.asked_len,
+            write: self.is_write(),
+            header,
+            len: value.len(),
+            value,
+        })
+    }
+
+    /// The error of a call that nobody answered for good.
+    pub fn timed_out(&self, names: &Names, options: &Options) -> Error {
+        let after_ms = self.limit.as_millis() as u64;
+        let (store, tries, try_again) = (self.to, self.tries, self.put_off);
+        let denied = self.denied.then_some(names.tenant);
+        if self.tries == 0 {
+            return Error::TooManyInFlight {
+                limit: options.max_in_flight,
+            };
+        }
+        match self.is_write() {
+            true => Error::OutcomeUnknown {
+                store,
+                after_ms,
+                tries,
+                try_again,
+                denied,
+            },
+            false => Error::Timeout {
+                store,
+                after_ms,
+                tries,
+                changes: 0,
+                try_again,
+                denied,
+            },
+        }
+    }
+}

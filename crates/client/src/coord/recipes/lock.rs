@@ -1,0 +1,290 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Asks, read, write};
+use crate::{Condition, Error, Operation, coord::Watched};
+
+/// How a lock is taken and kept.
+#[derive(Clone, Debug)]
+pub struct LockOptions {
+    /// How long it stays with a holder that says nothing more. Default 10 s.
+    pub lease: Duration,
+    /// How long to try. Default 30 s.
+    pub patience: Duration,
+    /// Who it is, for people who look at the key.
+    pub name: String,
+}
+
+impl Default for LockOptions {
+    fn default() -> LockOptions {
+        LockOptions {
+            lease: Duration::from_secs(10),
+            patience: Duration::from_secs(30),
+            name: String::new(),
+        }
+    }
+}
+
+/// A lock under a key. The key is absent while nobody has it; else its value says whose it is and for how long, and its version is the
+/// fencing token.
+///
+/// Nobody can know that he has a lock: a holder may stand still for longer than its lease. So whatever the lock guards has to
+/// be shown the token, and must refuse one that is lower than one that it has seen. Tokens of a key only rise, also when it was removed
+/// in between.
+pub struct Lock<A> {
+    asks: A,
+    key: Bytes,
+    options: LockOptions,
+}
+
+/// A lock that is held, until it is released, or nobody renews it.
+pub struct Held<A> {
+    asks: A,
+    key: Bytes,
+    options: LockOptions,
+    owner: Owner,
+    version: u64,
+    token: u64,
+    /// Until when it is surely held, by the clock of [`Asks::now_ns`].
+    until_ns: u64,
+}
+
+impl<A: Asks> Lock<A> {
+    /// The lock of this key.
+    pub fn new(asks: A, key: impl AsRef<[u8]>, options: LockOptions) -> Lock<A> {
+        Lock {
+            asks,
+            key: Bytes::copy_from_slice(key.as_ref()),
+            options,
+        }
+    }
+
+    /// Takes the lock; none: others had it until the patience was over.
+    ///
+    /// # Errors
+    /// Reads or writes that fail, and not only because their outcome is unknown.
+    pub async fn acquire(&self) -> Result<Option<Held<A>>, Error> {
+        let deadline_ns = self.asks.now_ns() + ns(self.options.patience);
+        let (mut version, mut value) = read(&self.asks, &self.key).await?;
+        // Since when this version stood there by this clock: its holder's lease began before.
+        let mut since_ns = self.asks.now_ns();
+        loop {
+            let now_ns = self.asks.now_ns();
+            let lease_ns = value.as_deref().map_or(0, Owner::lease_ns);
+            // A sixteenth more: clocks differ in rate, by far less than that.
+            let free_ns = since_ns + lease_ns + lease_ns / 16;
+            if now_ns >= free_ns {
+                let condition = match value {
+                    None => Condition::Absent,
+                    Some(_) => Condition::Version(version),
+                };
+                if let Some(held) = self.take(condition).await? {
+                    return Ok(Some(held));
+                }
+            }
+            if self.asks.now_ns() >= deadline_ns {
+                return Ok(None);
+            }
+            let new = match now_ns >= free_ns {
+                true => read(&self.asks, &self.key).await?,
+                false => {
+                    let until_ns = free_ns.min(deadline_ns);
+                    self.other_than(version, value, until_ns).await?
+                }
+            };
+            if new.0 != version {
+                since_ns = self.asks.now_ns();
+            }
+            (version, value) = new;
+        }
+    }
+
+    /// Waits until the key is another one than this, or the time has come; what it is then.
+    async fn other_than(
+        &self,
+        version: u64,
+        value: Option<Bytes>,
+        until_ns: u64,
+    ) -> Result<(u64, Option<Bytes>), Error> {
+        let mut now = (version, value);
+        let same = |watched: Watched| {
+            let is_same = watched.value.is_some() && watched.version == version;
+            if !is_same {
+                now = (watched.version, watched.value);
+            }
+            is_same
+        };
+        self.asks.watch(&self.key, same, until_ns).await?;
+        Ok(now)
+    }
+
+    /// Tries to write that the lock is this caller's.
+    async fn take(&self, condition: Condition) -> Result<Option<Held<A>>, Error> {
+        let owner = Owner {
+            nonce: self.asks.nonce(),
+            lease_ms: self.options.lease.as_millis() as u32,
+        };
+        let since_ns = self.asks.now_ns();
+        let value = owner.value(&self.options.name);
+        let version = match write(&self.asks, &self.key, &value, condition).await {
+            Ok(version) => version,
+            Err(error) if is_unknown(&error) => {
+                let (version, value) = read(&self.asks, &self.key).await?;
+                value.filter(|value| owner.wrote(value)).map(|_| version)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(version.map(|version| Held {
+            asks: self.asks.clone(),
+            key: self.key.clone(),
+            options: self.options.clone(),
+            owner,
+            version,
+            token: version,
+            until_ns: since_ns + ns(self.options.lease),
+        }))
+    }
+}
+
+impl<A: Asks> Held<A> {
+    /// The fencing token: higher than that of everybody who had the lock before.
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether the lease runs, by this machine's clock. Who acts on it has to show the token all the same.
+    pub fn is_held(&self) -> bool {
+        self.asks.now_ns() < self.until_ns
+    }
+
+    /// Until when that is, in nanoseconds of [`Asks::now_ns`].
+    pub fn until_ns(&self) -> u64 {
+        self.until_ns
+    }
+
+    /// When to renew: a third of the lease is over.
+    pub fn renew_ns(&self) -> u64 {
+        self.until_ns - ns(self.options.lease) / 3 * 2
+    }
+
+    /// Takes the lock for another lease; false: it is somebody else's, or free. The token stays.
+    ///
+    /// # Errors
+    /// As for [`Lock::acquire`]; whether it is still held the clock says.
+    pub async fn renew(&mut self) -> Result<bool, Error> {
+        let value = self.owner.value(&self.options.name);
+        for _ in 0..2 {
+            let since_ns = self.asks.now_ns();
+            let condition = Condition::Version(self.version);
+            match write(&self.asks, &self.key, &value, condition).await {
+                Ok(Some(version)) => {
+                    self.version = version;
+                    self.until_ns = since_ns + ns(self.options.lease);
+                    return Ok(true);
+                }
+                Ok(None) => {}
+                Err(error) if is_unknown(&error) => {}
+                Err(error) => return Err(error),
+            }
+            // An earlier renewal of unknown outcome may have taken place since: then there is another version to go by.
+            if !self.is_mine().await? {
+                self.until_ns = 0;
+                return Ok(false);
+            }
+        }
+        Ok(true) // as long as the lease of before says
+    }
+
+    /// Whether this holder's value stands there; takes its version.
+    async fn is_mine(&mut self) -> Result<bool, Error> {
+        let (version, value) = read(&self.asks, &self.key).await?;
+        let mine = value.is_some_and(|value| self.owner.wrote(&value));
+        if mine {
+            self.version = version;
+        }
+        Ok(mine)
+    }
+
+    /// Renews until then; whether the lock was held all the time, as far as this machine's clock says.
+    ///
+    /// # Errors
+    /// As for [`Held::renew`], once the lease is over.
+    pub async fn keep_until(&mut self, end_ns: u64) -> Result<bool, Error> {
+        while self.asks.now_ns() < end_ns {
+            let renew_ns = self.renew_ns().max(self.asks.now_ns());
+            self.asks.until(renew_ns.min(end_ns)).await;
+            if self.asks.now_ns() < self.renew_ns() {
+                continue;
+            }
+            match self.renew().await {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(_) if self.is_held() => {}
+                Err(error) => return Err(error),
+            }
+            if !self.is_held() {
+                return Ok(false);
+            }
+        }
+        Ok(self.is_held())
+    }
+
+    /// Gives the lock back; false: it was somebody else's already.
+    ///
+    /// # Errors
+    /// As for [`Lock::acquire`]; then it is free when its lease is over, at the latest.
+    pub async fn release(mut self) -> Result<bool, Error> {
+        loop {
+            let version = self.version;
+            let delete = Operation::Delete {
+                key: &self.key,
+                condition: Condition::Version(version),
+            };
+            match self.asks.call(delete).await?.removed() {
+                // A renewal of unknown outcome took place after all.
+                Err(Error::Mismatch { .. }) if self.is_mine().await? && self.version != version => {
+                }
+                Err(Error::Mismatch { .. }) => return Ok(false),
+                other => return other,
+            }
+        }
+    }
+}
+
+/// What stands in a lock's key: a nonce (8 bytes), the lease in milliseconds (4), a name.
+struct Owner {
+    nonce: u64,
+    lease_ms: u32,
+}
+
+impl Owner {
+    fn value(&self, name: &str) -> Vec<u8> {
+        let mut value = self.nonce.to_be_bytes().to_vec();
+        value.extend(self.lease_ms.to_be_bytes());
+        value.extend(name.as_bytes());
+        value
+    }
+
+    /// Whether this value was written by this owner.
+    fn wrote(&self, value: &[u8]) -> bool {
+        value.starts_with(&self.nonce.to_be_bytes())
+    }
+
+    /// The lease that a value states; a value that is none of a lock's is never free.
+    fn lease_ns(value: &[u8]) -> u64 {
+        let bytes = value.get(8..12).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(u64::MAX >> 8, |bytes| {
+            u64::from(u32::from_be_bytes(*bytes)) * 1_000_000
+        })
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// Whether a write may have taken place for all that is known.
+fn is_unknown(error: &Error) -> bool {
+    matches!(error, Error::OutcomeUnknown { .. })
+}

@@ -1,0 +1,189 @@
+//! Load at chains of switches: clients that each have some operations under way, by the client library's own rules (ids, waits,
+//! retransmissions), and what they measure.
+
+mod contend;
+#[cfg(feature = "sockets")]
+mod generator;
+mod source;
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use wire::Cluster;
+
+use crate::Latency;
+
+pub use contend::Exclusion;
+#[cfg(feature = "sockets")]
+pub use generator::run;
+pub use source::Source;
+#[cfg(feature = "sockets")]
+pub(crate) use source::name;
+
+/// What stays the same over all phases of one generator.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Switches and tenants.
+    pub cluster: Cluster,
+    /// Whose keys they are.
+    pub tenant: u32,
+    /// Clients, each with an id of its own.
+    pub clients: usize,
+    /// Keys.
+    pub keys: usize,
+    /// Length in bytes of values, at least that of a key's name.
+    pub value_len: usize,
+    /// Decides everything random.
+    pub seed: u64,
+    /// How long an operation may take in milliseconds.
+    pub deadline_ms: u64,
+    /// The CPU to run on.
+    #[serde(default)]
+    pub cpu: Option<usize>,
+}
+
+/// What a phase does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doing {
+    /// Writes every key once.
+    Fill,
+    /// Reads and writes keys drawn at random.
+    Load,
+    /// Takes locks drawn at random, and gives them back.
+    Lock,
+}
+
+/// How locks are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Locks {
+    /// How many there are.
+    pub locks: u32,
+    /// How long one stays with a holder that says nothing more, in milliseconds.
+    pub lease_ms: u64,
+    /// How long each holder keeps it, in microseconds.
+    pub hold_us: u64,
+}
+
+/// One access to what a lock guards, by whoever has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// Which lock.
+    pub lock: u32,
+    /// The fencing token.
+    pub token: u64,
+    /// When, in nanoseconds of the generator's clock.
+    pub at_ns: u64,
+    /// Whether its lease ran, as far as its holder knew.
+    pub held: bool,
+}
+
+/// One phase.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// What it does.
+    pub doing: Doing,
+    /// The switch that reads are sent to; none: each member of a key's chain alike.
+    pub at: Option<SocketAddr>,
+    /// Keys that it uses, from the first; 0: all.
+    pub keys: usize,
+    /// Part of the operations that write.
+    pub writes: f64,
+    /// Operations that each client has under way.
+    pub outstanding: usize,
+    /// Operations per second of all clients; none: the next when one has ended.
+    pub rate: Option<f64>,
+    /// Of a phase that takes locks.
+    #[serde(default)]
+    pub locks: Locks,
+    /// Seconds before anything is measured.
+    pub warmup_s: f64,
+    /// Seconds that are measured.
+    pub seconds: f64,
+}
+
+impl Phase {
+    /// Writes every key, within a minute.
+    pub fn fill() -> Phase {
+        Phase {
+            doing: Doing::Fill,
+            outstanding: 4,
+            ..Phase::load(0.0, 60.0)
+        }
+    }
+
+    /// Each client taking locks.
+    pub fn lock(locks: Locks, seconds: f64) -> Phase {
+        Phase {
+            doing: Doing::Lock,
+            locks,
+            ..Phase::load(0.0, seconds)
+        }
+    }
+
+    /// Each client with one operation under way, at all members.
+    pub fn load(writes: f64, seconds: f64) -> Phase {
+        Phase {
+            doing: Doing::Load,
+            at: None,
+            keys: 0,
+            writes,
+            outstanding: 1,
+            rate: None,
+            locks: Locks::default(),
+            warmup_s: 0.0,
+            seconds,
+        }
+    }
+}
+
+/// What a phase measured: operations that ended in its measured part. Values that nobody wrote count in the warm-up, too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseResult {
+    /// Length of the measured part.
+    pub seconds: f64,
+    /// Reads that were answered, and how long they took.
+    pub reads: Latency,
+    /// Writes that were answered.
+    pub writes: Latency,
+    /// Locks that were taken, and how long that took.
+    pub locks: Latency,
+    /// What holders of locks did, in the warm-up, too.
+    pub accesses: Vec<Access>,
+    /// Reads of keys that were not there.
+    pub not_found: u64,
+    /// Reads without an answer, and locks refused.
+    pub failed: u64,
+    /// Writes of unknown outcome, and locks that were not given back.
+    pub unknown: u64,
+    /// Values that are not their key's, or torn.
+    pub wrong: u64,
+    /// Datagrams that answered nothing.
+    pub ignored: u64,
+    /// Datagrams sent, over the whole phase.
+    pub sent: u64,
+    /// Of these, again, because no answer came in time.
+    pub retransmitted: u64,
+    /// Requests that a switch put off.
+    pub put_off: u64,
+    /// The last refusal.
+    pub error: String,
+    /// The members of the first key's chain, from its head, as the first client knows them in the end.
+    #[serde(default)]
+    pub members: Vec<SocketAddr>,
+}
+
+impl PhaseResult {
+    /// Reads per second.
+    pub fn read_rate(&self) -> f64 {
+        self.reads.count as f64 / self.seconds
+    }
+
+    /// Writes per second.
+    pub fn write_rate(&self) -> f64 {
+        self.writes.count as f64 / self.seconds
+    }
+}

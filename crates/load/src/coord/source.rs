@@ -1,0 +1,466 @@
+//! Operations without sockets, threads or clocks: what is asked when, and what the answers come to.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use anyhow::{bail, ensure};
+use client::{
+    Condition, Error, Operation,
+    coord::{Counts, Machine, Options, Reads},
+};
+use hdrhistogram::Histogram;
+use rand::RngExt;
+use seed::{SeededRng, rng};
+
+use super::{Config, Doing, Phase, PhaseResult, contend::Contend};
+use crate::{Latency, results::histogram};
+
+/// Bytes of a value that say which write it is, after its key's name.
+const STAMP: usize = 8;
+
+/// Clients that ask.
+///
+/// Its driver begins a phase and then, until [`Source::finished`] has the result, calls [`Source::go_on`] when [`Source::next_ns`]
+/// has come or something was taken, and [`Source::take`] for each datagram that arrives. Times are nanoseconds of one clock.
+pub struct Source {
+    config: Config,
+    machines: Vec<Machine>,
+    by_id: HashMap<u64, usize>,
+    under_way: HashMap<(usize, u64), Asked>,
+    /// How many each client has.
+    counts: Vec<usize>,
+    /// Clients that may begin something.
+    free: VecDeque<usize>,
+    /// (when, client).
+    timers: BTreeSet<(u64, usize)>,
+    due_ns: Vec<u64>,
+    rng: SeededRng,
+    written: u64,
+    run: Option<Run>,
+    contend: Option<Contend>,
+    ids: SeededRng,
+}
+
+/// An operation under way.
+struct Asked {
+    key: usize,
+    write: bool,
+    begun_ns: u64,
+}
+
+/// A phase under way.
+struct Run {
+    phase: Phase,
+    keys: usize,
+    from_ns: u64,
+    end_ns: u64,
+    /// When the next operation begins, at a rate.
+    arrival_ns: f64,
+    /// Keys still to be written, of a phase that writes all.
+    left: VecDeque<usize>,
+    before: Counts,
+    reads: Histogram<u64>,
+    writes: Histogram<u64>,
+    result: PhaseResult,
+}
+
+impl Source {
+    /// Makes the clients. The seed must differ from those of all other generators, if their ids are to.
+    ///
+    /// # Errors
+    /// A configuration that makes no sense.
+    pub fn new(config: Config, seed: u64) -> anyhow::Result<Source> {
+        ensure!(
+            config.keys > 0 && config.clients > 0,
+            "coord load: {} keys, {} clients: at least one of each is needed",
+            config.keys,
+            config.clients
+        );
+        ensure!(
+            config.value_len >= name(0).len() + STAMP,
+            "coord load: values of {} bytes: at least {} are needed",
+            config.value_len,
+            name(0).len() + STAMP
+        );
+        let mut source = Source {
+            by_id: HashMap::new(),
+            under_way: HashMap::new(),
+            counts: vec![0; config.clients],
+            free: VecDeque::new(),
+            timers: BTreeSet::new(),
+            due_ns: vec![u64::MAX; config.clients],
+            rng: rng(config.seed, "coord load"),
+            written: seed,
+            run: None,
+            contend: None,
+            machines: vec![],
+            ids: rng(seed, "ids of clients"),
+            config,
+        };
+        source.machines = source.new_machines()?;
+        source.name_machines();
+        Ok(source)
+    }
+
+    /// Begins a phase. What an earlier one left under way goes on, and counts for nothing.
+    ///
+    /// # Errors
+    /// A phase that makes no sense.
+    pub fn begin(&mut self, phase: &Phase, now_ns: u64) -> anyhow::Result<()> {
+        ensure!(
+            phase.seconds > 0.0 && phase.warmup_s >= 0.0 && phase.seconds + phase.warmup_s < 1e6,
+            "coord load: a phase of {} s after {} s",
+            phase.seconds,
+            phase.warmup_s
+        );
+        ensure!(
+            phase.outstanding > 0 && phase.rate.is_none_or(|rate| rate > 0.0 && rate < 1e8),
+            "coord load: {} operations at a time, {:?}/s",
+            phase.outstanding,
+            phase.rate
+        );
+        let from_ns = now_ns + (phase.warmup_s * 1e9) as u64;
+        let end_ns = from_ns + (phase.seconds * 1e9) as u64;
+        if phase.doing == Doing::Lock {
+            let (machines, seed) = (self.new_machines()?, self.ids.random());
+            let times = [now_ns, from_ns, end_ns];
+            self.contend = Some(Contend::new(machines, &phase.locks, seed, times));
+            return Ok(());
+        }
+        let keys = match phase.keys {
+            0 => self.config.keys,
+            some => some.min(self.config.keys),
+        };
+        let reads = phase.at.map_or(Reads::Spread, Reads::At);
+        for machine in &mut self.machines {
+            machine.set_reads(reads);
+        }
+        self.under_way.clear();
+        self.counts.fill(0);
+        self.free = (0..self.machines.len()).collect();
+        self.run = Some(Run {
+            keys,
+            from_ns,
+            end_ns,
+            arrival_ns: now_ns as f64,
+            left: match phase.doing {
+                Doing::Fill => (0..keys).collect(),
+                Doing::Load | Doing::Lock => VecDeque::new(),
+            },
+            before: self.sum(),
+            reads: histogram(3),
+            writes: histogram(3),
+            result: PhaseResult {
+                seconds: phase.seconds,
+                ..PhaseResult::default()
+            },
+            phase: phase.clone(),
+        });
+        Ok(())
+    }
+
+    /// When [`Source::go_on`] has something to do, if nothing arrives before. None: no phase is under way.
+    pub fn next_ns(&self) -> Option<u64> {
+        if let Some(contend) = &self.contend {
+            return Some(contend.next_ns());
+        }
+        let run = self.run.as_ref()?;
+        let timer = self.timers.first().map_or(u64::MAX, |(at, _)| *at);
+        let begin = match (run.phase.rate, run.phase.doing) {
+            (Some(_), Doing::Load) => run.arrival_ns as u64,
+            (_, Doing::Fill) if run.left.is_empty() => u64::MAX,
+            _ if self.free.is_empty() => u64::MAX,
+            _ => 0,
+        };
+        Some(timer.min(begin).min(run.end_ns))
+    }
+
+    /// A datagram has arrived.
+    pub fn take(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
+        let id = datagram.get(8..16).and_then(|bytes| bytes.first_chunk());
+        let Some(id) = id.map(|bytes| u64::from_be_bytes(*bytes)) else {
+            return;
+        };
+        if let Some(contend) = &mut self.contend {
+            return contend.take(id, datagram, from, now_ns);
+        }
+        let Some(at) = self.by_id.get(&id).copied() else {
+            return;
+        };
+        self.machines[at].take(datagram, from, now_ns);
+        if self.machines[at].id() != id {
+            self.name_machines();
+        }
+        self.collect(at, now_ns);
+    }
+
+    /// Begins what is due, and hands what is to be sent to `send`; whether there was anything.
+    pub fn go_on(&mut self, now_ns: u64, send: &mut impl FnMut(SocketAddr, &[u8])) -> bool {
+        if let Some(contend) = &mut self.contend {
+            return contend.go_on(now_ns, send);
+        }
+        let mut any = false;
+        while let Some((at_ns, at)) = self.timers.first().copied()
+            && at_ns <= now_ns
+        {
+            self.machines[at].timer(now_ns);
+            self.collect(at, now_ns);
+        }
+        while let Some(at) = self.next_to_begin(now_ns) {
+            self.ask(at, now_ns);
+        }
+        for machine in &mut self.machines {
+            while let Some((to, datagram)) = machine.next_datagram() {
+                send(to, &datagram);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The phase's result, once it is over.
+    ///
+    /// # Errors
+    /// A phase that writes all keys was not over in time.
+    pub fn finished(&mut self, now_ns: u64) -> anyhow::Result<Option<PhaseResult>> {
+        if let Some(contend) = &mut self.contend {
+            let result = contend.finished(now_ns);
+            self.contend = self.contend.take().filter(|_| result.is_none());
+            return Ok(result);
+        }
+        let sum = self.sum();
+        let Some(run) = &self.run else {
+            return Ok(None);
+        };
+        let over = match run.phase.doing {
+            Doing::Fill => run.left.is_empty() && self.under_way.is_empty(),
+            Doing::Load | Doing::Lock => now_ns >= run.end_ns,
+        };
+        if !over && now_ns >= run.end_ns {
+            let left = run.left.len() + self.under_way.len();
+            let error = run.result.error.clone();
+            self.run = None;
+            bail!("coord load: {left} keys were not written in time; {error}");
+        }
+        let Some(run) = self.run.take_if(|_| over) else {
+            return Ok(None);
+        };
+        let Run { before, .. } = run;
+        Ok(Some(PhaseResult {
+            reads: Latency::of(&run.reads),
+            writes: Latency::of(&run.writes),
+            ignored: sum.ignored - before.ignored,
+            sent: sum.sent - before.sent,
+            retransmitted: sum.retransmitted - before.retransmitted,
+            put_off: sum.put_off - before.put_off,
+            members: self.machines[0].members(name(0).as_bytes()),
+            ..run.result
+        }))
+    }
+
+    fn new_machines(&mut self) -> anyhow::Result<Vec<Machine>> {
+        let config = &self.config;
+        let options = Options {
+            deadline: Duration::from_millis(config.deadline_ms),
+            expected_value: config.value_len,
+            reads: Reads::Spread,
+            ..Options::of(&config.cluster)
+        };
+        let mut machines = vec![];
+        for _ in 0..config.clients {
+            let (options, id) = (options.clone(), self.ids.random());
+            machines.push(Machine::new(&config.cluster, config.tenant, options, id)?);
+        }
+        Ok(machines)
+    }
+
+    fn name_machines(&mut self) {
+        let ids = self.machines.iter().map(Machine::id);
+        self.by_id = ids.zip(0..).collect();
+    }
+
+    fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        for counts in self.machines.iter().map(Machine::counts) {
+            sum.sent += counts.sent;
+            sum.retransmitted += counts.retransmitted;
+            sum.ignored += counts.ignored;
+            sum.put_off += counts.put_off;
+        }
+        sum
+    }
+
+    /// The client that begins something now.
+    fn next_to_begin(&mut self, now_ns: u64) -> Option<usize> {
+        let run = self.run.as_mut()?;
+        match (run.phase.doing, run.phase.rate) {
+            (Doing::Fill, _) if run.left.is_empty() => None,
+            (Doing::Load | Doing::Lock, _) if now_ns >= run.end_ns => None,
+            (Doing::Load, Some(rate)) => {
+                if run.arrival_ns > now_ns as f64 {
+                    return None;
+                }
+                run.arrival_ns += 1e9 / rate;
+                Some(self.rng.random_range(0..self.machines.len()))
+            }
+            _ => {
+                let at = self.free.pop_front()?;
+                if self.counts[at] + 1 < run.phase.outstanding {
+                    self.free.push_back(at);
+                }
+                Some(at)
+            }
+        }
+    }
+
+    fn ask(&mut self, at: usize, now_ns: u64) {
+        let Some(run) = &mut self.run else {
+            return;
+        };
+        let (key, write) = match run.left.pop_front() {
+            Some(key) => (key, true),
+            None => (
+                self.rng.random_range(0..run.keys),
+                run.phase.writes > 0.0 && self.rng.random_bool(run.phase.writes.min(1.0)),
+            ),
+        };
+        let name = name(key);
+        let number = if write {
+            self.written += 1;
+            let value = value(&name, self.written, self.config.value_len);
+            let set = Operation::Set {
+                key: name.as_bytes(),
+                value: &value,
+                ttl: None,
+                condition: Condition::Always,
+            };
+            self.machines[at].begin(&set, now_ns)
+        } else {
+            let key = name.as_bytes();
+            self.machines[at].begin(&Operation::Get { key }, now_ns)
+        };
+        let asked = Asked {
+            key,
+            write,
+            begun_ns: now_ns,
+        };
+        self.under_way.insert((at, number), asked);
+        self.counts[at] += 1;
+        self.collect(at, now_ns);
+    }
+
+    /// Takes what a client has to say, and sets its timer.
+    fn collect(&mut self, at: usize, now_ns: u64) {
+        while let Some((number, result)) = self.machines[at].next_finished() {
+            let Some(asked) = self.under_way.remove(&(at, number)) else {
+                continue; // of an earlier phase
+            };
+            self.counts[at] -= 1;
+            if let Some(run) = &mut self.run {
+                if self.counts[at] + 1 == run.phase.outstanding {
+                    self.free.push_back(at);
+                }
+                if run.take(&asked, result, now_ns) {
+                    run.left.push_back(asked.key);
+                }
+            }
+        }
+        let next_ns = self.machines[at].next_ns().unwrap_or(u64::MAX);
+        if next_ns != self.due_ns[at] {
+            self.timers.remove(&(self.due_ns[at], at));
+            self.due_ns[at] = next_ns;
+            if next_ns != u64::MAX {
+                self.timers.insert((next_ns, at));
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Takes what came of an operation; whether it is to be done again.
+    fn take(&mut self, asked: &Asked, result: Result<client::Answer, Error>, now_ns: u64) -> bool {
+        let measured = (self.from_ns..self.end_ns).contains(&now_ns);
+        let took_ns = now_ns.saturating_sub(asked.begun_ns);
+        let out = &mut self.result;
+        if asked.write {
+            return match result.and_then(client::Answer::written) {
+                Ok(_) => {
+                    if measured {
+                        self.writes.saturating_record(took_ns);
+                    }
+                    false
+                }
+                Err(error) => {
+                    out.unknown += u64::from(measured);
+                    out.error = error.to_string();
+                    self.phase.doing == Doing::Fill
+                }
+            };
+        }
+        match result.and_then(client::Answer::found) {
+            Ok(Some(found)) => {
+                let name = name(asked.key);
+                let is_whole = found.bytes.starts_with(name.as_bytes()) && is_whole(&found.bytes);
+                out.wrong += u64::from(!is_whole);
+                if measured {
+                    self.reads.saturating_record(took_ns);
+                }
+            }
+            Ok(None) => {
+                out.not_found += u64::from(measured);
+                if measured {
+                    self.reads.saturating_record(took_ns);
+                }
+            }
+            Err(error) => {
+                out.failed += u64::from(measured);
+                out.error = error.to_string();
+            }
+        }
+        false
+    }
+}
+
+/// The name of a key, always of the same length.
+pub(crate) fn name(key: usize) -> String {
+    format!("key{key:013}")
+}
+
+/// A value that says whose it is, and has its number in every word, so that a torn one shows.
+fn value(name: &str, number: u64, len: usize) -> Vec<u8> {
+    let mut value = name.as_bytes().to_vec();
+    let words = number.to_be_bytes().into_iter().cycle();
+    value.extend(words.take(len - name.len()));
+    value
+}
+
+/// Whether every word after the name is the same.
+fn is_whole(value: &[u8]) -> bool {
+    let Some((_, words)) = value.split_at_checked(name(0).len()) else {
+        return false;
+    };
+    let Some(first) = words.get(..STAMP) else {
+        return false;
+    };
+    words.chunks(STAMP).all(|word| first.starts_with(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_value_shows() {
+        let name = name(7);
+        for len in [24, 25, 31, 64, 200] {
+            let mut value = value(&name, 0x0102_0304_0506_0708, len);
+            assert_eq!((value.len(), is_whole(&value)), (len, true));
+            *value.last_mut().unwrap() ^= 0x80;
+            assert_eq!(is_whole(&value), len == 24, "{len}");
+        }
+        assert!(!is_whole(b"short") && !is_whole(&[0; 20]));
+    }
+}

@@ -1,0 +1,58 @@
+use std::{io::Write, process::ExitCode};
+
+use client::coord::Watched;
+use serde_json::json;
+
+use super::{
+    super::{common::stopped, end_when_unread},
+    reach::Reach,
+};
+
+/// Print the state of a key, and then each state that it comes to have, until interrupted. States that follow one another at once may be
+/// told as the last of them.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  shortstop coord watch --cluster shop.toml --tenant 7 leader.url"
+)]
+pub struct Args {
+    /// The key.
+    key: String,
+    /// Stop after so many states.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Prints a line for each state.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    end_when_unread();
+    args.reach.run(async |client| {
+        let mut watch = client.watch(&args.key);
+        let mut left = args.count.unwrap_or(u64::MAX);
+        while left > 0 {
+            let state = tokio::select! {
+                state = watch.next() => state?,
+                () = stopped() => break,
+            };
+            print(&state, args.reach.json)?;
+            left -= 1;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn print(state: &Watched, as_json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let text = state.value.as_deref().map(String::from_utf8_lossy);
+    match (as_json, text) {
+        (true, text) => writeln!(
+            out,
+            "{}",
+            json!({ "version": state.version, "value": text })
+        )?,
+        (false, Some(text)) => writeln!(out, "{} {text}", state.version)?,
+        (false, None) => writeln!(out, "{} (absent)", state.version)?,
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What an agent copies to a last member that has not all yet (rule 10). */
+#pragma once
+
+#include "pass.h"
+
+/* Back to the agent: what is here, under which number it was filled. */
+INLINE int say_copied(struct xdp_md *ctx, struct work *work, const struct here *here, __u64 version,
+		      __u64 fill)
+{
+	struct peer peer = {.kind = COPIED, .fill = bpf_cpu_to_be64(fill)};
+	make_peer_header(work, here, version);
+	if (!write_behind_key(ctx, work, &peer, sizeof(peer)) ||
+	    !finish_back(ctx, work, sizeof(peer), fold(sum_words(&peer, sizeof(peer) / 8))))
+		return ends(COUNT_drop_refused, XDP_DROP);
+	return ends(COUNT_answer, XDP_TX);
+}
+
+/* The version, or word that there is none up to it, unless the key is filled. The item is locked. */
+WHOLE int fill_key(struct xdp_md *ctx, const struct work *work, struct record *record,
+		   const struct message *message)
+{
+	if (!work || !record || !message)
+		return false;
+	const struct write *write = &message->write;
+	if (record->filled >= write->is.fill_number || !message->peer.fill)
+		return true;
+	if (!(message->peer.flags & BARE) && !put_version(ctx, work, record, write))
+		return false;
+	record->last = record->clean = record->base = write->seq;
+	record->filled = write->is.fill_number;
+	return true;
+}
+
+INLINE int take_copy(struct xdp_md *ctx, struct work *work, const struct config *config,
+		     const struct here *here)
+{
+	struct message message = {};
+	struct pair pair = {};
+	enum counter wrong = read_message(ctx, work, &message);
+	__u64 fill = bpf_be64_to_cpu(message.peer.fill);
+	if (wrong != NOTHING)
+		return ends(wrong, XDP_DROP);
+	message.write.is = here->is;
+	if (!is_filling_tail(&here->is) || !is_from_predecessor(work, here) ||
+	    (fill && fill != here->is.fill_number))
+		return ends(COUNT_drop_order_stranger, XDP_DROP);
+	if (!find_key(work, &pair.key_item, &pair.key))
+		return missing(work, config, &message, false);
+	if (!try_lock(&pair.key_item->seq))
+		return ends(COUNT_drop_order_busy, XDP_DROP);
+	bool done = is_still(work, here) && fill_key(ctx, work, pair.key, &message);
+	__u64 last = pair.key->last, filled = pair.key->filled;
+	unlock_item(pair.key_item);
+	if (!done)
+		return ends(COUNT_drop_order_busy, XDP_DROP);
+	count(COUNT_order_copy);
+	return say_copied(ctx, work, here, last, filled);
+}
+
+/* As src/packets.rs writes it. */
+struct sent_note {
+	__be64 request;
+	__be64 seq;
+	__u8 refused;
+	__u8 absent;
+	__u8 unused[6];
+};
+_Static_assert(sizeof(struct sent_note) * NOTES <= sizeof(((struct work *)0)->scratch),
+	       "a session's notes");
+
+WHOLE int merge_notes(const struct work *work, struct session *session)
+{
+	if (!work || !session)
+		return false;
+	const struct sent_note *sent = (const struct sent_note *)work->scratch;
+	for (__u32 i = 0; i < NOTES; i++) {
+		struct note *note = &session->note[i];
+		__u64 request = bpf_be64_to_cpu(sent[i].request);
+		if (request > note->request)
+			write_note(note, request, bpf_be64_to_cpu(sent[i].seq), sent[i].refused,
+				   sent[i].absent, 0);
+	}
+	return true;
+}
+
+/* Whether this switch is being filled under that number, in any chain: sessions are of all of them. */
+INLINE bool is_filling_somewhere(const struct here *here, __u64 fill)
+{
+	for (__u32 i = 0; i < CHAINS; i++) {
+		const struct chain *chain = &here->view->chain[i];
+		__u32 last = (chain->len - 1) & (CHAIN_MEMBERS - 1);
+		if (i < here->view->chains && chain->filling && chain->fill_number == fill &&
+		    chain->slot[last] == here->view->self)
+			return true;
+	}
+	return false;
+}
+
+/* A client's session, all of it. */
+INLINE int take_session_copy(struct xdp_md *ctx, struct work *work, const struct config *config,
+			     const struct here *here)
+{
+	struct message message = {};
+	struct found found = {};
+	enum counter wrong = read_message(ctx, work, &message);
+	if (wrong != NOTHING)
+		return ends(wrong, XDP_DROP);
+	__u64 fill = bpf_be64_to_cpu(message.peer.fill);
+	if (message.write.len != sizeof(struct sent_note) * NOTES)
+		return ends(COUNT_drop_refused, XDP_DROP);
+	if (!is_filling_somewhere(here, fill))
+		return ends(COUNT_drop_order_stranger, XDP_DROP);
+	if (!find_given(work, &found) || found.item->value_len != sizeof(struct session))
+		return missing(work, config, &message, false);
+	struct session *session = (struct session *)record_of(&found, work);
+	if (bpf_xdp_load_bytes(ctx, message.write.at, work->scratch,
+			       sizeof(struct sent_note) * NOTES) < 0 ||
+	    !try_lock(&found.item->seq))
+		return ends(COUNT_drop_order_busy, XDP_DROP);
+	bool is_ours = is_still(work, here);
+	if (is_ours) {
+		merge_notes(work, session);
+		if (version_in(work) > session->seen)
+			session->seen = version_in(work);
+		if (fill > session->filled)
+			session->filled = fill;
+	}
+	__u64 seen = session->seen, filled = session->filled;
+	unlock_item(found.item);
+	if (!is_ours)
+		return ends(COUNT_drop_order_busy, XDP_DROP);
+	count(COUNT_order_copy);
+	return say_copied(ctx, work, here, seen, filled);
+}

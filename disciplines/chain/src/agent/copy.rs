@@ -1,0 +1,176 @@
+//! Copies to a filling tail what this switch, the one before it, had applied of each key before it adopted the fill number, and every
+//! session. All items are gone through again and again until the tail has said of each that it has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::{Header, KeyHash, Op};
+
+use super::{Item, repair::chain_of};
+use crate::{
+    packets::{self, Peer, PeerKind, flags},
+    record::{KeyRecord, Note, SessionRecord},
+    report::Filled,
+    view::View,
+};
+
+/// A tail that is being filled.
+#[derive(Debug, Default)]
+struct Job {
+    /// What it has.
+    done: BTreeSet<KeyHash>,
+    /// Something was sent in this look through the items.
+    sent: bool,
+    /// A whole look through the items found nothing that it has not.
+    is_filled: bool,
+}
+
+/// All tails that this switch fills, by chain and fill number.
+#[derive(Debug, Default)]
+pub struct Copying {
+    jobs: BTreeMap<Filled, Job>,
+    next: u32,
+    /// Nothing is held back here: what was applied before is committed.
+    may: bool,
+}
+
+impl Copying {
+    /// This is the view now.
+    pub fn under(&mut self, view: &View, own: u8) {
+        let jobs = (0u16..).zip(&view.chains).filter_map(|(chain, of)| {
+            let before_last = of.slots.iter().rev().nth(1);
+            let fills = of.filling && before_last == Some(&own);
+            let fill_number = of.fill_number;
+            fills.then_some(Filled { chain, fill_number })
+        });
+        let mut before = std::mem::take(&mut self.jobs);
+        self.jobs = jobs
+            .map(|job| (job, before.remove(&job).unwrap_or_default()))
+            .collect();
+        for job in self.jobs.values_mut() {
+            job.sent = true;
+        }
+        (self.next, self.may) = (0, false);
+    }
+
+    /// Whether anything may be copied at the moment.
+    pub fn may(&mut self, may: bool) {
+        self.may = may;
+    }
+
+    /// Chains whose tails have everything.
+    pub fn filled(&self) -> Vec<Filled> {
+        let filled = self.jobs.iter().filter(|(_, job)| job.is_filled);
+        filled.map(|(filled, _)| *filled).collect()
+    }
+
+    /// Where to look on, if there is something to copy.
+    pub fn next(&self) -> Option<u32> {
+        let to_do = self.may && self.jobs.values().any(|job| !job.is_filled);
+        to_do.then_some(self.next)
+    }
+
+    /// Items were looked at, up to there.
+    pub fn walked(&mut self, next: Option<u32>) {
+        if !self.may {
+            return;
+        }
+        if next.is_none() {
+            for job in self.jobs.values_mut() {
+                job.is_filled |= !job.sent;
+                job.sent = false;
+            }
+        }
+        self.next = next.unwrap_or(0);
+    }
+
+    /// What is to be sent of an item, and to whom.
+    pub(super) fn item(&mut self, view: &View, item: &Item<'_>) -> Vec<(u8, Header, Vec<u8>)> {
+        let mut out = vec![];
+        if !self.may {
+            return out;
+        }
+        let session = wire::chain::OWN_KEYS == item.key.first().copied().unwrap_or_default();
+        for (filled, job) in &mut self.jobs {
+            let Some(chain) = view.chains.get(usize::from(filled.chain)) else {
+                continue;
+            };
+            let is_its = chain_of(view, item).is_some_and(|its| std::ptr::eq(its, chain));
+            if !(session || is_its) || job.is_filled || job.done.contains(&item.hash) {
+                continue;
+            }
+            let message = match session {
+                true => session_copy(item.record, filled.fill_number),
+                false => copy(item.record, filled.fill_number),
+            };
+            let Some(tail) = chain.slots.last() else {
+                continue;
+            };
+            job.sent = true;
+            out.extend(message.map(|(header, value)| (*tail, header, value)));
+        }
+        out
+    }
+
+    /// A tail answered.
+    pub fn answered(&mut self, header: &Header, peer: &Peer) {
+        if peer.kind != PeerKind::Copied {
+            return;
+        }
+        for (filled, job) in &mut self.jobs {
+            if peer.fill == filled.fill_number {
+                job.done.insert(header.key_hash);
+            }
+        }
+    }
+}
+
+/// The newest version from before; that there is none; or the question whether the tail has one already, since later ones passed.
+fn copy(record: &[u8], fill_number: u64) -> Option<(Header, Vec<u8>)> {
+    let record = KeyRecord::decode(record)?;
+    let boundary = record.boundary(fill_number);
+    let mut peer = Peer {
+        fill: fill_number,
+        ..Peer::new(PeerKind::Copy)
+    };
+    let mut header = Header {
+        version: boundary,
+        ..Header::new(Op::PeerMessage)
+    };
+    let Some(version) = record.version(boundary) else {
+        peer.flags = flags::BARE;
+        if boundary != record.base {
+            peer.fill = 0;
+        }
+        return Some((header, peer.encode().to_vec()));
+    };
+    (peer.session, peer.accepted) = (version.session, version.accepted);
+    peer.clean = boundary;
+    (header.client, header.request) = (version.client, version.request);
+    if version.value.is_none() {
+        peer.flags = flags::DELETE;
+    }
+    let value = version.value.as_deref().unwrap_or_default();
+    Some((header, [&peer.encode()[..], value].concat()))
+}
+
+fn session_copy(record: &[u8], fill_number: u64) -> Option<(Header, Vec<u8>)> {
+    let mut session = SessionRecord::decode(record)?;
+    for note in &mut session.notes {
+        // What was noted under the number comes with its write: a note of one that the tail never gets would take a later version of another
+        // client for it.
+        if (note.under.wrapping_sub(fill_number as u32) as i32) >= 0 {
+            *note = Note::default();
+        }
+    }
+    let peer = Peer {
+        fill: fill_number,
+        ..Peer::new(PeerKind::CopySession)
+    };
+    let header = Header {
+        version: session.seen,
+        client: session.client,
+        ..Header::new(Op::PeerMessage)
+    };
+    let notes = packets::encode_notes(&session);
+    Some((header, [&peer.encode()[..], &notes[..]].concat()))
+}

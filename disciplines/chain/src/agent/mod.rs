@@ -1,0 +1,265 @@
+//! The half in a switch's agent: it beats, says who is silent, copies to members that are being filled, and asks the tail about versions
+//! whose acknowledgement did not come. Nothing that it does or leaves can make a read or a write wrong but what it copies (rule 10).
+//!
+//! Its packets leave past the switch's own programs, so whatever is to be done here it asks of other members' programs.
+
+mod copy;
+mod removed;
+mod repair;
+mod silence;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use decide::{AgentAction, AgentEvent, AgentHalf};
+use wire::{Epoch, Header, Op, PORT};
+
+use self::{copy::Copying, removed::Removed, repair::Repair, silence::Silence};
+use crate::{
+    packets::{Beat, BeatKind, Peer},
+    report,
+    state::{self, State},
+    view::{self, View},
+};
+
+/// A report is repeated after so many ticks.
+const REPORT_EVERY: u32 = 5;
+/// Items that are looked at in a tick.
+const ITEMS: usize = 256;
+
+/// That of a switch.
+#[derive(Default)]
+pub struct Agent {
+    tenants: BTreeMap<u32, Member>,
+}
+
+/// Makes it.
+pub fn agent() -> Box<dyn AgentHalf> {
+    Box::<Agent>::default()
+}
+
+/// This switch as a member of a tenant's chains.
+struct Member {
+    tenant: u32,
+    place: u32,
+    slot: u8,
+    view: View,
+    silence: Silence,
+    repair: Repair,
+    removed: Removed,
+    copying: Copying,
+    /// What was reported last, and how many ticks ago.
+    reported: (u16, usize),
+    ticks: u32,
+    now_ns: u64,
+}
+
+impl Agent {
+    fn configured(&mut self, tenant: u32, place: u32, view: Option<View>) {
+        // Who is in no chain has a slot only to say where the keys are.
+        let in_chain = |view: &View, slot| view.chains.iter().any(|c| c.slots.contains(&slot));
+        let member = view.and_then(|view| Some((view.slot?, view)));
+        let member = member.filter(|(slot, view)| in_chain(view, *slot));
+        let Some((slot, view)) = member else {
+            self.tenants.remove(&tenant);
+            return;
+        };
+        let before = self.tenants.remove(&tenant);
+        let before = before.filter(|b| (b.place, b.slot) == (place, slot));
+        let mut member = before.unwrap_or_else(|| Member {
+            tenant,
+            place,
+            slot,
+            view: view.clone(),
+            silence: Silence::default(),
+            repair: Repair::default(),
+            removed: Removed::default(),
+            copying: Copying::default(),
+            reported: (0, 0),
+            ticks: REPORT_EVERY,
+            now_ns: 0,
+        });
+        if member.view.number != view.number {
+            member.silence = Silence::default();
+        }
+        member.copying.under(&view, slot);
+        member.view = view;
+        self.tenants.insert(tenant, member);
+    }
+
+    fn at(&mut self, place: u32) -> Option<&mut Member> {
+        self.tenants
+            .values_mut()
+            .find(|member| member.place == place)
+    }
+}
+
+impl AgentHalf for Agent {
+    fn on(&mut self, now_ns: u64, event: AgentEvent<'_>, out: &mut Vec<AgentAction>) {
+        match event {
+            AgentEvent::Configured {
+                tenant,
+                place,
+                configuration,
+            } => {
+                let mut rows = configuration.rows.iter();
+                let row = rows.find(|row| row.map == view::MAP);
+                self.configured(tenant, place, row.and_then(|row| View::decode(&row.value)));
+                // The others wait for it.
+                if let Some(member) = self.tenants.get(&tenant) {
+                    member.beat(now_ns, out);
+                }
+            }
+            AgentEvent::Left { tenant } => drop(self.tenants.remove(&tenant)),
+            AgentEvent::Tick => {
+                for member in self.tenants.values_mut() {
+                    member.tick(now_ns, out);
+                }
+            }
+            AgentEvent::Row { map, key, value } => {
+                let place = key.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+                let state = value.and_then(State::decode);
+                if map == state::MAP
+                    && let Some((place, state)) = place.zip(state)
+                    && let Some(member) = self.at(place)
+                {
+                    member.look(&state, out);
+                }
+            }
+            AgentEvent::Item {
+                tenant,
+                key,
+                hash,
+                record,
+            } => {
+                if let Some(member) = self.tenants.get_mut(&tenant) {
+                    let item = Item { key, hash, record };
+                    member.item(&item, out);
+                }
+            }
+            AgentEvent::ItemsEnd { tenant, next } => {
+                if let Some(member) = self.tenants.get_mut(&tenant) {
+                    member.repair.walked(next);
+                    let removable = member.removed.take(member.view.number);
+                    let removable = removable.map(|of| of.encode().into());
+                    out.extend(removable.map(|report| AgentAction::Report { tenant, report }));
+                    member.copying.walked(next);
+                }
+            }
+            AgentEvent::Packet { header, value, .. } => {
+                if let Some(member) = self.tenants.get_mut(&header.tenant)
+                    && header.epoch == Epoch(member.view.number)
+                    && header.op == Op::PeerMessage
+                    && let Some((peer, _)) = Peer::decode(value)
+                {
+                    member.copying.answered(header, &peer);
+                }
+            }
+            // Everything that it needs is in the view.
+            AgentEvent::Told { .. } => {}
+        }
+    }
+}
+
+/// An item that was come by.
+struct Item<'a> {
+    key: &'a [u8],
+    hash: wire::KeyHash,
+    record: &'a [u8],
+}
+
+impl Member {
+    fn tick(&mut self, now_ns: u64, out: &mut Vec<AgentAction>) {
+        self.now_ns = now_ns;
+        self.beat(now_ns, out);
+        self.silence.sent();
+        out.push(AgentAction::Look {
+            map: state::MAP,
+            key: self.place.to_ne_bytes().to_vec().into(),
+        });
+    }
+
+    /// What the programs know.
+    fn look(&mut self, state: &State, out: &mut Vec<AgentAction>) {
+        // Another tenant's, until the first packet of this one.
+        let nothing = State::nothing();
+        let state = match state.tenant == self.tenant {
+            true => state,
+            false => &nothing,
+        };
+        let number = self.view.number;
+        let silent = self.silence.look(state, &self.view, self.slot);
+        let lease_ms = self.view.lease_ms;
+        let held = state.is_held(self.now_ns, number, self.slot, lease_ms);
+        self.copying.may(!held);
+        let filled = self.copying.filled();
+        let is_new = (silent, filled.len()) != self.reported;
+        self.ticks += 1;
+        if is_new || self.ticks >= REPORT_EVERY {
+            (self.reported, self.ticks) = ((silent, filled.len()), 0);
+            let report = report::State {
+                number,
+                silent,
+                filled,
+            };
+            out.push(AgentAction::Report {
+                tenant: self.tenant,
+                report: report.encode().into(),
+            });
+        }
+        let from = self.copying.next().or(self.repair.next(self.now_ns));
+        if let Some(from) = from {
+            out.push(AgentAction::Walk {
+                tenant: self.tenant,
+                from,
+                most: ITEMS,
+            });
+        }
+    }
+
+    fn item(&mut self, item: &Item<'_>, out: &mut Vec<AgentAction>) {
+        let copied = self.copying.item(&self.view, item);
+        self.removed.item(&self.view, self.slot, self.now_ns, item);
+        let asked = self.repair.item(&self.view, self.slot, self.now_ns, item);
+        for (slot, header, value) in copied.into_iter().chain(asked) {
+            self.send(slot, header, item.key, &value, out);
+        }
+    }
+
+    /// To the member in a slot.
+    fn send(&self, slot: u8, header: Header, key: &[u8], value: &[u8], out: &mut Vec<AgentAction>) {
+        let Some(member) = self.view.members[usize::from(slot)] else {
+            return;
+        };
+        out.push(AgentAction::Send {
+            to: (member.address, PORT).into(),
+            header: Header {
+                tenant: self.tenant,
+                epoch: Epoch(self.view.number),
+                node: u16::from(self.slot) + 1,
+                ..header
+            },
+            key: key.to_vec().into(),
+            value: value.to_vec().into(),
+        });
+    }
+
+    /// To every other member.
+    fn beat(&self, now_ns: u64, out: &mut Vec<AgentAction>) {
+        for (to, member) in (0u8..).zip(&self.view.members) {
+            if member.is_none() || to == self.slot {
+                continue;
+            }
+            let beat = Beat {
+                kind: BeatKind::Beat,
+                from: self.slot,
+                to,
+                t_from_ns: now_ns,
+                t_to_ns: 0,
+                life: self.view.life,
+            };
+            self.send(to, Header::new(Op::PeerSignal), &[], &beat.encode(), out);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The half in an agent, against a table that a test holds.
+
+use bytes::Bytes;
+use decide::Configuration;
+use wire::{KeyHash, chain::session_key};
+
+use super::*;
+use crate::{
+    packets::{PeerKind, flags},
+    record::{KeyRecord, SessionRecord, Version, new_key, restored_key},
+    report::Filled,
+    view::{Chain, Protocol, SLOTS},
+};
+
+const TENANT: u32 = 7;
+const PLACE: u32 = 3;
+const TICK_NS: u64 = 20_000_000;
+const NUMBER: u64 = 1 << 48 | 5;
+
+struct Rig {
+    agent: Agent,
+    now_ns: u64,
+    state: Vec<u8>,
+    items: Vec<(Bytes, Bytes)>,
+    sent: Vec<(Header, Bytes, Bytes)>,
+    reports: Vec<report::State>,
+    removable: Vec<report::Removable>,
+}
+
+fn hash(key: &[u8]) -> KeyHash {
+    wire::Secret([7; 16]).key_hash(TENANT, key)
+}
+
+fn view(slot: Option<u8>, chain: Chain) -> View {
+    let mut members = [None; SLOTS];
+    for slot in 0..3u8 {
+        members[usize::from(slot)] = Some(view::Member {
+            address: [10, 0, 0, slot + 1].into(),
+            switch: u16::from(slot) + 1,
+            life: 100 + u64::from(slot),
+        });
+    }
+    View {
+        number: NUMBER,
+        tenant: TENANT,
+        slot,
+        protocol: Protocol::NetCraq,
+        life: 101,
+        purge_below: 0,
+        lease_ms: 250,
+        members,
+        chains: vec![chain],
+    }
+}
+
+fn chain(slots: &[u8], fill_number: u64) -> Chain {
+    Chain {
+        slots: slots.into(),
+        filling: fill_number != 0,
+        fill_number,
+    }
+}
+
+impl Rig {
+    /// Of the switch in slot 1.
+    fn new(of: Chain) -> Rig {
+        let mut rig = Rig {
+            agent: Agent::default(),
+            now_ns: 1_000_000_000,
+            state: vec![0; state::LEN],
+            items: vec![],
+            sent: vec![],
+            reports: vec![],
+            removable: vec![],
+        };
+        rig.state[24..28].copy_from_slice(&TENANT.to_ne_bytes());
+        rig.configure(&view(Some(1), of));
+        rig
+    }
+
+    fn configure(&mut self, view: &View) {
+        let configuration = Configuration {
+            rows: vec![view.row().unwrap()],
+            ..Configuration::default()
+        };
+        self.tell(AgentEvent::Configured {
+            tenant: TENANT,
+            place: PLACE,
+            configuration: &configuration,
+        });
+    }
+
+    fn word(&mut self, at: usize, word: u64) {
+        self.state[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+    }
+
+    /// The view is in force here, since long ago; nothing was ever granted.
+    fn adopt(&mut self) {
+        self.word(0, NUMBER);
+        self.word(8, 1);
+    }
+
+    fn hears(&mut self, slot: usize) {
+        let now_ns = self.now_ns;
+        self.word(64 + slot * 32, NUMBER);
+        self.word(64 + slot * 32 + 8, now_ns);
+    }
+
+    fn tell(&mut self, event: AgentEvent<'_>) {
+        let mut out = vec![];
+        self.agent.on(self.now_ns, event, &mut out);
+        for action in out {
+            match action {
+                AgentAction::Send {
+                    header, key, value, ..
+                } => self.sent.push((header, key, value)),
+                AgentAction::Look { map, key } => {
+                    assert_eq!((map, &key[..]), (state::MAP, &PLACE.to_ne_bytes()[..]));
+                    let value = self.state.clone();
+                    self.tell(AgentEvent::Row {
+                        map,
+                        key: &key,
+                        value: Some(&value),
+                    });
+                }
+                AgentAction::Walk { tenant, from, most } => {
+                    let all = self.items.clone();
+                    let from = from as usize;
+                    for (key, record) in all.iter().skip(from).take(most) {
+                        self.tell(AgentEvent::Item {
+                            tenant,
+                            key,
+                            hash: hash(key),
+                            record,
+                        });
+                    }
+                    let next = from + most;
+                    let next = (next < all.len()).then_some(next as u32);
+                    self.tell(AgentEvent::ItemsEnd { tenant, next });
+                }
+                AgentAction::Report { report, .. } => match report::State::decode(&report) {
+                    Some(state) => self.reports.push(state),
+                    None => self
+                        .removable
+                        .push(report::Removable::decode(&report).unwrap()),
+                },
+            }
+        }
+    }
+
+    fn ticks(&mut self, ticks: u32) {
+        for _ in 0..ticks {
+            self.now_ns += TICK_NS;
+            self.tell(AgentEvent::Tick);
+        }
+    }
+
+    /// Messages that are no signals, since the last time.
+    fn said(&mut self) -> Vec<(Header, Bytes, Peer)> {
+        let all = std::mem::take(&mut self.sent).into_iter();
+        let message = |(header, key, value): (Header, Bytes, Bytes)| {
+            let is_message = header.op == Op::PeerMessage;
+            is_message.then(|| (header, key, Peer::decode(&value).unwrap().0))
+        };
+        all.filter_map(message).collect()
+    }
+
+    /// The tail has what it was sent.
+    fn copied(&mut self, header: &Header, key: &[u8], fill: u64) {
+        let header = Header {
+            key_hash: hash(key),
+            ..*header
+        };
+        let peer = Peer {
+            fill,
+            ..Peer::new(PeerKind::Copied)
+        };
+        self.tell(AgentEvent::Packet {
+            from: ([10, 0, 0, 3], PORT).into(),
+            header: &header,
+            key,
+            value: &peer.encode(),
+        });
+    }
+}
+
+#[test]
+fn it_beats_to_every_other_member_and_says_who_does_not_answer() {
+    let mut rig = Rig::new(chain(&[0, 1, 2], 0));
+    rig.adopt();
+    let first: Vec<u16> = rig.sent.drain(..).map(|(header, ..)| header.node).collect();
+    assert_eq!(first, [2, 2], "at once, with its slot");
+    for _ in 0..60 {
+        rig.hears(0);
+        rig.ticks(1);
+    }
+    let beats = rig.sent.drain(..).filter(|(header, _, value)| {
+        let beat = Beat::decode(value).unwrap();
+        let ours = (beat.kind, beat.from, beat.life) == (BeatKind::Beat, 1, 101);
+        ours && header.epoch == Epoch(NUMBER)
+    });
+    assert_eq!(beats.count(), 120);
+    assert_eq!(rig.reports.last().unwrap().silent, 1 << 2, "never heard");
+    rig.hears(2);
+    rig.ticks(1);
+    assert_eq!(rig.reports.last().unwrap().silent, 0);
+    let reports = rig.reports.len();
+    rig.ticks(9);
+    assert_eq!(rig.reports.last().unwrap().silent, 0);
+    rig.ticks(2);
+    assert_eq!(rig.reports.last().unwrap().silent, 1 | 1 << 2);
+    assert!(
+        rig.reports.len() <= reports + 5,
+        "at changes, and now and then"
+    );
+}
+
+#[test]
+fn who_is_no_member_is_quiet() {
+    let mut rig = Rig::new(chain(&[0, 1, 2], 0));
+    let mut gone = view(Some(1), chain(&[0, 2], 0));
+    gone.slot = None;
+    rig.configure(&gone);
+    rig.sent.clear();
+    rig.ticks(20);
+    assert_eq!((rig.sent.len(), rig.reports.len()), (0, 0));
+}
+
+/// A record of a key with a version that is not acknowledged since `since_ns`.
+fn dirty(since_ns: u64) -> Bytes {
+    let version = Version {
+        seq: 4,
+        accepted: 1,
+        client: 1,
+        request: 16,
+        session: 1,
+        value: Some(Bytes::from_static(b"v")),
+    };
+    let mut record = restored_key(&version, 1, 1).unwrap().to_vec();
+    record[8..16].copy_from_slice(&3u64.to_ne_bytes());
+    record[48..52].copy_from_slice(&((since_ns >> 20) as u32).to_ne_bytes());
+    record.into()
+}
+
+/// The same, acknowledged.
+fn clean() -> Bytes {
+    let mut record = dirty(0).to_vec();
+    record[8..16].copy_from_slice(&4u64.to_ne_bytes());
+    record.into()
+}
+
+#[test]
+fn the_tail_is_asked_about_what_waits_for_long() {
+    let mut rig = Rig::new(chain(&[0, 1, 2], 0));
+    rig.items = vec![
+        (Bytes::from_static(b"old"), dirty(rig.now_ns)),
+        (Bytes::from_static(b"clean"), new_key(3, 1, 1).unwrap()),
+    ];
+    rig.ticks(20);
+    assert_eq!(rig.said(), []);
+    rig.ticks(40);
+    let said = rig.said();
+    assert!((1..=2).contains(&said.len()), "once in half a second");
+    let (header, key, peer) = &said[0];
+    assert_eq!(
+        (header.version, &key[..], peer.kind),
+        (4, &b"old"[..], PeerKind::Ask)
+    );
+    rig.configure(&view(Some(1), chain(&[0, 2, 1], 0)));
+    rig.ticks(60);
+    assert_eq!(rig.said(), [], "the tail is itself");
+}
+
+#[test]
+fn everything_from_before_is_copied_until_the_tail_has_it() {
+    let mut rig = Rig::new(chain(&[0, 1, 2], NUMBER));
+    let session = session_key(1);
+    rig.items = vec![
+        (Bytes::from_static(b"written"), clean()),
+        (Bytes::from_static(b"new"), new_key(3, 1, 1).unwrap()),
+        (
+            Bytes::copy_from_slice(&session),
+            SessionRecord::new(1, 2, 1).encode(),
+        ),
+    ];
+    rig.ticks(5);
+    assert_eq!(rig.said(), [], "the view is not in force yet");
+    rig.adopt();
+    // Another switch may answer under the view before.
+    let (granted, now_ns) = (64 + 16, rig.now_ns);
+    rig.word(granted, NUMBER - 1);
+    rig.word(granted + 8, now_ns);
+    rig.ticks(13);
+    assert_eq!(rig.said(), [], "it holds back");
+    rig.ticks(2);
+    let said = rig.said();
+    let seen = |(header, _, peer): &(Header, Bytes, Peer)| {
+        (header.version, peer.kind, peer.flags, peer.fill)
+    };
+    let seen: Vec<_> = said.iter().take(3).map(seen).collect();
+    let expected = [
+        (4, PeerKind::Copy, 0, NUMBER),
+        (3, PeerKind::Copy, flags::BARE, NUMBER),
+        (2, PeerKind::CopySession, 0, NUMBER),
+    ];
+    assert_eq!(seen, expected);
+    let (header, key, _) = said[0].clone();
+    rig.copied(&header, &key, NUMBER);
+    for (header, key, _) in &said[1..3] {
+        rig.copied(header, key, NUMBER - 1);
+    }
+    rig.ticks(2);
+    let left: Vec<_> = rig.said().into_iter().map(|(_, key, _)| key).collect();
+    assert!(!left.contains(&Bytes::from_static(b"written")));
+    assert!(left.contains(&Bytes::from_static(b"new")));
+    assert_eq!(rig.reports.last().unwrap().filled, []);
+    for (header, key, _) in &said[1..3] {
+        rig.copied(header, key, NUMBER);
+    }
+    rig.ticks(4);
+    let filled = Filled {
+        chain: 0,
+        fill_number: NUMBER,
+    };
+    assert_eq!(rig.reports.last().unwrap().filled, [filled]);
+    assert_eq!(rig.said(), []);
+}
+
+#[test]
+fn a_key_that_stays_deleted_for_a_minute_is_removable_at_its_tail() {
+    let mut rig = Rig::new(chain(&[0, 2, 1], 0));
+    let delete = |seq| Version {
+        seq,
+        accepted: 1,
+        client: 1,
+        request: 16,
+        session: 1,
+        value: None,
+    };
+    let key = Bytes::from_static(b"k");
+    rig.items = vec![(key.clone(), restored_key(&delete(4), 1, 1).unwrap())];
+    rig.adopt();
+    rig.ticks(2500);
+    rig.items = vec![(key.clone(), restored_key(&delete(6), 1, 1).unwrap())];
+    rig.ticks(2900);
+    assert_eq!(rig.removable, [], "it was written in between");
+    rig.ticks(200);
+    assert_eq!(rig.removable[0].keys, [(key, 6)]);
+    rig.removable.clear();
+    rig.configure(&view(Some(1), chain(&[0, 1, 2], 0)));
+    rig.ticks(100);
+    assert_eq!(rig.removable, [], "another is the tail");
+}
+
+#[test]
+fn notes_from_under_the_number_come_with_their_writes() {
+    let mut rig = Rig::new(chain(&[0, 1, 2], NUMBER));
+    let mut session = SessionRecord::new(1, 2, 1);
+    for (at, (request, under)) in [(16, 4), (17, 5), (18, 0), (19, 6)].into_iter().enumerate() {
+        (session.notes[at].request, session.notes[at].under) = (request, under);
+    }
+    rig.items = vec![(Bytes::copy_from_slice(&session_key(1)), session.encode())];
+    rig.adopt();
+    rig.ticks(1);
+    let (_, _, value) = rig
+        .sent
+        .iter()
+        .find(|(h, ..)| h.op == Op::PeerMessage)
+        .unwrap();
+    let notes = value[Peer::LEN..].chunks_exact(24);
+    let requests: Vec<u8> = notes.map(|note| note[7]).take(4).collect();
+    assert_eq!(requests, [16, 0, 18, 0]);
+}
+
+#[test]
+fn what_later_versions_pushed_out_is_only_asked_about() {
+    let mut rig = Rig::new(chain(&[0, 1, 2], NUMBER));
+    let mut record = dirty(rig.now_ns).to_vec();
+    // It has 4; the first under the number was 4, so the boundary is 3, which is not there.
+    record[32..40].copy_from_slice(&NUMBER.to_ne_bytes());
+    record[40..48].copy_from_slice(&4u64.to_ne_bytes());
+    record[16..24].copy_from_slice(&1u64.to_ne_bytes());
+    assert_eq!(KeyRecord::decode(&record).unwrap().boundary(NUMBER), 3);
+    rig.items = vec![(Bytes::from_static(b"k"), record.into())];
+    rig.adopt();
+    rig.ticks(1);
+    let (header, _, peer) = rig.said()[0].clone();
+    assert_eq!((header.version, peer.flags, peer.fill), (3, flags::BARE, 0));
+}

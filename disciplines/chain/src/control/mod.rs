@@ -1,0 +1,206 @@
+//! The control half: which switches are in which chain, and when that changes; which keys they have items of.
+//!
+//! Everything of one tenant is in a [`Tenant`]; what switches say of themselves concerns all of them. The rules that keep it
+//! safe are in `docs/coordination.md`; those that are this half's to keep stand where it keeps them.
+
+mod arrange;
+mod configure;
+mod items;
+mod join;
+mod leave;
+mod memory;
+mod remove;
+mod silence;
+mod tenant;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use decide::{Action, Discipline, Event, Limits, Room, Setting, SwitchId};
+
+use self::tenant::Tenant;
+use crate::view::Protocol;
+
+/// What may be set of a tenant.
+pub const OPTIONS: &[Setting] = &[
+    Setting::new("chains", "parts that its keys are spread over", 8, 1, 64),
+    Setting::new(
+        "length",
+        "switches that have each key; all but one may die",
+        3,
+        1,
+        8,
+    ),
+    Setting::new(
+        "versions",
+        "versions of a key that may be on their way at once, as a power of two: 0 to 4; values are at most 1632, 792, 368, 160, 56 bytes",
+        2,
+        0,
+        4,
+    ),
+];
+
+/// A switch, as far as it was heard of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Its stream is there.
+    pub attached: bool,
+    /// Of its tables; 0: not heard.
+    pub life: u64,
+    /// Where packets for it go.
+    pub address: Option<IpAddr>,
+}
+
+/// All switches that were heard of.
+pub(crate) type Switches = BTreeMap<SwitchId, Seen>;
+
+/// The control half of one protocol.
+pub(crate) struct Control {
+    protocol: Protocol,
+    switches: Switches,
+    tenants: BTreeMap<u32, Tenant>,
+}
+
+/// That of `netcraq`.
+pub fn netcraq(_: Limits) -> Box<dyn Discipline> {
+    Box::new(Control::new(Protocol::NetCraq))
+}
+
+/// That of `netchain`.
+pub fn netchain(_: Limits) -> Box<dyn Discipline> {
+    Box::new(Control::new(Protocol::NetChain))
+}
+
+impl Control {
+    fn new(protocol: Protocol) -> Control {
+        Control {
+            protocol,
+            switches: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+        }
+    }
+
+    /// Has something happen to a tenant, and then whatever follows from it.
+    fn with(
+        &mut self,
+        (now, id): (Duration, u32),
+        out: &mut Vec<Action>,
+        happens: impl FnOnce(&mut Tenant, &mut Vec<Action>),
+    ) {
+        let protocol = self.protocol;
+        let tenant = self.tenants.entry(id);
+        let tenant = tenant.or_insert_with(|| Tenant::new(id, protocol));
+        happens(tenant, out);
+        tenant.step(now, &self.switches, out);
+    }
+
+    fn all(&mut self, now: Duration, out: &mut Vec<Action>) {
+        for tenant in self.tenants.values_mut() {
+            tenant.step(now, &self.switches, out);
+        }
+    }
+
+    fn seen(&mut self, switch: SwitchId) -> &mut Seen {
+        self.switches.entry(switch).or_default()
+    }
+}
+
+impl Discipline for Control {
+    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
+        match event {
+            Event::Life {
+                switch,
+                life,
+                address,
+            } => {
+                let seen = self.seen(switch);
+                (seen.life, seen.address) = (life, address);
+            }
+            // What it holds comes next.
+            Event::Attached { switch } => self.seen(switch).attached = true,
+            Event::Detached { switch } => self.seen(switch).attached = false,
+            Event::Remembered { tenant, bytes } => {
+                self.tenants
+                    .insert(tenant, Tenant::new(tenant, self.protocol));
+                self.with((now, tenant), out, |t, _| t.remembered(now, bytes));
+            }
+            Event::Options { tenant, options } => {
+                self.with((now, tenant), out, |t, _| t.options = options);
+            }
+            Event::Stores { tenant, stores } => {
+                let stores = stores.clone();
+                self.with((now, tenant), out, |t, _| t.stores = Some(stores));
+            }
+            Event::Room { tenant, rooms } => {
+                let is_there = |room: &&Room| {
+                    let seen = self.switches.get(&room.switch);
+                    room.pages > 0 && seen.is_some_and(|seen| seen.attached)
+                };
+                let there: Vec<SwitchId> =
+                    rooms.iter().filter(is_there).map(|r| r.switch).collect();
+                self.with((now, tenant), out, |t, out| {
+                    t.rooms(now, rooms, out);
+                    t.holds_nothing(&there);
+                });
+            }
+            Event::Holds {
+                switch,
+                tenant,
+                held,
+                lost,
+            } => self.with((now, tenant), out, |t, _| t.holds(switch, held, lost)),
+            Event::Hot { tenant, keys, .. } => {
+                self.with((now, tenant), out, |t, _| t.wants(now, keys));
+            }
+            Event::Answered {
+                switch,
+                tenant,
+                key,
+                change,
+                outcome,
+            } => {
+                let answered = |t: &mut Tenant, _: &mut Vec<Action>| {
+                    t.answered(now, switch, key, change, outcome);
+                };
+                match outcome {
+                    // Nothing may be asked for in answer to this one.
+                    decide::Outcome::NotSent => {
+                        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+                            answered(tenant, out);
+                        }
+                    }
+                    _ => self.with((now, tenant), out, answered),
+                }
+            }
+            Event::Configured { switch, tenant } => {
+                self.with((now, tenant), out, |t, _| t.configured(switch));
+            }
+            Event::SwitchReported {
+                switch,
+                tenant,
+                report,
+            } => self.with((now, tenant), out, |t, out| {
+                t.reported(now, switch, report, out);
+            }),
+            Event::Tick => self.all(now, out),
+            // What lies in switches alone has nothing to do with stores, and who is silent is found out by packets.
+            Event::Link { .. }
+            | Event::WindowEnd { .. }
+            | Event::Dropped { .. }
+            | Event::StoreAttached { .. }
+            | Event::StoreDetached { .. }
+            | Event::Told { .. }
+            | Event::Reported { .. } => {}
+        }
+    }
+
+    fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
+        let member = self.tenants.values().filter(|t| t.is_member(switch));
+        let mut counters = BTreeMap::from([("chain_tenants", member.count() as u64)]);
+        for tenant in self.tenants.values().filter(|t| t.is_member(switch)) {
+            tenant.count(switch, &mut counters);
+        }
+        counters
+    }
+}

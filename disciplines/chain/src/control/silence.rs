@@ -1,0 +1,161 @@
+//! Who is silent: found from what each member's agent says of the others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// Who does not hear another says so at about the same time as others that do not; they are waited for.
+const OTHERS_WITHIN: Duration = Duration::from_millis(40);
+/// A member's agent says something more often than this.
+const MUTE_AFTER: Duration = Duration::from_millis(150);
+/// Only what was said within this time counts.
+const HEARD_FOR: Duration = Duration::from_millis(300);
+
+/// What members say of one another, by slot.
+#[derive(Clone, Debug, Default)]
+pub struct Reports {
+    by_slot: BTreeMap<u8, (Duration, u16)>,
+    /// Since when somebody is not heard.
+    since: Option<Duration>,
+}
+
+/// How little a member would be missed, for those that as many others do not hear.
+pub type Weight = (bool, bool, bool, usize);
+
+impl Reports {
+    /// The member in that slot does not hear those in the slots of this mask.
+    pub fn say(&mut self, now: Duration, slot: u8, silent: u16) {
+        self.by_slot.insert(slot, (now, silent));
+    }
+
+    /// All begins anew: the view is another one.
+    pub fn clear(&mut self) {
+        *self = Reports::default();
+    }
+
+    /// Whether nothing was heard of a member for long.
+    pub fn is_mute(&self, now: Duration, slot: u8) -> bool {
+        let heard = self.by_slot.get(&slot);
+        heard.is_none_or(|(heard, _)| *heard + MUTE_AFTER < now)
+    }
+
+    /// As [`Reports::in_the_way`], once all the others had time to say whom they do not hear.
+    pub fn leaving(
+        &mut self,
+        now: Duration,
+        chains: &[Vec<u8>],
+        weight: impl Fn(u8) -> Weight,
+    ) -> BTreeSet<u8> {
+        let gone = self.in_the_way(now, chains, weight);
+        if gone.is_empty() {
+            self.since = None;
+            return gone;
+        }
+        let since = *self.since.get_or_insert(now);
+        let said = |slot: &u8| {
+            let heard = self.by_slot.get(slot);
+            gone.contains(slot) || heard.is_some_and(|(heard, _)| *heard >= since)
+        };
+        let all_said = chains.iter().flatten().all(said);
+        match all_said || now >= since + OTHERS_WITHIN {
+            true => gone,
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// Who has to go so that everybody hears everybody within each of these chains: again and again the one that is in most
+    /// pairs that do not hear each other; of several the one of the highest weight.
+    fn in_the_way(
+        &self,
+        now: Duration,
+        chains: &[Vec<u8>],
+        weight: impl Fn(u8) -> Weight,
+    ) -> BTreeSet<u8> {
+        let mut pairs = BTreeSet::new();
+        for (slot, (heard, silent)) in &self.by_slot {
+            let others = (0..16u8).filter(|other| silent & 1 << other != 0);
+            let is_new = *heard + HEARD_FOR >= now;
+            pairs.extend(
+                others
+                    .filter(|other| is_new && other != slot)
+                    .map(|other| (*slot.min(&other), *slot.max(&other))),
+            );
+        }
+        let together = |(a, b): &(u8, u8)| {
+            let mut chains = chains.iter();
+            chains.any(|chain| chain.contains(a) && chain.contains(b))
+        };
+        pairs.retain(together);
+        let mut gone = BTreeSet::new();
+        while !pairs.is_empty() {
+            let in_pairs = |slot: u8| {
+                let has = |(a, b): &&(u8, u8)| *a == slot || *b == slot;
+                pairs.iter().filter(has).count()
+            };
+            let all: BTreeSet<u8> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
+            let most = all
+                .into_iter()
+                .max_by_key(|slot| (in_pairs(*slot), weight(*slot)));
+            let Some(most) = most else { break };
+            pairs.retain(|(a, b)| *a != most && *b != most);
+            gone.insert(most);
+        }
+        gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1);
+
+    fn weight(slot: u8) -> Weight {
+        (false, false, false, slot.into())
+    }
+
+    #[test]
+    fn the_one_that_nobody_hears_goes() {
+        let mut reports = Reports::default();
+        reports.say(NOW, 0, 1 << 1);
+        reports.say(NOW, 2, 1 << 1);
+        // It hears nobody either.
+        reports.say(NOW, 1, 1 << 0 | 1 << 2);
+        let chains = [vec![0, 1, 2]];
+        assert_eq!(reports.in_the_way(NOW, &chains, weight), [1].into());
+    }
+
+    #[test]
+    fn the_others_are_waited_for_a_moment() {
+        let mut reports = Reports::default();
+        let chains = [vec![0, 1, 2]];
+        reports.say(NOW, 1, 1 << 0);
+        assert_eq!(reports.leaving(NOW, &chains, weight), [].into());
+        let later = NOW + Duration::from_millis(10);
+        reports.say(later, 2, 1 << 0);
+        assert_eq!(reports.leaving(later, &chains, weight), [0].into());
+        // The third has nothing to say, or cannot.
+        let mut reports = Reports::default();
+        reports.say(NOW, 1, 1 << 0);
+        assert_eq!(reports.leaving(NOW, &chains, weight), [].into());
+        assert!(!reports.is_mute(later, 1) && reports.is_mute(later, 0));
+        let later = NOW + OTHERS_WITHIN;
+        assert_eq!(reports.leaving(later, &chains, weight), [1].into());
+    }
+
+    #[test]
+    fn of_two_the_lighter_stays_and_of_none_both() {
+        let mut reports = Reports::default();
+        reports.say(NOW, 0, 1 << 1);
+        assert_eq!(reports.in_the_way(NOW, &[vec![1, 0]], weight), [1].into());
+        let heavy = |slot| (false, slot == 0, false, 0);
+        assert_eq!(reports.in_the_way(NOW, &[vec![1, 0]], heavy), [0].into());
+        assert_eq!(
+            reports.in_the_way(NOW, &[vec![0], vec![1]], heavy),
+            [].into()
+        );
+        let late = NOW + Duration::from_millis(301);
+        assert_eq!(reports.in_the_way(late, &[vec![0, 1]], heavy), [].into());
+    }
+}

@@ -1,0 +1,138 @@
+//! What the half in a switch's agent says to the control half.
+
+use bytes::Bytes;
+
+/// A chain that its filling member has all of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Filled {
+    /// Which chain.
+    pub chain: u16,
+    /// Under this fill number.
+    pub fill_number: u64,
+}
+
+/// How a member finds the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Of the view that it goes by.
+    pub number: u64,
+    /// The slots of those that it does not hear, as a mask.
+    pub silent: u16,
+    /// Chains whose filling member it has filled.
+    pub filled: Vec<Filled>,
+}
+
+const STATE: u8 = 1;
+
+impl State {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![STATE];
+        bytes.extend(self.number.to_be_bytes());
+        bytes.extend(self.silent.to_be_bytes());
+        for filled in &self.filled {
+            bytes.extend(filled.chain.to_be_bytes());
+            bytes.extend(filled.fill_number.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Reads a report. `None`: it is another.
+    pub fn decode(bytes: &[u8]) -> Option<State> {
+        let (&[kind], rest) = bytes.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (silent, rest) = rest.split_first_chunk()?;
+        let filled = rest.chunks(10).map(|bytes| {
+            Some(Filled {
+                chain: u16::from_be_bytes(*bytes.first_chunk()?),
+                fill_number: u64::from_be_bytes(*bytes.get(2..)?.first_chunk()?),
+            })
+        });
+        (kind == STATE).then_some(())?;
+        Some(State {
+            number: u64::from_be_bytes(*number),
+            silent: u16::from_be_bytes(*silent),
+            filled: filled.collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// Keys that were deleted long ago, as their tail has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removable {
+    /// Of the view that it goes by.
+    pub number: u64,
+    /// Each with its last version, which is committed and a delete.
+    pub keys: Vec<(Bytes, u64)>,
+}
+
+const REMOVABLE: u8 = 2;
+
+impl Removable {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![REMOVABLE];
+        bytes.extend(self.number.to_be_bytes());
+        for (key, last) in &self.keys {
+            bytes.extend(last.to_be_bytes());
+            bytes.push(key.len() as u8);
+            bytes.extend(key);
+        }
+        bytes
+    }
+
+    /// Reads a report. `None`: it is another.
+    pub fn decode(bytes: &[u8]) -> Option<Removable> {
+        let (&[kind], rest) = bytes.split_first_chunk()?;
+        let (number, mut rest) = rest.split_first_chunk()?;
+        (kind == REMOVABLE).then_some(())?;
+        let mut keys = vec![];
+        while !rest.is_empty() {
+            let (last, more) = rest.split_first_chunk()?;
+            let (&[len], more) = more.split_first_chunk()?;
+            let (key, more) = more.split_at_checked(usize::from(len))?;
+            keys.push((Bytes::copy_from_slice(key), u64::from_be_bytes(*last)));
+            rest = more;
+        }
+        Some(Removable {
+            number: u64::from_be_bytes(*number),
+            keys,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let state = State {
+            number: 1 << 48 | 3,
+            silent: 0b101,
+            filled: vec![Filled {
+                chain: 63,
+                fill_number: 7,
+            }],
+        };
+        let bytes = state.encode();
+        assert_eq!(State::decode(&bytes), Some(state));
+        assert_eq!(State::decode(&bytes[..20]), None);
+        assert_eq!(State::decode(&[2; 11]), None);
+    }
+
+    #[test]
+    fn removable_keys_are_read_as_they_were_written() {
+        let removable = Removable {
+            number: 3,
+            keys: vec![
+                (Bytes::from_static(b"k"), 7),
+                (Bytes::from(vec![1; 250]), 8),
+            ],
+        };
+        let bytes = removable.encode();
+        assert_eq!(Removable::decode(&bytes), Some(removable));
+        assert_eq!(Removable::decode(&bytes[..15]), None);
+        assert_eq!(State::decode(&bytes), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! What the programs of a switch know of the other members of a tenant (`struct state` in `view.h`), in the order of its processor.
+
+use crate::view::SLOTS;
+
+/// The map: from a tenant's place to its state.
+pub const MAP: &str = "chain_states";
+/// Bytes of a state.
+pub const LEN: usize = PEERS_AT + SLOTS * PEER;
+const PEERS_AT: usize = 64;
+const PEER: usize = 32;
+/// How far clocks of one machine may be apart (`CLOCK_MARGIN_NS` in `bpf/coherence.h`).
+const CLOCK_MARGIN_NS: u64 = 10_000_000;
+
+/// What this switch and another one confirmed to each other, in times of this switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// By the other one, of the view with this number ...
+    pub confirmed_number: u64,
+    /// ... no earlier than this.
+    pub confirmed_ns: u64,
+    /// To the other one, of the view with this number ...
+    pub granted_number: u64,
+    /// ... no later than this.
+    pub granted_ns: u64,
+}
+
+/// All of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Of the newest view that a packet met.
+    pub number: u64,
+    /// When the first did.
+    pub adopted_ns: u64,
+    /// Whose.
+    pub tenant: u32,
+    /// By slot.
+    pub peers: [Peer; SLOTS],
+}
+
+impl State {
+    /// Of a tenant that no packet was of.
+    pub fn nothing() -> State {
+        State {
+            number: 0,
+            adopted_ns: 0,
+            tenant: 0,
+            peers: [Peer::default(); SLOTS],
+        }
+    }
+
+    /// Reads a state. `None`: it is none.
+    pub fn decode(bytes: &[u8]) -> Option<State> {
+        let word = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        let peer = |slot: usize| {
+            let at = PEERS_AT + slot * PEER;
+            Some(Peer {
+                confirmed_number: word(at)?,
+                confirmed_ns: word(at + 8)?,
+                granted_number: word(at + 16)?,
+                granted_ns: word(at + 24)?,
+            })
+        };
+        let mut peers = [Peer::default(); SLOTS];
+        for (slot, to) in peers.iter_mut().enumerate() {
+            *to = peer(slot)?;
+        }
+        Some(State {
+            number: word(0)?,
+            adopted_ns: word(8)?,
+            tenant: u32::from_ne_bytes(*bytes.get(24..)?.first_chunk()?),
+            peers,
+        })
+    }
+
+    /// Whether another switch may still answer under an earlier view than that of this number, because this one confirmed that to it; as
+    /// `is_held` in `view.h`. Once it is false it stays so for that number.
+    pub fn is_held(&self, now_ns: u64, number: u64, own: u8, lease_ms: u32) -> bool {
+        let lease_ns = u64::from(lease_ms) * 1_000_000;
+        let lasts_ns = lease_ns + lease_ns / 64 + CLOCK_MARGIN_NS;
+        let holds = |(slot, peer): (usize, &Peer)| {
+            slot != usize::from(own)
+                && peer.granted_number != number
+                && peer.granted_ns != 0
+                && now_ns < peer.granted_ns + lasts_ns
+        };
+        self.number != number
+            || now_ns < self.adopted_ns + CLOCK_MARGIN_NS
+            || self.peers.iter().enumerate().any(holds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(words: &[(usize, u64)]) -> State {
+        let mut bytes = [0; LEN];
+        for (at, word) in words {
+            bytes[*at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        State::decode(&bytes).expect("a state")
+    }
+
+    #[test]
+    fn a_view_is_held_until_what_was_granted_under_another_is_over() {
+        const MS: u64 = 1_000_000;
+        // Adopted at 100 ms; slot 2 was granted the view before at 90 ms, slot 3 the present one.
+        let state = state(&[
+            (0, 5),
+            (8, 100 * MS),
+            (64 + 2 * 32 + 16, 4),
+            (64 + 2 * 32 + 24, 90 * MS),
+            (64 + 3 * 32 + 16, 5),
+            (64 + 3 * 32 + 24, 300 * MS),
+        ]);
+        let held = |now_ms, number, own| state.is_held(now_ms * MS, number, own, 250);
+        assert!(held(105, 5, 0) && held(353, 5, 0));
+        assert!(!held(354, 5, 0));
+        assert!(!held(120, 5, 2), "nobody grants itself");
+        assert!(held(1000, 6, 0), "it is not in force");
+        assert_eq!(State::decode(&[0; LEN - 1]), None);
+    }
+}

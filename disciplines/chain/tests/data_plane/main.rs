@@ -1,0 +1,8 @@
+//! Packets through the compiled programs: several switches, each with its own tables, hand each other what leaves them. In the kernel
+//! and in this process.
+
+mod malformed;
+mod members;
+mod net;
+mod reads;
+mod writes;

@@ -1,0 +1,142 @@
+//! Chains of switches in the simulator: the C, the control half and the halves in agents together, against a client that does one
+//! thing after another.
+
+mod client;
+mod rig;
+
+use wire::Status;
+
+use self::{
+    client::{Do, seen, write},
+    rig::{Fault, Rig},
+};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+const TENANT: u32 = 7;
+
+#[test]
+fn a_chain_of_three_is_written_at_its_head_and_read_anywhere() {
+    for discipline in ["netcraq", "netchain"] {
+        let mut rig = Rig::new(discipline, 3, &[("chains", 1)]);
+        let done = rig.ask(&[write("k", "one"), write("k", "two")], 2000);
+        assert_eq!(
+            seen(&done),
+            [(Status::Ok, 1), (Status::Ok, 2)],
+            "{discipline}"
+        );
+        println!("{discipline}: written in {} us", done[1].ns / 1000);
+        let places = if discipline == "netcraq" { 0..3 } else { 2..3 };
+        let reads: Vec<Do> = places.map(|place| Do::Read("k", place)).collect();
+        for done in rig.ask(&reads, 1000) {
+            let seen = (done.status, done.version, &*done.value);
+            assert_eq!(seen, (Status::Ok, 2, "two"), "{discipline}");
+        }
+        let done = rig.ask(
+            &[
+                Do::Write("k", "no".into(), Some(1)),
+                Do::Write("k", "three".into(), Some(2)),
+                Do::Delete("k"),
+                Do::Read("k", 2),
+            ],
+            1000,
+        );
+        let expected = [
+            (Status::Mismatch, 2),
+            (Status::Ok, 3),
+            (Status::Ok, 4),
+            (Status::NotFound, 4),
+        ];
+        assert_eq!(seen(&done), expected, "{discipline}");
+    }
+}
+
+/// Members hear each other where an agent's packets leave with another address than the one that the switch is known by.
+#[test]
+fn a_chain_in_a_line_stays_whole() {
+    for discipline in ["netcraq", "netchain"] {
+        let line = (rig::line(3), 3);
+        let mut rig = Rig::shaped(discipline, line, &[("chains", 1)], 1);
+        let usual = rig.longest_ms(20);
+        rig.pass(2000);
+        let later = rig.longest_ms(20);
+        assert_eq!(rig.members().len(), 3, "{discipline}");
+        assert!(usual < 500 && later < 50, "{usual} ms, then {later} ms");
+    }
+}
+
+/// Whichever member fails in whichever way, the chain goes on without it, and with it again once it is back.
+#[test]
+fn a_member_that_fails_leaves_and_is_filled_again() {
+    let faults = [
+        Fault::AgentKilled,
+        Fault::PoweredOff,
+        Fault::Silent,
+        Fault::Restarted,
+    ];
+    for (discipline, fault) in ["netcraq", "netchain"]
+        .into_iter()
+        .flat_map(|d| faults.map(|f| (d, f)))
+    {
+        for place in 0..3 {
+            let mut rig = Rig::new(discipline, 3, &[("chains", 1)]);
+            let usual = rig.longest_ms(20);
+            let members = rig.members();
+            let failed = members[place];
+            rig.fails(failed, fault);
+            let without = rig.longest_ms(300);
+            rig.pass(2000);
+            rig.recovers(failed, fault);
+            rig.pass(5000);
+            let again = rig.longest_ms(20);
+            let now = rig.members();
+            println!(
+                "{discipline} {fault:?} at {place}: {usual} ms, {without} ms without, {again} ms again; {members:?}, then {now:?}"
+            );
+            if without >= 500 || again >= 50 || now.len() != 3 {
+                rig.show();
+            }
+            assert!(without < 500, "{without} ms");
+            assert_eq!(now.len(), 3, "it is back");
+            assert!(again < 50, "{again} ms");
+            match fault {
+                Fault::AgentKilled => {
+                    assert_eq!((now, without < 50), (members, true), "its programs go on")
+                }
+                _ => assert_eq!(now[2], failed, "as the tail"),
+            }
+        }
+    }
+}
+
+/// Links that lose, double and reorder, a member that goes and comes back, and another controller meanwhile: what was written is read.
+#[test]
+fn what_was_written_is_read_whatever_links_do() {
+    for (discipline, seed) in [("netcraq", 1), ("netchain", 2), ("netcraq", 3)] {
+        let mut rig = Rig::seeded(
+            discipline,
+            4,
+            &[("chains", 4), ("versions", seed % 3)],
+            seed.into(),
+        );
+        let fault = sim::Fault {
+            loss: 0.05,
+            duplicate: 0.05,
+            reorder: 0.1,
+            ..sim::Fault::default()
+        };
+        (0..4).for_each(|link| rig.world.set_fault(link, fault));
+        let before = rig.keys(40);
+        rig.fails(1 + seed % 4, Fault::PoweredOff);
+        let control = rig.world.process("control/control").unwrap();
+        rig.world.kill(control);
+        rig.world.start(control).unwrap();
+        let without = rig.keys(40);
+        rig.recovers(1 + seed % 4, Fault::PoweredOff);
+        let joining = rig.keys(60);
+        rig.fails(1 + (seed + 1) % 4, Fault::Restarted);
+        let again = rig.keys(60);
+        println!("{discipline} {seed}: longest {before}, {without}, {joining}, {again} ms");
+        assert!(without < 1500 && joining < 500 && again < 500);
+    }
+}
