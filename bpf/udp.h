@@ -48,14 +48,17 @@ INLINE bool write_checksum(struct xdp_md *ctx, const struct work *work, struct u
 	return true;
 }
 
-/* The sum of the first `left` bytes behind the key. False: that is too much, or not there. */
+/* As many pieces of scratch memory as the largest frame has that comes in one buffer: a page. */
+#define PIECES_OF_FRAME 8
+
+/* The sum of the first `left` bytes behind the key. False: that is more than a page, or not there. */
 OUTLINE int sum_of_first(struct xdp_md *ctx, struct work *work, __u32 left, __u32 *sum)
 {
 	if (!work || !sum)
 		return false;
 	__u32 at = work->kv + KV_HEADER_LEN + work->key_len;
 	*sum = 0;
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < PIECES_OF_FRAME; i++) {
 		if (!left)
 			break;
 		__u32 part = left < sizeof(work->scratch) ? left : sizeof(work->scratch);
