@@ -52,7 +52,7 @@ INLINE bool write_checksum(struct xdp_md *ctx, const struct work *work, struct u
 #define PIECES_OF_FRAME 8
 
 /* The sum of the first `left` bytes behind the key. False: that is more than a page, or not there. */
-OUTLINE int sum_of_first(struct xdp_md *ctx, struct work *work, __u32 left, __u32 *sum)
+WHOLE int sum_of_first(struct xdp_md *ctx, struct work *work, __u32 left, __u32 *sum)
 {
 	if (!work || !sum)
 		return false;
