@@ -4,6 +4,7 @@
  * commits it, answers the client, and tells the others. Any member (NetCRAQ), or the tail, answers reads. docs/coordination.md has the rules,
  * by their numbers here.
  */
+#include "ack.h"
 #include "copy.h"
 #include "read.h"
 #include "repair.h"
@@ -60,8 +61,11 @@ STEP int chain(struct xdp_md *ctx)
 	if (!work || !config)
 		return XDP_PASS;
 	bool is_request = work->op == OP_CHAIN_READ || work->op == OP_CHAIN_WRITE;
-	if ((!is_request && !is_peers(work)) || !find_here(work, config, &here))
+	bool is_answer = work->op == OP_CHAIN_WRITE_REPLY;
+	if ((!is_request && !is_answer && !is_peers(work)) || !find_here(work, config, &here))
 		return send_off(ctx, work);
+	if (is_answer)
+		return next_step(ctx, work, STEP_REPAIR);
 	if (is_for_us(ctx, work, &here))
 		return is_request ? from_client(ctx, work, &here) : from_peer(ctx, work, &here);
 	if (work->op == OP_CHAIN_READ)
@@ -120,9 +124,12 @@ STEP int chain_read(struct xdp_md *ctx)
 
 STEP int chain_repair(struct xdp_md *ctx)
 {
-	STEP_BEGINS(ends(COUNT_drop_order_number, XDP_DROP));
+	STEP_BEGINS(work->op == OP_CHAIN_WRITE_REPLY ? send_off(ctx, work)
+						     : ends(COUNT_drop_order_number, XDP_DROP));
+	if (work->op == OP_CHAIN_WRITE_REPLY)
+		return take_answer(ctx, work, &here);
 	if (work->op == OP_CHAIN_ACK)
-		return take_ack(work, &here);
+		return take_ack(ctx, work, &here);
 	switch (kind_of(ctx, work)) {
 	case LOST:
 		return take_lost(ctx, work, config, &here);

@@ -11,28 +11,29 @@ INLINE int round_too(const struct work *work, int verdict)
 	return pair ? ends(COUNT_order_round, clone_to(pair)) : verdict;
 }
 
-/* Whether others are told of this version: each of them, or the head of all versions but some. */
+/* Whether others are told of this version: all of them, one by the other, or the head of all versions but some. */
 INLINE bool is_told(const struct here *here, __u64 seq, __u64 versions, __u32 flags)
 {
 	if (here->is.len < 2)
 		return false;
-	return here->view->protocol == NETCRAQ || (flags & AGAIN) || versions < 4 ||
-	       !(seq & (versions / 2 - 1));
+	if (flags & AGAIN)
+		return true;
+	if (flags & HEARD)
+		return false;
+	return here->view->protocol == NETCRAQ || versions < 4 || !(seq & (versions / 2 - 1));
 }
 
-/* With a place: the members after it are not told. */
-#define ONLY 0x100
+/* With a place: whoever watches is told next. */
+#define THEN_WATCHERS 0x100
 
-/* Makes the packet word to the member at that place, and round for the one after it. */
+/* Makes the packet word to the member at that place, who hands it on to the one before it. */
 OUTLINE int send_ack(struct xdp_md *ctx, struct work *work, const struct here *here, __u64 seq,
-		     __u32 place_or_only)
+		     __u32 place_and_then)
 {
-	__u32 place = place_or_only & (ONLY - 1);
+	__u32 place = place_and_then & (THEN_WATCHERS - 1);
 	if (!work || !here || place + 1 >= here->is.len)
 		return ends(COUNT_consume, XDP_DROP);
-	bool more = !(place_or_only & ONLY) &&
-		    ((here->view->protocol == NETCRAQ && place + 2 < here->is.len) ||
-		     is_watched(work, 0));
+	bool more = (place_and_then & THEN_WATCHERS) && is_watched(work, 0);
 	make_header(work, here, OP_CHAIN_ACK, 0, seq);
 	work->header.node = bpf_htons(slot_at(here, place) + 1);
 	if (!sign_as_system(work) || !address_to(ctx, work, here, slot_at(here, place), true) ||
@@ -40,6 +41,13 @@ OUTLINE int send_ack(struct xdp_md *ctx, struct work *work, const struct here *h
 		return ends(COUNT_drop_refused, XDP_DROP);
 	int verdict = send_off(ctx, work);
 	return more ? round_too(work, verdict) : verdict;
+}
+
+/* The tail's: to the member before it, or, of NetChain, to the head, which alone has to know. */
+INLINE int begin_ack(struct xdp_md *ctx, struct work *work, const struct here *here, __u64 seq)
+{
+	__u32 place = here->view->protocol == NETCRAQ ? here->is.len - 2 : 0;
+	return send_ack(ctx, work, here, seq, place | THEN_WATCHERS);
 }
 
 /* Answers the client of a write that this packet passes on, from this member. */
@@ -59,7 +67,7 @@ OUTLINE int commit(struct xdp_md *ctx, struct work *work, const struct here *her
 	__u32 flags = flags_and_versions & 0xff, versions = flags_and_versions >> 8;
 	bool is_said = is_told(here, seq, versions, flags);
 	if (!(flags & REPLY))
-		return is_said ? send_ack(ctx, work, here, seq, 0) : ends(COUNT_consume, XDP_DROP);
+		return is_said ? begin_ack(ctx, work, here, seq) : ends(COUNT_consume, XDP_DROP);
 	if (!make_reply(ctx, work, here, 0, seq, flags & ALSO))
 		return ends(COUNT_drop_refused, XDP_DROP);
 	int verdict = send_off(ctx, work);

@@ -22,6 +22,8 @@ enum peer_kind { PASS = 1, LOST, NACK, ASK, COPY, COPIED, COPY_SESSION };
 #define DELETE 16 /* the version is a delete; of a refusal: there is no such key */
 #define MORE 32 /* the next version follows; within one switch */
 #define BARE 64 /* a copy without a version */
+#define HEARD                                                                                      \
+	128 /* answers to the client pass all members before the tail: they need no other word */
 
 struct peer {
 	__u8 kind;

@@ -108,6 +108,7 @@ WHOLE int decide_pass(struct xdp_md *ctx, const struct work *work, struct record
 		settle(record, message);
 		return WAS_APPLIED;
 	}
+	write->heard = session->heard == write->is.number;
 	if (!put_version(ctx, work, record, write))
 		return IS_BUSY;
 	note_write(work, session, write, 0, 0);
@@ -128,6 +129,8 @@ INLINE int pass_on(struct xdp_md *ctx, struct work *work, const struct here *her
 	if (fills(&here->is) && write->seq <= message->boundary)
 		return ends(COUNT_consume, XDP_DROP);
 	peer->flags &= ~(JUMP | MORE);
+	if (!write->heard)
+		peer->flags &= ~HEARD;
 	if (fills(&here->is) && write->seq > message->boundary && write->seq == message->mark_seq)
 		peer->flags |= JUMP;
 	peer->clean = bpf_cpu_to_be64(write->clean);
@@ -157,15 +160,16 @@ INLINE int wait_for_earlier(struct xdp_md *ctx, struct work *work, const struct 
 
 /*
  * A version that was committed before the tail began to be filled: who asks for it again is answered by the member before that one, or else
- * the head is told.
+ * those before it are told.
  */
 INLINE int last_word(struct xdp_md *ctx, struct work *work, const struct here *here,
 		     struct message *message)
 {
 	__u8 flags = message->peer.flags;
 	if (!(flags & REPLY))
-		return here->is.place ? send_ack(ctx, work, here, message->boundary, ONLY)
-				      : ends(COUNT_consume, XDP_DROP);
+		return here->is.place
+			       ? send_ack(ctx, work, here, message->boundary, here->is.place - 1)
+			       : ends(COUNT_consume, XDP_DROP);
 	if (!make_reply(ctx, work, here, 0, message->write.seq, flags & ALSO))
 		return ends(COUNT_drop_refused, XDP_DROP);
 	return send_off(ctx, work);

@@ -19,6 +19,7 @@ struct version {
 	__u8 value[];
 };
 #define DELETED 1
+#define ANSWERED_BY 2 /* answers to its client passed here when it was applied */
 #define VERSION_HEADER 48
 
 #define RING_BYTES 1680
@@ -57,7 +58,7 @@ struct session {
 	__u64 seen; /* the number under which it was last used */
 	__u64 filled;
 	__u64 client;
-	__u64 unused;
+	__u64 heard; /* the number under which answers to the client pass this switch */
 	struct note note[NOTES];
 };
 _Static_assert(sizeof(struct session) == 416, "src/record.rs writes the same struct");

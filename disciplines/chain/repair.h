@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What was lost between members: asked for, and sent again. */
+/* What was lost between members: asked for, and sent again; and what goes round at one. */
 #pragma once
 
 #include "pass.h"
@@ -170,30 +170,7 @@ INLINE int take_ask(struct xdp_md *ctx, struct work *work, struct here *here)
 		return send_nack(ctx, work, here, clean);
 	if (place == here->is.place)
 		return ends(COUNT_consume, XDP_DROP);
-	return send_ack(ctx, work, here, clean, place | ONLY);
-}
-
-/* The tail says that a version is committed. */
-INLINE int take_ack(const struct work *work, struct here *here)
-{
-	struct item *item = NULL;
-	struct record *record = NULL;
-	__u64 seq = version_in(work);
-	if (here->is.place == NOWHERE || bpf_ntohs(work->header.node) != own_slot(here) + 1)
-		return ends(COUNT_drop_order_stranger, XDP_DROP);
-	if (is_held(work, here))
-		return ends(COUNT_drop_order_held, XDP_DROP);
-	if (!find_key(work, &item, &record))
-		return ends(COUNT_drop_order_missing, XDP_DROP);
-	if (!try_lock(&item->seq))
-		return ends(COUNT_drop_order_busy, XDP_DROP);
-	bool counts = is_still(work, here) && seq <= record->last;
-	if (counts && seq > record->clean) {
-		record->clean = seq;
-		record->since = dirty_now(work);
-	}
-	unlock_item(item);
-	return ends(counts ? COUNT_order_ack : COUNT_drop_order_early, XDP_DROP);
+	return send_ack(ctx, work, here, clean, place);
 }
 
 /* What went round at this member: its own packet, which becomes the next one. */
@@ -206,17 +183,9 @@ INLINE int take_round(struct xdp_md *ctx, struct work *work, struct here *here)
 	if (work->op == OP_CHAIN_READ_REPLY && node == TELL_PREDECESSOR)
 		return send_nack(ctx, work, here, seq);
 	if (work->op == OP_CHAIN_READ_REPLY && !(node & TELL_WATCHERS))
-		return send_ack(ctx, work, here, seq, place_of(work, here, node - 1) | ONLY);
-	/* After a write: its members one by one, then who watches. */
-	__u32 place = 0, watch = 0;
-	if (work->op == OP_CHAIN_ACK)
-		place = here->view->protocol == NETCRAQ ? place_of(work, here, node - 1) + 1
-							: CHAIN_MEMBERS;
-	if (work->op == OP_CHAIN_READ_REPLY) {
-		place = CHAIN_MEMBERS;
-		watch = node & 0xf;
-	}
-	if (place + 1 < here->is.len)
-		return send_ack(ctx, work, here, seq, place);
-	return tell_watcher(ctx, work, here, watch);
+		return send_ack(ctx, work, here, seq, place_of(work, here, node - 1));
+	/* After a write: the other members, then who watches. */
+	if (work->op == OP_CHAIN_WRITE_REPLY && here->is.len > 1)
+		return begin_ack(ctx, work, here, seq);
+	return tell_watcher(ctx, work, here, work->op == OP_CHAIN_READ_REPLY ? node & 0xf : 0);
 }

@@ -20,7 +20,8 @@ struct write {
 	__u8 flags; /* DELETE */
 	__u8 versions; /* of the ring */
 	__u8 jump; /* word to a filling tail, which may not have the key yet */
-	__u8 unused[3];
+	__u8 heard; /* answers to its client pass here */
+	__u8 unused[2];
 };
 
 enum outcome { TAKEN, REFUSED, KNOWN, OLD, FULL, BUSY };
@@ -107,6 +108,7 @@ WHOLE int put_version(struct xdp_md *ctx, const struct work *work, struct record
 	version->len = write->len;
 	version->sum = write->sum;
 	version->flags = write->flags & DELETE ? DELETED : 0;
+	version->flags |= write->heard ? ANSWERED_BY : 0;
 	mark(&write->is, record, write->seq);
 	if (record->last == record->clean)
 		record->since = dirty_now(work);
@@ -156,6 +158,7 @@ WHOLE int decide_write(struct xdp_md *ctx, const struct work *work, struct recor
 	if (record->last + 1 - record->clean > versions_of(record))
 		return FULL;
 	write->seq = record->last + 1;
+	write->heard = session->heard == write->is.number;
 	if (!put_version(ctx, work, record, write))
 		return BUSY;
 	write_note(note, request, write->seq, 0, 0, write->is.number);
@@ -173,7 +176,7 @@ INLINE int pass_write(struct xdp_md *ctx, struct work *work, const struct here *
 	__u32 before = write->at - behind_key(work);
 	bool has_value = kind == PASS;
 	peer.flags = REPLY | more_flags | (is_signed_also(work) ? ALSO : 0);
-	peer.flags |= write->jump ? JUMP : 0;
+	peer.flags |= (write->jump ? JUMP : 0) | (write->heard ? HEARD : 0);
 	peer.session = write->ask.session;
 	peer.clean = bpf_cpu_to_be64(write->clean);
 	peer.accepted = bpf_cpu_to_be64(here->is.number);

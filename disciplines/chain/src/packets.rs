@@ -42,6 +42,8 @@ pub mod flags {
     /// In a Copy: there is no version in it. The tail is to take note that there is none up to `version`, if `fill` is not 0, or else to
     /// say only what it has.
     pub const BARE: u8 = 64;
+    /// Answers to the client pass all members that the message came by: they need no other word that it is committed.
+    pub const HEARD: u8 = 128;
 }
 
 /// What the value of a [`wire::Op::PeerMessage`] begins with.

@@ -1,0 +1,237 @@
+//! Switches that are a chain, without a link between them: what leaves one for another one's address comes in there.
+
+mod carry;
+mod look;
+mod messages;
+mod pool;
+
+use std::{
+    cell::{Cell, RefCell},
+    net::{IpAddr, SocketAddr},
+};
+
+use chain::{
+    NETCRAQ,
+    record::{SessionRecord, new_key},
+    view::{Chain, Member, Protocol, SLOTS, View},
+};
+use dataplane::{NO_DISCIPLINE, Object, Rows, Sizes, TenantEntry};
+pub use harness::Message;
+use harness::{World, message::address, switch::tenant};
+use wire::chain::session_key;
+pub use wire::{Epoch, Flags, Header, Op, Packet, Status};
+
+pub use self::{
+    messages::{session_hash, version},
+    pool::in_both,
+};
+
+pub const TENANT: u32 = 7;
+pub const KEY: &[u8] = b"key0000000000042";
+/// Where clients are.
+pub const CLIENT_HOST: u8 = 8;
+const CLIENT: u64 = 0xc11e_0001;
+const LEASE_MS: u32 = 600_000;
+const LIFE: u64 = 1_000;
+const FIRST: u64 = 1 << 48 | 5;
+
+/// A packet that came to nobody's address here.
+#[derive(Clone, Debug)]
+pub struct Came {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub header: Header,
+    pub value: Vec<u8>,
+    /// Whether the tenant signed it.
+    pub is_signed: bool,
+}
+
+/// What a packet is: which switch is to get it, what it says.
+pub struct Going<'a> {
+    pub to: Option<usize>,
+    pub packet: &'a Packet<'a>,
+}
+
+type Loses = Box<dyn FnMut(&Going<'_>) -> bool>;
+
+pub struct Net {
+    pub switches: Vec<World>,
+    pub view: View,
+    pub six: bool,
+    /// Packets pass the switches between, and clients are at the first one's end.
+    pub in_line: bool,
+    pub counted: RefCell<Vec<(usize, &'static str, u64)>>,
+    /// Which switches had a packet, each time, since a test last looked; also their own that went round.
+    pub had: RefCell<Vec<usize>>,
+    loses: RefCell<Option<Loses>>,
+    next: Cell<u64>,
+}
+
+pub fn tenants() -> Vec<TenantEntry> {
+    vec![
+        tenant(TENANT, NETCRAQ.number),
+        tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
+    ]
+}
+
+const STATE: usize = 576;
+/// The tenant's place in arrays.
+const PLACE: u32 = 0;
+
+impl Net {
+    /// So many switches in one chain, in this order, all of whose leases hold.
+    pub fn new(switches: usize, protocol: Protocol) -> Net {
+        Net::with(switches, protocol, false)
+    }
+
+    pub fn with(switches: usize, protocol: Protocol, six: bool) -> Net {
+        Net::make(switches, switches, protocol, six)
+    }
+
+    /// So many switches, the first so many of which are a chain.
+    pub fn with_members(switches: usize, members: usize) -> Net {
+        Net::make(switches, members, Protocol::NetCraq, false)
+    }
+
+    fn make(switches: usize, members: usize, protocol: Protocol, six: bool) -> Net {
+        let in_chain = members;
+        let object = || Object {
+            number: NETCRAQ.number,
+            ..Object::of(&NETCRAQ, Sizes { pages: 4 })
+        };
+        let make = |slot: usize| {
+            let w = pool::idle_switch().unwrap_or_else(|| {
+                let w = World::new(&[object()], &tenants());
+                w.switch.send_round_on_roads();
+                w
+            });
+            w.switch
+                .poke("config", 0, LIFE_AT, &life_of(slot).to_ne_bytes());
+            w
+        };
+        let switches: Vec<World> = (0..switches).map(make).collect();
+        let mut members = [None; SLOTS];
+        for (slot, _) in switches.iter().enumerate() {
+            members[slot] = Some(Member {
+                address: host(slot, six),
+                switch: 100 + slot as u16,
+                life: life_of(slot),
+            });
+        }
+        let slots = (0..in_chain as u8).collect();
+        let net = Net {
+            switches,
+            view: View {
+                number: FIRST,
+                tenant: TENANT,
+                slot: None,
+                protocol,
+                life: 0,
+                purge_below: 0,
+                lease_ms: LEASE_MS,
+                members,
+                chains: vec![chain(slots)],
+            },
+            six,
+            in_line: false,
+            counted: RefCell::default(),
+            had: RefCell::default(),
+            loses: RefCell::default(),
+            next: Cell::new(1),
+        };
+        let all: Vec<usize> = (0..in_chain).collect();
+        net.configure(&all);
+        net.confirm(&all);
+        net.settle(&all);
+        net
+    }
+
+    /// A chain with a key and the client's session on each member.
+    pub fn ready(switches: usize, shift: u8) -> Net {
+        Net::ready_for(switches, shift, Protocol::NetCraq)
+    }
+
+    pub fn ready_for(switches: usize, shift: u8, protocol: Protocol) -> Net {
+        let mut net = Net::new(switches, protocol);
+        for slot in 0..switches {
+            net.put_key(slot, shift);
+            net.put_session(slot);
+        }
+        net
+    }
+
+    pub fn put_key(&mut self, slot: usize, shift: u8) {
+        self.put_new(slot, shift, self.view.number);
+    }
+
+    pub fn put_new(&mut self, slot: usize, shift: u8, filled: u64) {
+        let record = new_key(0, filled, shift).expect("a record");
+        self.switches[slot].given(TENANT, KEY, &record, record.len());
+    }
+
+    pub fn put_session(&mut self, slot: usize) {
+        let record = SessionRecord::new(CLIENT, self.view.number, self.view.number).encode();
+        self.switches[slot].given(TENANT, &session_key(CLIENT), &record, record.len());
+    }
+
+    /// Writes the view into these switches.
+    pub fn configure(&self, slots: &[usize]) {
+        for &slot in slots {
+            let view = View {
+                slot: Some(slot as u8),
+                life: life_of(slot),
+                ..self.view.clone()
+            };
+            let row = view.row().expect("a possible view");
+            let rows = Rows::open(self.switches[slot].switch.backing(), "chain", &row.map);
+            let rows = rows.expect("a map");
+            rows.write(&row.key, &row.value).expect("a row");
+        }
+    }
+
+    /// Each of these confirms the view to each other one.
+    pub fn confirm(&self, slots: &[usize]) {
+        for &from in slots {
+            for &to in slots {
+                if from < to {
+                    assert!(self.send(self.beat(from, to)).is_empty());
+                }
+            }
+        }
+    }
+
+    /// So long passes that nothing is held back for.
+    pub fn settle(&self, slots: &[usize]) {
+        for &slot in slots {
+            self.send(self.read(slot));
+            let mut state = self.state(slot);
+            // Adopted long ago, and granted nothing under other numbers.
+            state[8..16].copy_from_slice(&1u64.to_ne_bytes());
+            for peer in state[64..].chunks_exact_mut(32) {
+                if peer[16..24] != self.view.number.to_ne_bytes() {
+                    peer[24..32].fill(0);
+                }
+            }
+            self.set_state(slot, &state);
+        }
+    }
+}
+
+const LIFE_AT: usize = 32;
+
+fn life_of(slot: usize) -> u64 {
+    LIFE + slot as u64
+}
+
+/// Where a switch is.
+pub fn host(slot: usize, six: bool) -> IpAddr {
+    address(six, 2 + slot as u8)
+}
+
+pub fn chain(slots: Vec<u8>) -> Chain {
+    Chain {
+        slots,
+        filling: false,
+        fill_number: 0,
+    }
+}
