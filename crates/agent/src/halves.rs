@@ -101,9 +101,9 @@ impl Halves {
         Ok(())
     }
 
-    /// Packets came, and time passed.
-    pub fn tick(&mut self, came: &[(SocketAddr, Vec<u8>)], switch: &mut Switch<'_>) {
-        if self.all.is_empty() {
+    /// Packets came.
+    pub fn came(&mut self, came: &[(SocketAddr, Vec<u8>)], switch: &mut Switch<'_>) {
+        if came.is_empty() || self.all.is_empty() {
             return;
         }
         let secret = switch.served.system_secret();
@@ -125,6 +125,10 @@ impl Halves {
                 self.tell(half, event, switch);
             }
         }
+    }
+
+    /// Time passed.
+    pub fn tick(&mut self, switch: &mut Switch<'_>) {
         let all: Vec<&'static str> = self.all.keys().copied().collect();
         for half in all {
             self.tell(half, AgentEvent::Tick, switch);

@@ -138,6 +138,8 @@ pub enum AgentError {
 const LOCKS: &str = "/run/shortstop";
 /// How often rings and clocks are looked at ([`Tables::tick`]).
 pub const TICK: Duration = Duration::from_millis(20);
+/// While packets come for disciplines' halves, they are looked for this often ([`Tables::listen`]): sockets hold few.
+pub const LISTEN: Duration = Duration::from_millis(2);
 /// Batches of commands and reports that may wait between the two halves.
 const QUEUE: usize = 256;
 

@@ -5,10 +5,14 @@ use std::{
     net::{SocketAddr, UdpSocket},
 };
 
+use nix::sys::socket::{setsockopt, sockopt};
 use tracing::{debug, warn};
 use wire::{Op, Packet};
 
 use super::courier::Courier;
+
+/// Bytes of answers that may wait at a socket.
+const ROOM: usize = 1 << 20;
 
 fn is_lease(bytes: &[u8]) -> bool {
     Packet::decode(bytes).is_ok_and(|packet| packet.header.op == Op::LeaseReply)
@@ -30,6 +34,10 @@ impl Sockets {
         };
         if socket.is_none() {
             let made = UdpSocket::bind(any).and_then(|s| s.set_nonblocking(true).map(|()| s));
+            // Best effort: without the privilege the usual size has to do.
+            if let Ok(made) = &made {
+                let _ = setsockopt(made, sockopt::RcvBufForce, &ROOM);
+            }
             *socket = made
                 .inspect_err(|e| warn!("socket towards stores: {e}"))
                 .ok();

@@ -107,11 +107,12 @@ impl Tables {
         Ok(tables)
     }
 
-    /// One round; due every [`TICK`](super::TICK).
+    /// One round; due every [`TICK`](super::TICK). Whether packets came for disciplines' halves: then [`listen`](Tables::listen) is due
+    /// after [`LISTEN`](super::LISTEN).
     ///
     /// # Errors
     /// If the tables can no longer be served.
-    pub fn tick(&mut self, now: Instant) -> Result<(), AgentError> {
+    pub fn tick(&mut self, now: Instant) -> Result<bool, AgentError> {
         self.now = now;
         self.look_at_events()?;
         if now >= self.follow_up {
@@ -133,8 +134,10 @@ impl Tables {
             self.tell_held();
         }
         self.tell_configured();
-        self.run_halves();
-        self.memory.reuse_resting()
+        let came = self.listen();
+        self.tick_halves();
+        self.memory.reuse_resting()?;
+        Ok(came)
     }
 
     /// A stream to the controller began: it is told what is held. What was said before is none of its business, and is

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use super::{AgentError, TICK, session::ToTables, tables::Tables};
+use super::{AgentError, LISTEN, TICK, session::ToTables, tables::Tables};
 
 /// Serves until the session is gone.
 pub(super) fn serve(
@@ -13,8 +13,10 @@ pub(super) fn serve(
     from_session: &Receiver<ToTables>,
 ) -> Result<(), AgentError> {
     let mut tick = Instant::now();
+    let mut listen = None;
     loop {
-        let wait = tick.saturating_duration_since(Instant::now());
+        let due = listen.map_or(tick, |listen| tick.min(listen));
+        let wait = due.saturating_duration_since(Instant::now());
         match from_session.recv_timeout(wait) {
             Ok(ToTables::Message(message)) => tables.take(message, Instant::now())?,
             Ok(ToTables::Attached) => tables.attached(),
@@ -24,7 +26,9 @@ pub(super) fn serve(
         let now = Instant::now();
         if now >= tick {
             tick = now + TICK;
-            tables.tick(now)?;
+            listen = tables.tick(now)?.then(|| now + LISTEN);
+        } else if now >= due {
+            listen = tables.listen().then(|| now + LISTEN);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use agent::{
-    Courier, Greeting, Introduction, Reservation, TICK, Tables,
+    Courier, Greeting, Introduction, LISTEN, Reservation, TICK, Tables,
     network::{Interface, Probes, check, is_old, told},
 };
 use anyhow::Context;
@@ -138,6 +138,8 @@ pub struct AgentHost {
     /// The monotonic clock's zero, for those who reckon in instants.
     zero: Instant,
     tick_ns: u64,
+    /// When packets are looked for before that.
+    listen_ns: u64,
     following: Following,
     greeting: Greeting,
     probes: Probes,
@@ -183,6 +185,7 @@ impl AgentHost {
             to_session,
             zero,
             tick_ns: birth.clock.monotonic_ns,
+            listen_ns: u64::MAX,
             following: Following::new(controllers),
             greeting: Greeting::default(),
             probes: Probes::default(),
@@ -208,6 +211,13 @@ impl AgentHost {
     fn now(&self, io: &Io<'_>) -> Instant {
         set_clock(&self.switch, io.clock.boottime_ns);
         self.zero + Duration::from_nanos(io.now_ns())
+    }
+
+    fn listen_again(&mut self, io: &Io<'_>, came: bool) {
+        self.listen_ns = match came {
+            true => io.now_ns() + LISTEN.as_nanos() as u64,
+            false => u64::MAX,
+        };
     }
 
     fn noted(&mut self, result: Result<(), agent::AgentError>) {
@@ -361,7 +371,12 @@ impl Process for AgentHost {
             self.tick_ns = io.now_ns() + TICK.as_nanos() as u64;
             let now = self.now(io);
             let ticked = self.tables.tick(now);
-            self.noted(ticked);
+            self.listen_again(io, *ticked.as_ref().unwrap_or(&false));
+            self.noted(ticked.map(drop));
+        } else if self.failed.is_none() && io.now_ns() >= self.listen_ns {
+            self.now(io);
+            let came = self.tables.listen();
+            self.listen_again(io, came);
         }
         self.probe(io);
         self.pass_on(io);
@@ -373,7 +388,12 @@ impl Process for AgentHost {
             .probes
             .next()
             .map(|next| (next - self.zero).as_nanos() as u64);
-        Some(self.tick_ns.min(follow).min(probe.unwrap_or(u64::MAX)))
+        Some(
+            self.tick_ns
+                .min(self.listen_ns)
+                .min(follow)
+                .min(probe.unwrap_or(u64::MAX)),
+        )
     }
 
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {

@@ -18,6 +18,8 @@ pub struct State {
     pub number: u64,
     /// The slots of those that it does not hear, as a mask.
     pub silent: u16,
+    /// Likewise those that it did not hear under this view yet, though there was time: they may not have been told of it.
+    pub unheard: u16,
     /// Chains whose filling member it has filled.
     pub filled: Vec<Filled>,
 }
@@ -30,6 +32,7 @@ impl State {
         let mut bytes = vec![STATE];
         bytes.extend(self.number.to_be_bytes());
         bytes.extend(self.silent.to_be_bytes());
+        bytes.extend(self.unheard.to_be_bytes());
         for filled in &self.filled {
             bytes.extend(filled.chain.to_be_bytes());
             bytes.extend(filled.fill_number.to_be_bytes());
@@ -42,6 +45,7 @@ impl State {
         let (&[kind], rest) = bytes.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
         let (silent, rest) = rest.split_first_chunk()?;
+        let (unheard, rest) = rest.split_first_chunk()?;
         let filled = rest.chunks(10).map(|bytes| {
             Some(Filled {
                 chain: u16::from_be_bytes(*bytes.first_chunk()?),
@@ -52,6 +56,7 @@ impl State {
         Some(State {
             number: u64::from_be_bytes(*number),
             silent: u16::from_be_bytes(*silent),
+            unheard: u16::from_be_bytes(*unheard),
             filled: filled.collect::<Option<_>>()?,
         })
     }
@@ -110,6 +115,7 @@ mod tests {
         let state = State {
             number: 1 << 48 | 3,
             silent: 0b101,
+            unheard: 0b10,
             filled: vec![Filled {
                 chain: 63,
                 fill_number: 7,

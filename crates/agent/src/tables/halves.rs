@@ -35,11 +35,19 @@ impl Tables {
         halves.configured(&changed, &mut switch)
     }
 
-    /// Packets may have come, and time passed.
-    pub(super) fn run_halves(&mut self) {
+    /// Gives packets that came to disciplines' halves; whether some did.
+    pub fn listen(&mut self) -> bool {
         let came = self.requests.receive();
         if let Some((halves, mut switch)) = self.halves() {
-            halves.tick(&came, &mut switch);
+            halves.came(&came, &mut switch);
+        }
+        !came.is_empty()
+    }
+
+    /// Time passed.
+    pub(super) fn tick_halves(&mut self) {
+        if let Some((halves, mut switch)) = self.halves() {
+            halves.tick(&mut switch);
         }
     }
 

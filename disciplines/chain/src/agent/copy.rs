@@ -13,6 +13,11 @@ use crate::{
     view::View,
 };
 
+/// More is sent when no more copies than this are on their way: answers wait at a socket until they are looked for.
+const UNDER_WAY: usize = 128;
+/// Looks at some items in one tick.
+const LOOKS: u32 = 64;
+
 /// A tail that is being filled.
 #[derive(Debug, Default)]
 struct Job {
@@ -29,6 +34,11 @@ struct Job {
 pub struct Copying {
     jobs: BTreeMap<Filled, Job>,
     next: u32,
+    /// Copies that were sent and not answered.
+    under_way: usize,
+    /// Whether any was answered since the last tick, and how many looks are left until the next.
+    has_answered: bool,
+    looks: u32,
     /// Nothing is held back here: what was applied before is committed.
     may: bool,
 }
@@ -63,9 +73,27 @@ impl Copying {
         filled.map(|(filled, _)| *filled).collect()
     }
 
-    /// Where to look on, if there is something to copy.
-    pub fn next(&self) -> Option<u32> {
-        let to_do = self.may && self.jobs.values().any(|job| !job.is_filled);
+    /// A tick: where to look on, if there is something to copy. If nothing was answered since the last one, all that is on its way is
+    /// taken for lost.
+    pub fn next(&mut self) -> Option<u32> {
+        if !std::mem::take(&mut self.has_answered) {
+            self.under_way = 0;
+        }
+        self.looks = LOOKS;
+        self.from()
+    }
+
+    /// Where to look on before the next tick: not from the beginning, since answers are still to come.
+    pub fn more(&mut self) -> Option<u32> {
+        let may = self.looks > 0 && self.next != 0;
+        let from = self.from().filter(|_| may)?;
+        self.looks -= 1;
+        Some(from)
+    }
+
+    fn from(&self) -> Option<u32> {
+        let may = self.may && self.under_way <= UNDER_WAY;
+        let to_do = may && self.jobs.values().any(|job| !job.is_filled);
         to_do.then_some(self.next)
     }
 
@@ -106,6 +134,7 @@ impl Copying {
                 continue;
             };
             job.sent = true;
+            self.under_way += 1;
             out.extend(message.map(|(header, value)| (*tail, header, value)));
         }
         out
@@ -116,6 +145,8 @@ impl Copying {
         if peer.kind != PeerKind::Copied {
             return;
         }
+        self.under_way = self.under_way.saturating_sub(1);
+        self.has_answered = true;
         for (filled, job) in &mut self.jobs {
             if peer.fill == filled.fill_number {
                 job.done.insert(header.key_hash);

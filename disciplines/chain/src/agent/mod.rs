@@ -25,7 +25,7 @@ use crate::{
 
 /// A report is repeated after so many ticks.
 const REPORT_EVERY: u32 = 5;
-/// Items that are looked at in a tick.
+/// Items that are looked at at a time.
 const ITEMS: usize = 256;
 
 /// That of a switch.
@@ -50,7 +50,7 @@ struct Member {
     removed: Removed,
     copying: Copying,
     /// What was reported last, and how many ticks ago.
-    reported: (u16, usize),
+    reported: (u16, u16, usize),
     ticks: u32,
     now_ns: u64,
 }
@@ -76,7 +76,7 @@ impl Agent {
             repair: Repair::default(),
             removed: Removed::default(),
             copying: Copying::default(),
-            reported: (0, 0),
+            reported: (0, 0, 0),
             ticks: REPORT_EVERY,
             now_ns: 0,
         });
@@ -145,6 +145,7 @@ impl AgentHalf for Agent {
                     let removable = removable.map(|of| of.encode().into());
                     out.extend(removable.map(|report| AgentAction::Report { tenant, report }));
                     member.copying.walked(next);
+                    member.copy_on(out);
                 }
             }
             AgentEvent::Packet { header, value, .. } => {
@@ -154,6 +155,7 @@ impl AgentHalf for Agent {
                     && let Some((peer, _)) = Peer::decode(value)
                 {
                     member.copying.answered(header, &peer);
+                    member.copy_on(out);
                 }
             }
             // Everything that it needs is in the view.
@@ -189,18 +191,24 @@ impl Member {
             false => &nothing,
         };
         let number = self.view.number;
-        let silent = self.silence.look(state, &self.view, self.slot);
+        // Whom another view has, its own reports say.
+        let (silent, unheard) = match state.number > number {
+            true => (0, 0),
+            false => self.silence.look(state, &self.view, self.slot),
+        };
         let lease_ms = self.view.lease_ms;
         let held = state.is_held(self.now_ns, number, self.slot, lease_ms);
         self.copying.may(!held);
         let filled = self.copying.filled();
-        let is_new = (silent, filled.len()) != self.reported;
+        let now = (silent, unheard, filled.len());
         self.ticks += 1;
-        if is_new || self.ticks >= REPORT_EVERY {
-            (self.reported, self.ticks) = ((silent, filled.len()), 0);
+        if now != self.reported || self.ticks >= REPORT_EVERY {
+            (self.reported, self.ticks) = (now, 0);
             let report = report::State {
-                number,
+                // What was in force here once stays, whatever the view says.
+                number: number.max(state.number),
                 silent,
+                unheard,
                 filled,
             };
             out.push(AgentAction::Report {
@@ -208,14 +216,28 @@ impl Member {
                 report: report.encode().into(),
             });
         }
-        let from = self.copying.next().or(self.repair.next(self.now_ns));
-        if let Some(from) = from {
-            out.push(AgentAction::Walk {
-                tenant: self.tenant,
-                from,
-                most: ITEMS,
-            });
+        match self.copying.next() {
+            Some(from) => self.walk(from, out),
+            None => {
+                let from = self.repair.next(self.now_ns);
+                from.into_iter().for_each(|from| self.walk(from, out));
+            }
         }
+    }
+
+    /// More is copied as soon as the tail has some of it.
+    fn copy_on(&mut self, out: &mut Vec<AgentAction>) {
+        if let Some(from) = self.copying.more() {
+            self.walk(from, out);
+        }
+    }
+
+    fn walk(&self, from: u32, out: &mut Vec<AgentAction>) {
+        out.push(AgentAction::Walk {
+            tenant: self.tenant,
+            from,
+            most: ITEMS,
+        });
     }
 
     fn item(&mut self, item: &Item<'_>, out: &mut Vec<AgentAction>) {

@@ -387,3 +387,65 @@ fn what_later_versions_pushed_out_is_only_asked_about() {
     let (header, _, peer) = rig.said()[0].clone();
     assert_eq!((header.version, peer.flags, peer.fill), (3, flags::BARE, 0));
 }
+
+/// A tail that answers within a moment is sent thousands of keys in a tick, never many at once.
+#[test]
+fn what_the_tail_has_makes_room_for_more() {
+    const KEYS: u32 = 10_000;
+    let mut rig = Rig::new(chain(&[0, 1, 2], NUMBER));
+    let key = |n: u32| Bytes::from(format!("key{n:05}"));
+    rig.items = (0..KEYS).map(|n| (key(n), clean())).collect();
+    rig.adopt();
+    let mut ticks = 0;
+    while rig
+        .reports
+        .last()
+        .is_none_or(|state| state.filled.is_empty())
+    {
+        rig.ticks(1);
+        ticks += 1;
+        let mut rounds = 0;
+        loop {
+            let said = rig.said();
+            assert!(said.len() <= 2 * ITEMS, "{} at once", said.len());
+            // They come back one by one, and what they make room for goes.
+            for (header, key, _) in &said {
+                rig.copied(header, key, NUMBER);
+            }
+            rounds += 1;
+            if said.is_empty() || rounds == 10 {
+                break;
+            }
+        }
+        assert!(ticks < 100);
+    }
+    println!("{KEYS} keys in {ticks} ticks of 20 ms");
+    assert!(ticks <= 12, "{ticks}");
+}
+
+#[test]
+fn who_was_not_heard_yet_is_said_before_he_is_silent() {
+    let mut rig = Rig::new(chain(&[0, 1, 2], 0));
+    rig.adopt();
+    for _ in 0..12 {
+        rig.hears(0);
+        rig.ticks(1);
+    }
+    let state = rig.reports.last().unwrap();
+    assert_eq!((state.silent, state.unheard), (0, 1 << 2));
+    for _ in 0..50 {
+        rig.hears(0);
+        rig.ticks(1);
+    }
+    let state = rig.reports.last().unwrap();
+    assert_eq!((state.silent, state.unheard), (1 << 2, 0));
+}
+
+#[test]
+fn a_view_that_was_in_force_and_is_forgotten_is_reported() {
+    let mut rig = Rig::new(chain(&[0, 1, 2], 0));
+    rig.word(0, NUMBER + 57);
+    rig.ticks(60);
+    let state = rig.reports.last().unwrap();
+    assert_eq!((state.number, state.silent), (NUMBER + 57, 0));
+}

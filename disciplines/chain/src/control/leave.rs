@@ -76,6 +76,7 @@ impl Tenant {
             let stays = |chain: &Chain| chain.slots.contains(&slot);
             if let Some(member) = place.filter(|_| !view.chains.iter().any(stays)) {
                 *place = None;
+                self.silence.forget(slot);
                 self.lost.remove(&member.switch);
                 self.bar(now, member.switch);
             }

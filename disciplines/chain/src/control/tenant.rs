@@ -164,22 +164,31 @@ impl Tenant {
         if let Some(removable) = Removable::decode(report) {
             return self.may_remove(switch, removable, out);
         }
-        let Some(State {
-            number,
-            silent,
-            filled,
-        }) = State::decode(report)
-        else {
+        let Some(state) = State::decode(report) else {
             return;
         };
-        let Some(slot) = self
-            .slot_of(switch)
-            .filter(|_| number == self.memory.number)
-        else {
+        let Some(slot) = self.slot_of(switch) else {
             return;
         };
-        self.silence.say(now, slot, silent);
-        self.filled.extend(filled);
+        self.silence.spoke(now, slot);
+        if state.number > self.memory.number {
+            return self.overtaken(state.number, out);
+        }
+        if state.number < self.memory.number {
+            return;
+        }
+        self.silence.say(now, slot, (state.silent, state.unheard));
+        self.filled.extend(state.filled);
+    }
+
+    /// A member had a view in force that nobody remembers: a row with a lower number is none to it. Chains that have nothing yet go on
+    /// above it; over keys that were written in a forgotten past nobody goes.
+    fn overtaken(&mut self, number: u64, out: &mut Vec<Action>) {
+        let mut members = self.members().into_iter();
+        if members.all(|switch| self.held.get(&switch).is_some_and(BTreeSet::is_empty)) {
+            self.memory.number = number;
+            self.renew(out);
+        }
     }
 
     // ---- what is

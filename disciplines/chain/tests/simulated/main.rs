@@ -109,6 +109,24 @@ fn a_member_that_fails_leaves_and_is_filled_again() {
     }
 }
 
+/// Another member fails while its chain goes over to what the failure of the first one made necessary.
+#[test]
+fn a_member_that_fails_soon_after_another_is_missed_as_shortly() {
+    let mut all = vec![];
+    for between_ms in [50, 150, 200, 250, 300, 350, 400] {
+        let mut rig = Rig::new("netcraq", 4, &[("chains", 1), ("length", 4)]);
+        rig.longest_ms(20);
+        let members = rig.members();
+        rig.fails(members[1], Fault::PoweredOff);
+        rig.pass(between_ms);
+        rig.fails(members[2], Fault::PoweredOff);
+        let longest = rig.longest_ms(200);
+        println!("{between_ms} ms after the first: {longest} ms");
+        all.push(longest);
+    }
+    assert!(all.iter().all(|longest| *longest < 500), "{all:?}");
+}
+
 /// Links that lose, double and reorder, a member that goes and comes back, and another controller meanwhile: what was written is read.
 #[test]
 fn what_was_written_is_read_whatever_links_do() {

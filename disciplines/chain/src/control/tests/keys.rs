@@ -1,0 +1,199 @@
+//! Which members have items of which keys.
+
+use super::*;
+
+#[test]
+fn a_key_has_its_item_at_the_head_last() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.wants("key");
+    let chain = rig.chain(0);
+    assert_eq!(rig.story.pop().unwrap(), format!("put key at {}", chain[0]));
+    assert_eq!(rig.holders("key"), [1, 2, 3].into());
+    let numbers: BTreeSet<(u64, u64)> = rig
+        .switches
+        .values()
+        .map(|s| match &s.items[&b"key"[..]] {
+            decide::Record::Given(bytes) => {
+                let record = KeyRecord::decode(bytes).unwrap();
+                (record.base, record.filled)
+            }
+            decide::Record::Fetched => panic!("it is given"),
+        })
+        .collect();
+    assert_eq!(numbers, [(0, 1 << 48 | 1)].into());
+    rig.story.clear();
+    rig.wants("key");
+    assert_eq!(rig.story, [""; 0], "it is there");
+    rig.wants("\0other");
+    assert_eq!(rig.story, [""; 0], "no user has such keys");
+}
+
+#[test]
+fn a_key_without_room_is_nowhere_and_no_other_is_tried() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let head = rig.chain(0)[0];
+    rig.switches.get_mut(&head).unwrap().room = 0;
+    rig.wants("key");
+    assert_eq!(rig.holders("key"), [].into());
+    rig.story.clear();
+    rig.wants("other");
+    assert_eq!(rig.story, [""; 0]);
+}
+
+#[test]
+fn a_controller_that_does_not_know_all_makes_nothing() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.wants("key");
+    let head = rig.chain(0)[0];
+    rig.story.clear();
+    // The head is heard of last.
+    rig.control = Control::new(Protocol::NetCraq);
+    rig.begin();
+    rig.tell_rooms();
+    let others: Vec<SwitchId> = [1, 2, 3].into_iter().filter(|s| *s != head).collect();
+    rig.switches.get_mut(&head).unwrap().attached = false;
+    others.iter().for_each(|other| rig.attach(*other));
+    rig.settle();
+    rig.wants("key");
+    rig.run(1);
+    assert_eq!(rig.story, [""; 0]);
+    rig.attach(head);
+    rig.run(1);
+    assert_eq!(rig.story, [""; 0], "it is everywhere");
+    assert_eq!(rig.chain(0)[0], head);
+}
+
+/// Not as an earlier controller's half-made key would be: the others may have versions of it.
+#[test]
+fn a_head_without_an_item_that_others_have_leaves() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.wants("key");
+    let chain = rig.chain(0);
+    rig.switches.get_mut(&chain[0]).unwrap().items.clear();
+    rig.restart();
+    rig.settle();
+    rig.story.clear();
+    rig.wants("key");
+    assert_eq!(rig.story, [""; 0]);
+    rig.run(1);
+    assert_eq!(rig.chain(0), chain[1..]);
+    rig.run(15);
+    rig.filled();
+    assert_eq!(rig.chain(0)[2], chain[0]);
+    assert_eq!(rig.holders("key"), [1, 2, 3].into());
+}
+
+/// A member's record of a key as a delete left it, all committed.
+fn deleted(last: u64) -> decide::Record {
+    let version = crate::record::Version {
+        seq: last,
+        accepted: 1,
+        client: 1,
+        request: 16,
+        session: 1,
+        value: None,
+    };
+    decide::Record::Given(crate::record::restored_key(&version, 1, 2).unwrap())
+}
+
+impl Rig {
+    /// The tail says that a key was deleted long ago.
+    fn removable(&mut self, name: &str, last: u64) {
+        let removable = crate::report::Removable {
+            number: self.view().number,
+            keys: vec![(Key::copy_from_slice(name.as_bytes()), last)],
+        };
+        let tail = *self.chain(0).last().unwrap();
+        self.tell(Event::SwitchReported {
+            switch: tail,
+            tenant: TENANT,
+            report: &removable.encode(),
+        });
+        self.settle();
+    }
+
+    fn delete(&mut self, name: &str, last: u64) {
+        for switch in self.switches.values_mut() {
+            let key = Key::copy_from_slice(name.as_bytes());
+            switch.items.insert(key, deleted(last));
+        }
+    }
+}
+
+#[test]
+fn a_deleted_key_goes_at_its_head_first_and_its_numbers_never_come_again() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.wants("key");
+    rig.delete("key", 7);
+    let chain = rig.chain(0);
+    rig.story.clear();
+    rig.removable("key", 7);
+    let expected = chain
+        .iter()
+        .map(|switch| format!("remove if key at {switch}"));
+    assert_eq!(rig.story, expected.collect::<Vec<_>>());
+    assert_eq!(rig.holders("key"), [].into());
+    rig.wants("key");
+    let decide::Record::Given(record) = &rig.switches[&1].items[&b"key"[..]] else {
+        panic!("it is given");
+    };
+    assert_eq!(KeyRecord::decode(record).unwrap().base, 7);
+}
+
+#[test]
+fn a_key_that_was_written_again_stays() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.wants("key");
+    rig.delete("key", 8);
+    rig.story.clear();
+    rig.removable("key", 7);
+    let head = rig.chain(0)[0];
+    assert_eq!(rig.story, [format!("remove if key at {head}")]);
+    assert_eq!(rig.holders("key"), [1, 2, 3].into());
+}
+
+#[test]
+fn sessions_are_at_every_member_and_a_spare_switch_is_none() {
+    for chains in [1, 4] {
+        let mut rig = Rig::new(&[1, 2, 3, 4], chains, 2);
+        let members: BTreeSet<SwitchId> = (0..chains as usize).flat_map(|c| rig.chain(c)).collect();
+        let view = rig.view();
+        let said = view.members.iter().flatten().map(|m| m.switch);
+        assert_eq!(said.collect::<BTreeSet<_>>(), members);
+        let key = wire::chain::session_key(5);
+        let name = String::from_utf8(key.to_vec()).unwrap();
+        rig.wants(&name);
+        assert_eq!(rig.holders(&name), members);
+    }
+}
+
+/// A view that changes while a key is being removed leaves it at some: the head, which has it no more, is filled again.
+#[test]
+fn a_removal_that_a_new_view_cuts_off_is_mended_when_the_key_is_wanted() {
+    let mut rig = Rig::new(&[1, 2, 3, 4], 1, 3);
+    rig.wants("k");
+    rig.run(5);
+    let members = rig.chain(0);
+    rig.delete("k", 9);
+    rig.holds_back = true;
+    rig.removable("k", 9);
+    // The head does it, and the others are not asked any more: the tail is gone.
+    rig.holds_back = false;
+    let at = rig.switches.get_mut(&members[0]).unwrap();
+    let (key, change) = at.waits.pop().unwrap();
+    assert_eq!(at.does(&key, &change), Outcome::Done);
+    rig.falls_silent(members[2]);
+    rig.tell(Event::Answered {
+        switch: members[0],
+        tenant: TENANT,
+        key: &key,
+        change: &change,
+        outcome: Outcome::Done,
+    });
+    rig.run(1);
+    assert!(!rig.holders("k").contains(&members[0]));
+    rig.wants("k");
+    rig.run(1);
+    assert!(!rig.chain(0).contains(&members[0]), "it would begin anew");
+    assert_eq!(rig.chain(0)[0], members[1], "who has the last version");
+}

@@ -1,0 +1,187 @@
+//! Who is in which chain, and when that changes.
+
+use super::*;
+
+#[test]
+fn chains_begin_when_all_switches_are_there() {
+    let rig = Rig::new(&[1, 2, 3], 4, 3);
+    let view = rig.view();
+    assert_eq!((view.number, view.chains.len()), (1 << 48 | 1, 4));
+    for chain in 0..4 {
+        let members: BTreeSet<SwitchId> = rig.chain(chain).into_iter().collect();
+        assert_eq!(members, [1, 2, 3].into());
+    }
+    for (id, switch) in &rig.switches {
+        let own = switch.view.as_ref().unwrap();
+        assert_eq!(own.life, switch.life);
+        assert_eq!(
+            own.members[usize::from(own.slot.unwrap())].unwrap().switch,
+            *id
+        );
+    }
+}
+
+#[test]
+fn who_is_silent_leaves_every_chain_and_comes_back_filled() {
+    let mut rig = Rig::new(&[1, 2, 3], 4, 3);
+    rig.wants("key");
+    rig.switches.get_mut(&3).unwrap().attached = false;
+    rig.tell(Event::Detached { switch: 3 });
+    assert_eq!(rig.view().number, 1 << 48 | 1, "its programs may go on");
+    rig.falls_silent(3);
+    let view = rig.view();
+    assert_eq!(view.number, 1 << 48 | 2);
+    for chain in 0..4 {
+        assert!(!rig.chain(chain).contains(&3), "at once");
+    }
+    rig.attach(3);
+    rig.run(5);
+    assert_eq!(rig.view().number, 1 << 48 | 2, "it is barred");
+    rig.story.clear();
+    rig.run(10);
+    let view = rig.view();
+    assert!(
+        view.chains
+            .iter()
+            .all(|c| c.filling && c.fill_number == view.number)
+    );
+    assert_eq!(rig.story, ["remove key at 3", "put key at 3"]);
+    rig.filled();
+    let view = rig.view();
+    assert_eq!(view.number, 1 << 48 | 4);
+    assert!(view.chains.iter().all(|c| !c.filling && c.slots.len() == 3));
+    assert!(
+        view.chains
+            .iter()
+            .all(|c| view.members[usize::from(c.slots[2])].unwrap().switch == 3)
+    );
+}
+
+#[test]
+fn a_switch_with_other_tables_is_gone() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.switches.get_mut(&2).unwrap().life = 999;
+    rig.attach(2);
+    assert!(!rig.chain(0).contains(&2));
+    rig.settle();
+    let view = rig.switches[&2].view.as_ref().unwrap();
+    let slot = view.slot.unwrap();
+    assert!(
+        view.chains.iter().all(|c| !c.slots.contains(&slot)),
+        "it only says where keys are"
+    );
+    assert_eq!(view.life, 999);
+}
+
+#[test]
+fn the_last_that_has_everything_stays() {
+    let mut rig = Rig::new(&[1, 2], 1, 2);
+    rig.falls_silent(2);
+    let left = rig.chain(0);
+    assert_eq!(left.len(), 1);
+    rig.run(15);
+    assert_eq!(rig.chain(0).len(), 2, "the other is filling");
+    rig.run(30);
+    let alone = left[0];
+    rig.switches.get_mut(&alone).unwrap().life = 999;
+    rig.attach(alone);
+    assert_eq!(
+        rig.chain(0)[0],
+        alone,
+        "its chain is lost, and nobody answers for it"
+    );
+}
+
+#[test]
+fn a_chain_meets_those_that_it_superseded_a_moment_ago() {
+    let mut rig = Rig::new(&[1, 2], 1, 2);
+    rig.falls_silent(2);
+    rig.run(15);
+    rig.filled();
+    let (began, chain) = (rig.now, rig.chain(0));
+    assert!(!rig.view().chains[0].filling);
+    // The old one dies right after the new one is full: within two seconds they answer for one another.
+    rig.switches.get_mut(&chain[0]).unwrap().attached = false;
+    rig.tell(Event::Detached { switch: chain[0] });
+    rig.falls_silent(chain[0]);
+    assert_eq!(rig.chain(0), chain);
+    // Another controller knows of them too.
+    let began = began.max(rig.now);
+    rig.restart();
+    rig.switches.get_mut(&chain[0]).unwrap().attached = false;
+    rig.tell(Event::Detached { switch: chain[0] });
+    while rig.chain(0).len() == 2 {
+        rig.falls_silent(chain[0]);
+        rig.run(1);
+    }
+    assert_eq!(rig.chain(0), [chain[1]]);
+    assert!(rig.now - began >= Duration::from_secs(2));
+}
+
+#[test]
+fn another_controller_goes_on_where_the_last_one_was() {
+    let mut rig = Rig::new(&[1, 2, 3], 2, 3);
+    rig.wants("key");
+    rig.falls_silent(3);
+    rig.run(15);
+    let before = rig.view();
+    assert!(before.chains[0].filling);
+    rig.story.clear();
+    rig.restart();
+    rig.settle();
+    assert_eq!(rig.view(), before);
+    assert_eq!(rig.story, [""; 0]);
+    rig.filled();
+    assert!(!rig.view().chains[0].filling);
+    assert_eq!(rig.view().number, before.number + 1);
+    rig.falls_silent(2);
+    assert_eq!(rig.chain(0).len(), 2, "at once");
+}
+
+#[test]
+fn numbers_outlive_the_tenant() {
+    let mut rig = Rig::new(&[1, 2], 1, 2);
+    rig.tell(Event::Room {
+        tenant: TENANT,
+        rooms: &[],
+    });
+    let memory = memory::Memory::decode(&rig.remembered).unwrap();
+    assert_eq!((memory.number, memory.view), (1 << 48 | 1, None));
+    rig.switches.values_mut().for_each(|s| s.items.clear());
+    rig.restart();
+    rig.run(10);
+    assert_eq!(rig.view().number, 1 << 48 | 2);
+}
+
+/// Numbers that a controller without memory gives out are above those that switches had in force, or no row of its would be one to them.
+#[test]
+fn a_controller_that_forgot_all_goes_on_above_what_was_in_force() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let was = rig.view().number + 57;
+    rig.remembered = vec![];
+    rig.restart();
+    rig.run(10);
+    assert!(rig.view().number < was);
+    let report = State {
+        number: was,
+        silent: 0,
+        unheard: 0,
+        filled: vec![],
+    };
+    rig.report(2, &report);
+    assert_eq!(rig.view().number, was + 1);
+    assert_eq!(rig.chain(0).len(), 3);
+    // Where something was written since, nobody knows which of them has all of it.
+    rig.wants("k");
+    rig.run(5);
+    assert_eq!(rig.holders("k").len(), 3);
+    let (number, later) = (
+        rig.view().number,
+        State {
+            number: was + 100,
+            ..report
+        },
+    );
+    rig.report(2, &later);
+    assert_eq!(rig.view().number, number);
+}
