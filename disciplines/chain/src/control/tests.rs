@@ -467,14 +467,17 @@ fn the_last_that_has_everything_stays() {
     rig.run(15);
     assert_eq!(rig.chain(0).len(), 2, "the other is filling");
     rig.run(30);
-    let alone = left[0];
+    let (alone, before) = (left[0], rig.view().number);
     rig.switches.get_mut(&alone).unwrap().life = 999;
     rig.attach(alone);
+    rig.run(5);
+    let view = rig.view();
     assert_eq!(
-        rig.chain(0)[0],
-        alone,
-        "its chain is lost, and nobody answers for it"
+        view.number >> 48,
+        (before >> 48) + 1,
+        "nobody has it: it begins anew"
     );
+    assert_eq!((rig.chain(0).len(), view.chains[0].filling), (2, false));
 }
 
 #[test]
