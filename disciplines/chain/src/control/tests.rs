@@ -481,6 +481,26 @@ fn the_last_that_has_everything_stays() {
 }
 
 #[test]
+fn who_may_have_its_tables_is_waited_for_until_it_is_forgotten() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let before = rig.view().number;
+    rig.switches.get_mut(&3).unwrap().attached = false;
+    rig.tell(Event::Detached { switch: 3 });
+    for switch in [1, 2] {
+        rig.switches.get_mut(&switch).unwrap().life = 999;
+        rig.attach(switch);
+    }
+    rig.run(100);
+    assert!(rig.chain(0).contains(&3));
+    assert_eq!(rig.view().number >> 48, before >> 48);
+    rig.switches.remove(&3);
+    rig.tell_rooms();
+    rig.run(100);
+    assert_eq!(rig.view().number >> 48, (before >> 48) + 1);
+    assert_eq!(rig.chain(0).len(), 2);
+}
+
+#[test]
 fn a_chain_meets_those_that_it_superseded_a_moment_ago() {
     let mut rig = Rig::new(&[1, 2], 1, 2);
     rig.falls_silent(2);
