@@ -1,9 +1,9 @@
 //! The admin API: what people and programs may ask of a controller.
 
 use api::types::{
-    AuditEntry, ClusterView, NewSecret, PageGrant, PageId, PageKind, PageRequest, PageView,
-    ReturnPages, RouteSettings, RouteTable, TenantChange, TenantSpec, TenantView, TopologySpec,
-    TopologyView,
+    AuditEntry, ClusterView, KeyList, NewSecret, PageGrant, PageId, PageKind, PageRequest,
+    PageView, ReturnPages, RouteSettings, RouteTable, TenantChange, TenantSpec, TenantView,
+    TopologySpec, TopologyView,
 };
 
 /// Which pages are asked for; what is absent does not matter.
@@ -17,6 +17,17 @@ pub struct PageFilter {
     pub kind: Option<PageKind>,
     /// Beyond this page, in the order of switch and index.
     pub after: Option<PageId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyFilter {
+    /// Those that begin with these bytes.
+    pub prefix: Vec<u8>,
+    /// Beyond this one, in their order; empty: from the first.
+    pub after: Vec<u8>,
     /// At most so many.
     pub limit: usize,
 }
@@ -144,6 +155,12 @@ pub trait Admin: Send + Sync + 'static {
     /// # Errors
     /// [`RefusalKind::NotFound`] for a tenant or switch that there is not.
     async fn pages(&self, filter: PageFilter) -> Result<Vec<PageView>, Refusal>;
+
+    /// Keys of a tenant that some switch is believed to have an item of, in their order; not those of the switches' own items.
+    ///
+    /// # Errors
+    /// [`RefusalKind::NotFound`].
+    async fn keys(&self, id: u32, filter: KeyFilter) -> Result<KeyList, Refusal>;
 
     /// Raises a tenant's quota by `request.pages`, if so many can be guaranteed, and gives it pages: where its policy
     /// wants them, or on `request.switch`. Free pages first, then those that others borrow (they leave there first).

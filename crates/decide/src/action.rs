@@ -80,7 +80,21 @@ pub enum Action {
         /// All that is to be known; at most [`REMEMBERED_MAX`] bytes.
         bytes: Bytes,
     },
+    /// Keep these bytes of one of a tenant's keys, in the place of those before. They are durable some time later, and come back with
+    /// [`crate::Event::Kept`] after a change of the controller. Like what is remembered they outlive the tenant.
+    Keep {
+        /// Of which tenant.
+        tenant: u32,
+        /// Of which of its keys; of [`KEPT_MOST`] at most.
+        key: Key,
+        /// At most [`KEPT_MAX`] bytes; none: nothing is kept of the key any longer.
+        bytes: Option<Bytes>,
+    },
 }
 
 /// Most bytes that are remembered of one tenant.
 pub const REMEMBERED_MAX: usize = 256 << 10;
+/// Most bytes that are kept of one key.
+pub const KEPT_MAX: usize = 2048;
+/// Most keys of one tenant of which something is kept.
+pub const KEPT_MOST: usize = 1 << 16;

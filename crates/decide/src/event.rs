@@ -1,5 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 
+use bytes::Bytes;
+
 use crate::{Change, Key, Settings, Stores, SwitchId};
 
 /// Numbers that a discipline's programs may count of each tenant (`tally` in `bpf/`).
@@ -189,6 +191,13 @@ pub enum Event<'a> {
         tenant: u32,
         /// The bytes.
         bytes: &'a [u8],
+    },
+    /// What was kept of a tenant's keys ([`crate::Action::Keep`]), in their order. Comes right after [`Event::Remembered`], if there is anything.
+    Kept {
+        /// Whose.
+        tenant: u32,
+        /// Keys, and what is kept of each.
+        kept: &'a [(Key, Bytes)],
     },
     /// A tenant's options, in the order in which the discipline registers them; the usual ones where nothing is said. Comes before the
     /// tenant's first [`Event::Room`] and again whenever one changes.

@@ -27,7 +27,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 pub use wire::SwitchId;
 
-pub use action::{Action, Change, REMEMBERED_MAX, Record};
+pub use action::{Action, Change, KEPT_MAX, KEPT_MOST, REMEMBERED_MAX, Record};
 pub use agent::{AgentAction, AgentEvent, AgentHalf};
 pub use configuration::{Configuration, Group, PARAMETERS, Row};
 pub use event::{Event, Outcome, Room, TALLIES, Tallies};

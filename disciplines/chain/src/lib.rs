@@ -11,6 +11,7 @@ mod control;
 pub mod packets;
 pub mod record;
 pub mod report;
+pub mod snapshot;
 pub mod state;
 pub mod tallies;
 pub mod view;

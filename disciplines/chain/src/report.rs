@@ -76,34 +76,66 @@ const REMOVABLE: u8 = 2;
 impl Removable {
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![REMOVABLE];
-        bytes.extend(self.number.to_be_bytes());
-        for (key, last) in &self.keys {
-            bytes.extend(last.to_be_bytes());
-            bytes.push(key.len() as u8);
-            bytes.extend(key);
-        }
-        bytes
+        encode_keys(REMOVABLE, self.number, &self.keys)
     }
 
     /// Reads a report. `None`: it is another.
     pub fn decode(bytes: &[u8]) -> Option<Removable> {
-        let (&[kind], rest) = bytes.split_first_chunk()?;
-        let (number, mut rest) = rest.split_first_chunk()?;
-        (kind == REMOVABLE).then_some(())?;
-        let mut keys = vec![];
-        while !rest.is_empty() {
-            let (last, more) = rest.split_first_chunk()?;
-            let (&[len], more) = more.split_first_chunk()?;
-            let (key, more) = more.split_at_checked(usize::from(len))?;
-            keys.push((Bytes::copy_from_slice(key), u64::from_be_bytes(*last)));
-            rest = more;
-        }
-        Some(Removable {
-            number: u64::from_be_bytes(*number),
-            keys,
-        })
+        let (number, keys) = decode_keys(REMOVABLE, bytes)?;
+        Some(Removable { number, keys })
     }
+}
+
+/// Sessions that nobody used for long, as one member has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// Of the view that it goes by.
+    pub number: u64,
+    /// Each with the number under which it was last used.
+    pub sessions: Vec<(Bytes, u64)>,
+}
+
+const IDLE: u8 = 4;
+
+impl Idle {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        encode_keys(IDLE, self.number, &self.sessions)
+    }
+
+    /// Reads a report. `None`: it is another.
+    pub fn decode(bytes: &[u8]) -> Option<Idle> {
+        let (number, sessions) = decode_keys(IDLE, bytes)?;
+        Some(Idle { number, sessions })
+    }
+}
+
+fn encode_keys(kind: u8, number: u64, keys: &[(Bytes, u64)]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend(number.to_be_bytes());
+    for (key, word) in keys {
+        bytes.extend(word.to_be_bytes());
+        bytes.push(key.len() as u8);
+        bytes.extend(key);
+    }
+    bytes
+}
+
+type Keys = Vec<(Bytes, u64)>;
+
+fn decode_keys(kind: u8, bytes: &[u8]) -> Option<(u64, Keys)> {
+    let (&[its], rest) = bytes.split_first_chunk()?;
+    let (number, mut rest) = rest.split_first_chunk()?;
+    (its == kind).then_some(())?;
+    let mut keys = vec![];
+    while !rest.is_empty() {
+        let (word, more) = rest.split_first_chunk()?;
+        let (&[len], more) = more.split_first_chunk()?;
+        let (key, more) = more.split_at_checked(usize::from(len))?;
+        keys.push((Bytes::copy_from_slice(key), u64::from_be_bytes(*word)));
+        rest = more;
+    }
+    Some((u64::from_be_bytes(*number), keys))
 }
 
 #[cfg(test)]
@@ -125,6 +157,17 @@ mod tests {
         assert_eq!(State::decode(&bytes), Some(state));
         assert_eq!(State::decode(&bytes[..20]), None);
         assert_eq!(State::decode(&[2; 11]), None);
+    }
+
+    #[test]
+    fn idle_sessions_are_read_as_they_were_written() {
+        let idle = Idle {
+            number: 3,
+            sessions: vec![(Bytes::from_static(b"s"), 1 << 48)],
+        };
+        let bytes = idle.encode();
+        assert_eq!(Removable::decode(&bytes), None);
+        assert_eq!(Idle::decode(&bytes), Some(idle));
     }
 
     #[test]

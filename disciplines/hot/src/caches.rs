@@ -108,6 +108,7 @@ impl Caches {
             | Event::StoreDetached { .. }
             | Event::Life { .. }
             | Event::Remembered { .. }
+            | Event::Kept { .. }
             | Event::Options { .. }
             | Event::SwitchReported { .. }
             | Event::Told { .. }

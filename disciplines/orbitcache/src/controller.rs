@@ -285,6 +285,7 @@ impl Discipline for Controller {
             | Event::Stores { .. }
             | Event::Life { .. }
             | Event::Remembered { .. }
+            | Event::Kept { .. }
             | Event::Options { .. }
             | Event::SwitchReported { .. }
             | Event::StoreDetached { .. } => {}

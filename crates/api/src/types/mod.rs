@@ -6,6 +6,7 @@
 mod check;
 mod cluster;
 mod error;
+mod keys;
 mod page;
 mod page_id;
 mod policy;
@@ -16,6 +17,7 @@ mod topology;
 pub use check::Check;
 pub use cluster::{AuditEntry, ClusterView, SwitchView};
 pub use error::ErrorBody;
+pub use keys::KeyList;
 pub use page::{PageGrant, PageKind, PageRequest, PageView, ReturnPages};
 pub use page_id::{PageId, PageIdError};
 pub use policy::{Policy, PolicyError};

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod input;
+mod keys;
 mod layer;
 mod network;
 mod pages;
@@ -75,6 +76,7 @@ fn parts() -> (Router<Arc<dyn Admin>>, utoipa::openapi::OpenApi) {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(tenants::routes())
         .merge(pages::routes())
+        .merge(keys::routes())
         .merge(network::routes())
         .merge(cluster::routes())
         .split_for_parts()

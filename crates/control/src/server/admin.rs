@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::types::{
-    AuditEntry, ClusterView, NewSecret, PageGrant, PageRequest, PageView, ReturnPages,
+    AuditEntry, ClusterView, KeyList, NewSecret, PageGrant, PageRequest, PageView, ReturnPages,
     RouteSettings, RouteTable, TenantChange, TenantSpec, TenantView, TopologySpec, TopologyView,
 };
 use wire::Secret;
@@ -13,7 +13,7 @@ use super::{
     shared::{Shared, clock_ms},
     views::View,
 };
-use crate::admin::{Admin, PageFilter, Refusal};
+use crate::admin::{Admin, KeyFilter, PageFilter, Refusal};
 
 /// A secret that nobody knows.
 fn fresh() -> Secret {
@@ -102,6 +102,10 @@ impl Admin for OnCore {
 
     async fn pages(&self, filter: PageFilter) -> Result<Vec<PageView>, Refusal> {
         self.read(|view| view.pages(filter))
+    }
+
+    async fn keys(&self, id: u32, filter: KeyFilter) -> Result<KeyList, Refusal> {
+        self.read(|view| view.keys(id, &filter))
     }
 
     async fn ask_pages(

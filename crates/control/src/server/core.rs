@@ -28,6 +28,7 @@ use super::{
     homes::Homes,
     incoming,
     journal::Journal,
+    kept::Kept,
     memories::Memories,
     memory::{Memory, Moved},
     network::{Network, Rewired},
@@ -117,7 +118,7 @@ impl Core {
             switches,
             configurations,
             stores,
-            memories,
+            (memories, Kept::restore(remembered.kept)?),
             first_number,
         );
         let mut core = Core {

@@ -37,6 +37,7 @@ impl Discipline for Noting {
         let note = |line: String| self.0.lock().unwrap().push(line);
         match event {
             Event::Remembered { bytes, .. } => note(format!("remembered {bytes:?}")),
+            Event::Kept { kept, .. } => note(format!("kept {kept:?}")),
             Event::Options { options, .. } => note(format!("depth {}", options[0])),
             Event::Life { life, address, .. } => note(format!("life {life} {address:?}")),
             Event::SwitchReported { report, .. } => note(format!("reported {report:?}")),
@@ -45,6 +46,13 @@ impl Discipline for Noting {
                 let bytes = Bytes::from_static(b"\x07");
                 let (switch, message) = (rooms[0].switch, Bytes::from_static(b"m"));
                 out.push(Action::Remember { tenant, bytes });
+                for (key, bytes) in [("k", Some("v")), ("gone", Some("v")), ("gone", None)] {
+                    out.push(Action::Keep {
+                        tenant,
+                        key: key.into(),
+                        bytes: bytes.map(Bytes::from),
+                    });
+                }
                 out.push(Action::TellSwitch {
                     switch,
                     tenant,
@@ -176,11 +184,41 @@ fn what_is_remembered_outlives_the_controller_and_the_tenant() {
     stage.create();
     stage.write();
     let mut stage = Stage::new(std::mem::take(&mut stage.loaded));
-    assert_eq!(stage.noted(), ["remembered [7]", "depth 5"]);
+    let known = ["remembered [7]", "kept [(b\"k\", b\"v\")]", "depth 5"];
+    assert_eq!(stage.noted(), known);
     let remove = |view: &View<'_>| changes::remove(view, 7);
     stage.core.change(ASKED, remove).unwrap();
     stage.write();
     let mut stage = Stage::new(std::mem::take(&mut stage.loaded));
     stage.create();
-    assert_eq!(stage.noted()[..2], ["remembered [7]", "depth 5"]);
+    assert_eq!(stage.noted()[..3], known);
+}
+
+#[test]
+fn credentials_name_the_switches_that_say_their_addresses() {
+    let mut stage = Stage::new(Loaded::default());
+    stage.attach();
+    stage.create();
+    let switches = |stage: &Stage| {
+        let text = stage.core.view().credentials(7).unwrap();
+        let cluster = wire::Cluster::parse(&text).unwrap();
+        let named = cluster.switches.into_iter();
+        let named = named.map(|s| (s.name, s.address.to_string()));
+        named.collect::<Vec<_>>()
+    };
+    let named = |name: &str, address: &str| (name.to_string(), address.to_string());
+    assert_eq!(switches(&stage), [named("tor", "10.0.0.9")], "the file's");
+    for (switch_id, name, address) in [(1, "tor", "10.0.0.8"), (2, "spine", "10.0.0.7")] {
+        let hello = Hello {
+            switch_id,
+            name: name.into(),
+            pages: 4,
+            life: 11,
+            address: address.into(),
+            ..Hello::default()
+        };
+        stage.core.attach(Duration::ZERO, &hello).unwrap();
+    }
+    let both = [named("tor", "10.0.0.8"), named("spine", "10.0.0.7")];
+    assert_eq!(switches(&stage), both);
 }

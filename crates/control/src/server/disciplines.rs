@@ -160,6 +160,7 @@ fn tenant_of(event: &Event<'_>) -> Option<u32> {
         | Event::Stores { tenant, .. }
         | Event::Told { tenant, .. }
         | Event::Remembered { tenant, .. }
+        | Event::Kept { tenant, .. }
         | Event::Options { tenant, .. }
         | Event::SwitchReported { tenant, .. }
         | Event::Reported { tenant, .. } => Some(tenant),

@@ -18,6 +18,7 @@ mod exchange;
 mod homes;
 mod incoming;
 mod journal;
+mod kept;
 mod lead;
 mod mail;
 mod memories;

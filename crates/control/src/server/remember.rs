@@ -7,6 +7,7 @@
 //! | `switch/ID` | a [`Known`] |
 //! | `configuration/SWITCH/TENANT` | the last configuration that the tenant's discipline asked for there |
 //! | `remembered/TENANT/DISCIPLINE` | what the discipline of that name, or one with its programs, had remembered of the tenant; stays when the tenant goes |
+//! | `kept/TENANT/DISCIPLINE/KEY` | what it keeps of a key of the tenant, which is named by its hash; likewise |
 //! | `table/ID` | the version of a switch's page table |
 //! | `page/SWITCH/PAGE` | who holds it; a free page has no row |
 //! | `topology` | what was declared of it |
@@ -22,6 +23,7 @@ use serde::de::DeserializeOwned;
 use super::{
     audit,
     configurations::{ConfigurationRow, Place},
+    kept::{KeptAt, KeptRow},
     memories::{MemoryRow, Whose},
     switch::Known,
     tenants::Tenant,
@@ -39,6 +41,7 @@ pub struct Remembered {
     pub switches: Vec<(SwitchId, Known)>,
     pub configurations: Vec<(Place, ConfigurationRow)>,
     pub memories: Vec<(Whose, MemoryRow)>,
+    pub kept: Vec<(KeptAt, KeptRow)>,
     pub tables: Vec<(SwitchId, SwitchRow)>,
     pub pages: Vec<(PageId, PageRow)>,
     pub topology: TopologySpec,
@@ -58,6 +61,7 @@ impl Remembered {
             switches: all(loaded, "switch/")?,
             configurations: all(loaded, "configuration/")?,
             memories: all(loaded, "remembered/")?,
+            kept: all(loaded, "kept/")?,
             tables: all(loaded, "table/")?,
             pages: all(loaded, "page/")?,
             topology: loaded.row("topology")?.unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use api::types::*;
-use control::admin::{Admin, PageFilter, Refusal, RefusalKind};
+use control::admin::{Admin, KeyFilter, PageFilter, Refusal, RefusalKind};
 
 /// Knows tenant 7 and page 3/17.
 #[derive(Default)]
@@ -124,6 +124,12 @@ impl Admin for Fake {
         self.ask()?;
         assert!((1..=LIST_MAX).contains(&filter.limit));
         Ok(vec![page()])
+    }
+
+    async fn keys(&self, id: u32, filter: KeyFilter) -> Result<KeyList, Refusal> {
+        self.known(id)?;
+        assert!((1..=LIST_MAX).contains(&filter.limit));
+        Ok(KeyList::default())
     }
 
     async fn ask_pages(

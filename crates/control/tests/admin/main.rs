@@ -36,6 +36,12 @@ pub const ROUTES: &[(&str, &str, &str, u16)] = &[
     ("GET", "/v1/tenants/7/credentials", "", 200),
     ("GET", "/v1/tenants/7/pages?kind=own", "", 200),
     (
+        "GET",
+        "/v1/tenants/7/keys?prefix=61&after=6162&limit=2",
+        "",
+        200,
+    ),
+    (
         "POST",
         "/v1/tenants/7/pages",
         r#"{"pages":1,"lease_s":60}"#,
@@ -222,6 +228,13 @@ async fn a_wrong_request_gets_one_line_that_says_what_was_expected() {
             "",
             400,
             "expected SWITCH/PAGE",
+        ),
+        (
+            "GET",
+            "/v1/tenants/7/keys?prefix=6",
+            "",
+            400,
+            "parameter prefix: \"6\": expected hex digits",
         ),
         (
             "GET",

@@ -23,6 +23,7 @@ fn allowed(role: &str, method: &str, path: &str) -> bool {
             "/v1/tenants" | "/v1/tenants/7" | "/v1/pages" | "/v1/tenants/7/credentials" => {
                 method == "GET"
             }
+            "/v1/tenants/7/keys" => method == "GET",
             "/v1/tenants/7/pages" => true,
             _ => false,
         },

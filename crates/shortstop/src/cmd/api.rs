@@ -15,7 +15,7 @@ const LISTS_MAX: usize = 100;
 #[derive(clap::Args)]
 pub struct Api {
     #[command(flatten)]
-    reach: Reach,
+    pub reach: Reach,
     /// As JSON.
     #[arg(long)]
     pub json: bool,

@@ -2,6 +2,7 @@
 
 mod hold;
 mod keys;
+mod list;
 mod reach;
 mod watch;
 
@@ -27,6 +28,7 @@ enum Command {
     Put(keys::Put),
     Cas(keys::Cas),
     Delete(keys::Delete),
+    List(list::Args),
     Lock(hold::Lock),
     Elect(hold::Elect),
     Watch(watch::Args),
@@ -39,6 +41,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Put(args) => keys::put(args),
         Command::Cas(args) => keys::cas(args),
         Command::Delete(args) => keys::delete(args),
+        Command::List(args) => list::run(args),
         Command::Lock(args) => hold::lock(args),
         Command::Elect(args) => hold::elect(args),
         Command::Watch(args) => watch::run(args),

@@ -10,6 +10,7 @@ mod support;
 mod backends;
 mod by_hand;
 mod command_line;
+mod coordination;
 mod echo;
 mod failures;
 mod refusals;

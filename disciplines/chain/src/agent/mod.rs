@@ -6,6 +6,7 @@
 mod copy;
 mod removed;
 mod repair;
+mod saving;
 mod silence;
 #[cfg(test)]
 mod tests;
@@ -15,10 +16,11 @@ use std::collections::BTreeMap;
 use decide::{AgentAction, AgentEvent, AgentHalf};
 use wire::{Epoch, Header, Op, PORT};
 
-use self::{copy::Copying, removed::Removed, repair::Repair, silence::Silence};
+use self::{copy::Copying, removed::Removed, repair::Repair, saving::Saving, silence::Silence};
 use crate::{
     packets::{Beat, BeatKind, Peer},
     report,
+    snapshot::Save,
     state::{self, State},
     view::{self, View},
 };
@@ -49,6 +51,7 @@ struct Member {
     repair: Repair,
     removed: Removed,
     copying: Copying,
+    saving: Saving,
     /// What was reported last, and how many ticks ago.
     reported: (u16, u16, usize),
     ticks: u32,
@@ -76,6 +79,7 @@ impl Agent {
             repair: Repair::default(),
             removed: Removed::default(),
             copying: Copying::default(),
+            saving: Saving::default(),
             reported: (0, 0, 0),
             ticks: REPORT_EVERY,
             now_ns: 0,
@@ -141,11 +145,21 @@ impl AgentHalf for Agent {
             AgentEvent::ItemsEnd { tenant, next } => {
                 if let Some(member) = self.tenants.get_mut(&tenant) {
                     member.repair.walked(next);
-                    let removable = member.removed.take(member.view.number);
-                    let removable = removable.map(|of| of.encode().into());
-                    out.extend(removable.map(|report| AgentAction::Report { tenant, report }));
+                    let number = member.view.number;
+                    let removable = member.removed.take(number).map(|of| of.encode());
+                    let idle = member.removed.take_idle(number).map(|of| of.encode());
+                    let reports = removable.into_iter().chain(idle);
+                    out.extend(reports.map(|report| AgentAction::Report {
+                        tenant,
+                        report: report.into(),
+                    }));
                     member.copying.walked(next);
                     member.copy_on(out);
+                    let parts = member.saving.walked(next.is_none());
+                    out.extend(parts.iter().map(|part| AgentAction::Report {
+                        tenant,
+                        report: part.encode(),
+                    }));
                 }
             }
             AgentEvent::Packet { header, value, .. } => {
@@ -158,8 +172,12 @@ impl AgentHalf for Agent {
                     member.copy_on(out);
                 }
             }
-            // Everything that it needs is in the view.
-            AgentEvent::Told { .. } => {}
+            AgentEvent::Told { tenant, message } => {
+                let member = self.tenants.get_mut(&tenant);
+                if let Some((member, save)) = member.zip(Save::decode(message)) {
+                    member.saving.ask(save);
+                }
+            }
         }
     }
 }
@@ -216,12 +234,12 @@ impl Member {
                 report: report.encode().into(),
             });
         }
-        match self.copying.next() {
-            Some(from) => self.walk(from, out),
-            None => {
-                let from = self.repair.next(self.now_ns);
-                from.into_iter().for_each(|from| self.walk(from, out));
-            }
+        let from = match self.copying.next() {
+            None => self.repair.next(self.now_ns),
+            from => from,
+        };
+        if let Some(from) = from {
+            self.walk(from, out);
         }
     }
 
@@ -232,7 +250,10 @@ impl Member {
         }
     }
 
-    fn walk(&self, from: u32, out: &mut Vec<AgentAction>) {
+    fn walk(&mut self, from: u32, out: &mut Vec<AgentAction>) {
+        if from == 0 {
+            self.saving.begins();
+        }
         out.push(AgentAction::Walk {
             tenant: self.tenant,
             from,
@@ -243,6 +264,7 @@ impl Member {
     fn item(&mut self, item: &Item<'_>, out: &mut Vec<AgentAction>) {
         let copied = self.copying.item(&self.view, item);
         self.removed.item(&self.view, self.slot, self.now_ns, item);
+        self.saving.item(&self.view, self.slot, item);
         let asked = self.repair.item(&self.view, self.slot, self.now_ns, item);
         for (slot, header, value) in copied.into_iter().chain(asked) {
             self.send(slot, header, item.key, &value, out);

@@ -1,12 +1,16 @@
-//! Keys that were deleted and stay so: their items may go.
+//! Keys that were deleted and stay so, or were never written, and sessions of clients that have gone: their items may go.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use wire::KeyHash;
+use wire::{KeyHash, chain::OWN_KEYS};
 
 use super::{Item, repair::chain_of};
-use crate::{record::KeyRecord, report::Removable, view::View};
+use crate::{
+    record::{KeyRecord, SessionRecord},
+    report::{Idle, Removable},
+    view::View,
+};
 
 /// A key is removed this long after its delete was first seen.
 const AFTER_NS: u64 = 60_000_000_000;
@@ -21,19 +25,26 @@ pub struct Removed {
     /// The delete's version, and since when it is the last.
     since: BTreeMap<KeyHash, (u64, u64)>,
     ripe: Vec<(Bytes, u64)>,
+    idle: Vec<(Bytes, u64)>,
 }
 
 impl Removed {
     /// An item was come by.
     pub(super) fn item(&mut self, view: &View, own: u8, now_ns: u64, item: &Item<'_>) {
+        if item.key.first() == Some(&OWN_KEYS) {
+            return self.session(view, item);
+        }
         let record = KeyRecord::decode(item.record);
         let chain = chain_of(view, item);
         let Some((record, chain)) = record.zip(chain) else {
             return;
         };
-        let is_delete = record
-            .version(record.last)
-            .is_some_and(|v| v.value.is_none());
+        // One that was never written has no version at all: it was asked for, and refused.
+        let newest = record.version(record.last);
+        let is_delete = match newest {
+            Some(version) => version.value.is_none(),
+            None => record.last == record.base,
+        };
         let is_tail = chain.slots.last() == Some(&own) && !chain.filling;
         if !is_delete || !is_tail || record.last != record.clean {
             self.since.remove(&item.hash);
@@ -50,6 +61,23 @@ impl Removed {
             self.ripe
                 .push((Bytes::copy_from_slice(item.key), record.last));
         }
+    }
+
+    fn session(&mut self, view: &View, item: &Item<'_>) {
+        let session = SessionRecord::decode(item.record);
+        if let Some(session) = session
+            && session.seen < view.purge_below
+            && self.idle.len() < REPORTED
+        {
+            let key = Bytes::copy_from_slice(item.key);
+            self.idle.push((key, session.seen));
+        }
+    }
+
+    /// Sessions that may go, if there are some.
+    pub fn take_idle(&mut self, number: u64) -> Option<Idle> {
+        let sessions = std::mem::take(&mut self.idle);
+        (!sessions.is_empty()).then_some(Idle { number, sessions })
     }
 
     /// All items were gone through: what may go, if there is something.

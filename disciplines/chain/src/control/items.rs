@@ -48,6 +48,16 @@ impl Items {
         self.making.contains_key(key)
     }
 
+    /// All that are being made.
+    pub fn being_made(&self) -> impl Iterator<Item = &Key> {
+        self.making.keys()
+    }
+
+    /// These users' keys are not to be made any longer.
+    pub fn give_up(&mut self, goes: impl Fn(&Key) -> bool) {
+        self.making.retain(|key, _| is_session(key) || !goes(key));
+    }
+
     /// The view is another, or what switches have.
     pub fn look_at_all(&mut self) {
         self.all_due = true;
@@ -83,7 +93,8 @@ impl Tenant {
             let may_be = is_users || is_session(key);
             let is_known =
                 self.items.making.contains_key(key) || self.items.paused.contains_key(key);
-            let is_known = is_known || self.removals.has(key);
+            let is_known =
+                is_known || self.removals.has(key) || !is_users && self.forgetting.has(key);
             if !may_be || is_known || self.full || self.items.making.len() >= MOST {
                 continue;
             }
@@ -93,6 +104,9 @@ impl Tenant {
                 began: false,
                 failed: false,
             };
+            if !is_users {
+                self.forgetting.made();
+            }
             self.items.making.insert(key.clone(), making);
             self.items.due.insert(key.clone());
         }
@@ -115,7 +129,11 @@ impl Tenant {
                 Change::Remove | Change::RemoveIf(_) => held.remove(key),
             };
         }
+        if self.forget_answered(switch, key, (change, outcome)) {
+            return;
+        }
         self.join_answered(now, switch, key, outcome);
+        self.restore_answered(switch, key, (change, outcome));
         if matches!(change, Change::RemoveIf(_)) {
             self.removal_answered(switch, key, outcome);
         }

@@ -160,7 +160,7 @@ impl Tenant {
     }
 
     /// What a switch has of these chains. Sessions of a member stay: they are about its other chains too.
-    fn keys_to_clear(&self, switch: SwitchId, chains: &[usize]) -> Vec<Key> {
+    pub(super) fn keys_to_clear(&self, switch: SwitchId, chains: &[usize]) -> Vec<Key> {
         let is_member = self.is_member(switch);
         let goes = |key: &&Key| match items::is_session(key) {
             true => !is_member,

@@ -39,16 +39,25 @@ impl Tenant {
         let mut gone = silence.leaving(now, &chains, weight);
         for (slot, member) in (0..).zip(&view.members) {
             let Some(member) = member else { continue };
-            let life = switches.get(&member.switch).map_or(0, |seen| seen.life);
-            let is_other = life != 0 && life != member.life;
-            let settled = now >= self.rooms_since + ROOMLESS && !self.rooms.is_empty();
-            let roomless = settled && !self.rooms.contains(&member.switch);
-            if is_other || roomless || self.lost.contains(&member.switch) {
+            if self.has_no_tables(now, member, switches) || self.lost.contains(&member.switch) {
                 gone.insert(slot);
             }
         }
         self.silence = silence;
         gone
+    }
+
+    /// Whether a member has other tables by now, or no memory any longer.
+    pub(super) fn has_no_tables(
+        &self,
+        now: Duration,
+        member: &Member,
+        switches: &Switches,
+    ) -> bool {
+        let life = switches.get(&member.switch).map_or(0, |seen| seen.life);
+        let is_other = life != 0 && life != member.life;
+        let settled = now >= self.rooms_since + ROOMLESS && !self.rooms.is_empty();
+        is_other || settled && !self.rooms.contains(&member.switch)
     }
 
     /// Takes members out of all chains that can be without them: a member that has everything must stay, and one that every chain of

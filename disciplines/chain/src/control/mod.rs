@@ -5,12 +5,15 @@
 
 mod arrange;
 mod configure;
+mod forget;
 mod items;
 mod join;
 mod leave;
 mod memory;
 mod remove;
+mod restore;
 mod silence;
+mod snapshot;
 mod tenant;
 #[cfg(test)]
 mod tests;
@@ -38,6 +41,13 @@ pub const OPTIONS: &[Setting] = &[
         2,
         0,
         4,
+    ),
+    Setting::new(
+        "snapshot",
+        "seconds after which what was written is kept outside of the switches too; 0: never",
+        5,
+        0,
+        3600,
     ),
 ];
 
@@ -124,6 +134,9 @@ impl Discipline for Control {
                 self.tenants
                     .insert(tenant, Tenant::new(tenant, self.protocol));
                 self.with((now, tenant), out, |t, _| t.remembered(now, bytes));
+            }
+            Event::Kept { tenant, kept } => {
+                self.with((now, tenant), out, |t, _| t.kept(kept));
             }
             Event::Options { tenant, options } => {
                 self.with((now, tenant), out, |t, _| t.options = options);

@@ -114,6 +114,8 @@ impl Tenant {
             return;
         }
         removing.asked = false;
+        // There is room again.
+        self.full &= outcome != Outcome::Done;
         match outcome {
             Outcome::NotSent => {}
             Outcome::Done if removing.from.len() > 1 => {

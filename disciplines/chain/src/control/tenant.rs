@@ -9,10 +9,12 @@ use decide::{Action, Key, Room, Settings, Stores, SwitchId};
 use wire::chain::{MEMBERS_MOST, chain_of};
 
 use super::{
-    Switches, arrange, items::Items, join::Join, memory::Memory, remove::Removals, silence::Reports,
+    Switches, arrange, forget::Forgetting, items::Items, join::Join, memory::Memory,
+    remove::Removals, restore::Losses, silence::Reports, snapshot::Snapshot,
 };
 use crate::{
-    report::{Filled, Removable, State},
+    report::{Filled, Idle, Removable, State},
+    snapshot::Part,
     view::{Chain, Member, Protocol, SLOTS, View},
 };
 
@@ -56,6 +58,9 @@ pub(crate) struct Tenant {
     pub(super) join: Option<Join>,
     pub(super) items: Items,
     pub(super) removals: Removals,
+    pub(super) forgetting: Forgetting,
+    pub(super) snapshot: Snapshot,
+    pub(super) losses: Losses,
     pub(super) full: bool,
     /// What the switches were configured with: whether it is full, and the life of each one's tables.
     pub(super) configured: (bool, BTreeMap<SwitchId, u64>),
@@ -82,6 +87,9 @@ impl Tenant {
             join: None,
             items: Items::default(),
             removals: Removals::default(),
+            forgetting: Forgetting::default(),
+            snapshot: Snapshot::default(),
+            losses: Losses::default(),
             full: false,
             configured: (false, BTreeMap::new()),
             is_due: false,
@@ -121,6 +129,7 @@ impl Tenant {
     /// The tenant is gone: its numbers stay used.
     fn over(&mut self, out: &mut Vec<Action>) {
         (self.memory.view, self.memory.past) = (None, vec![]);
+        self.keep_nothing(out);
         let kept = Tenant {
             memory: self.memory.clone(),
             ..Tenant::new(self.id, self.protocol)
@@ -163,6 +172,12 @@ impl Tenant {
     ) {
         if let Some(removable) = Removable::decode(report) {
             return self.may_remove(switch, removable, out);
+        }
+        if let Some(idle) = Idle::decode(report) {
+            return self.may_forget(switch, idle, out);
+        }
+        if let Some(part) = Part::decode(report) {
+            return self.told(now, switch, part, out);
         }
         let Some(state) = State::decode(report) else {
             return;
@@ -300,9 +315,13 @@ impl Tenant {
             if !gone.is_empty() {
                 self.leave(now, &gone, out);
             }
-            self.go_on_joining(now, switches, out);
-            self.go_on_with_items(now, out);
-            self.go_on_removing(out);
+            if !self.go_on_restoring(now, switches, out) {
+                self.go_on_joining(now, switches, out);
+                self.go_on_with_items(now, out);
+                self.go_on_removing(out);
+                self.go_on_forgetting(now, out);
+            }
+            self.go_on_saving(now, switches, out);
         }
         self.configure(switches, out);
     }
@@ -403,6 +422,7 @@ impl Tenant {
         let is_in = |c: &&Chain| slot.is_some_and(|slot| c.slots.contains(&slot));
         add("chain_memberships", chains.iter().filter(is_in).count());
         let short = |c: &&Chain| c.slots.len() < self.length() || c.filling;
+        add("chain_kept_keys", self.snapshot.saved.len());
         add("chain_short", chains.iter().filter(short).count());
     }
 

@@ -41,6 +41,8 @@ pub struct Done {
 /// A client.
 pub struct Asker {
     pub port: u16,
+    /// Which client it is.
+    pub client: u64,
     pub switches: Vec<IpAddr>,
     pub number: u64,
     pub routes: BTreeMap<u16, Route>,
@@ -72,7 +74,7 @@ impl Asker {
         let route = chain.and_then(|chain| self.routes.get(&chain));
         let mut header = Header {
             tenant: TENANT,
-            client: CLIENT,
+            client: self.client,
             request: self.request,
             key_hash: hash_of(key.as_bytes()),
             // Nobody answers a read of no arrangement but with the one that there is.
@@ -81,7 +83,7 @@ impl Asker {
         };
         let mut value = vec![];
         let mut ask = Ask {
-            session: hash_of(&session_key(CLIENT)).low(),
+            session: hash_of(&session_key(self.client)).low(),
             condition: 0,
         };
         let place = match (route, &self.to_do[0]) {
@@ -130,7 +132,7 @@ impl Process for Asker {
     fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
         let packet = Packet::decode(datagram.payload).expect("a packet");
         let header = packet.header;
-        if header.request != self.request || header.client != CLIENT || self.to_do.is_empty() {
+        if header.request != self.request || header.client != self.client || self.to_do.is_empty() {
             return;
         }
         match header.status {

@@ -2,7 +2,9 @@
 //! thing after another.
 
 mod client;
+mod forgetting;
 mod rig;
+mod snapshots;
 
 use wire::Status;
 

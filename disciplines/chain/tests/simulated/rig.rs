@@ -16,7 +16,7 @@ use wire::{Secret, Status};
 
 use crate::{
     MS, S, TENANT,
-    client::{Asker, Do, Done, SECRET, write},
+    client::{Asker, CLIENT, Do, Done, SECRET, write},
 };
 
 static DISCIPLINES: [Registration; 2] = [NETCRAQ, NETCHAIN];
@@ -126,6 +126,7 @@ impl Rig {
         let maker = Box::new(move |birth: sim::Birth| {
             let asker: Box<dyn Process> = Box::new(Asker {
                 port: birth.port,
+                client: CLIENT,
                 switches: addresses.clone(),
                 number: 0,
                 routes: BTreeMap::new(),

@@ -233,6 +233,7 @@ impl Discipline for Controller {
             | Event::Configured { .. }
             | Event::Life { .. }
             | Event::Remembered { .. }
+            | Event::Kept { .. }
             | Event::Options { .. }
             | Event::SwitchReported { .. }
             | Event::Told { .. }

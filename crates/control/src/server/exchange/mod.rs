@@ -15,6 +15,7 @@ use super::{
     configurations::{Configurations, Place},
     disciplines::Disciplines,
     journal::Journal,
+    kept::Kept,
     memories::{Memories, Whose},
     memory::{Memory, TenantRooms},
     plan::Plan,
@@ -30,6 +31,7 @@ pub struct Exchange {
     configurations: Configurations,
     stores: Stores,
     memories: Memories,
+    kept: Kept,
     /// Of the next command, configuration or message to a store.
     next_number: u64,
     /// The time of the last event.
@@ -43,7 +45,7 @@ impl Exchange {
         switches: Switches,
         configurations: Configurations,
         stores: Stores,
-        memories: Memories,
+        (memories, kept): (Memories, Kept),
         first_number: u64,
     ) -> Exchange {
         Exchange {
@@ -53,6 +55,7 @@ impl Exchange {
             configurations,
             stores,
             memories,
+            kept,
             now: Duration::ZERO,
         }
     }
@@ -90,6 +93,11 @@ impl Exchange {
             let bytes = self.memories.of(&self.whose(tenant));
             let bytes = &bytes[..];
             self.tell(Event::Remembered { tenant, bytes }, journal);
+            let kept = self.kept.of(&self.whose(tenant));
+            if !kept.is_empty() {
+                let kept = &kept[..];
+                self.tell(Event::Kept { tenant, kept }, journal);
+            }
         }
     }
 
@@ -368,6 +376,12 @@ impl Exchange {
                     let remembered = self.memories.remember(whose, bytes, journal);
                     if let Err(line) = remembered {
                         tracing::error!(tenant, "refused: {line}");
+                    }
+                }
+                Action::Keep { tenant, key, bytes } => {
+                    let whose = self.whose(tenant);
+                    if let Err(line) = self.kept.keep(whose, key, bytes, journal) {
+                        tracing::warn!(tenant, "refused: {line}");
                     }
                 }
             }

@@ -1,13 +1,15 @@
 //! The items that a switch is believed to hold.
 
 use api::Digest;
-use decide::ItemKey;
+use decide::{ItemKey, Key};
 use wire::maps::{HashMap, HashSet};
 
 /// What a switch holds, as the controller believes.
 #[derive(Debug, Default)]
 pub struct Held {
     keys: HashSet<ItemKey>,
+    /// The switch told all that it holds, since this controller leads.
+    is_told: bool,
     by_tenant: HashMap<u32, usize>,
     digest: Digest,
     /// Keys that came or went since the last [`Held::take_changed`].
@@ -58,14 +60,26 @@ impl Held {
         lost.iter().for_each(|key| self.remove(key));
         let mut held: Vec<ItemKey> = told.into_iter().collect();
         held.iter().for_each(|key| self.insert(key.clone()));
+        self.is_told = true;
         lost.sort();
         held.sort();
         (held, lost)
     }
 
+    /// Whether this is what the switch told, and was done since; else it is what was remembered.
+    pub fn is_told(&self) -> bool {
+        self.is_told
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Those of a tenant, in no order.
+    pub fn keys_of(&self, tenant: u32) -> impl Iterator<Item = &Key> {
+        let its = self.keys.iter().filter(move |key| key.tenant == tenant);
+        its.map(|key| &key.key)
     }
 
     /// How many of a tenant.

@@ -161,6 +161,21 @@ impl Switch {
         self.held.len() as u64
     }
 
+    /// Where packets for it go, if it said so since this controller leads.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    /// Whether it told this controller what it holds, since this one leads.
+    pub fn is_heard(&self) -> bool {
+        self.held.is_told()
+    }
+
+    /// The keys of a tenant's items, in no order.
+    pub fn keys_of(&self, tenant: u32) -> impl Iterator<Item = &decide::Key> {
+        self.held.keys_of(tenant)
+    }
+
     /// How many of a tenant.
     pub fn items_of(&self, tenant: u32) -> u64 {
         self.held.of(tenant) as u64

@@ -1,5 +1,6 @@
 //! What people are shown: tenants, pages, switches, the network, and the status.
 
+mod keys;
 mod network;
 mod pages;
 mod tenants;

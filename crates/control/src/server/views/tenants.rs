@@ -2,7 +2,7 @@
 
 use api::types::{LeaseView, TenantOnSwitch, TenantView};
 use decide::SwitchId;
-use wire::TENANT_OPEN;
+use wire::{SwitchPlace, TENANT_OPEN};
 
 use super::View;
 use crate::{
@@ -37,6 +37,9 @@ impl View<'_> {
         let (tenants, plan) = (self.around.tenants, self.around.plan);
         let mut cluster = tenants.cluster(&plan.cluster, |t| t.id == id);
         cluster.system_secret = None;
+        for switch in self.around.switches.ids() {
+            self.name_place(switch, &mut cluster.switches);
+        }
         cluster.open_tenant = id == TENANT_OPEN;
         // A client signs with the newest secret and needs no other.
         cluster
@@ -44,6 +47,21 @@ impl View<'_> {
             .iter_mut()
             .for_each(|t| t.also_secret = None);
         Ok(cluster.to_toml())
+    }
+
+    /// A switch that says its address is named with it: the file need not say it.
+    fn name_place(&self, id: SwitchId, places: &mut Vec<SwitchPlace>) {
+        let switch = self.around.switches.get(id);
+        let said = switch.and_then(|switch| {
+            Some(SwitchPlace {
+                name: switch.known().name.clone(),
+                address: switch.address()?,
+            })
+        });
+        if let Some(said) = said {
+            places.retain(|place| place.name != said.name && place.address != said.address);
+            places.push(said);
+        }
     }
 
     pub(super) fn known(&self, id: u32) -> Result<&Tenant, Refusal> {

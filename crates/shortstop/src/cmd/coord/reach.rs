@@ -12,6 +12,8 @@ use super::super::{
 
 /// Where the keys are, and in whose name to ask.
 #[derive(clap::Args)]
+// `coord list` has the options that reach controllers too, under the same name of a group.
+#[group(skip)]
 pub struct Reach {
     /// The cluster file (TOML), as `shortstop tenant credentials` prints it: switches and the tenant.
     #[arg(long, value_name = "FILE")]
@@ -34,6 +36,16 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// Whose keys these are.
+    pub fn tenant(&self) -> u32 {
+        self.tenant
+    }
+
+    /// Whether values are sealed and keys hidden.
+    pub fn is_sealed(&self) -> bool {
+        self.seal_key.is_some()
+    }
+
     /// Connects, and carries on from there.
     pub fn run<T>(&self, then: impl AsyncFnOnce(Client) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let cluster = secrets::cluster(&self.cluster)?.1;

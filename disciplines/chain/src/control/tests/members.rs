@@ -82,14 +82,37 @@ fn the_last_that_has_everything_stays() {
     rig.run(15);
     assert_eq!(rig.chain(0).len(), 2, "the other is filling");
     rig.run(30);
-    let alone = left[0];
+    let (alone, before) = (left[0], rig.view().number);
     rig.switches.get_mut(&alone).unwrap().life = 999;
     rig.attach(alone);
+    rig.run(5);
+    let view = rig.view();
     assert_eq!(
-        rig.chain(0)[0],
-        alone,
-        "its chain is lost, and nobody answers for it"
+        view.number >> 48,
+        (before >> 48) + 1,
+        "nobody has it: it begins anew"
     );
+    assert_eq!((rig.chain(0).len(), view.chains[0].filling), (2, false));
+}
+
+#[test]
+fn who_may_have_its_tables_is_waited_for_until_it_is_forgotten() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let before = rig.view().number;
+    rig.switches.get_mut(&3).unwrap().attached = false;
+    rig.tell(Event::Detached { switch: 3 });
+    for switch in [1, 2] {
+        rig.switches.get_mut(&switch).unwrap().life = 999;
+        rig.attach(switch);
+    }
+    rig.run(100);
+    assert!(rig.chain(0).contains(&3));
+    assert_eq!(rig.view().number >> 48, before >> 48);
+    rig.switches.remove(&3);
+    rig.tell_rooms();
+    rig.run(100);
+    assert_eq!(rig.view().number >> 48, (before >> 48) + 1);
+    assert_eq!(rig.chain(0).len(), 2);
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! What disciplines keep of their tenants' keys, over changes of the controller and the end of the tenant.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use bytes::Bytes;
+use decide::{KEPT_MAX, KEPT_MOST, Key};
+use serde::{Deserialize, Serialize};
+use wire::Secret;
+
+use super::{journal::Journal, memories::Whose};
+use crate::state::StateError;
+
+/// Where a row is: keys may be longer than rows' names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptAt {
+    whose: Whose,
+    hash: String,
+}
+
+impl KeptAt {
+    fn new(whose: &Whose, key: &[u8]) -> KeptAt {
+        let hash = Secret::NONE.key_hash(whose.tenant, key);
+        KeptAt {
+            whose: whose.clone(),
+            hash: hex::encode(hash.0),
+        }
+    }
+
+    fn row(&self) -> String {
+        format!(
+            "kept/{}/{}/{}",
+            self.whose.tenant, self.whose.family, self.hash
+        )
+    }
+}
+
+impl FromStr for KeptAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KeptAt, String> {
+        let (whose, hash) = text
+            .rsplit_once('/')
+            .ok_or("expected TENANT/DISCIPLINE/KEY")?;
+        Ok(KeptAt {
+            whose: whose.parse()?,
+            hash: hash.into(),
+        })
+    }
+}
+
+/// A key and what is kept of it, as hex digits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeptRow {
+    key: String,
+    bytes: String,
+}
+
+/// All that is kept.
+#[derive(Debug, Default)]
+pub struct Kept {
+    by_whose: BTreeMap<Whose, BTreeMap<Key, Bytes>>,
+}
+
+impl Kept {
+    /// As remembered.
+    ///
+    /// # Errors
+    /// The row that makes no sense, and why.
+    pub fn restore(rows: Vec<(KeptAt, KeptRow)>) -> Result<Kept, StateError> {
+        let mut kept = Kept::default();
+        for (at, row) in rows {
+            let read = |digits: &str| {
+                hex::decode(digits).map_err(|e| StateError::Row {
+                    key: at.row(),
+                    reason: e.to_string(),
+                })
+            };
+            let (key, bytes) = (read(&row.key)?, read(&row.bytes)?);
+            let of = kept.by_whose.entry(at.whose).or_default();
+            of.insert(key.into(), bytes.into());
+        }
+        Ok(kept)
+    }
+
+    /// All of a tenant, by key.
+    pub fn of(&self, whose: &Whose) -> Vec<(Key, Bytes)> {
+        let all = self.by_whose.get(whose).into_iter().flatten();
+        all.map(|(key, bytes)| (key.clone(), bytes.clone()))
+            .collect()
+    }
+
+    /// Keeps this of a key, or nothing any longer.
+    ///
+    /// # Errors
+    /// One line: it is too long, or of too many keys.
+    pub fn keep(
+        &mut self,
+        whose: Whose,
+        key: Key,
+        bytes: Option<Bytes>,
+        journal: &mut Journal,
+    ) -> Result<(), String> {
+        let at = KeptAt::new(&whose, &key);
+        let of = self.by_whose.entry(whose).or_default();
+        let Some(bytes) = bytes else {
+            if of.remove(&key).is_some() {
+                journal.delete(at.row());
+            }
+            return Ok(());
+        };
+        let length = bytes.len();
+        if length > KEPT_MAX {
+            return Err(format!(
+                "{length} bytes of a key to keep, at most {KEPT_MAX} are taken"
+            ));
+        }
+        if of.get(&key) == Some(&bytes) {
+            return Ok(());
+        }
+        if of.len() >= KEPT_MOST && !of.contains_key(&key) {
+            return Err(format!("something is kept of {KEPT_MOST} keys already"));
+        }
+        let row = KeptRow {
+            key: hex::encode(&key),
+            bytes: hex::encode(&bytes),
+        };
+        journal.put(at.row(), &row);
+        of.insert(key, bytes);
+        Ok(())
+    }
+}
