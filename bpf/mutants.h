@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Ways to break the rules of docs/coherence.md, for tests that must notice: `if (MUTANT(name) || right)`. Nothing is
+ * Ways to break the rules of docs/coherence.md (order_...: of docs/coordination.md), for tests that must notice: `if (MUTANT(name) || right)`. Nothing is
  * left of them in a program for the kernel. A user-space build with -DMUTANTS defines CHOSEN_MUTANT, an expression
  * for the one that is in force, 0 for none. This list is the only one: name, rule, what is broken.
  */
@@ -35,7 +35,24 @@
 	X(lent_installs_nothing, 8, "a write is answered that reads do not see")                        \
 	X(lent_begins_any_epoch, 8, "a loan begins that was not prepared under this epoch")             \
 	X(lent_serves_sealed, 8, "an owner answers after the loan has ended")                           \
-	X(lent_ignores_lives, 8, "an owner takes writes that name another life")
+	X(lent_ignores_lives, 8, "an owner takes writes that name another life")                        \
+	X(order_any_number, 1, "what members of another arrangement say counts")                        \
+	X(order_any_sequence, 2, "a version is applied on any other")                                   \
+	X(order_known_again, 3, "the head applies a request again that it knows")                       \
+	X(order_noted_by_head, 3, "only the head notes whose a version is")                             \
+	X(order_refusal_unnoted, 4, "the head does not note what it refuses")                           \
+	X(order_refused_early, 4, "a refusal overtakes the version that it saw")                        \
+	X(order_refused_by_head, 4, "the head answers what it refuses")                                 \
+	X(order_reads_unleased, 5, "a member answers reads without a lease")                            \
+	X(order_holds_nothing, 6, "a member goes on although one that was removed may answer")          \
+	X(order_holds_half, 6, "a member counts half of each lease that it granted")                    \
+	X(order_writes_held, 6, "the head takes writes while it holds")                                 \
+	X(order_clean_at_once, 7, "a version is clean where it is applied")                             \
+	X(order_reads_dirty, 7, "any member answers with what it has")                                  \
+	X(order_window_open, 8, "the head takes versions for which the ring has no room")               \
+	X(order_reads_unfilled, 9, "a tail answers reads of what is not filled yet")                    \
+	X(order_copies_over, 10, "a copy is written over what a tail has")                              \
+	X(order_marks_nothing, 10, "nobody knows which versions a tail is copied and which it is passed")
 /* clang-format on */
 
 #ifdef MUTANTS

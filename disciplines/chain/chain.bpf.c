@@ -40,7 +40,8 @@ INLINE int from_peer(struct xdp_md *ctx, struct work *work, const struct here *h
 	__u8 kind = work->op == OP_PEER_MESSAGE ? kind_of(ctx, work) : 0;
 	if (kind == COPIED)
 		return send_off(ctx, work); /* to the agent */
-	if (number_in(work) != here->is.number || !adopt(work, here))
+	bool is_of_now = number_in(work) == here->is.number || MUTANT(order_any_number);
+	if (!is_of_now || !adopt(work, here))
 		return ends(COUNT_drop_order_number, XDP_DROP);
 	if (work->op == OP_PEER_SIGNAL || kind == COPY || kind == COPY_SESSION)
 		return next_step(ctx, work, STEP_COPY);

@@ -23,7 +23,8 @@ WHOLE int fill_key(struct xdp_md *ctx, const struct work *work, struct record *r
 	if (!work || !record || !message)
 		return false;
 	const struct write *write = &message->write;
-	if (record->filled >= write->is.fill_number || !message->peer.fill)
+	bool is_filled = record->filled >= write->is.fill_number;
+	if ((is_filled && !MUTANT(order_copies_over)) || !message->peer.fill)
 		return true;
 	if (!(message->peer.flags & BARE) && !put_version(ctx, work, record, write))
 		return false;

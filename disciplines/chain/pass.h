@@ -101,7 +101,7 @@ WHOLE int decide_pass(struct xdp_md *ctx, const struct work *work, struct record
 		return IS_BUSY; /* not the ring of the members before */
 	if (!jump(record, message))
 		return IS_UNFILLED;
-	if (write->seq > record->last + 1)
+	if (write->seq > record->last + 1 && !MUTANT(order_any_sequence))
 		return IS_EARLY;
 	if (write->seq <= record->last) {
 		count_diverged(record, write);
@@ -111,7 +111,8 @@ WHOLE int decide_pass(struct xdp_md *ctx, const struct work *work, struct record
 	write->heard = session->heard == write->is.number;
 	if (!put_version(ctx, work, record, write))
 		return IS_BUSY;
-	note_write(work, session, write, 0, 0);
+	if (!MUTANT(order_noted_by_head))
+		note_write(work, session, write, 0, 0);
 	if (clean > record->last)
 		clean = record->last;
 	if (clean > record->clean && !write->is.held)
@@ -283,7 +284,8 @@ WHOLE int decide_lost(const struct work *work, const struct record *record, stru
 	if (is_unfilled && !(message->peer.flags & JUMP))
 		return IS_UNFILLED;
 	/* Rule 4: what refused it is here, or was committed before this tail began to be filled. */
-	if (!is_unfilled && (record ? record->last : 0) < write->seq)
+	if (!is_unfilled && (record ? record->last : 0) < write->seq &&
+	    !MUTANT(order_refused_early))
 		return IS_EARLY;
 	if (record)
 		message->boundary = boundary_of(&write->is, record);

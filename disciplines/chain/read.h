@@ -169,7 +169,8 @@ INLINE int read_at_tail(struct xdp_md *ctx, struct work *work, struct here *here
 {
 	__u32 tell = 0;
 	bool is_clean = seen->last == seen->clean;
-	if (is_filling_tail(&here->is) && seen->filled < here->is.fill_number)
+	if (is_filling_tail(&here->is) && seen->filled < here->is.fill_number &&
+	    !MUTANT(order_reads_unfilled))
 		return read_on(ctx, work, here, 0, here->is.place - 1, false);
 	if ((!is_clean || here->view->protocol != NETCRAQ) && is_held(work, here))
 		return try_again(ctx, work, here, COUNT_order_held);
@@ -198,7 +199,8 @@ INLINE int read_item(struct xdp_md *ctx, struct work *work, struct here *here,
 		return try_again(ctx, work, here, COUNT_bypass_torn);
 	if (is_tail(&here->is))
 		return read_at_tail(ctx, work, here, spot, &seen);
-	bool is_clean = here->view->protocol == NETCRAQ && seen.last == seen.clean;
+	bool is_known = seen.last == seen.clean || MUTANT(order_reads_dirty);
+	bool is_clean = here->view->protocol == NETCRAQ && is_known;
 	if (is_clean || is_last_word(work, here, &seen))
 		return answer_seen(ctx, work, here, spot, &seen, 0);
 	if (work->header.node)

@@ -264,9 +264,11 @@ WHOLE int is_held_at(struct state *state, __u64 number, __u64 lease_ns, __u32 se
 {
 	if (!state)
 		return true;
-	if (READ_ONCE(state->settled) == number)
+	if (READ_ONCE(state->settled) == number || MUTANT(order_holds_nothing))
 		return false;
 	__u64 lasts_ns = lease_ns + lease_ns / 64 + CLOCK_MARGIN_NS;
+	if (MUTANT(order_holds_half))
+		lasts_ns /= 2;
 	if (now_ns < state->adopted_ns + CLOCK_MARGIN_NS)
 		return true;
 	for (__u32 i = 0; i < SLOTS; i++) {
@@ -321,5 +323,6 @@ WHOLE int is_leased_at(const struct state *state, const struct view *view, __u64
 /* Rule 5: reads are answered under a lease of every other member of the chain. */
 INLINE bool is_leased(const struct work *work, const struct here *here)
 {
-	return is_leased_at(here->state, here->view, here->is.number, here->part, work->now_ns);
+	return MUTANT(order_reads_unleased) ||
+	       is_leased_at(here->state, here->view, here->is.number, here->part, work->now_ns);
 }

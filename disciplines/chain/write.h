@@ -85,7 +85,8 @@ INLINE void write_note(struct note *note, __u64 request, __u64 seq, __u8 refused
 /* Rule 10's other half: since when the chain's present tail takes part in the key's writes. */
 INLINE void mark(const struct facts *is, struct record *record, __u64 seq)
 {
-	if (is->fill_number && record->mark_number != is->fill_number) {
+	if (is->fill_number && record->mark_number != is->fill_number &&
+	    !MUTANT(order_marks_nothing)) {
 		record->mark_number = is->fill_number;
 		record->mark_seq = seq;
 	}
@@ -122,7 +123,8 @@ WHOLE int put_version(struct xdp_md *ctx, const struct work *work, struct record
  */
 INLINE void commit_own(struct record *record, const struct facts *is)
 {
-	__u64 own = is_tail(is) ? record->last : fills(is) ? boundary_of(is, record) : 0;
+	bool is_all = is_tail(is) || MUTANT(order_clean_at_once);
+	__u64 own = is_all ? record->last : fills(is) ? boundary_of(is, record) : 0;
 	if (!is->held && own > record->clean)
 		record->clean = own;
 }
@@ -140,7 +142,7 @@ WHOLE int decide_write(struct xdp_md *ctx, const struct work *work, struct recor
 	write->versions = versions_of(record);
 	if (request < note->request)
 		return OLD;
-	if (request == note->request) {
+	if (request == note->request && !MUTANT(order_known_again)) {
 		write->seq = note->seq;
 		write->status = note->refused ? note->refused - 1 : 0;
 		write->absent = note->absent;
@@ -148,14 +150,15 @@ WHOLE int decide_write(struct xdp_md *ctx, const struct work *work, struct recor
 		return KNOWN;
 	}
 	if (is_refused(work, record, write)) {
-		write_note(note, request, write->seq, write->status + 1, write->absent,
-			   write->is.number);
+		if (!MUTANT(order_refusal_unnoted))
+			write_note(note, request, write->seq, write->status + 1, write->absent,
+				   write->is.number);
 		session->seen = write->is.number;
 		write->jump = fills(&write->is) && write->seq <= boundary_of(&write->is, record);
 		return REFUSED;
 	}
 	/* Rule 8: whoever writes over a version knows that all have it. */
-	if (record->last + 1 - record->clean > versions_of(record))
+	if (record->last + 1 - record->clean > versions_of(record) && !MUTANT(order_window_open))
 		return FULL;
 	write->seq = record->last + 1;
 	write->heard = session->heard == write->is.number;
@@ -198,7 +201,7 @@ INLINE int refuse(struct xdp_md *ctx, struct work *work, const struct here *here
 		  struct write *write, __u8 more_flags)
 {
 	__u64 version = write->absent ? 0 : write->seq;
-	if (here->is.len == 1)
+	if (here->is.len == 1 || MUTANT(order_refused_by_head))
 		return answer_bare(ctx, work, here, (__u32)write->status << 4, version);
 	return pass_write(ctx, work, here, write, LOST, more_flags);
 }
@@ -362,7 +365,7 @@ INLINE int take_write(struct xdp_md *ctx, struct work *work, const struct config
 		return moved(ctx, work, here);
 	if (wrong != NOTHING)
 		return ends(wrong, XDP_DROP);
-	if (is_held(work, here))
+	if (is_held(work, here) && !MUTANT(order_writes_held))
 		return try_again(ctx, work, here, COUNT_order_held);
 	write.is = here->is;
 	write.accepted = here->is.number;

@@ -11,6 +11,7 @@ pub mod frame;
 pub mod message;
 pub mod namespace;
 pub mod noise;
+pub mod snapshots;
 pub mod story;
 pub mod switch;
 pub mod world;
@@ -18,6 +19,7 @@ pub mod world;
 pub use case::{Case, Then, check};
 pub use frame::{Frame, Seen};
 pub use message::Message;
+pub use snapshots::{Names, Snapshots};
 pub use switch::{Run, Runner, Switch, Verdict};
 pub use world::World;
 

@@ -37,6 +37,16 @@ impl Memory {
         unsafe { from.cast::<[u8; LEN]>().read_unaligned() }
     }
 
+    /// Copies the bytes from `offset` on.
+    ///
+    /// # Panics
+    /// Beyond the element.
+    pub fn copy_to(&self, offset: usize, bytes: &mut [u8]) {
+        let from = self.start(offset, bytes.len());
+        // SAFETY: as many bytes of the element; nobody writes them now.
+        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+    }
+
     /// Overwrites the bytes from `offset` on.
     ///
     /// # Panics

@@ -47,6 +47,8 @@ const SAFE: [&str; 2] = ["write_takes_no_epoch", "write_carries_nothing"];
 const OF_ROUNDS: &str = "round_";
 /// Likewise where keys are lent.
 const OF_LOANS: &str = "lent_";
+/// Likewise where keys are kept in chains: the rules are those of `docs/coordination.md`.
+const OF_ORDER: &str = "order_";
 
 impl Mutant {
     /// All of them, in the order of the rules.
@@ -58,7 +60,9 @@ impl Mutant {
     pub fn harmful() -> impl Iterator<Item = &'static Mutant> {
         let harms =
             |mutant: &&Mutant| !mutant.is_safe() && !mutant.is_of_rounds() && !mutant.is_of_loans();
-        LIST.iter().filter(harms)
+        LIST.iter()
+            .filter(harms)
+            .filter(|mutant| !mutant.is_of_order())
     }
 
     /// Whether it lets a client see what it must not, but only where values go round.
@@ -69,6 +73,11 @@ impl Mutant {
     /// Whether it lets a client see what it must not, but only where keys are lent.
     pub fn is_of_loans(&self) -> bool {
         self.name.starts_with(OF_LOANS)
+    }
+
+    /// Whether it lets a client see what it must not, but only where keys are kept in chains.
+    pub fn is_of_order(&self) -> bool {
+        self.name.starts_with(OF_ORDER)
     }
 
     /// Those that only cost a write its round trip.
