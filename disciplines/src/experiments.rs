@@ -76,12 +76,9 @@ mod tests {
                 "kv-failures",
                 "hybrid",
                 "craq-distance",
-                "craq-latency",
-                "craq-mixed",
                 "craq-scale",
                 "craq-faults",
                 "craq-locks",
-                "coord-vs-etcd",
             ]
         );
         let known = |name: &str| crate::find(name).is_some();

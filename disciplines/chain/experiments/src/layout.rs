@@ -11,8 +11,8 @@ use wire::PORT;
 /// The tenant whose chain it is. In a line the switches stand in the order that its chain has.
 pub const TENANT: u32 = 7;
 /// Pages of each switch, and of these the tenant's.
-const PAGES: u32 = 24;
-pub const QUOTA: u32 = 16;
+const PAGES: u32 = 96;
+pub const QUOTA: u32 = 80;
 
 /// The controller's host; it keeps its state in a file.
 pub const CONTROL: &str = "control";
@@ -100,7 +100,7 @@ impl Layout {
         Plan {
             hosts: hosts
                 .iter()
-                .map(|host| Site::new(host, role_of(host)))
+                .map(|host| Site::new(host, self.role_of(host)))
                 .collect(),
             switches,
             links,

@@ -102,7 +102,11 @@ impl OfLocks {
             lease_ms: self.lease_ms,
             hold_us: self.hold_us,
         };
-        Phase::lock(locks, seconds)
+        Phase {
+            // A lock that is new is made room for once.
+            warmup_s: seconds / 2.0,
+            ..Phase::lock(locks, seconds)
+        }
     }
 
     fn in_peace(&self, run: &Run<'_>) -> anyhow::Result<Vec<Seen>> {
