@@ -76,9 +76,12 @@ mod tests {
                 "kv-failures",
                 "hybrid",
                 "craq-distance",
+                "craq-latency",
+                "craq-mixed",
                 "craq-scale",
                 "craq-faults",
                 "craq-locks",
+                "coord-vs-etcd",
             ]
         );
         let known = |name: &str| crate::find(name).is_some();

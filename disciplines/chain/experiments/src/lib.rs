@@ -1,11 +1,14 @@
-//! The paper's figures, and what its authors left open: what happens when members fail: with locks too.
+//! The paper's figures, and what its authors left open: what happens when members fail, and how chains stand beside etcd.
 
 mod asking;
 mod bench;
 mod distance;
+mod etcd;
 mod faults;
+mod latency;
 mod layout;
 mod locks;
+mod mixed;
 mod scale;
 mod trouble;
 
@@ -18,6 +21,14 @@ pub const EXPERIMENTS: &[Registered] = &[
         kind: &Kind::of::<distance::Distance>("craq-distance"),
     },
     Registered {
+        toml: include_str!("../craq-latency.toml"),
+        kind: &Kind::of::<latency::ReadLatency>("craq-latency"),
+    },
+    Registered {
+        toml: include_str!("../craq-mixed.toml"),
+        kind: &Kind::of::<mixed::Mixed>("craq-mixed"),
+    },
+    Registered {
         toml: include_str!("../craq-scale.toml"),
         kind: &Kind::of::<scale::Scale>("craq-scale"),
     },
@@ -28,6 +39,10 @@ pub const EXPERIMENTS: &[Registered] = &[
     Registered {
         toml: include_str!("../craq-locks.toml"),
         kind: &Kind::of::<locks::OfLocks>("craq-locks"),
+    },
+    Registered {
+        toml: include_str!("../coord-vs-etcd.toml"),
+        kind: &Kind::of::<etcd::BesideEtcd>("coord-vs-etcd"),
     },
 ];
 
