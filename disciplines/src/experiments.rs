@@ -75,6 +75,13 @@ mod tests {
                 "kv-scale",
                 "kv-failures",
                 "hybrid",
+                "craq-distance",
+                "craq-latency",
+                "craq-mixed",
+                "craq-scale",
+                "craq-faults",
+                "craq-locks",
+                "coord-vs-etcd",
             ]
         );
         let known = |name: &str| crate::find(name).is_some();

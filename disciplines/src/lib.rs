@@ -23,7 +23,7 @@ const ALL: &[(Registration, &[Registered])] = &[
         orbitcache_experiments::EXPERIMENTS,
     ),
     (kvswitch::REGISTRATION, kvswitch_experiments::EXPERIMENTS),
-    (chain::NETCRAQ, &[]),
+    (chain::NETCRAQ, chain_experiments::EXPERIMENTS),
     (chain::NETCHAIN, &[]),
 ];
 

@@ -55,6 +55,7 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
             ("outside-writes", "Redis"),
             ("tenant-isolation", "CPUs that tenants share"),
             ("controller-failover", "etcd"),
+            ("coord-vs-etcd", "etcd"),
         ]
     );
     let real = Options {

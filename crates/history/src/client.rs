@@ -72,7 +72,7 @@ impl ClientsConfig {
 }
 
 /// Nanoseconds of the clock that all processes share.
-fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
     now.map_or(0, |t| {
         t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64

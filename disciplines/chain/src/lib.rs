@@ -18,6 +18,8 @@ pub mod view;
 
 use std::ffi::c_void;
 
+pub use control::ranked;
+
 use decide::{Items, MapSize, Program, Registration, Role, Runs};
 
 /// How the discipline registers whose reads any member answers.

@@ -16,6 +16,9 @@ pub trait Machines {
     /// Time since the rig was begun.
     fn now(&self) -> Duration;
 
+    /// The clock by which clients record, in nanoseconds.
+    fn clock_ns(&self) -> u64;
+
     /// Lets this much time pass.
     ///
     /// # Errors

@@ -114,6 +114,11 @@ impl Rig {
         self.machines.now()
     }
 
+    /// The clock by which clients record, in nanoseconds.
+    pub fn clock_ns(&self) -> u64 {
+        self.machines.clock_ns()
+    }
+
     /// Lets this much time pass.
     ///
     /// # Errors
@@ -293,7 +298,7 @@ impl Rig {
             heard = status.to_string();
             let switches = status["switches"].as_array().map_or(&[][..], |s| s);
             let attached = switches.iter().filter(|s| s["attached"] == true).count();
-            Ok((attached >= rig.plan.switches.len()).then_some(()))
+            Ok((attached >= rig.plan.nodes_of("agent").len()).then_some(()))
         })
         .with_context(|| format!("last heard: {heard}"))
     }

@@ -170,7 +170,8 @@ impl Source {
         let run = self.run.as_ref()?;
         let timer = self.timers.first().map_or(u64::MAX, |(at, _)| *at);
         let begin = match (run.phase.rate, run.phase.doing) {
-            (Some(_), Doing::Load) => run.arrival_ns as u64,
+            // Not a part of a nanosecond before: nothing would begin then, and the time would stand still.
+            (Some(_), Doing::Load) => run.arrival_ns.ceil() as u64,
             (_, Doing::Fill) if run.left.is_empty() => u64::MAX,
             _ if self.free.is_empty() => u64::MAX,
             _ => 0,
@@ -462,5 +463,37 @@ mod tests {
             assert_eq!(is_whole(&value), len == 24, "{len}");
         }
         assert!(!is_whole(b"short") && !is_whole(&[0; 20]));
+    }
+
+    /// What is due within a nanosecond is due at its end: who comes when he is told to finds something to do.
+    #[test]
+    fn at_a_rate_something_begins_when_it_is_due() {
+        let mut cluster = wire::Cluster::single(([10, 0, 0, 9], wire::PORT).into(), 1);
+        let tenant = wire::Tenant::new(7, "07".repeat(16));
+        cluster.tenants.push(tenant);
+        cluster.switches.push(wire::SwitchPlace {
+            name: "switch1".into(),
+            address: [10, 0, 0, 1].into(),
+        });
+        let config = Config {
+            cluster,
+            tenant: 7,
+            clients: 2,
+            keys: 1,
+            value_len: 24,
+            seed: 1,
+            deadline_ms: 100,
+            cpu: None,
+        };
+        let mut source = Source::new(config, 1).unwrap();
+        let phase = Phase {
+            rate: Some(3e6),
+            ..Phase::load(0.0, 1.0)
+        };
+        source.begin(&phase, 0).unwrap();
+        for _ in 0..10 {
+            let now_ns = source.next_ns().unwrap();
+            assert!(source.go_on(now_ns, &mut |_, _| ()), "at {now_ns} ns");
+        }
     }
 }

@@ -22,6 +22,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use decide::{Action, Discipline, Event, Limits, Room, Setting, SwitchId};
 
+pub use self::arrange::ranked;
 use self::tenant::Tenant;
 use crate::view::Protocol;
 

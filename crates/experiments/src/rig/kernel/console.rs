@@ -121,7 +121,10 @@ impl<'a> Console<'a> {
         ];
         words.extend(["--policy", tenant.policy.name(), "--borrow", &borrows]);
         words.extend(["--rate", &rate, "--over-rate", "drop"]);
-        words.extend(["--discipline", &tenant.discipline, "--clients", &clients]);
+        words.extend(["--discipline", &tenant.discipline]);
+        if !clients.is_empty() {
+            words.extend(["--clients", &clients]);
+        }
         words.extend(["--write-back", &write_back]);
         let options: Vec<String> = tenant
             .options

@@ -93,6 +93,10 @@ impl Machines for Kernel {
         self.begun.elapsed()
     }
 
+    fn clock_ns(&self) -> u64 {
+        history::now_ns()
+    }
+
     fn wait(&self, time: Duration) -> anyhow::Result<()> {
         interrupt::check()?;
         std::thread::sleep(time);

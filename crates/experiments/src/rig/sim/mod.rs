@@ -143,6 +143,10 @@ impl Machines for Sim {
         Duration::from_nanos(self.world.borrow().now_ns())
     }
 
+    fn clock_ns(&self) -> u64 {
+        self.world.borrow().now_ns()
+    }
+
     fn wait(&self, time: Duration) -> anyhow::Result<()> {
         let mut world = self.world.borrow_mut();
         let until_ns = world.now_ns() + time.as_nanos() as u64;

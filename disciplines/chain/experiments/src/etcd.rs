@@ -1,0 +1,185 @@
+use anyhow::ensure;
+use experiments::{
+    Measure, Options, Report, Run, World,
+    params::{keys, positive},
+    plot,
+    rig::CoordLoad,
+    table::{Table, micros, thousands},
+};
+use load::coord::{Phase, PhaseResult};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{
+    bench::{Bench, Protocol},
+    layout::Layout,
+};
+
+/// Members of the chain, and of the etcd.
+const MEMBERS: u16 = 3;
+/// The protocol that is compared.
+const OWN: &str = "netcraq";
+const ETCD: &str = "etcd";
+
+/// A chain of three beside an etcd of three on links of the same kind: how long one operation takes, and how many all clients get done.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BesideEtcd {
+    /// Clients, each with one operation under way.
+    clients: usize,
+    /// Keys, and length of values in bytes.
+    keys: usize,
+    value_len: usize,
+    /// Whether etcd waits for its disk, as it does unless it is told not to.
+    syncs: bool,
+    /// Before each measurement, and of each, in seconds.
+    warmup_s: f64,
+    seconds: f64,
+}
+
+/// What came of one system: reads of one client, its writes; reads of all clients, their writes.
+struct Seen {
+    name: &'static str,
+    results: [PhaseResult; 4],
+}
+
+impl Seen {
+    /// p50 of a read and of a write in microseconds, reads and writes per second.
+    fn figures(&self) -> [f64; 4] {
+        let [read, write, reads, writes] = &self.results;
+        [
+            read.reads.p50_us,
+            write.writes.p50_us,
+            reads.read_rate(),
+            writes.write_rate(),
+        ]
+    }
+}
+
+impl Measure for BesideEtcd {
+    fn check(&self) -> anyhow::Result<()> {
+        keys(self.keys)?;
+        ensure!(
+            (1..=256).contains(&self.clients),
+            "clients = {}: 1 to 256",
+            self.clients
+        );
+        positive([
+            ("value_len", self.value_len as f64),
+            ("warmup_s", self.warmup_s),
+            ("seconds", self.seconds),
+        ])
+    }
+
+    fn needs(&self, options: &Options) -> Option<&'static str> {
+        (options.world == World::Sim).then_some(ETCD)
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        let layout = Layout {
+            etcds: MEMBERS.into(),
+            syncs: self.syncs,
+            ..Layout::star(MEMBERS)
+        };
+        let mut bench = Bench::new(run, layout, Protocol::Netcraq, MEMBERS)?;
+        let (keys, len) = (self.keys, self.value_len);
+        run.progress.say("a chain of switches");
+        let mut one = bench.load(1, keys, len)?;
+        let mut all = bench.load(self.clients, keys, len)?;
+        let own = self.measure(OWN, &mut one, &mut all, 1)?;
+        run.progress.say("an etcd");
+        let mut all = bench.etcd_load(self.clients, keys, len)?;
+        all.run(&Phase {
+            outstanding: self.clients,
+            ..Phase::fill()
+        })?;
+        let mut one = bench.etcd_load(1, keys, len)?;
+        // Of an etcd's load so many clients take part as operations are to be under way.
+        let other = self.measure(ETCD, &mut one, &mut all, self.clients)?;
+        self.tell(run, report, &[own, other]);
+        Ok(())
+    }
+}
+
+impl BesideEtcd {
+    fn measure(
+        &self,
+        name: &'static str,
+        one: &mut CoordLoad,
+        all: &mut CoordLoad,
+        outstanding: usize,
+    ) -> anyhow::Result<Seen> {
+        let phase = |writes: f64, outstanding: usize| Phase {
+            warmup_s: self.warmup_s,
+            outstanding,
+            ..Phase::load(writes, self.seconds)
+        };
+        Ok(Seen {
+            name,
+            results: [
+                one.run(&phase(0.0, 1))?,
+                one.run(&phase(1.0, 1))?,
+                all.run(&phase(0.0, outstanding))?,
+                all.run(&phase(1.0, outstanding))?,
+            ],
+        })
+    }
+
+    fn tell(&self, run: &Run<'_>, report: &mut Report, seen: &[Seen; 2]) {
+        let mut table = Table::new(&[
+            "",
+            "read p50",
+            "read p99",
+            "write p50",
+            "write p99",
+            "reads/s",
+            "writes/s",
+        ]);
+        for Seen { name, results } in seen {
+            let [read, write, reads, writes] = results;
+            table.row([
+                (*name).into(),
+                micros(read.reads.p50_us),
+                micros(read.reads.p99_us),
+                micros(write.writes.p50_us),
+                micros(write.writes.p99_us),
+                thousands(reads.read_rate()),
+                thousands(writes.write_rate()),
+            ]);
+            report.rows.push(json!({
+                "system": name, "read": read.reads, "write": write.writes,
+                "reads_per_s": reads.read_rate(), "writes_per_s": writes.write_rate(),
+            }));
+        }
+        let (own, etcd) = (seen[0].figures(), seen[1].figures());
+        let names = ["read_p50", "write_p50", "reads_per_s", "writes_per_s"];
+        for (name, (own, etcd)) in names.into_iter().zip(own.into_iter().zip(etcd)) {
+            report.summarize(format!("{name}_over_etcd"), own / etcd);
+        }
+        let all = seen.iter().flat_map(|seen| &seen.results);
+        let of = |what: fn(&PhaseResult) -> u64| all.clone().map(what).sum::<u64>();
+        report.count("wrong_values", of(|r| r.wrong + r.not_found));
+        report.count("failed", of(|r| r.failed + r.unknown));
+        let disk = match self.syncs {
+            true => {
+                "on the disks of a majority before it answers: shortstop has it in the memory of three switches"
+            }
+            false => "in the memory of a majority: it was told not to wait for its disk",
+        };
+        report.text = format!(
+            "{}\nlatency: one client; rates: {} clients, one operation each. etcd has each write {disk}.\n",
+            table.render(),
+            self.clients
+        );
+        let groups = ["reads/s", "writes/s"].map(String::from);
+        let bars = |figures: [f64; 4]| vec![figures[2], figures[3]];
+        let svg = plot::grouped_bars(&plot::GroupedBars {
+            title: "A chain of three switches beside an etcd of three",
+            y: "per second",
+            groups: &groups,
+            series: &[(ETCD, bars(etcd)), (OWN, bars(own))],
+            marks: None,
+        });
+        report.plot(run.name, svg);
+    }
+}

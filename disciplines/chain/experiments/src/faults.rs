@@ -1,0 +1,227 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::ensure;
+use experiments::{
+    Measure, Report, Run,
+    params::{keys, part, positive},
+    plot,
+    rig::{Clients, client},
+    table::{Table, thousands},
+    verdict::judge,
+};
+use history::{ClientsConfig, Recorded};
+use lab::topology::Fault;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{
+    bench::{Bench, Protocol},
+    layout::{Layout, TENANT},
+    trouble::{Kind, Trouble, make, unavailable_ms},
+};
+
+/// What a chain does while links lose, double and reorder, and each member in turn has each kind of trouble. What clients saw must be
+/// linearizable.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Faults {
+    /// Switches, and members of the chain: who fails is replaced by one of the others.
+    switches: u16,
+    length: u16,
+    /// Keys.
+    keys: usize,
+    /// Clients on each of two hosts.
+    clients: u32,
+    /// Operations of both protocols together, at least.
+    operations: u64,
+    /// How often each member has each kind of trouble.
+    rounds: usize,
+    kinds: Vec<Kind>,
+    /// For how long, in seconds.
+    trouble_s: f64,
+    /// Chances that a link loses, doubles and holds back a packet.
+    loss: f64,
+    duplicate: f64,
+    reorder: f64,
+}
+
+/// What came of one protocol.
+struct Seen {
+    protocol: Protocol,
+    recorded: Recorded,
+    troubles: Vec<Trouble>,
+}
+
+impl Measure for Faults {
+    fn check(&self) -> anyhow::Result<()> {
+        keys(self.keys)?;
+        ensure!(
+            self.length >= 2 && self.length < self.switches && self.switches <= 8,
+            "length = {}, switches = {}: a chain of at least two, and one beside it",
+            self.length,
+            self.switches
+        );
+        ensure!(self.clients > 0, "clients = 0: at least one is needed");
+        ensure!(!self.kinds.is_empty(), "kinds: none are given");
+        positive([("trouble_s", self.trouble_s)])?;
+        part([
+            ("loss", self.loss),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+        ])
+    }
+
+    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        let mut all = vec![];
+        for protocol in Protocol::ALL {
+            all.push(self.watch(run, protocol)?);
+        }
+        self.tell(run, report, &all)
+    }
+}
+
+impl Faults {
+    fn watch(&self, run: &Run<'_>, protocol: Protocol) -> anyhow::Result<Seen> {
+        let layout = Layout {
+            fault: Some(Fault {
+                loss: self.loss,
+                duplicate: self.duplicate,
+                reorder: self.reorder,
+                reorder_ms: 1.0,
+                seed: run.options.seed,
+                ..Fault::default()
+            }),
+            ..Layout::star(self.switches)
+        };
+        let mut clients = Clients::default();
+        let mut bench = Bench::new(run, layout, protocol, self.length)?;
+        let cluster = bench.cluster()?;
+        for number in 0..2 {
+            let config = ClientsConfig {
+                cluster: cluster.clone(),
+                seed: run.options.seed,
+                first: number * self.clients,
+                clients: self.clients,
+                keys: self.keys as u32,
+                tenants: vec![TENANT],
+                longest_value: 0,
+                lives: None,
+                plain: 0.0,
+                chains: true,
+            };
+            let host = client(number as usize + 1);
+            bench.rig.clients(&mut clients, &host, "clients", &config)?;
+        }
+        let time = Duration::from_secs_f64(self.trouble_s);
+        bench.rig.wait(time)?;
+        let mut troubles = vec![];
+        for _ in 0..self.rounds {
+            for kind in self.kinds.iter().copied() {
+                for place in 0..usize::from(self.length) {
+                    let (name, kind_name) = (protocol.name(), kind.name());
+                    run.progress
+                        .say(format!("{name}: member {place} is {kind_name}"));
+                    troubles.push(make(&mut bench, kind, place, time)?);
+                }
+            }
+        }
+        while clients.operations()? < self.operations / 2 {
+            bench.rig.wait(time)?;
+        }
+        Ok(Seen {
+            protocol,
+            recorded: clients.finish()?,
+            troubles,
+        })
+    }
+
+    fn tell(&self, run: &Run<'_>, report: &mut Report, all: &[Seen]) -> anyhow::Result<()> {
+        let mut table = Table::new(&["protocol", "trouble", "member", "unavailable", "replaced"]);
+        let mut longest: BTreeMap<Kind, f64> = BTreeMap::new();
+        let mut per_protocol = vec![];
+        let mut together = Recorded::default();
+        for (number, seen) in (0..).zip(all) {
+            let mut of = BTreeMap::new();
+            for trouble in &seen.troubles {
+                let ms = unavailable_ms(trouble, &seen.recorded.operations);
+                for worst in [&mut longest, &mut of] {
+                    let worst = worst.entry(trouble.kind).or_insert(0.0_f64);
+                    *worst = worst.max(ms);
+                }
+                let replaced = trouble.replaced_ms;
+                table.row([
+                    seen.protocol.name().into(),
+                    trouble.kind.name().into(),
+                    place_name(trouble.place, self.length.into()).into(),
+                    format!("{ms:.0} ms"),
+                    replaced.map_or("-".into(), |ms| format!("{ms:.0} ms")),
+                ]);
+                report.rows.push(json!({
+                    "protocol": seen.protocol, "trouble": trouble.kind, "place": trouble.place,
+                    "unavailable_ms": ms, "replaced_ms": replaced,
+                }));
+            }
+            let bars = self
+                .kinds
+                .iter()
+                .map(|kind| of.get(kind).copied().unwrap_or(0.0));
+            per_protocol.push((seen.protocol.name(), bars.collect::<Vec<f64>>()));
+            // Each protocol's keys are other ones.
+            let mut recorded = seen.recorded.clone();
+            let first = number * self.keys as u32;
+            recorded.operations.iter_mut().for_each(|o| o.key += first);
+            together.add(recorded);
+        }
+        let before = report.rows.len();
+        judge(report, &together, self.keys * all.len())?;
+        let lost = report.rows[before..]
+            .iter()
+            .filter(|row| row["lost_write"] == true);
+        let lost = lost.count() as u64;
+        let open = together.operations.iter().filter(|o| o.return_ns.is_none());
+        for (name, count) in [
+            ("lost_writes", lost),
+            ("operations", together.operations.len() as u64),
+            ("outcome_unknown", open.count() as u64),
+            ("reads_unanswered", together.unanswered),
+            ("torn_values", together.torn),
+            (
+                "troubles",
+                all.iter().map(|seen| seen.troubles.len() as u64).sum(),
+            ),
+        ] {
+            report.count(name, count);
+        }
+        for (kind, ms) in &longest {
+            report.summarize(format!("unavailable_ms_max_{}", kind.name()), *ms);
+        }
+        let told = longest.iter().filter(|(kind, _)| kind.is_replaced());
+        let told = told.map(|(_, ms)| *ms).fold(0.0, f64::max);
+        report.summarize("unavailable_ms_max", told);
+        report.text = format!(
+            "{}\nlonger of: no write answered, no read answered. A heartbeat decides where a member is killed or silent.\n{} operations\n\n{}",
+            table.render(),
+            thousands(together.operations.len() as f64),
+            report.text
+        );
+        let groups: Vec<String> = self.kinds.iter().map(|kind| kind.name().into()).collect();
+        let svg = plot::grouped_bars(&plot::GroupedBars {
+            title: "How long nobody was answered when a member failed",
+            y: "milliseconds, worst",
+            groups: &groups,
+            series: &per_protocol,
+            marks: None,
+        });
+        report.plot(run.name, svg);
+        Ok(())
+    }
+}
+
+/// What the member at this place is called.
+fn place_name(place: usize, length: usize) -> &'static str {
+    match place {
+        0 => "head",
+        _ if place + 1 == length => "tail",
+        _ => "middle",
+    }
+}
