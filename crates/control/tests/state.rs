@@ -113,6 +113,9 @@ async fn a_standby_has_all_rows_before_it_leads() {
     (0..6).for_each(|n| batch.delete(format!("long/{n}")));
     batch.put("long/1", &"y".repeat(1_000_000));
     first.write(&Arc::new(batch)).await.unwrap();
+    while wire.passed() < 7_000_000 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     first.resign().await;
     let second = second.await.unwrap();
     let passed = wire.passed();
