@@ -7,23 +7,6 @@
 
 #include "pass.h"
 
-/* Whether the packet comes from that member. */
-WHOLE int is_from(struct xdp_md *ctx, const struct work *work, const struct member *member)
-{
-	if (!work || !member || !member->used)
-		return false;
-	if (work->is_ipv6) {
-		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
-		if (!ip)
-			return false;
-		const __be32 *word = ip->saddr.in6_u.u6_addr32;
-		return word[0] == member->address[0] && word[1] == member->address[1] &&
-		       word[2] == member->address[2] && word[3] == member->address[3];
-	}
-	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	return ip && ip->saddr == member->address[0];
-}
-
 /* Notes with the version's client under which number answers to it pass here; 0: they do not. */
 INLINE void note_way(struct work *work, __u64 client, __u64 hash, __u64 number)
 {
@@ -84,7 +67,7 @@ INLINE int take_answer(struct xdp_md *ctx, struct work *work, struct here *here)
 {
 	if (here->is.place != NOWHERE && !is_tail(&here->is) &&
 	    number_in(work) == here->is.number && !(work->header.flags & STATUS_MASK) &&
-	    is_from(ctx, work, member_in(here, slot_at(here, here->is.len - 1))) &&
+	    names_member(ctx, work, member_in(here, slot_at(here, here->is.len - 1)), true) &&
 	    note_committed(work, here, true) == COUNT_order_ack)
 		count(COUNT_order_ack);
 	return send_off(ctx, work);

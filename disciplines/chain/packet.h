@@ -133,8 +133,9 @@ INLINE bool address_to(struct xdp_md *ctx, const struct work *work, const struct
 			       from_us);
 }
 
-/* Whether the packet is for that member. */
-WHOLE int is_to(struct xdp_md *ctx, const struct work *work, const struct member *member)
+/* Whether the packet is for that member; `is_source`: whether it comes from it. */
+WHOLE int names_member(struct xdp_md *ctx, const struct work *work, const struct member *member,
+		       int is_source)
 {
 	if (!work || !member || !member->used)
 		return false;
@@ -142,12 +143,13 @@ WHOLE int is_to(struct xdp_md *ctx, const struct work *work, const struct member
 		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
 		if (!ip)
 			return false;
-		const __be32 *word = ip->daddr.in6_u.u6_addr32;
+		const struct in6_addr *address = is_source ? &ip->saddr : &ip->daddr;
+		const __be32 *word = address->in6_u.u6_addr32;
 		return word[0] == member->address[0] && word[1] == member->address[1] &&
 		       word[2] == member->address[2] && word[3] == member->address[3];
 	}
 	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	return ip && ip->daddr == member->address[0];
+	return ip && (is_source ? ip->saddr : ip->daddr) == member->address[0];
 }
 
 /* Where the kernel's routes lead. */
@@ -159,7 +161,7 @@ WHOLE int send_off(struct xdp_md *ctx, struct work *work)
 INLINE bool is_for_us(struct xdp_md *ctx, const struct work *work, const struct here *here)
 {
 	return here->view->self < SLOTS && !(here->view->flags & VIEW_IPV6) == !work->is_ipv6 &&
-	       is_to(ctx, work, member_in(here, own_slot(here)));
+	       names_member(ctx, work, member_in(here, own_slot(here)), false);
 }
 
 /* Moves all that stands before the value `by` bytes, towards the front; the other way if it is negative. */

@@ -82,17 +82,13 @@ impl Measure for Faults {
 
 impl Faults {
     fn watch(&self, run: &Run<'_>, protocol: Protocol) -> anyhow::Result<Seen> {
-        let layout = Layout {
-            fault: Some(Fault {
-                loss: self.loss,
-                duplicate: self.duplicate,
-                reorder: self.reorder,
-                reorder_ms: 1.0,
-                seed: run.options.seed,
-                ..Fault::default()
-            }),
-            ..Layout::star(self.switches)
-        };
+        let layout = Layout::star(self.switches).faulty(Fault {
+            loss: self.loss,
+            duplicate: self.duplicate,
+            reorder: self.reorder,
+            seed: run.options.seed,
+            ..Fault::default()
+        });
         let mut clients = Clients::default();
         let mut bench = Bench::new(run, layout, protocol, self.length)?;
         let cluster = bench.cluster()?;

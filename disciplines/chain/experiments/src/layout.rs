@@ -62,6 +62,18 @@ impl Layout {
         }
     }
 
+    /// The same with these faults on each switch's link to the router, where what overtakes does so by a millisecond at most.
+    pub fn faulty(self, fault: Fault) -> Layout {
+        let reorder_ms = 1.0;
+        Layout {
+            fault: Some(Fault {
+                reorder_ms,
+                ..fault
+            }),
+            ..self
+        }
+    }
+
     /// Ids of the switches, in the order in which they stand.
     pub fn order(&self) -> Vec<u16> {
         match self.in_a_line {

@@ -142,17 +142,13 @@ impl OfLocks {
     }
 
     fn in_trouble(&self, run: &Run<'_>) -> anyhow::Result<Vec<Seen>> {
-        let layout = Layout {
-            fault: Some(Fault {
-                loss: self.loss,
-                duplicate: self.duplicate,
-                reorder: self.reorder,
-                reorder_ms: 1.0,
-                seed: run.options.seed,
-                ..Fault::default()
-            }),
-            ..Layout::star(self.switches)
-        };
+        let layout = Layout::star(self.switches).faulty(Fault {
+            loss: self.loss,
+            duplicate: self.duplicate,
+            reorder: self.reorder,
+            seed: run.options.seed,
+            ..Fault::default()
+        });
         let mut bench = Bench::new(run, layout, Protocol::Netcraq, self.length)?;
         let mut load = bench.load(self.clients, 1, 24)?;
         let mut all = vec![];
