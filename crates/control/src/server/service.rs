@@ -140,7 +140,6 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let service = ControlServer::new(Service {
             shared: shared.clone(),
-            stopped: stopped.clone(),
         })
         .max_decoding_message_size(MESSAGE_MAX);
         let admin: Arc<dyn crate::admin::Admin> =
@@ -200,14 +199,8 @@ fn ended(
     Ok(lived?)
 }
 
-async fn until(mut stopped: watch::Receiver<bool>) {
-    // An error means that the sender is gone, which is as good as stopped.
-    let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
 struct Service {
     shared: Arc<Shared>,
-    stopped: watch::Receiver<bool>,
 }
 
 type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -234,9 +227,8 @@ impl Control for Service {
         let term = self.leads()?;
         let caller = request.extensions().get::<Caller>().cloned();
         let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
-        let stop = until(self.stopped.clone());
         let (shared, incoming) = (self.shared.clone(), request.into_inner());
-        tokio::spawn(serve_switch(shared, term, caller, incoming, sender, stop));
+        tokio::spawn(serve_switch(shared, term, caller, incoming, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
@@ -246,9 +238,8 @@ impl Control for Service {
     ) -> Result<Response<Self::ServeStream>, Status> {
         let term = self.leads()?;
         let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
-        let stop = until(self.stopped.clone());
         let (shared, incoming) = (self.shared.clone(), request.into_inner());
-        tokio::spawn(serve_store(shared, term, incoming, sender, stop));
+        tokio::spawn(serve_store(shared, term, incoming, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 

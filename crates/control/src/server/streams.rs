@@ -31,17 +31,14 @@ async fn take_in<T, M>(
     term: u64,
     incoming: &mut Streaming<T>,
     sender: &Outgoing<M>,
-    stop: impl Future<Output = ()>,
     mut take: impl FnMut(T) -> Result<(), Status>,
 ) -> Option<Status> {
     let mut leading = shared.term.subscribe();
-    tokio::pin!(stop);
     loop {
         let message = tokio::select! {
             message = incoming.next() => message,
             () = sender.closed() => return None,
             _ = leading.wait_for(|now| *now != term) => return Some(standing_by(shared)),
-            () = &mut stop => return Some(Status::unavailable("the controller stops")),
         };
         let Some(Ok(message)) = message else {
             return None;
@@ -59,7 +56,6 @@ pub async fn serve_switch(
     caller: Option<Caller>,
     mut incoming: Streaming<FromSwitch>,
     sender: Outgoing<api::proto::ToSwitch>,
-    stop: impl Future<Output = ()>,
 ) {
     let hello = first(&mut incoming).await.and_then(|message| message.body);
     let Some(from_switch::Body::Hello(hello)) = hello else {
@@ -94,7 +90,7 @@ pub async fn serve_switch(
         Ok(taken) => taken.map_err(|closed| status_of(&closed)),
         Err(refusal) => Err(Status::unavailable(refusal.message)),
     };
-    let end = take_in(&shared, term, &mut incoming, &sender, stop, take).await;
+    let end = take_in(&shared, term, &mut incoming, &sender, take).await;
     shared.lock().switch_went(shared.now(), stream);
     tracing::info!(switch, "switch detached");
     if let Some(status) = end {
@@ -109,7 +105,6 @@ pub async fn serve_store(
     term: u64,
     mut incoming: Streaming<FromStore>,
     sender: Outgoing<api::proto::ToStore>,
-    stop: impl Future<Output = ()>,
 ) {
     let hello = first(&mut incoming).await.and_then(|message| message.body);
     let Some(from_store::Body::Hello(hello)) = hello else {
@@ -131,7 +126,7 @@ pub async fn serve_store(
         let taken = shared.leading(|core| core.store_said(shared.now(), stream, message));
         taken.map_err(|refusal| Status::unavailable(refusal.message))
     };
-    let end = take_in(&shared, term, &mut incoming, &sender, stop, take).await;
+    let end = take_in(&shared, term, &mut incoming, &sender, take).await;
     shared.lock().store_went(stream);
     if let Some(status) = end {
         let _ = sender.try_send(Err(status));
