@@ -53,15 +53,18 @@ INLINE int about_loan(struct xdp_md *ctx, struct work *work)
 {
 	if (!admit_system(work))
 		return ends(COUNT_drop_forged, XDP_DROP);
-	bpf_tail_call(ctx, &programs, LOAN_MESSAGES);
+	tail_call_to(ctx, &programs, LOAN_MESSAGES);
 	count(COUNT_bypass_no_step);
 	return forward(ctx, work);
 }
 
-/* To the tenant's discipline. */
+/* To the tenant's discipline. Its number is in the tenant's entry, and yet each is a place known when compiling. */
 INLINE int to_discipline(struct xdp_md *ctx, struct work *work)
 {
-	bpf_tail_call(ctx, &programs, work->base);
+#pragma unroll
+	for (__u32 number = 0; number < NO_DISCIPLINE; number++)
+		if (work->base == number * PROGRAMS_PER_DISCIPLINE)
+			tail_call_to(ctx, &programs, number * PROGRAMS_PER_DISCIPLINE);
 	count(COUNT_bypass_no_discipline);
 	return forward(ctx, work);
 }
@@ -94,7 +97,7 @@ int entry(struct xdp_md *ctx)
 	if (verdict != CONTINUE)
 		return verdict;
 	if (work->flags & TENANT_WRITE_BACK)
-		bpf_tail_call(ctx, &programs, LENT_PACKETS);
+		tail_call_to(ctx, &programs, LENT_PACKETS);
 	return to_discipline(ctx, work);
 }
 

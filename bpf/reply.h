@@ -127,6 +127,8 @@ INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_
 	udp->len = bpf_htons(udp_len);
 	if (!write_checksum(ctx, work, udp, value_sum))
 		return false;
+	if (payload_len == work->payload_len)
+		return true; /* what lay behind the datagram may as well go back with it */
 	__u32 have = frame_len(ctx), need = work->kv + payload_len;
 	if (have > need)
 		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);
