@@ -43,15 +43,15 @@ INLINE int system_message(struct xdp_md *ctx, struct work *work, struct config *
 /* Nobody else may hear of it: behind this switch's address there is no one to acknowledge it. */
 INLINE int called_back(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	if (!admit_system(work))
+	if (!admit_system(work, config))
 		return ends(COUNT_drop_forged, XDP_DROP);
 	return invalidate(ctx, work, config);
 }
 
 /* Likewise what is said about a loan of which this switch has a part, whether or not the tenant is known here. */
-INLINE int about_loan(struct xdp_md *ctx, struct work *work)
+INLINE int about_loan(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	if (!admit_system(work))
+	if (!admit_system(work, config))
 		return ends(COUNT_drop_forged, XDP_DROP);
 	tail_call_to(ctx, &programs, LOAN_MESSAGES);
 	count(COUNT_bypass_no_step);
@@ -89,8 +89,8 @@ int entry(struct xdp_md *ctx)
 	if (work->op == OP_INVALIDATE && names_this_switch(work, config))
 		return called_back(ctx, work, config);
 	if (is_about_loan(work, config))
-		return about_loan(ctx, work);
-	verdict = admit(ctx, work);
+		return about_loan(ctx, work, config);
+	verdict = admit(ctx, work, config);
 	if (verdict != CONTINUE)
 		return verdict;
 	verdict = system_message(ctx, work, config);
@@ -152,7 +152,10 @@ int comes_back(struct xdp_md *ctx)
 	int verdict = parse(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
-	verdict = admit_again(ctx, work);
+	struct config *config = get_config();
+	if (!config)
+		return XDP_PASS;
+	verdict = admit_again(ctx, work, config);
 	if (verdict != CONTINUE)
 		return verdict;
 	return next_step(ctx, work, RECIRCULATED_STEP);

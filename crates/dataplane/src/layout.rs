@@ -86,7 +86,8 @@ pub(crate) struct Config {
     pub source_check: AtomicU32,
     pub layout: AtomicU32,
     pub life: AtomicU64,
-    pub unused: [u64; 3],
+    pub tenants_changed: AtomicU64,
+    pub unused: [u64; 2],
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
 }

@@ -34,7 +34,13 @@ pub(crate) const PIPES: &str = "pipes";
 
 /// Maps that belong to one loading, as this build and the ones before it call them. Programs of different loadings do not
 /// meet there: what is loaded already keeps its own until the last link runs what is loaded now.
-const OF_ONE_LOADING: [&str; 4] = ["work_area", "programs", "works", "disciplines"];
+const OF_ONE_LOADING: [&str; 5] = [
+    "work_area",
+    "programs",
+    "known_tenants",
+    "works",
+    "disciplines",
+];
 /// Maps that only count: made anew where their layout changed.
 const STATISTICS: [&str; 4] = ["counters", "sketches", PIPES, "tallies"];
 
@@ -111,7 +117,7 @@ impl Sizes {
             "buckets" => Some(self.buckets()),
             "pages" => Some(self.pages),
             "hits" => Some(self.buckets() * BUCKET_SLOTS as u32 * cpus),
-            "sketches" | PIPES => Some(cpus),
+            "sketches" | "known_tenants" | PIPES => Some(cpus),
             _ => None,
         }
     }
