@@ -28,8 +28,6 @@
 _Static_assert(NO_DISCIPLINE < MAX_DISCIPLINES, "it has a place of its own in `programs`");
 /* Words that a discipline has of each tenant. */
 #define PARAMETERS 2
-/* Numbers that a discipline may count of each tenant. */
-#define TALLIES 136
 #define MAX_LEASES 1024
 #define SKETCH_ROWS 4
 #define SKETCH_COLUMNS 65536
@@ -202,22 +200,6 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } counters SEC(".maps");
 
-struct tallies {
-	__u64 word[TALLIES];
-};
-
-/*
- * key: a tenant's place. Per CPU, written by the programs, never reset: what a discipline's programs count of a tenant
- * for their own control half, which the agent tells each window's part of.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_TENANTS);
-	__type(key, __u32);
-	__type(value, struct tallies);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} tallies SEC(".maps");
-
 /*
  * The lookup table: buckets of one cache line. A slot is a 32-bit fingerprint over a 32-bit reference
  * (23 bits of page, 9 of cell); 0 is empty. Written by the agent, one slot at a time; it lets an RCU grace
@@ -363,20 +345,6 @@ INLINE int ends(enum counter which, int verdict)
 {
 	count(which);
 	return verdict;
-}
-
-/* Counts for the control half, in the word `which` of the packet's tenant; what that means is the discipline's affair. */
-INLINE void tally_by(const struct work *work, __u32 which, __u64 by)
-{
-	__u32 place = work->place;
-	struct tallies *of = bpf_map_lookup_elem(&tallies, &place);
-	if (of && which < TALLIES)
-		of->word[which] += by;
-}
-
-INLINE void tally(const struct work *work, __u32 which)
-{
-	tally_by(work, which, 1);
 }
 
 INLINE struct config *get_config(void)

@@ -205,12 +205,13 @@ const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
 mod tests {
     use super::*;
 
-    const HEADERS: [&str; 9] = [
+    const HEADERS: [&str; 10] = [
         include_str!("../../../bpf/lent/table.h"),
         include_str!("../../../bpf/source.h"),
         include_str!("../../../bpf/sketch.h"),
         include_str!("../../../bpf/pipe.h"),
         include_str!("../../../bpf/maps.h"),
+        include_str!("../../../bpf/tally.h"),
         include_str!("../../../bpf/table.h"),
         include_str!("../../../bpf/given.h"),
         include_str!("../../../bpf/events.h"),
