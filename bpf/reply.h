@@ -127,10 +127,7 @@ INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_
 	udp->len = bpf_htons(udp_len);
 	if (!write_checksum(ctx, work, udp, value_sum))
 		return false;
-	__u32 need = work->kv + payload_len;
-	if (ctx->data_end - ctx->data == need)
-		return true; /* further fragments begin behind more than any reply */
-	__u32 have = frame_len(ctx);
+	__u32 have = frame_len(ctx), need = work->kv + payload_len;
 	if (have > need)
 		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);
 	return true;
