@@ -99,6 +99,7 @@ INLINE bool put_piece(struct xdp_md *ctx, __u32 at, const __u8 *from)
 	if (to + PIECE_BYTES > (__u8 *)(long)ctx->data_end)
 		return false;
 	*(struct piece *)to = *(const struct piece *)from;
+	meanwhile();
 	return true;
 }
 
