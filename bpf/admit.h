@@ -113,6 +113,7 @@ INLINE const struct known_tenant *take_tenant(const struct config *config, struc
 	work->place = tenant->flags >> TENANT_PLACE_SHIFT & (MAX_TENANTS - 1);
 	const struct known_tenant *signer = signer_of(config, work, tenant);
 	*right = signer && tag_is_right(work, signer);
+	meanwhile();
 	return tenant;
 }
 

@@ -99,7 +99,6 @@ INLINE bool put_piece(struct xdp_md *ctx, __u32 at, const __u8 *from)
 	if (to + PIECE_BYTES > (__u8 *)(long)ctx->data_end)
 		return false;
 	*(struct piece *)to = *(const struct piece *)from;
-	meanwhile();
 	return true;
 }
 
@@ -116,6 +115,8 @@ INLINE bool put_value(struct xdp_md *ctx, __u32 at, __u8 *value, __u32 len)
 		__u32 last = (len - PIECE_BYTES) & 0xff;
 		if (done < len && put_piece(ctx, at + last, value + last))
 			done = len;
+		if (done == len)
+			meanwhile();
 	}
 	return done == len || bpf_xdp_store_bytes(ctx, at, value, len) == 0;
 }

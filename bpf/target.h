@@ -58,7 +58,7 @@
 /* A tail call to a place that is known when compiling: a jump, where any other goes through a guarded indirect one. */
 #define tail_call_to(ctx, map, place) bpf_tail_call_static((ctx), (map), (place))
 
-/* Others may write what is being copied here; a test lets them. */
+/* Others may change what was read so far; a test lets them. */
 #define meanwhile() ((void)0)
 
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))
