@@ -83,6 +83,44 @@ INLINE void make_answer(struct work *work, const struct config *config, __u32 va
 		expiry_ns ? bpf_htonl((expiry_ns - work->now_ns) / NS_PER_MS + 1) : 0;
 }
 
+/* Values up to this length are copied in pieces: the helper's calls and returns cost more than those. */
+#define PIECE_BYTES 32
+#define PIECES_MAX 8
+
+struct piece {
+	__u64 word[PIECE_BYTES / 8];
+};
+
+INLINE bool put_piece(struct xdp_md *ctx, __u32 at, const __u8 *from)
+{
+	at &= 0x3ff;
+	opaque(at);
+	__u8 *to = (void *)(long)ctx->data + (at & 0x3ff);
+	if (to + PIECE_BYTES > (__u8 *)(long)ctx->data_end)
+		return false;
+	*(struct piece *)to = *(const struct piece *)from;
+	return true;
+}
+
+/* Copies a value of an item into the packet at the offset `at`. False: there is no room. */
+INLINE bool put_value(struct xdp_md *ctx, __u32 at, __u8 *value, __u32 len)
+{
+	__u32 done = 0;
+	if (len >= PIECE_BYTES && len <= PIECE_BYTES * PIECES_MAX) {
+		for (int i = 0; i < PIECES_MAX; i++) {
+			if (len - done < PIECE_BYTES || !put_piece(ctx, at + done, value + done))
+				break;
+			done += PIECE_BYTES;
+		}
+		__u32 last = (len - PIECE_BYTES) & 0xff;
+		if (done < len && put_piece(ctx, at + last, value + last))
+			done = len;
+		if (done == len)
+			meanwhile();
+	}
+	return done == len || bpf_xdp_store_bytes(ctx, at, value, len) == 0;
+}
+
 /*
  * CONTINUE: the item's value stands in the packet, the answer's header in `work`, to be sent by `send_back` with these
  * two. The copy is checked after it was made, before the packet becomes the reply; otherwise the read was sent on.
@@ -103,8 +141,7 @@ INLINE int load_answer(struct xdp_md *ctx, struct work *work, const struct confi
 		return forward(ctx, work);
 	}
 	__u8 *value = value_of(found, work->key_len);
-	if (len &&
-	    bpf_xdp_store_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, value, len) < 0) {
+	if (!put_value(ctx, work->kv + KV_HEADER_LEN + work->key_len, value, len)) {
 		count(COUNT_bypass_no_room);
 		return forward(ctx, work);
 	}

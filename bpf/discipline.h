@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The contract of a discipline's C, and its only include, but for pipe.h where it counts keys one by one. The Rust side is
+ * The contract of a discipline's C, and its only include, but for pipe.h where it counts keys one by one, and tally.h. The Rust side is
  * crates/decide (what is registered and decided) and crates/dataplane (what is loaded and written).
  *
  * STEPS. A discipline's object has one to eight programs of the section `STEP`. The entry program calls the first
@@ -32,7 +32,7 @@
  * COUNT_hit for a copy of what a store has. A packet that ends here is COUNT_consume or COUNT_drop_refused. What
  * happens on the way (COUNT_miss) may be counted beside.
  *
- * TALLIES. `tally(work, n)` adds one to the tenant's word n, below TALLIES (`tally_by` more): what the control half is to know of the
+ * TALLIES (tally.h). `tally(work, n)` adds one to the tenant's word n, below TALLIES (`tally_by` more): what the control half is to know of the
  * discipline's own work, as numbers of each window (`Event::WindowEnd`). In steps only, not in an egress program.
  *
  * PARAMETERS. `work->parameter[0]` and `[1]` are the tenant's words from `Configuration::parameters`. Nobody else

@@ -43,25 +43,28 @@ INLINE int system_message(struct xdp_md *ctx, struct work *work, struct config *
 /* Nobody else may hear of it: behind this switch's address there is no one to acknowledge it. */
 INLINE int called_back(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	if (!admit_system(work))
+	if (!admit_system(work, config))
 		return ends(COUNT_drop_forged, XDP_DROP);
 	return invalidate(ctx, work, config);
 }
 
 /* Likewise what is said about a loan of which this switch has a part, whether or not the tenant is known here. */
-INLINE int about_loan(struct xdp_md *ctx, struct work *work)
+INLINE int about_loan(struct xdp_md *ctx, struct work *work, struct config *config)
 {
-	if (!admit_system(work))
+	if (!admit_system(work, config))
 		return ends(COUNT_drop_forged, XDP_DROP);
-	bpf_tail_call(ctx, &programs, LOAN_MESSAGES);
+	tail_call_to(ctx, &programs, LOAN_MESSAGES);
 	count(COUNT_bypass_no_step);
 	return forward(ctx, work);
 }
 
-/* To the tenant's discipline. */
+/* To the tenant's discipline. Its number is in the tenant's entry, and yet each is a place known when compiling. */
 INLINE int to_discipline(struct xdp_md *ctx, struct work *work)
 {
-	bpf_tail_call(ctx, &programs, work->base);
+#pragma unroll
+	for (__u32 number = 0; number < NO_DISCIPLINE; number++)
+		if (work->base == number * PROGRAMS_PER_DISCIPLINE)
+			tail_call_to(ctx, &programs, number * PROGRAMS_PER_DISCIPLINE);
 	count(COUNT_bypass_no_discipline);
 	return forward(ctx, work);
 }
@@ -86,15 +89,15 @@ int entry(struct xdp_md *ctx)
 	if (work->op == OP_INVALIDATE && names_this_switch(work, config))
 		return called_back(ctx, work, config);
 	if (is_about_loan(work, config))
-		return about_loan(ctx, work);
-	verdict = admit(ctx, work);
+		return about_loan(ctx, work, config);
+	verdict = admit(ctx, work, config);
 	if (verdict != CONTINUE)
 		return verdict;
 	verdict = system_message(ctx, work, config);
 	if (verdict != CONTINUE)
 		return verdict;
 	if (work->flags & TENANT_WRITE_BACK)
-		bpf_tail_call(ctx, &programs, LENT_PACKETS);
+		tail_call_to(ctx, &programs, LENT_PACKETS);
 	return to_discipline(ctx, work);
 }
 
@@ -149,7 +152,10 @@ int comes_back(struct xdp_md *ctx)
 	int verdict = parse(ctx, work);
 	if (verdict != CONTINUE)
 		return verdict;
-	verdict = admit_again(ctx, work);
+	struct config *config = get_config();
+	if (!config)
+		return XDP_PASS;
+	verdict = admit_again(ctx, work, config);
 	if (verdict != CONTINUE)
 		return verdict;
 	return next_step(ctx, work, RECIRCULATED_STEP);

@@ -4,7 +4,7 @@
  * objects share them and a new agent finds them again. Sizes that depend on the switch are set when loading.
  *
  * Programs of an earlier build run beside those of this one while an agent is replaced, on the same tables: a layout
- * changes under a new name only. `work_area` and `programs` belong to one loading, and are made anew by each.
+ * changes under a new name only. `work_area`, `known_tenants` and `programs` belong to one loading, and are made anew by each.
  */
 #pragma once
 
@@ -28,8 +28,6 @@
 _Static_assert(NO_DISCIPLINE < MAX_DISCIPLINES, "it has a place of its own in `programs`");
 /* Words that a discipline has of each tenant. */
 #define PARAMETERS 2
-/* Numbers that a discipline may count of each tenant. */
-#define TALLIES 136
 #define MAX_LEASES 1024
 #define SKETCH_ROWS 4
 #define SKETCH_COLUMNS 65536
@@ -46,7 +44,8 @@ struct config {
 	__u32 source_check; /* of source.h */
 	__u32 layout; /* of the tables; the agent refuses those of another */
 	__u64 life; /* drawn when the tables were made: others are other memory */
-	__u64 unused[3];
+	__u64 tenants_changed; /* how often `tenants` was, counted behind each change */
+	__u64 unused[2];
 	/* Rule 1: the invalidation counter, on a cache line of its own. Only ever rises. */
 	__u64 epoch;
 	__u64 unused_too[7];
@@ -104,6 +103,39 @@ struct {
 	__type(value, struct tenant);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } tenants SEC(".maps");
+
+#define KNOWN_TENANTS 2048
+
+/*
+ * What a CPU noted of a tenant: a packet of one that is known costs a cache line, and no call of a helper. It counts as
+ * long as no tenant has changed.
+ */
+struct known_tenant {
+	__u64 as_of; /* `tenants_changed`, and one more */
+	__u32 id;
+	__u32 discipline;
+	__u64 secret[2];
+	__u64 also_secret[2];
+	__u32 flags;
+	__u32 parameter[PARAMETERS];
+	__u32 is_limited;
+};
+_Static_assert(sizeof(struct known_tenant) == 64, "one cache line");
+
+/* A tenant has one place; who came last has it. */
+struct known_tenants {
+	struct known_tenant place[KNOWN_TENANTS];
+};
+
+/* key: cpu. Written by the programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* begins on a page, and so each place on a line */
+	__uint(max_entries, 2); /* set when loading */
+	__type(key, __u32);
+	__type(value, struct known_tenants);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} known_tenants SEC(".maps");
 
 #define MAX_FLOWS 8192
 
@@ -167,22 +199,6 @@ struct {
 	__type(value, __u64);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } counters SEC(".maps");
-
-struct tallies {
-	__u64 word[TALLIES];
-};
-
-/*
- * key: a tenant's place. Per CPU, written by the programs, never reset: what a discipline's programs count of a tenant
- * for their own control half, which the agent tells each window's part of.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_TENANTS);
-	__type(key, __u32);
-	__type(value, struct tallies);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} tallies SEC(".maps");
 
 /*
  * The lookup table: buckets of one cache line. A slot is a 32-bit fingerprint over a 32-bit reference
@@ -329,20 +345,6 @@ INLINE int ends(enum counter which, int verdict)
 {
 	count(which);
 	return verdict;
-}
-
-/* Counts for the control half, in the word `which` of the packet's tenant; what that means is the discipline's affair. */
-INLINE void tally_by(const struct work *work, __u32 which, __u64 by)
-{
-	__u32 place = work->place;
-	struct tallies *of = bpf_map_lookup_elem(&tallies, &place);
-	if (of && which < TALLIES)
-		of->word[which] += by;
-}
-
-INLINE void tally(const struct work *work, __u32 which)
-{
-	tally_by(work, which, 1);
 }
 
 INLINE struct config *get_config(void)

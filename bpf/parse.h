@@ -53,6 +53,12 @@ INLINE __u32 frame_len(struct xdp_md *ctx)
 	return bpf_xdp_get_buff_len(ctx);
 }
 
+/* Whether the frame has that many bytes. Those of most are all in one buffer, whose length needs no helper call. */
+INLINE bool frame_reaches(struct xdp_md *ctx, __u32 len)
+{
+	return ctx->data_end - ctx->data >= len || frame_len(ctx) >= len;
+}
+
 /* The protocol behind Ethernet and at most one VLAN tag; 0 where the packet ends. */
 INLINE __be16 parse_ethernet(struct cursor *cursor, struct work *work)
 {
@@ -161,7 +167,7 @@ INLINE int parse(struct xdp_md *ctx, struct work *work)
 	int verdict = parse_kv(&cursor, work);
 	if (verdict != CONTINUE)
 		return verdict;
-	if (work->kv + work->payload_len > frame_len(ctx))
+	if (!frame_reaches(ctx, work->kv + work->payload_len))
 		return ends(COUNT_drop_truncated, XDP_DROP);
 	return load_key(ctx, work, &cursor);
 }

@@ -55,6 +55,12 @@
 /* Asks for the cache line at `p` ahead of its use; BPF has no prefetch, but nobody waits for this load. */
 #define touch(p) ((void)READ_ONCE(*(const __u8 *)(p)))
 
+/* A tail call to a place that is known when compiling: a jump, where any other goes through a guarded indirect one. */
+#define tail_call_to(ctx, map, place) bpf_tail_call_static((ctx), (map), (place))
+
+/* Others may change what was read so far; a test lets them. */
+#define meanwhile() ((void)0)
+
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))
 #define fetch_or(p, v) __sync_fetch_and_or((p), (v))
 #define fetch_and(p, v) __sync_fetch_and_and((p), (v))
@@ -108,25 +114,24 @@
 #define BUCKET_MASK const volatile __u32 bucket_mask SEC(".rodata.switch") = 4095
 
 /*
- * CLOCK_BOOTTIME, which goes on while the machine is suspended: no lease and no life lasts longer for that. Coarse, since
- * the fine clocks cost as much as a lookup: what it is ahead of the coarse monotonic clock is looked at again whenever
- * that has moved, before which no device has come back from a suspension. It is behind the
- * fine clock by a tick, or by some where the processor that counts them is held up (CLOCK_LATE_NS).
+ * CLOCK_BOOTTIME, which goes on while the machine is suspended: no lease and no life lasts longer for that. Read once in a tick
+ * of the kernel's on each CPU, since all clocks cost as much as a lookup, and the tick's number is a word of memory. A tick
+ * comes before any device is back from a suspension. What is read is behind the clock by a tick at most, or by some where
+ * the processor that counts them is held up (CLOCK_LATE_NS).
  */
 struct clock {
-	__u64 coarse_ns;
-	__u64 ahead_ns;
+	__u64 tick;
+	__u64 now_ns;
 };
 
 INLINE __u64 clock_ns(struct clock *clock)
 {
-	__u64 now_ns = bpf_ktime_get_coarse_ns();
-	if (clock->coarse_ns != now_ns) {
-		__u64 fine_ns = bpf_ktime_get_ns();
-		clock->ahead_ns = bpf_ktime_get_boot_ns() - fine_ns;
-		clock->coarse_ns = now_ns;
+	__u64 tick = bpf_jiffies64();
+	if (clock->tick != tick) {
+		clock->now_ns = bpf_ktime_get_boot_ns();
+		clock->tick = tick;
 	}
-	return now_ns + clock->ahead_ns;
+	return clock->now_ns;
 }
 
 /* The same to the nanosecond, at the cost of a lookup. */

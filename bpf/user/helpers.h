@@ -12,6 +12,8 @@
 			return user_cpu->at->program[place_](ctx);                                 \
 	} while (0)
 
+#define tail_call_to(ctx, map, place) bpf_tail_call(ctx, map, place)
+
 /* Whoever runs the switch knows the time. */
 INLINE __u64 clock_ns(struct clock *clock)
 {

@@ -50,6 +50,7 @@ extern bool user_ring_is_full; /* whatever is in it */
 #define user_moment() ((void)0)
 #define barrier() __atomic_thread_fence(__ATOMIC_ACQ_REL)
 #endif
+#define meanwhile() user_moment()
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define opaque(x) asm volatile("" : "+r"(x))
 #define touch(p) __builtin_prefetch(p)

@@ -2,6 +2,7 @@
 /* A client's read, at any member. */
 #pragma once
 
+#include "tally.h"
 #include "write.h"
 
 #define READ_TRIES_HERE 4

@@ -2,6 +2,7 @@
 /* A client's write, at the head. */
 #pragma once
 
+#include "tally.h"
 #include "client.h"
 #include "commit.h"
 

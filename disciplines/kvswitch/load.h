@@ -3,6 +3,7 @@
 #pragma once
 
 #include "discipline.h"
+#include "tally.h"
 
 struct address_key {
 	__u32 tenant;

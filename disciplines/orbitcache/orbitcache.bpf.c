@@ -15,6 +15,7 @@
 RECIRCULATES;
 
 #include "parts.h"
+#include "tally.h"
 
 /* What becomes of a read whose value may be answered here. */
 enum fate {

@@ -60,6 +60,7 @@ static void make_tenants(bool system_has_secret, bool rotating, __u32 threshold)
 		if (id == 9 && rotating)
 			tenant_of(id)->also_secret[1] = 0xfedcba9876543210ULL;
 	}
+	((struct config *)put(&config, 0))->tenants_changed++;
 }
 
 static struct config *the_config(void)

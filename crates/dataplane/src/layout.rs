@@ -86,7 +86,8 @@ pub(crate) struct Config {
     pub source_check: AtomicU32,
     pub layout: AtomicU32,
     pub life: AtomicU64,
-    pub unused: [u64; 3],
+    pub tenants_changed: AtomicU64,
+    pub unused: [u64; 2],
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
 }
@@ -204,12 +205,13 @@ const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
 mod tests {
     use super::*;
 
-    const HEADERS: [&str; 9] = [
+    const HEADERS: [&str; 10] = [
         include_str!("../../../bpf/lent/table.h"),
         include_str!("../../../bpf/source.h"),
         include_str!("../../../bpf/sketch.h"),
         include_str!("../../../bpf/pipe.h"),
         include_str!("../../../bpf/maps.h"),
+        include_str!("../../../bpf/tally.h"),
         include_str!("../../../bpf/table.h"),
         include_str!("../../../bpf/given.h"),
         include_str!("../../../bpf/events.h"),

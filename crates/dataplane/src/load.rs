@@ -31,12 +31,20 @@ const OF_RECIRCULATION: [&str; 2] = [RECIRCULATION, CLONES];
 
 /// The map that those objects share which count keys in pipes.
 pub(crate) const PIPES: &str = "pipes";
+/// That of those which count for their control half (`bpf/tally.h`).
+pub(crate) const TALLIES: &str = "tallies";
 
 /// Maps that belong to one loading, as this build and the ones before it call them. Programs of different loadings do not
 /// meet there: what is loaded already keeps its own until the last link runs what is loaded now.
-const OF_ONE_LOADING: [&str; 4] = ["work_area", "programs", "works", "disciplines"];
+const OF_ONE_LOADING: [&str; 5] = [
+    "work_area",
+    "programs",
+    "known_tenants",
+    "works",
+    "disciplines",
+];
 /// Maps that only count: made anew where their layout changed.
-const STATISTICS: [&str; 4] = ["counters", "sketches", PIPES, "tallies"];
+const STATISTICS: [&str; 4] = ["counters", "sketches", PIPES, TALLIES];
 
 /// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines that differ in their
 /// control half only share it.
@@ -111,7 +119,7 @@ impl Sizes {
             "buckets" => Some(self.buckets()),
             "pages" => Some(self.pages),
             "hits" => Some(self.buckets() * BUCKET_SLOTS as u32 * cpus),
-            "sketches" | PIPES => Some(cpus),
+            "sketches" | "known_tenants" | PIPES => Some(cpus),
             _ => None,
         }
     }
@@ -324,7 +332,8 @@ impl Object {
             return Err(self.wrong(format!("it has no map {missing}")));
         }
         let prefix = format!("{}_", self.maps_of);
-        let is_of_some = |name: &str| OF_RECIRCULATION.contains(&name) || name == PIPES;
+        let is_of_some =
+            |name: &str| OF_RECIRCULATION.contains(&name) || [PIPES, TALLIES].contains(&name);
         let own = |name: &&String| !shared.contains(name) && !is_of_some(name);
         match maps.iter().filter(own).find(|name| !name.starts_with(&prefix)) {
             Some(name) => Err(self.wrong(format!(

@@ -1,9 +1,10 @@
-use crate::{Backing, Error, layout::TALLIES, map::Map, tenant::Entries};
+use crate::{Backing, Error, layout::TALLIES, load::TALLIES as TABLE, map::Map, tenant::Entries};
 
-/// What disciplines' programs count of their tenants (`tally` in `bpf/maps.h`).
+/// What disciplines' programs count of their tenants (`bpf/tally.h`).
 pub struct Tallies {
     tenants: Entries,
-    map: Map,
+    /// Where no discipline counts so there is none.
+    map: Option<Map>,
 }
 
 impl Tallies {
@@ -15,7 +16,10 @@ impl Tallies {
         let at = at.into();
         Ok(Tallies {
             tenants: Entries::open(&at)?,
-            map: at.map("tallies")?,
+            map: match at.has_map(TABLE) {
+                true => Some(at.map(TABLE)?),
+                false => None,
+            },
         })
     }
 
@@ -28,9 +32,12 @@ impl Tallies {
         let Some(place) = self.tenants.place(tenant)? else {
             return Ok(None);
         };
-        let per_cpu = self.map.lookup_percpu(&place.to_ne_bytes());
-        let per_cpu = per_cpu.map_err(Error::bpf("reading tallies"))?;
         let mut sum = [0u64; TALLIES];
+        let Some(map) = &self.map else {
+            return Ok(Some(sum));
+        };
+        let per_cpu = map.lookup_percpu(&place.to_ne_bytes());
+        let per_cpu = per_cpu.map_err(Error::bpf("reading tallies"))?;
         for of_cpu in per_cpu.iter().flatten() {
             for (word, bytes) in sum.iter_mut().zip(of_cpu.as_chunks().0) {
                 *word = word.wrapping_add(u64::from_ne_bytes(*bytes));

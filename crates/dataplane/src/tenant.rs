@@ -52,21 +52,27 @@ pub(crate) fn hash_salt(tenant: u32) -> u64 {
 
 /// The table of tenants. Whoever writes it reads an entry, changes it and writes it back: requests that are admitted in
 /// between are not counted against the rate, a few in a change.
-pub(crate) struct Entries(Map);
+pub(crate) struct Entries {
+    map: Map,
+    config: Mapped<Config>,
+}
 
 impl Entries {
     pub(crate) fn open(at: &Backing) -> Result<Entries, Error> {
         at.must_exist()?;
-        at.map("tenants").map(Entries)
+        Ok(Entries {
+            map: at.map("tenants")?,
+            config: at.mapped("config")?,
+        })
     }
 
     fn ids(&self) -> Vec<u32> {
         let id = |key: Vec<u8>| Some(u32::from_ne_bytes(*key.first_chunk()?));
-        self.0.keys().into_iter().filter_map(id).collect()
+        self.map.keys().into_iter().filter_map(id).collect()
     }
 
     fn get(&self, id: u32) -> Result<Option<Tenant>, Error> {
-        let found = self.0.lookup(&id.to_ne_bytes());
+        let found = self.map.lookup(&id.to_ne_bytes());
         let bytes = found.map_err(Error::bpf("reading the table of tenants"))?;
         Ok(bytes.and_then(|bytes| Tenant::read(&bytes)))
     }
@@ -83,8 +89,21 @@ impl Entries {
             return Ok(());
         }
         let key = tenant.id.to_ne_bytes();
-        let written = self.0.update(&key, &tenant.as_bytes());
+        let written = self.map.update(&key, &tenant.as_bytes());
+        self.is_changed();
         written.map_err(Error::bpf("writing the table of tenants"))
+    }
+
+    fn remove(&self, id: u32) -> Result<(), Error> {
+        let removed = self.map.delete(&id.to_ne_bytes());
+        self.is_changed();
+        removed.map_err(Error::bpf("removing a tenant"))
+    }
+
+    /// From here on programs look at the table again: each CPU has noted what it saw there.
+    fn is_changed(&self) {
+        let changes = &self.config.at(0).tenants_changed;
+        changes.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -100,8 +119,7 @@ impl TenantEntry {
         let stay: std::collections::HashSet<u32> = entries.iter().map(|e| e.id).collect();
         // First, so that there is room.
         for id in map.ids().into_iter().filter(|id| !stay.contains(id)) {
-            let removed = map.0.delete(&id.to_ne_bytes());
-            removed.map_err(Error::bpf("removing a tenant"))?;
+            map.remove(id)?;
         }
         // Those that stay keep their places: what programs count there is theirs.
         let (mut places, mut taken) = (BTreeMap::new(), BTreeSet::new());
@@ -120,11 +138,8 @@ impl TenantEntry {
         }
         let served = entries.iter().filter(|e| e.discipline != NO_DISCIPLINE);
         let share = REPORTS_OF_ALL / (served.count() as u32).max(1);
-        let config: Mapped<Config> = at.mapped("config")?;
-        config
-            .at(0)
-            .share
-            .store(share.max(LEAST_SHARE), Ordering::Relaxed);
+        let shares = &map.config.at(0).share;
+        shares.store(share.max(LEAST_SHARE), Ordering::Relaxed);
         Ok(())
     }
 

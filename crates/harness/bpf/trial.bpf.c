@@ -4,6 +4,7 @@
  * show, its op and its key's first letter say.
  */
 #include "discipline.h"
+#include "tally.h"
 
 #define STEP_ROUND RECIRCULATED_STEP
 #define STEP_COUNTER 2
