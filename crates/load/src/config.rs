@@ -126,6 +126,8 @@ pub enum PhaseKind {
         /// How often each is read.
         times: u32,
     },
+    /// Reads that the generator answers itself, without a network: what it costs by itself. On sockets only.
+    Dry,
     /// Forged requests: half of them in the tenants' names, half in the name of random numbers, all with random tags. What
     /// is answered as if it were genuine is counted.
     Forge,

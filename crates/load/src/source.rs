@@ -6,7 +6,8 @@ use anyhow::ensure;
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use wire::{
-    Cluster, Flags, HEADER_LEN, Header, NodeId, Op, Packet, Secret, Status, TENANT_OPEN, store_at,
+    Cluster, Epoch, Flags, HEADER_LEN, Header, NodeId, Op, Packet, Secret, Status, TENANT_OPEN,
+    store_at,
 };
 
 use super::{
@@ -21,7 +22,9 @@ use super::{
     versions::POPULATED,
     window::{Sent, Window},
 };
-use crate::workload::{Check, KEY_LEN, Key, Ranks, Stamp, check_value, write_value};
+use crate::workload::{
+    Check, KEY_LEN, Key, Ranks, Stamp, check_value, populated_value, write_value,
+};
 
 /// Requests that can be on their way at once.
 const WINDOW: usize = 1 << 17;
@@ -194,6 +197,7 @@ impl Source {
         let each_key = match phase.kind {
             PhaseKind::Load
             | PhaseKind::Scan { .. }
+            | PhaseKind::Dry
             | PhaseKind::Forge
             | PhaseKind::Hostile { .. } => None,
             PhaseKind::Fill | PhaseKind::Sweep => {
@@ -336,6 +340,38 @@ impl Source {
         } else {
             take_answer(run, tenant, &packet, &sent, now_ns);
         }
+    }
+
+    /// What a switch would answer to a read that is open, and the address that it would come from; none: it is not open.
+    pub fn answer(&mut self, datagram: &[u8], answer: &mut Vec<u8>) -> Option<SocketAddr> {
+        let asked = Packet::decode(datagram).ok()?.header;
+        let sent = self.window.get(asked.request)?;
+        let tenant = &self.tenants[usize::from(sent.tenant)];
+        let key = tenant.keys.get(sent.key);
+        let (version, stamp) = tenant.versions.known(sent.key);
+        let len = tenant.value_len(sent.key);
+        let value = if stamp == POPULATED {
+            populated_value(&key.bytes, len)
+        } else {
+            let mut value = vec![0; len];
+            write_value(&key.bytes, stamp, &mut value);
+            value
+        };
+        let header = Header {
+            tenant: asked.tenant,
+            client: asked.client,
+            request: asked.request,
+            key_hash: asked.key_hash,
+            flags: Flags::CACHED,
+            epoch: Epoch::new(1, 0),
+            version,
+            ..Header::new(Op::ReadReply)
+        };
+        answer.clear();
+        let packet = Packet::new(header, &key.bytes, &value);
+        packet.encode(&tenant.secret, answer).ok()?;
+        let store = self.config.cluster.stores.get(tenant.store_of(&key))?;
+        Some(store.address)
     }
 
     /// Gives up what was not answered in time. What has arrived must have been taken before.
