@@ -70,7 +70,7 @@ impl Demand {
         let could_use = self.could_use.max(self.need());
         let reserve = if could_use > self.own {
             could_use.saturating_mul(2)
-        } else if self.own > could_use.saturating_add(OWN_SLACK) {
+        } else if self.own > could_use.saturating_mul(2).saturating_add(OWN_SLACK) {
             could_use + 1
         } else {
             self.own
@@ -378,7 +378,10 @@ mod tests {
             may_borrow: true,
             ..Demand::default()
         };
-        let idle = owner(20, 4);
+        let idle = Demand {
+            own: 4,
+            ..owner(20, 4)
+        };
         let share = |demands| numbers(&share(20, &of(demands)));
         assert_eq!(share([idle, hungry(3, 30, 0)]), [(4, 0), (0, 16)]);
         assert_eq!(share([idle, hungry(3, 9, 0)]), [(11, 0), (0, 9)]);
@@ -388,15 +391,17 @@ mod tests {
             [(4, 0), (0, 4), (0, 12)]
         );
         // The owner's own need even more so, and what it could use of its own when it comes back, twice that at once.
-        assert_eq!(share([owner(20, 18), hungry(3, 30, 16)]), [(17, 0), (0, 3)]);
+        assert_eq!(share([owner(20, 18), hungry(3, 30, 16)]), [(18, 0), (0, 2)]);
         let back = |could_use, own| Demand {
             could_use,
             own,
             ..owner(20, 4)
         };
         assert_eq!(share([back(7, 4), hungry(3, 30, 16)]), [(14, 0), (0, 6)]);
-        assert_eq!(share([back(12, 4), hungry(3, 30, 16)]), [(17, 0), (0, 3)]);
-        assert_eq!(share([back(7, 14), hungry(3, 30, 6)]), [(8, 0), (0, 12)]);
+        assert_eq!(share([back(12, 4), hungry(3, 30, 16)]), [(16, 0), (0, 4)]);
+        // What it got then it keeps for a while: more may come.
+        assert_eq!(share([back(7, 14), hungry(3, 30, 6)]), [(14, 0), (0, 6)]);
+        assert_eq!(share([back(5, 14), hungry(3, 30, 6)]), [(6, 0), (0, 14)]);
     }
 
     #[test]

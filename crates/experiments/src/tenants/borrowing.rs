@@ -2,7 +2,8 @@
 //! wants all of its pages back.
 //!
 //! What is possible is measured as well: the same load of a tenant that is guaranteed, for itself, all pages but those that the idle owner uses. Whose a page is
-//! says the switch, by the table that its memory follows: what a controller has decided is nobody's gain before that.
+//! says the switch's memory, by the items in it: what a controller has decided is nobody's gain before that. An owner has its pages back when nothing of
+//! the borrower is left in them.
 
 use std::time::Duration;
 
@@ -156,6 +157,7 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
             "needed_pages": needed,
             "owner_pages_before": back.series.first().map(|look| look.owner),
             "reclaim_ms": back.reclaim_ms,
+            "refill_ms": back.refill_ms,
             "owner_hit_ratio": back.hit_ratio,
             "pages_over_time": back.series.iter().map(|l| json!([l.ms, l.owner, l.borrower])).collect::<Vec<_>>(),
         }));
@@ -212,14 +214,14 @@ impl Borrowing {
     }
 }
 
-/// What the switch's page table said at one time.
+/// Whose items the switch's memory had at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Look {
     /// Since the owner's first request.
     ms: f64,
-    /// Pages of the owner.
+    /// Pages with items of the owner.
     owner: usize,
-    /// Pages of the borrower.
+    /// Pages with items of the borrower.
     borrower: usize,
 }
 
@@ -228,8 +230,14 @@ fn count(pages: &[SwitchPage], tenant: u32) -> usize {
     pages.iter().filter(of).count()
 }
 
-/// When the owner first had as many pages as it needs.
-fn reclaimed(series: &[Look], needed: usize) -> Option<f64> {
+/// When the borrower had first left all pages but these. What a page that it left is filled with, and how soon, is the owner's own affair.
+fn reclaimed(series: &[Look], others: usize) -> Option<f64> {
+    let look = series.iter().find(|look| look.borrower <= others)?;
+    Some(look.ms)
+}
+
+/// When the owner first had items in so many pages.
+fn refilled(series: &[Look], needed: usize) -> Option<f64> {
     let look = series.iter().find(|look| look.owner >= needed)?;
     Some(look.ms)
 }
@@ -243,6 +251,7 @@ struct Beside {
 /// One return of the owner.
 struct Return {
     reclaim_ms: Option<f64>,
+    refill_ms: Option<f64>,
     series: Vec<Look>,
     hit_ratio: f64,
     wrong: u64,
@@ -351,14 +360,14 @@ impl Shared<'_> {
             owning.finish()?;
             let has = self.pages_of(BORROWER)?;
             let lent = has.saturating_sub(params.own_quota as usize);
-            if lent * 2 >= params.idle_pages() as usize
+            if lent * 4 >= params.idle_pages() as usize * 3
                 && (self.stage.rig.now() - begun).as_secs_f64() > params.settle_s / 3.0
             {
                 return Ok(lent);
             }
             ensure!(
                 (self.stage.rig.now() - begun).as_secs_f64() < 3.0 * params.settle_s,
-                "{lent} of the idle owner's {} pages were lent within {} s: half of them at least are to be",
+                "{lent} of the idle owner's {} pages were lent within {} s: three quarters at least are to be",
                 params.idle_pages(),
                 3.0 * params.settle_s
             );
@@ -396,7 +405,11 @@ impl Shared<'_> {
         };
         let other = load.finish()?;
         Ok(Return {
-            reclaim_ms: reclaimed(&series, needed),
+            reclaim_ms: reclaimed(
+                &series,
+                (params.tenancy.pages as usize).saturating_sub(needed),
+            ),
+            refill_ms: refilled(&series, needed),
             hit_ratio: result.hit_ratio(),
             wrong: result.wrong() + other.wrong(),
             series,
@@ -409,15 +422,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_back_when_there_are_as_many_as_needed() {
+    fn pages_are_back_when_the_borrower_has_left_them() {
         let look = |ms, owner| Look {
             ms,
             owner,
-            borrower: 0,
+            borrower: 25 - owner,
         };
         let series = [look(0.0, 4), look(20.0, 10), look(40.0, 20), look(60.0, 20)];
-        assert_eq!(reclaimed(&series, 20), Some(40.0));
-        assert_eq!(reclaimed(&series, 21), None);
+        // Of 25 pages it needs 20.
+        assert_eq!(reclaimed(&series, 5), Some(40.0));
+        assert_eq!(reclaimed(&series, 4), None);
+        assert_eq!(refilled(&series, 10), Some(20.0));
+        assert_eq!(refilled(&series, 21), None);
         assert_eq!(reclaimed(&[], 1), None);
     }
 
