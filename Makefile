@@ -6,7 +6,9 @@ SEED ?= 1
 ARGS ?=
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
-.PHONY: help build test lint demo bench fuzz hunt clean
+ONLY ?=
+
+.PHONY: help build test lint demo bench figures figures-check fuzz hunt clean
 
 help:
 	@echo 'make build   the program, target/release/shortstop'
@@ -15,6 +17,8 @@ help:
 	@echo 'make test    every test; ends with "N passed, N failed"  [ARGS="-p wire"]'
 	@echo 'make lint    formatting and warnings, Rust and C'
 	@echo 'make bench   what hits and misses cost, as a table and target/bench.json'
+	@echo 'make figures  measure the figures of README and docs, some hours, and write them there  [ONLY=netcache]'
+	@echo 'make figures-check  say which of them are older than the code'
 	@echo 'make fuzz    feed the data plane and every parser with noise  [FUZZ_SECONDS=60 each]'
 	@echo 'make hunt    whole systems under every fault in the simulator, on all cores, until stopped  [SEED=1]'
 	@echo 'make clean   remove what was built'
@@ -42,6 +46,15 @@ bench:
 	@tools/setup build lab redis memcached
 	tools/cargo build --release
 	$(SUDO) target/release/shortstop bench --json target/bench.json
+
+figures:
+	@tools/setup build lab redis memcached etcd
+	tools/cargo build --release -p shortstop -p figures
+	$(SUDO) target/release/figures run $(if $(ONLY),--only '$(ONLY)')
+
+figures-check:
+	@tools/setup build
+	tools/cargo run --quiet -p figures -- check
 
 hunt:
 	@tools/setup build

@@ -106,3 +106,17 @@ fn the_document_says_what_guards_each_experiment() {
         assert!(page.contains(&row), "{row}");
     }
 }
+
+/// `make figures` runs what `docs/figures.md` names.
+#[test]
+fn every_experiment_has_its_figures() {
+    let page = include_str!("../../docs/figures.md");
+    for experiment in experiments().unwrap() {
+        let world = match experiment.needs(&options(1)).unwrap() {
+            None => " --world sim",
+            Some(_) => "",
+        };
+        let command = format!("`shortstop lab run {} --quick{world}`", experiment.name);
+        assert!(page.contains(&command), "{command}");
+    }
+}

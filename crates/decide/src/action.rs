@@ -90,6 +90,8 @@ pub enum Action {
         /// At most [`KEPT_MAX`] bytes; none: nothing is kept of the key any longer.
         bytes: Option<Bytes>,
     },
+    /// Answers [`crate::Event::Ending`]: something is still awaited that is to be kept.
+    NotYet,
 }
 
 /// Most bytes that are remembered of one tenant.

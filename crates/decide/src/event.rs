@@ -1,8 +1,14 @@
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use crate::{Change, Key, Settings, Stores, SwitchId};
+
+/// How long a controller that is to stop waits for those who answer [`crate::Action::NotYet`].
+pub const ENDING_WITHIN: Duration = Duration::from_secs(2);
 
 /// Numbers that a discipline's programs may count of each tenant (`tally` in `bpf/`).
 pub const TALLIES: usize = 136;
@@ -218,4 +224,8 @@ pub enum Event<'a> {
     },
     /// Time passed; comes some ten times a second.
     Tick,
+    /// The controller is asked to stop. Comes again and again, for [`ENDING_WITHIN`] at most, as long as somebody answers
+    /// [`crate::Action::NotYet`]: what is to be had of switches or stores can be asked for a last time. What is to be kept is
+    /// written before the controller ends.
+    Ending,
 }

@@ -113,7 +113,8 @@ impl Caches {
             | Event::SwitchReported { .. }
             | Event::Told { .. }
             | Event::Reported { .. }
-            | Event::Tick => {}
+            | Event::Tick
+            | Event::Ending => {}
         }
     }
 

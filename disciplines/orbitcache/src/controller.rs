@@ -288,7 +288,8 @@ impl Discipline for Controller {
             | Event::Kept { .. }
             | Event::Options { .. }
             | Event::SwitchReported { .. }
-            | Event::StoreDetached { .. } => {}
+            | Event::StoreDetached { .. }
+            | Event::Ending => {}
         }
     }
 

@@ -290,6 +290,12 @@ impl Core {
         self.allocate();
     }
 
+    /// The controller is to stop. False: it is better asked again soon, for something is awaited that is to be kept.
+    pub fn ending(&mut self, now: Duration) -> bool {
+        self.exchange.at(now);
+        self.exchange.ending(&mut self.journal)
+    }
+
     /// Parts of quotas end whose time is over, at this second since 1970.
     fn lapse(&mut self, clock_s: u64) {
         for change in changes::lapse(&self.view(), clock_s) {

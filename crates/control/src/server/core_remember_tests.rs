@@ -65,6 +65,17 @@ impl Discipline for Noting {
                     change: ItemChange::Remove,
                 });
             }
+            // It waits for one report.
+            Event::Ending
+                if !self
+                    .0
+                    .lock()
+                    .unwrap()
+                    .iter()
+                    .any(|n| n.starts_with("reported")) =>
+            {
+                out.push(Action::NotYet);
+            }
             _ => {}
         }
     }
@@ -128,6 +139,15 @@ impl Stage {
         self.core.message(Duration::ZERO, stream, message).unwrap();
     }
 
+    fn report(&mut self, stream: StreamId) {
+        let report = HalfReport {
+            discipline: "test".into(),
+            tenant: 7,
+            report: Bytes::from_static(b"r"),
+        };
+        self.say(stream, from_switch::Body::Report(report));
+    }
+
     fn write(&mut self) {
         let (batch, position) = self.core.journal.take();
         self.loaded.apply(&batch);
@@ -164,17 +184,20 @@ fn nothing_that_follows_is_sent_before_it_is_remembered() {
     let stream = stage.attach();
     assert_eq!(stage.sent(stream), ["message", "commands"]);
     stage.say(stream, from_switch::Body::Ack(HalfAck { seq: u64::MAX }));
-    stage.say(
-        stream,
-        from_switch::Body::Report(HalfReport {
-            discipline: "test".into(),
-            tenant: 7,
-            report: Bytes::from_static(b"r"),
-        }),
-    );
+    stage.report(stream);
     assert_eq!(stage.noted().pop().unwrap(), "reported [114]");
     let stream = stage.attach();
     assert_eq!(stage.sent(stream), ["commands"]);
+}
+
+#[test]
+fn a_controller_that_is_to_stop_waits_for_what_is_to_be_kept() {
+    let mut stage = Stage::new(Loaded::default());
+    let stream = stage.attach();
+    stage.create();
+    assert!(!stage.core.ending(Duration::from_secs(1)));
+    stage.report(stream);
+    assert!(stage.core.ending(Duration::from_secs(1)));
 }
 
 #[test]

@@ -155,7 +155,8 @@ fn tenant_of(event: &Event<'_>) -> Option<u32> {
         | Event::Link { .. }
         | Event::StoreAttached { .. }
         | Event::StoreDetached { .. }
-        | Event::Tick => None,
+        | Event::Tick
+        | Event::Ending => None,
         Event::Holds { tenant, .. }
         | Event::Room { tenant, .. }
         | Event::Hot { tenant, .. }

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use decide::Registration;
+use decide::{ENDING_WITHIN, Registration};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{
@@ -85,12 +85,32 @@ async fn lead_once(
             StateError::Deposed => Over::Lost,
             other => return Err(other),
         },
-        _ = stopped.wait_for(|stopped| *stopped) => Over::Stopped,
+        () = to_the_end(shared, stopped) => Over::Stopped,
     };
     if let Over::Stopped = over {
         let _ = write_once(shared, lead, true).await;
     }
     Ok(over)
+}
+
+/// Returns when this controller is to stop and disciplines have what they want to keep, or have waited long enough for it.
+async fn to_the_end(shared: &Shared, stopped: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is as good as stopped.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+    let is_ready = || {
+        let core = &mut shared.lock().core;
+        let ready = core.as_mut().is_none_or(|core| core.ending(shared.now()));
+        shared.poke.notify_one();
+        ready
+    };
+    let all = async {
+        while !is_ready() {
+            tokio::time::sleep(PUMP_EVERY).await;
+        }
+    };
+    if tokio::time::timeout(ENDING_WITHIN, all).await.is_err() {
+        tracing::warn!("stops without all that was to be kept: switches do not answer");
+    }
 }
 
 /// Sends what became due, and ticks, while the lead holds by this machine's clock. While it does not, this controller is as one

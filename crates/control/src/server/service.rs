@@ -172,14 +172,16 @@ impl Server {
         self.serving.address()
     }
 
-    /// Ends the streams, writes the state and lets another controller lead.
+    /// Takes from switches what is to be kept, writes the state, ends the streams and lets another controller lead.
     ///
     /// # Errors
     /// If it had failed before.
     pub async fn stop(self) -> Result<(), ServerError> {
         let _ = self.stop.send(true);
+        // Its end is the streams' end, and they are needed until then.
+        let lived = self.living.await;
         self.serving.stop().await;
-        ended(self.living.await)
+        ended(lived)
     }
 
     /// Waits until it ended by itself, which it does only when it failed.

@@ -29,7 +29,8 @@ use crate::support::{Kind, needs_root, until};
 on_both!(
     every_command_of_coord_does_what_it_says,
     what_is_written_stays_whichever_member_dies,
-    what_was_kept_is_there_again_after_all_have_died
+    what_was_kept_is_there_again_after_all_have_died,
+    a_controller_that_is_stopped_keeps_what_was_written_last
 );
 
 const SWITCHES: [&str; 3] = ["switch1", "switch2", "switch3"];
@@ -49,6 +50,11 @@ struct Chains {
 
 impl Chains {
     fn up(kind: Kind, discipline: &str) -> Chains {
+        Chains::keeping(kind, discipline, 1)
+    }
+
+    /// With snapshots every so many seconds.
+    fn keeping(kind: Kind, discipline: &str, snapshot: u32) -> Chains {
         let mut text = include_str!("coordination.toml").to_string();
         if kind == Kind::Soft {
             text = text.replace("\"--mode\", \"generic\"", "\"--soft\"");
@@ -72,7 +78,7 @@ impl Chains {
             "hub",
             &format!(
                 "shortstop tenant create --id 7 --name config --discipline {discipline} \
-                 --quota 12 --policy even-split --option chains=1 --option snapshot=1 \
+                 --quota 12 --policy even-split --option chains=1 --option snapshot={snapshot} \
                  && umask 077 && shortstop tenant credentials 7 > config.toml"
             ),
         );
@@ -120,6 +126,21 @@ impl Chains {
         if self.kind == Kind::Kernel {
             self.lab.forget_switch(switch);
         }
+    }
+
+    fn control_ends(&mut self, signal: i32) {
+        let stopped = self.lab.stop("hub", "control", signal);
+        stopped.unwrap_or_else(|e| panic!("{e:#}"));
+    }
+
+    /// The controller and all switches begin again.
+    fn all_return(&mut self) {
+        let control = self.lab.spec("hub", "control").expect("a process");
+        self.lab.start("hub", &control, false).expect("it starts");
+        SWITCHES.into_iter().for_each(|switch| self.returns(switch));
+        until("the chain is restored", || {
+            (self.coord("get begun").0 == "yes").then_some(())
+        });
     }
 
     fn returns(&mut self, switch: &str) {
@@ -294,19 +315,26 @@ fn what_was_kept_is_there_again_after_all_have_died(kind: Kind) {
         kept.ends_with(" 2").then_some(())
     });
     SWITCHES.into_iter().for_each(|switch| chains.dies(switch));
-    let stopped = chains.lab.stop("hub", "control", libc::SIGKILL);
-    stopped.expect("it was started");
-    let control = chains.lab.spec("hub", "control").expect("a process");
-    chains.lab.start("hub", &control, false).expect("it starts");
-    SWITCHES
-        .into_iter()
-        .for_each(|switch| chains.returns(switch));
-    until("the chain is restored", || {
-        (chains.coord("get begun").0 == "yes").then_some(())
-    });
+    chains.control_ends(libc::SIGKILL);
+    chains.all_return();
     assert_eq!(chains.coord("get a"), ("1".into(), 0));
     // Whatever was numbered before is below.
     let (token, status) = chains.coord("lock nightly -- /bin/true");
     let token: u64 = token.strip_prefix("token ").expect("one").parse().unwrap();
     assert!(status == 0 && token > 1 << 32, "{token}");
+}
+
+fn a_controller_that_is_stopped_keeps_what_was_written_last(kind: Kind) {
+    needs_root();
+    for discipline in names() {
+        let mut chains = Chains::keeping(kind, discipline, 3600);
+        assert_eq!(chains.coord("put late 1"), ("version 1".into(), 0));
+        chains.control_ends(libc::SIGTERM);
+        // Without a controller there is nobody who could ask for it now.
+        assert_eq!(chains.coord("put later 1"), ("version 1".into(), 0));
+        SWITCHES.into_iter().for_each(|switch| chains.dies(switch));
+        chains.all_return();
+        assert_eq!(chains.coord("get late"), ("1".into(), 0));
+        assert_ne!(chains.coord("get later").1, 0);
+    }
 }

@@ -198,6 +198,11 @@ impl Discipline for Control {
                 t.reported(now, switch, report, out);
             }),
             Event::Tick => self.all(now, out),
+            Event::Ending => {
+                for tenant in self.tenants.values_mut() {
+                    tenant.save_the_last(now, &self.switches, out);
+                }
+            }
             // What lies in switches alone has nothing to do with stores, and who is silent is found out by packets.
             Event::Link { .. }
             | Event::WindowEnd { .. }

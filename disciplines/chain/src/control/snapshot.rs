@@ -25,6 +25,13 @@ struct Round {
     is_over: bool,
 }
 
+impl Round {
+    /// It is over, and was asked for after the controller was asked to stop.
+    fn is_last(&self, ending: Option<u64>) -> bool {
+        self.is_over && ending.is_some_and(|before| self.number > before)
+    }
+}
+
 /// What is kept, and how far the others are.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
@@ -33,6 +40,8 @@ pub(crate) struct Snapshot {
     /// The last one that was used.
     number: u64,
     next_at: Duration,
+    /// The last one that was used before the controller was asked to stop.
+    ending: Option<u64>,
 }
 
 impl Tenant {
@@ -57,19 +66,50 @@ impl Tenant {
         out: &mut Vec<Action>,
     ) {
         let every = Duration::from_secs(self.options[3].into());
-        if every.is_zero() || now < self.snapshot.next_at {
+        if every.is_zero() || now < self.snapshot.next_at || self.snapshot.ending.is_some() {
             return;
         }
         self.snapshot.next_at = now + every;
+        self.ask_for_rounds(now, switches, out);
+    }
+
+    /// Asks for a last round, and for patience until it is over.
+    pub(super) fn save_the_last(
+        &mut self,
+        now: Duration,
+        switches: &Switches,
+        out: &mut Vec<Action>,
+    ) {
+        if self.options[3] == 0 {
+            return;
+        }
+        self.snapshot.ending.get_or_insert(self.snapshot.number);
+        self.ask_for_rounds(now, switches, out);
+        let Snapshot { rounds, ending, .. } = &self.snapshot;
+        let is_awaited = |(switch, round): (&SwitchId, &Round)| {
+            switches.get(switch).is_some_and(|s| s.attached) && !round.is_last(*ending)
+        };
+        if rounds.iter().any(is_awaited) {
+            out.push(Action::NotYet);
+        }
+    }
+
+    fn ask_for_rounds(&mut self, now: Duration, switches: &Switches, out: &mut Vec<Action>) {
         let chains = 0..self.chains().len();
         let asked: BTreeSet<SwitchId> = chains.filter_map(|c| self.last_full(c)).collect();
         let is_there = |switch: &SwitchId| switches.get(switch).is_some_and(|s| s.attached);
-        let Snapshot { rounds, number, .. } = &mut self.snapshot;
+        let Snapshot {
+            rounds,
+            number,
+            ending,
+            ..
+        } = &mut self.snapshot;
         rounds.retain(|switch, _| asked.contains(switch));
         for switch in asked.into_iter().filter(is_there) {
             let before = rounds.get(&switch);
             let all = before.is_none_or(|round| !round.is_over);
-            if before.is_some_and(|r| !r.is_over && now < r.heard + LOST_AFTER) {
+            let goes_on = |r: &Round| !r.is_over && now < r.heard + LOST_AFTER;
+            if before.is_some_and(|r| goes_on(r) || r.is_last(*ending)) {
                 continue;
             }
             *number += 1;

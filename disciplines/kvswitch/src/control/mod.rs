@@ -237,7 +237,8 @@ impl Discipline for Controller {
             | Event::Options { .. }
             | Event::SwitchReported { .. }
             | Event::Told { .. }
-            | Event::Reported { .. } => {}
+            | Event::Reported { .. }
+            | Event::Ending => {}
         }
     }
 

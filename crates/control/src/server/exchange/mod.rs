@@ -284,6 +284,15 @@ impl Exchange {
         self.tell(Event::Tick, journal);
     }
 
+    /// The controller is to stop. False: a discipline waits for something that it wants to keep.
+    pub fn ending(&mut self, journal: &mut Journal) -> bool {
+        let mut actions = Vec::new();
+        self.disciplines.tell(self.now, Event::Ending, &mut actions);
+        let ready = !actions.contains(&Action::NotYet);
+        self.carry_out_and_answer(actions, journal);
+        ready
+    }
+
     /// A tenant's memory is where these rooms are.
     pub fn tell_rooms(&mut self, tenant: u32, rooms: &TenantRooms, journal: &mut Journal) {
         let room = |&(switch, portion): &(SwitchId, crate::pages::share::Portion)| Room {
@@ -301,6 +310,11 @@ impl Exchange {
     pub fn tell(&mut self, event: Event<'_>, journal: &mut Journal) {
         let mut actions = Vec::new();
         self.disciplines.tell(self.now, event, &mut actions);
+        self.carry_out_and_answer(actions, journal);
+    }
+
+    /// Carries actions out; those for which an outbox has no room are answered at once.
+    fn carry_out_and_answer(&mut self, actions: Vec<Action>, journal: &mut Journal) {
         for (switch, key, change) in self.carry_out(actions, journal) {
             let event = Event::Answered {
                 switch,
@@ -384,6 +398,7 @@ impl Exchange {
                         tracing::warn!(tenant, "refused: {line}");
                     }
                 }
+                Action::NotYet => {}
             }
         }
         not_sent

@@ -1,0 +1,139 @@
+//! Commands that documents name, and running them.
+
+use std::{fmt::Write as _, path::Path, process};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::result::{Kept, machine};
+
+/// A command as a document has it in a code span, without `shortstop`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Command {
+    words: Vec<String>,
+}
+
+impl Command {
+    /// Reads a code span. `None`: it is no command that measures.
+    pub fn parse(span: &str) -> Option<Command> {
+        let span = match span.trim() {
+            "make demo" => "shortstop lab run demo",
+            "make bench" => "shortstop bench",
+            other => other,
+        };
+        let words: Vec<String> = span.split_whitespace().map(String::from).collect();
+        let words = words.strip_prefix(&["shortstop".to_string()])?.to_vec();
+        let is_run = matches!(&*words, [lab, run, _, ..] if lab == "lab" && run == "run");
+        let is_bench = words.first().is_some_and(|word| word == "bench");
+        (is_run || is_bench).then_some(Command { words })
+    }
+
+    /// As a user types it.
+    pub fn text(&self) -> String {
+        format!("shortstop {}", self.words.join(" "))
+    }
+
+    /// A file name of its own.
+    pub fn file(&self) -> String {
+        let mut name = String::new();
+        for word in self.words.iter().filter(|w| *w != "lab" && *w != "run") {
+            let plain = word.chars().map(|c| match c {
+                'a'..='z' | 'A'..='Z' | '0'..='9' | '.' => c,
+                _ => '-',
+            });
+            let plain: String = plain.collect();
+            let sep = if name.is_empty() { "" } else { "-" };
+            let _ = write!(name, "{sep}{}", plain.trim_matches('-'));
+        }
+        name + ".json"
+    }
+}
+
+/// Runs it with the release build that is there, as root where that is needed: the caller is.
+///
+/// # Errors
+/// It cannot be started, fails, or says nothing that can be read.
+pub fn run(project: &Path, command: &Command) -> anyhow::Result<Kept> {
+    let program = project.join("target/release/shortstop");
+    let out = project.join("target/figures");
+    std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
+    let json = out.join(command.file());
+    let mut process = process::Command::new(&program);
+    process.args(&command.words).arg("--json").arg(&json);
+    if command.words[0] == "lab" {
+        process.arg("--out").arg(&out);
+    }
+    // What it tells people is seen on the terminal.
+    process.stdout(process::Stdio::null());
+    let status = process
+        .status()
+        .with_context(|| format!("{}: run `make build` first", program.display()))?;
+    if !status.success() {
+        bail!("it failed: {status}");
+    }
+    let text = std::fs::read_to_string(&json).with_context(|| json.display().to_string())?;
+    let said: Value = serde_json::from_str(&text)?;
+    Ok(Kept {
+        command: command.text(),
+        commit: crate::age::commit(project),
+        machine: machine(),
+        figures: figures(&said),
+    })
+}
+
+/// What is said by name: the summary of an experiment; of the bench each row's ratio, and as `ROW.1` and `ROW.2` its two sides.
+fn figures(said: &Value) -> serde_json::Map<String, Value> {
+    if let Some(summary) = said.get("summary").and_then(Value::as_object) {
+        return summary.clone();
+    }
+    let mut figures = serde_json::Map::new();
+    for row in said["rows"].as_array().into_iter().flatten() {
+        let Some(key) = row["key"].as_str() else {
+            continue;
+        };
+        let mut note = |name: String, spread: &Value| {
+            if let Some(median) = spread.get("median") {
+                figures.insert(name, median.clone());
+            }
+        };
+        note(key.into(), &row["ratio"]);
+        let sides = row["figures"].as_array().into_iter().flatten();
+        for (side, n) in sides.zip(1..) {
+            note(format!("{key}.{n}"), &side["value"]);
+        }
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_code_span_is_a_command_or_is_none() {
+        let run = Command::parse("shortstop lab run orbit-skew --world sim").unwrap();
+        assert_eq!(run.text(), "shortstop lab run orbit-skew --world sim");
+        assert_eq!(run.file(), "orbit-skew-world-sim.json");
+        let demo = Command::parse("make demo").unwrap();
+        assert_eq!(demo.text(), "shortstop lab run demo");
+        assert_eq!(Command::parse("make bench").unwrap().file(), "bench.json");
+        for other in ["shortstop lab up rack", "make test", "netcache", ""] {
+            assert_eq!(Command::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn figures_have_the_names_that_runs_give_them() {
+        let run = json!({"summary": {"speedup": 3.5}, "rows": [{"key": 1}]});
+        assert_eq!(Value::from(figures(&run)), json!({"speedup": 3.5}));
+        let side = |median: f64| json!({"what": "ns", "value": {"median": median}});
+        let bench = json!({"rows": [
+            {"key": "hit", "ratio": {"median": 0.5}, "figures": [side(1.0), side(2.0)]},
+            {"key": "bytes", "ratio": {"median": 1.8}},
+        ]});
+        let named = json!({"hit": 0.5, "hit.1": 1.0, "hit.2": 2.0, "bytes": 1.8});
+        assert_eq!(Value::from(figures(&bench)), named);
+    }
+}

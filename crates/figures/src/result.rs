@@ -1,0 +1,85 @@
+//! What is kept of a run: its figures, and on which machine and of which code they are.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::command::Command;
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// As a user types it.
+    pub command: String,
+    /// Of the code that was measured.
+    pub commit: String,
+    /// What it ran on.
+    pub machine: String,
+    /// By name.
+    pub figures: Map<String, Value>,
+}
+
+/// All that is kept, a file for each command.
+pub struct Results {
+    dir: PathBuf,
+    known: BTreeMap<Command, Option<Kept>>,
+}
+
+impl Results {
+    /// Those in a folder.
+    pub fn at(dir: PathBuf) -> Results {
+        Results {
+            dir,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// What a command gave last; none: it was never run.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn get(&mut self, command: &Command) -> anyhow::Result<Option<&Kept>> {
+        if !self.known.contains_key(command) {
+            let path = self.dir.join(command.file());
+            let kept = match fs::read_to_string(&path) {
+                Ok(text) => Some(serde_json::from_str(&text).with_context(|| {
+                    format!("{}: not what `figures run` writes", path.display())
+                })?),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+                Err(e) => return Err(e).with_context(|| path.display().to_string()),
+            };
+            self.known.insert(command.clone(), kept);
+        }
+        Ok(self.known[command].as_ref())
+    }
+
+    /// Keeps what a command gave.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn keep(&mut self, command: &Command, kept: Kept) -> anyhow::Result<()> {
+        let path = self.dir.join(command.file());
+        fs::create_dir_all(&self.dir).with_context(|| self.dir.display().to_string())?;
+        let text = serde_json::to_string_pretty(&kept)? + "\n";
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        self.known.insert(command.clone(), Some(kept));
+        Ok(())
+    }
+}
+
+/// Processor and kernel of this machine, for people.
+pub fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpus = read("/proc/cpuinfo");
+    let model = cpus.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == "model name").then(|| value.trim().to_string())
+    });
+    let cores = cpus.lines().filter(|l| l.starts_with("processor")).count();
+    let release = read("/proc/sys/kernel/osrelease");
+    let kernel: Vec<&str> = release.trim().splitn(3, '.').take(2).collect();
+    let model = model.unwrap_or_else(|| std::env::consts::ARCH.into());
+    format!("{cores} cores of {model}, Linux {}", kernel.join("."))
+}
