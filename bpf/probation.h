@@ -193,6 +193,8 @@ WHOLE int begin_probation(struct xdp_md *ctx, struct work *work, __u32 reads)
 	struct blanks *blanks = bpf_map_lookup_elem(&probation, &place);
 	if (!blanks || !blanks->threshold || reads < blanks->threshold)
 		return 0;
+	if (READ_ONCE(blanks->next) == READ_ONCE(blanks->end))
+		return ends(COUNT_probation_no_blank, 0);
 	__u32 slot = lease_there(ctx, work), which = index & (BUCKET_LOCKS - 1);
 	struct lease *lease = bpf_map_lookup_elem(&leases, &slot);
 	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);

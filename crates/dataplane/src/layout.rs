@@ -137,6 +137,7 @@ pub(crate) struct Lease {
 pub(crate) const PROBATION_TENANTS: usize = 128;
 /// Blanks that a tenant has at most.
 pub const BLANKS: usize = 512;
+#[cfg(test)]
 pub(crate) const BUCKET_LOCKS: usize = 1024;
 pub(crate) const LOCKED_BY_AGENT: u32 = 2;
 /// In `slot` of a blank that was taken and not used.

@@ -59,8 +59,11 @@ impl Probation {
     /// # Panics
     /// If there is no such place, here and below.
     pub fn set_threshold(&self, tenant: u32, reads: u32) {
-        let ring = self.rings.at(tenant as usize);
-        ring.threshold.store(reads, Relaxed);
+        let threshold = &self.rings.at(tenant as usize).threshold;
+        // Every read that misses looks at this line.
+        if threshold.load(Relaxed) != reads {
+            threshold.store(reads, Relaxed);
+        }
     }
 
     /// How many blanks were given and have not been heard of since.
