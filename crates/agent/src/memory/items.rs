@@ -249,6 +249,9 @@ impl Memory {
             let hash = served.hash_of(key);
             let lease = hash.and_then(|hash| served.lease_for(key.tenant, hash));
             let (Some(cells), Some(hash), Some(lease)) = (cells, hash, lease) else {
+                if trial.is_some() {
+                    continue; // it would begin anew with the next reads
+                }
                 self.give_up_unfit(std::slice::from_ref(key));
                 continue;
             };

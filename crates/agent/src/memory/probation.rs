@@ -132,7 +132,7 @@ impl Memory {
 
     /// How many blanks and items on probation a tenant may have together.
     fn share(&self, tenant: u32) -> usize {
-        let cells = self.cells.pages_of(tenant).len() * PAGE_START_CELLS / SHARE;
+        let cells = self.cells.count_of(tenant) * PAGE_START_CELLS / SHARE;
         let each = self.blank_cells(tenant).map_or(usize::MAX, usize::from);
         cells / each
     }
@@ -313,6 +313,7 @@ impl Memory {
         self.trials
             .tenants
             .retain(|tenant, _| !over.contains(tenant));
+        self.trials.items.retain(|_, items| !items.is_empty());
         Ok(())
     }
 
