@@ -323,7 +323,7 @@ impl Running<'_> {
             *self.loans.entry((*name).to_owned()).or_default() += count;
         }
         let mut begun = counters.iter().filter(|(name, _)| *name == PROBATION);
-        self.on_probation += begun.next().map_or(0, |(_, count)| count);
+        self.on_probation += begun.next().map_or(0, |(_, count)| *count);
         self.never.look(counters);
         Ok(())
     }
