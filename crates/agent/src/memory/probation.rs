@@ -232,7 +232,8 @@ impl Memory {
             let has = items + self.trials.rings.given(at);
             let to_come = self.trials.rings.left(at) + share.saturating_sub(has);
             let short = (share.min(BLANKS) / 2).saturating_sub(to_come);
-            let excess = has.saturating_sub(share);
+            // Blanks of an earlier share are used up, or taken back with their pages.
+            let excess = items.saturating_sub(share);
             if items > 0 && short.max(excess) > 0 {
                 self.drop_coldest(tenant, short, excess);
             }

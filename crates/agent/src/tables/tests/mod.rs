@@ -62,11 +62,17 @@ const TRIAL: Registration = Registration {
     store: None,
     agent: Some(|| Box::new(halves::Teller)),
 };
-static DISCIPLINES: [Registration; 2] = [
+static DISCIPLINES: [Registration; 3] = [
     TRIAL,
     Registration {
         name: "copies",
         number: 4,
+        items: Items::Copies,
+        ..TRIAL
+    },
+    Registration {
+        name: "trying",
+        number: 5,
         items: Items::Copies,
         probation: Some(3),
         ..TRIAL

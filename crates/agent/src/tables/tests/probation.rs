@@ -85,7 +85,7 @@ impl Rig {
     }
 
     fn set_up(&mut self, tenants: &[u32]) {
-        let tenants: Vec<_> = tenants.iter().map(|id| (*id, "copies")).collect();
+        let tenants: Vec<_> = tenants.iter().map(|id| (*id, "trying")).collect();
         let secret = |id: &u32| format!("{id:02x}").repeat(16);
         self.hear(setup(&store(false).to_string(), &tenants, secret));
     }
