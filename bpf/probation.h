@@ -98,7 +98,7 @@ INLINE __u32 lease_there(struct xdp_md *ctx, const struct work *work)
 	return NO_LEASE;
 }
 
-/* An empty slot of the bucket; BUCKET_SLOTS: there is none, or the fingerprint is in it. The caller has the lock. */
+/* The first empty slot of the bucket; BUCKET_SLOTS: there is none, or the fingerprint is in it. The caller has the lock. */
 INLINE __u32 empty_slot(const struct bucket *bucket, __u32 fingerprint)
 {
 	__u32 empty = BUCKET_SLOTS;
@@ -106,7 +106,7 @@ INLINE __u32 empty_slot(const struct bucket *bucket, __u32 fingerprint)
 		__u64 slot = READ_ONCE(bucket->slot[i]);
 		if (slot >> 32 == fingerprint && !MUTANT(probation_twice))
 			return BUCKET_SLOTS;
-		if (!slot)
+		if (!slot && empty == BUCKET_SLOTS)
 			empty = i;
 	}
 	return empty;
