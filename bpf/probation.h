@@ -171,8 +171,7 @@ INLINE struct item *enter_bucket(struct work *work, struct bucket *bucket, struc
 		count(COUNT_probation_full);
 		return NULL;
 	}
-	WRITE_ONCE(blank->slot,
-		   ((__u32)work->hash[1] & bucket_mask) * BUCKET_SLOTS + empty + 1);
+	WRITE_ONCE(blank->slot, ((__u32)work->hash[1] & bucket_mask) * BUCKET_SLOTS + empty + 1);
 	count(COUNT_probation);
 	return item;
 }

@@ -96,7 +96,8 @@ static void see_blanks(__u64 epoch)
 {
 	struct blanks *blanks = put(&probation, 0);
 	for (__u32 place = 0; place < PLACES; place++) {
-		__u32 slot = blank_in[place] ? blanks->blank[blank_in[place] - 1].slot : 0, reference;
+		__u32 slot = blank_in[place] ? blanks->blank[blank_in[place] - 1].slot : 0,
+		      reference;
 		if (!slot--)
 			continue;
 		blank_in[place] = 0;
@@ -117,7 +118,8 @@ static void see_blanks(__u64 epoch)
 			*at = 0;
 			continue;
 		}
-		entries[place] = (struct entry){true, false, item->tenant, key, item->lease, at, item};
+		entries[place] =
+			(struct entry){true, false, item->tenant, key, item->lease, at, item};
 		known[place] = (struct knowledge){item->word >> 1, kernel.now_ns, epoch + 1};
 	}
 }

@@ -43,8 +43,8 @@ pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use events::{Event, Events};
 pub use layout::{
-    BLANKS, GIVEN_MAX, NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE,
-    SourceCheck, TALLIES, VALUE_MAX_BYTES,
+    BLANKS, GIVEN_MAX, NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS,
+    PROGRAMS_PER_DISCIPLINE, SourceCheck, TALLIES, VALUE_MAX_BYTES,
 };
 pub use lease::{LeaseState, Leases};
 pub use lent::Lent;

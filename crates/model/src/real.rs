@@ -291,7 +291,11 @@ impl Real {
         let slot = state.entry.map_or([0; 8], |_| self.slot);
         self.bucket.write(self.slot_at, &slot);
         // Without an entry too: what another state left in the cells is no part of this one.
-        let nothing = if state.blank { Entry::blank() } else { Entry::EMPTY };
+        let nothing = if state.blank {
+            Entry::blank()
+        } else {
+            Entry::EMPTY
+        };
         let entry = state.entry.unwrap_or(nothing);
         let is_blank = u32::from(state.blank && state.entry.is_none());
         // From the first read on; none taken; so many given.

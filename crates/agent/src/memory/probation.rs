@@ -139,7 +139,12 @@ impl Memory {
 
     /// Gives every tenant the blanks that it lacks, as far as it has free cells. Nothing is taken from its items.
     pub fn give_blanks(&mut self) {
-        let tenants: Vec<_> = self.trials.tenants.iter().map(|(t, at)| (*t, *at)).collect();
+        let tenants: Vec<_> = self
+            .trials
+            .tenants
+            .iter()
+            .map(|(t, at)| (*t, *at))
+            .collect();
         for (tenant, (at, threshold)) in tenants {
             let share = self.share(tenant);
             let threshold = if share == 0 { 0 } else { threshold };
@@ -226,7 +231,12 @@ impl Memory {
     pub fn tend_probation(&mut self, served: Option<&Served>) {
         self.trials.round += 1;
         self.look_at_all_blanks(served);
-        let tenants: Vec<_> = self.trials.tenants.iter().map(|(t, at)| (*t, at.0)).collect();
+        let tenants: Vec<_> = self
+            .trials
+            .tenants
+            .iter()
+            .map(|(t, at)| (*t, at.0))
+            .collect();
         for (tenant, at) in tenants {
             let (share, items) = (self.share(tenant), self.trials.count(tenant));
             let has = items + self.trials.rings.given(at);
@@ -256,7 +266,11 @@ impl Memory {
         let settled = items.iter().take(half).filter(|(_, settled, _)| *settled);
         let mut go: Vec<ItemKey> = settled.take(short).map(|(_, _, key)| key.clone()).collect();
         if excess > go.len() {
-            go = items.into_iter().take(excess).map(|(_, _, key)| key).collect();
+            go = items
+                .into_iter()
+                .take(excess)
+                .map(|(_, _, key)| key)
+                .collect();
         }
         go.iter().for_each(|key| self.remove(key));
     }

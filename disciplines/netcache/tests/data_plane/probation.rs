@@ -69,7 +69,14 @@ impl Trials {
         let last = (0..READS).map(|_| reads()).last().expect("some");
         assert_eq!(last.moved.get(reason), Some(&1), "{:?}", last.moved);
         assert_eq!(last.moved.get("probation"), None);
-        assert!(self.w.switch.table.scan().iter().all(|held| held.key != key));
+        assert!(
+            self.w
+                .switch
+                .table
+                .scan()
+                .iter()
+                .all(|held| held.key != key)
+        );
     }
 
     fn used(&mut self) -> Vec<Used> {
@@ -108,7 +115,9 @@ fn a_key_that_is_read_often_enough_is_answered_after_one_round_trip_to_its_store
 fn a_write_after_it_began_outdates_the_answer_that_is_under_way() {
     let trials = Trials::new(1);
     let epoch = trials.begin(KEY);
-    trials.w.send_as("write_invalidated", Message::write(SIGNED, KEY, V128));
+    trials
+        .w
+        .send_as("write_invalidated", Message::write(SIGNED, KEY, V128));
     let grant = Message::grant(Op::ReadReply, SIGNED, KEY, V128, epoch);
     trials.w.send_as("grant_stale", grant);
     assert!(!is_hit(&trials.run(&Message::read(SIGNED, KEY))));
@@ -134,7 +143,10 @@ fn what_it_may_not_have() {
     let mut trials = Trials::new(0);
     trials.refused(b"no blank was given", "probation_no_blank");
     trials.give(1);
-    trials.refused(b"a key that is too long for the only cell", "probation_full");
+    trials.refused(
+        b"a key that is too long for the only cell",
+        "probation_full",
+    );
     assert!(matches!(trials.used()[..], [Used::Not(_)]));
     // Its fingerprint is another key's: only one of them could be found.
     trials.give(3);
@@ -143,7 +155,12 @@ fn what_it_may_not_have() {
     let other = Message::read(SIGNED, b"of the same hash").hash_of(KEY);
     let last = (0..READS).map(|_| trials.run(&other)).last();
     let last = last.expect("some");
-    assert_eq!(last.moved.get("probation_full"), Some(&1), "{:?}", last.moved);
+    assert_eq!(
+        last.moved.get("probation_full"),
+        Some(&1),
+        "{:?}",
+        last.moved
+    );
     assert_eq!(trials.w.switch.table.scan().len(), 1);
 }
 
@@ -153,12 +170,19 @@ fn others_get_nothing() {
     let reads = |message: &dyn Fn() -> Message| {
         let run = (0..2 * READS).map(|_| trials.run(&message())).last();
         let moved = run.expect("some").moved;
-        assert!(!moved.keys().any(|name| name.starts_with("probation")), "{moved:?}");
+        assert!(
+            !moved.keys().any(|name| name.starts_with("probation")),
+            "{moved:?}"
+        );
     };
     // Nobody gave this tenant anything.
     reads(&|| Message::read(OTHER, KEY));
     // Another switch has asked for a grant already.
-    reads(&|| Message::read(SIGNED, KEY).epoch(Epoch::new(9, 5)).flags(Flags::GRANT));
+    reads(&|| {
+        Message::read(SIGNED, KEY)
+            .epoch(Epoch::new(9, 5))
+            .flags(Flags::GRANT)
+    });
     // The store that it goes to has no lease here.
     reads(&|| Message::read(SIGNED, KEY).over_ipv6());
     trials.w.set_parameters(&[(SIGNED, [1, 4 << 16])]);

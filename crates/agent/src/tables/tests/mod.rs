@@ -126,11 +126,7 @@ fn given(record: &[u8]) -> Change {
 
 const FETCHED: Change = Change::Put(Record::Fetched);
 
-fn setup(
-    store: &str,
-    tenants: &[(u32, &str)],
-    secret: impl Fn(&u32) -> String,
-) -> to_switch::Body {
+fn setup(store: &str, tenants: &[(u32, &str)], secret: impl Fn(&u32) -> String) -> to_switch::Body {
     let mut cluster = Cluster::single(store.parse().unwrap(), 4);
     let tenant = |(id, _): &(u32, &str)| wire::Tenant::new(*id, secret(id));
     cluster.tenants = tenants.iter().map(tenant).collect();

@@ -6,10 +6,7 @@ use dataplane::{
     Leases,
     native::{self, Clock, Cpu, Frame, Program, Verdict},
 };
-use harness::{
-    Message,
-    message::store,
-};
+use harness::{Message, message::store};
 use wire::{Epoch, Op, Packet, Secret};
 
 use super::*;
@@ -189,13 +186,19 @@ fn a_hot_key_is_answered_and_told_and_confirmed_where_it_lies() {
         Body::Hot(report) => Some(report.keys[0].keys[0].count),
         _ => None,
     });
-    assert!(told.expect("a report") > 20, "hits are told with misses: {told:?}");
+    assert!(
+        told.expect("a report") > 20,
+        "hits are told with misses: {told:?}"
+    );
     let place = rig.scan()[0].place;
     assert_eq!(rig.change(hot.clone(), &FETCHED), Outcome::Done);
     assert_eq!((rig.trials(), rig.held()), (vec![], vec![hot.clone()]));
     assert!(rig.hits(COPIES, b"hot"), "it keeps its value");
     (0..6 * WINDOW_TICKS).for_each(|_| rig.tick());
-    assert_eq!((rig.held(), rig.scan()[0].place), (vec![hot.clone()], place));
+    assert_eq!(
+        (rig.held(), rig.scan()[0].place),
+        (vec![hot.clone()], place)
+    );
     assert_eq!(rig.change(hot, &Change::Remove), Outcome::Done);
     assert!(!rig.hits(COPIES, b"hot"));
 }
@@ -266,8 +269,16 @@ fn pages_that_change_hands_take_blanks_and_items_along() {
     assert_eq!((rig.scan(), rig.trials()), (vec![], vec![]));
     rig.fill(COPIES, b"hot", &[1; 128]);
     rig.fill(OTHERS, b"hot", &[1; 128]);
-    let pages: Vec<_> = rig.scan().iter().map(|h| (h.tenant, h.place.page)).collect();
-    assert!(pages.iter().all(|(tenant, page)| (*tenant == COPIES) == (*page == 2)));
+    let pages: Vec<_> = rig
+        .scan()
+        .iter()
+        .map(|h| (h.tenant, h.place.page))
+        .collect();
+    assert!(
+        pages
+            .iter()
+            .all(|(tenant, page)| (*tenant == COPIES) == (*page == 2))
+    );
     assert_eq!(pages.len(), 2);
     // Without pages there is nothing to give.
     rig.give_pages(&[(OTHERS, &[0, 1])]);
@@ -287,7 +298,11 @@ fn who_takes_the_place_of_a_tenant_that_left_gets_blanks_of_its_own() {
     rig.give_pages(&[(NEXT, &[0]), (OTHERS, &[2])]);
     rig.fill(NEXT, b"hot", &[1; 128]);
     rig.fill(OTHERS, b"hot", &[1; 128]);
-    let mut pages: Vec<_> = rig.scan().iter().map(|h| (h.tenant, h.place.page)).collect();
+    let mut pages: Vec<_> = rig
+        .scan()
+        .iter()
+        .map(|h| (h.tenant, h.place.page))
+        .collect();
     pages.sort();
     assert_eq!(pages, [(OTHERS, 2), (NEXT, 0)]);
 }
@@ -298,7 +313,11 @@ fn the_next_agent_counts_what_it_finds() {
     rig.fill(COPIES, b"hot", &[1; 128]);
     rig.restart();
     assert_eq!(rig.held(), [key(COPIES, "hot")]);
-    assert_eq!(rig.begin(COPIES, b"h2"), None, "what was given is taken back");
+    assert_eq!(
+        rig.begin(COPIES, b"h2"),
+        None,
+        "what was given is taken back"
+    );
     rig.set_up(&[COPIES, OTHERS]);
     rig.give_pages(&[(COPIES, &[0, 1]), (OTHERS, &[2])]);
     assert!(rig.hits(COPIES, b"hot"));
@@ -331,7 +350,16 @@ fn a_value_that_is_too_large_gets_more_room_on_probation() {
     assert!(!rig.hits(COPIES, b"hot"));
     rig.tick();
     assert_eq!(rig.trials(), [key(COPIES, "hot")]);
-    let epoch = rig.run(&Message::read(COPIES, b"hot")).1.expect("it asks again");
-    rig.run(&Message::grant(Op::ReadReply, COPIES, b"hot", &[1; 300], epoch));
+    let epoch = rig
+        .run(&Message::read(COPIES, b"hot"))
+        .1
+        .expect("it asks again");
+    rig.run(&Message::grant(
+        Op::ReadReply,
+        COPIES,
+        b"hot",
+        &[1; 300],
+        epoch,
+    ));
     assert!(rig.hits(COPIES, b"hot"));
 }
