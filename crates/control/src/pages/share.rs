@@ -70,7 +70,7 @@ impl Demand {
         let could_use = self.could_use.max(self.need());
         let reserve = if could_use > self.own {
             could_use.saturating_mul(2)
-        } else if self.own > could_use.saturating_mul(2).saturating_add(OWN_SLACK) {
+        } else if self.own > could_use.saturating_add(OWN_SLACK) {
             could_use + 1
         } else {
             self.own
@@ -399,9 +399,7 @@ mod tests {
         };
         assert_eq!(share([back(7, 4), hungry(3, 30, 16)]), [(14, 0), (0, 6)]);
         assert_eq!(share([back(12, 4), hungry(3, 30, 16)]), [(16, 0), (0, 4)]);
-        // What it got then it keeps for a while: more may come.
-        assert_eq!(share([back(7, 14), hungry(3, 30, 6)]), [(14, 0), (0, 6)]);
-        assert_eq!(share([back(5, 14), hungry(3, 30, 6)]), [(6, 0), (0, 14)]);
+        assert_eq!(share([back(7, 14), hungry(3, 30, 6)]), [(8, 0), (0, 12)]);
     }
 
     #[test]

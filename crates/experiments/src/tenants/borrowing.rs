@@ -345,7 +345,7 @@ impl Shared<'_> {
         Ok(count(&pages, tenant))
     }
 
-    /// Waits until most of the idle owner's pages are lent; returns how many are.
+    /// Waits until half of the idle owner's pages are lent; returns how many are.
     fn let_borrow(&mut self, owning: &mut Load, load: &mut Load) -> anyhow::Result<usize> {
         let params = self.params;
         let begun = self.stage.rig.now();
@@ -360,14 +360,14 @@ impl Shared<'_> {
             owning.finish()?;
             let has = self.pages_of(BORROWER)?;
             let lent = has.saturating_sub(params.own_quota as usize);
-            if lent * 4 >= params.idle_pages() as usize * 3
+            if lent * 2 >= params.idle_pages() as usize
                 && (self.stage.rig.now() - begun).as_secs_f64() > params.settle_s / 3.0
             {
                 return Ok(lent);
             }
             ensure!(
                 (self.stage.rig.now() - begun).as_secs_f64() < 3.0 * params.settle_s,
-                "{lent} of the idle owner's {} pages were lent within {} s: three quarters at least are to be",
+                "{lent} of the idle owner's {} pages were lent within {} s: half of them at least are to be",
                 params.idle_pages(),
                 3.0 * params.settle_s
             );
