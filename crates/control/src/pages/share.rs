@@ -382,24 +382,27 @@ mod tests {
             own: 4,
             ..owner(20, 4)
         };
-        let share = |demands| numbers(&share(20, &of(demands)));
-        assert_eq!(share([idle, hungry(3, 30, 0)]), [(4, 0), (0, 16)]);
-        assert_eq!(share([idle, hungry(3, 9, 0)]), [(11, 0), (0, 9)]);
+        let share = |demands: &[Demand]| numbers(&share(20, &of(demands.iter().copied())));
+        assert_eq!(share(&[idle, hungry(3, 30, 0)]), [(4, 0), (0, 16)]);
+        assert_eq!(share(&[idle, hungry(3, 9, 0)]), [(11, 0), (0, 9)]);
         // What another wants comes first, also where it is there already.
         assert_eq!(
-            share([idle, hungry(3, 30, 16), hungry(12, 12, 0)]),
+            share(&[idle, hungry(3, 30, 16), hungry(12, 12, 0)]),
             [(4, 0), (0, 4), (0, 12)]
         );
         // The owner's own need even more so, and what it could use of its own when it comes back, twice that at once.
-        assert_eq!(share([owner(20, 18), hungry(3, 30, 16)]), [(18, 0), (0, 2)]);
+        assert_eq!(
+            share(&[owner(20, 18), hungry(3, 30, 16)]),
+            [(18, 0), (0, 2)]
+        );
         let back = |could_use, own| Demand {
             could_use,
             own,
             ..owner(20, 4)
         };
-        assert_eq!(share([back(7, 4), hungry(3, 30, 16)]), [(14, 0), (0, 6)]);
-        assert_eq!(share([back(12, 4), hungry(3, 30, 16)]), [(16, 0), (0, 4)]);
-        assert_eq!(share([back(7, 14), hungry(3, 30, 6)]), [(8, 0), (0, 12)]);
+        assert_eq!(share(&[back(7, 4), hungry(3, 30, 16)]), [(14, 0), (0, 6)]);
+        assert_eq!(share(&[back(12, 4), hungry(3, 30, 16)]), [(16, 0), (0, 4)]);
+        assert_eq!(share(&[back(7, 14), hungry(3, 30, 6)]), [(8, 0), (0, 12)]);
     }
 
     #[test]
