@@ -201,11 +201,12 @@ fn borrowers(tenants: &[&Demand], own: &[u32], idle: u32) -> Vec<Borrower> {
 fn guests(tenants: &[&Demand], own: &[u32], lent: &[u32]) -> Vec<Borrower> {
     let guest = |((tenant, own), lent): ((&&Demand, &u32), &u32)| {
         let has = own + lent;
-        let wanted = tenant.could_use.saturating_sub(has);
+        // One that may not borrow keeps nothing that it has on loan either.
+        let if_may = |pages: u32| if tenant.may_borrow { pages } else { 0 };
         Borrower {
-            wanted: if tenant.may_borrow { wanted } else { 0 },
-            has: tenant.lent.saturating_sub(*lent),
-            has_none: has == 0,
+            wanted: if_may(tenant.could_use.saturating_sub(has)),
+            has: if_may(tenant.lent.saturating_sub(*lent)),
+            has_none: tenant.may_borrow && has == 0,
         }
     };
     tenants.iter().zip(own).zip(lent).map(guest).collect()
