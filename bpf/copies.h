@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "coherence.h"
+#include "probation.h"
 
 /* A read of a part goes to the store. */
 INLINE int pass_part(struct xdp_md *ctx, struct work *work, const struct config *config)
@@ -53,16 +53,17 @@ INLINE bool may_answer(struct xdp_md *ctx, struct work *work, struct config *con
 
 /*
  * CONTINUE: `found` leads to an item that the read may be answered from, as long as its word is `word`. Otherwise the
- * read was sent on. Keys that miss are reported from `threshold` reads in a window on. Reads of parts are the caller's
- * affair, here and afterwards.
+ * read was sent on. Keys that miss are reported from `threshold` reads in a window on, and may get an item on probation; with NEVER
+ * neither. Reads of parts are the caller's affair, here and afterwards.
  */
 INLINE int find_answer(struct xdp_md *ctx, struct work *work, struct config *config,
 		       __u32 threshold, struct found *found, __u64 *word)
 {
 	if (!find(work, found)) {
 		count(COUNT_miss);
-		count_miss(work, config, threshold);
+		__u32 reads = count_miss(work, config, threshold);
 		disown(ctx, work, config);
+		begin_probation(ctx, work, reads);
 		return forward(ctx, work);
 	}
 	touch_rest(found);

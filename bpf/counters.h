@@ -133,7 +133,11 @@
 	X(probe, "probe of a neighbouring switch, answered")                                           \
 	X(hot_report, "hot key reported")                                                              \
 	X(hot_report_lost, "hot key not reported, the ring was full; it is reported again")            \
-	X(hot_report_share, "hot key not reported, its tenant had its share; reported in the next window")
+	X(hot_report_share, "hot key not reported, its tenant had its share; reported in the next window") \
+	X(probation, "key read often enough for an item on probation") \
+	X(probation_no_blank, "no item on probation: the tenant has no blank left, or another CPU took it") \
+	X(probation_busy, "no item on probation: somebody else fills a slot of the bucket") \
+	X(probation_full, "no item on probation: no slot is free, the fingerprint is taken, or the key too long")
 /* clang-format on */
 
 enum counter {

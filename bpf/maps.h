@@ -202,8 +202,8 @@ struct {
 
 /*
  * The lookup table: buckets of one cache line. A slot is a 32-bit fingerprint over a 32-bit reference
- * (23 bits of page, 9 of cell); 0 is empty. Written by the agent, one slot at a time; it lets an RCU grace
- * period pass before it uses an item's cells again, so whoever found an item here may finish with it.
+ * (23 bits of page, 9 of cell); 0 is empty. Written one slot at a time: by the agent, and by programs those that are empty
+ * (probation.h). The agent lets an RCU grace period pass before it uses an item's cells again, so whoever found an item here may finish with it.
  */
 struct bucket {
 	__u64 slot[BUCKET_SLOTS];

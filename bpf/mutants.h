@@ -11,6 +11,8 @@
 	X(epoch_repeats, 1, "the counter goes back, so that numbers come again")                        \
 	X(epoch_after_lookup, 1, "an epoch is taken after the table was searched")                      \
 	X(entry_epoch_falls, 1, "an entry takes an epoch below the one that it has")                    \
+	X(probation_old_epoch, 1, "an item on probation has an epoch from before it could be found")     \
+	X(probation_twice, 2, "a key gets an item on probation beside the one that it has")             \
 	X(write_invalidates_nothing, 2, "a write takes an epoch and leaves the entry as it is")         \
 	X(entry_keeps_epoch, 2, "an entry is marked invalid and keeps its epoch")                       \
 	X(write_takes_no_epoch, 2, "a write takes the last epoch again instead of a new one")           \
@@ -21,6 +23,7 @@
 	X(overwrites_younger, 5, "a grant is written over a younger one that came in between")          \
 	X(serves_torn, 5, "a value that changed while it was copied is served")                         \
 	X(serves_invalid, 6, "an entry is served that is not valid")                                    \
+	X(probation_valid, 6, "an item on probation is valid before anything was granted")              \
 	X(serves_expired, 6, "an entry is served whose time to live has passed")                        \
 	X(expiry_from_arrival, 6, "a time to live counts from the grant's arrival")                     \
 	X(serves_without_lease, 6, "an entry is served after its lease")                                \

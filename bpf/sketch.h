@@ -113,16 +113,23 @@ INLINE struct sketch *get_sketch(void)
 	return bpf_map_lookup_elem(&sketches, &cpu);
 }
 
-/* A read that missed; reported from `threshold` reads in a window on. */
-INLINE void count_miss(struct work *work, const struct config *config, __u32 threshold)
+/* The threshold of keys that may not be cached. */
+#define NEVER ~0U
+
+/*
+ * A read that missed; reported from `threshold` reads in a window on. Returns this CPU's estimate of reads of the key in this window;
+ * 0: the read was not counted, or the key may not be cached.
+ */
+INLINE __u32 count_miss(struct work *work, const struct config *config, __u32 threshold)
 {
 	if (config->sample_mask && (bpf_get_prandom_u32() & config->sample_mask))
-		return;
+		return 0;
 	struct sketch *sketch = get_sketch();
 	if (!sketch)
-		return;
+		return 0;
 	__u64 mixed = seeded(work, config);
 	__u32 estimate = sketch_add(sketch, mixed, config->window);
 	if (estimate >= threshold)
 		report_hot(work, config, sketch, mixed, estimate, EVENT_HOT);
+	return threshold == NEVER ? 0 : estimate;
 }

@@ -145,7 +145,7 @@ INLINE bool find_other(const struct work *work, __u64 hash, const __u64 *key, __
 	return true;
 }
 
-/* Finds the key's entry. The agent keeps fingerprints unique within a bucket. */
+/* Finds the key's entry. Whoever fills a slot keeps fingerprints unique within its bucket (probation.h). */
 INLINE bool find(const struct work *work, struct found *found)
 {
 	return find_slot(work, found) && key_equals(found, work);

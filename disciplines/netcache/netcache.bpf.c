@@ -9,7 +9,6 @@
 #define HOT_THRESHOLD 0
 /* That with the longest items that are cached: bytes of the key over bytes of the value, 16 bits each; 0: any. */
 #define LONGEST 1
-#define NEVER ~0U
 
 /* Keys that may not be cached are never reported. */
 INLINE __u32 threshold_of(const struct work *work)

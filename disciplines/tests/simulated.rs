@@ -44,8 +44,13 @@ fn rack(discipline: &Registration) -> Spec {
     spec
 }
 
-/// What a client saw, how many reads the switch sent to replicas, and the world's trace.
-fn run(discipline: &Registration, seed: u64) -> (PhaseResult, u64, u64) {
+/// What a client saw, what some counters of the switch say, and the world's trace.
+fn run(
+    discipline: &Registration,
+    seed: u64,
+    without_control: bool,
+    counters: [&str; 2],
+) -> (PhaseResult, [u64; 2], u64) {
     let spec = rack(discipline);
     let mut world = World::new(&spec, seed).unwrap();
     let config = LoadConfig {
@@ -67,6 +72,10 @@ fn run(discipline: &Registration, seed: u64) -> (PhaseResult, u64, u64) {
     let load = world.place(at, "client1/load".into(), free, generator(config));
     world.start(load).unwrap();
     world.run_until(2 * S);
+    if without_control {
+        let control = world.process("control/control").unwrap();
+        world.stop(control);
+    }
     let phase = Phase::reads(Popularity::Zipf(0.99), 20_000.0, 3.0, 2.0);
     let begun = world.with(load, |load: &mut Generator, io| load.begin(&phase, io));
     begun.unwrap().unwrap();
@@ -80,12 +89,9 @@ fn run(discipline: &Registration, seed: u64) -> (PhaseResult, u64, u64) {
     let agent: &AgentHost = world.get(agent).unwrap();
     assert_eq!(agent.failed(), None);
     let switch = Programs::from(agent.switch().clone()).backing();
-    let redirected = Counters::open(switch).and_then(|all| all.get("redirect"));
-    (
-        result.unwrap().unwrap(),
-        redirected.unwrap(),
-        world.trace_hash(),
-    )
+    let all = Counters::open(switch).unwrap();
+    let counted = counters.map(|name| all.get(name).unwrap());
+    (result.unwrap().unwrap(), counted, world.trace_hash())
 }
 
 #[test]
@@ -94,13 +100,40 @@ fn switches_serve_what_is_hot_and_nobody_sees_a_wrong_value() {
     let copies = |d: &&Registration| d.items == Items::Copies;
     for discipline in disciplines::all().iter().filter(copies) {
         let name = discipline.name;
-        let (seen, redirected, trace) = run(discipline, 1);
+        let counters = ["redirect", "probation"];
+        let run = |seed| run(discipline, seed, false, counters);
+        let (seen, [redirected, begun], trace) = run(1);
         assert_eq!(seen.lost, 0, "{name}");
         assert_eq!(seen.wrong_values + seen.wrong_keys, 0, "{name}");
-        println!("{name}: {} cached, {redirected} redirected", seen.cached);
+        println!(
+            "{name}: {} cached, {redirected} redirected, {begun} on probation",
+            seen.cached
+        );
+        assert_eq!(begun > 0, discipline.probation.is_some(), "{name}");
         let served = seen.cached + redirected;
         assert!(served * 10 > seen.answered * 3, "{name}: {served}");
-        assert_eq!(run(discipline, 1).2, trace, "{name}");
-        assert_ne!(run(discipline, 2).2, trace, "{name}");
+        assert_eq!(run(1).2, trace, "{name}");
+        assert_ne!(run(2).2, trace, "{name}");
     }
+}
+
+/// The controller stands still from before the first read on: it has given out memory, and knows of no key.
+#[test]
+fn what_is_hot_is_served_at_once_whether_or_not_the_controller_runs() {
+    let disciplines = disciplines::all().iter();
+    let mut with_probation = 0;
+    for discipline in disciplines.filter(|d| d.probation.is_some()) {
+        let name = discipline.name;
+        with_probation += 1;
+        let counters = ["probation", "probation_no_blank"];
+        let (seen, [begun, short], _) = run(discipline, 1, true, counters);
+        println!(
+            "{name}: {} of {} cached, {begun} on probation, {short} without a blank",
+            seen.cached, seen.answered
+        );
+        assert_eq!(seen.lost, 0, "{name}");
+        assert_eq!(seen.wrong_values + seen.wrong_keys, 0, "{name}");
+        assert!(seen.cached * 10 > seen.answered * 3, "{name}");
+    }
+    assert!(with_probation > 0);
 }

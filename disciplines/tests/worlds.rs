@@ -53,7 +53,6 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
         needs.collect::<Vec<_>>(),
         [
             ("outside-writes", "Redis"),
-            ("tenant-isolation", "CPUs that tenants share"),
             ("controller-failover", "etcd"),
             ("coord-vs-etcd", "etcd"),
         ]

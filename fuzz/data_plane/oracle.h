@@ -69,6 +69,61 @@ static void oracle_inserted(__u32 place)
 	known[place] = (struct knowledge){epoch, kernel.now_ns, epoch};
 }
 
+/* Which of the script's keys it is, found where that is to be found; KEYS: none. */
+static __u32 key_in(const struct item *item, __u32 slot)
+{
+	for (__u32 key = 0; key < KEYS; key++) {
+		__u64 hash[2];
+		__u8 bytes[256];
+		key_hash(key, hash);
+		key_bytes(key, bytes);
+		hash[1] ^= hash_salt(item->tenant);
+		const struct bucket *bucket = put(&buckets, slot / BUCKET_SLOTS);
+		__u32 fingerprint = hash[1] >> 32 ?: 1;
+		if (item->key_len == key_lens[key] && !memcmp(item + 1, bytes, key_lens[key]) &&
+		    ((__u32)hash[1] & bucket_mask) == slot / BUCKET_SLOTS &&
+		    bucket->slot[slot % BUCKET_SLOTS] >> 32 == fingerprint)
+			return key;
+	}
+	return KEYS;
+}
+
+/*
+ * What programs made of blanks, as the agent finds out: an item that may not be, since its packet claimed another hash than its key's,
+ * goes. `epoch` was taken before the packet came in.
+ */
+static void see_blanks(__u64 epoch)
+{
+	struct blanks *blanks = put(&probation, 0);
+	for (__u32 place = 0; place < PLACES; place++) {
+		__u32 slot = blank_in[place] ? blanks->blank[blank_in[place] - 1].slot : 0,
+		      reference;
+		if (!slot--)
+			continue;
+		blank_in[place] = 0;
+		if (slot == BLANK_LEFT - 1)
+			continue;
+		struct bucket *bucket = put(&buckets, slot / BUCKET_SLOTS);
+		struct item *item = place_of(place, &reference);
+		__u64 *at = &bucket->slot[slot % BUCKET_SLOTS];
+		demand((__u32)*at == reference, "a blank is where its ring says");
+		demand(item->lease < STORES, "an item on probation has its store's lease");
+		demand(!item->word || item->word >> 1 > epoch,
+		       "an item on probation takes its epoch when it can be found");
+		for (int i = 0; i < BUCKET_SLOTS; i++)
+			demand(&bucket->slot[i] == at || bucket->slot[i] >> 32 != *at >> 32,
+			       "fingerprints are unique in a bucket");
+		__u32 key = key_in(item, slot);
+		if (key == KEYS) {
+			*at = 0;
+			continue;
+		}
+		entries[place] =
+			(struct entry){true, false, item->tenant, key, item->lease, at, item};
+		known[place] = (struct knowledge){item->word >> 1, kernel.now_ns, epoch + 1};
+	}
+}
+
 static bool is_authentic(const struct frame *frame, const struct view *view)
 {
 	const struct tenant *tenant =
@@ -346,6 +401,8 @@ static void check_tables(const struct passage *p, bool is_nested)
 				       (item->flags & ITEM_CELLS) * 64U,
 			       "a value stays in its item's cells");
 	}
+	for (int i = 0; i < BUCKETS && !is_nested; i++)
+		demand(!*(__u32 *)put(&bucket_locks, i), "nobody leaves a bucket locked");
 	for (int i = 0; i < STORES && !is_nested; i++)
 		demand(!((struct lease *)put(&leases, i))->lock, "nobody leaves a lease locked");
 }

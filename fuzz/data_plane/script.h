@@ -20,6 +20,8 @@ struct focus {
 static struct focus focus;
 /* Whether the script is about what the discipline adds. */
 static bool is_own;
+/* Whether keys may get items by themselves. */
+static bool is_on_probation;
 
 static __u8 next(void)
 {
@@ -142,7 +144,9 @@ static void make_frame(struct frame *frame)
 	__u32 store, udp_len = 8 + make_message(udp + 8, &store);
 	is_ipv6 ? memset(ip, 0, 40) : memset(ip, 0, 20);
 	__u8 hops = how & 8 ? next_below(3) : 64;
-	__u8 host_byte = how & 16 ? 1 : 2; /* as the sender's address ends: 2 is the stores' */
+	/* As the addresses end: 2 is the stores'. */
+	__u8 host_byte = how & 16 ? 1 : 2;
+	__u8 receiver_byte = is_on_probation ? 2 : 1;
 	if (is_ipv6) {
 		put_big_endian(ip, 4, 0x60000000);
 		put_big_endian(ip + 4, 2, udp_len);
@@ -151,7 +155,7 @@ static void make_frame(struct frame *frame)
 		memcpy(ip + 8, stores[1].address, 16);
 		memcpy(ip + 24, stores[1].address, 16);
 		ip[23] = host_byte;
-		ip[39] = 1;
+		ip[39] = receiver_byte;
 	} else {
 		ip[0] = 0x45;
 		put_big_endian(ip + 2, 2, 20 + udp_len);
@@ -160,7 +164,7 @@ static void make_frame(struct frame *frame)
 		memcpy(ip + 12, stores[0].address + 12, 4);
 		memcpy(ip + 16, stores[0].address + 12, 4);
 		ip[15] = host_byte;
-		ip[19] = 1;
+		ip[19] = receiver_byte;
 		ipv4_checksum((struct iphdr *)ip);
 	}
 	put_big_endian(udp, 2, KV_PORT);
@@ -213,6 +217,7 @@ static void interrupt(void)
 	if (user_cpu->number != 0 || !interrupt_in || --interrupt_in)
 		return;
 	struct kernel saved = kernel;
+	see_blanks(passages[0].epoch_before);
 	if (agent_interrupts)
 		agent_step();
 	for (__u32 i = 0; i < packets_beside && !agent_interrupts; i++) {
@@ -293,6 +298,7 @@ static void run_packet(bool is_nested)
 	if (!is_nested)
 		own_before(p);
 	p->verdict = switch_run(is_nested, &ctx, entry);
+	see_blanks(p->epoch_before);
 	if (renews)
 		pending_until_ns[p->before.request] = 0;
 	p->out.len = user_packet_read(&ctx, p->out.bytes, sizeof(p->out.bytes));
@@ -320,6 +326,8 @@ static void agent_step(void)
 	__u32 place = next_below(PLACES);
 	__u8 who = next();
 	if (what & 1) {
+		if (is_on_probation)
+			give_blank(place, 1 + (what >> 2) % ITEM_MAX_CELLS);
 		evict_entry(place);
 		return;
 	}
@@ -334,10 +342,27 @@ static void agent_step(void)
 		oracle_inserted(place);
 }
 
+/* Reads of some keys miss, where leases hold: two of the places are too small for the longest. */
+static void begin_with_blanks(__u32 threshold)
+{
+	((struct blanks *)put(&probation, 0))->threshold = threshold;
+	for (__u32 place = 0; place < PLACES; place += 2)
+		give_blank(place, 1 + 4 * place);
+	for (int i = 0; i < STORES; i++) {
+		struct lease *lease = put(&leases, i);
+		lease->until_ns = kernel.now_ns + 10000 * NS_PER_MS;
+		lease->floor = the_config()->epoch;
+		lease->term = 1;
+		leases_known[i] =
+			(struct lease_knowledge){lease->until_ns, lease->floor, lease->term};
+	}
+}
+
 static void run_script(const __u8 *bytes, size_t len)
 {
 	script = (struct script){bytes, len};
 	memset(entries, 0, sizeof(entries));
+	memset(blank_in, 0, sizeof(blank_in));
 	kernel.now_ns = 1000000 * NS_PER_MS;
 	for (__u32 cpu = 0; cpu < CPUS; cpu++)
 		the_switch->cpu[cpu]->random = 1;
@@ -346,10 +371,13 @@ static void run_script(const __u8 *bytes, size_t len)
 	__u8 how = next();
 	__u8 about = next();
 	is_own = OWN_OPS_OF_256 && about & 0x80;
+	is_on_probation = !OWN_OPS_OF_256 && about & 0x80;
 	focus = (struct focus){tenant_ids[about % 4], about / 4 % KEYS, how >> 4 & 1};
 	make_tenants(how & 1, how >> 5 & 1, 1 + (how >> 1 & 3));
 	make_switch();
 	own_make();
+	if (is_on_probation)
+		begin_with_blanks(1 + (how >> 1 & 1));
 	the_config()->sample_mask = how >> 3 & 1;
 	if (how >> 6 == 3)
 		the_config()->source_check = SOURCE_LOOSE;

@@ -16,9 +16,10 @@ static const __u8 key_lens[KEYS] = {16, 1, 250, 15, 8, 16};
 struct store {
 	__u8 address[16];
 };
+/* Such that their leases' slots, 0 and 1, are among those in which programs look for them. */
 static const struct store stores[STORES] = {
-	{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2}},
-	{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}},
+	{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 33, 1, 2}},
+	{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 126, 0, 2}},
 };
 
 static void key_bytes(__u32 key, __u8 to[256])
@@ -107,6 +108,8 @@ struct entry {
 	struct item *item;
 };
 static struct entry entries[PLACES];
+/* What programs may make an item of, by its place; its number in the ring, plus 1. */
+static __u32 blank_in[PLACES];
 
 /* Both ends of a page, so that an item's cells end where the page does. */
 static struct item *place_of(__u32 place, __u32 *reference)
@@ -126,6 +129,9 @@ static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u3
 	__u32 fingerprint = hash[1] >> 32 ?: 1;
 	struct bucket *bucket = put(&buckets, (__u32)hash[1] & bucket_mask);
 	__u64 *free_slot = NULL;
+	/* The agent waits until the program has done. */
+	if (*(__u32 *)put(&bucket_locks, (__u32)hash[1] & bucket_mask & (BUCKET_LOCKS - 1)))
+		return false;
 	for (int i = BUCKET_SLOTS - 1; i >= 0; i--) {
 		if (bucket->slot[i] >> 32 == fingerprint)
 			return false;
@@ -134,7 +140,7 @@ static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u3
 	}
 	__u32 need =
 		(sizeof(struct item) + ((key_lens[key] + 7) & ~7) + CELL_BYTES - 1) / CELL_BYTES;
-	if (!free_slot || entries[place].is_there)
+	if (!free_slot || entries[place].is_there || blank_in[place])
 		return false;
 	struct item *item = place_of(place, &reference);
 	item->word = 0;
@@ -153,6 +159,24 @@ static bool insert_entry(__u32 place, __u32 tenant, __u32 key, __u32 lease, __u3
 	item->word = ++the_config()->epoch << 1;
 	entries[place] = (struct entry){true, false, tenant, key, lease, free_slot, item};
 	return true;
+}
+
+/* The agent gives the programs cells; all tenants here have one place. */
+static void give_blank(__u32 place, __u32 cells)
+{
+	struct blanks *blanks = put(&probation, 0);
+	__u32 reference, at = blanks->end & (BLANKS - 1);
+	if (entries[place].is_there || blank_in[place])
+		return;
+	struct item *item = place_of(place, &reference);
+	item->word = 0;
+	item->key_len = 0;
+	item->value_len = 0;
+	item->flags = cells;
+	item->seq = (item->seq + 2) & ~1U;
+	blanks->blank[at] = (struct blank){reference, 0};
+	blank_in[place] = at + 1;
+	blanks->end++;
 }
 
 /* The bytes that a control half gave. */

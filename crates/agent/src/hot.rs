@@ -49,11 +49,23 @@ impl Candidates {
         Some(told)
     }
 
-    /// The keys that were read at least `factor` times as often as last told.
-    pub fn risen(&mut self, factor: f64, sketches: &Sketches) -> Vec<(ItemKey, u64)> {
+    /// A key that was not reported in this window, of one of so many tenants: nothing was told of it.
+    pub fn begin_to_follow(&mut self, key: &ItemKey, hash: KeyHash, tenants: usize) {
+        if !self.by_key.contains_key(key) {
+            self.follow(key, Candidate { hash, told: 0 }, tenants);
+        }
+    }
+
+    /// The keys that were read at least `factor` times as often as last told, by reads that missed and by `hits`.
+    pub fn risen(
+        &mut self,
+        factor: f64,
+        sketches: &Sketches,
+        hits: impl Fn(&ItemKey) -> u64,
+    ) -> Vec<(ItemKey, u64)> {
         let window = self.window;
         let news = |(key, candidate): (&ItemKey, &mut Candidate)| {
-            let now = sketches.estimate(key.tenant, candidate.hash, window);
+            let now = sketches.estimate(key.tenant, candidate.hash, window) + hits(key);
             let is_news = now > candidate.told && now as f64 >= candidate.told as f64 * factor;
             is_news.then(|| {
                 candidate.told = now;

@@ -119,9 +119,20 @@ impl Reporting {
         }
     }
 
-    /// Tells of the keys that were read `factor` times as often as last told.
-    pub fn tell_risen(&mut self, factor: f64, window: u32, out: &Sender<FromSwitch>) {
-        let risen = self.candidates.risen(factor, &self.sketches);
+    /// Follows a key in this window, of one of so many tenants, whether or not a program reported it.
+    pub fn follow(&mut self, key: &ItemKey, hash: KeyHash, tenants: usize) {
+        self.candidates.begin_to_follow(key, hash, tenants);
+    }
+
+    /// Tells of the keys that were read `factor` times as often as last told; `hits` are reads in this window that an item answered.
+    pub fn tell_risen(
+        &mut self,
+        factor: f64,
+        window: u32,
+        hits: impl Fn(&ItemKey) -> u64,
+        out: &Sender<FromSwitch>,
+    ) {
+        let risen = self.candidates.risen(factor, &self.sketches, hits);
         self.tell_hot(&risen, window, out);
     }
 

@@ -118,7 +118,9 @@ impl Tables {
         if now >= self.follow_up {
             self.follow_up = now + FOLLOW_UP;
             let window = self.memory.window();
-            self.reporting.tell_risen(2.0, window, &self.out);
+            let memory = &self.memory;
+            let hits = |key: &ItemKey| memory.requests_on_probation(key);
+            self.reporting.tell_risen(2.0, window, hits, &self.out);
         }
         if now >= self.window_end {
             self.window_end = now + self.window;
@@ -136,7 +138,10 @@ impl Tables {
         self.tell_configured();
         let came = self.listen();
         self.tick_halves();
+        self.memory.tend_probation(self.served.as_ref());
         self.memory.reuse_resting()?;
+        self.memory.give_blanks();
+        self.follow_begun();
         Ok(came)
     }
 
@@ -195,6 +200,8 @@ impl Tables {
         let parameters = self.configurations.parameters(&served, before)?;
         TenantEntry::install(self.configurations.backing(), &served.entries(&parameters))?;
         self.configurations.fit(&served, before)?;
+        let backing = self.configurations.backing();
+        self.memory.begin_probation(backing, &served)?;
         self.reporting.fit(served.tenants.keys().copied())?;
         info!(
             "set up: {} tenants, {} stores",
@@ -221,6 +228,7 @@ impl Tables {
             let outcome = proto::Outcome::from(outcome).into();
             acks.push(Ack { seq, outcome });
         };
+        self.memory.look_at_all_blanks(self.served.as_ref());
         let mut puts = vec![];
         for (seq, (key, change)) in changes {
             match change {
@@ -329,6 +337,8 @@ impl Tables {
 
     fn look_at_events(&mut self) -> Result<(), AgentError> {
         let events = self.reporting.events()?;
+        // Items that the events are about began before them.
+        self.memory.look_at_all_blanks(self.served.as_ref());
         self.heed(events)
     }
 
@@ -374,7 +384,9 @@ impl Tables {
 
     fn end_window(&mut self) -> Result<(), AgentError> {
         let window = self.memory.window();
-        self.reporting.tell_risen(1.0, window, &self.out);
+        let memory = &self.memory;
+        let hits = |key: &ItemKey| memory.requests_on_probation(key);
+        self.reporting.tell_risen(1.0, window, hits, &self.out);
         let seen = self.memory.end_window();
         self.filling
             .fetch_missing(&seen.requests, &self.memory, self.now);
@@ -386,7 +398,24 @@ impl Tables {
         self.confirm_pages();
         self.reporting.tell_traffic(&self.out);
         self.reporting.begin(self.memory.next_window());
+        let keys: Vec<ItemKey> = self.memory.on_probation().cloned().collect();
+        self.follow(&keys);
         Ok(())
+    }
+
+    /// Items on probation are candidates as long as they are not confirmed: their hits are told with the reads that missed.
+    fn follow(&mut self, keys: &[ItemKey]) {
+        let Some(served) = &self.served else { return };
+        for key in keys {
+            if let Some(hash) = served.hash_of(key) {
+                self.reporting.follow(key, hash, served.tenants.len());
+            }
+        }
+    }
+
+    fn follow_begun(&mut self) {
+        let begun = self.memory.take_begun();
+        self.follow(&begun);
     }
 
     fn ask_for_leases(&mut self) {

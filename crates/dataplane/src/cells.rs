@@ -138,6 +138,12 @@ impl Cells {
         pages
     }
 
+    /// How many pages a tenant has.
+    pub fn count_of(&self, tenant: u32) -> usize {
+        let owned = self.tenants.get(&tenant);
+        owned.map_or(0, |owned| owned.by_room.iter().map(BTreeSet::len).sum())
+    }
+
     /// Takes `cells` neighbouring cells, 1 to 32, on a page of the tenant.
     ///
     /// `None`: none of its pages has so many free in a row where an item may start. Cells may still be free, in shorter runs:

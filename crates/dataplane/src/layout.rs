@@ -134,6 +134,34 @@ pub(crate) struct Lease {
     pub unused: [u32; 5],
 }
 
+/// Tenants that have blanks: those with a lower place.
+pub(crate) const PROBATION_TENANTS: usize = 128;
+/// Blanks that a tenant has at most.
+pub const BLANKS: usize = 512;
+#[cfg(test)]
+pub(crate) const BUCKET_LOCKS: usize = 1024;
+pub(crate) const LOCKED_BY_AGENT: u32 = 2;
+/// In `slot` of a blank that was taken and not used.
+pub(crate) const BLANK_LEFT: u32 = u32::MAX;
+/// Slots from a store's own on in which programs look for its lease.
+pub(crate) const LEASE_PROBES: usize = 8;
+
+#[repr(C)]
+pub(crate) struct Blank {
+    pub reference: AtomicU32,
+    pub slot: AtomicU32,
+}
+
+/// The ring of a tenant's blanks.
+#[repr(C)]
+pub(crate) struct Blanks {
+    pub threshold: AtomicU32,
+    pub next: AtomicU32,
+    pub end: AtomicU32,
+    pub unused: [u32; 13],
+    pub blank: [Blank; BLANKS],
+}
+
 /// Of a record's states those that count.
 pub(crate) const KEPT_ACTIVE: u8 = 2;
 pub(crate) const KEPT_SEALED: u8 = 3;
@@ -197,6 +225,7 @@ const _: () = assert!(size_of::<Item>() == 48);
 const _: () = assert!(size_of::<Lease>() == 64);
 const _: () = assert!(size_of::<Kept>() == 1784);
 const _: () = assert!(size_of::<PipeSlot>() == 16);
+const _: () = assert!(size_of::<Blanks>() == 64 + 8 * BLANKS);
 const _: () = assert!(size_of::<Tenant>() == 72);
 const _: () = assert!(std::mem::offset_of!(Tenant, parameter_0) == 60);
 const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
@@ -216,6 +245,7 @@ mod tests {
         include_str!("../../../bpf/given.h"),
         include_str!("../../../bpf/events.h"),
         include_str!("../../../bpf/discipline.h"),
+        include_str!("../../../bpf/probation.h"),
     ];
 
     /// The number that `#define NAME` gives a name in the C.
@@ -260,6 +290,12 @@ mod tests {
             ("GROUP_PORTS", GROUP_PORTS as u64),
             ("NO_LEASE", NO_LEASE.into()),
             ("ITEM_CELLS", ITEM_CELLS.into()),
+            ("PROBATION_TENANTS", PROBATION_TENANTS as u64),
+            ("BLANKS", BLANKS as u64),
+            ("BUCKET_LOCKS", BUCKET_LOCKS as u64),
+            ("LOCKED_BY_AGENT", LOCKED_BY_AGENT.into()),
+            ("BLANK_LEFT", BLANK_LEFT.into()),
+            ("LEASE_PROBES", LEASE_PROBES as u64),
             ("SOURCE_LOOSE", SourceCheck::Loose as u64),
             ("SOURCE_STRICT", SourceCheck::Strict as u64),
             ("HASH_SALT", HASH_SALT),

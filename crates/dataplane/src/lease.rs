@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Backing, Error,
-    layout::{Lease, MAX_LEASES},
+    layout::{LEASE_PROBES, Lease, MAX_LEASES},
     mapped::Mapped,
     native::Clock,
+    sketch::mix,
 };
 
 /// The slots in which the programs keep a lease per store.
@@ -60,12 +61,13 @@ impl Leases {
         })
     }
 
-    /// The slot of a store, taken if it has none yet; `None` when all 1024 are taken. Only the
-    /// agent calls this, so nobody races for a slot.
+    /// The slot of a store, taken if it has none yet; `None` when all 1024 are taken. One of the first few from the store's own
+    /// on, if one of them is free: programs look for it in those. Only the agent calls this, so nobody races for a slot.
     pub fn slot_of(&self, store: SocketAddr) -> Option<u16> {
         let wanted = words(store.ip());
+        let own = mix(wanted[0], wanted[1]) as usize;
         let mut free = None;
-        for index in 0..MAX_LEASES {
+        for index in (0..MAX_LEASES).map(|n| (own + n) % MAX_LEASES) {
             let lease = self.slots.at(index);
             let stored = [lease.store[0].load(Relaxed), lease.store[1].load(Relaxed)];
             if stored == wanted {
@@ -80,6 +82,16 @@ impl Leases {
         lease.store[1].store(wanted[1], Relaxed);
         lease.store[0].store(wanted[0], Release);
         Some(index as u16)
+    }
+
+    /// Whether programs find the lease of a slot by its store's address.
+    ///
+    /// # Panics
+    /// If `slot` is 1024 or more.
+    pub fn is_near(&self, slot: u16) -> bool {
+        let store = &self.slots.at(usize::from(slot)).store;
+        let own = mix(store[0].load(Relaxed), store[1].load(Relaxed)) as usize;
+        (usize::from(slot) + MAX_LEASES - own % MAX_LEASES) % MAX_LEASES < LEASE_PROBES
     }
 
     /// The clock that requests are dated with: CLOCK_BOOTTIME in nanoseconds.

@@ -25,6 +25,7 @@ pub mod native;
 mod page;
 mod page_items;
 mod pin;
+mod probation;
 mod programs;
 mod recirculation;
 mod rows;
@@ -42,13 +43,14 @@ pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use events::{Event, Events};
 pub use layout::{
-    GIVEN_MAX, NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS, PROGRAMS_PER_DISCIPLINE,
-    SourceCheck, TALLIES, VALUE_MAX_BYTES,
+    BLANKS, GIVEN_MAX, NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS,
+    PROGRAMS_PER_DISCIPLINE, SourceCheck, TALLIES, VALUE_MAX_BYTES,
 };
 pub use lease::{LeaseState, Leases};
 pub use lent::Lent;
 pub use load::{Dataplane, MapLayout, Object, RECIRCULATION, Sizes, cpus, maps_of};
 pub use page_items::PageItems;
+pub use probation::{Probation, Used};
 pub use programs::Programs;
 pub use recirculation::{Going, Loops};
 pub use rows::{KeyValue, Rows};

@@ -1,7 +1,7 @@
 use std::{
     slice,
     sync::atomic::{
-        AtomicU8, AtomicU64,
+        AtomicU8, AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release, SeqCst},
         fence,
     },
@@ -14,7 +14,7 @@ use crate::{
     grace::Grace,
     layout::{
         BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, GIVEN_MAX, ITEM_CELLS, Item, LAYOUT,
-        NO_LEASE, PAGE_START_CELLS, Page, SourceCheck,
+        LOCKED_BY_AGENT, NO_LEASE, PAGE_START_CELLS, Page, SourceCheck,
     },
     mapped::Mapped,
     native::Clock,
@@ -27,7 +27,8 @@ pub struct Table {
     config: Mapped<Config>,
     buckets: Mapped<Bucket>,
     pages: Mapped<Page>,
-    hits: Mapped<std::sync::atomic::AtomicU32>,
+    hits: Mapped<AtomicU32>,
+    locks: Mapped<AtomicU32>,
     cpus: usize,
     grace: Grace,
     waits: AtomicU64,
@@ -65,6 +66,9 @@ pub enum InsertError {
     /// The record is longer than the place.
     #[error("the record does not fit the cells")]
     TooLarge,
+    /// A program kept the bucket for itself for longer than anybody should.
+    #[error("the key's bucket is being changed all the time")]
+    Busy,
 }
 
 /// Programs kept an item locked for longer than anybody should.
@@ -72,8 +76,13 @@ pub enum InsertError {
 #[error("the item is being changed all the time")]
 pub struct Busy;
 
-/// Looks at an item that somebody is changing. A program holds it for nanoseconds.
+/// Looks at an item or bucket that somebody is changing. A program holds it for nanoseconds.
 const TRIES: usize = 10_000;
+
+/// As a slot names a place.
+pub(crate) fn reference(place: Place) -> u32 {
+    place.page << 9 | u32::from(place.cell)
+}
 
 /// Writes bytes, and zeros up to the next word.
 fn write_padded(to: &[AtomicU8], bytes: &[u8]) {
@@ -94,6 +103,26 @@ fn lock(item: &Item) -> Result<(), Busy> {
     (0..TRIES).any(|_| try_once()).then_some(()).ok_or(Busy)
 }
 
+/// Keeps programs from filling a slot of some buckets.
+struct BucketLock<'a>(&'a AtomicU32);
+
+impl BucketLock<'_> {
+    fn take(lock: &AtomicU32) -> Result<BucketLock<'_>, InsertError> {
+        let try_once = || {
+            let taken = lock.compare_exchange(0, LOCKED_BY_AGENT, SeqCst, SeqCst);
+            taken.map_err(|_| std::thread::yield_now()).is_ok()
+        };
+        let taken = (0..TRIES).any(|_| try_once());
+        taken.then(|| BucketLock(lock)).ok_or(InsertError::Busy)
+    }
+}
+
+impl Drop for BucketLock<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, SeqCst);
+    }
+}
+
 impl Table {
     /// Opens the tables of a switch.
     ///
@@ -103,9 +132,15 @@ impl Table {
         let at = at.into();
         at.must_exist()?;
         let buckets: Mapped<Bucket> = at.mapped("buckets")?;
-        let hits: Mapped<std::sync::atomic::AtomicU32> = at.mapped("hits")?;
+        let hits: Mapped<AtomicU32> = at.mapped("hits")?;
         let cpus = hits.len() / (buckets.len() * BUCKET_SLOTS);
+        let locks: Mapped<AtomicU32> = at.mapped("bucket_locks")?;
+        for lock in (0..locks.len()).map(|lock| locks.at(lock)) {
+            // Only an agent that was killed leaves one, and there is one agent at a time.
+            let _ = lock.compare_exchange(LOCKED_BY_AGENT, 0, SeqCst, SeqCst);
+        }
         Ok(Table {
+            locks,
             config: at.mapped("config")?,
             pages: at.mapped("pages")?,
             buckets,
@@ -272,6 +307,7 @@ impl Table {
     ) -> Result<u32, InsertError> {
         let (index, fingerprint) = self.bucket_and_fingerprint(tenant, hash);
         let bucket = self.buckets.at(index);
+        let _lock = BucketLock::take(self.locks.at(index % self.locks.len()))?;
         let slots = bucket.slot.each_ref().map(|slot| slot.load(Relaxed));
         if slots.iter().any(|slot| (slot >> 32) as u32 == fingerprint) {
             return Err(InsertError::Present);
@@ -281,29 +317,22 @@ impl Table {
             .position(|slot| *slot == 0)
             .ok_or(InsertError::BucketFull)?;
 
-        let item = self.item(place);
-        // No epoch yet: whoever needs one takes it. Nobody needs one for a given record.
-        let word = record.map_or(0, |_| self.take_epoch() << 1 | 1);
-        item.word.store(word, Relaxed);
-        item.version.store(0, Relaxed);
+        let item = self.blank(place);
+        if record.is_some() {
+            item.word.store(self.take_epoch() << 1 | 1, Relaxed);
+        }
         item.key_len.store(key.len() as u8, Relaxed);
-        item.flags.store(place.cells & ITEM_CELLS, Relaxed);
         item.value_len
             .store(record.map_or(0, <[u8]>::len) as u16, Relaxed);
         item.tenant.store(tenant, Relaxed);
         item.lease.store(lease, Relaxed);
         item.epoch_ns.store(self.clock.now_ns(), Relaxed);
-        item.seq
-            .store(item.seq.load(Relaxed).wrapping_add(2) & !1, Relaxed);
         let body = self.body(place);
         write_padded(body, key);
         let behind_key = body.get(key.len().next_multiple_of(8)..);
         write_padded(behind_key.unwrap_or_default(), record.unwrap_or_default());
-        let reference = (place.page << 9) | u32::from(place.cell);
-        bucket.slot[free].store(
-            (u64::from(fingerprint) << 32) | u64::from(reference),
-            Release,
-        );
+        let slot = u64::from(fingerprint) << 32 | u64::from(reference(place));
+        bucket.slot[free].store(slot, Release);
         if record.is_none() {
             // The epoch is taken after the entry can be found: a write that did not find it took its own before.
             fence(SeqCst);
@@ -311,6 +340,19 @@ impl Table {
             let _ = item.word.compare_exchange(0, epoch << 1, SeqCst, SeqCst);
         }
         Ok((index * BUCKET_SLOTS + free) as u32)
+    }
+
+    /// Cells that nobody uses, as an item without key and value. It has no epoch yet: whoever needs one takes it.
+    pub(crate) fn blank(&self, place: Place) -> &Item {
+        let item = self.item(place);
+        item.word.store(0, Relaxed);
+        item.version.store(0, Relaxed);
+        item.key_len.store(0, Relaxed);
+        item.value_len.store(0, Relaxed);
+        item.flags.store(place.cells & ITEM_CELLS, Relaxed);
+        let seq = item.seq.load(Relaxed).wrapping_add(2) & !1;
+        item.seq.store(seq, Relaxed);
+        item
     }
 
     /// Bytes that a record may have behind a key of that length.
@@ -374,7 +416,7 @@ impl Table {
         let same = |(byte, wanted): (&AtomicU8, &u8)| byte.load(Relaxed) == *wanted;
         let begins_so = begins.len() <= len && record.iter().zip(begins).all(same);
         match begins_so {
-            true => self.evict(slot),
+            true => self.evict(slot, place),
             false => drop(item.seq.fetch_add(1, SeqCst)),
         }
         Ok(begins_so)
@@ -384,9 +426,15 @@ impl Table {
         &self.buckets.at(slot as usize / BUCKET_SLOTS).slot[slot as usize % BUCKET_SLOTS]
     }
 
-    /// Removes entries. Their cells must not be used again before [`Table::quiesce`] returned.
-    pub fn evict(&self, slot: u32) {
-        self.slot(slot).store(0, SeqCst);
+    /// Removes the entry of the item that lies there. Its cells must not be used again before [`Table::quiesce`] returned. In a slot
+    /// that leads elsewhere by now, since a program filled it, nothing changes.
+    pub fn evict(&self, slot: u32, place: Place) {
+        let at = self.slot(slot);
+        let entry = at.load(SeqCst);
+        if entry as u32 == reference(place) {
+            // Nobody else empties a slot, or fills one that is taken.
+            let _ = at.compare_exchange(entry, 0, SeqCst, SeqCst);
+        }
     }
 
     /// Waits until no program can still see an entry that was evicted before this call.
@@ -461,7 +509,8 @@ impl Table {
             .collect()
     }
 
-    fn held(&self, slot: u32) -> Option<Held> {
+    /// The entry of a slot, read from memory.
+    pub fn held(&self, slot: u32) -> Option<Held> {
         let reference = self.slot(slot).load(Acquire) as u32;
         let (page, cell) = (reference >> 9, (reference & 0x1ff) as u16);
         let is_empty = self.slot(slot).load(Acquire) == 0;

@@ -95,6 +95,12 @@ pub trait Discipline: Send {
         0
     }
 
+    /// How many it would have if memory cost nobody anything, which it does while a page is idle: all keys that were asked for
+    /// lately, whether they are worth their room or not. At least what is [`Discipline::wanted`].
+    fn could_use(&self, switch: SwitchId, tenant: u32) -> usize {
+        self.wanted(switch, tenant)
+    }
+
     /// Named counters of one switch since the start, for `status`.
     fn counters(&self, _switch: SwitchId) -> BTreeMap<&'static str, u64> {
         BTreeMap::new()

@@ -12,6 +12,7 @@ pub const NONE: Registration = Registration {
     about: "forwards everything, caches nothing",
     number: NO_DISCIPLINE,
     items: Items::Copies,
+    probation: None,
     runs: Runs::WherePages,
     settings: &[],
     options: &[],

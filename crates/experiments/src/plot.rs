@@ -274,10 +274,12 @@ pub fn distribution(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, 
 
 /// Draws answers and cached answers per second over time, with a line at each change of popularity.
 pub fn over_time(title: &str, result: &PhaseResult) -> String {
-    let per_second = 1000.0 / result.interval_ms.max(1) as f64;
+    // Shorter intervals are for those who tell milliseconds apart.
+    let (interval_ms, intervals) = result.intervals_of(50);
+    let per_second = 1000.0 / interval_ms.max(1) as f64;
     let at = |i: usize| i as f64 / per_second;
     let rate = |f: fn(&load::Interval) -> u32| -> Vec<(f64, f64)> {
-        let counts = result.intervals.iter().enumerate();
+        let counts = intervals.iter().enumerate();
         counts
             .map(|(i, counts)| (at(i), f64::from(f(counts)) * per_second))
             .collect()

@@ -72,10 +72,24 @@ INLINE void take_note(const struct work *work)
 	note->base = work->base;
 }
 
+/* What a discipline of copies does. Nothing is reported. */
+INLINE int as_copies(struct xdp_md *ctx, struct work *work, struct config *config)
+{
+	struct found found = {};
+	__u64 word = 0;
+	if (work->op != OP_READ_REQUEST)
+		return other_than_read(ctx, work, config);
+	int verdict = find_answer(ctx, work, config, NEVER - 1, &found, &word);
+	if (verdict != CONTINUE)
+		return verdict;
+	return answer_from_cells(ctx, work, config, &found, word);
+}
+
 STEP int trial_first(struct xdp_md *ctx)
 {
 	struct work *work = get_work();
-	if (!work)
+	struct config *config = get_config();
+	if (!work || !config)
 		return XDP_PASS;
 	take_note(work);
 	tally(work, TALLY);
@@ -86,6 +100,8 @@ STEP int trial_first(struct xdp_md *ctx)
 		return next_step(ctx, work, STEP_NOWHERE);
 	case 'r':
 		return recirculate(ctx, work, work->parameter[ROUNDS]);
+	case 'h':
+		return as_copies(ctx, work, config);
 	case 'f':
 		return fan_out(ctx, work, &trial_groups, work->parameter[GROUP]);
 	}

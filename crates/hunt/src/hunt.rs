@@ -27,6 +27,8 @@ pub struct Hunted {
     pub operations: u64,
     /// Reads that switches answered.
     pub cached: u64,
+    /// Items that switches made by themselves, on probation.
+    pub on_probation: u64,
     /// Keys that were left undecided.
     pub undecided: u64,
     /// Packets that arrived somewhere.
@@ -101,6 +103,7 @@ impl Hunted {
         if let Ok(outcome) = &outcome {
             self.operations += outcome.operations;
             self.cached += outcome.cached;
+            self.on_probation += outcome.on_probation;
             self.undecided += outcome.undecided;
             self.packets += outcome.packets;
             self.switched += outcome.switched;

@@ -25,6 +25,6 @@ pub use hunt::{Found, Hunted, KINDS, REPLICAS, hunt, is_of_replicas};
 pub use measure::{Alone, measure};
 pub use never::Never;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
-pub use run::{Outcome, Violation, run};
+pub use run::{Outcome, PROBATION, Violation, run};
 pub use shrink::shrink;
 pub use write_back::{LOANS, is_of_loans};

@@ -40,6 +40,9 @@ pub struct Violation {
 /// Pasts of a key that may be possible at a time, else it is left undecided: some seconds of work.
 const PASTS: usize = 4000;
 
+/// The counter of a switch that says how many items it made by itself.
+pub const PROBATION: &str = "probation";
+
 /// What came of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -47,6 +50,9 @@ pub struct Outcome {
     pub operations: u64,
     /// Reads that switches answered.
     pub cached: u64,
+    /// Items that switches made by themselves, on probation.
+    #[serde(default)]
+    pub on_probation: u64,
     /// Reads that nobody answered.
     pub unanswered: u64,
     /// Keys of which so many writes have no known outcome that nobody can tell which pasts are possible.
@@ -100,6 +106,8 @@ struct Running<'a> {
     loans: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys.
     replicas: BTreeMap<String, u64>,
+    /// Items that switches made by themselves.
+    on_probation: u64,
     /// When the clients began, by the world's clock.
     begun_ns: u64,
 }
@@ -131,6 +139,7 @@ pub(crate) fn run_with(
         granted: BTreeMap::new(),
         loans: BTreeMap::new(),
         replicas: BTreeMap::new(),
+        on_probation: 0,
         begun_ns: 0,
     };
     spec.links
@@ -313,6 +322,8 @@ impl Running<'_> {
         for (name, count) in counters.iter().filter(|(name, _)| is_of_loans(name)) {
             *self.loans.entry((*name).to_owned()).or_default() += count;
         }
+        let mut begun = counters.iter().filter(|(name, _)| *name == PROBATION);
+        self.on_probation += begun.next().map_or(0, |(_, count)| *count);
         self.never.look(counters);
         Ok(())
     }
@@ -543,6 +554,7 @@ impl Running<'_> {
         Ok(Outcome {
             operations: recorded.operations.len() as u64,
             cached: recorded.cached,
+            on_probation: self.on_probation,
             unanswered: recorded.unanswered,
             undecided,
             packets,

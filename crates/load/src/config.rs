@@ -121,6 +121,13 @@ pub enum PhaseKind {
     Fill,
     /// Reads every key of every active tenant once, again until it is answered: which of them do switches answer?
     Sweep,
+    /// Reads keys in order, the coldest first, each so many times before the next: what a scan, a backup or a crawler asks for.
+    Scan {
+        /// How often each is read.
+        times: u32,
+    },
+    /// Reads that the generator answers itself, without a network: what it costs by itself. On sockets only.
+    Dry,
     /// Forged requests: half of them in the tenants' names, half in the name of random numbers, all with random tags. What
     /// is answered as if it were genuine is counted.
     Forge,

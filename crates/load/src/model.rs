@@ -94,6 +94,12 @@ pub fn saturation(shares: &[f64], rate: f64, loss: f64) -> f64 {
     f64::INFINITY
 }
 
+/// The part of an offered load that is lost where each server drops what exceeds its rate.
+pub fn lost(load: f64, shares: &[f64], rate: f64) -> f64 {
+    let over = shares.iter().map(|share| (load * share - rate).max(0.0));
+    over.sum::<f64>() / load
+}
+
 /// Mean absolute deviation over mean: 0 when all are equal.
 pub fn imbalance(loads: &[f64]) -> f64 {
     let mean = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
@@ -108,7 +114,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::search::tests::lost;
 
     #[test]
     fn equal_servers_by_hand() {

@@ -16,7 +16,8 @@ pub struct Interval {
     pub lost: u32,
 }
 
-/// A distribution of latencies in microseconds.
+/// A distribution of latencies in microseconds. In an open loop a request waits from its scheduled arrival on, also where it was
+/// sent later: a generator that was held up hides nobody's wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// How many answers.
@@ -96,7 +97,7 @@ pub struct PhaseResult {
     pub answered: u64,
     /// Of these, by a switch.
     pub cached: u64,
-    /// Not answered in time, or refused.
+    /// Not answered in time, refused, or told that there is no such key.
     pub lost: u64,
     /// Of these, answered with "try again" or another refusal.
     pub refused: u64,
@@ -117,7 +118,7 @@ pub struct PhaseResult {
     pub writes_sent: u64,
     /// Writes among the answered.
     pub writes_answered: u64,
-    /// Answers that say there is no such key.
+    /// Answers that say there is no such key, of keys that are all there.
     pub not_found: u64,
     /// Answers with another key than asked for.
     pub wrong_keys: u64,
@@ -194,6 +195,23 @@ impl PhaseResult {
         let all: u64 = self.served_by.iter().map(|s| s.reads.count).sum();
         let by = self.served_by.iter().find(|s| s.switch == switch);
         by.map_or(0, |s| s.reads.count) as f64 / (all as f64).max(1.0)
+    }
+
+    /// The counts over time in intervals of `ms`, or of the length they have if that is longer.
+    #[must_use]
+    pub fn intervals_of(&self, ms: u64) -> (u64, Vec<Interval>) {
+        let together = (ms / self.interval_ms.max(1)).max(1);
+        let sum = |all: &[Interval]| {
+            let add = |sum: Interval, one: &Interval| Interval {
+                sent: sum.sent + one.sent,
+                answered: sum.answered + one.answered,
+                cached: sum.cached + one.cached,
+                lost: sum.lost + one.lost,
+            };
+            all.iter().fold(Interval::default(), add)
+        };
+        let chunks = self.intervals.chunks(together as usize);
+        (together * self.interval_ms, chunks.map(sum).collect())
     }
 
     /// Wrong keys and wrong values.

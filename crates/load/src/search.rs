@@ -72,9 +72,25 @@ pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
     }
 }
 
+/// Most times that a rate is asked whether it passes again.
+const CONFIRMATIONS: usize = 5;
+
+/// What a search has found.
+#[derive(Clone, Debug)]
+pub struct Found<T> {
+    /// The rate, offered.
+    pub rate: f64,
+    /// What was measured there: the second time, where it passed twice. The best of many measurements is one that was lucky.
+    pub measured: T,
+    /// Whether it passed twice.
+    pub is_confirmed: bool,
+    /// All measurements.
+    pub points: Vec<Point>,
+}
+
 /// Searches from `start` with `measure(rate)`, which returns the part lost, how long it took, and
-/// whatever else it measured. Returns the measurement of the highest rate that passed (of the lowest rate tried, if
-/// none did), its rate, and all points.
+/// whatever else it measured. The highest rate that passed has to pass once more, or one a little below it. If none passed, it is the
+/// lowest rate tried.
 ///
 /// # Errors
 /// Those of `measure`.
@@ -82,7 +98,7 @@ pub fn saturation<T>(
     start: f64,
     limits: &Limits,
     mut measure: impl FnMut(f64) -> anyhow::Result<(f64, Duration, T)>,
-) -> anyhow::Result<(f64, T, Vec<Point>)> {
+) -> anyhow::Result<Found<T>> {
     let mut spent = Duration::ZERO;
     let mut points = vec![];
     let mut rate = start.min(limits.max_rate);
@@ -116,21 +132,35 @@ pub fn saturation<T>(
         }
     }
     let (point, measured) = best.expect("there was at least one measurement");
-    Ok((point.rate, measured, points))
+    let mut found = Found {
+        rate: point.rate,
+        measured,
+        is_confirmed: false,
+        points,
+    };
+    if point.loss >= limits.loss {
+        return Ok(found);
+    }
+    for _ in 0..CONFIRMATIONS {
+        let (loss, _, measured) = measure(found.rate)?;
+        let rate = found.rate;
+        found.points.push(Point { rate, loss });
+        found.measured = measured;
+        found.is_confirmed = loss < limits.loss;
+        if found.is_confirmed {
+            break;
+        }
+        found.rate *= 1.0 - limits.precision;
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// The part of an offered load that is lost where each server with share p of the load L drops what exceeds its rate r:
-    /// `sum(max(0, L*p - r)) / L`.
-    pub(crate) fn lost(load: f64, shares: &[f64], rate: f64) -> f64 {
-        let over = shares.iter().map(|p| (load * p - rate).max(0.0));
-        over.sum::<f64>() / load
-    }
+    use crate::model::lost;
 
     fn limits() -> Limits {
         Limits {
@@ -148,16 +178,15 @@ pub(crate) mod tests {
             max_rate: 500.0,
             ..limits()
         };
-        let (rate, _, points) =
-            saturation(400.0, &limits, |_| Ok((0.0, Duration::ZERO, ()))).unwrap();
-        assert_eq!(rate, 500.0);
-        assert!(points.len() <= 4);
+        let found = saturation(400.0, &limits, |_| Ok((0.0, Duration::ZERO, ()))).unwrap();
+        assert_eq!((found.rate, found.is_confirmed), (500.0, true));
+        assert!(found.points.len() <= 5);
     }
 
     #[test]
     fn one_bad_moment_does_not_send_the_search_far_down() {
         let mut measured = 0;
-        let (rate, _, points) = saturation(400.0, &limits(), |rate| {
+        let Found { rate, points, .. } = saturation(400.0, &limits(), |rate| {
             measured += 1;
             let loss = if measured == 1 || rate > 500.0 {
                 0.5
@@ -175,8 +204,29 @@ pub(crate) mod tests {
     fn time_is_what_the_measurements_took() {
         let took = Duration::from_secs(25);
         let measure = |_| Ok((0.0, took, ()));
-        let (_, _, points) = saturation(400.0, &limits(), measure).unwrap();
-        assert_eq!(points.len(), 3);
+        let found = saturation(400.0, &limits(), measure).unwrap();
+        // And one that confirms.
+        assert_eq!(found.points.len(), 3 + 1);
+    }
+
+    #[test]
+    fn a_lucky_measurement_is_not_the_result() {
+        // From 500 on everything is lost, but for one moment.
+        let mut measured = 0;
+        let found = saturation(600.0, &limits(), |rate| {
+            measured += 1;
+            let loss = if measured > 1 && rate >= 500.0 {
+                0.5
+            } else {
+                0.0
+            };
+            Ok((loss, Duration::ZERO, measured))
+        })
+        .unwrap();
+        assert!(
+            !found.is_confirmed && found.measured == measured,
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -185,8 +235,8 @@ pub(crate) mod tests {
             steps: 4,
             ..limits()
         };
-        let (_, _, points) = saturation(400.0, &limits, |_| Ok((0.5, Duration::ZERO, ()))).unwrap();
-        assert!(points.len() <= 7);
+        let found = saturation(400.0, &limits, |_| Ok((0.5, Duration::ZERO, ()))).unwrap();
+        assert!(found.points.len() <= 7 && !found.is_confirmed);
     }
 
     proptest! {
@@ -195,7 +245,8 @@ pub(crate) mod tests {
             let shares = [hot, (1.0 - hot) / 2.0, (1.0 - hot) / 2.0];
             let truth = crate::model::saturation(&shares, 100.0, 0.02);
             let measure = |load| Ok((lost(load, &shares, 100.0), Duration::ZERO, ()));
-            let (rate, _, _) = saturation(truth * start, &limits(), measure).unwrap();
+            let Found { rate, is_confirmed, .. } = saturation(truth * start, &limits(), measure).unwrap();
+            prop_assert!(is_confirmed);
             prop_assert!(rate <= truth * 1.0001 && rate >= truth * 0.97, "{rate} of {truth}");
         }
     }

@@ -6,7 +6,8 @@ use anyhow::ensure;
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use wire::{
-    Cluster, Flags, HEADER_LEN, Header, NodeId, Op, Packet, Secret, Status, TENANT_OPEN, store_at,
+    Cluster, Epoch, Flags, HEADER_LEN, Header, NodeId, Op, Packet, Secret, Status, TENANT_OPEN,
+    store_at,
 };
 
 use super::{
@@ -21,7 +22,9 @@ use super::{
     versions::POPULATED,
     window::{Sent, Window},
 };
-use crate::workload::{Check, KEY_LEN, Key, Ranks, Stamp, check_value, write_value};
+use crate::workload::{
+    Check, KEY_LEN, Key, Ranks, Stamp, check_value, populated_value, write_value,
+};
 
 /// Requests that can be on their way at once.
 const WINDOW: usize = 1 << 17;
@@ -70,6 +73,8 @@ struct Run {
     /// When the next request of an open loop is due.
     arrival_ns: f64,
     next_change_ns: u64,
+    /// Requests of a scan so far.
+    scanned: u64,
     /// Nothing more is sent; the last answers are waited for.
     is_over: bool,
     /// For phases that go through every key.
@@ -84,6 +89,13 @@ impl Run {
     /// Whether its requests are sent again: those through every key have a way of their own, and attacks have none.
     fn is_retried(&self) -> bool {
         self.phase.kind == PhaseKind::Load
+    }
+
+    /// The next rank of a scan of so many keys, the coldest first, each so many times.
+    fn next_of_scan(&mut self, keys: usize, times: u32) -> u32 {
+        let at = self.scanned / u64::from(times.max(1)) % keys as u64;
+        self.scanned += 1;
+        (keys as u64 - 1 - at) as u32
     }
 
     /// Another request for a key of this store was lost.
@@ -183,7 +195,11 @@ impl Source {
             ..TenantResult::default()
         });
         let each_key = match phase.kind {
-            PhaseKind::Load | PhaseKind::Forge | PhaseKind::Hostile { .. } => None,
+            PhaseKind::Load
+            | PhaseKind::Scan { .. }
+            | PhaseKind::Dry
+            | PhaseKind::Forge
+            | PhaseKind::Hostile { .. } => None,
             PhaseKind::Fill | PhaseKind::Sweep => {
                 Some(EachKey::new(phase.arrivals, active, self.config.keys)?)
             }
@@ -211,6 +227,7 @@ impl Source {
                 PhaseKind::Hostile { switches, only } => Some(Attacks::new(switches, only)),
                 _ => None,
             },
+            scanned: 0,
             is_over: false,
             histograms: Histograms::new(active),
         }));
@@ -325,6 +342,38 @@ impl Source {
         }
     }
 
+    /// What a switch would answer to a read that is open, and the address that it would come from; none: it is not open.
+    pub fn answer(&mut self, datagram: &[u8], answer: &mut Vec<u8>) -> Option<SocketAddr> {
+        let asked = Packet::decode(datagram).ok()?.header;
+        let sent = self.window.get(asked.request)?;
+        let tenant = &self.tenants[usize::from(sent.tenant)];
+        let key = tenant.keys.get(sent.key);
+        let (version, stamp) = tenant.versions.known(sent.key);
+        let len = tenant.value_len(sent.key);
+        let value = if stamp == POPULATED {
+            populated_value(&key.bytes, len)
+        } else {
+            let mut value = vec![0; len];
+            write_value(&key.bytes, stamp, &mut value);
+            value
+        };
+        let header = Header {
+            tenant: asked.tenant,
+            client: asked.client,
+            request: asked.request,
+            key_hash: asked.key_hash,
+            flags: Flags::CACHED,
+            epoch: Epoch::new(1, 0),
+            version,
+            ..Header::new(Op::ReadReply)
+        };
+        answer.clear();
+        let packet = Packet::new(header, &key.bytes, &value);
+        packet.encode(&tenant.secret, answer).ok()?;
+        let store = self.config.cluster.stores.get(tenant.store_of(&key))?;
+        Some(store.address)
+    }
+
     /// Gives up what was not answered in time. What has arrived must have been taken before.
     pub fn expire(&mut self, now_ns: u64) {
         let Some(mut run) = self.run.take() else {
@@ -408,6 +457,7 @@ impl Source {
     ) -> usize {
         let mut count = 0;
         while count < BURST && !self.window.is_full() {
+            let mut due_ns = now_ns;
             match run.phase.arrivals {
                 Arrivals::Open(rate) => {
                     if run.arrival_ns > now_ns as f64 {
@@ -417,6 +467,7 @@ impl Source {
                         let behind_ms = (now_ns as f64 - run.arrival_ns) / 1e6;
                         run.result.behind_ms = run.result.behind_ms.max(behind_ms);
                     }
+                    due_ns = run.arrival_ns as u64;
                     let uniform: f64 = self.rng.random();
                     run.arrival_ns += -(1.0 - uniform).ln() * 1e9 / rate;
                 }
@@ -437,14 +488,19 @@ impl Source {
                     *run.result.attacks.entry(name.into()).or_default() += 1;
                 }
             } else {
-                self.send_one(run, now_ns, send);
+                self.send_one(run, [due_ns, now_ns], send);
             }
             count += 1;
         }
         count
     }
 
-    fn send_one(&mut self, run: &mut Run, now_ns: u64, send: &mut impl FnMut(usize, &[u8])) {
+    fn send_one(
+        &mut self,
+        run: &mut Run,
+        [due_ns, now_ns]: [u64; 2],
+        send: &mut impl FnMut(usize, &[u8]),
+    ) {
         let ratio = run.phase.write_ratio;
         let is_write = ratio > 0.0 && self.rng.random::<f64>() < ratio;
         let ranks = if is_write { &run.writes } else { &run.reads };
@@ -452,7 +508,10 @@ impl Source {
             1 => 0,
             several => self.rng.random_range(0..several),
         };
-        let rank = ranks.draw(&mut self.rng);
+        let rank = match run.phase.kind {
+            PhaseKind::Scan { times } => run.next_of_scan(self.config.keys, times),
+            _ => ranks.draw(&mut self.rng),
+        };
         let key = self.tenants[tenant].permutation.key(rank);
         // A read is padded to the longest reply it may get; a write to the reply that grants it back.
         let default = self.tenants[tenant].value_len(key);
@@ -482,7 +541,7 @@ impl Source {
             interval,
             forged,
         };
-        self.send(&what, now_ns, send);
+        self.send(&what, [due_ns, now_ns], send);
     }
 
     /// Sends the keys that are to be asked for and may be.
@@ -511,13 +570,19 @@ impl Source {
             };
             run.result.sent += 1;
             run.result.tenants[what.tenant].sent += 1;
-            self.send(&what, now_ns, send);
+            self.send(&what, [now_ns; 2], send);
             count += 1;
         }
         count
     }
 
-    fn send(&mut self, what: &Wanted, now_ns: u64, send: &mut impl FnMut(usize, &[u8])) {
+    /// Sends what was due then, now.
+    fn send(
+        &mut self,
+        what: &Wanted,
+        [due_ns, now_ns]: [u64; 2],
+        send: &mut impl FnMut(usize, &[u8]),
+    ) {
         let tenant = &self.tenants[what.tenant];
         let (mut written, mut named) = (POPULATED, Named::default());
         if what.is_write {
@@ -527,6 +592,7 @@ impl Source {
         }
         let request = self.window.push(Sent {
             at_ns: now_ns,
+            due_ns,
             floor: tenant.versions.floor(what.key),
             stamp: written.0,
             key: what.key,
@@ -622,6 +688,9 @@ fn change_every_ns(churn: &ChurnSchedule) -> u64 {
 /// Counts one answer in a phase through every key.
 fn count_key(result: &mut PhaseResult, packet: &Packet, sent: &Sent) {
     let cached = u64::from(packet.header.flags.has(Flags::CACHED));
+    if packet.header.status == Status::NotFound {
+        return;
+    }
     result.answered += 1;
     result.cached += cached;
     let of_tenant = &mut result.tenants[usize::from(sent.tenant)];
@@ -652,7 +721,9 @@ fn encode(bytes: &mut [u8], mut header: Header, key: &Key, stamp: Stamp, secret:
 fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent, now: u64) {
     let header = &packet.header;
     let refused = is_refusal(header);
-    if !refused && (run.measured_from_ns..run.end_ns).contains(&now) {
+    // All keys are there: "no such key" is no answer.
+    let missing = header.status == Status::NotFound;
+    if !refused && !missing && (run.measured_from_ns..run.end_ns).contains(&now) {
         run.result.returned += 1;
     }
     check(&mut run.result, tenant, packet, sent);
@@ -665,16 +736,16 @@ fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent,
     let index = usize::from(sent.tenant);
     // Answers of a phase's tenants only are in its window: whatever else was asked was drained before.
     let of_tenant = &mut result.tenants[index];
-    if refused {
+    if refused || missing {
         counts.lost += 1;
         result.lost += 1;
-        result.refused += 1;
+        result.refused += u64::from(refused);
         of_tenant.lost += 1;
         run.lost_of(tenant.store_of(&tenant.keys.get(sent.key)));
         return;
     }
     let is_write = sent.is_write();
-    let latency = now.saturating_sub(sent.at_ns);
+    let latency = now.saturating_sub(sent.due_ns);
     let cached = header.flags.has(Flags::CACHED);
     counts.answered += 1;
     counts.cached += u32::from(cached);

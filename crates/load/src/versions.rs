@@ -32,6 +32,15 @@ impl Versions {
         }
     }
 
+    /// Version and stamp of the newest value that is known.
+    pub fn known(&self, key: u32) -> (u64, Stamp) {
+        let known = match self {
+            Versions::All(newest) => newest.get(key as usize),
+            Versions::Written(newest) => newest.get(&key),
+        };
+        known.map_or((0, POPULATED), |(version, stamp)| (*version, Stamp(*stamp)))
+    }
+
     /// Takes note of an answer; false if it contradicts what was known when its request was sent, or
     /// shows another value under a version whose value is known.
     #[inline]

@@ -3,7 +3,10 @@ use crate::lives::Named;
 /// What is remembered of a request until it is answered or lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
+    /// When it was sent first: from here on it can be lost.
     pub at_ns: u64,
+    /// When it was to be sent: from here on whoever wanted it waits.
+    pub due_ns: u64,
     /// Version that the answer must not fall behind.
     pub floor: u64,
     /// Stamp of a write, 0 for reads.

@@ -35,6 +35,9 @@ const PLACE: Place = Place {
 /// Offsets in `struct config` and `struct lease`.
 const EPOCH_AT: usize = 64;
 const UNTIL_AT: usize = 16;
+/// In `struct item`, and in `struct blanks`: threshold, next and end; then the blanks.
+const FLAGS_AT: usize = 5;
+const BLANK_AT: usize = 64;
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const STORE: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
@@ -55,6 +58,13 @@ impl Entry {
         header: [0; HEADER],
         value: [0; 8],
     };
+
+    /// Cells that are to be an item.
+    fn blank() -> Entry {
+        let mut entry = Entry::EMPTY;
+        entry.header[FLAGS_AT] = PLACE.cells;
+        entry
+    }
 
     /// Whether it has a value for its epoch.
     pub fn is_valid(&self) -> bool {
@@ -87,6 +97,8 @@ pub struct State {
     until_and_floor: [u64; 2],
     term: u32,
     pub entry: Option<Entry>,
+    /// Whether its agent has given it a blank, so that a read makes an entry where there is none.
+    pub blank: bool,
 }
 
 impl State {
@@ -98,6 +110,7 @@ impl State {
             until_and_floor: [0; 2],
             term: 0,
             entry: None,
+            blank: false,
         }
     }
 }
@@ -121,6 +134,7 @@ struct Real {
     lease: Memory,
     bucket: Memory,
     page: Memory,
+    blanks: Memory,
     /// Where in its bucket the entry's slot is, and what it holds.
     slot_at: usize,
     slot: [u8; 8],
@@ -227,7 +241,8 @@ impl Real {
             drop_over_rate: false,
             measured: false,
             write_back: false,
-            parameters: [u32::MAX, 0],
+            // Nothing is reported.
+            parameters: [u32::MAX - 1, 0],
             discipline,
         };
         let tenants = [
@@ -243,6 +258,7 @@ impl Real {
         let slot = table
             .insert(TENANT_OPEN, key_hash, KEY, lease_slot, PLACE)
             .expect("the table is empty");
+        let tenant = TenantEntry::place(&switch, TENANT_OPEN).expect("the table of tenants");
         let memory = |table, index| switch.memory(table, index).expect("every switch has it");
         let bucket = memory("buckets", slot / 8);
         let slot_at = (slot as usize % 8) * 8;
@@ -252,6 +268,7 @@ impl Real {
             config: memory("config", 0),
             lease: memory("leases", u32::from(lease_slot)),
             page: memory("pages", PLACE.page),
+            blanks: memory("probation", tenant.expect("it is there")),
             slot: bucket.read(slot_at),
             bucket,
             slot_at,
@@ -274,7 +291,17 @@ impl Real {
         let slot = state.entry.map_or([0; 8], |_| self.slot);
         self.bucket.write(self.slot_at, &slot);
         // Without an entry too: what another state left in the cells is no part of this one.
-        let entry = state.entry.unwrap_or(Entry::EMPTY);
+        let nothing = if state.blank {
+            Entry::blank()
+        } else {
+            Entry::EMPTY
+        };
+        let entry = state.entry.unwrap_or(nothing);
+        let is_blank = u32::from(state.blank && state.entry.is_none());
+        // From the first read on; none taken; so many given.
+        let ring = [1, 0, is_blank].map(u32::to_ne_bytes).concat();
+        self.blanks.write(0, &ring);
+        self.blanks.write(BLANK_AT, &[0; 8]);
         self.page.write(0, &entry.header);
         self.page.write(HEADER, KEY);
         self.page.write(VALUE_AT, &entry.value);
@@ -285,6 +312,10 @@ impl Real {
         state.epoch = word(&self.config, EPOCH_AT);
         state.until_and_floor = [UNTIL_AT, UNTIL_AT + 8].map(|at| word(&self.lease, at));
         state.term = u32::from_ne_bytes(self.lease.read(UNTIL_AT + 16));
+        if self.blanks.read::<4>(BLANK_AT + 4) != [0; 4] {
+            state.entry = Some(Entry::EMPTY);
+            state.blank = false;
+        }
         if let Some(entry) = &mut state.entry {
             entry.header = self.page.read(0);
             entry.value = self.page.read(VALUE_AT);
@@ -297,10 +328,13 @@ impl Real {
 
     fn packet(&mut self, header: Header, value: &[u8], from_store: bool, now_ns: u64) -> Out {
         let key = if header.op.has_key() { KEY } else { &[] };
-        let header = Header {
+        let mut header = Header {
             key_hash: self.key_hash,
             ..header
         };
+        if header.tenant == TENANT_SYSTEM {
+            header.request = self.lease_slot.into();
+        }
         let mut payload = Vec::with_capacity(128);
         Packet::new(header, key, value)
             .encode(&Secret::NONE, &mut payload)

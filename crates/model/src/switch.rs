@@ -197,6 +197,16 @@ impl Switch {
         real::run(&mut self.0, header, &[], true, now_ns(step));
     }
 
+    /// Whether its agent may give it a blank.
+    pub fn may_have_blank(&self) -> bool {
+        !self.0.blank && !self.has_entry()
+    }
+
+    /// The agent gives it a blank: the next read that misses makes an entry.
+    pub fn give_blank(&mut self) {
+        self.0.blank = true;
+    }
+
     /// The agent makes an entry without a value.
     pub fn insert(&mut self, step: u8) {
         real::insert(&mut self.0, now_ns(step));
@@ -210,6 +220,7 @@ impl Switch {
     /// The agent removes the entry.
     pub fn evict(&mut self) {
         self.0.entry = None;
+        self.0.blank = false;
         self.1 = None;
     }
 }

@@ -69,6 +69,8 @@ pub struct Bounds {
     pub evictions: u8,
     /// Entries made anew.
     pub refills: u8,
+    /// Blanks that agents give: the next read that misses there makes an entry.
+    pub blanks: u8,
     /// Fetches by agents.
     pub fetches: u8,
     /// Lease requests.
@@ -79,7 +81,7 @@ pub struct Bounds {
     pub restarts: u8,
     /// The step at which the life of the value ends that the key begins with: no switch may serve it then.
     pub life: Option<u8>,
-    /// How many of all the above may happen together, refills and steps of time not counted: the states to look at
+    /// How many of all the above may happen together, refills, blanks and steps of time not counted: the states to look at
     /// are those of every choice of so many.
     pub together: u8,
 }
@@ -96,6 +98,7 @@ impl Bounds {
             retransmissions: 0,
             evictions: 0,
             refills: 0,
+            blanks: 0,
             fetches: 0,
             renewals: 0,
             steps: 0,
@@ -140,6 +143,7 @@ struct Left {
     retransmissions: u8,
     evictions: u8,
     refills: u8,
+    blanks: u8,
     fetches: u8,
     renewals: u8,
     steps: u8,
@@ -179,6 +183,8 @@ pub enum Action {
     Evict(usize),
     /// A switch's agent makes an entry.
     Refill(usize),
+    /// A switch's agent gives it a blank.
+    GiveBlank(usize),
     /// A switch's agent asks for the value.
     Fetch(usize),
     /// The store offers a switch its lease, and it asks for it.
@@ -418,6 +424,7 @@ impl Model for World {
                 retransmissions: bounds.retransmissions,
                 evictions: bounds.evictions,
                 refills: bounds.refills,
+                blanks: bounds.blanks,
                 fetches: bounds.fetches,
                 renewals: bounds.renewals,
                 steps: bounds.steps,
@@ -435,6 +442,7 @@ impl Model for World {
         if left.together == 0 {
             left = Left {
                 refills: left.refills,
+                blanks: left.blanks,
                 steps: left.steps,
                 ..Left::default()
             };
@@ -460,6 +468,9 @@ impl Model for World {
         for (i, switch) in state.switches.iter().enumerate() {
             if !switch.has_entry() && left.refills > 0 {
                 actions.push(Action::Refill(i));
+            }
+            if switch.may_have_blank() && left.blanks > 0 {
+                actions.push(Action::GiveBlank(i));
             }
             if switch.has_entry() && left.evictions > 0 {
                 actions.push(Action::Evict(i));
@@ -517,6 +528,10 @@ impl Model for World {
             Action::Refill(i) => {
                 state.left.refills -= 1;
                 state.switches[i].insert(step);
+            }
+            Action::GiveBlank(i) => {
+                state.left.blanks -= 1;
+                state.switches[i].give_blank();
             }
             Action::Fetch(i) => {
                 state.left.fetches -= 1;

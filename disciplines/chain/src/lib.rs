@@ -28,6 +28,7 @@ pub const NETCRAQ: Registration = Registration {
     about: "keeps keys in chains of switches, each of which answers reads",
     number: 4,
     items: Items::Truth,
+    probation: None,
     runs: Runs::WherePages,
     settings: &[],
     options: control::OPTIONS,

@@ -133,6 +133,11 @@ impl Caches {
         self.get(switch, tenant).map_or(0, SwitchCache::wanted)
     }
 
+    /// How many it would have if memory cost nobody anything: see [`SwitchCache::could_use`].
+    pub fn could_use(&self, switch: SwitchId, tenant: u32) -> usize {
+        self.get(switch, tenant).map_or(0, SwitchCache::could_use)
+    }
+
     /// Counters of a switch, summed over its tenants; of their thresholds the highest.
     pub fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
         let mut sum = self.gone.get(&switch).cloned().unwrap_or_default();

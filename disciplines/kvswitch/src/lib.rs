@@ -27,6 +27,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "keeps hot keys at several stores, and sends each read to one of them in turn",
     number: 3,
     items: Items::Copies,
+    probation: None,
     runs: Runs::WherePages,
     settings: settings::ALL,
     options: &[],

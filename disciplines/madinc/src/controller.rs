@@ -77,6 +77,10 @@ impl Discipline for Controller {
         self.caches.wanted(switch, tenant)
     }
 
+    fn could_use(&self, switch: SwitchId, tenant: u32) -> usize {
+        self.caches.could_use(switch, tenant)
+    }
+
     fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
         let mut counters = self.caches.counters(switch);
         let elsewhere = self.elsewhere.get(&switch).copied().unwrap_or(0);

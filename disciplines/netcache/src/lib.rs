@@ -17,6 +17,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "caches the hottest items in the switch, learnt from the traffic",
     number: 0,
     items: Items::Copies,
+    probation: Some(PROBATION),
     runs: Runs::WherePages,
     settings: SETTINGS,
     options: &[],
@@ -29,6 +30,9 @@ pub const REGISTRATION: Registration = Registration {
     store: None,
     agent: None,
 };
+
+/// Reads of a key in a window after which a switch gives it an item: a scan that reads each key once or twice gets none.
+pub const PROBATION: u32 = 3;
 
 /// The programs in [`OBJECT`].
 pub const PROGRAMS: &[Program] = &[Program {

@@ -1,7 +1,8 @@
 //! What the data plane would need on a switch chip: its tables as a pipeline of match-action stages would have them.
 //!
 //! Tables of `bpf/maps.h` that every discipline meets on its way are among them (tenants, leases, epochs): without them it would
-//! not answer. Left out: forwarding, which a switch does anyway; counters of endings; tags, which no ALU computes. Where the C
+//! not answer. Left out: forwarding, which a switch does anyway; counters of endings; tags, which no ALU computes; items on probation, for no
+//! chip fills its match tables by itself. Where the C
 //! looks several times into one array, a pipeline needs one for each time.
 
 use rmt::{Items, Lookup, Published, Table};

@@ -28,6 +28,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "sends the hottest values round in the switch as packets, which answer the reads that wait for them",
     number: 2,
     items: Items::Copies,
+    probation: None,
     runs: Runs::WherePages,
     settings: settings::ALL,
     options: &[],

@@ -4,6 +4,8 @@ use dataplane::{Cells, Held, NO_LEASE, Place, Table};
 use decide::ItemKey;
 use wire::maps::HashMap;
 
+use super::probation::Trial;
+
 /// An entry of the lookup table as the agent knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -13,6 +15,8 @@ pub(super) struct Entry {
     pub lease: u16,
     /// Requests at the last window's end.
     pub requests: u32,
+    /// On probation: made by a program, and not confirmed.
+    pub trial: Option<Trial>,
 }
 
 impl Entry {
@@ -46,7 +50,7 @@ impl Index {
             } = held;
             let owner = *cells.owner(place.page).get_or_insert(tenant);
             if owner != tenant && lease != NO_LEASE {
-                table.evict(slot);
+                table.evict(slot, place);
                 continue;
             }
             cells.set_owner(place.page, Some(owner));
@@ -60,6 +64,8 @@ impl Index {
                 place,
                 lease,
                 requests: table.requests(slot),
+                // Whatever it was to the earlier agent: the controller hears of it as of the others.
+                trial: None,
             };
             index.add(key, entry);
         }
@@ -79,6 +85,10 @@ impl Index {
 
     pub fn get(&self, key: &ItemKey) -> Option<&Entry> {
         self.by_key.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: &ItemKey) -> Option<&mut Entry> {
+        self.by_key.get_mut(key)
     }
 
     pub fn in_slot(&self, slot: u32) -> Option<(&ItemKey, &Entry)> {

@@ -7,6 +7,7 @@ use wire::KeyHash;
 use super::{
     super::{AgentError, served::Served},
     Entry, Memory, News,
+    probation::Trial,
 };
 
 /// What a new item begins with.
@@ -28,6 +29,7 @@ impl Memory {
     ) -> Result<Outcome, AgentError> {
         let given = self.index.get(key).map(Entry::is_given);
         if (given, record) == (Some(false), &Record::Fetched) {
+            self.confirm(key);
             return Ok(Outcome::Done);
         }
         let here = served.and_then(|served| Some((served, served.tenants.get(&key.tenant)?)));
@@ -120,9 +122,15 @@ impl Memory {
         let Some(place) = self.place(key.tenant, cells, served)? else {
             return Ok(Outcome::NoRoom);
         };
-        if !self.enter(key, hash, place, content) {
+        if !self.enter(key, hash, place, content, None) {
+            // A program may have been faster.
+            self.look_at_blanks(key.tenant, Some(served));
+            if self.confirm(key) {
+                self.cells.give_back(place);
+                return Ok(Outcome::Done);
+            }
             self.make_way(key.tenant, hash, served);
-            if !self.enter(key, hash, place, content) {
+            if !self.enter(key, hash, place, content, None) {
                 self.cells.give_back(place);
                 return Ok(Outcome::BucketFull);
             }
@@ -130,13 +138,14 @@ impl Memory {
         Ok(Outcome::Done)
     }
 
-    /// Makes the entry of an item that has its place; false if its bucket is full.
+    /// Makes the entry of an item that has its place, on probation or not; false if its bucket is full.
     pub(super) fn enter(
         &mut self,
         key: &ItemKey,
         hash: KeyHash,
         place: dataplane::Place,
         content: Content<'_>,
+        trial: Option<Trial>,
     ) -> bool {
         let (tenant, bytes) = (key.tenant, &key.key);
         let (slot, lease) = match content {
@@ -156,12 +165,16 @@ impl Memory {
             place,
             lease,
             requests: self.table.requests(slot),
+            trial,
         };
-        self.news.push(News::Here {
-            key: key.clone(),
-            place,
-            fetch: !entry.is_given(),
-        });
+        match entry.trial {
+            Some(_) => self.trials.add(key),
+            None => self.news.push(News::Here {
+                key: key.clone(),
+                place,
+                fetch: !entry.is_given(),
+            }),
+        }
         self.index.add(key.clone(), entry);
         true
     }
@@ -169,9 +182,12 @@ impl Memory {
     /// Removes an item. One that is not there is fine.
     pub fn remove(&mut self, key: &ItemKey) {
         if let Some(entry) = self.index.remove(key) {
-            self.table.evict(entry.slot);
+            self.table.evict(entry.slot, entry.place);
             self.resting.push(entry.place);
-            self.news.push(News::Gone(key.clone()));
+            match entry.trial {
+                Some(_) => self.trials.remove(key),
+                None => self.news.push(News::Gone(key.clone())),
+            }
         }
     }
 
@@ -191,15 +207,21 @@ impl Memory {
 
     /// Removes items of our own accord.
     pub fn give_up(&mut self, keys: &[ItemKey]) {
-        keys.iter().for_each(|key| self.remove(key));
-        let dropped = keys.iter().cloned().map(News::Dropped);
-        self.news.extend(dropped);
+        self.give_up_as(keys, News::Dropped);
+    }
+
+    /// The controller need not hear of those that it does not count.
+    fn give_up_as(&mut self, keys: &[ItemKey], news: fn(ItemKey) -> News) {
+        for key in keys {
+            let counts = self.holds(key);
+            self.remove(key);
+            self.news.extend(counts.then(|| news(key.clone())));
+        }
     }
 
     /// Removes items that cannot be had.
     pub fn give_up_unfit(&mut self, keys: &[ItemKey]) {
-        keys.iter().for_each(|key| self.remove(key));
-        self.news.extend(keys.iter().cloned().map(News::Unfit));
+        self.give_up_as(keys, News::Unfit);
     }
 
     /// Gives items the room that their values turned out to need. All of them go before the first comes back, so that
@@ -215,7 +237,8 @@ impl Memory {
         let mut back = vec![];
         for (key, value_len) in wanted {
             let entry = self.index.get(key).filter(|entry| !entry.is_given());
-            let Some(has) = entry.map(|entry| entry.place.cells) else {
+            let Some((has, trial)) = entry.map(|entry| (entry.place.cells, entry.trial.clone()))
+            else {
                 continue;
             };
             let cells = cells_needed(key.key.len(), *value_len);
@@ -226,16 +249,26 @@ impl Memory {
             let hash = served.hash_of(key);
             let lease = hash.and_then(|hash| served.lease_for(key.tenant, hash));
             let (Some(cells), Some(hash), Some(lease)) = (cells, hash, lease) else {
+                if trial.is_some() {
+                    continue; // it would begin anew with the next reads
+                }
                 self.give_up_unfit(std::slice::from_ref(key));
                 continue;
             };
             self.learn_value_len(key.tenant, *value_len);
             self.remove(key);
-            back.push((key, hash, cells, Content::Fetched { lease }));
+            back.push((key, hash, cells, Content::Fetched { lease }, trial));
         }
         self.begin_batch();
-        for (key, hash, cells, content) in back {
-            if self.insert(key, hash, cells, content, served)? != Outcome::Done {
+        for (key, hash, cells, content, trial) in back {
+            if trial.is_some() {
+                let place = self.cells.take(key.tenant, cells);
+                if let Some(place) = place
+                    && !self.enter(key, hash, place, content, trial)
+                {
+                    self.cells.give_back(place);
+                }
+            } else if self.insert(key, hash, cells, content, served)? != Outcome::Done {
                 self.news.push(News::Dropped(key.clone()));
             }
         }

@@ -2,11 +2,13 @@
 //!
 //! In: changes of items ([`Memory::put`], [`Memory::remove`]), page tables ([`pages`]), setups. Out: [`News`]. An item is
 //! *fetched*, a copy under its store's lease, or *given*, with a record that the controller sent. Room for a new item may
-//! be made at the cost of others ([`room`]), but never of those that are *kept*: they are the data itself.
+//! be made at the cost of others ([`room`]), but never of those that are *kept*: they are the data itself. Programs make items
+//! too, on probation ([`probation`]).
 
 mod index;
 mod items;
 mod pages;
+mod probation;
 mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +22,7 @@ use wire::Epoch;
 use self::{
     index::{Entry, Index},
     pages::PageTable,
+    probation::Trials,
 };
 use super::{AgentError, served::Served};
 
@@ -66,6 +69,7 @@ pub(super) struct Memory {
     value_lens: BTreeMap<u32, usize>,
     /// Tenants whose pages were compacted in this window.
     compacted: BTreeSet<u32>,
+    trials: Trials,
     news: Vec<News>,
 }
 
@@ -76,6 +80,9 @@ impl Memory {
         let table = Table::open(at)?;
         let before = table.switch_id();
         table.set_identity(id, epoch);
+        let trials = Trials::open(at)?;
+        // Programs that had taken a blank of an earlier agent's have used it after this.
+        table.quiesce()?;
         let mut cells = Cells::new(table.pages());
         let index = Index::recover(&table, &mut cells);
         let here = |(key, entry): (&ItemKey, &Entry)| News::Here {
@@ -93,6 +100,7 @@ impl Memory {
             has_waited: false,
             value_lens: BTreeMap::new(),
             compacted: BTreeSet::new(),
+            trials,
         };
         if before != id {
             // Stores know the copies of an earlier id under that id; they could not call these back.
@@ -156,12 +164,16 @@ impl Memory {
         std::mem::take(&mut self.news)
     }
 
+    /// Of the items that the controller counts.
     pub fn keys(&self) -> impl Iterator<Item = &ItemKey> {
-        self.index.iter().map(|(key, _)| key)
+        let items = self.index.iter();
+        items.filter_map(|(key, entry)| entry.trial.is_none().then_some(key))
     }
 
+    /// Whether it is an item that the controller counts.
     pub fn holds(&self, key: &ItemKey) -> bool {
-        self.index.get(key).is_some()
+        let entry = self.index.get(key);
+        entry.is_some_and(|entry| entry.trial.is_none())
     }
 
     /// Where an item lies.
@@ -190,6 +202,7 @@ impl Memory {
     /// those whose key hashes elsewhere or belongs to another store, which would never be found, granted or called back
     /// again.
     pub fn fit(&mut self, served: &Served, before: Option<&Served>) -> Result<(), AgentError> {
+        self.end_probation(served)?;
         let (mut wrong, mut lost) = (vec![], 0);
         for (key, entry) in self.index.iter() {
             let mut right = || {
@@ -261,9 +274,10 @@ impl Memory {
             let new = u64::from(requests.wrapping_sub(entry.requests));
             entry.requests = requests;
             *by_page.entry(entry.place.page).or_default() += new;
-            (new > 0).then(|| (key.clone(), new))
+            (new > 0 && entry.trial.is_none()).then(|| (key.clone(), new))
         };
         let requests = self.index.iter_mut().filter_map(in_window).collect();
+        self.judge();
         self.compacted.clear();
         let page = |page: u32| {
             let usage = self.cells.usage(page);

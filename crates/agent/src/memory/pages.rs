@@ -80,6 +80,9 @@ impl Memory {
             .filter(|(page, owner)| self.cells.owner(*page) != **owner)
             .map(|(page, _)| page)
             .collect();
+        let whose = changed.iter().filter_map(|page| self.cells.owner(*page));
+        let whose: BTreeSet<u32> = whose.collect();
+        self.take_blanks_back(&whose, served)?;
         let on_changed = || {
             let items = self.index.iter();
             items.filter(|(_, entry)| changed.contains(&entry.place.page))
@@ -107,6 +110,7 @@ impl Memory {
             let owner = self.page_table.owners[*page as usize];
             self.cells.set_owner(*page, owner);
         }
+        self.give_blanks();
         if !changed.is_empty() {
             info!(
                 "page table {term}.{version}: {} pages changed hands, {} items were on them",

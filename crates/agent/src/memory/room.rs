@@ -51,7 +51,8 @@ impl Memory {
     }
 
     /// Evicts one of the entries that share a full bucket: the controller cannot know them. Of the tenant that has most of
-    /// it, the newcomer's among them, or one that picks its keys would crowd the others out; of that the coldest.
+    /// it, the newcomer's among them, or one that picks its keys would crowd the others out; of that the coldest, and one on probation
+    /// first.
     pub(super) fn make_way(&mut self, tenant: u32, hash: KeyHash, served: &Served) {
         let mut share = BTreeMap::from([(tenant, 1)]);
         let mut may_go = vec![];
@@ -62,18 +63,20 @@ impl Memory {
             *share.entry(key.tenant).or_default() += 1;
             if !self.is_kept(key, entry, Some(served)) {
                 let new = self.table.requests(slot).wrapping_sub(entry.requests);
-                may_go.push((new, key.clone()));
+                may_go.push((entry.trial.is_none(), new, key.clone()));
             }
         }
-        let first = |(new, key): &(u32, ItemKey)| (Reverse(share[&key.tenant]), *new, key.clone());
-        if let Some((_, key)) = may_go.into_iter().min_by_key(first) {
+        let first = |(counts, new, key): &(bool, u32, ItemKey)| {
+            (Reverse(share[&key.tenant]), *counts, *new, key.clone())
+        };
+        if let Some((_, _, key)) = may_go.into_iter().min_by_key(first) {
             self.give_up(&[key]);
         }
     }
 
     /// Clears the page of a tenant whose free cells lie in the most useless pieces, and puts its items back close
     /// together, so that a run of `cells` cells becomes free. Their values are fetched anew. At most once per window and
-    /// tenant; false if it would not help. A page with records that were given is left alone: what programs change in
+    /// tenant; false if it would not help. What was there on probation does not come back. A page with records that were given is left alone: what programs change in
     /// them meanwhile would be lost.
     fn compact(&mut self, tenant: u32, cells: u8, served: &Served) -> Result<bool, AgentError> {
         let Some(page) = self.cells.worst_page(tenant, cells) else {
@@ -83,12 +86,16 @@ impl Memory {
         if on_page().any(|(_, entry)| entry.is_given()) || !self.compacted.insert(tenant) {
             return Ok(false);
         }
+        let trials = on_page().filter(|(_, entry)| entry.trial.is_some());
+        let trials: Vec<ItemKey> = trials.map(|(key, _)| key.clone()).collect();
         let mut moving: Vec<(ItemKey, u8)> = on_page()
+            .filter(|(_, entry)| entry.trial.is_none())
             .map(|(key, entry)| (key.clone(), entry.place.cells))
             .collect();
         // The longest first, or the last ones may not find a run.
         moving.sort_by_key(|(key, cells)| (Reverse(*cells), key.clone()));
-        moving.iter().for_each(|(key, _)| self.remove(key));
+        let items = moving.iter().map(|(key, _)| key).chain(&trials);
+        items.for_each(|key| self.remove(key));
         self.reuse_resting()?;
         for (key, cells) in moving {
             if self.put_back(&key, cells, served) != Some(true) {
@@ -102,6 +109,6 @@ impl Memory {
         let hash = served.hash_of(key)?;
         let lease = served.lease_for(key.tenant, hash)?;
         let place = self.cells.take(key.tenant, cells)?;
-        Some(self.enter(key, hash, place, Content::Fetched { lease }))
+        Some(self.enter(key, hash, place, Content::Fetched { lease }, None))
     }
 }

@@ -6,9 +6,11 @@
 //!    items in use on each page would keep all of them, where a few pages hold them as well.
 //! 2. What no owner keeps goes to tenants that want more, max-min fair: nobody gets more than another that wants it too.
 //!    While a page is nobody's, nobody who wants it is refused.
-//! 3. Of what nobody wants, tenants without any page get one each, unless they have enough on other switches: a tenant
+//! 3. Of what nobody wants, owners that could use their own have it, and twice as much while that grows; then tenants that could use more, if only it
+//!    costs nobody anything: what idles serves even keys that are hardly ever asked for. Whoever wants something takes it from them.
+//! 4. Of what nobody wants, tenants without any page get one each, unless they have enough on other switches: a tenant
 //!    reaches a switch only where it has pages, and would never be noticed there otherwise.
-//! 4. Pages that are still over return to their owners, up to the guarantees; the rest is nobody's.
+//! 5. Pages that are still over return to their owners, up to the guarantees; the rest is nobody's.
 //!
 //! A page that moves is cleared and filled anew, so small gains are not worth it: an owner lends only what exceeds
 //! its use by [`OWN_SLACK`], a borrower keeps a few pages too many while nobody else wants them and one of them even
@@ -32,6 +34,8 @@ pub struct Demand {
     pub claimed: u32,
     /// Pages that it would fill if it had them: what its discipline wants, in pages, rounded up.
     pub wanted: u32,
+    /// Pages that it would fill if that took them from nobody: at least those.
+    pub could_use: u32,
     /// Whether it may have pages beyond its guarantee.
     pub may_borrow: bool,
     /// Whether its guaranteed pages, on other switches, are enough for it: it need not be noticed here.
@@ -59,6 +63,20 @@ impl Demand {
         };
         keep.max(1).min(self.guaranteed)
     }
+
+    /// Guaranteed pages that it keeps though others could use them, whom they cost nothing. Where it could use more than it has, it has just come back,
+    /// and what it asks for first is not all.
+    fn reserve(&self) -> u32 {
+        let could_use = self.could_use.max(self.need());
+        let reserve = if could_use > self.own {
+            could_use.saturating_mul(2)
+        } else if self.own > could_use.saturating_add(OWN_SLACK) {
+            could_use + 1
+        } else {
+            self.own
+        };
+        reserve.min(self.guaranteed)
+    }
 }
 
 /// What a tenant should have on a switch.
@@ -82,11 +100,21 @@ pub fn share(total: u32, demands: &BTreeMap<u32, Demand>) -> BTreeMap<u32, Porti
     let mut idle = total - sum(&own) as u32;
 
     let borrowers = borrowers(&tenants, &own, idle);
-    let lent = lend(idle, &borrowers);
+    let mut lent = lend(idle, &borrowers);
     idle -= sum(&lent) as u32;
+    let reserve = tenants.iter().zip(&own);
+    let reserve: Vec<u32> = reserve.map(|(t, own)| t.reserve().max(*own)).collect();
+    let now: Vec<u32> = tenants.iter().map(|t| t.own).collect();
+    let before = sum(&own);
+    own = level(own, &reserve, &now, idle);
+    idle -= (sum(&own) - before) as u32;
+    let more = lend(idle, &guests(&tenants, &own, &lent));
+    for (lent, more) in lent.iter_mut().zip(more) {
+        *lent += more;
+        idle -= more;
+    }
 
     let guaranteed: Vec<u32> = tenants.iter().map(|t| t.guaranteed).collect();
-    let now: Vec<u32> = tenants.iter().map(|t| t.own).collect();
     let own = give_back(own, &guaranteed, &now, idle);
 
     let portions = own.into_iter().zip(lent);
@@ -167,6 +195,21 @@ fn borrowers(tenants: &[&Demand], own: &[u32], idle: u32) -> Vec<Borrower> {
         borrowers[i].wanted = 1;
     }
     borrowers
+}
+
+/// Who could use how much more of what nobody wants.
+fn guests(tenants: &[&Demand], own: &[u32], lent: &[u32]) -> Vec<Borrower> {
+    let guest = |((tenant, own), lent): ((&&Demand, &u32), &u32)| {
+        let has = own + lent;
+        // One that may not borrow keeps nothing that it has on loan either.
+        let if_may = |pages: u32| if tenant.may_borrow { pages } else { 0 };
+        Borrower {
+            wanted: if_may(tenant.could_use.saturating_sub(has)),
+            has: if_may(tenant.lent.saturating_sub(*lent)),
+            has_none: tenant.may_borrow && has == 0,
+        }
+    };
+    tenants.iter().zip(own).zip(lent).map(guest).collect()
 }
 
 /// Lends a pool of pages: as it is now and what is left to those with least, if that is nearly fair; else fairly.
@@ -263,6 +306,7 @@ mod tests {
         Demand {
             guaranteed,
             wanted,
+            could_use: wanted,
             may_borrow: true,
             at_home: false,
             ..Demand::default()
@@ -327,6 +371,42 @@ mod tests {
     }
 
     #[test]
+    fn idle_pages_go_to_whoever_could_use_them_but_for_what_others_want() {
+        let hungry = |wanted, could_use, lent| Demand {
+            wanted,
+            could_use,
+            lent,
+            may_borrow: true,
+            ..Demand::default()
+        };
+        let idle = Demand {
+            own: 4,
+            ..owner(20, 4)
+        };
+        let share = |demands: &[Demand]| numbers(&share(20, &of(demands.iter().copied())));
+        assert_eq!(share(&[idle, hungry(3, 30, 0)]), [(4, 0), (0, 16)]);
+        assert_eq!(share(&[idle, hungry(3, 9, 0)]), [(11, 0), (0, 9)]);
+        // What another wants comes first, also where it is there already.
+        assert_eq!(
+            share(&[idle, hungry(3, 30, 16), hungry(12, 12, 0)]),
+            [(4, 0), (0, 4), (0, 12)]
+        );
+        // The owner's own need even more so, and what it could use of its own when it comes back, twice that at once.
+        assert_eq!(
+            share(&[owner(20, 18), hungry(3, 30, 16)]),
+            [(18, 0), (0, 2)]
+        );
+        let back = |could_use, own| Demand {
+            could_use,
+            own,
+            ..owner(20, 4)
+        };
+        assert_eq!(share(&[back(7, 4), hungry(3, 30, 16)]), [(14, 0), (0, 6)]);
+        assert_eq!(share(&[back(12, 4), hungry(3, 30, 16)]), [(16, 0), (0, 4)]);
+        assert_eq!(share(&[back(7, 14), hungry(3, 30, 6)]), [(8, 0), (0, 12)]);
+    }
+
+    #[test]
     fn an_owner_gets_its_pages_back_at_once() {
         let lending = with(
             of([owner(8, 0), owner(0, 99)]),
@@ -375,17 +455,28 @@ mod tests {
 
     fn demand() -> impl Strategy<Value = Demand> {
         let small = || prop_oneof![3 => 0..8u32, 1 => 0..60u32];
-        (small(), 0..8u32, small(), any::<bool>(), small(), small()).prop_map(
-            |(guaranteed, claimed, wanted, may_borrow, own, lent)| Demand {
-                guaranteed,
-                claimed: claimed.min(own + lent),
-                wanted,
-                may_borrow,
-                at_home: false,
-                own: own.min(guaranteed),
-                lent,
-            },
+        let more = prop_oneof![1 => Just(0), 1 => small()];
+        (
+            small(),
+            0..8u32,
+            small(),
+            any::<bool>(),
+            small(),
+            small(),
+            more,
         )
+            .prop_map(
+                |(guaranteed, claimed, wanted, may_borrow, own, lent, more)| Demand {
+                    guaranteed,
+                    claimed: claimed.min(own + lent),
+                    wanted,
+                    could_use: wanted + more,
+                    may_borrow,
+                    at_home: false,
+                    own: own.min(guaranteed),
+                    lent,
+                },
+            )
     }
 
     fn demands() -> impl Strategy<Value = Demands> {
@@ -431,6 +522,13 @@ mod tests {
                     // A page to be seen, and one that is not worth moving.
                     prop_assert!(portion.lent <= demand.wanted.max(1) + 1);
                 }
+            }
+            // No page idles that somebody could use.
+            let hungry = pairs().any(|(d, p)| d.may_borrow && p.own + p.lent < d.could_use);
+            if hungry {
+                prop_assert_eq!(given, total);
+                let kept = |d: &Demand| (d.need().max(1) + OWN_SLACK).max(d.reserve());
+                prop_assert!(pairs().all(|(d, p)| p.own <= kept(d)));
             }
             // Nobody goes unseen while pages are nobody's.
             let unseen = pairs().any(|(d, p)| d.may_borrow && p.own + p.lent == 0);

@@ -116,6 +116,12 @@ impl Disciplines {
         chosen.map_or(0, |which| self.all[*which].1.wanted(switch, tenant))
     }
 
+    /// Items of a tenant that its discipline would have on a switch if memory cost nobody anything.
+    pub fn could_use(&self, switch: SwitchId, tenant: u32) -> usize {
+        let chosen = self.chosen.get(&tenant);
+        chosen.map_or(0, |which| self.all[*which].1.could_use(switch, tenant))
+    }
+
     /// Named counters of a switch, over all disciplines.
     pub fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
         let mut sums = BTreeMap::new();

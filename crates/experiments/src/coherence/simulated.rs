@@ -70,6 +70,7 @@ fn tell(report: &mut Report, hunted: &Hunted, holds_copies: bool) {
         ("seeds", hunted.seeds),
         ("operations", hunted.operations),
         ("reads_from_switches", hunted.cached),
+        ("on_probation", hunted.on_probation),
         ("keys_undecided", hunted.undecided),
         ("packets", hunted.packets),
         ("violations", hunted.found.len() as u64),
@@ -80,6 +81,9 @@ fn tell(report: &mut Report, hunted: &Hunted, holds_copies: bool) {
     // One seed may be all about something else.
     if hunted.cached == 0 && hunted.seeds >= ENOUGH {
         report.fails("no read was answered by a switch".into());
+    }
+    if hunted.on_probation == 0 && hunted.seeds >= ENOUGH {
+        report.fails("no key got an item on probation".into());
     }
     // Each seed has several keys: one in a hundred seeds is no way to overlook something.
     if hunted.undecided > hunted.seeds / ENOUGH + 1 {

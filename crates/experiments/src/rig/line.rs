@@ -5,7 +5,7 @@ use lab::{
     topology::{Fault, Link},
 };
 
-use super::{OTHER_CPU, Plan, Seated, Site};
+use super::{Hardware, OTHER_CPU, Plan, Seated, Site};
 
 /// The only server.
 const SERVER: &str = "server";
@@ -43,6 +43,8 @@ pub struct Line {
     pub pages: u32,
     /// What the switches do.
     pub discipline: String,
+    /// What switches and links are in the simulator; none: one core, and links of 10 us.
+    pub hardware: Option<Hardware>,
     /// What goes wrong on every link.
     pub fault: Option<Fault>,
     /// Requests per second that the server takes; none: as many as it can.
@@ -72,6 +74,7 @@ impl Line {
             controllers: 1,
             pages,
             discipline: discipline.into(),
+            hardware: None,
             fault: None,
             server_rate: None,
             queue: 64,
@@ -133,7 +136,7 @@ impl Line {
             is_open: self.is_open,
             is_signed: true,
             tells_racks: false,
-            hardware: None,
+            hardware: self.hardware.clone(),
         }
     }
 

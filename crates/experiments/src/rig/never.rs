@@ -85,14 +85,16 @@ impl Rig {
         }
     }
 
-    /// What was counted of loans or of copies in stores under this name, as far as it was taken down.
+    /// What was counted of loans, of items on probation or of copies in stores under this name, as far as it was taken down.
     pub fn counted(&self, name: &str) -> u64 {
         self.counted.get(name).copied().unwrap_or(0)
     }
 
     fn add_counted(&mut self, counters: &Value) {
         let all = counters.as_object().into_iter().flatten();
-        let is_of = |name: &str| hunt::is_of_loans(name) || hunt::is_of_replicas(name);
+        let is_of = |name: &str| {
+            hunt::is_of_loans(name) || hunt::is_of_replicas(name) || name == hunt::PROBATION
+        };
         for (name, count) in all.filter(|(name, _)| is_of(name)) {
             *self.counted.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
         }

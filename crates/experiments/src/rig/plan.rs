@@ -34,8 +34,11 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// Packets per second that a switch takes by each of its ports.
+    /// Packets per second that a switch takes by each of its ports, or all together.
     pub switch_rate: f64,
+    /// Whether all of its ports share one core, as where Linux forwards; otherwise it is a chip.
+    #[serde(default)]
+    pub one_core: bool,
     /// How long a packet is on its way through a switch, in microseconds, beside waiting.
     #[serde(default)]
     pub switch_us: f64,
@@ -59,6 +62,7 @@ impl Hardware {
     pub fn slowed(&self, factor: f64) -> Hardware {
         Hardware {
             switch_rate: self.switch_rate / factor,
+            one_core: self.one_core,
             switch_us: self.switch_us * factor,
             link_gbit: self.link_gbit.map(|rate| rate / factor),
             link_us: self.link_us * factor,

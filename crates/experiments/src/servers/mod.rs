@@ -24,7 +24,7 @@ use wire::{Cluster, Secret};
 
 use crate::{
     Backend, Run, fill,
-    rig::{CLIENT_CPU, Generating, Load, Rig},
+    rig::{CLIENT_CPU, Generating, Load, OTHER_CPU, Rig},
 };
 use layout::{CLIENT, CONTROL_STATE, SWITCH, agent_state, plan, server, server_roles, switches};
 
@@ -32,6 +32,10 @@ use layout::{CLIENT, CONTROL_STATE, SWITCH, agent_state, plan, server, server_ro
 pub struct Servers<'a> {
     // The generator first, so that it does not report the loss of everything else.
     load: Option<Load>,
+    /// One that scans beside it.
+    scan: Option<Load>,
+    /// Length of an interval of the counts over time.
+    interval_ms: u64,
     rig: Rig,
     params: Rack,
     seed: u64,
@@ -98,6 +102,8 @@ impl<'a> Servers<'a> {
         let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
         let servers = Servers {
             load: None,
+            scan: None,
+            interval_ms: 50,
             cluster: rig.cluster(&[])?,
             rig,
             by_rank: ServersByRank::new(
@@ -238,30 +244,59 @@ impl<'a> Servers<'a> {
         self.load()?.run(phase)
     }
 
+    /// Counts over time in intervals of this length. To be said before there is load.
+    pub fn look_every(&mut self, ms: u64) {
+        self.interval_ms = ms;
+    }
+
     /// The generator, which starts when it is needed first.
     fn load(&mut self) -> anyhow::Result<&mut Load> {
         if self.load.is_none() {
-            self.load = Some(self.rig.load(&Generating {
-                seat: Seat {
-                    host: CLIENT,
-                    name: "load",
-                    cpu: Some(CLIENT_CPU),
-                    nice: 0,
-                },
-                tenants: &[],
-                keys: self.params.keys,
-                value_len: self.params.value_len.clone(),
-                timeout_ms: self.params.timeout_ms,
-                seed: self.seed,
-                interval_ms: 50,
-                again_ms: self.params.again_ms,
-                names_lives: false,
-                number: 0,
-            })?);
+            self.load = Some(self.generator("load", CLIENT_CPU, 0)?);
         }
         self.load
             .as_mut()
             .context("the generator that was just started")
+    }
+
+    fn generator(&mut self, name: &str, cpu: usize, number: u64) -> anyhow::Result<Load> {
+        self.rig.load(&Generating {
+            seat: Seat {
+                host: CLIENT,
+                name,
+                cpu: Some(cpu),
+                nice: 0,
+            },
+            tenants: &[],
+            keys: self.params.keys,
+            value_len: self.params.value_len.clone(),
+            timeout_ms: self.params.timeout_ms,
+            seed: self.seed,
+            interval_ms: self.interval_ms,
+            again_ms: self.params.again_ms,
+            names_lives: false,
+            number,
+        })
+    }
+
+    /// Runs one phase of load, and another one of another generator at the same time.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn beside(
+        &mut self,
+        phase: &Phase,
+        other: &Phase,
+    ) -> anyhow::Result<(PhaseResult, PhaseResult)> {
+        let mut scan = match self.scan.take() {
+            Some(scan) => scan,
+            None => self.generator("scan", OTHER_CPU, 1)?,
+        };
+        scan.begin(other)?;
+        let result = self.phase(phase)?;
+        let seen = scan.finish()?;
+        self.scan = Some(scan);
+        Ok((result, seen))
     }
 
     /// Runs one phase of load; beside its result what servers and switch counted, warm-up included.
@@ -359,6 +394,17 @@ impl<'a> Servers<'a> {
         let switch = hardware.map_or(f64::INFINITY, |h| h.switch_rate / factor);
         servers.min(switch / (1.0 - loss))
     }
+
+    /// The part of an offered load that servers of these shares answer, were everything else perfect.
+    pub fn answered(&self, shares: &[f64], offered: f64) -> f64 {
+        let Rack {
+            factor,
+            server_rate,
+            ..
+        } = self.params;
+        1.0 - model::lost(offered, shares, server_rate / factor)
+    }
+
     /// What the controller counts of the switch, by name: what its discipline says is among it.
     ///
     /// # Errors

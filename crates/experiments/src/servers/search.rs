@@ -17,9 +17,11 @@ const STALLED: Duration = Duration::from_secs(3);
 
 /// One point of saturation.
 pub struct Saturation {
-    /// Highest offered rate that passed, in requests per second.
+    /// Answers per second at the highest offered rate that passed, and passed again.
     pub rate: f64,
-    /// What was measured there.
+    /// Whether it passed again.
+    pub is_confirmed: bool,
+    /// What was measured there, the second time.
     pub result: PhaseResult,
     /// Requests that each server took meanwhile, or where that was asked for, at nine tenths of what was expected.
     pub server_load: Vec<f64>,
@@ -142,29 +144,33 @@ impl Servers<'_> {
         let step = |this: &mut Servers<'_>, rate: f64, seconds: f64| {
             this.counting(&phase(rate, search.warmup_s, seconds))
         };
-        let (rate, measured, points) =
-            search::saturation(expected * FIRST_STEP, &limits, |rate| {
-                progress.say(format!("{what}: trying {}/s", thousands(rate)));
-                let begun = self.rig.now();
-                let needed = search.step_requests / rate;
-                let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
-                let (result, counted) = step(self, rate, seconds)?;
-                tracing::info!(
-                    "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
-                    result.lasting_loss() * 100.0,
-                    result.hit_ratio() * 100.0,
-                    result.behind_ms
-                );
-                // A generator that falls behind offers less than it should: that is no pass.
-                let offered = result.sent_rate() / rate;
-                let loss = if offered < 0.95 {
-                    1.0
-                } else {
-                    result.lasting_loss()
-                };
-                Ok((loss, self.rig.now() - begun, (result, counted)))
-            })?;
-        let (result, counted) = measured;
+        let found = search::saturation(expected * FIRST_STEP, &limits, |rate| {
+            progress.say(format!("{what}: trying {}/s", thousands(rate)));
+            let begun = self.rig.now();
+            let needed = search.step_requests / rate;
+            let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
+            let (result, counted) = step(self, rate, seconds)?;
+            tracing::info!(
+                "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
+                result.lasting_loss() * 100.0,
+                result.hit_ratio() * 100.0,
+                result.behind_ms
+            );
+            // A generator that falls behind offers less than it should: that is no pass.
+            let offered = result.sent_rate() / rate;
+            let loss = if offered < 0.95 {
+                1.0
+            } else {
+                result.lasting_loss()
+            };
+            Ok((loss, self.rig.now() - begun, (result, counted)))
+        })?;
+        let search::Found {
+            rate,
+            measured: (result, counted),
+            is_confirmed,
+            points,
+        } = found;
         let mut server_load = counted.served.clone();
         if search.loads_s > 0.0 {
             progress.say(format!("{what}: loads of the servers"));
@@ -173,7 +179,8 @@ impl Servers<'_> {
                 .served;
         }
         Ok(Saturation {
-            rate,
+            rate: result.throughput(),
+            is_confirmed,
             result,
             server_load,
             counted,

@@ -1,5 +1,9 @@
-//! Idle memory works (issue: guaranteed and borrowed share): an owner that uses a fifth of its quota beside a tenant whose
-//! working set exceeds its own; then the owner wakes up and wants all of its pages back.
+//! Idle memory works: an owner that uses a fifth of its quota beside a tenant whose working set exceeds its own; then the owner wakes up and
+//! wants all of its pages back.
+//!
+//! What is possible is measured as well: the same load of a tenant that is guaranteed, for itself, all pages but those that the idle owner uses. Whose a page is
+//! says the switch's memory, by the items in it: what a controller has decided is nobody's gain before that. An owner has its pages back when nothing of
+//! the borrower is left in them.
 
 use std::time::Duration;
 
@@ -13,14 +17,15 @@ use crate::{
     Measure, Report, Run,
     params::{Tenancy, exponent, positive},
     plot,
-    rig::{CLIENT_CPU, Load, OTHER_CPU, PageRow, TenantSpec, switch},
+    rig::{CLIENT_CPU, Load, OTHER_CPU, SwitchPage, TenantSpec, switch},
     table::{Table, percent, thousands},
 };
 
-/// The owner, a tenant that may use its own pages only, and one that borrows.
+/// The owner, a tenant that may use its own pages only, one that borrows, and one that has all that could be borrowed.
 const OWNER: u32 = 1;
 const OWN_ONLY: u32 = 2;
 const BORROWER: u32 = 3;
+const RICH: u32 = 4;
 /// The owner uses one key in so many while it is idle.
 const IDLE: usize = 5;
 /// Its part of the offered load.
@@ -59,7 +64,7 @@ impl Measure for Borrowing {
         ])
     }
 
-    /// Owned pages only, then borrowing, then the owner's return, again and again.
+    /// All pages that could be had, then owned pages only, then borrowing, then the owner's return, again and again.
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         measure(self, run, report)
     }
@@ -73,6 +78,14 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
         params,
         run,
     };
+    let idle = params.idle_pages();
+    let rich = TenantSpec {
+        borrows: false,
+        quota: params.own_quota + idle,
+        ..rack.stage.tenant(RICH)
+    };
+    let (possible, _) = rack.beside(&rich, None, "all that could be borrowed")?;
+    rack.stage.rig.remove_tenants(&[rich])?;
     let owner = TenantSpec {
         borrows: false,
         ..rack.stage.tenant(OWNER)
@@ -86,27 +99,29 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
         quota: params.own_quota,
         ..rack.stage.tenant(OWN_ONLY)
     };
-    let (owned, _) = rack.beside(&own_only, &mut owning, "its own pages only")?;
+    let (owned, _) = rack.beside(&own_only, Some(&mut owning), "its own pages only")?;
     rack.stage.rig.remove_tenants(&[own_only])?;
     let borrower = TenantSpec {
         quota: params.own_quota,
         ..rack.stage.tenant(BORROWER)
     };
-    let (borrowing, mut load) = rack.beside(&borrower, &mut owning, "borrowing")?;
-    let mut table = Table::new(&["", "own", "lent", "hits", "req/s", "wrong"]);
-    for (what, seen) in [("own pages only", &owned), ("borrowing", &borrowing)] {
+    let (borrowing, mut load) = rack.beside(&borrower, Some(&mut owning), "borrowing")?;
+    let mut table = Table::new(&["", "pages", "hits", "req/s", "wrong"]);
+    for (what, seen) in [
+        ("own pages only", &owned),
+        ("borrowing", &borrowing),
+        ("all that could be borrowed", &possible),
+    ] {
         table.row([
             what.into(),
-            seen.own.to_string(),
-            seen.lent.to_string(),
+            seen.pages.to_string(),
             percent(seen.result.hit_ratio()),
             thousands(seen.result.throughput()),
             seen.result.wrong().to_string(),
         ]);
         report.rows.push(json!({
             "phase": what,
-            "own_pages": seen.own,
-            "lent_pages": seen.lent,
+            "pages": seen.pages,
             "hit_ratio": seen.result.hit_ratio(),
             "throughput": seen.result.throughput(),
             "wrong_values": seen.result.wrong(),
@@ -116,9 +131,15 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
     report.summarize("hit_ratio_borrowing", borrowing.result.hit_ratio());
     let gain = borrowing.result.hit_ratio() - owned.result.hit_ratio();
     report.summarize("hit_ratio_gain", gain);
-    report.summarize("lent_pages", borrowing.lent as f64);
+    let over_possible = borrowing.result.hit_ratio() / possible.result.hit_ratio();
+    report.summarize("hit_ratio_possible", possible.result.hit_ratio());
+    report.summarize("hit_ratio_borrowing_over_possible", over_possible);
+    let lent = borrowing.pages.saturating_sub(params.own_quota as usize);
+    report.summarize("lent_pages", lent as f64);
+    report.summarize("idle_pages", f64::from(idle));
 
-    let mut wrong = owned.result.wrong() + borrowing.result.wrong();
+    let all = [&possible, &owned, &borrowing];
+    let mut wrong: u64 = all.iter().map(|seen| seen.result.wrong()).sum();
     let (mut times, mut never) = (vec![], 0);
     let mut first = None;
     for round in 0..params.rounds {
@@ -134,10 +155,11 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
             "phase": "the owner returns",
             "lent_pages_before": lent,
             "needed_pages": needed,
-            "own_pages_before": back.series.first().map(|look| look.own),
+            "owner_pages_before": back.series.first().map(|look| look.owner),
             "reclaim_ms": back.reclaim_ms,
+            "refill_ms": back.refill_ms,
             "owner_hit_ratio": back.hit_ratio,
-            "pages_over_time": back.series.iter().map(|l| json!([l.ms, l.own, l.lent])).collect::<Vec<_>>(),
+            "pages_over_time": back.series.iter().map(|l| json!([l.ms, l.owner, l.borrower])).collect::<Vec<_>>(),
         }));
         match back.reclaim_ms {
             Some(ms) => times.push(ms),
@@ -176,46 +198,60 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
         "seconds since its first request",
         "pages",
         &[
-            ("the owner's".into(), points(|l| l.own)),
-            ("lent to the other".into(), points(|l| l.lent)),
+            ("the owner's".into(), points(|l| l.owner)),
+            ("the other's".into(), points(|l| l.borrower)),
         ],
     );
     report.plot(run.name, svg);
     Ok(())
 }
 
-/// What the page table said at one time.
+impl Borrowing {
+    /// Pages that the owner does not use while it is idle, nor anybody else is guaranteed.
+    fn idle_pages(&self) -> u32 {
+        let used = self.tenancy.quota.div_ceil(IDLE as u32);
+        self.tenancy.pages.saturating_sub(self.own_quota + used)
+    }
+}
+
+/// Whose items the switch's memory had at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Look {
     /// Since the owner's first request.
     ms: f64,
-    /// Pages that the owner has for itself.
-    own: usize,
-    /// Pages that the borrower has on loan.
-    lent: usize,
+    /// Pages with items of the owner.
+    owner: usize,
+    /// Pages with items of the borrower.
+    borrower: usize,
 }
 
-fn count(pages: &[PageRow], tenant: u32, kind: &str) -> usize {
-    let of = |page: &&PageRow| page.tenant == Some(tenant) && page.kind == kind;
+fn count(pages: &[SwitchPage], tenant: u32) -> usize {
+    let of = |page: &&SwitchPage| page.tenant == Some(tenant);
     pages.iter().filter(of).count()
 }
 
-/// When the owner first had as many pages as it needs.
-fn reclaimed(series: &[Look], needed: usize) -> Option<f64> {
-    let look = series.iter().find(|look| look.own >= needed)?;
+/// When the borrower had first left all pages but these. What a page that it left is filled with, and how soon, is the owner's own affair.
+fn reclaimed(series: &[Look], others: usize) -> Option<f64> {
+    let look = series.iter().find(|look| look.borrower <= others)?;
+    Some(look.ms)
+}
+
+/// When the owner first had items in so many pages.
+fn refilled(series: &[Look], needed: usize) -> Option<f64> {
+    let look = series.iter().find(|look| look.owner >= needed)?;
     Some(look.ms)
 }
 
 /// A tenant beside the idle owner.
 struct Beside {
     result: PhaseResult,
-    own: usize,
-    lent: usize,
+    pages: usize,
 }
 
 /// One return of the owner.
 struct Return {
     reclaim_ms: Option<f64>,
+    refill_ms: Option<f64>,
     series: Vec<Look>,
     hit_ratio: f64,
     wrong: u64,
@@ -273,11 +309,11 @@ impl Shared<'_> {
         Ok(used)
     }
 
-    /// Lets another tenant work beside the idle owner until the cache has settled, then measures it.
+    /// Lets another tenant work, beside the idle owner if there is one, until the cache has settled, then measures it.
     fn beside(
         &mut self,
         tenant: &TenantSpec,
-        owning: &mut Load,
+        mut owning: Option<&mut Load>,
         what: &str,
     ) -> anyhow::Result<(Beside, Load)> {
         let params = self.params;
@@ -288,20 +324,28 @@ impl Shared<'_> {
         let mut measured = None;
         for (step, seconds) in [("learning", params.settle_s), ("measuring", params.round_s)] {
             self.run.progress.say(format!("{what}: {step}"));
-            owning.begin(&self.idle(seconds))?;
+            if let Some(owning) = &mut owning {
+                owning.begin(&self.idle(seconds))?;
+            }
             measured = Some(load.run(&busy(seconds))?);
-            owning.finish()?;
+            if let Some(owning) = &mut owning {
+                owning.finish()?;
+            }
         }
-        let pages = self.stage.rig.pages()?;
         let beside = Beside {
             result: measured.context("two steps were measured")?,
-            own: count(&pages, tenant.id, "own"),
-            lent: count(&pages, tenant.id, "lent"),
+            pages: self.pages_of(tenant.id)?,
         };
         Ok((beside, load))
     }
 
-    /// Waits until the idle owner's pages are lent; returns how many are.
+    /// Pages of a tenant, as the switch has it.
+    fn pages_of(&self, tenant: u32) -> anyhow::Result<usize> {
+        let pages = self.stage.rig.switch_pages(&switch(1))?;
+        Ok(count(&pages, tenant))
+    }
+
+    /// Waits until half of the idle owner's pages are lent; returns how many are.
     fn let_borrow(&mut self, owning: &mut Load, load: &mut Load) -> anyhow::Result<usize> {
         let params = self.params;
         let begun = self.stage.rig.now();
@@ -314,13 +358,17 @@ impl Shared<'_> {
                 1.0,
             ))?;
             owning.finish()?;
-            let lent = count(&self.stage.rig.pages()?, BORROWER, "lent");
-            if lent > 0 && (self.stage.rig.now() - begun).as_secs_f64() > params.settle_s / 3.0 {
+            let has = self.pages_of(BORROWER)?;
+            let lent = has.saturating_sub(params.own_quota as usize);
+            if lent * 2 >= params.idle_pages() as usize
+                && (self.stage.rig.now() - begun).as_secs_f64() > params.settle_s / 3.0
+            {
                 return Ok(lent);
             }
             ensure!(
                 (self.stage.rig.now() - begun).as_secs_f64() < 3.0 * params.settle_s,
-                "nothing of the idle owner's memory was lent within {} s",
+                "{lent} of the idle owner's {} pages were lent within {} s: half of them at least are to be",
+                params.idle_pages(),
                 3.0 * params.settle_s
             );
         }
@@ -337,18 +385,18 @@ impl Shared<'_> {
         let rate = params.rate * (1.0 - OWNER_LOAD);
         load.begin(&Phase::reads(self.popularity(), rate, 0.0, params.round_s))?;
         let burst = Phase::reads(Popularity::Uniform, params.rate, 0.0, params.round_s);
-        // The generator sends its first request a little after this: what is measured includes that.
+        // The generator sends its first request a little after this, and the switch is asked for all its pages: what is measured includes that.
         let begun = self.stage.rig.now();
         owning.begin(&burst)?;
         let mut series = vec![];
         let result = loop {
             let ms = (self.stage.rig.now() - begun).as_secs_f64() * 1000.0;
-            let pages = self.stage.rig.pages()?;
+            let pages = self.stage.rig.switch_pages(&switch(1))?;
             series.push(Look {
                 // The answer is at most as old as the question.
                 ms,
-                own: count(&pages, OWNER, "own"),
-                lent: count(&pages, BORROWER, "lent"),
+                owner: count(&pages, OWNER),
+                borrower: count(&pages, BORROWER),
             });
             if let Some(result) = owning.poll()? {
                 break result;
@@ -357,7 +405,11 @@ impl Shared<'_> {
         };
         let other = load.finish()?;
         Ok(Return {
-            reclaim_ms: reclaimed(&series, needed),
+            reclaim_ms: reclaimed(
+                &series,
+                (params.tenancy.pages as usize).saturating_sub(needed),
+            ),
+            refill_ms: refilled(&series, needed),
             hit_ratio: result.hit_ratio(),
             wrong: result.wrong() + other.wrong(),
             series,
@@ -370,30 +422,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_back_when_there_are_as_many_as_needed() {
-        let look = |ms, own| Look { ms, own, lent: 0 };
+    fn pages_are_back_when_the_borrower_has_left_them() {
+        let look = |ms, owner| Look {
+            ms,
+            owner,
+            borrower: 25 - owner,
+        };
         let series = [look(0.0, 4), look(20.0, 10), look(40.0, 20), look(60.0, 20)];
-        assert_eq!(reclaimed(&series, 20), Some(40.0));
-        assert_eq!(reclaimed(&series, 21), None);
+        // Of 25 pages it needs 20.
+        assert_eq!(reclaimed(&series, 5), Some(40.0));
+        assert_eq!(reclaimed(&series, 4), None);
+        assert_eq!(refilled(&series, 10), Some(20.0));
+        assert_eq!(refilled(&series, 21), None);
         assert_eq!(reclaimed(&[], 1), None);
     }
 
     #[test]
-    fn pages_count_by_owner_and_kind() {
-        let page = |tenant, kind: &str| PageRow {
-            switch: 1,
-            page: 0,
-            tenant,
-            kind: kind.into(),
-            items: 0,
-        };
-        let pages = [
-            page(Some(1), "own"),
-            page(Some(1), "leaving"),
-            page(Some(3), "lent"),
-            page(None, "free"),
-        ];
-        assert_eq!(count(&pages, 1, "own"), 1);
-        assert_eq!(count(&pages, 3, "lent"), 1);
+    fn idle_is_what_neither_is_used_nor_guaranteed_to_another() {
+        let params = "theta = 0.9\nown_quota = 5\nrate = 1.0\nsettle_s = 1.0\nrounds = 1\nround_s = 1.0\n\
+                      [tenancy]\nquota = 20\npages = 25\n";
+        let params: Borrowing = toml::from_str(params).unwrap();
+        assert_eq!(params.idle_pages(), 16);
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use history::ClientsConfig;
+use history::{ClientsConfig, Operation};
 use lab::{interrupt, progress::Progress, steered::Seat};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -133,6 +133,11 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
         .count() as u64;
     tell(report, run, params, &kills, &decisions);
     let failed = recorded.unanswered + unknown;
+    // A client sends again for a while before its request has failed: what it waits meanwhile is no less a failure to its user.
+    let took =
+        |operation: &Operation| Some((operation.return_ns? - operation.call_ns) as f64 / 1e6);
+    let slowest = recorded.operations.iter().filter_map(took);
+    report.summarize("slowest_request_ms", slowest.fold(0.0, f64::max));
     let ownership = &kills.ownership;
     for (name, count) in [
         ("failed_requests", failed),

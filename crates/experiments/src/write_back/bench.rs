@@ -186,14 +186,14 @@ impl<'a> Bench<'a> {
             time: Duration::from_secs_f64(params.search_s),
             max_rate: MAX_RATE,
         };
-        let (rate, saturated, _) = search::saturation(first, &limits, |rate| {
+        let found = search::saturation(first, &limits, |rate| {
             let seconds = (params.step_requests / rate).clamp(params.step_s, 3.0 * params.step_s);
             let begun = self.rig.now();
             let step = self.step(write_ratio, rate, params.warmup_s, seconds)?;
             let loss = step.result.lasting_loss();
             Ok((loss, self.rig.now() - begun, step))
         })?;
-        let load_rate = load_rate.unwrap_or(rate * self.params.load);
+        let load_rate = load_rate.unwrap_or(found.rate * self.params.load);
         let loaded = self.step(
             write_ratio,
             load_rate,
@@ -202,8 +202,8 @@ impl<'a> Bench<'a> {
         )?;
         Ok(Measured {
             write_ratio,
-            rate,
-            saturated,
+            rate: found.measured.result.throughput(),
+            saturated: found.measured,
             load_rate,
             loaded,
         })

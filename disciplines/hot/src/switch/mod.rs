@@ -33,6 +33,8 @@ const SAMPLE: usize = 32;
 const HELD_MASS: f64 = 3.0;
 /// An item without a request for so many windows is cold; a key that was not reported in them is not wanted any longer.
 const LATELY_WINDOWS: u64 = 8;
+/// A key that was asked for in so many windows could use room that costs nobody anything.
+const USABLE_WINDOWS: u64 = 2 * LATELY_WINDOWS;
 /// An item whose requests passed by another switch in so many windows since it was last hit is not reached by them.
 const BYPASSED_WINDOWS: u8 = 3;
 /// How an item comes.
@@ -82,6 +84,10 @@ pub struct SwitchCache {
     shortage: Shortage,
     /// Cached items without a request lately, as of the latest window's end.
     cold: usize,
+    /// Keys that were asked for in the last [`USABLE_WINDOWS`] windows, cached or not, as of the latest window's end.
+    usable: usize,
+    /// Others that were reported since.
+    fresh: usize,
     /// Windows that ended since the cache began; numbers of windows are the switch's and may jump.
     ended: u64,
     /// The discounted number of windows that masses were gathered in.
@@ -129,6 +135,8 @@ impl SwitchCache {
             capacity,
             shortage: Shortage::default(),
             cold: 0,
+            usable: 0,
+            fresh: 0,
             ended: 0,
             windows: 0.0,
             window: 0,
@@ -269,6 +277,8 @@ impl SwitchCache {
         }
         let entry = cached.or_else(|| self.contenders.get_mut(key));
         if let Some(entry) = entry {
+            let is_first = entry.mass == 0.0 || self.ended - entry.seen > USABLE_WINDOWS;
+            self.fresh += usize::from(contends && is_first);
             entry.reported(self.window, count, elapsed);
             entry.seen = self.ended;
         }
@@ -412,6 +422,14 @@ impl SwitchCache {
     pub fn wanted(&self) -> usize {
         let warm = self.cached.len().saturating_sub(self.cold);
         (warm + self.shortage.keys()).min(self.max_items)
+    }
+
+    /// How many items it would have if memory cost nobody anything: all that were asked for in the last [`USABLE_WINDOWS`] windows. Once is
+    /// enough: a tail of rare keys that comes back is worth idle memory, and one that does not costs nothing there. Rises with each report of another key, so
+    /// that an owner that wakes up is noticed at once.
+    pub fn could_use(&self) -> usize {
+        let asked_for = self.usable + self.fresh;
+        asked_for.min(self.max_items).max(self.wanted())
     }
 
     /// Whether an item is there, comes or goes: it must not be put anywhere else meanwhile.

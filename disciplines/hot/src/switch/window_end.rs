@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use decide::{Action, Change, Key};
 
-use super::{LATELY_WINDOWS, SwitchCache, outpaces};
+use super::{LATELY_WINDOWS, SwitchCache, USABLE_WINDOWS, outpaces};
 use crate::{
     estimate::{lower, unreported, upper, usual_overlap},
     permit::Permit,
@@ -225,18 +225,25 @@ impl SwitchCache {
     /// Counts cold items, and keys that are worth room.
     fn take_stock(&mut self, permit: impl Fn(&Key) -> Permit) {
         let (ended, windows) = (self.ended, self.windows.max(1.0));
+        let is_usable = |entry: &Entry| ended - entry.seen < USABLE_WINDOWS;
+        let cached = self.cached.entries().iter();
+        let mut usable = cached.filter(|entry| is_usable(entry)).count();
         let mut evident = 0;
         for entry in self.contenders.entries_mut() {
             let asked_for =
                 entry.pace >= 2.0 || entry.slow_rate(windows) >= WORTH_ROOM || entry.displaced;
-            let worth = asked_for
-                && ended - entry.seen < LATELY_WINDOWS
-                && !self.asked.contains_key(&entry.key)
-                && permit(&entry.key) != Permit::No;
+            if !is_usable(entry) || self.asked.contains_key(&entry.key) {
+                entry.counted = entry.unmet == Some(ended);
+                continue;
+            }
+            let is_permitted = permit(&entry.key) != Permit::No;
+            usable += usize::from(is_permitted);
+            let worth = asked_for && is_permitted && ended - entry.seen < LATELY_WINDOWS;
             evident += usize::from(worth);
             entry.counted = worth || entry.unmet == Some(ended);
         }
         self.shortage.window_end(evident);
+        (self.usable, self.fresh) = (usable, 0);
         self.ended += 1;
         self.cold = self.count_cold();
     }

@@ -206,7 +206,7 @@ const WRITES: &[Row] = &[
         steps: &[(
             |w| {
                 let held = w.switch.table.scan().remove(0);
-                w.switch.table.evict(held.slot);
+                w.switch.table.evict(held.slot, held.place);
                 write()
             },
             &[AsItIs],

@@ -1,5 +1,6 @@
 //! One user of two switches (the multi-tenancy thesis, section 5.3, figures 5.2 and 5.3): where guaranteed pages are placed, and what that
-//! does to throughput and to who answers.
+//! does to who answers, how far away that is, and so to throughput: of a client that waits for its answers (a closed loop), since at one
+//! offered rate everybody who is not overloaded answers as much.
 
 use experiments::{
     Measure, Report, Run,
@@ -9,11 +10,13 @@ use experiments::{
     table::{Table, percent, thousands},
     tenants::{Stage, distribution, rates},
 };
-use load::{Interval, Phase, PhaseResult, workload::Popularity};
+use load::{Arrivals, Interval, Phase, PhaseResult, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 const SWITCHES: usize = 2;
+/// Requests under way in a closed loop: as many as one who waits, so that distance tells and no queue does.
+const OUTSTANDING: usize = 4;
 const POLICIES: [Policy; 4] = [
     Policy::NearClient,
     Policy::NearStore,
@@ -60,7 +63,7 @@ impl Measure for Policies {
             "popularity",
             "policy",
             "req/s",
-            "steady req/s",
+            "closed loop",
             "switch 1",
             "switch 2",
             "store",
@@ -69,6 +72,7 @@ impl Measure for Policies {
         let (mut id, mut wrong) = (0, 0);
         for popularity in self.distributions.all() {
             let (mut over_time, mut spread, mut served) = (vec![], vec![], vec![]);
+            let mut closed = vec![];
             for policy in POLICIES {
                 id += 1;
                 run.progress
@@ -78,14 +82,15 @@ impl Measure for Policies {
                     ..stage.tenant(id)
                 };
                 let seen = self.measure(&mut stage, tenant, popularity)?;
-                wrong += seen.cold.wrong() + seen.steady.wrong();
+                wrong += seen.cold.wrong() + seen.steady.wrong() + seen.closed.wrong();
                 let rates = rates(&seen.intervals(), seen.cold.interval_ms);
                 let steady = &seen.steady;
                 let mut tell = |what: &str, value| {
                     let name = format!("{what}_{}_{}", policy.name(), popularity.name());
                     report.summarize(name.replace('-', "_"), value);
                 };
-                tell("throughput", steady.throughput());
+                tell("closed_loop", seen.closed.throughput());
+                tell("p50_us", seen.closed.all.p50_us);
                 tell("switch_1_share", steady.share_of(1));
                 tell("switch_2_share", steady.share_of(2));
                 let share = |switch| percent(steady.share_of(switch));
@@ -93,27 +98,38 @@ impl Measure for Policies {
                     popularity.title(),
                     policy.name().into(),
                     thousands(seen.cold.throughput()),
-                    thousands(steady.throughput()),
+                    thousands(seen.closed.throughput()),
                     share(1),
                     share(2),
                     share(0),
-                    format!("{:.0} us", steady.all.p50_us),
+                    format!("{:.0} us", seen.closed.all.p50_us),
                 ]);
                 report.rows.push(json!({
                     "popularity": popularity.name(),
                     "policy": policy.name(),
                     "throughput": seen.cold.throughput(),
                     "steady_throughput": steady.throughput(),
+                    "closed_loop": seen.closed.throughput(),
+                    "closed_loop_p50_us": seen.closed.all.p50_us,
                     "served_by": steady.served_by,
                     "p50_us": steady.all.p50_us,
                     "p99_us": steady.all.p99_us,
                     "wrong_values": seen.cold.wrong() + steady.wrong(),
                     "throughput_over_time": rates,
                 }));
+                let of_policy = (policy.name(), seen.closed.throughput());
+                closed.push(of_policy);
                 served.push([1, 2, 0].map(|switch| 100.0 * steady.share_of(switch)));
                 spread.push((policy.name().to_string(), distribution(&rates)));
                 over_time.push((policy.name().to_string(), rates));
             }
+            let of = |policy: Policy| {
+                let found = closed.iter().find(|(name, _)| *name == policy.name());
+                found.map_or(f64::NAN, |(_, rate)| *rate)
+            };
+            let gain = of(Policy::NearClient) / of(Policy::NearStore);
+            let name = format!("near_client_over_near_store_{}", popularity.name());
+            report.summarize(name, gain);
             let title = format!("Throughput by policy, {}", popularity.title());
             let svg = plot::lines(&title, "seconds", "answers per second", &over_time);
             let file = |what: &str| format!("{}{what}-{}", run.name, popularity.name());
@@ -144,6 +160,10 @@ impl Policies {
         let seen = Seen {
             cold: load.run(&phase(self.settle_s))?,
             steady: load.run(&phase(self.step_s))?,
+            closed: load.run(&Phase {
+                arrivals: Arrivals::Closed(OUTSTANDING),
+                ..phase(self.step_s)
+            })?,
         };
         drop(load);
         stage.rig.remove_tenants(&tenants)?;
@@ -164,10 +184,11 @@ fn who_answers(popularity: Popularity, served: &[[f64; 3]]) -> String {
     })
 }
 
-/// From the empty cache on, then a while longer.
+/// From the empty cache on, then a while longer, then in a closed loop.
 struct Seen {
     cold: PhaseResult,
     steady: PhaseResult,
+    closed: PhaseResult,
 }
 
 impl Seen {

@@ -88,6 +88,10 @@ fn small_worlds() {
     let mut states = 0;
     for (name, scripts) in SCRIPTS {
         states += exhaust(&format!("{name}, one fault"), faults(scripts, 1, false));
+        states += exhaust(
+            &format!("{name}, on probation, one fault"),
+            on_probation(scripts),
+        );
     }
     let lapse = Bounds {
         duplicates: 0,
@@ -106,6 +110,16 @@ fn small_worlds() {
         );
     }
     println!("coherence: {states} states, none of them not linearizable");
+}
+
+/// No switch has an entry but by a read that makes it one, and a fault.
+fn on_probation(scripts: [&[Call]; 3]) -> Bounds {
+    Bounds {
+        entries: [false; 2],
+        refills: 0,
+        blanks: 2,
+        ..faults(scripts, 1, false)
+    }
 }
 
 /// What they do with values of two parts.

@@ -14,9 +14,10 @@ const SECOND: Call = Call::Write(2);
 
 /// Needs two packets in a switch at once, or the agent beside one. Here packets pass a switch one after the other; the
 /// data plane's fuzzer lets them interrupt each other, and its oracle catches these (`crates/dataplane/tests/host_c.rs`).
-const NOT_ATOMIC: [&str; 4] = [
+const NOT_ATOMIC: [&str; 5] = [
     "epoch_after_lookup",
     "entry_epoch_falls",
+    "probation_twice",
     "overwrites_younger",
     "serves_torn",
 ];
@@ -58,6 +59,15 @@ fn short_lived() -> Bounds {
     }
 }
 
+/// Switch 2 has no entry but by a read that makes it one, and everybody passes it.
+fn on_probation(scripts: [&[Call]; 3]) -> Bounds {
+    Bounds {
+        entries: [false; 2],
+        blanks: 1,
+        ..quiet(scripts, [Path::Second; 3])
+    }
+}
+
 /// Values have two parts. Switch 1 has an entry; one passes it on the way to read, and the writer's second part goes around it.
 fn in_parts() -> Bounds {
     Bounds {
@@ -80,6 +90,8 @@ fn of_switches(name: &str) -> Bounds {
         "epoch_repeats" | "write_invalidates_nothing" | "entry_keeps_epoch" | "serves_invalid" => {
             on_the_path()
         }
+        "probation_valid" => on_probation([&[READ, READ], &[], &[]]),
+        "probation_old_epoch" => on_probation([&[WRITE], &[SECOND], &[READ, READ]]),
         "ack_invalidates_nothing" | "ack_takes_no_epoch" | "installs_any_epoch" => off_the_path(),
         "serves_expired" | "expiry_from_arrival" => Bounds {
             entries: [false, true],

@@ -154,7 +154,7 @@ fn not_for_this_epoch() {
             packet: |w| {
                 let old = grant(w, Op::ReadReply);
                 let held = w.switch.table.scan().remove(0);
-                w.switch.table.evict(held.slot);
+                w.switch.table.evict(held.slot, held.place);
                 w.switch.table.quiesce().expect("membarrier");
                 let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
                 let table = &w.switch.table;

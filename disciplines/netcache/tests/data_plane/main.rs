@@ -9,6 +9,7 @@ mod lent;
 mod malformed;
 mod misses;
 mod other_traffic;
+mod probation;
 mod races;
 mod real_link;
 mod reports;

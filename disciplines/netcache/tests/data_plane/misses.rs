@@ -44,8 +44,8 @@ fn without_an_entry() {
             name: "an evicted entry is a miss",
             given: |w| {
                 w.cached(SIGNED, KEY, V128);
-                let slot = w.switch.table.scan()[0].slot;
-                w.switch.table.evict(slot);
+                let held = &w.switch.table.scan()[0];
+                w.switch.table.evict(held.slot, held.place);
             },
             packet: |_| Message::read(SIGNED, KEY),
             then: Forwarded,

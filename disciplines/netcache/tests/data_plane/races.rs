@@ -188,7 +188,7 @@ fn a_reply_carries_the_value_of_its_key_while_cells_change_hands() {
                 for version in 0..20 {
                     refill(runner, table, place, key, &value_of(key), version);
                 }
-                table.evict(slot);
+                table.evict(slot, place);
                 table.quiesce().expect("membarrier");
             }
             done.store(true, Relaxed);

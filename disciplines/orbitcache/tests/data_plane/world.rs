@@ -339,6 +339,6 @@ pub fn next_term(w: &World) {
 
 pub fn evict(w: &World) {
     let held = w.switch.table.scan().remove(0);
-    w.switch.table.evict(held.slot);
+    w.switch.table.evict(held.slot, held.place);
     w.switch.table.quiesce().expect("membarrier");
 }

@@ -21,6 +21,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "keeps the highest number that was said for a key",
     number: 8,
     items: Items::Truth,
+    probation: None,
     runs: Runs::WherePages,
     settings: &[],
     options: &[],

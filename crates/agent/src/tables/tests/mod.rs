@@ -4,6 +4,7 @@
 mod configurations;
 mod halves;
 mod items;
+mod probation;
 
 use std::{
     cell::RefCell,
@@ -48,6 +49,7 @@ const TRIAL: Registration = Registration {
     about: "for tests",
     number: 3,
     items: Items::Truth,
+    probation: None,
     runs: Runs::WherePages,
     settings: &[],
     options: &[],
@@ -60,12 +62,19 @@ const TRIAL: Registration = Registration {
     store: None,
     agent: Some(|| Box::new(halves::Teller)),
 };
-static DISCIPLINES: [Registration; 2] = [
+static DISCIPLINES: [Registration; 3] = [
     TRIAL,
     Registration {
         name: "copies",
         number: 4,
         items: Items::Copies,
+        ..TRIAL
+    },
+    Registration {
+        name: "trying",
+        number: 5,
+        items: Items::Copies,
+        probation: Some(3),
         ..TRIAL
     },
 ];
@@ -116,6 +125,37 @@ fn given(record: &[u8]) -> Change {
 }
 
 const FETCHED: Change = Change::Put(Record::Fetched);
+
+fn setup(store: &str, tenants: &[(u32, &str)], secret: impl Fn(&u32) -> String) -> to_switch::Body {
+    let mut cluster = Cluster::single(store.parse().unwrap(), 4);
+    let tenant = |(id, _): &(u32, &str)| wire::Tenant::new(*id, secret(id));
+    cluster.tenants = tenants.iter().map(tenant).collect();
+    let setup = |(tenant, discipline): &(u32, &str)| TenantSetup {
+        tenant: *tenant,
+        discipline: (*discipline).into(),
+        measured: false,
+    };
+    to_switch::Body::Setup(Setup {
+        cluster: Some((&cluster).into()),
+        tenants: tenants.iter().map(setup).collect(),
+        window_ms: 1_000,
+        sample_shift: 0,
+        term: 1,
+        neighbours: vec![],
+    })
+}
+
+fn page_table(version: u64, owners: &[(u32, &[u32])]) -> to_switch::Body {
+    let owner = |(tenant, pages): &(u32, &[u32])| TenantPages {
+        tenant: *tenant,
+        pages: pages.to_vec(),
+    };
+    to_switch::Body::Pages(PageTable {
+        term: 1,
+        version,
+        owners: owners.iter().map(owner).collect(),
+    })
+}
 
 impl Switch {
     /// Set up for all three tenants: the first two have a page, the third has the other two.
@@ -181,34 +221,11 @@ impl Switch {
     }
 
     fn set_up_with(&mut self, tenants: &[(u32, &str)], secret: impl Fn(&u32) -> String) {
-        let mut cluster = Cluster::single("10.0.2.1:7117".parse().unwrap(), 4);
-        let tenant = |(id, _): &(u32, &str)| wire::Tenant::new(*id, secret(id));
-        cluster.tenants = tenants.iter().map(tenant).collect();
-        let setup = |(tenant, discipline): &(u32, &str)| TenantSetup {
-            tenant: *tenant,
-            discipline: (*discipline).into(),
-            measured: false,
-        };
-        self.hear(to_switch::Body::Setup(Setup {
-            cluster: Some((&cluster).into()),
-            tenants: tenants.iter().map(setup).collect(),
-            window_ms: 1_000,
-            sample_shift: 0,
-            term: 1,
-            neighbours: vec![],
-        }));
+        self.hear(setup("10.0.2.1:7117", tenants, secret));
     }
 
     fn give_pages(&mut self, version: u64, owners: &[(u32, &[u32])]) {
-        let owner = |(tenant, pages): &(u32, &[u32])| TenantPages {
-            tenant: *tenant,
-            pages: pages.to_vec(),
-        };
-        self.hear(to_switch::Body::Pages(PageTable {
-            term: 1,
-            version,
-            owners: owners.iter().map(owner).collect(),
-        }));
+        self.hear(page_table(version, owners));
     }
 
     /// The page tables that it says are in force, in everything that was said.

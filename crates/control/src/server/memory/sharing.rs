@@ -85,7 +85,13 @@ impl OnSwitch<'_> {
         let count = self.counts.get(&tenant.id).copied().unwrap_or_default();
         let items = self.around.disciplines.wanted(self.id, tenant.id);
         let here = self.items_per_page.get(&tenant.id).copied();
-        let wanted = items.div_ceil(here.unwrap_or(ITEMS_PER_PAGE_USUAL)) as u32;
+        let in_pages = |items: usize| items.div_ceil(here.unwrap_or(ITEMS_PER_PAGE_USUAL)) as u32;
+        let wanted = in_pages(items);
+        let at_home = self.is_at_home(tenant.id);
+        let could_use = match at_home {
+            true => wanted,
+            false => in_pages(self.around.disciplines.could_use(self.id, tenant.id)),
+        };
         let window_ms = u64::from(self.around.plan.limits.window_ms);
         // What an owner wanted is claimed as long at least as a page takes to be cold.
         let hold = Duration::from_millis(window_ms * COLD_AFTER);
@@ -93,8 +99,9 @@ impl OnSwitch<'_> {
             guaranteed: self.placements.on(tenant.id, self.id),
             claimed: claim.update(self.around.now, hold, wanted, count.own),
             wanted,
+            could_use,
             may_borrow: tenant.borrow,
-            at_home: self.is_at_home(tenant.id),
+            at_home,
             own: count.own,
             lent: count.lent,
         }

@@ -79,7 +79,7 @@ fn forwards(plan: &Plan) -> ForwardSpec {
     };
     let chip = ForwardSpec {
         packet_ns: 1e9 / hardware.switch_rate,
-        per_port: true,
+        per_port: !hardware.one_core,
         transit_ns: (hardware.switch_us * 1e3) as u64,
         ..core
     };

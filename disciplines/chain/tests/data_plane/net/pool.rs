@@ -43,7 +43,7 @@ impl Drop for Net {
         for w in self.switches.drain(..) {
             let at = w.switch.backing();
             for held in w.switch.table.scan() {
-                w.switch.table.evict(held.slot);
+                w.switch.table.evict(held.slot, held.place);
             }
             let rows = Rows::open(&at, "chain", chain::view::MAP).expect("a map");
             rows.delete(&TENANT.to_ne_bytes()).expect("a row");

@@ -1,0 +1,365 @@
+//! Items on probation, with the programs in this process: what they make of blanks, and what the agent makes of it.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use dataplane::{
+    Leases,
+    native::{self, Clock, Cpu, Frame, Program, Verdict},
+};
+use harness::{Message, message::store};
+use wire::{Epoch, Op, Packet, Secret};
+
+use super::*;
+
+const READS: usize = 3;
+const TICK_NS: u64 = 20_000_000;
+const WINDOW_TICKS: usize = 50;
+/// Ethernet, IPv4 and UDP.
+const HEADERS: usize = 14 + 20 + 8;
+
+struct Rig {
+    switch: Arc<native::Switch>,
+    cpu: Cpu,
+    clock: Arc<AtomicU64>,
+    tables: Option<Tables>,
+    out: Receiver<FromSwitch>,
+    start: Instant,
+    ticks: u32,
+    version: u64,
+    state: TempDir,
+}
+
+impl Rig {
+    /// The first tenant has two pages, of 16 blanks; the other the next one.
+    fn start() -> Rig {
+        let clock = Arc::new(AtomicU64::new(1_000_000_000));
+        let sizes = Sizes { pages: 4 };
+        let objects = registry::objects(&DISCIPLINES, sizes);
+        let shown = Clock::Set(clock.clone());
+        let switch = native::Switch::new("probation", &objects, sizes, 1, shown).unwrap();
+        let (_, out) = channel(1);
+        let mut rig = Rig {
+            cpu: Cpu::of(&switch, 0),
+            switch,
+            clock,
+            tables: None,
+            out,
+            start: Instant::now(),
+            ticks: 0,
+            version: 0,
+            state: tempfile::tempdir().unwrap(),
+        };
+        rig.restart();
+        rig.set_up(&[COPIES, OTHERS]);
+        rig.give_pages(&[(COPIES, &[0, 1]), (OTHERS, &[2])]);
+        rig.lease();
+        rig
+    }
+
+    fn restart(&mut self) {
+        self.tables = None;
+        let (to_session, out) = channel(256);
+        let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
+        let programs = Programs::from(self.switch.clone());
+        let courier = Box::<Sent>::default();
+        let (at, now) = (&DISCIPLINES, self.now());
+        let tables = Tables::open(programs, 1, at, epochs, courier, to_session, now);
+        (self.tables, self.out) = (Some(tables.unwrap()), out);
+    }
+
+    fn now(&self) -> Instant {
+        self.start + super::super::super::TICK * self.ticks
+    }
+
+    fn tables(&mut self) -> &mut Tables {
+        self.tables.as_mut().unwrap()
+    }
+
+    fn hear(&mut self, body: to_switch::Body) {
+        let now = self.now();
+        let message = ToSwitch { body: Some(body) };
+        self.tables().take(message, now).unwrap();
+    }
+
+    fn set_up(&mut self, tenants: &[u32]) {
+        let tenants: Vec<_> = tenants.iter().map(|id| (*id, "trying")).collect();
+        let secret = |id: &u32| format!("{id:02x}").repeat(16);
+        self.hear(setup(&store(false).to_string(), &tenants, secret));
+    }
+
+    fn give_pages(&mut self, owners: &[(u32, &[u32])]) {
+        self.version += 1;
+        self.hear(page_table(self.version, owners));
+    }
+
+    fn change(&mut self, key: ItemKey, change: &Change) -> Outcome {
+        self.heard();
+        let commands = vec![convert::command(1, &key, change)];
+        self.hear(to_switch::Body::Commands(Commands { commands }));
+        let ack = self.heard().into_iter().find_map(|body| match body {
+            Body::Acks(acks) => Some(acks.acks[0].outcome().into()),
+            _ => None,
+        });
+        ack.expect("an answer")
+    }
+
+    fn heard(&mut self) -> Vec<Body> {
+        let next = || self.out.try_recv().ok()?.body;
+        std::iter::from_fn(next).collect()
+    }
+
+    fn tick(&mut self) {
+        self.ticks += 1;
+        self.clock.fetch_add(TICK_NS, Relaxed);
+        let now = self.now();
+        self.tables().tick(now).unwrap();
+    }
+
+    fn run(&mut self, message: &Message) -> (Verdict, Option<Epoch>) {
+        let mut frame = Frame::new(&message.frame().bytes());
+        let now_ns = self.clock.load(Relaxed);
+        let verdict = self.cpu.run(Program::Entry, &mut frame, 1, now_ns);
+        let packet = Packet::decode(&frame.bytes()[HEADERS..]).expect("ours");
+        let asks = packet.header.flags.has(wire::Flags::GRANT);
+        (verdict, asks.then_some(packet.header.epoch))
+    }
+
+    fn lease(&mut self) {
+        let leases = Leases::open(&self.switch).unwrap();
+        let slot = leases.slot_of(store(false)).unwrap();
+        let mut reply = Message::lease(Op::LeaseReply, 1, slot).signed_with(Secret::NONE);
+        reply.header.version = self.clock.load(Relaxed);
+        reply.header.expiry_ms = 600_000;
+        reply.header.client = 1;
+        self.run(&reply);
+        assert!(leases.state(slot).remaining_ms > 0);
+    }
+
+    /// Whether a read is answered by the switch.
+    fn hits(&mut self, tenant: u32, name: &[u8]) -> bool {
+        self.run(&Message::read(tenant, name).padded(600)).0 == Verdict::Back
+    }
+
+    /// Reads a key as often as it takes; the epoch under which it asks for its value, if it has an item now.
+    fn begin(&mut self, tenant: u32, name: &[u8]) -> Option<Epoch> {
+        let read = Message::read(tenant, name);
+        let last = (0..READS).map(|_| self.run(&read)).last();
+        last.expect("some reads").1
+    }
+
+    /// Likewise, and the store's answer comes.
+    fn fill(&mut self, tenant: u32, name: &[u8], value: &[u8]) {
+        let epoch = self.begin(tenant, name).expect("a blank");
+        self.run(&Message::grant(Op::ReadReply, tenant, name, value, epoch));
+    }
+
+    fn trials(&mut self) -> Vec<ItemKey> {
+        let keys = self.tables().memory.on_probation().cloned();
+        let mut keys: Vec<_> = keys.collect();
+        keys.sort();
+        keys
+    }
+
+    fn held(&mut self) -> Vec<ItemKey> {
+        self.tables().memory.keys().cloned().collect()
+    }
+
+    fn scan(&self) -> Vec<Held> {
+        Table::open(&self.switch).unwrap().scan()
+    }
+}
+
+#[test]
+fn a_hot_key_is_answered_and_told_and_confirmed_where_it_lies() {
+    let mut rig = Rig::start();
+    rig.fill(COPIES, b"hot", &[1; 128]);
+    assert!(rig.hits(COPIES, b"hot"), "no round of the agent was needed");
+    rig.tick();
+    let hot = key(COPIES, "hot");
+    assert_eq!((rig.trials(), rig.held()), (vec![hot.clone()], vec![]));
+    rig.heard();
+    for _ in 0..6 {
+        (0..10).for_each(|_| assert!(rig.hits(COPIES, b"hot")));
+        rig.tick();
+    }
+    let told = rig.heard().into_iter().rev().find_map(|body| match body {
+        Body::Hot(report) => Some(report.keys[0].keys[0].count),
+        _ => None,
+    });
+    assert!(
+        told.expect("a report") > 20,
+        "hits are told with misses: {told:?}"
+    );
+    let place = rig.scan()[0].place;
+    assert_eq!(rig.change(hot.clone(), &FETCHED), Outcome::Done);
+    assert_eq!((rig.trials(), rig.held()), (vec![], vec![hot.clone()]));
+    assert!(rig.hits(COPIES, b"hot"), "it keeps its value");
+    (0..6 * WINDOW_TICKS).for_each(|_| rig.tick());
+    assert_eq!(
+        (rig.held(), rig.scan()[0].place),
+        (vec![hot.clone()], place)
+    );
+    assert_eq!(rig.change(hot, &Change::Remove), Outcome::Done);
+    assert!(!rig.hits(COPIES, b"hot"));
+}
+
+/// The put of a key that a program made an item of, before the agent had looked.
+#[test]
+fn a_put_that_comes_before_the_agent_has_looked_confirms_too() {
+    let mut rig = Rig::start();
+    rig.fill(COPIES, b"hot", &[1; 128]);
+    assert_eq!(rig.change(key(COPIES, "hot"), &FETCHED), Outcome::Done);
+    assert_eq!(rig.held(), [key(COPIES, "hot")]);
+    assert_eq!(rig.scan().len(), 1);
+    assert!(rig.hits(COPIES, b"hot"));
+}
+
+#[test]
+fn what_nobody_confirms_goes_and_may_come_again() {
+    let mut rig = Rig::start();
+    for _ in 0..3 {
+        rig.fill(COPIES, b"hot", &[1; 128]);
+        (0..3 * WINDOW_TICKS).for_each(|_| rig.tick());
+        assert!(rig.hits(COPIES, b"hot"));
+        (0..3 * WINDOW_TICKS).for_each(|_| rig.tick());
+        assert_eq!((rig.trials().len(), rig.scan().len()), (0, 0));
+        assert!(!rig.hits(COPIES, b"hot"));
+        (0..WINDOW_TICKS).for_each(|_| rig.tick());
+    }
+    let told = |body| matches!(body, Body::Dropped(_));
+    assert!(!rig.heard().into_iter().any(told), "nobody counted it");
+}
+
+/// A scan that reads each key often enough takes the blanks from what is read less, never from what is read more, from the controller's
+/// items or from another tenant's.
+#[test]
+fn a_scan_pushes_out_nothing_that_is_read_more() {
+    let mut rig = Rig::start();
+    for name in ["hot1", "hot2"] {
+        assert_eq!(rig.change(key(COPIES, name), &FETCHED), Outcome::Done);
+        rig.fill(OTHERS, name.as_bytes(), &[2; 128]);
+    }
+    rig.fill(COPIES, b"hot", &[1; 128]);
+    let mut scanned = 0;
+    for round in 0..40 {
+        for n in 0..10 {
+            let name = format!("h{round}-{n}");
+            scanned += u32::from(rig.begin(COPIES, name.as_bytes()).is_some());
+        }
+        (0..5).for_each(|_| assert!(rig.hits(COPIES, b"hot"), "round {round}"));
+        rig.tick();
+    }
+    assert!(scanned > 40, "{scanned} blanks were churned");
+    let mut held = rig.held();
+    held.sort();
+    assert_eq!(held, [key(COPIES, "hot1"), key(COPIES, "hot2")]);
+    assert!(rig.hits(OTHERS, b"hot1") && rig.hits(OTHERS, b"hot2"));
+    let trials = rig.trials();
+    let of = |tenant| trials.iter().filter(|key| key.tenant == tenant).count();
+    assert!(of(COPIES) <= 16 && of(OTHERS) == 2, "{trials:?}");
+}
+
+#[test]
+fn pages_that_change_hands_take_blanks_and_items_along() {
+    let mut rig = Rig::start();
+    rig.fill(COPIES, b"hot", &[1; 128]);
+    rig.fill(OTHERS, b"hot", &[1; 128]);
+    // Before the agent has looked: it must find out.
+    rig.give_pages(&[(OTHERS, &[0, 1]), (COPIES, &[2])]);
+    assert_eq!((rig.scan(), rig.trials()), (vec![], vec![]));
+    rig.fill(COPIES, b"hot", &[1; 128]);
+    rig.fill(OTHERS, b"hot", &[1; 128]);
+    let pages: Vec<_> = rig
+        .scan()
+        .iter()
+        .map(|h| (h.tenant, h.place.page))
+        .collect();
+    assert!(
+        pages
+            .iter()
+            .all(|(tenant, page)| (*tenant == COPIES) == (*page == 2))
+    );
+    assert_eq!(pages.len(), 2);
+    // Without pages there is nothing to give.
+    rig.give_pages(&[(OTHERS, &[0, 1])]);
+    assert_eq!(rig.begin(COPIES, b"hot"), None);
+    assert!(rig.hits(OTHERS, b"hot"));
+}
+
+/// A tenant that comes gets the place of one that left, and none of its cells.
+#[test]
+fn who_takes_the_place_of_a_tenant_that_left_gets_blanks_of_its_own() {
+    const NEXT: u32 = 11;
+    let mut rig = Rig::start();
+    rig.fill(COPIES, b"hot", &[1; 128]);
+    rig.set_up(&[OTHERS, NEXT]);
+    assert_eq!(rig.scan(), []);
+    assert_eq!(rig.begin(NEXT, b"hot"), None, "it has no page");
+    rig.give_pages(&[(NEXT, &[0]), (OTHERS, &[2])]);
+    rig.fill(NEXT, b"hot", &[1; 128]);
+    rig.fill(OTHERS, b"hot", &[1; 128]);
+    let mut pages: Vec<_> = rig
+        .scan()
+        .iter()
+        .map(|h| (h.tenant, h.place.page))
+        .collect();
+    pages.sort();
+    assert_eq!(pages, [(OTHERS, 2), (NEXT, 0)]);
+}
+
+#[test]
+fn the_next_agent_counts_what_it_finds() {
+    let mut rig = Rig::start();
+    rig.fill(COPIES, b"hot", &[1; 128]);
+    rig.restart();
+    assert_eq!(rig.held(), [key(COPIES, "hot")]);
+    assert_eq!(
+        rig.begin(COPIES, b"h2"),
+        None,
+        "what was given is taken back"
+    );
+    rig.set_up(&[COPIES, OTHERS]);
+    rig.give_pages(&[(COPIES, &[0, 1]), (OTHERS, &[2])]);
+    assert!(rig.hits(COPIES, b"hot"));
+    rig.fill(COPIES, b"h2", &[1; 128]);
+    let mut places: Vec<_> = rig.scan().iter().map(|h| h.place).collect();
+    places.dedup();
+    assert_eq!(places.len(), 2);
+}
+
+/// An item under a hash that is not its key's: no write would find it.
+#[test]
+fn under_a_false_hash_nothing_stays() {
+    let mut rig = Rig::start();
+    let read = Message::read(COPIES, b"hot").hash_of(b"another");
+    for _ in 0..READS {
+        rig.run(&read);
+    }
+    assert_eq!(rig.scan().len(), 1);
+    rig.tick();
+    assert_eq!((rig.scan(), rig.trials()), (vec![], vec![]));
+    rig.fill(COPIES, b"hot", &[1; 128]);
+    rig.tick();
+    assert_eq!(rig.trials(), [key(COPIES, "hot")]);
+}
+
+#[test]
+fn a_value_that_is_too_large_gets_more_room_on_probation() {
+    let mut rig = Rig::start();
+    rig.fill(COPIES, b"hot", &[1; 300]);
+    assert!(!rig.hits(COPIES, b"hot"));
+    rig.tick();
+    assert_eq!(rig.trials(), [key(COPIES, "hot")]);
+    let epoch = rig
+        .run(&Message::read(COPIES, b"hot"))
+        .1
+        .expect("it asks again");
+    rig.run(&Message::grant(
+        Op::ReadReply,
+        COPIES,
+        b"hot",
+        &[1; 300],
+        epoch,
+    ));
+    assert!(rig.hits(COPIES, b"hot"));
+}
