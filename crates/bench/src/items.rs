@@ -23,6 +23,9 @@ pub struct Items {
     counters: Counters,
     cells: Cells,
     lease: u16,
+    /// Items go to so many groups of pages in turn, whosever they are; `None`: each to its tenant's pages.
+    pub groups: Option<u32>,
+    made: u32,
     /// The store's address.
     pub store: IpAddr,
 }
@@ -57,6 +60,8 @@ impl Items {
             counters: Counters::open(&at)?,
             cells: Cells::new(pages),
             lease,
+            groups: None,
+            made: 0,
             store,
         })
     }
@@ -146,8 +151,10 @@ impl Items {
         Ok(made.is_ok())
     }
 
-    /// Cells on a page of the tenant, or on one that is nobody's and becomes its own.
+    /// Cells on a page of the tenant, or of the group whose turn it is, or on one that is nobody's and becomes its own.
     fn take(&mut self, tenant: u32, cells: u8) -> Option<Place> {
+        let tenant = self.groups.map_or(tenant, |groups| self.made % groups);
+        self.made += 1;
         let place = self.cells.take(tenant, cells);
         place.or_else(|| {
             let mut pages = 0..self.table.pages();
