@@ -17,7 +17,11 @@ use decide::Registration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
 use wire::{KeyHash, Secret};
 
-use crate::{items::Items, packet, runs::Program};
+use crate::{
+    items::{self, Items},
+    packet,
+    runs::Program,
+};
 
 /// The discipline's number in these switches.
 pub const DISCIPLINE: u32 = 1;
@@ -126,12 +130,12 @@ impl Cache {
         self.items.fill(say, tenant, hash, key, value)
     }
 
-    /// Gives the tenant another discipline.
+    /// As [`items::set_tenants`].
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub fn set_tenant(&self, tenant: TenantEntry) -> anyhow::Result<()> {
-        Ok(TenantEntry::install(self.dataplane.home(), &[tenant])?)
+    /// As there.
+    pub fn set_tenants(&self, tenants: &[TenantEntry]) -> anyhow::Result<()> {
+        items::set_tenants(&Backing::from(self.home()), tenants)
     }
 
     /// A counter's value.

@@ -30,6 +30,26 @@ pub struct Items {
     pub store: IpAddr,
 }
 
+/// Makes these the tenants of a switch, beside the system's.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn set_tenants(at: &Backing, tenants: &[TenantEntry]) -> anyhow::Result<()> {
+    let system = TenantEntry {
+        id: wire::TENANT_SYSTEM,
+        secret: Secret::NONE,
+        discipline: NO_DISCIPLINE,
+        also_secret: Secret::NONE,
+        rate: 0,
+        drop_over_rate: false,
+        measured: false,
+        write_back: false,
+        parameters: [0; 2],
+    };
+    let all: Vec<TenantEntry> = tenants.iter().copied().chain([system]).collect();
+    Ok(TenantEntry::install(at, &all)?)
+}
+
 impl Items {
     /// Those of a switch that has none yet, with one tenant.
     ///
@@ -41,13 +61,7 @@ impl Items {
         pages: u32,
         store: IpAddr,
     ) -> anyhow::Result<Items> {
-        let system = TenantEntry {
-            id: wire::TENANT_SYSTEM,
-            discipline: NO_DISCIPLINE,
-            secret: Secret::NONE,
-            ..tenant
-        };
-        TenantEntry::install(&at, &[tenant, system])?;
+        set_tenants(&at, &[tenant])?;
         let table = Table::open(&at)?;
         table.set_identity(SWITCH, 1_000);
         let leases = Leases::open(&at)?;

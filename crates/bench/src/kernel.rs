@@ -22,21 +22,39 @@ use nix::sched::{CloneFlags, unshare};
 pub use floor::bare;
 pub use pair::timed;
 
-use crate::{Options, cpu::Machine, drive::Drive, report::Report, runs, steps};
+use crate::{
+    Options,
+    cpu::Machine,
+    drive::Drive,
+    report::{
+        Report,
+        Target::{AtMost, Report as Told},
+    },
+    runs::{self, Program},
+    steps,
+};
+use hits::{ITEMS, Stock};
 use pair::{REPEAT, Side, Taken};
 
 type Measure = fn(&Rig, &mut Report, &str) -> anyhow::Result<()>;
 
 /// All rows, and how each is measured.
-const ROWS: [(&str, Measure); 9] = [
+const ROWS: [(&str, Measure); 10] = [
     ("hit128_over_floor_10k", |rig, report, key| {
-        hits::over_floor(rig, report, (key, 0.7), hits::ITEMS, 128)
+        let stock = Stock::open(ITEMS, 128);
+        hits::over_floor(rig, report, (key, AtMost(0.7)), &stock, ITEMS)
+    }),
+    ("hit128_over_floor_10k_of_64k", |rig, report, key| {
+        let stock = Stock::open(ITEMS, 128);
+        hits::over_floor(rig, report, (key, Told), &stock, MANY)
     }),
     ("hit128_over_floor_64k", |rig, report, key| {
-        hits::over_floor(rig, report, (key, 0.9), 65_536, 128)
+        let stock = Stock::open(MANY, 128);
+        hits::over_floor(rig, report, (key, AtMost(0.9)), &stock, MANY)
     }),
     ("hit1024_over_floor1024_10k", |rig, report, key| {
-        hits::over_floor(rig, report, (key, 1.15), hits::ITEMS, 1024)
+        let stock = Stock::open(ITEMS, 1024);
+        hits::over_floor(rig, report, (key, AtMost(1.15)), &stock, ITEMS)
     }),
     ("tag_over_hit128", hits::tag),
     ("miss_over_fib_forward", misses::forwarded),
@@ -46,6 +64,8 @@ const ROWS: [(&str, Measure); 9] = [
     ("bytes_per_item_over_payload", memory::per_item),
 ];
 const PROFILE: &str = "profile";
+/// Items of a large switch.
+const MANY: u32 = 65_536;
 
 /// What all rows are measured with.
 pub struct Rig<'a> {
@@ -68,11 +88,13 @@ impl<'a> Rig<'a> {
         // struct bpf_devmap_val: target, and no program behind it.
         let port = u64::from(egress).to_ne_bytes();
         runs::map(&floors, "floor_ports")?.update(&egress.to_ne_bytes(), &port, MapFlags::ANY)?;
+        let (drive, nothing) = (Drive::load()?, Program::of(&floors, "nothing")?);
+        drive.target(pair::NOTHING, &nothing)?;
         Ok(Rig {
             options,
             ingress,
             floors,
-            drive: Drive::load()?,
+            drive,
             driver: RefCell::default(),
         })
     }

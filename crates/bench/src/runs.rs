@@ -29,6 +29,14 @@ impl Program {
         Ok(Program(program.as_fd().try_clone_to_owned()?))
     }
 
+    /// The same one, for somebody else to hold.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn again(&self) -> anyhow::Result<Program> {
+        Ok(Program(self.0.try_clone()?))
+    }
+
     /// The kernel's number of it.
     ///
     /// # Errors

@@ -8,15 +8,14 @@ use crate::{
     kernel::{
         Rig,
         hits::{ITEMS, Stock},
-        pair::{REPEAT, timed},
+        pair::{NOTHING, REPEAT, timed},
     },
     report::{Figure, Report},
-    runs::{PASS, Program, TX},
+    runs::{PASS, TX},
 };
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steps.bpf.o"));
-// The driver's targets.
-const NOTHING: u32 = 0;
+// The driver's numbers for what is measured.
 const ALONE: u32 = 1;
 const WHOLE: u32 = 2;
 
@@ -54,10 +53,8 @@ pub fn profile(rig: &Rig, report: &mut Report) -> anyhow::Result<()> {
     let (cache, hit) = Stock::open(ITEMS, 128).load(rig, disciplines())?;
     let tenant = cache::tenant(hit.tenant, hit.secret);
     let (drive, bare) = (&rig.drive, cache.discipline(PARSED)?);
-    let nothing = Program::of(&rig.floors, "nothing")?;
-    for (target, program) in [(NOTHING, &nothing), (ALONE, &bare), (WHOLE, &cache.entry)] {
-        drive.target(target, program)?;
-    }
+    drive.target(ALONE, &bare)?;
+    drive.target(WHOLE, &cache.entry)?;
     let aim = |target, keys, verdict| {
         drive.aim(&Aim {
             target,
@@ -78,13 +75,13 @@ pub fn profile(rig: &Rig, report: &mut Report) -> anyhow::Result<()> {
         let mut after = vec![time(&mut parsed)?];
         for (number, _, _) in STEPS {
             let discipline = number;
-            cache.set_tenant(TenantEntry {
+            cache.set_tenants(&[TenantEntry {
                 discipline,
                 ..tenant
-            })?;
+            }])?;
             after.push(time(&mut whole)?);
         }
-        cache.set_tenant(tenant)?;
+        cache.set_tenants(&[tenant])?;
         after.push(time(&mut whole)?);
         all.push(after[after.len() - 1] - driver);
         warm.push(time(&mut one)? - driver);

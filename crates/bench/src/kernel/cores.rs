@@ -8,7 +8,7 @@ use super::{
     Rig,
     floor::Floor,
     hits::{ITEMS, Stock},
-    pair::Contender,
+    pair::{Contender, NOTHING},
 };
 use crate::{
     cpu::Machine,
@@ -36,8 +36,8 @@ struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    fn new(drive: &'a Drive, programs: [&Program; 2], aim: &Aim) -> anyhow::Result<Runner<'a>> {
-        for (number, program) in [HIT, FLOOR].into_iter().zip(programs) {
+    fn new(drive: &'a Drive, programs: &[Program; 3], aim: &Aim) -> anyhow::Result<Runner<'a>> {
+        for (number, program) in [NOTHING, HIT, FLOOR].into_iter().zip(programs) {
             drive.target(number, program)?;
         }
         let contender = |number| Contender::new(drive, number, aim);
@@ -52,7 +52,7 @@ fn on_cpu(
     cpu: usize,
     ingress: u32,
     batches: usize,
-    programs: [&Program; 2],
+    programs: &[Program; 3],
     aim: &Aim,
     meet: &Barrier,
 ) -> anyhow::Result<[Rates; 2]> {
@@ -70,7 +70,7 @@ fn on_cpu(
     });
     let mut rates: [Rates; 2] = Default::default();
     for _ in 0..batches {
-        for program in 0..programs.len() {
+        for program in 0..2 {
             for turn in 0..=CPUS {
                 meet.wait();
                 if turn != cpu && turn != CPUS {
@@ -119,19 +119,21 @@ fn together(each: &[[Rates; 2]], program: usize) -> [Vec<f64>; 2] {
 /// # Errors
 /// The kernel refuses, not all are hits, or there is one processor only.
 pub fn two(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()> {
-    let cpus = std::thread::available_parallelism()?.get();
+    let cpus = dataplane::cpus(); // this thread may use one only
     ensure!(
-        cpus >= CPUS,
+        cpus as usize >= CPUS,
         "{key} needs two processors, and there is {cpus}"
     );
     let (cache, aim) = Stock::open(ITEMS, 128).load(rig, vec![])?;
-    let floor = Floor::of(&aim)?;
-    let (programs, meet) = ([&cache.entry, &floor.program], Barrier::new(CPUS));
+    let floor = Floor::of(&aim, ITEMS)?;
+    let nothing = Program::of(&rig.floors, "nothing")?;
+    let programs = [nothing, cache.entry.again()?, floor.program.again()?];
+    let meet = Barrier::new(CPUS);
     let machine = Machine::now();
     let each = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CPUS)
             .map(|cpu| {
-                let (aim, meet) = (&aim, &meet);
+                let (programs, aim, meet) = (&programs, &aim, &meet);
                 let (ingress, batches) = (rig.ingress, rig.options.batches);
                 scope.spawn(move || on_cpu(cpu, ingress, batches, programs, aim, meet))
             })

@@ -21,7 +21,7 @@ pub fn bare() -> anyhow::Result<Object> {
     runs::load(OBJECT, "floors.bpf.c")
 }
 
-/// A full table of exactly the keys that are asked for, with the program that looks up there.
+/// A full table, with the program that looks up there.
 pub struct Floor {
     _object: Object,
     /// The program.
@@ -29,19 +29,20 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// One that holds what `aim` asks for: its keys and salt, and values of its length, 128 or 1024.
+    /// One of so many entries that holds what `aim` asks for, and the keys that follow until it is full; values have the
+    /// aim's length, 128 or 1024.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn of(aim: &Aim) -> anyhow::Result<Floor> {
+    pub fn of(aim: &Aim, entries: u32) -> anyhow::Result<Floor> {
         let name = format!("floor_{}", aim.value_len);
         let mut open = ObjectBuilder::default().open_memory(OBJECT)?;
         let table = open.maps_mut().find(|map| map.name() == name.as_str());
         let mut table = table.with_context(|| format!("no floor of {} bytes", aim.value_len))?;
-        table.set_max_entries(aim.keys)?;
+        table.set_max_entries(entries)?;
         let object = open.load().context("loading the floor")?;
         let table = runs::map(&object, &name)?;
-        for number in aim.first..aim.first + aim.keys {
+        for number in aim.first..aim.first + entries {
             let mut key = REQUEST.to_be_bytes().to_vec();
             key.extend(drive::hash(number, aim.salt).0);
             table.update(&key, &vec![number as u8; aim.value_len], MapFlags::ANY)?;

@@ -7,7 +7,10 @@ use crate::{
     cache::{self, Cache, pages_for},
     drive::{self, Aim},
     packet,
-    report::{Report, Side as Told, Target::AtMost},
+    report::{
+        Report, Side as Told,
+        Target::{self, AtMost},
+    },
     runs::TX,
 };
 
@@ -84,19 +87,19 @@ impl Stock {
     }
 }
 
-/// A hit over the floor: both draw from the same keys.
+/// A hit over the floor: both draw from the same keys, whatever else the floor's `entries` are.
 ///
 /// # Errors
 /// The kernel refuses, or not all are hits.
 pub fn over_floor(
     rig: &Rig,
     report: &mut Report,
-    (key, target): (&str, f64),
-    items: u32,
-    value_len: usize,
+    (key, target): (&str, Target),
+    stock: &Stock,
+    entries: u32,
 ) -> anyhow::Result<()> {
-    let (cache, aim) = Stock::open(items, value_len).load(rig, vec![])?;
-    let floor = Floor::of(&aim)?;
+    let (cache, aim) = stock.load(rig, vec![])?;
+    let floor = Floor::of(&aim, entries)?;
     let sides = [
         Side {
             program: &cache.entry,
@@ -114,7 +117,7 @@ pub fn over_floor(
         Told::new("hit", &ours.net),
         Told::new("look up and copy", &theirs.net),
     ];
-    report.ratio(key, AtMost(target), "ns", sides);
+    report.ratio(key, target, "ns", sides);
     Ok(())
 }
 

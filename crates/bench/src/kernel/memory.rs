@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use libbpf_rs::{MapCore, MapHandle, query};
 
 use super::{
-    Rig,
+    MANY, Rig,
     hits::{KEY_LEN, Stock},
 };
 use crate::{
@@ -18,7 +18,6 @@ use crate::{
     report::{Figure, Report, Side, Target::AtMost},
 };
 
-const ITEMS: u32 = 65_536;
 const VALUE_LEN: usize = 128;
 /// Maps below this part of the whole are told together.
 const LEAST_TOLD: f64 = 0.01;
@@ -65,7 +64,7 @@ fn told(maps: &BTreeMap<String, u64>) -> Vec<Figure> {
         .into_iter()
         .partition(|(_, bytes)| **bytes as f64 >= LEAST_TOLD * all as f64);
     let rest: u64 = small.iter().map(|(_, bytes)| **bytes).sum();
-    let per_item = |bytes: u64| bytes as f64 / f64::from(ITEMS);
+    let per_item = |bytes: u64| bytes as f64 / f64::from(MANY);
     let mut figures: Vec<Figure> = large
         .into_iter()
         .map(|(name, bytes)| Figure::of(name, vec![per_item(*bytes)], "bytes per item"))
@@ -83,12 +82,12 @@ fn told(maps: &BTreeMap<String, u64>) -> Vec<Figure> {
 /// # Errors
 /// The kernel refuses.
 pub fn per_item(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()> {
-    let (cache, _) = Stock::open(ITEMS, VALUE_LEN).load(rig, vec![])?;
+    let (cache, _) = Stock::open(MANY, VALUE_LEN).load(rig, vec![])?;
     let maps = maps_of(&cache)?;
     let all: u64 = maps.values().sum();
     let payload = (KEY_LEN + VALUE_LEN) as f64;
     let sides = [
-        Side::new("all maps, per item", &[all as f64 / f64::from(ITEMS)]),
+        Side::new("all maps, per item", &[all as f64 / f64::from(MANY)]),
         Side::new("key and value", &[payload]),
     ];
     report.ratio(key, AtMost(2.5), "bytes", sides);

@@ -32,10 +32,10 @@ const REPEAT: u32 = 400_000;
 pub fn forwarded(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()> {
     let (cache, hits) = Stock::open(ITEMS, 128).load(rig, vec![])?;
     let open = cache::tenant(hits.tenant, hits.secret);
-    cache.set_tenant(TenantEntry {
+    cache.set_tenants(&[TenantEntry {
         parameters: [HOT_THRESHOLD, 0],
         ..open
-    })?;
+    }])?;
     cache.attach("out0", Mode::Generic)?;
     let reads = Aim {
         first: ITEMS,

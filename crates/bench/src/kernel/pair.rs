@@ -10,8 +10,9 @@ use crate::{
 
 /// Runs in one batch.
 pub const REPEAT: u32 = 40_000;
-/// The driver's targets that are used here; others are the caller's.
-const NOTHING: u32 = 0;
+/// The driver's number for a program that does nothing, set before anything is measured.
+pub const NOTHING: u32 = 0;
+// Its numbers for what is measured.
 const OURS: u32 = 1;
 const THEIRS: u32 = 2;
 

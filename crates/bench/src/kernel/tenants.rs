@@ -30,7 +30,7 @@ fn switch(rig: &Rig, tenants: u32) -> anyhow::Result<(Cache, Aim)> {
     let store = packet::STORE.into();
     let mut cache = Cache::load("tenants", &[discipline], of(0), pages, store)?;
     let all: Vec<TenantEntry> = (0..tenants).map(of).collect();
-    TenantEntry::install(cache.home(), &all)?;
+    cache.set_tenants(&all)?;
     cache.items.groups = Some(TENANTS);
     for number in 0..ALL {
         let (hash, key) = (drive::hash(number, 0), drive::key(number));
