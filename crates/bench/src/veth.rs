@@ -7,11 +7,12 @@ mod rows;
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::mpsc,
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
 use anyhow::{Context, anyhow, ensure};
+use dataplane::native::Switch;
 use lab::{
     namespace,
     rack::{Lab, unique_name},
@@ -166,68 +167,120 @@ impl Servers {
     }
 }
 
-/// Loads a switch into a namespace, fills and attaches it, says what it holds, and keeps it there until whoever holds the other end of
-/// `done` has gone.
-fn serve(
+/// Keys with their values.
+type Items = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Runs a switch of just the size for these items in its namespace, for as long as `work` takes, which hears which of them it holds.
+fn beside_switch<T: Send>(
     options: &Options,
     lab: &Lab,
     store: IpAddr,
-    filled: mpsc::Sender<Vec<usize>>,
-    done: mpsc::Receiver<()>,
-) -> anyhow::Result<()> {
-    let interfaces = lab.topology().interfaces_of(SWITCH);
-    namespace::within(&lab.namespace(SWITCH), move || {
-        let pages = pages_for(CACHED + gateway::KEYS, 16, VALUE_LEN)?;
-        let discipline = cache::discipline(options.discipline, pages);
-        let tenant = cache::tenant(wire::TENANT_OPEN, Secret::NONE);
-        let mut cache = Cache::load("veth", &[discipline], tenant, pages, store)?;
-        filled.send(rack::fill_switch(&mut cache, &interfaces)?)?;
-        let _ = done.recv(); // an error means that the client has gone: done as well
-        Ok(())
+    items: &Items,
+    work: impl FnOnce(&[usize]) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let (filled, when_filled) = mpsc::channel();
+    let (done, when_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let switch = scope.spawn(move || {
+            let interfaces = lab.topology().interfaces_of(SWITCH);
+            namespace::within(&lab.namespace(SWITCH), move || {
+                let pages = pages_for(items.len(), 16, VALUE_LEN)?;
+                let discipline = cache::discipline(options.discipline, pages);
+                let tenant = cache::tenant(wire::TENANT_OPEN, Secret::NONE);
+                let mut cache = Cache::load("veth", &[discipline], tenant, pages, store)?;
+                filled.send(rack::fill_switch(&mut cache, items, &interfaces)?)?;
+                let _ = when_done.recv(); // an error means that the client has gone: done as well
+                Ok(())
+            })
+        });
+        let worked = when_filled.recv().ok().map(|held| work(&held));
+        drop(done);
+        let ended = switch.join();
+        ended.map_err(|_| anyhow!("the switch's thread panicked"))??;
+        worked.context("the switch ended before it was asked")?
     })
 }
 
-/// Runs the switches, each in a thread of its own inside its namespace, for as long as `work` takes.
-fn beside_switches<T: Send>(
+/// Likewise a soft switch for so many items, which `work` fills.
+fn beside_soft_switch<T: Send>(
     options: &Options,
     lab: &Lab,
-    store: IpAddr,
-    work: impl FnOnce(&[usize], &std::sync::Arc<dataplane::native::Switch>, u32) -> anyhow::Result<T>,
+    pages: u32,
+    work: impl FnOnce(&Arc<Switch>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let pages = pages_for(CACHED, 16, VALUE_LEN)?;
-    let (filled, when_filled) = mpsc::channel();
-    let (done, when_done) = mpsc::channel::<()>();
-    let (soft_ready, when_soft_is_ready) = mpsc::channel();
-    let (soft_done, when_soft_is_done) = tokio::sync::oneshot::channel();
+    let (ready, when_ready) = mpsc::channel();
+    let (done, when_done) = tokio::sync::oneshot::channel();
     std::thread::scope(|scope| {
-        let switch = scope.spawn(move || serve(options, lab, store, filled, when_done));
         let soft = scope.spawn(move || {
             namespace::within(&lab.namespace(SOFT), || {
                 lab::process::pin_self(rack::SERVER_CPU);
                 let objects = [cache::discipline(options.discipline, pages)];
                 let interfaces = lab.topology().interfaces_of(SOFT);
-                soft::serve(&interfaces, &objects, pages, &soft_ready, when_soft_is_done)
+                soft::serve(&interfaces, &objects, pages, &ready, when_done)
             })
         });
-        let worked = when_filled.recv().ok().zip(when_soft_is_ready.recv().ok());
-        let worked = worked.map(|(held, soft)| work(&held, &soft, pages));
-        drop((done, soft_done));
-        for thread in [switch, soft] {
-            thread
-                .join()
-                .map_err(|_| anyhow!("a switch's thread panicked"))??;
-        }
-        worked.context("a switch ended before it was asked")?
+        let worked = when_ready.recv().ok().map(|soft| work(&soft));
+        drop(done);
+        let ended = soft.join();
+        ended.map_err(|_| anyhow!("the soft switch's thread panicked"))??;
+        worked.context("the soft switch ended before it was asked")?
     })
+}
+
+/// Asks all who answer reads, and writes what comes of it.
+fn measure_ways(
+    options: &Options,
+    report: &mut Report,
+    lab: &Lab,
+    servers: &Servers,
+) -> anyhow::Result<()> {
+    let item = |number| (rack::key(number), rack::value(number));
+    let items: Items = (0..CACHED).map(item).collect();
+    let pages = pages_for(CACHED, 16, VALUE_LEN)?;
+    let tenant = cache::tenant(wire::TENANT_OPEN, Secret::NONE);
+    let ways = beside_switch(options, lab, servers.store.0, &items, |held| {
+        beside_soft_switch(options, lab, pages, |soft| {
+            namespace::within(&lab.namespace(rack::CLIENT), || {
+                let items = items.iter().cloned();
+                let soft_held = soft::fill(soft, servers.soft, tenant, pages, items)?;
+                servers.ask(options.batches, [held, &soft_held])
+            })
+        })
+    })?;
+    rows::write(report, &ways);
+    Ok(())
+}
+
+/// Asks Redis, and a gateway whose switch holds every key, and writes what comes of it. Left out where there is no Redis.
+fn measure_gateway(
+    options: &Options,
+    report: &mut Report,
+    lab: &mut Lab,
+    store: IpAddr,
+    say: &impl Fn(&str),
+) -> anyhow::Result<()> {
+    let gateway = match Gateway::start(lab, rack::CLIENT, NEAR, store, VALUE_LEN) {
+        Ok(gateway) => gateway,
+        Err(error) => {
+            say(&format!("{} left out: {error:#}", rows::GATEWAY));
+            return Ok(());
+        }
+    };
+    let item = |number| (gateway::key(number), rack::value(number));
+    let items: Items = (0..gateway::KEYS).map(item).collect();
+    let costs = beside_switch(options, lab, store, &items, |_| {
+        namespace::within(&lab.namespace(rack::CLIENT), || {
+            through(&gateway, options.batches.div_ceil(6))
+        })
+    })?;
+    write_through(report, costs);
+    Ok(())
 }
 
 /// What a request through the gateway costs and what it costs Redis, batch by batch, and how many requests each batch has under way.
 type Through = (usize, Vec<[f64; 2]>);
 
-fn through(gateway: Option<&Gateway>, batches: usize) -> anyhow::Result<Vec<Through>> {
-    let Some(gateway) = gateway else {
-        return Ok(vec![]);
-    };
+fn through(gateway: &Gateway, batches: usize) -> anyhow::Result<Vec<Through>> {
     let mut all: Vec<Through> = [1, 16].map(|pipeline| (pipeline, vec![])).into();
     for _ in 0..batches {
         for (pipeline, costs) in &mut all {
@@ -254,43 +307,25 @@ fn write_through(report: &mut Report, all: Vec<Through>) {
 /// # Errors
 /// No privilege, no memcached, or a process that does not start.
 pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> anyhow::Result<()> {
-    let wants_gateway = options.wants(&rows::OF_GATEWAY);
-    if !wants_gateway && !options.wants(&rows::KEYS) {
+    let (wants_ways, wants_gateway) =
+        (options.wants(&rows::KEYS), options.wants(&rows::OF_GATEWAY));
+    if !wants_ways && !wants_gateway {
         return Ok(());
     }
     say("building links and servers");
     let mut lab = Lab::create(&unique_name(), rack::topology(), false)?;
     lab.start_all(false)?;
     let servers = Servers::of(&lab)?;
-    rack::fill_memcached(&lab.namespace(NEAR), servers.near.0)?;
-    rack::fill_memcached(&lab.namespace(FAR), servers.far.0)?;
-    rack::reflect_at(&lab.namespace(MIRROR), "eth0")?;
-    let store = servers.store.0;
-    let gateway = wants_gateway
-        .then(|| Gateway::start(&mut lab, rack::CLIENT, NEAR, store, VALUE_LEN))
-        .transpose();
-    let gateway = gateway
-        .inspect_err(|e| say(&format!("{} left out: {e:#}", rows::GATEWAY)))
-        .unwrap_or(None);
-    let wants_ways = options.wants(&rows::KEYS);
-    let (ways, costs) = beside_switches(options, &lab, store, |held, soft, pages| {
+    if wants_ways {
+        rack::fill_memcached(&lab.namespace(NEAR), servers.near.0)?;
+        rack::fill_memcached(&lab.namespace(FAR), servers.far.0)?;
+        rack::reflect_at(&lab.namespace(MIRROR), "eth0")?;
         say("asking over links");
-        namespace::within(&lab.namespace(rack::CLIENT), || {
-            let items = (0..CACHED).map(|number| (rack::key(number), rack::value(number)));
-            let tenant = cache::tenant(wire::TENANT_OPEN, Secret::NONE);
-            let soft_held = soft::fill(soft, servers.soft, tenant, pages, items)?;
-            let ways = wants_ways
-                .then(|| servers.ask(options.batches, [held, &soft_held]))
-                .transpose()?;
-            Ok((
-                ways,
-                through(gateway.as_ref(), options.batches.div_ceil(6))?,
-            ))
-        })
-    })?;
-    if let Some(ways) = ways {
-        rows::write(report, &ways);
+        measure_ways(options, report, &lab, &servers)?;
     }
-    write_through(report, costs);
+    if wants_gateway {
+        say("asking through the gateway");
+        measure_gateway(options, report, &mut lab, servers.store.0, say)?;
+    }
     Ok(())
 }

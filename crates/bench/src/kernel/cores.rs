@@ -70,7 +70,7 @@ fn on_cpu(
     });
     let mut rates: [Rates; 2] = Default::default();
     for _ in 0..batches {
-        for program in 0..2 {
+        for (program, rates) in rates.iter_mut().enumerate() {
             for turn in 0..=CPUS {
                 meet.wait();
                 if turn != cpu && turn != CPUS {
@@ -82,11 +82,9 @@ fn on_cpu(
                     Err(error) => runner = Err(error),
                     Ok(()) => {
                         let ns = contender.taken.net.last().copied().unwrap_or(f64::NAN);
-                        let to = &mut rates[program];
-                        let to = if turn == cpu {
-                            &mut to.alone
-                        } else {
-                            &mut to.beside
+                        let to = match turn == cpu {
+                            true => &mut rates.alone,
+                            false => &mut rates.beside,
                         };
                         to.push(1e9 / ns);
                     }

@@ -17,7 +17,7 @@ use wire::Secret;
 
 use crate::{
     cache::{self, Cache},
-    gateway, kernel,
+    kernel,
     runs::Program,
 };
 
@@ -187,24 +187,22 @@ pub fn reflect_at(namespace: &str, interface: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Fills a switch with the first keys and attaches it. Returns the numbers of the keys that it holds.
+/// Fills a switch and attaches it. Returns the numbers of the items that it holds.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn fill_switch(cache: &mut Cache, interfaces: &[String]) -> anyhow::Result<Vec<usize>> {
+pub fn fill_switch(
+    cache: &mut Cache,
+    items: &[(Vec<u8>, Vec<u8>)],
+    interfaces: &[String],
+) -> anyhow::Result<Vec<usize>> {
     let tenant = cache::tenant(wire::TENANT_OPEN, Secret::NONE);
     let mut held = vec![];
-    for number in 0..CACHED {
-        let key = key(number);
-        let hash = tenant.secret.key_hash(tenant.id, &key);
-        if cache.fill(&tenant, hash, &key, &value(number))? {
+    for (number, (key, value)) in items.iter().enumerate() {
+        let hash = tenant.secret.key_hash(tenant.id, key);
+        if cache.fill(&tenant, hash, key, value)? {
             held.push(number);
         }
-    }
-    for number in 0..gateway::KEYS {
-        let key = gateway::key(number);
-        let hash = tenant.secret.key_hash(tenant.id, &key);
-        cache.fill(&tenant, hash, &key, &value(number))?;
     }
     for interface in interfaces {
         cache.attach(interface, Mode::Generic)?;
