@@ -1,11 +1,11 @@
 //! A row of the bench by its command, measured once: that it comes out, not what.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 #[test]
 fn a_row_names_its_sides_and_the_machine() {
-    let dir = tempfile::tempdir().unwrap();
-    let json = dir.path().join("bench.json");
+    let name = format!("bench-{}.json", std::process::id());
+    let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let row = "tenants_1024_over_1";
     let output = Command::new(env!("CARGO_BIN_EXE_shortstop"))
         .args(["bench", "--batches", "1", "--only", row, "--json"])
@@ -15,6 +15,7 @@ fn a_row_names_its_sides_and_the_machine() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let text = std::fs::read_to_string(&json).unwrap();
+    std::fs::remove_file(&json).unwrap();
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 1, "{text}");
