@@ -42,11 +42,11 @@ type Measure = fn(&Rig, &mut Report, &str) -> anyhow::Result<()>;
 const ROWS: [(&str, Measure); 10] = [
     ("hit128_over_floor_10k", |rig, report, key| {
         let stock = Stock::open(ITEMS, 128);
-        hits::over_floor(rig, report, (key, AtMost(0.7)), &stock, ITEMS)
+        hits::over_floor(rig, report, (key, AtMost(0.7)), &stock, MANY)
     }),
-    ("hit128_over_floor_10k_of_64k", |rig, report, key| {
+    ("hit128_over_tight_floor_10k", |rig, report, key| {
         let stock = Stock::open(ITEMS, 128);
-        hits::over_floor(rig, report, (key, Told), &stock, MANY)
+        hits::over_floor(rig, report, (key, Told), &stock, ITEMS)
     }),
     ("hit128_over_floor_64k", |rig, report, key| {
         let stock = Stock::open(MANY, 128);
