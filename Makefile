@@ -44,7 +44,7 @@ demo:
 
 bench:
 	@tools/setup build lab redis memcached
-	tools/cargo build --release
+	SHORTSTOP_COMMIT=$$(git describe --always --abbrev=12 --dirty) tools/cargo build --release
 	$(SUDO) target/release/shortstop bench --json target/bench.json
 
 figures:

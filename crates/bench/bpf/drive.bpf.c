@@ -22,11 +22,14 @@ struct plan {
 	__u32 target; /* index into `targets` */
 	__u32 prepared; /* whether the packet gets its tag and checksum from `requests` */
 	__u32 picked; /* whether keys are those of `picks`, as often as they stand there */
+	__u32 octaves; /* keys are first .. first << octaves, each doubling as popular as the next; 0: all alike */
+	__u32 tenants; /* a power of two: key n is the tenant's of number n modulo this; 0: what `front` says */
 	__u8 front[FRONT_BYTES]; /* the request, without hash, key, tag and checksum */
 	__u8 unused[2];
 };
+_Static_assert(sizeof(struct plan) == 184, "crates/bench/src/drive.rs writes the same struct");
 
-/* key: 0. crates/bench/src/drive.rs writes the same struct. */
+/* key: 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -75,6 +78,23 @@ INLINE __u64 scramble(__u64 x)
 	return x ^ x >> 31;
 }
 
+/* As Zipf with an exponent of 1 has it, but for steps at powers of two: what follows after `first`. */
+INLINE __u64 in_octaves(const struct plan *plan, __u64 drawn)
+{
+	__u64 at = drawn * plan->octaves;
+	__u64 from = (__u64)plan->first << (at >> 32 & 15);
+	return from - plan->first + (from * (__u32)at >> 32);
+}
+
+INLINE __u64 pick(const struct plan *plan, __u64 drawn)
+{
+	__u32 zero = 0;
+	if (plan->octaves)
+		return in_octaves(plan, drawn);
+	struct picks *picked = plan->picked ? bpf_map_lookup_elem(&picks, &zero) : NULL;
+	return picked ? picked->key[drawn & (PICKS - 1)] : drawn * plan->keys >> 32;
+}
+
 SEC("xdp.frags")
 int drive(struct xdp_md *ctx)
 {
@@ -84,9 +104,7 @@ int drive(struct xdp_md *ctx)
 	if (!plan || data + FRONT_BYTES > (__u8 *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	plan->random = plan->random * 6364136223846793005ULL + 1442695040888963407ULL;
-	struct picks *picked = plan->picked ? bpf_map_lookup_elem(&picks, &zero) : NULL;
-	__u64 number = plan->first + (picked ? picked->key[plan->random >> 32 & (PICKS - 1)]
-					     : (plan->random >> 32) * plan->keys >> 32);
+	__u64 number = plan->first + pick(plan, plan->random >> 32);
 	__builtin_memcpy(data, plan->front, FRONT_BYTES);
 	struct kv_header *kv = (void *)(data + HEADER_AT);
 	__u64 high = scramble(number ^ plan->salt), low = scramble(high + number);
@@ -95,6 +113,8 @@ int drive(struct xdp_md *ctx)
 	__u64 *key = (void *)(data + KEY_AT);
 	key[0] = number;
 	key[1] = ~number;
+	if (plan->tenants)
+		kv->tenant = bpf_htonl(scramble((number & (plan->tenants - 1)) + 1) >> 32);
 	if (plan->prepared) {
 		__u32 index = number;
 		const struct request *request = bpf_map_lookup_elem(&requests, &index);

@@ -2,8 +2,8 @@
 
 use std::{
     net::IpAddr,
-    os::fd::AsFd,
-    path::Path,
+    os::fd::{AsFd, FromRawFd, OwnedFd},
+    path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
@@ -14,9 +14,14 @@ use dataplane::{
     cells_needed,
 };
 use decide::Registration;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
 use wire::{KeyHash, Secret};
 
-use crate::{items::Items, packet, runs::Program};
+use crate::{
+    items::{self, Items},
+    packet,
+    runs::Program,
+};
 
 /// The discipline's number in these switches.
 pub const DISCIPLINE: u32 = 1;
@@ -125,12 +130,12 @@ impl Cache {
         self.items.fill(say, tenant, hash, key, value)
     }
 
-    /// Gives the tenant another discipline.
+    /// As [`items::set_tenants`].
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub fn set_tenant(&self, tenant: TenantEntry) -> anyhow::Result<()> {
-        Ok(TenantEntry::install(self.dataplane.home(), &[tenant])?)
+    /// As there.
+    pub fn set_tenants(&self, tenants: &[TenantEntry]) -> anyhow::Result<()> {
+        items::set_tenants(&Backing::from(self.home()), tenants)
     }
 
     /// A counter's value.
@@ -154,28 +159,62 @@ impl Cache {
         self.dataplane.home()
     }
 
+    fn pin(&self, name: &str) -> PathBuf {
+        Path::new("/sys/fs/bpf/shortstop")
+            .join(self.home().name())
+            .join(name)
+    }
+
     /// The first step of the discipline of that number, as loaded.
     ///
     /// # Errors
     /// There is none.
     pub fn discipline(&self, number: u32) -> anyhow::Result<Program> {
-        use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
-        use std::os::fd::{FromRawFd, OwnedFd};
-        let name = self.dataplane.home().name();
-        let map = MapHandle::from_pinned_path(format!("/sys/fs/bpf/shortstop/{name}/programs"))?;
-        let id = map
-            .lookup(
-                &(number * PROGRAMS_PER_DISCIPLINE as u32).to_ne_bytes(),
-                MapFlags::ANY,
-            )?
-            .context("no such discipline")?;
-        let id = u32::from_ne_bytes(id[..4].try_into()?);
+        let map = MapHandle::from_pinned_path(self.pin("programs"))?;
+        let key = (number * PROGRAMS_PER_DISCIPLINE as u32).to_ne_bytes();
+        let id = map.lookup(&key, MapFlags::ANY)?;
+        let id = word(&id.context("no such discipline")?)?;
         // SAFETY: asks for a descriptor by id; checked before it is owned.
         let descriptor = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
         ensure!(descriptor >= 0, "no descriptor for program {id}");
         // SAFETY: a descriptor that was just made for us.
         Ok(Program(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
+
+    /// The kernel's ids of the entry program and of every discipline's.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn programs(&self) -> anyhow::Result<Vec<u32>> {
+        let mut ids = vec![self.entry.id()?];
+        let map = MapHandle::from_pinned_path(self.pin("programs"))?;
+        for key in map.keys() {
+            if let Some(id) = map.lookup(&key, MapFlags::ANY)? {
+                ids.push(word(&id)?);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Every map that is pinned for this switch.
+    ///
+    /// # Errors
+    /// Its folder cannot be read.
+    pub fn pinned_maps(&self) -> anyhow::Result<Vec<MapHandle>> {
+        let folder = self.pin("");
+        let pins =
+            std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?;
+        let paths = pins.flatten().map(|pin| pin.path());
+        // Links and programs lie there as well.
+        Ok(paths
+            .filter_map(|path| MapHandle::from_pinned_path(path).ok())
+            .collect())
+    }
+}
+
+fn word(bytes: &[u8]) -> anyhow::Result<u32> {
+    let word = bytes.first_chunk().context("a word of four bytes")?;
+    Ok(u32::from_ne_bytes(*word))
 }
 
 impl Drop for Cache {

@@ -26,6 +26,8 @@ struct Plan {
     target: u32,
     prepared: u32,
     picked: u32,
+    octaves: u32,
+    tenants: u32,
     front: [u8; FRONT_BYTES],
     unused: [u8; 2],
 }
@@ -43,17 +45,56 @@ pub struct Aim {
     pub salt: u64,
     /// Whose key space.
     pub tenant: u32,
-    /// Signs the requests; at most 65,536 keys then.
+    /// A power of two: key n is asked for in the name of [`tenant_of`] n modulo this. 0: all in `tenant`'s.
+    pub tenants: u32,
+    /// Signs the requests; see `prepared`.
     pub secret: Secret,
     /// Room that the requests are padded for.
     pub value_len: usize,
     /// The verdict that every run must end with.
     pub verdict: u32,
-    /// Whether they have a checksum; at most 65,536 keys then.
+    /// Whether they have a checksum; see `prepared`.
     pub checksum: bool,
+    /// Whether the driver takes tags and checksums out of a table of at most 65,536 keys, which what is signed or has a checksum
+    /// always needs: what is compared with such requests is to leave as much of the processor's caches to the program.
+    pub prepared: bool,
     /// How popular keys are: Zipf's exponent, the first the most; 0: all alike. At most 65,536 keys.
     pub skew: f64,
+    /// Keys are `first..first << octaves` instead, each doubling as popular as the next, as Zipf with an exponent of 1 has it for those
+    /// that are not the `first` most popular; at most 15. 0: they are not.
+    pub octaves: u32,
+    /// Of the order in which they are asked for.
+    pub seed: u64,
 }
+
+impl Default for Aim {
+    /// No keys, for nobody.
+    fn default() -> Aim {
+        Aim {
+            target: 0,
+            first: 0,
+            keys: 0,
+            salt: 0,
+            tenant: wire::TENANT_OPEN,
+            tenants: 0,
+            secret: Secret::NONE,
+            value_len: 0,
+            verdict: runs::PASS,
+            checksum: false,
+            prepared: false,
+            skew: 0.0,
+            octaves: 0,
+            seed: 0,
+        }
+    }
+}
+
+/// The tenant of that number, of those that the driver asks in the names of.
+pub fn tenant_of(number: u32) -> u32 {
+    (scramble(u64::from(number) + 1) >> 32) as u32
+}
+
+const _: () = assert!(size_of::<Plan>() == 184);
 
 fn scramble(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -85,7 +126,10 @@ pub fn key(number: u32) -> [u8; 16] {
 /// Never for these keys.
 fn request(aim: &Aim, number: u32) -> anyhow::Result<Vec<u8>> {
     let header = Header {
-        tenant: aim.tenant,
+        tenant: match aim.tenants {
+            0 => aim.tenant,
+            tenants => tenant_of(number % tenants),
+        },
         client: 0xc11e_0001,
         request: 20_001,
         key_hash: hash(number, aim.salt),
@@ -150,19 +194,21 @@ impl Drive {
     /// The kernel refuses.
     pub fn aim(&self, aim: &Aim) -> anyhow::Result<Aimed<'_>> {
         let frame = packet::request(&request(aim, aim.first)?);
-        let prepared = aim.checksum || aim.secret != Secret::NONE;
+        let prepared = aim.prepared || aim.checksum || aim.secret != Secret::NONE;
         if prepared {
             self.prepare(aim)?;
         }
         let picked = aim.skew > 0.0;
         let plan = Plan {
-            random: 0x9e37_79b9_7f4a_7c15,
+            random: scramble(aim.seed ^ 0x9e37_79b9_7f4a_7c15),
             salt: aim.salt,
             first: aim.first,
             keys: aim.keys,
             target: aim.target,
             prepared: prepared.into(),
             picked: picked.into(),
+            octaves: aim.octaves,
+            tenants: aim.tenants,
             front: frame[..FRONT_BYTES].try_into()?,
             unused: [0; 2],
         };

@@ -23,8 +23,31 @@ pub struct Items {
     counters: Counters,
     cells: Cells,
     lease: u16,
+    /// Items go to so many groups of pages in turn, whosever they are; `None`: each to its tenant's pages.
+    pub groups: Option<u32>,
+    made: u32,
     /// The store's address.
     pub store: IpAddr,
+}
+
+/// Makes these the tenants of a switch, beside the system's.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn set_tenants(at: &Backing, tenants: &[TenantEntry]) -> anyhow::Result<()> {
+    let system = TenantEntry {
+        id: wire::TENANT_SYSTEM,
+        secret: Secret::NONE,
+        discipline: NO_DISCIPLINE,
+        also_secret: Secret::NONE,
+        rate: 0,
+        drop_over_rate: false,
+        measured: false,
+        write_back: false,
+        parameters: [0; 2],
+    };
+    let all: Vec<TenantEntry> = tenants.iter().copied().chain([system]).collect();
+    Ok(TenantEntry::install(at, &all)?)
 }
 
 impl Items {
@@ -38,13 +61,7 @@ impl Items {
         pages: u32,
         store: IpAddr,
     ) -> anyhow::Result<Items> {
-        let system = TenantEntry {
-            id: wire::TENANT_SYSTEM,
-            discipline: NO_DISCIPLINE,
-            secret: Secret::NONE,
-            ..tenant
-        };
-        TenantEntry::install(&at, &[tenant, system])?;
+        set_tenants(&at, &[tenant])?;
         let table = Table::open(&at)?;
         table.set_identity(SWITCH, 1_000);
         let leases = Leases::open(&at)?;
@@ -57,6 +74,8 @@ impl Items {
             counters: Counters::open(&at)?,
             cells: Cells::new(pages),
             lease,
+            groups: None,
+            made: 0,
             store,
         })
     }
@@ -146,8 +165,10 @@ impl Items {
         Ok(made.is_ok())
     }
 
-    /// Cells on a page of the tenant, or on one that is nobody's and becomes its own.
+    /// Cells on a page of the tenant, or of the group whose turn it is, or on one that is nobody's and becomes its own.
     fn take(&mut self, tenant: u32, cells: u8) -> Option<Place> {
+        let tenant = self.groups.map_or(tenant, |groups| self.made % groups);
+        self.made += 1;
         let place = self.cells.take(tenant, cells);
         place.or_else(|| {
             let mut pages = 0..self.table.pages();

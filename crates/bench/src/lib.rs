@@ -10,6 +10,7 @@ mod client;
 mod cpu;
 pub mod drive;
 mod gateway;
+mod host;
 pub mod items;
 pub mod kernel;
 mod packet;
@@ -21,6 +22,7 @@ mod stats;
 mod steps;
 mod veth;
 
+pub use host::Host;
 pub use report::{Report, Row};
 pub use stats::Spread;
 
@@ -48,7 +50,10 @@ impl Options {
 /// # Errors
 /// Missing privilege, programs that do not load, memcached that does not start.
 pub fn run(options: &Options, say: impl Fn(&str)) -> anyhow::Result<Report> {
-    let mut report = Report::new();
+    let mut report = Report {
+        host: Host::here(),
+        ..Report::default()
+    };
     kernel::measure(options, &mut report, &say)?;
     veth::measure(options, &mut report, &say)?;
     Ok(report)

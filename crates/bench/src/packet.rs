@@ -31,7 +31,11 @@ pub fn reply(store: IpAddr, payload: &[u8]) -> Vec<u8> {
 /// The same frame with its UDP checksum.
 pub fn summed(mut frame: Vec<u8>) -> Vec<u8> {
     let pseudo = [&frame[26..34], &[0, 17], &frame[38..40]].concat();
-    let check = !sum(&[&pseudo, &frame[34..]].concat());
+    // A sum of zero is sent as its other form: zero says that there is none.
+    let check = match !sum(&[&pseudo, &frame[34..]].concat()) {
+        0 => 0xffff,
+        check => check,
+    };
     frame[40..42].copy_from_slice(&check.to_be_bytes());
     frame
 }
@@ -79,4 +83,23 @@ pub fn payload(
     Packet::new(header, key, value).encode(secret, &mut bytes)?;
     bytes.resize(wire::HEADER_LEN + key.len() + value_len.max(value.len()), 0);
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_never_zero() {
+        let frame = |last: u16| {
+            let payload = [&[0; 8][..], &last.to_be_bytes()].concat();
+            let (from, to) = (SocketAddr::from((CLIENT, 1)), SocketAddr::from((STORE, 2)));
+            summed(super::frame(from, to, &payload))
+        };
+        let check = |frame: &[u8]| u16::from_be_bytes([frame[40], frame[41]]);
+        // What the sum of the rest lacks makes it one whose complement is zero.
+        let last = check(&frame(0));
+        assert_eq!(check(&frame(last)), 0xffff);
+        assert_eq!(check(&frame(last - 1)), 1);
+    }
 }

@@ -88,7 +88,7 @@ impl Ports {
     /// No privilege, or the kernel refuses.
     pub fn make() -> anyhow::Result<Ports> {
         links()?;
-        let (object, floors) = (runs::load(OBJECT, "ports.bpf.c")?, kernel::floors()?);
+        let (object, floors) = (runs::load(OBJECT, "ports.bpf.c")?, kernel::bare()?);
         let out = index(OUT)?;
         // struct bpf_devmap_val: target, and no program behind it.
         let port = u64::from(out).to_ne_bytes();

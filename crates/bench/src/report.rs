@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-use crate::Spread;
+use crate::{Spread, host::Host};
 
 /// Where a ratio should be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -40,22 +40,33 @@ pub struct Row {
     pub missed_by_percent: f64,
     /// Both sides.
     pub figures: Vec<Figure>,
+    /// What must be known to read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Everything that one run measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
+    /// Where it was measured, and what.
+    pub host: Host,
     /// What this machine can do at best, and what it costs to measure.
     pub machine: Vec<Figure>,
     /// The ratios.
     pub rows: Vec<Row>,
     /// Where a hit's time goes: each step with what it adds.
     pub profile: Vec<Figure>,
+    /// Where a switch's memory goes, map by map.
+    pub memory: Vec<Figure>,
 }
 
 impl Report {
-    pub(crate) fn new() -> Report {
-        Report::default()
+    /// Takes over what was measured elsewhere in this run.
+    pub(crate) fn add(&mut self, part: Report) {
+        self.machine.extend(part.machine);
+        self.rows.extend(part.rows);
+        self.profile.extend(part.profile);
+        self.memory.extend(part.memory);
     }
 
     /// Adds a row of the ratio of `ours` to `theirs`, batch by batch.
@@ -66,23 +77,13 @@ impl Report {
         unit: &'static str,
         sides: [Side; 2],
     ) {
-        let ratios = sides[0]
-            .values
-            .iter()
-            .zip(&sides[1].values)
-            .map(|(a, b)| a / b)
-            .collect();
-        let ratio = Spread::of(ratios);
+        let ratio = sides[0].over(&sides[1]);
         let off = match target {
             Target::AtMost(limit) => ratio.median / limit - 1.0,
             Target::AtLeast(limit) => 1.0 - ratio.median / limit,
             Target::Report => 0.0,
         };
-        let figures = sides.map(|side| Figure {
-            what: side.what.into(),
-            value: Spread::of(side.values),
-            unit,
-        });
+        let figures = sides.map(|side| Figure::of(side.what, side.values, unit));
         self.rows.push(Row {
             key: key.into(),
             ratio,
@@ -90,25 +91,26 @@ impl Report {
             met: off <= 0.0,
             missed_by_percent: off.max(0.0) * 100.0,
             figures: figures.into(),
+            note: None,
         });
     }
 
     pub(crate) fn machine(&mut self, what: &str, values: Vec<f64>, unit: &'static str) {
-        self.machine.push(Figure {
-            what: what.into(),
-            value: Spread::of(values),
-            unit,
-        });
+        self.machine.push(Figure::of(what, values, unit));
+    }
+
+    /// Says something about a row that is there.
+    pub(crate) fn note(&mut self, key: &str, note: String) {
+        let row = self.rows.iter_mut().find(|row| row.key == key);
+        if let Some(row) = row {
+            row.note = Some(note);
+        }
     }
 
     /// As text, for a terminal.
     pub fn render(&self) -> String {
-        let mut lines = vec!["this machine".to_string()];
-        lines.extend(
-            self.machine
-                .iter()
-                .map(|figure| format!("  {}", figure.line())),
-        );
+        let mut lines = vec![self.host.to_string()];
+        lines.extend(told("this machine", &self.machine));
         lines.push(String::new());
         lines.push(format!(
             "{:<34} {:>7} {:>15}  {:>7}  {}",
@@ -117,15 +119,8 @@ impl Report {
         for row in &self.rows {
             lines.push(row.line());
         }
-        if !self.profile.is_empty() {
-            lines.push(String::new());
-            lines.push("where a hit's time goes".into());
-            lines.extend(
-                self.profile
-                    .iter()
-                    .map(|figure| format!("  {}", figure.line())),
-            );
-        }
+        lines.extend(told("where a hit's time goes", &self.profile));
+        lines.extend(told("where a switch's memory goes", &self.memory));
         lines.join("\n")
     }
 
@@ -135,7 +130,25 @@ impl Report {
     }
 }
 
+/// A heading with figures below it; nothing where there are none.
+fn told(heading: &str, figures: &[Figure]) -> Vec<String> {
+    if figures.is_empty() {
+        return vec![];
+    }
+    let lines = figures.iter().map(|figure| format!("  {}", figure.line()));
+    let above = [String::new(), heading.into()];
+    above.into_iter().chain(lines).collect()
+}
+
 impl Figure {
+    pub(crate) fn of(what: &str, values: Vec<f64>, unit: &'static str) -> Figure {
+        Figure {
+            what: what.into(),
+            value: Spread::of(values),
+            unit,
+        }
+    }
+
     fn line(&self) -> String {
         let Spread { median, low, high } = self.value;
         let (what, unit) = (&self.what, self.unit);
@@ -170,6 +183,9 @@ impl Row {
         if !self.met {
             line += &format!("  MISSED by {:.0} %", self.missed_by_percent);
         }
+        if let Some(note) = &self.note {
+            line += &format!("\n    {note}");
+        }
         line
     }
 }
@@ -185,6 +201,7 @@ fn short(value: f64) -> String {
 }
 
 /// One side of a ratio: a value per batch.
+#[derive(Clone)]
 pub(crate) struct Side {
     pub what: &'static str,
     pub values: Vec<f64>,
@@ -197,6 +214,12 @@ impl Side {
             values: values.to_vec(),
         }
     }
+
+    /// What it is of the other one, batch by batch.
+    pub fn over(&self, other: &Side) -> Spread {
+        let pairs = self.values.iter().zip(&other.values);
+        Spread::of(pairs.map(|(ours, theirs)| ours / theirs).collect())
+    }
 }
 
 #[cfg(test)]
@@ -205,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_missed_target_says_by_how_much() {
-        let mut report = Report::new();
+        let mut report = Report::default();
         let sides = || [Side::new("a", &[3.0; 5]), Side::new("b", &[2.0; 5])];
         report.ratio("too_much", Target::AtMost(1.25), "ns", sides());
         report.ratio("enough", Target::AtLeast(1.5), "ns", sides());
@@ -214,5 +237,7 @@ mod tests {
         assert_eq!(missed, ["too_much"]);
         assert_eq!(report.rows[0].missed_by_percent.round(), 20.0);
         assert!(report.render().contains("MISSED by 20 %"));
+        report.note("enough", "but only just".into());
+        assert!(report.render().contains("but only just"));
     }
 }

@@ -29,6 +29,33 @@ impl Program {
         Ok(Program(program.as_fd().try_clone_to_owned()?))
     }
 
+    /// The same one, for somebody else to hold.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn again(&self) -> anyhow::Result<Program> {
+        Ok(Program(self.0.try_clone()?))
+    }
+
+    /// The kernel's number of it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn id(&self) -> anyhow::Result<u32> {
+        let mut info = libbpf_sys::bpf_prog_info::default();
+        let mut len = size_of_val(&info) as u32;
+        let descriptor = self.0.as_raw_fd();
+        // SAFETY: a valid descriptor, and a struct of the stated length.
+        let failed =
+            unsafe { libbpf_sys::bpf_prog_get_info_by_fd(descriptor, &mut info, &mut len) };
+        ensure!(
+            failed == 0,
+            "asking about a program: {}",
+            io::Error::last_os_error()
+        );
+        Ok(info.id)
+    }
+
     /// Runs the program `repeat` times on one packet, as if it came in by the interface `ingress`. Returns
     /// the nanoseconds of one run and the last verdict; the packet as the last run left it is in `out`.
     ///

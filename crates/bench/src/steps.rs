@@ -3,18 +3,24 @@
 use dataplane::{Object, TenantEntry};
 
 use crate::{
-    Options, Spread,
-    cache::{Cache, one_step},
-    drive::{Aim, Drive},
-    kernel,
+    cache::{self, one_step},
+    drive::{Aim, Aimed},
+    kernel::{
+        Rig,
+        hits::{ITEMS, Stock},
+        pair::{NOTHING, REPEAT, timed},
+    },
     report::{Figure, Report},
+    runs::{PASS, TX},
 };
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steps.bpf.o"));
-const REPEAT: u32 = 40_000;
+// The driver's numbers for what is measured.
+const ALONE: u32 = 1;
+const WHOLE: u32 = 2;
 
 /// Number of the program that only parses; it runs without the entry program before it.
-pub const PARSED: u32 = 8;
+const PARSED: u32 = 8;
 
 /// The programs cut short, by number, and what each adds to the one before.
 const STEPS: [(u32, &str, &str); 4] = [
@@ -33,7 +39,7 @@ const STEPS: [(u32, &str, &str); 4] = [
 ];
 
 /// They load like disciplines, so that they share the tables.
-pub fn disciplines() -> Vec<Object> {
+fn disciplines() -> Vec<Object> {
     let parsed = one_step("step_parsed", PARSED, OBJECT);
     let rest = STEPS.map(|(number, name, _)| one_step(name, number, OBJECT));
     std::iter::once(parsed).chain(rest).collect()
@@ -43,71 +49,55 @@ pub fn disciplines() -> Vec<Object> {
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn profile(
-    options: &Options,
-    report: &mut Report,
-    cache: &Cache,
-    drive: &Drive,
-    hit: &Aim,
-    tenant: TenantEntry,
-) -> anyhow::Result<()> {
-    let mut nothing = drive.aim(&Aim {
-        target: 0,
-        verdict: crate::runs::PASS,
-        ..hit.clone()
-    })?;
-    let mut parsed = drive.aim(&Aim {
-        target: kernel::PARSED,
-        ..hit.clone()
-    })?;
-    let mut whole = drive.aim(hit)?;
-    let mut one = drive.aim(&Aim {
-        keys: 1,
-        ..hit.clone()
-    })?;
+pub fn profile(rig: &Rig, report: &mut Report) -> anyhow::Result<()> {
+    let (cache, hit) = Stock::open(ITEMS, 128).load(rig, disciplines())?;
+    let tenant = cache::tenant(hit.tenant, hit.secret);
+    let (drive, bare) = (&rig.drive, cache.discipline(PARSED)?);
+    drive.target(ALONE, &bare)?;
+    drive.target(WHOLE, &cache.entry)?;
+    let aim = |target, keys, verdict| {
+        drive.aim(&Aim {
+            target,
+            keys,
+            verdict,
+            ..hit.clone()
+        })
+    };
+    let mut nothing = aim(NOTHING, ITEMS, PASS)?;
+    let mut parsed = aim(ALONE, ITEMS, TX)?;
+    let mut whole = aim(WHOLE, ITEMS, TX)?;
+    let mut one = aim(WHOLE, 1, TX)?;
+    let time = |aimed: &mut Aimed| timed(REPEAT, || aimed.run(rig.ingress, REPEAT).map(drop));
     let mut adds: Vec<Vec<f64>> = vec![vec![]; STEPS.len() + 2];
     let (mut all, mut warm) = (vec![], vec![]);
-    for _ in 0..options.batches {
-        let driver = kernel::timed(REPEAT, || nothing.run(0, REPEAT).map(drop))?;
-        let mut last = driver;
-        let mut note = |adds: &mut Vec<f64>, now: f64| {
-            adds.push(now - last);
-            last = now;
-        };
-        note(
-            &mut adds[0],
-            kernel::timed(REPEAT, || parsed.run(0, REPEAT).map(drop))?,
-        );
-        for (i, (number, _, _)) in STEPS.iter().enumerate() {
-            cache.set_tenant(TenantEntry {
-                discipline: *number,
+    for _ in 0..rig.options.batches {
+        let driver = time(&mut nothing)?;
+        let mut after = vec![time(&mut parsed)?];
+        for (number, _, _) in STEPS {
+            let discipline = number;
+            cache.set_tenants(&[TenantEntry {
+                discipline,
                 ..tenant
-            })?;
-            note(
-                &mut adds[i + 1],
-                kernel::timed(REPEAT, || whole.run(0, REPEAT).map(drop))?,
-            );
+            }])?;
+            after.push(time(&mut whole)?);
         }
-        cache.set_tenant(tenant)?;
-        let hit = kernel::timed(REPEAT, || whole.run(0, REPEAT).map(drop))?;
-        note(&mut adds[STEPS.len() + 1], hit);
-        all.push(hit - driver);
-        warm.push(kernel::timed(REPEAT, || one.run(0, REPEAT).map(drop))? - driver);
+        cache.set_tenants(&[tenant])?;
+        after.push(time(&mut whole)?);
+        all.push(after[after.len() - 1] - driver);
+        warm.push(time(&mut one)? - driver);
+        let before = std::iter::once(driver).chain(after.iter().copied());
+        for (add, (before, after)) in adds.iter_mut().zip(before.zip(after.iter())) {
+            add.push(after - before);
+        }
     }
     let names = std::iter::once("packet parsed, header and key noted (parse)")
-        .chain(STEPS.iter().map(|(_, _, what)| *what))
+        .chain(STEPS.map(|(_, _, what)| what))
         .chain(["+ reply built, counted, sent back (answer)"]);
-    let figure = |what: &str, values| Figure {
-        what: what.into(),
-        value: Spread::of(values),
-        unit: "ns",
-    };
-    report
-        .profile
-        .extend(names.zip(adds).map(|(what, values)| figure(what, values)));
-    report.profile.push(figure("= a hit on a random key", all));
-    report
-        .profile
-        .push(figure("a hit on the same key each time (warm)", warm));
+    let figure = |what, values| Figure::of(what, values, "ns");
+    let steps = names.zip(adds).map(|(what, values)| figure(what, values));
+    report.profile.extend(steps);
+    let whole = figure("= a hit on a random key", all);
+    let warm = figure("a hit on the same key each time (warm)", warm);
+    report.profile.extend([whole, warm]);
     Ok(())
 }

@@ -86,13 +86,13 @@ impl Read {
             target: self.target(),
             first: range * HOT,
             keys: HOT,
-            salt: 0,
             tenant,
             secret: if is_signed { SECRET } else { Secret::NONE },
             value_len: 128,
             verdict: REDIRECT,
             checksum: true,
             skew,
+            ..Aim::default()
         }
     }
 
