@@ -21,9 +21,9 @@ const SHARE: usize = 16;
 /// What is not confirmed goes after so many windows.
 const WINDOWS: u32 = 4;
 /// Where blanks run short a key has to be read up to so many times as often as its discipline asks.
-const THRESHOLD_MOST: u32 = 16;
+const THRESHOLD_MOST: u32 = 4;
 /// How long an item is safe from those that are read more often.
-const LEAST_TICKS: u64 = 3;
+const LEAST_TICKS: u64 = 1;
 
 /// What an item on probation is judged by.
 #[derive(Clone, Debug)]
@@ -106,6 +106,8 @@ impl Memory {
             return false;
         };
         entry.trial = None;
+        // What was read before was told with the reads that missed.
+        entry.requests = self.table.requests(entry.slot);
         self.news.push(News::Here {
             key: key.clone(),
             place: entry.place,
@@ -284,7 +286,7 @@ impl Memory {
             if short > 0
                 && let Some(of) = self.trials.tenants.get_mut(&tenant)
             {
-                of.threshold = (2 * of.threshold).min(THRESHOLD_MOST * least);
+                of.threshold = (of.threshold + 1).min(THRESHOLD_MOST * least);
             }
         }
     }
@@ -318,7 +320,7 @@ impl Memory {
     pub(super) fn judge(&mut self) {
         let (window, round) = (self.table.window(), self.trials.round);
         for of in self.trials.tenants.values_mut() {
-            of.threshold = (of.threshold / 2).max(of.least);
+            of.threshold = (of.threshold - of.threshold.div_ceil(4)).max(of.least);
         }
         let keys: Vec<ItemKey> = self.on_probation().cloned().collect();
         for key in keys {
