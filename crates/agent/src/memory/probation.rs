@@ -51,6 +51,8 @@ struct Tenant {
     least: u32,
     /// And for now: more where blanks run short, so that keys that are read a few times do not use up what hot ones need.
     threshold: u32,
+    /// Whether there were no cells for all of its share.
+    lacks_cells: bool,
 }
 
 /// Who may have items on probation, and which they are.
@@ -187,12 +189,17 @@ impl Memory {
             self.trials.rings.set_threshold(at, threshold);
             let has = self.trials.count(tenant) + self.trials.rings.given(at);
             let room = BLANKS - self.trials.rings.given(at);
+            let mut lacks_cells = false;
             for _ in 0..share.saturating_sub(has).min(room) {
                 let cells = self.blank_cells(tenant);
                 let Some(place) = cells.and_then(|cells| self.cells.take(tenant, cells)) else {
+                    lacks_cells = true;
                     break;
                 };
                 self.trials.rings.give(at, place, &self.table);
+            }
+            if let Some(of) = self.trials.tenants.get_mut(&tenant) {
+                of.lacks_cells = lacks_cells;
             }
         }
     }
@@ -273,10 +280,24 @@ impl Memory {
             .iter()
             .map(|(t, at)| (*t, *at))
             .collect();
-        for (tenant, Tenant { at, least, .. }) in tenants {
+        for (
+            tenant,
+            Tenant {
+                at,
+                least,
+                lacks_cells,
+                ..
+            },
+        ) in tenants
+        {
             let (share, items) = (self.share(tenant), self.trials.count(tenant));
             let has = items + self.trials.rings.given(at);
-            let to_come = self.trials.rings.left(at) + share.saturating_sub(has);
+            let room = if lacks_cells {
+                0
+            } else {
+                share.saturating_sub(has)
+            };
+            let to_come = self.trials.rings.left(at) + room;
             let short = (share.min(BLANKS) / 2).saturating_sub(to_come);
             // Blanks of an earlier share are used up, or taken back with their pages.
             let excess = items.saturating_sub(share);
@@ -395,6 +416,7 @@ impl Memory {
                     at,
                     least,
                     threshold,
+                    lacks_cells: false,
                 };
                 self.trials.tenants.insert(*tenant, of);
                 is_new = true;

@@ -249,7 +249,10 @@ fn a_scan_pushes_out_nothing_that_is_read_more() {
         (0..5).for_each(|_| assert!(rig.hits(COPIES, b"hot"), "round {round}"));
         rig.tick();
     }
-    assert!(scanned > 16, "{scanned} blanks were churned");
+    assert!(
+        (5..100).contains(&scanned),
+        "of 400 keys {scanned} got an item"
+    );
     let mut held = rig.held();
     held.sort();
     assert_eq!(held, [key(COPIES, "hot1"), key(COPIES, "hot2")]);
@@ -291,7 +294,7 @@ fn who_fills_its_pages_keeps_half_of_its_blanks() {
     }
     // Two pages of 128 items, of which 16 are the share.
     assert!(
-        (200..=248).contains(&done) && refused > 20,
+        (200..=248).contains(&done) && refused > 10,
         "{done} {refused}"
     );
     (0..5).for_each(|_| rig.tick());
