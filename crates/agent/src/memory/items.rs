@@ -28,14 +28,21 @@ impl Memory {
         served: Option<&Served>,
     ) -> Result<Outcome, AgentError> {
         let given = self.index.get(key).map(Entry::is_given);
-        if (given, record) == (Some(false), &Record::Fetched) {
-            self.confirm(key);
+        let is_there = (given, record) == (Some(false), &Record::Fetched);
+        if is_there && self.holds(key) {
             return Ok(Outcome::Done);
         }
         let here = served.and_then(|served| Some((served, served.tenants.get(&key.tenant)?)));
         let Some((served, here)) = here else {
             return Ok(Outcome::Refused);
         };
+        if is_there {
+            if !self.may_confirm(key.tenant, served)? {
+                return Ok(Outcome::NoRoom);
+            }
+            self.confirm(key);
+            return Ok(Outcome::Done);
+        }
         match (record, here.items()) {
             (Record::Fetched, Some(Items::Truth)) | (Record::Given(_), None) => {
                 Ok(Outcome::Refused)

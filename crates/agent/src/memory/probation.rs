@@ -20,8 +20,10 @@ use super::{
 const SHARE: usize = 16;
 /// What is not confirmed goes after so many windows.
 const WINDOWS: u32 = 4;
+/// Where blanks run short a key has to be read up to so many times as often as its discipline asks.
+const THRESHOLD_MOST: u32 = 4;
 /// How long an item is safe from those that are read more often.
-const LEAST_TICKS: u64 = 3;
+const LEAST_TICKS: u64 = 1;
 
 /// What an item on probation is judged by.
 #[derive(Clone, Debug)]
@@ -40,11 +42,23 @@ impl Trial {
     }
 }
 
+/// A tenant whose keys may get items.
+#[derive(Clone, Copy, Debug)]
+struct Tenant {
+    /// Its place among all tenants.
+    at: u32,
+    /// From how many reads on, as its discipline asks.
+    least: u32,
+    /// And for now: more where blanks run short, so that keys that are read a few times do not use up what hot ones need.
+    threshold: u32,
+    /// Whether there were no cells for all of its share.
+    lacks_cells: bool,
+}
+
 /// Who may have items on probation, and which they are.
 pub(super) struct Trials {
     rings: Probation,
-    /// Tenants with their places, and the reads that their programs wait for.
-    tenants: BTreeMap<u32, (u32, u32)>,
+    tenants: BTreeMap<u32, Tenant>,
     items: BTreeMap<u32, HashSet<ItemKey>>,
     /// Those that began since this was last asked for.
     begun: Vec<ItemKey>,
@@ -94,6 +108,8 @@ impl Memory {
             return false;
         };
         entry.trial = None;
+        // What was read before was told with the reads that missed.
+        entry.requests = self.table.requests(entry.slot);
         self.news.push(News::Here {
             key: key.clone(),
             place: entry.place,
@@ -101,6 +117,28 @@ impl Memory {
         });
         self.trials.remove(key);
         true
+    }
+
+    /// Whether an item may be the controller's from now on, and not on probation: less than half of the share is never left, or whoever
+    /// fills its pages would have no blanks. The controller, told that there is no room, removes some other item.
+    pub(super) fn may_confirm(&mut self, tenant: u32, served: &Served) -> Result<bool, AgentError> {
+        let Some(Tenant { at, .. }) = self.trials.tenants.get(&tenant).copied() else {
+            return Ok(true);
+        };
+        let has = self.trials.count(tenant) + self.trials.rings.given(at);
+        if has > self.share(tenant) / 2 {
+            return Ok(true);
+        }
+        let Some(cells) = self.blank_cells(tenant) else {
+            return Ok(true);
+        };
+        let Some(place) = self.place(tenant, cells, served)? else {
+            return Ok(false);
+        };
+        if !self.trials.rings.give(at, place, &self.table) {
+            self.cells.give_back(place);
+        }
+        Ok(true)
     }
 
     /// Keys with items on probation.
@@ -145,18 +183,23 @@ impl Memory {
             .iter()
             .map(|(t, at)| (*t, *at))
             .collect();
-        for (tenant, (at, threshold)) in tenants {
+        for (tenant, Tenant { at, threshold, .. }) in tenants {
             let share = self.share(tenant);
             let threshold = if share == 0 { 0 } else { threshold };
             self.trials.rings.set_threshold(at, threshold);
             let has = self.trials.count(tenant) + self.trials.rings.given(at);
             let room = BLANKS - self.trials.rings.given(at);
+            let mut lacks_cells = false;
             for _ in 0..share.saturating_sub(has).min(room) {
                 let cells = self.blank_cells(tenant);
                 let Some(place) = cells.and_then(|cells| self.cells.take(tenant, cells)) else {
+                    lacks_cells = true;
                     break;
                 };
                 self.trials.rings.give(at, place, &self.table);
+            }
+            if let Some(of) = self.trials.tenants.get_mut(&tenant) {
+                of.lacks_cells = lacks_cells;
             }
         }
     }
@@ -171,7 +214,7 @@ impl Memory {
 
     /// Likewise of one tenant.
     pub(super) fn look_at_blanks(&mut self, tenant: u32, served: Option<&Served>) {
-        let Some((at, _)) = self.trials.tenants.get(&tenant).copied() else {
+        let Some(Tenant { at, .. }) = self.trials.tenants.get(&tenant).copied() else {
             return;
         };
         for used in self.trials.rings.take_used(at) {
@@ -235,17 +278,36 @@ impl Memory {
             .trials
             .tenants
             .iter()
-            .map(|(t, at)| (*t, at.0))
+            .map(|(t, at)| (*t, *at))
             .collect();
-        for (tenant, at) in tenants {
+        for (
+            tenant,
+            Tenant {
+                at,
+                least,
+                lacks_cells,
+                ..
+            },
+        ) in tenants
+        {
             let (share, items) = (self.share(tenant), self.trials.count(tenant));
             let has = items + self.trials.rings.given(at);
-            let to_come = self.trials.rings.left(at) + share.saturating_sub(has);
+            let room = if lacks_cells {
+                0
+            } else {
+                share.saturating_sub(has)
+            };
+            let to_come = self.trials.rings.left(at) + room;
             let short = (share.min(BLANKS) / 2).saturating_sub(to_come);
             // Blanks of an earlier share are used up, or taken back with their pages.
             let excess = items.saturating_sub(share);
             if items > 0 && short.max(excess) > 0 {
                 self.drop_coldest(tenant, short, excess);
+            }
+            if short > 0
+                && let Some(of) = self.trials.tenants.get_mut(&tenant)
+            {
+                of.threshold = (of.threshold + 1).min(THRESHOLD_MOST * least);
             }
         }
     }
@@ -278,6 +340,9 @@ impl Memory {
     /// A window ended: what was not confirmed for long goes, and of the rest what was counted before counts half.
     pub(super) fn judge(&mut self) {
         let (window, round) = (self.table.window(), self.trials.round);
+        for of in self.trials.tenants.values_mut() {
+            of.threshold = (of.threshold - of.threshold.div_ceil(4)).max(of.least);
+        }
         let keys: Vec<ItemKey> = self.on_probation().cloned().collect();
         for key in keys {
             let Some(entry) = self.index.get_mut(&key) else {
@@ -305,7 +370,7 @@ impl Memory {
         let known = |tenant: &&u32| self.trials.tenants.contains_key(tenant);
         let tenants: Vec<u32> = tenants.iter().filter(known).copied().collect();
         for tenant in &tenants {
-            self.trials.rings.withdraw(self.trials.tenants[tenant].0);
+            self.trials.rings.withdraw(self.trials.tenants[tenant].at);
         }
         if !tenants.is_empty() {
             self.table.quiesce()?;
@@ -339,14 +404,21 @@ impl Memory {
             let Some(reads) = threshold(served, *tenant) else {
                 continue;
             };
-            if let Some((_, before)) = self.trials.tenants.get_mut(tenant) {
-                *before = reads;
+            if let Some(of) = self.trials.tenants.get_mut(tenant) {
+                (of.least, of.threshold) = (reads, of.threshold.max(reads));
                 continue;
             }
             let place = TenantEntry::place(at, *tenant)?;
             let may = |place: &u32| *place < self.trials.rings.places();
-            if let Some(place) = place.filter(may) {
-                self.trials.tenants.insert(*tenant, (place, reads));
+            if let Some(at) = place.filter(may) {
+                let (least, threshold) = (reads, reads);
+                let of = Tenant {
+                    at,
+                    least,
+                    threshold,
+                    lacks_cells: false,
+                };
+                self.trials.tenants.insert(*tenant, of);
                 is_new = true;
             }
         }

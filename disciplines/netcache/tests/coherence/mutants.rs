@@ -90,7 +90,7 @@ fn of_switches(name: &str) -> Bounds {
         "epoch_repeats" | "write_invalidates_nothing" | "entry_keeps_epoch" | "serves_invalid" => {
             on_the_path()
         }
-        "probation_valid" => on_probation([&[READ, READ], &[], &[]]),
+        "probation_valid" => on_probation([&[WRITE], &[READ, READ], &[]]),
         "probation_old_epoch" => on_probation([&[WRITE], &[SECOND], &[READ, READ]]),
         "ack_invalidates_nothing" | "ack_takes_no_epoch" | "installs_any_epoch" => off_the_path(),
         "serves_expired" | "expiry_from_arrival" => Bounds {

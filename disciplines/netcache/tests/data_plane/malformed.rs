@@ -61,7 +61,7 @@ fn fill_again(w: &World, tenant: u32) {
     w.send_as("grant_installed", w.grant(tenant, KEY, V128));
 }
 
-pub const TABLES: [&str; 4] = ["config", "buckets", "pages", "leases"];
+pub const TABLES: [&str; 5] = ["config", "buckets", "pages", "leases", "probation"];
 
 fn run(w: &World, tenant: u32, may_act: bool) {
     let refill = || fill_again(w, tenant);
