@@ -6,7 +6,7 @@
 //!    items in use on each page would keep all of them, where a few pages hold them as well.
 //! 2. What no owner keeps goes to tenants that want more, max-min fair: nobody gets more than another that wants it too.
 //!    While a page is nobody's, nobody who wants it is refused.
-//! 3. Of what nobody wants, owners that could use their own have it, and twice as much while that grows; then tenants that could use more, if only it
+//! 3. Of what nobody wants, owners that could use their own have it; then tenants that could use more, if only it
 //!    costs nobody anything: what idles serves even keys that are hardly ever asked for. Whoever wants something takes it from them.
 //! 4. Of what nobody wants, tenants without any page get one each, unless they have enough on other switches: a tenant
 //!    reaches a switch only where it has pages, and would never be noticed there otherwise.
@@ -64,16 +64,13 @@ impl Demand {
         keep.max(1).min(self.guaranteed)
     }
 
-    /// Guaranteed pages that it keeps though others could use them, whom they cost nothing. Where it could use more than it has, it has just come back,
-    /// and what it asks for first is not all.
+    /// Guaranteed pages that it keeps though others could use them, whom they cost nothing.
     fn reserve(&self) -> u32 {
         let could_use = self.could_use.max(self.need());
-        let reserve = if could_use > self.own {
-            could_use.saturating_mul(2)
-        } else if self.own > could_use.saturating_add(OWN_SLACK) {
+        let reserve = if self.own > could_use.saturating_add(OWN_SLACK) {
             could_use + 1
         } else {
-            self.own
+            self.own.max(could_use)
         };
         reserve.min(self.guaranteed)
     }
@@ -100,7 +97,7 @@ pub fn share(total: u32, demands: &BTreeMap<u32, Demand>) -> BTreeMap<u32, Porti
     let mut idle = total - sum(&own) as u32;
 
     let borrowers = borrowers(&tenants, &own, idle);
-    let mut lent = lend(idle, &borrowers);
+    let lent = lend(idle, &borrowers);
     idle -= sum(&lent) as u32;
     let reserve = tenants.iter().zip(&own);
     let reserve: Vec<u32> = reserve.map(|(t, own)| t.reserve().max(*own)).collect();
@@ -108,11 +105,9 @@ pub fn share(total: u32, demands: &BTreeMap<u32, Demand>) -> BTreeMap<u32, Porti
     let before = sum(&own);
     own = level(own, &reserve, &now, idle);
     idle -= (sum(&own) - before) as u32;
-    let more = lend(idle, &guests(&tenants, &own, &lent));
-    for (lent, more) in lent.iter_mut().zip(more) {
-        *lent += more;
-        idle -= more;
-    }
+    let guests = guests(&tenants, &own, &lent);
+    let lent = lend_more(idle, lent, &guests);
+    let idle = total - (sum(&own) + sum(&lent)) as u32;
 
     let guaranteed: Vec<u32> = tenants.iter().map(|t| t.guaranteed).collect();
     let own = give_back(own, &guaranteed, &now, idle);
@@ -197,19 +192,46 @@ fn borrowers(tenants: &[&Demand], own: &[u32], idle: u32) -> Vec<Borrower> {
     borrowers
 }
 
-/// Who could use how much more of what nobody wants.
+/// Who could use how much in all, beside what each keeps of its own.
 fn guests(tenants: &[&Demand], own: &[u32], lent: &[u32]) -> Vec<Borrower> {
     let guest = |((tenant, own), lent): ((&&Demand, &u32), &u32)| {
-        let has = own + lent;
         // One that may not borrow keeps nothing that it has on loan either.
         let if_may = |pages: u32| if tenant.may_borrow { pages } else { 0 };
         Borrower {
-            wanted: if_may(tenant.could_use.saturating_sub(has)),
-            has: if_may(tenant.lent.saturating_sub(*lent)),
-            has_none: tenant.may_borrow && has == 0,
+            wanted: if_may(tenant.could_use.saturating_sub(*own)).max(*lent),
+            has: if_may(tenant.lent),
+            has_none: tenant.may_borrow && *own == 0,
         }
     };
     tenants.iter().zip(own).zip(lent).map(guest).collect()
+}
+
+/// Lends what nobody wants, beside what was lent to those who want it: as it is now, if that is nearly fair; else fairly.
+fn lend_more(idle: u32, lent: Vec<u32>, guests: &[Borrower]) -> Vec<u32> {
+    let pool = idle + sum(&lent) as u32;
+    let wanted: Vec<u32> = guests.iter().map(|g| g.wanted).collect();
+    let has: Vec<u32> = guests.iter().map(|g| g.has).collect();
+    let stay = |keep: &dyn Fn(&Borrower) -> u32| {
+        let kept = lent.iter().zip(guests);
+        let kept: Vec<u32> = kept.map(|(lent, guest)| keep(guest).max(*lent)).collect();
+        let left = u64::from(pool).checked_sub(sum(&kept))? as u32;
+        let most: Vec<u32> = kept.iter().zip(&wanted).map(|(k, w)| *k.max(w)).collect();
+        Some(level(kept, &most, &has, left))
+    };
+    if let Some(all) = stay(&Borrower::at_ease)
+        && all.iter().zip(&wanted).all(|(all, wanted)| all >= wanted)
+    {
+        return all;
+    }
+    let fair = level(lent.clone(), &wanted, &has, idle);
+    for excess in [1, 0] {
+        if let Some(all) = stay(&|guest| guest.pressed(excess))
+            && !(0..all.len()).any(|i| guests[i].is_worth_it(fair[i], all[i]))
+        {
+            return all;
+        }
+    }
+    fair
 }
 
 /// Lends a pool of pages: as it is now and what is left to those with least, if that is nearly fair; else fairly.
@@ -391,7 +413,7 @@ mod tests {
             share(&[idle, hungry(3, 30, 16), hungry(12, 12, 0)]),
             [(4, 0), (0, 4), (0, 12)]
         );
-        // The owner's own need even more so, and what it could use of its own when it comes back, twice that at once.
+        // The owner's own need even more so, and what it could use of its own.
         assert_eq!(
             share(&[owner(20, 18), hungry(3, 30, 16)]),
             [(18, 0), (0, 2)]
@@ -401,8 +423,8 @@ mod tests {
             own,
             ..owner(20, 4)
         };
-        assert_eq!(share(&[back(7, 4), hungry(3, 30, 16)]), [(14, 0), (0, 6)]);
-        assert_eq!(share(&[back(12, 4), hungry(3, 30, 16)]), [(16, 0), (0, 4)]);
+        assert_eq!(share(&[back(7, 4), hungry(3, 30, 16)]), [(7, 0), (0, 13)]);
+        assert_eq!(share(&[back(12, 4), hungry(3, 30, 16)]), [(12, 0), (0, 8)]);
         assert_eq!(share(&[back(7, 14), hungry(3, 30, 6)]), [(8, 0), (0, 12)]);
     }
 
