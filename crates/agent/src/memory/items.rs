@@ -40,8 +40,10 @@ impl Memory {
             if !self.may_confirm(key.tenant, served)? {
                 return Ok(Outcome::NoRoom);
             }
-            self.confirm(key);
-            return Ok(Outcome::Done);
+            // Unless it made way: then it comes anew.
+            if self.confirm(key) {
+                return Ok(Outcome::Done);
+            }
         }
         match (record, here.items()) {
             (Record::Fetched, Some(Items::Truth)) | (Record::Given(_), None) => {
