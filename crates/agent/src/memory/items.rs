@@ -37,13 +37,11 @@ impl Memory {
             return Ok(Outcome::Refused);
         };
         if is_there {
-            if !self.may_confirm(key.tenant, served)? {
+            if !self.may_confirm(key.tenant)? {
                 return Ok(Outcome::NoRoom);
             }
-            // Unless it made way: then it comes anew.
-            if self.confirm(key) {
-                return Ok(Outcome::Done);
-            }
+            self.confirm(key);
+            return Ok(Outcome::Done);
         }
         match (record, here.items()) {
             (Record::Fetched, Some(Items::Truth)) | (Record::Given(_), None) => {
