@@ -49,10 +49,18 @@ impl Candidates {
         Some(told)
     }
 
-    /// A key that was not reported in this window, of one of so many tenants: nothing was told of it.
-    pub fn begin_to_follow(&mut self, key: &ItemKey, hash: KeyHash, tenants: usize) {
+    /// A key that was not reported in this window, of one of so many tenants. It is told of when it is read twice as often as until now:
+    /// many that begin on probation are read no more, and reports are counted.
+    pub fn begin_to_follow(
+        &mut self,
+        key: &ItemKey,
+        hash: KeyHash,
+        tenants: usize,
+        sketches: &Sketches,
+    ) {
         if !self.by_key.contains_key(key) {
-            self.follow(key, Candidate { hash, told: 0 }, tenants);
+            let told = sketches.estimate(key.tenant, hash, self.window).max(1);
+            self.follow(key, Candidate { hash, told }, tenants);
         }
     }
 

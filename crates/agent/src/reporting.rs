@@ -121,7 +121,9 @@ impl Reporting {
 
     /// Follows a key in this window, of one of so many tenants, whether or not a program reported it.
     pub fn follow(&mut self, key: &ItemKey, hash: KeyHash, tenants: usize) {
-        self.candidates.begin_to_follow(key, hash, tenants);
+        let sketches = &self.sketches;
+        self.candidates
+            .begin_to_follow(key, hash, tenants, sketches);
     }
 
     /// Tells of the keys that were read `factor` times as often as last told; `hits` are reads in this window that an item answered.

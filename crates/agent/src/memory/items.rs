@@ -37,7 +37,7 @@ impl Memory {
             return Ok(Outcome::Refused);
         };
         if is_there {
-            if !self.may_confirm(key.tenant, served)? {
+            if !self.may_confirm(key.tenant)? {
                 return Ok(Outcome::NoRoom);
             }
             self.confirm(key);

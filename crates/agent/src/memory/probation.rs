@@ -121,7 +121,7 @@ impl Memory {
 
     /// Whether an item may be the controller's from now on, and not on probation: less than half of the share is never left, or whoever
     /// fills its pages would have no blanks. The controller, told that there is no room, removes some other item.
-    pub(super) fn may_confirm(&mut self, tenant: u32, served: &Served) -> Result<bool, AgentError> {
+    pub(super) fn may_confirm(&mut self, tenant: u32) -> Result<bool, AgentError> {
         let Some(Tenant { at, .. }) = self.trials.tenants.get(&tenant).copied() else {
             return Ok(true);
         };
@@ -132,7 +132,7 @@ impl Memory {
         let Some(cells) = self.blank_cells(tenant) else {
             return Ok(true);
         };
-        let Some(place) = self.place(tenant, cells, served)? else {
+        let Some(place) = self.free_place(tenant, cells)? else {
             return Ok(false);
         };
         if !self.trials.rings.give(at, place, &self.table) {

@@ -26,13 +26,23 @@ impl Memory {
         cells: u8,
         served: &Served,
     ) -> Result<Option<Place>, AgentError> {
+        let mut place = self.free_place(tenant, cells)?;
+        if place.is_none() && self.compact(tenant, cells, served)? {
+            place = self.cells.take(tenant, cells);
+        }
+        Ok(place)
+    }
+
+    /// Likewise where there is some, or rests.
+    pub(super) fn free_place(
+        &mut self,
+        tenant: u32,
+        cells: u8,
+    ) -> Result<Option<Place>, AgentError> {
         let mut place = self.cells.take(tenant, cells);
         if place.is_none() && !self.resting.is_empty() && !self.has_waited {
             self.has_waited = true;
             self.reuse_resting()?;
-            place = self.cells.take(tenant, cells);
-        }
-        if place.is_none() && self.compact(tenant, cells, served)? {
             place = self.cells.take(tenant, cells);
         }
         Ok(place)
