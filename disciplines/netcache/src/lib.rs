@@ -31,8 +31,9 @@ pub const REGISTRATION: Registration = Registration {
     agent: None,
 };
 
-/// Reads of a key in a window after which a switch gives it an item: a scan that reads each key once or twice gets none.
-pub const PROBATION: u32 = 3;
+/// Reads of a key in a window after which a switch gives it an item. With 3 a small cache's blanks go to keys that are read a few times a
+/// second, and those that turned hot come too late; with 48 most of the gain is gone (`lab run netcache-churn`).
+pub const PROBATION: u32 = 12;
 
 /// The programs in [`OBJECT`].
 pub const PROGRAMS: &[Program] = &[Program {
