@@ -234,7 +234,7 @@ const _: () = assert!(std::mem::offset_of!(Tenant, parameter_1) == 68);
 mod tests {
     use super::*;
 
-    const HEADERS: [&str; 10] = [
+    const HEADERS: [&str; 11] = [
         include_str!("../../../bpf/lent/table.h"),
         include_str!("../../../bpf/source.h"),
         include_str!("../../../bpf/sketch.h"),
