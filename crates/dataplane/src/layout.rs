@@ -259,7 +259,7 @@ mod tests {
             .unwrap_or_else(|| panic!("{name}: not defined"));
         assert!(found.next().is_none(), "{name}: defined twice");
         let word = text.split_whitespace().next().expect("a number");
-        let word = word.trim_end_matches("ULL");
+        let word = word.trim_end_matches(['U', 'L']);
         match word.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16).expect(name),
             None => word.parse().expect(name),

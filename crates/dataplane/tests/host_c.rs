@@ -12,7 +12,7 @@ use std::{
 use dataplane::native::Mutant;
 
 /// Noisy inputs, each some dozen packets.
-const NOISE: &str = "20000";
+const NOISE: &str = "60000";
 /// The search with libFuzzer, where its runtime is there.
 const SEARCH_SECONDS: &str = "20";
 
