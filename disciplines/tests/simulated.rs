@@ -133,7 +133,8 @@ fn what_is_hot_is_served_at_once_whether_or_not_the_controller_runs() {
         );
         assert_eq!(seen.lost, 0, "{name}");
         assert_eq!(seen.wrong_values + seen.wrong_keys, 0, "{name}");
-        assert!(seen.cached * 10 > seen.answered * 3, "{name}");
+        // Of the memory one part in 16 is for such keys, and nobody confirms any.
+        assert!(seen.cached * 10 > seen.answered, "{name}");
     }
     assert!(with_probation > 0);
 }
