@@ -19,7 +19,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "joins a tenant's memory on several switches to one cache, each item on one of them",
     number: 1,
     items: Items::Copies,
-    probation: Some(netcache::PROBATION),
+    probation: None,
     runs: Runs::WherePages,
     settings: &[],
     options: &[],

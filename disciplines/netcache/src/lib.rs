@@ -17,7 +17,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "caches the hottest items in the switch, learnt from the traffic",
     number: 0,
     items: Items::Copies,
-    probation: Some(PROBATION),
+    probation: None,
     runs: Runs::WherePages,
     settings: SETTINGS,
     options: &[],
@@ -30,10 +30,6 @@ pub const REGISTRATION: Registration = Registration {
     store: None,
     agent: None,
 };
-
-/// Reads of a key in a window after which a switch gives it an item. With 3 a small cache's blanks go to keys that are read a few times a
-/// second, and those that turned hot come too late; with 48 most of the gain is gone (`lab run netcache-churn`).
-pub const PROBATION: u32 = 12;
 
 /// The programs in [`OBJECT`].
 pub const PROGRAMS: &[Program] = &[Program {
