@@ -30,7 +30,7 @@ use self::{command::Command, document::Document, result::Results};
 #[derive(Parser)]
 #[command(
     about,
-    after_help = "Examples:\n  figures run --only netcache\n  figures check"
+    after_help = "Examples:\n  figures run --only bench\n  figures check"
 )]
 struct Args {
     #[command(subcommand)]

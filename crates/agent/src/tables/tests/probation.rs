@@ -143,7 +143,7 @@ impl Rig {
     /// Reads a key as often as it takes; the epoch under which it asks for its value, if it has an item now.
     fn begin(&mut self, tenant: u32, name: &[u8]) -> Option<Epoch> {
         let read = Message::read(tenant, name);
-        let last = (0..READS).map(|_| self.run(&read)).last();
+        let last = (0..READS).fold(None, |_, _| Some(self.run(&read)));
         last.expect("some reads").1
     }
 
