@@ -92,6 +92,8 @@ impl Demo {
                 "wrong_values": point.result.wrong_values,
             }));
         }
+        report.summarize("requests_per_s_none", none.rate);
+        report.summarize("requests_per_s", cached.rate);
         report.summarize("speedup", cached.rate / none.rate);
         report.summarize("of_bound", cached.rate / bound);
         report.summarize("hit_ratio", cached.result.hit_ratio());

@@ -11,6 +11,7 @@ const SIZE: (u32, u32) = (900, 520);
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(38, 43, 51);
 const GRID: RGBColor = RGBColor(226, 229, 233);
+/// Of the series in their order; grey is for what the others are held against.
 const COLORS: [RGBColor; 6] = [
     RGBColor(148, 156, 168),
     RGBColor(24, 112, 180),

@@ -37,22 +37,38 @@ pub struct BesideEtcd {
     seconds: f64,
 }
 
-/// What came of one system: reads of one client, its writes; reads of all clients, their writes.
+/// Processes that the clients are spread over, of either system: a single one, on one core, would be what bounds the chain.
+const GENERATORS: usize = 2;
+
+/// What came of one system.
 struct Seen {
     name: &'static str,
-    results: [PhaseResult; 4],
+    /// Reads of one client, and its writes.
+    one: [PhaseResult; 2],
+    /// Reads of all clients, and their writes, of each generator.
+    all: [Vec<PhaseResult>; 2],
 }
 
 impl Seen {
+    /// Reads and writes of all clients per second.
+    fn rates(&self) -> [f64; 2] {
+        let [reads, writes] = &self.all;
+        [
+            reads.iter().map(PhaseResult::read_rate).sum(),
+            writes.iter().map(PhaseResult::write_rate).sum(),
+        ]
+    }
+
     /// p50 of a read and of a write in microseconds, reads and writes per second.
     fn figures(&self) -> [f64; 4] {
-        let [read, write, reads, writes] = &self.results;
-        [
-            read.reads.p50_us,
-            write.writes.p50_us,
-            reads.read_rate(),
-            writes.write_rate(),
-        ]
+        let [read, write] = &self.one;
+        let [reads, writes] = self.rates();
+        [read.reads.p50_us, write.writes.p50_us, reads, writes]
+    }
+
+    /// Every result.
+    fn results(&self) -> impl Iterator<Item = &PhaseResult> {
+        self.one.iter().chain(self.all.iter().flatten())
     }
 }
 
@@ -60,8 +76,8 @@ impl Measure for BesideEtcd {
     fn check(&self) -> anyhow::Result<()> {
         keys(self.keys)?;
         ensure!(
-            (1..=256).contains(&self.clients),
-            "clients = {}: 1 to 256",
+            (GENERATORS..=256).contains(&self.clients),
+            "clients = {}: {GENERATORS} to 256, for they are spread over so many processes",
             self.clients
         );
         positive([
@@ -85,43 +101,58 @@ impl Measure for BesideEtcd {
         let (keys, len) = (self.keys, self.value_len);
         run.progress.say("a chain of switches");
         let mut one = bench.load(1, keys, len)?;
-        let mut all = bench.load(self.clients, keys, len)?;
-        let own = self.measure(OWN, &mut one, &mut all, 1)?;
+        let mut all = self
+            .shares()
+            .map(|clients| bench.load(clients, keys, len))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let own = self.measure(OWN, &mut one, &mut all, |_| 1)?;
         run.progress.say("an etcd");
-        let mut all = bench.etcd_load(self.clients, keys, len)?;
-        all.run(&Phase {
-            outstanding: self.clients,
+        let mut all = self
+            .shares()
+            .map(|clients| bench.etcd_load(clients, keys, len))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        all[0].run(&Phase {
+            outstanding: GENERATORS,
             ..Phase::fill()
         })?;
         let mut one = bench.etcd_load(1, keys, len)?;
         // Of an etcd's load so many clients take part as operations are to be under way.
-        let other = self.measure(ETCD, &mut one, &mut all, self.clients)?;
+        let other = self.measure(ETCD, &mut one, &mut all, |clients| clients)?;
         self.tell(run, report, &[own, other]);
         Ok(())
     }
 }
 
 impl BesideEtcd {
+    /// How many clients each generator has.
+    fn shares(&self) -> impl Iterator<Item = usize> + use<> {
+        let clients = self.clients;
+        (0..GENERATORS).map(move |n| (clients + n) / GENERATORS)
+    }
+
+    /// Measures a system; `outstanding` says what a generator of so many clients is told to have under way.
     fn measure(
         &self,
         name: &'static str,
         one: &mut CoordLoad,
-        all: &mut CoordLoad,
-        outstanding: usize,
+        all: &mut [CoordLoad],
+        outstanding: fn(usize) -> usize,
     ) -> anyhow::Result<Seen> {
         let phase = |writes: f64, outstanding: usize| Phase {
             warmup_s: self.warmup_s,
             outstanding,
             ..Phase::load(writes, self.seconds)
         };
+        let mut together = |writes: f64| -> anyhow::Result<Vec<PhaseResult>> {
+            for (load, clients) in all.iter_mut().zip(self.shares()) {
+                load.begin(&phase(writes, outstanding(clients)))?;
+            }
+            all.iter_mut().map(|load| load.finish()).collect()
+        };
         Ok(Seen {
             name,
-            results: [
-                one.run(&phase(0.0, 1))?,
-                one.run(&phase(1.0, 1))?,
-                all.run(&phase(0.0, outstanding))?,
-                all.run(&phase(1.0, outstanding))?,
-            ],
+            one: [one.run(&phase(0.0, 1))?, one.run(&phase(1.0, 1))?],
+            all: [together(0.0)?, together(1.0)?],
         })
     }
 
@@ -135,20 +166,21 @@ impl BesideEtcd {
             "reads/s",
             "writes/s",
         ]);
-        for Seen { name, results } in seen {
-            let [read, write, reads, writes] = results;
+        for system in seen {
+            let (name, [read, write]) = (system.name, &system.one);
+            let [reads, writes] = system.rates();
             table.row([
-                (*name).into(),
+                name.into(),
                 micros(read.reads.p50_us),
                 micros(read.reads.p99_us),
                 micros(write.writes.p50_us),
                 micros(write.writes.p99_us),
-                thousands(reads.read_rate()),
-                thousands(writes.write_rate()),
+                thousands(reads),
+                thousands(writes),
             ]);
             report.rows.push(json!({
                 "system": name, "read": read.reads, "write": write.writes,
-                "reads_per_s": reads.read_rate(), "writes_per_s": writes.write_rate(),
+                "reads_per_s": reads, "writes_per_s": writes,
             }));
         }
         let (own, etcd) = (seen[0].figures(), seen[1].figures());
@@ -156,8 +188,10 @@ impl BesideEtcd {
         for (name, (own, etcd)) in names.into_iter().zip(own.into_iter().zip(etcd)) {
             report.summarize(format!("{name}_over_etcd"), own / etcd);
         }
-        let all = seen.iter().flat_map(|seen| &seen.results);
-        let of = |what: fn(&PhaseResult) -> u64| all.clone().map(what).sum::<u64>();
+        let of = |what: fn(&PhaseResult) -> u64| {
+            let all = seen.iter().flat_map(Seen::results);
+            all.map(what).sum::<u64>()
+        };
         report.count("wrong_values", of(|r| r.wrong + r.not_found));
         report.count("failed", of(|r| r.failed + r.unknown));
         let disk = match self.syncs {

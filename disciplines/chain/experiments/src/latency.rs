@@ -109,6 +109,8 @@ impl ReadLatency {
             "{}\nload: part of the most that NetChain answers. The paper's NetChain takes 100 to 1000 times as long as NetCRAQ where it is full.\n",
             table.render()
         );
+        // NetChain in grey, as what others are held against is everywhere.
+        lines.reverse();
         let title = "How long reads take (NetCRAQ, fig. 4)";
         report.plot(
             run.name,

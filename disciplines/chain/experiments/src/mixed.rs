@@ -101,6 +101,8 @@ impl Mixed {
             "{}\n{reads_least:.2} times NetChain's reads at least (paper: more than twice)\n",
             table.render()
         );
+        // NetChain in grey, as what others are held against is everywhere.
+        lines.reverse();
         let title = "Reads and writes together (NetCRAQ, fig. 5)";
         report.plot(
             run.name,
