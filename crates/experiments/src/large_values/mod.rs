@@ -234,7 +234,7 @@ impl LargeValues {
 
     fn values(&self, way: Way, len: usize, run: &Run<'_>) -> Values {
         let writes = if way.is_cached() { 0.02 } else { self.writes };
-        Values::new(self.keys, len, writes, run.options.seed)
+        Values::new(way as usize, self.keys, len, writes, run.options.seed)
     }
 
     /// Lets clients of shortstop's protocol ask, from that host and as that tenant.

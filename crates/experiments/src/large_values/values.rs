@@ -42,6 +42,7 @@ impl Seen {
 
 /// Values of some keys, each of which has one writer at a time. Every word of a value says its key and its number.
 pub(super) struct Values {
+    way: usize,
     len: usize,
     writes: f64,
     keys: Vec<Key>,
@@ -57,9 +58,10 @@ struct Key {
 }
 
 impl Values {
-    /// Of `keys` keys, `len` bytes each; this part of what is asked are writes.
-    pub fn new(keys: usize, len: usize, writes: f64, seed: u64) -> Values {
+    /// Of `keys` keys, `len` bytes each, which are asked for by the way of this number; this part of what is asked are writes.
+    pub fn new(way: usize, keys: usize, len: usize, writes: f64, seed: u64) -> Values {
         Values {
+            way,
             len,
             writes,
             keys: vec![Key::default(); keys],
@@ -68,9 +70,10 @@ impl Values {
         }
     }
 
-    /// A key's name. Each length has its own keys.
+    /// A key's name. Each length has its own keys, and so has each way: two of them may lead to one server, and what another has left
+    /// there would be read until the first write is done.
     pub fn name(&self, key: usize) -> String {
-        format!("large{:07}-{key:03}", self.len)
+        format!("way{}-{:07}-{key:03}", self.way, self.len)
     }
 
     /// The next thing to ask: first each key is written once.
@@ -150,12 +153,14 @@ fn stamp(bytes: &[u8]) -> Option<(usize, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
     fn what_cannot_be_is_noticed() {
         let now = Duration::ZERO;
-        let mut values = Values::new(2, 100, 0.0, 1);
+        let mut values = Values::new(0, 2, 100, 0.0, 1);
         for _ in 0..2 {
             let ask = values.next(now);
             assert!(ask.write.is_some(), "each key is written first");
@@ -177,5 +182,29 @@ mod tests {
         check(&value(1, 1, 100), (0, 1));
         check(&value(0, 0, 100), (0, 1));
         check(&value(0, 2, 100), (0, 1));
+    }
+
+    #[test]
+    fn what_another_way_has_left_is_not_read() {
+        let now = Duration::ZERO;
+        let mut server = BTreeMap::new();
+        let mut wrong = 0;
+        for way in 0..2 {
+            let mut values = Values::new(way, 1, 64, 1.0, 1);
+            let first = values.next(now);
+            // While the first write is under way.
+            let read = values.next(now);
+            assert!(read.write.is_none());
+            let found = server.get(&values.name(read.key)).map(Vec::as_slice);
+            values.read(&read, Some((found, false)), now);
+            let mut write = first;
+            for _ in 0..3 {
+                server.insert(values.name(write.key), write.write.clone().unwrap());
+                values.wrote(&write, true, now);
+                write = values.next(now);
+            }
+            wrong += values.seen.wrong;
+        }
+        assert_eq!(wrong, 0);
     }
 }
