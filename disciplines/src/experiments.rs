@@ -14,6 +14,7 @@ const OF_NO_PAPER: &[(Registered, &str)] = &[
     (experiments::SILENT_LINK, "netcache"),
     (experiments::HOSTILE, "netcache"),
     (experiments::WRITE_BACK, "netcache"),
+    (experiments::MANY_CORES, "netcache"),
 ];
 
 /// Every experiment that this build knows, in the order in which they are listed.
@@ -53,6 +54,7 @@ mod tests {
                 "silent-link",
                 "hostile",
                 "write-back",
+                "many-cores",
                 "netcache-churn",
                 "netcache-skew",
                 "netcache-writes",

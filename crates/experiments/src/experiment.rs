@@ -14,6 +14,9 @@ pub trait Measure: Serialize + DeserializeOwned {
     /// Whether one run goes through as many seeds as [`Options::seeds`] says.
     const TAKES_SEEDS: bool = false;
 
+    /// What no machine has, so that it runs in the simulator only; none: it runs in the kernel's world as well.
+    const TOO_LARGE: Option<&'static str> = None;
+
     /// Checks ranges.
     ///
     /// # Errors
@@ -37,6 +40,7 @@ pub struct Kind {
     /// Its name, as files say it.
     name: &'static str,
     takes_seeds: bool,
+    too_large: Option<&'static str>,
     /// Reads and checks parameters, and gives all of them.
     parameters: fn(&toml::Table) -> anyhow::Result<Value>,
     needs: fn(&toml::Table, &Options) -> anyhow::Result<Option<&'static str>>,
@@ -49,6 +53,7 @@ impl Kind {
         Kind {
             name,
             takes_seeds: M::TAKES_SEEDS,
+            too_large: M::TOO_LARGE,
             parameters: |table| Ok(serde_json::to_value(read::<M>(table)?)?),
             needs: |table, options| Ok(read::<M>(table)?.needs(options)),
             run: |table, run, report| read::<M>(table)?.run(run, report),
@@ -287,6 +292,11 @@ impl Experiment {
     /// As [`Experiment::params`].
     pub fn needs(&self, options: &Options) -> anyhow::Result<Option<&'static str>> {
         (self.kind.needs)(&self.table(options.world, options.quick), options)
+    }
+
+    /// What no machine has, so that it runs in the simulator only.
+    pub fn too_large(&self) -> Option<&'static str> {
+        self.kind.too_large
     }
 
     /// Whether one run goes through as many seeds as the options say.

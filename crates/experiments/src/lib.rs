@@ -30,6 +30,7 @@ mod demo;
 mod experiment;
 mod fill;
 mod large_values;
+mod many_cores;
 mod outside_writes;
 pub mod params;
 pub mod plot;
@@ -110,6 +111,12 @@ pub const WRITE_BACK: Registered = Registered {
     kind: &Kind::of::<write_back::WriteBack>("write-back"),
 };
 
+/// A switch of many cores.
+pub const MANY_CORES: Registered = Registered {
+    toml: include_str!("many_cores.toml"),
+    kind: &Kind::of::<many_cores::ManyCores>("many-cores"),
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +134,7 @@ mod tests {
             SILENT_LINK,
             HOSTILE,
             WRITE_BACK,
+            MANY_CORES,
         ] {
             Experiment::of(&registered, "some").unwrap();
         }

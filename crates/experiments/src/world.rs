@@ -31,6 +31,8 @@ pub struct Choice<'a> {
     pub asked: Option<World>,
     /// What the experiment needs and only the kernel's world has.
     pub needs: Option<&'a str>,
+    /// What it takes that no machine has.
+    pub too_large: Option<&'a str>,
     /// What this process lacks for the kernel's world.
     pub missing: Option<String>,
 }
@@ -42,6 +44,17 @@ impl Choice<'_> {
     /// What was asked for is not possible; what to do instead.
     pub fn make(self) -> anyhow::Result<(World, Option<String>)> {
         let name = self.experiment;
+        if let Some(why) = self.too_large {
+            if self.asked == Some(World::Kernel) {
+                bail!(
+                    "experiment {name} runs in the simulator only: it takes {why}; leave --world out, or say --world sim"
+                );
+            }
+            let told = self.asked.is_none();
+            let why = told
+                .then(|| format!("it takes {why}: this runs in the simulator, in virtual time"));
+            return Ok((World::Sim, why));
+        }
         match (self.asked, self.needs, self.missing) {
             (Some(World::Sim), Some(needs), _) => bail!(
                 "experiment {name} runs in the kernel world only: it needs {needs}; leave --world out, or say --world kernel"
@@ -75,9 +88,33 @@ mod tests {
             experiment: "some",
             asked,
             needs,
+            too_large: None,
             missing: missing.map(String::from),
         };
         choice.make().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_machine_is_simulated() {
+        let made = |asked| {
+            let choice = Choice {
+                experiment: "some",
+                asked,
+                needs: None,
+                too_large: Some("a thousand servers"),
+                missing: None,
+            };
+            choice.make().map_err(|error| error.to_string())
+        };
+        assert_eq!(made(Some(World::Sim)), Ok((World::Sim, None)));
+        let (world, why) = made(None).unwrap();
+        assert_eq!(world, World::Sim);
+        assert!(why.unwrap().contains("a thousand servers"));
+        let said = made(Some(World::Kernel)).unwrap_err();
+        assert!(
+            said.contains("simulator only: it takes a thousand servers"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -63,9 +63,12 @@ enum Under {
     Native(Mutex<Cpu>, Program),
 }
 
+/// CPUs of a switch in this process.
+const CPUS: u32 = 2;
+
 impl Runner {
-    fn native(switch: &Arc<native::Switch>, program: Program) -> Runner {
-        Runner(Under::Native(Mutex::new(Cpu::of(switch, 0)), program))
+    fn native(switch: &Arc<native::Switch>, cpu: u32, program: Program) -> Runner {
+        Runner(Under::Native(Mutex::new(Cpu::of(switch, cpu)), program))
     }
 
     /// Makes the coarse clock late; of a switch in this process.
@@ -261,13 +264,13 @@ impl Switch {
 
     fn load_native(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
         let sizes = Sizes { pages: 4 };
-        let switch = native::Switch::new("test", objects, sizes, 1, Clock::Boot);
+        let switch = native::Switch::new("test", objects, sizes, CPUS, Clock::Boot);
         let mut switch = switch.expect("native code");
         if ON_ROADS.get() {
             switch = switch.routed(Box::new(Roads));
         }
         let programs = [Program::Entry, Program::ComesBack];
-        let runners = programs.map(|program| Runner::native(&switch, program));
+        let runners = programs.map(|program| Runner::native(&switch, 0, program));
         Switch::of(switch.into(), runners, tenants)
     }
 
@@ -306,12 +309,13 @@ impl Switch {
         }
     }
 
+    /// For another thread; of a switch in this process, on its second CPU.
     pub fn another_runner(&self) -> Runner {
         match (&self.runner.0, &self.programs) {
             (Under::Kernel(program), _) => {
                 Runner(Under::Kernel(program.try_clone().expect("a descriptor")))
             }
-            (_, Programs::Native(switch)) => Runner::native(switch, Program::Entry),
+            (_, Programs::Native(switch)) => Runner::native(switch, 1, Program::Entry),
             _ => unreachable!("both are in the same place"),
         }
     }

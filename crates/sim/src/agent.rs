@@ -53,6 +53,8 @@ pub(crate) fn maker(
 ) -> Maker {
     let name = spec.machines[machine].name.clone();
     let disciplines = spec.disciplines;
+    let forwards = spec.machines[machine].forwards.as_ref();
+    let cpus = forwards.and_then(|f| f.cores).unwrap_or(1);
     let ports = network.ports_of(machine as u32).len() as u32;
     let ways = network.ways(machine as u32).clone();
     let around = KernelRoutes::of(network, machine as u32, ways);
@@ -61,7 +63,7 @@ pub(crate) fn maker(
         let switch = match &*there {
             Some(switch) => switch.clone(),
             None => {
-                let made = load(&name, disciplines, agent.pages, around.clone(), ports)?;
+                let made = load(&name, disciplines, agent.pages, around.clone(), ports, cpus)?;
                 Table::open(&made)?.begin_life(birth.seed);
                 there.insert(made).clone()
             }
@@ -85,13 +87,14 @@ fn load(
     pages: u32,
     routes: KernelRoutes,
     ports: u32,
+    cpus: u32,
 ) -> anyhow::Result<Arc<Switch>> {
     let sizes = Sizes { pages };
     let with_programs = disciplines.iter().filter(|r| !r.object.is_empty());
     let objects: Vec<Object> = with_programs.map(|r| Object::of(r, sizes)).collect();
     let clock = Clock::Set(Arc::default());
     let routes = Box::new(routes);
-    let switch = Switch::new(name, &objects, sizes, 1, clock)?.routed(routes);
+    let switch = Switch::new(name, &objects, sizes, cpus, clock)?.routed(routes);
     for port in 0..ports {
         switch.add_port(port + 1, &format!("eth{port}"))?;
     }

@@ -17,6 +17,7 @@ mod frames;
 mod generator;
 mod journal;
 mod kept;
+mod line;
 pub mod link;
 pub mod network;
 pub mod packet;

@@ -39,6 +39,13 @@ impl Service {
         *worker = worker.max(now) + self.cost_ns;
         Some(*worker as u64)
     }
+
+    /// No worker is free before then.
+    pub fn held_until(&mut self, ns: f64) {
+        for worker in &mut self.free_ns {
+            *worker = worker.max(ns);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -47,8 +47,11 @@ pub struct ForwardSpec {
     pub packet_ns: f64,
     /// Packets that may wait; what comes on top is dropped.
     pub queue: u32,
-    /// Whether each port has a pipeline of that speed for itself, as in a switch chip; otherwise one core is there for all.
-    pub per_port: bool,
+    /// Cores of that speed that take what comes in turn, as a network card spreads it that knows no flows; none: each port has a pipeline for
+    /// itself, as in a switch chip.
+    pub cores: Option<u32>,
+    /// What a core waits for a cache line that another one wrote last, in nanoseconds; meanwhile nobody else has the line.
+    pub line_ns: f64,
     /// How long a packet is on its way through, in nanoseconds, beside that and beside waiting: others pass meanwhile.
     pub transit_ns: u64,
     /// What a packet takes that is sent round once more, in nanoseconds.
@@ -65,7 +68,8 @@ impl Default for ForwardSpec {
         ForwardSpec {
             packet_ns: 500.0,
             queue: 1024,
-            per_port: false,
+            cores: Some(1),
+            line_ns: 0.0,
             transit_ns: 0,
             round_ns: 1000.0,
             round_byte_ns: 0.0,

@@ -56,6 +56,16 @@ impl Keyed {
         unsafe { table.base.add(index * table.stride as usize) }
     }
 
+    /// Whose it is.
+    pub(super) fn switch(&self) -> &Switch {
+        &self.switch
+    }
+
+    /// Whether it has keys, in the place of numbers.
+    pub(super) fn is_hash(&self) -> bool {
+        self.hash().is_some()
+    }
+
     fn hash(&self) -> Option<*mut c_void> {
         let hash = self.table().hash;
         (!hash.is_null()).then_some(hash)

@@ -10,6 +10,7 @@ mod cpu;
 mod ffi;
 mod frame;
 mod keyed;
+mod lines;
 mod memory;
 mod mutant;
 mod switch;
@@ -17,6 +18,7 @@ mod switch;
 pub use cpu::{Cpu, Program, Verdict};
 pub use frame::Frame;
 pub(crate) use keyed::Keyed;
+pub use lines::Lines;
 pub use memory::Memory;
 pub use mutant::Mutant;
 #[cfg(feature = "mutants")]

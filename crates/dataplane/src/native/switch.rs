@@ -263,6 +263,11 @@ impl Switch {
         own.cloned().collect()
     }
 
+    /// Names of all its tables.
+    pub(super) fn table_names(&self) -> Vec<String> {
+        self.tables.clone()
+    }
+
     /// A table by its name.
     pub(crate) fn table(self: &Arc<Switch>, name: &str) -> Option<Keyed> {
         let name = CString::new(name).ok()?;

@@ -34,11 +34,14 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// Packets per second that a switch takes by each of its ports, or all together.
+    /// Packets per second that a switch takes by each of its ports, or with each core.
     pub switch_rate: f64,
-    /// Whether all of its ports share one core, as where Linux forwards; otherwise it is a chip.
+    /// Cores of that speed that all of its ports share, as where Linux forwards; none: it is a chip.
     #[serde(default)]
-    pub one_core: bool,
+    pub cores: Option<u32>,
+    /// What a core waits for a cache line that another one wrote last, in nanoseconds.
+    #[serde(default)]
+    pub line_ns: f64,
     /// How long a packet is on its way through a switch, in microseconds, beside waiting.
     #[serde(default)]
     pub switch_us: f64,
@@ -62,7 +65,8 @@ impl Hardware {
     pub fn slowed(&self, factor: f64) -> Hardware {
         Hardware {
             switch_rate: self.switch_rate / factor,
-            one_core: self.one_core,
+            cores: self.cores,
+            line_ns: self.line_ns * factor,
             switch_us: self.switch_us * factor,
             link_gbit: self.link_gbit.map(|rate| rate / factor),
             link_us: self.link_us * factor,

@@ -391,7 +391,9 @@ impl<'a> Servers<'a> {
         let Rack { factor, loss, .. } = self.params;
         let servers = model::saturation(shares, self.params.server_rate / factor, loss);
         let hardware = self.params.hardware.as_ref();
-        let switch = hardware.map_or(f64::INFINITY, |h| h.switch_rate / factor);
+        let switch = hardware.map_or(f64::INFINITY, |h| {
+            f64::from(h.cores.unwrap_or(1)) * h.switch_rate / factor
+        });
         servers.min(switch / (1.0 - loss))
     }
 

@@ -325,6 +325,7 @@ fn run_experiment(args: Run) -> anyhow::Result<ExitCode> {
         experiment: &experiment.name,
         asked: args.world,
         needs,
+        too_large: experiment.too_large(),
         missing,
     }
     .make()?;
@@ -361,6 +362,7 @@ fn compare(args: Compare) -> anyhow::Result<ExitCode> {
             experiment: &experiment.name,
             asked: Some(asked),
             needs: experiment.needs(&options(asked))?,
+            too_large: experiment.too_large(),
             missing,
         };
         choice.make()?;

@@ -6,11 +6,15 @@ use std::{
     time::Instant,
 };
 
-use dataplane::native::{Cpu, Fib, Frame, Program, Route, Verdict};
+use dataplane::{
+    Table,
+    native::{Cpu, Fib, Frame, Program, Route, Switch, Verdict},
+};
 
 use super::{Event, World};
 use crate::{
     frames::FrameId,
+    line::Line,
     network::{Network, PortId, Ways},
     packet::{self, Mac},
     process::MachineId,
@@ -28,10 +32,17 @@ const MTU: u16 = 1500;
 
 /// What forwards on a machine.
 pub(super) struct Forwarding {
-    /// Its programs, where they are loaded.
-    pub cpu: Option<Cpu>,
-    /// One, or one for each port.
+    /// Its programs, where they are loaded: of each core, or once for a chip.
+    cpus: Vec<Cpu>,
+    /// Where writes take their numbers, if they are loaded.
+    table: Option<Table>,
+    /// One for each core, or of a chip for each port.
     cores: Vec<Service>,
+    is_chip: bool,
+    /// The core that took the last frame.
+    turn: usize,
+    /// The line in which writes are numbered: the one that all cores write.
+    epochs: Line,
     /// The port by which packets are sent round.
     round: RoundPort,
     transit_ns: u64,
@@ -88,15 +99,31 @@ pub struct ForwardCounts {
 impl Forwarding {
     /// Of a machine with so many ports.
     pub fn new(spec: ForwardSpec, ports: usize) -> Forwarding {
-        let cores = if spec.per_port { ports.max(1) } else { 1 };
+        let cores = spec.cores.map_or(ports, |cores| cores as usize).max(1);
         Forwarding {
-            cpu: None,
+            cpus: vec![],
+            table: None,
             cores: vec![Service::new(spec.packet_ns, 1, spec.queue); cores],
+            is_chip: spec.cores.is_none(),
+            turn: 0,
+            epochs: Line::new(spec.line_ns),
             round: RoundPort::new(spec.round_ns, spec.round_byte_ns, spec.round_queue),
             transit_ns: spec.transit_ns,
             fan: vec![],
             counts: ForwardCounts::default(),
         }
+    }
+
+    /// The programs of the core that took the last frame.
+    fn cpu(&mut self) -> Option<&mut Cpu> {
+        let core = if self.is_chip { 0 } else { self.turn };
+        self.cpus.get_mut(core)
+    }
+
+    /// Those of the core that takes what was sent round: the last one, where nobody chose another.
+    fn cpu_of_rounds(&mut self) -> Option<&mut Cpu> {
+        self.turn = self.cores.len() - 1;
+        self.cpus.last_mut()
     }
 }
 
@@ -152,12 +179,20 @@ impl World {
         let Some(forwarding) = &mut self.machines[machine.0 as usize].forwarding else {
             return;
         };
-        if forwarding.cpu.is_some() != loaded.is_some() {
-            forwarding.cpu = loaded.map(|switch| {
-                let mut cpu = Cpu::of(&switch, 0);
-                cpu.seed(self.seed ^ u64::from(machine.0) << 32 | 1);
+        if forwarding.cpus.is_empty() == loaded.is_some() {
+            let seed = self.seed ^ u64::from(machine.0) << 32 | 1;
+            let cpu = |switch: &Arc<Switch>, number: u32| {
+                let mut cpu = Cpu::of(switch, number);
+                cpu.seed(seed.wrapping_add(u64::from(number) << 48));
                 cpu
+            };
+            let cpus = loaded.iter().flat_map(|switch| {
+                let numbers = 0..switch.cpus();
+                numbers.map(move |number| cpu(switch, number))
             });
+            forwarding.cpus = cpus.collect();
+            let table = loaded.as_ref().filter(|_| forwarding.epochs.costs());
+            forwarding.table = table.and_then(|switch| Table::open(switch).ok());
         }
     }
 
@@ -178,14 +213,20 @@ impl World {
         let Some(forwarding) = &mut at.forwarding else {
             return;
         };
-        let core = usize::from(self.network.port(port).index).min(forwarding.cores.len() - 1);
+        let cores = forwarding.cores.len();
+        let core = match forwarding.is_chip {
+            true => usize::from(self.network.port(port).index).min(cores - 1),
+            false => (forwarding.turn + 1) % cores,
+        };
+        forwarding.turn = core;
         let Some(leaves_ns) = forwarding.cores[core].take(self.now_ns) else {
             forwarding.counts.overflowed += 1;
             return self.frames.give(frame);
         };
-        let leaves_ns = leaves_ns + forwarding.transit_ns;
-        let Some(cpu) = &mut forwarding.cpu else {
-            return self.pass(machine, port, frame, leaves_ns);
+        let transit_ns = forwarding.transit_ns;
+        let before = forwarding.table.as_ref().map(Table::epoch);
+        let Some(cpu) = forwarding.cpu() else {
+            return self.pass(machine, port, frame, leaves_ns + transit_ns);
         };
         let ingress = u32::from(self.network.port(port).index) + 1;
         let now_ns = at.clock.at(self.now_ns).boottime_ns;
@@ -193,7 +234,13 @@ impl World {
         let verdict = self
             .programs
             .count(|| cpu.run(Program::Entry, frame_at, ingress, now_ns));
-        self.carry_out(machine, port, frame, verdict, leaves_ns);
+        let mut leaves_ns = leaves_ns;
+        if forwarding.table.as_ref().map(Table::epoch) != before {
+            let there_ns = forwarding.epochs.write(core, leaves_ns as f64);
+            forwarding.cores[core].held_until(there_ns);
+            leaves_ns = leaves_ns.max(there_ns as u64);
+        }
+        self.carry_out(machine, port, frame, verdict, leaves_ns + transit_ns);
     }
 
     /// A frame comes back that was sent round.
@@ -203,15 +250,13 @@ impl World {
         self.packets += 1;
         let at = &mut self.machines[machine.0 as usize];
         let forwarding = at.forwarding.as_mut().filter(|_| !at.suspended);
-        let Some(Forwarding {
-            cpu: Some(cpu),
-            transit_ns,
-            ..
-        }) = forwarding
-        else {
+        let Some(forwarding) = forwarding else {
             return self.frames.give(frame);
         };
-        let leaves_ns = self.now_ns + *transit_ns;
+        let leaves_ns = self.now_ns + forwarding.transit_ns;
+        let Some(cpu) = forwarding.cpu_of_rounds() else {
+            return self.frames.give(frame);
+        };
         let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let frame_at = self.frames.at(frame);
         let verdict = self
@@ -280,13 +325,13 @@ impl World {
         };
         let ingress = u32::from(self.network.port(port).index) + 1;
         let mut fan = std::mem::take(&mut forwarding.fan);
-        if let Some(cpu) = &forwarding.cpu {
+        if let Some(cpu) = forwarding.cpu() {
             cpu.fan(ingress, &mut fan);
         }
         for egress in fan.drain(..) {
             let copy = self.frames.copy(frame);
             let at = &mut self.machines[machine.0 as usize];
-            let cpu = at.forwarding.as_mut().and_then(|f| f.cpu.as_mut());
+            let cpu = at.forwarding.as_mut().and_then(Forwarding::cpu);
             let copy_at: &mut Frame = self.frames.at(copy);
             let leaves = cpu.is_some_and(|cpu| cpu.leaves(copy_at, ingress, egress, now_ns));
             if leaves {

@@ -1,6 +1,6 @@
 use anyhow::ensure;
 use experiments::{
-    Measure, Options, Report, Run, World,
+    Measure, Options, Report, Run,
     params::exponent,
     plot,
     servers::Rack,
@@ -66,10 +66,7 @@ impl Measure for Scale {
     }
 
     fn needs(&self, options: &Options) -> Option<&'static str> {
-        match options.world {
-            World::Kernel => Some("the simulator: more servers than a machine can carry"),
-            World::Sim => options.backend.needs(),
-        }
+        options.backend.needs()
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

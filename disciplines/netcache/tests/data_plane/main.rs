@@ -7,6 +7,7 @@ mod hits;
 mod leases;
 mod lent;
 mod malformed;
+mod many_cores;
 mod misses;
 mod other_traffic;
 mod probation;

@@ -79,7 +79,8 @@ fn forwards(plan: &Plan) -> ForwardSpec {
     };
     let chip = ForwardSpec {
         packet_ns: 1e9 / hardware.switch_rate,
-        per_port: !hardware.one_core,
+        cores: hardware.cores,
+        line_ns: hardware.line_ns,
         transit_ns: (hardware.switch_us * 1e3) as u64,
         ..core
     };
