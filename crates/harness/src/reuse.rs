@@ -219,7 +219,7 @@ fn indices(map: &MapHandle) -> impl Iterator<Item = [u8; 4]> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use dataplane::Rows;
+    use dataplane::{NO_DISCIPLINE, Rows};
     use wire::Op;
 
     use super::*;
@@ -227,8 +227,8 @@ mod tests {
 
     const TENANT: u32 = 7;
 
-    fn world() -> World {
-        let trial = Object {
+    fn trial() -> Object {
+        Object {
             name: "trial",
             maps_of: "trial",
             number: 9,
@@ -237,24 +237,20 @@ mod tests {
             steps: vec!["trial_first", "trial_round", "trial_counter"],
             egress: Some("trial_egress"),
             maps: vec![],
-        };
-        World::new(&[trial], &[tenant(TENANT, 9)])
+        }
     }
 
-    fn contents(world: &World) -> BTreeMap<String, Then> {
-        let tables = tables(world.switch.dataplane().home());
+    /// What the tables of the switch of that name hold.
+    fn contents(name: &str) -> BTreeMap<String, Then> {
+        let tables = tables(&Home::new(name).expect("a fine name"));
         let content = |table: Table| (table.name, table.then);
         tables.into_iter().map(content).collect()
     }
 
     #[test]
-    fn a_switch_that_begins_anew_is_like_one_just_loaded() {
-        let first = world();
-        // Looked at, it is handed on to nobody.
-        let fresh = contents(&first);
-        drop(first);
-
-        let mut used = world();
+    fn a_switch_that_begins_anew_has_the_tables_of_one_just_loaded() {
+        let system = tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE);
+        let mut used = World::new(&[trial()], &[tenant(TENANT, 9), system]);
         used.lease(1);
         used.switch.send_round();
         used.given(TENANT, b"c", &[0; 8], 8);
@@ -265,20 +261,23 @@ mod tests {
             used.send(Message::read(TENANT, key));
             used.send(Message::from_client(Op::WriteRequest, TENANT, key));
         }
-        let changed = |(name, fresh): &(&String, &Then)| {
-            let path = format!("/sys/fs/bpf/shortstop/{}/{name}", backing.name());
-            let map = MapHandle::from_pinned_path(path).expect("a map");
-            Table::of(name.to_string(), map).then != **fresh
-        };
-        let changed = fresh.iter().filter(changed).count();
-        assert!(changed >= 8, "{changed} tables have changed");
         let name = backing.name().to_owned();
+        let left = contents(&name);
         drop(used);
 
-        let again = world();
-        assert_eq!(again.switch.backing().name(), name, "the same programs");
-        for (name, found) in contents(&again) {
-            assert!(found == fresh[&name], "{name} is otherwise than at first");
+        let again = Loaded::of(&[trial()], Sizes { pages: 4 }, || {
+            panic!("its programs are not handed on")
+        });
+        assert_eq!(again.dataplane.home().name(), name);
+        let found = contents(&name);
+        for table in &again.tables {
+            assert!(found[&table.name] == table.then, "{}", table.name);
         }
+        let changed: Vec<&String> = left
+            .iter()
+            .filter(|(name, then)| found[*name] != **then)
+            .map(|(name, _)| name)
+            .collect();
+        assert!(changed.len() >= 8, "what was used differed: {changed:?}");
     }
 }
