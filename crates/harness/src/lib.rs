@@ -11,6 +11,7 @@ pub mod frame;
 pub mod message;
 pub mod namespace;
 pub mod noise;
+mod reuse;
 pub mod snapshots;
 pub mod story;
 pub mod switch;

@@ -9,13 +9,13 @@ use std::{
     process,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
 use dataplane::{
-    Backing, Counters, Dataplane, Events, Home, Leases, Object, Programs, RECIRCULATION, Sizes,
-    Sketches, Table, TenantEntry, Traffic,
+    Backing, Counters, Dataplane, Events, Home, Leases, Object, RECIRCULATION, Sizes, Sketches,
+    Table, TenantEntry, Traffic,
     native::{self, Clock, Cpu, Fib, Frame, Program, Route},
 };
 use libbpf_rs::{MapCore, MapHandle, ProgramMut, libbpf_sys};
@@ -24,6 +24,7 @@ use wire::Secret;
 use crate::{
     message::{address, secret_of},
     namespace::{ifindex, in_namespace, ip, sysctl},
+    reuse::Loaded,
 };
 
 /// What becomes of the packet.
@@ -223,9 +224,12 @@ pub fn pin_to_cpu(cpu: usize) {
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).expect("an online CPU");
 }
 
-/// A switch with the number [`Switch::ID`]; detached when dropped, also by a failing test.
+/// A switch with the number [`Switch::ID`]. When it is dropped its programs are left to the next one, unless it has been
+/// attached or shared, or the test fails: then they are gone.
 pub struct Switch {
-    pub programs: Programs,
+    at: At,
+    /// Whether more than its tables may have changed.
+    spent: AtomicBool,
     pub table: Table,
     pub leases: Leases,
     pub counters: Counters,
@@ -235,6 +239,13 @@ pub struct Switch {
     pub runner: Runner,
     /// The program behind the recirculation port.
     pub comes_back: Runner,
+}
+
+/// Where its programs are.
+enum At {
+    /// In the kernel; `None` once they are left to another switch.
+    Kernel(Option<Loaded>),
+    Process(Arc<native::Switch>),
 }
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -247,19 +258,17 @@ impl Switch {
             return Switch::load_native(objects, tenants);
         }
         pin_to_cpu(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let home = Home::new(&format!("test-{}-{number}", process::id())).expect("a fine name");
-        let detach_if_it_fails = Detach(home.clone());
-        let sizes = Sizes { pages: 4 };
-        let dataplane = Dataplane::load(home.clone(), objects, sizes).expect("loading");
+        let loaded = Loaded::of(objects, Sizes { pages: 4 }, || {
+            let number = NUMBER.fetch_add(1, Relaxed);
+            Home::new(&format!("test-{}-{number}", process::id())).expect("a fine name")
+        });
         let runner = |program: ProgramMut<'_>| {
             let program = program.as_fd().try_clone_to_owned();
             Runner(Under::Kernel(program.expect("a descriptor")))
         };
+        let dataplane = &loaded.dataplane;
         let runners = [dataplane.program(), dataplane.comes_back()].map(runner);
-        let switch = Switch::of(dataplane.into(), runners, tenants);
-        std::mem::forget(detach_if_it_fails); // from here on it is the switch's own Drop
-        switch
+        Switch::of(At::Kernel(Some(loaded)), runners, tenants)
     }
 
     fn load_native(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
@@ -271,10 +280,10 @@ impl Switch {
         }
         let programs = [Program::Entry, Program::ComesBack];
         let runners = programs.map(|program| Runner::native(&switch, 0, program));
-        Switch::of(switch.into(), runners, tenants)
+        Switch::of(At::Process(switch), runners, tenants)
     }
 
-    fn of(programs: Programs, runners: [Runner; 2], tenants: &[TenantEntry]) -> Switch {
+    fn of(programs: At, runners: [Runner; 2], tenants: &[TenantEntry]) -> Switch {
         let [runner, comes_back] = runners;
         let at = &programs.backing();
         TenantEntry::install(at, tenants).expect("tenants");
@@ -289,33 +298,43 @@ impl Switch {
             sketches: Sketches::open(at).expect("sketches"),
             runner,
             comes_back,
-            programs,
+            at: programs,
+            spent: AtomicBool::new(false),
         }
     }
 
     /// Where its tables are.
     pub fn backing(&self) -> Backing {
-        self.programs.backing()
+        self.at.backing()
     }
 
-    /// What is loaded into the kernel.
+    /// What is loaded into the kernel. No other switch will have it: it may be attached and replaced.
     ///
     /// # Panics
     /// If it is a switch in this process.
     pub fn dataplane(&self) -> &Dataplane {
-        match &self.programs {
-            Programs::Kernel(dataplane) => dataplane,
-            Programs::Native(_) => panic!("a switch in this process"),
+        self.spent.store(true, Relaxed);
+        self.at.loaded()
+    }
+
+    /// What the tables of a switch in this process hold.
+    ///
+    /// # Panics
+    /// If it is a switch of the kernel.
+    pub fn lines(&self) -> native::Lines {
+        match &self.at {
+            At::Process(switch) => switch.lines(),
+            At::Kernel(_) => panic!("a switch of the kernel"),
         }
     }
 
     /// For another thread; of a switch in this process, on its second CPU.
     pub fn another_runner(&self) -> Runner {
-        match (&self.runner.0, &self.programs) {
+        match (&self.runner.0, &self.at) {
             (Under::Kernel(program), _) => {
                 Runner(Under::Kernel(program.try_clone().expect("a descriptor")))
             }
-            (_, Programs::Native(switch)) => Runner::native(switch, 1, Program::Entry),
+            (_, At::Process(switch)) => Runner::native(switch, 1, Program::Entry),
             _ => unreachable!("both are in the same place"),
         }
     }
@@ -342,9 +361,9 @@ impl Switch {
 
     fn send_round_beside(&self, port: u32, name: &str) {
         const ROUND: u32 = 60;
-        match &self.programs {
-            Programs::Kernel(dataplane) => dataplane.send_round(&[1], &[port]),
-            Programs::Native(switch) => switch
+        match &self.at {
+            At::Kernel(_) => self.at.loaded().send_round(&[1], &[port]),
+            At::Process(switch) => switch
                 .add_port(port, name)
                 .and_then(|()| switch.add_port(ROUND, RECIRCULATION)),
         }
@@ -354,11 +373,12 @@ impl Switch {
     /// Lets programs forward to the port that roads begin at, and send nothing round.
     pub fn open_road(&self) {
         let port = ifindex(ROAD);
-        match &self.programs {
-            Programs::Kernel(dataplane) => {
-                dataplane.send_round(&[], &[port]).expect("a port");
+        match &self.at {
+            At::Kernel(_) => {
+                let opened = self.at.loaded().send_round(&[], &[port]);
+                opened.expect("a port");
             }
-            Programs::Native(switch) => switch.add_port(port, ROAD).expect("a port"),
+            At::Process(switch) => switch.add_port(port, ROAD).expect("a port"),
         }
     }
 
@@ -391,7 +411,7 @@ impl Switch {
     fn map(&self, name: &str) -> MapHandle {
         let path = format!(
             "/sys/fs/bpf/shortstop/{}/{name}",
-            self.dataplane().home().name()
+            self.at.loaded().home().name()
         );
         MapHandle::from_pinned_path(path).expect("every map is pinned")
     }
@@ -408,6 +428,7 @@ impl Switch {
     /// process lives.
     pub fn shared(&self, name: &str) -> &'static [AtomicU64] {
         use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+        self.spent.store(true, Relaxed);
         let map = self.map(name);
         let words = map.value_size() as usize / 8;
         let bytes = std::num::NonZeroUsize::new((words * 8).next_multiple_of(4096)).expect("not 0");
@@ -428,18 +449,30 @@ impl Switch {
     }
 }
 
-struct Detach(Home);
+impl At {
+    fn backing(&self) -> Backing {
+        match self {
+            At::Kernel(_) => self.loaded().home().into(),
+            At::Process(switch) => switch.into(),
+        }
+    }
 
-impl Drop for Detach {
-    fn drop(&mut self) {
-        let _ = dataplane::detach(&self.0);
+    fn loaded(&self) -> &Dataplane {
+        match self {
+            At::Kernel(loaded) => &loaded.as_ref().expect("it is not dropped yet").dataplane,
+            At::Process(_) => panic!("a switch in this process"),
+        }
     }
 }
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        if let Programs::Kernel(dataplane) = &self.programs {
-            drop(Detach(dataplane.home().clone()));
+        let At::Kernel(loaded) = &mut self.at else {
+            return;
+        };
+        let loaded = loaded.take().expect("it is dropped once");
+        if !self.spent.load(Relaxed) && !std::thread::panicking() {
+            loaded.leave();
         }
     }
 }

@@ -8,6 +8,7 @@
 pub mod interrupt;
 pub mod link;
 pub mod namespace;
+pub mod port;
 pub mod privilege;
 pub mod process;
 pub mod progress;

@@ -484,10 +484,7 @@ fn a_reader_that_stops_ends_the_command_quietly() {
 /// Whether there is such a key, and whether that is known, are told apart by the status alone.
 #[test]
 fn a_missing_key_is_no_failure() {
-    let port = std::net::UdpSocket::bind("127.0.0.1:0")
-        .and_then(|socket| socket.local_addr())
-        .unwrap();
-    let server = port.to_string();
+    let server = format!("127.0.0.1:{}", lab::port::free());
     let mut store = Command::new(env!("CARGO_BIN_EXE_shortstop"))
         .args(["store", "--listen", &server, "--populate", "1:5"])
         .stdin(Stdio::null())

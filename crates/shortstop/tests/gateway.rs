@@ -5,7 +5,7 @@
 use std::{
     collections::HashSet,
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -15,6 +15,8 @@ use std::{
     },
     time::{Duration, Instant},
 };
+
+use lab::port;
 
 /// Processes that end with the test, however it ends.
 #[derive(Default)]
@@ -38,11 +40,8 @@ impl Drop for Rack {
     }
 }
 
-/// A port that was free a moment ago; UDP and TCP ports of this number are equally unlikely to be taken since.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
+/// How long anything may take on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 fn needs(program: &str) {
     let version = Command::new(program).arg("--version").output();
@@ -53,23 +52,20 @@ fn needs(program: &str) {
     );
 }
 
-/// Waits until somebody listens.
-fn wait_for(port: u16) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < deadline, "nobody listens on port {port}");
-        std::thread::yield_now();
-    }
-}
-
 impl Rack {
-    fn start(&mut self, program: &str, words: &[&str]) {
+    /// Starts a process; returns when it accepts connections at this port of TCP, if it is to.
+    fn start(&mut self, program: &str, words: &[&str], port: Option<u16>) {
         let child = Command::new(program)
             .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn();
         self.children.push(child.expect(program));
+        let child = self.children.last_mut().unwrap();
+        if let Some(port) = port {
+            let up = port::listens(port, PATIENCE, || child.try_wait().unwrap().is_none());
+            assert!(up, "{program} {words:?}: {:?}", child.try_wait());
+        }
     }
 
     /// A Redis, a store before it and a gateway; the gateway knows the Redis or not.
@@ -82,13 +78,13 @@ impl Rack {
             needs(tool);
         }
         let rack = &mut self;
-        rack.redis = free_port();
+        rack.redis = port::free();
         let port = rack.redis.to_string();
         rack.start(
             "redis-server",
             &["--port", &port, "--save", "", "--bind", "127.0.0.1"],
+            Some(rack.redis),
         );
-        wait_for(rack.redis);
         if let Some(file) = &rack.password_file {
             let password = std::fs::read_to_string(file).unwrap();
             let command = format!("config set requirepass {password}");
@@ -101,7 +97,7 @@ impl Rack {
 
     fn store_and_gateway(&mut self, backend: &str, direct: Option<&str>) {
         let shortstop = env!("CARGO_BIN_EXE_shortstop");
-        let store = format!("127.0.0.1:{}", free_port());
+        let store = format!("127.0.0.1:{}", port::free());
         let password_file = self.password_file.clone();
         let password: Vec<&str> = password_file
             .iter()
@@ -110,8 +106,8 @@ impl Rack {
         self.store.clone_from(&store);
         let mut words = vec!["store", "--listen", &store, "--backend", backend];
         words.extend(&password);
-        self.start(shortstop, &words);
-        self.gateway = free_port();
+        self.start(shortstop, &words, None);
+        self.gateway = port::free();
         let listen = format!("127.0.0.1:{}", self.gateway);
         let mut words = vec!["gateway", "--server", &store, "--listen", &listen];
         words.extend(direct.into_iter().flat_map(|url| ["--backend", url]));
@@ -119,10 +115,9 @@ impl Rack {
         let seal_key = self.seal_key.clone();
         let seal_key = seal_key.as_ref().and_then(|file| file.to_str());
         words.extend(seal_key.into_iter().flat_map(|file| ["--seal-key", file]));
-        self.start(shortstop, &words);
-        wait_for(self.gateway);
+        self.start(shortstop, &words, Some(self.gateway));
         // The store takes no writes for its first two seconds, and a client waits no longer than that.
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + PATIENCE;
         while self.cli(&["set ready yes"]) != ["OK"] {
             assert!(Instant::now() < deadline, "the store takes no writes");
         }
@@ -478,7 +473,7 @@ fn what_reads_and_writes_never_loses_a_large_value_written_meanwhile() {
             let said = connection.ask(&["SET", "k", &large]);
             assert_eq!(said.as_deref(), Some("+OK"));
             // It is gone from there once somebody has got it, who may not have been answered yet.
-            let deadline = Instant::now() + Duration::from_secs(10);
+            let deadline = Instant::now() + PATIENCE;
             while !taken.lock().unwrap().contains(&large[..4]) {
                 let there = connection.ask(&["GET", "k"]);
                 assert!(

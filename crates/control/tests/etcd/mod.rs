@@ -1,7 +1,7 @@
 //! An etcd server of a test's own, and a wire to it that can be cut.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
@@ -12,6 +12,7 @@ use std::{
 };
 
 use etcd_client::Client;
+use lab::port;
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle};
 
 /// A member of a cluster; its process ends and its directory is removed when it is dropped.
@@ -26,6 +27,9 @@ pub struct Server {
     tls: bool,
     process: Option<Child>,
 }
+
+/// How long it may take to start on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files in a member's directory with [`Server::with_tls`].
 pub const CA: &str = "ca.pem";
@@ -45,11 +49,8 @@ impl Server {
         server.make_certificates();
         server.cluster = server.own_entry();
         server.spawn();
-        let began = Instant::now();
-        while TcpStream::connect(server.address()).await.is_err() {
-            assert!(began.elapsed() < Duration::from_secs(10), "etcd starts");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let up = port::listens(server.client, PATIENCE, || server.runs());
+        assert!(up, "etcd with TLS does not start on port {}", server.client);
         server
     }
 
@@ -79,22 +80,17 @@ impl Server {
 
     /// Starts a cluster of so many.
     pub async fn cluster(members: usize) -> Vec<Server> {
-        for _ in 0..5 {
-            let mut servers: Vec<Server> = (0..members).map(Server::prepare).collect();
-            let cluster: Vec<String> = servers.iter().map(Server::own_entry).collect();
-            for server in &mut servers {
-                server.cluster = cluster.join(",");
-                server.spawn();
-            }
-            let mut up = true;
-            for server in &mut servers {
-                up = up && server.is_up().await;
-            }
-            if up {
-                return servers;
-            }
+        let mut servers: Vec<Server> = (0..members).map(Server::prepare).collect();
+        let cluster: Vec<String> = servers.iter().map(Server::own_entry).collect();
+        for server in &mut servers {
+            server.cluster = cluster.join(",");
+            server.spawn();
         }
-        panic!("etcd does not start, on any of five sets of ports");
+        for server in &mut servers {
+            let up = server.is_up().await;
+            assert!(up, "etcd does not start, of {}", server.cluster);
+        }
+        servers
     }
 
     fn prepare(number: usize) -> Server {
@@ -102,8 +98,8 @@ impl Server {
             name: format!("member{number}"),
             cluster: String::new(),
             data: tempfile::tempdir().unwrap(),
-            client: free_port(),
-            peer: free_port(),
+            client: port::free(),
+            peer: port::free(),
             tls: false,
             process: None,
         }
@@ -146,17 +142,18 @@ impl Server {
     /// Waits until it answers; false if it ended or does not.
     pub async fn is_up(&mut self) -> bool {
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(10) {
-            let process = self.process.as_mut().unwrap();
-            if process.try_wait().unwrap().is_some() {
-                return false;
-            }
+        while began.elapsed() < PATIENCE && self.runs() {
             if self.client().await.get("ready", None).await.is_ok() {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         false
+    }
+
+    fn runs(&mut self) -> bool {
+        let process = self.process.as_mut();
+        process.is_some_and(|process| process.try_wait().unwrap().is_none())
     }
 
     /// As after a power failure.
@@ -182,11 +179,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// Passes connections on to a server. While it is cut nothing passes, and nobody is told.

@@ -115,11 +115,12 @@ impl Client {
         let mut buffer = [0; 2048];
         for _ in 0..10 {
             self.socket.send(&bytes).unwrap();
-            let Ok(len) = self.socket.recv(&mut buffer) else {
-                continue;
-            };
-            let packet = Packet::decode(&buffer[..len]).unwrap();
-            if packet.header.request == self.request {
+            // What comes late for an earlier request is no reason to ask again: that would be answered twice, and so on.
+            while let Ok(len) = self.socket.recv(&mut buffer) {
+                let packet = Packet::decode(&buffer[..len]).unwrap();
+                if packet.header.request != self.request {
+                    continue;
+                }
                 let (key, value) = (packet.key.to_vec(), packet.value.to_vec());
                 return Reply {
                     header: packet.header,

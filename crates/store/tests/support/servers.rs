@@ -1,10 +1,14 @@
 //! Real servers. They run on a free port of the loopback in a directory of their own and are killed when the test ends.
 
 use std::{
-    net::TcpListener,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use lab::port;
+
+/// How long a server may take to start on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server process; killed when dropped.
 pub struct Process {
@@ -29,41 +33,30 @@ impl Drop for Process {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
-
 /// Starts `command` on a free port, or this one, and waits until it accepts connections.
 pub fn start_at(port: Option<u16>, command: impl Fn(u16, &std::path::Path) -> Command) -> Process {
     let directory = tempfile::tempdir().unwrap();
-    // Free now; if another process takes it before the server does, the server ends, and another one is tried.
-    for _ in 0..5 {
-        let port = port.unwrap_or_else(free_port);
-        let mut child = command(port, directory.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("redis-server and memcached are installed");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < deadline && child.try_wait().unwrap().is_none() {
-            if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Process {
-                    child,
-                    directory,
-                    port,
-                };
-            }
-            std::thread::yield_now();
-        }
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-    panic!("the server does not start");
+    let port = port.unwrap_or_else(port::free);
+    let child = command(port, directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("redis-server and memcached are installed");
+    let mut process = Process {
+        child,
+        directory,
+        port,
+    };
+    let child = &mut process.child;
+    let up = port::listens(port, PATIENCE, || child.try_wait().unwrap().is_none());
+    assert!(
+        up,
+        "{:?} on port {port}: {:?} (none: it runs, but takes no connections)",
+        command(port, process.directory.path()),
+        process.child.try_wait()
+    );
+    process
 }
 
 pub fn redis() -> Process {

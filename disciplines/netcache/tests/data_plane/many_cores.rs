@@ -2,20 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use dataplane::Programs;
 use harness::{Message, Runner, switch::in_this_process};
 
 use crate::world::*;
 
 /// The lines that this packet writes, as table and number, after one that has shown this CPU whatever it notes once.
 fn written(w: &World, on: &Runner, first: &Message, second: &Message) -> BTreeSet<(String, usize)> {
-    let Programs::Native(switch) = &w.switch.programs else {
-        panic!("a switch of the kernel");
-    };
     on.run(&first.frame().bytes(), None, &mut vec![]);
-    let before = switch.lines();
+    let before = w.switch.lines();
     on.run(&second.frame().bytes(), None, &mut vec![]);
-    switch.lines().changed_since(&before)
+    w.switch.lines().changed_since(&before)
 }
 
 #[test]

@@ -64,8 +64,8 @@ fn each_tenant_has_its_own_threshold() {
         assert_eq!(drained(&w).len(), 1);
     }
     report_from(&w, &[(SIGNED, 9)]);
-    let home = w.switch.dataplane().home();
-    let thresholds = dataplane::TenantEntry::parameters(home).expect("tenants");
+    let home = w.switch.backing();
+    let thresholds = dataplane::TenantEntry::parameters(&home).expect("tenants");
     assert!(thresholds.contains(&(SIGNED, [9, 0])) && thresholds.contains(&(OTHER, [1, 0])));
     assert!(thresholds.iter().all(|(id, _)| *id != UNKNOWN));
 }

@@ -3,7 +3,7 @@
 mod carry;
 mod look;
 mod messages;
-mod pool;
+mod places;
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,7 +23,7 @@ pub use wire::{Epoch, Flags, Header, Op, Packet, Status};
 
 pub use self::{
     messages::{session_hash, version},
-    pool::in_both,
+    places::in_both,
 };
 
 pub const TENANT: u32 = 7;
@@ -74,7 +74,6 @@ pub fn tenants() -> Vec<TenantEntry> {
     ]
 }
 
-const STATE: usize = 576;
 /// The tenant's place in arrays.
 const PLACE: u32 = 0;
 
@@ -100,11 +99,8 @@ impl Net {
             ..Object::of(&NETCRAQ, Sizes { pages: 4 })
         };
         let make = |slot: usize| {
-            let w = pool::idle_switch().unwrap_or_else(|| {
-                let w = World::new(&[object()], &tenants());
-                w.switch.send_round_on_roads();
-                w
-            });
+            let w = World::new(&[object()], &tenants());
+            w.switch.send_round_on_roads();
             w.switch
                 .poke("config", 0, LIFE_AT, &life_of(slot).to_ne_bytes());
             w

@@ -1,0 +1,283 @@
+//! Programs that one test's switch leaves to the next: the kernel takes half a second and more to verify them, which is longer than
+//! most rows take.
+//!
+//! A switch that begins anew has programs that are loaded already, and tables with what they held after that: who looks at packets and tables
+//! cannot tell. What a test has attached, upgraded or mapped into its memory is not handed on.
+
+use std::{
+    fs,
+    sync::{Mutex, MutexGuard, Once, PoisonError},
+};
+
+use dataplane::{Dataplane, Events, Home, Object, Sizes};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use nix::libc;
+
+/// Programs in the kernel, detached and gone when this is dropped.
+pub(crate) struct Loaded {
+    pub dataplane: Dataplane,
+    /// What was loaded.
+    of: String,
+    tables: Vec<Table>,
+}
+
+/// A table, with what it holds after loading.
+struct Table {
+    name: String,
+    map: MapHandle,
+    then: Then,
+}
+
+#[derive(PartialEq)]
+enum Then {
+    /// All elements, one after the other.
+    Elements(Vec<u8>),
+    /// Of each element, the values of all CPUs.
+    OfCpus(Vec<Vec<Vec<u8>>>),
+    Rows(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Nothing, and no value that could be put back.
+    Empty,
+    /// What was read from it is gone.
+    Ring,
+    /// The programs that call one another.
+    Programs,
+}
+
+/// Those that no switch has now.
+static IDLE: Mutex<Vec<Loaded>> = Mutex::new(vec![]);
+
+/// Nothing of them stays pinned when the process ends.
+extern "C" fn forget_all() {
+    idle().clear();
+}
+
+fn idle() -> MutexGuard<'static, Vec<Loaded>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Loaded {
+    /// Programs of these objects in the kernel; `home` is a name for them if none are left from before.
+    pub fn of(objects: &[Object], sizes: Sizes, home: impl FnOnce() -> Home) -> Loaded {
+        let of = identity(objects, sizes);
+        if let Some(loaded) = take(&of) {
+            let home = loaded.dataplane.home();
+            loaded.tables.iter().for_each(|table| table.restore(home));
+            return loaded;
+        }
+        let home = home();
+        let detach_if_it_fails = Detach(home.clone());
+        let dataplane = Dataplane::load(home.clone(), objects, sizes).expect("loading");
+        std::mem::forget(detach_if_it_fails); // from here on it is the programs' own Drop
+        let mut loaded = Loaded {
+            dataplane,
+            of,
+            tables: vec![],
+        };
+        loaded.tables = tables(&home);
+        loaded
+    }
+
+    /// Leaves them to the next switch.
+    pub fn leave(self) {
+        static AT_EXIT: Once = Once::new();
+        // SAFETY: the handler may be called whenever the process ends.
+        AT_EXIT.call_once(|| assert_eq!(unsafe { libc::atexit(forget_all) }, 0));
+        idle().push(self);
+    }
+}
+
+fn take(of: &str) -> Option<Loaded> {
+    let mut idle = idle();
+    let at = idle.iter().position(|loaded| loaded.of == of)?;
+    Some(idle.swap_remove(at))
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        drop(Detach(self.dataplane.home().clone()));
+    }
+}
+
+struct Detach(Home);
+
+impl Drop for Detach {
+    fn drop(&mut self) {
+        let _ = dataplane::detach(&self.0);
+    }
+}
+
+/// What tells objects apart.
+fn identity(objects: &[Object], sizes: Sizes) -> String {
+    let of = |object: &Object| {
+        format!(
+            "{} {} {} {:p} {} {:?} {:?} {:?};",
+            object.name,
+            object.maps_of,
+            object.number,
+            object.elf,
+            object.elf.len(),
+            object.steps,
+            object.egress,
+            object.maps
+        )
+    };
+    let objects: String = objects.iter().map(of).collect();
+    format!("{} {objects}", sizes.pages)
+}
+
+/// Everything that is pinned there and is a map.
+fn tables(home: &Home) -> Vec<Table> {
+    let path = format!("/sys/fs/bpf/shortstop/{}", home.name());
+    let pins = fs::read_dir(&path).expect("it is loaded").flatten();
+    let files = pins.filter(|pin| pin.file_type().is_ok_and(|kind| kind.is_file()));
+    files
+        .filter_map(|pin| {
+            let map = MapHandle::from_pinned_path(pin.path()).ok()?;
+            Some(Table::of(pin.file_name().to_string_lossy().into(), map))
+        })
+        .collect()
+}
+
+impl Table {
+    fn of(name: String, map: MapHandle) -> Table {
+        let value = |key: &[u8]| map.lookup(key, MapFlags::ANY).expect("readable");
+        let then = match map.map_type() {
+            MapType::Array => {
+                let elements = indices(&map).flat_map(|key| value(&key).expect("an element"));
+                Then::Elements(elements.collect())
+            }
+            MapType::PercpuArray => {
+                let of_cpus = |key: [u8; 4]| map.lookup_percpu(&key, MapFlags::ANY);
+                let elements = indices(&map).map(|key| of_cpus(key).expect("readable"));
+                Then::OfCpus(elements.map(|values| values.expect("an element")).collect())
+            }
+            MapType::Hash | MapType::LruHash => {
+                let rows = map
+                    .keys()
+                    .filter_map(|key| value(&key).map(|value| (key, value)));
+                Then::Rows(rows.collect())
+            }
+            MapType::Devmap | MapType::DevmapHash | MapType::ArrayOfMaps | MapType::HashOfMaps => {
+                Then::Empty
+            }
+            MapType::RingBuf => Then::Ring,
+            MapType::ProgArray => Then::Programs,
+            other => panic!("{name}: a {other:?}: say here how it is emptied"),
+        };
+        Table { name, map, then }
+    }
+
+    /// Holds again what it held after loading.
+    fn restore(&self, home: &Home) {
+        let failed = |error: libbpf_rs::Error| panic!("restoring {}: {error}", self.name);
+        match &self.then {
+            Then::Elements(values) => {
+                let keys: Vec<u8> = indices(&self.map).flatten().collect();
+                let count = self.map.max_entries();
+                self.map
+                    .update_batch(&keys, values, count, MapFlags::ANY, MapFlags::ANY)
+                    .unwrap_or_else(failed);
+            }
+            Then::OfCpus(elements) => {
+                for (key, values) in indices(&self.map).zip(elements) {
+                    self.map
+                        .update_percpu(&key, values, MapFlags::ANY)
+                        .unwrap_or_else(failed);
+                }
+            }
+            Then::Rows(rows) => {
+                self.clear();
+                for (key, value) in rows {
+                    self.map
+                        .update(key, value, MapFlags::ANY)
+                        .unwrap_or_else(failed);
+                }
+            }
+            Then::Empty => self.clear(),
+            Then::Ring => {
+                let events = Events::open(home).expect("events");
+                events.drain().expect("events").for_each(drop);
+            }
+            Then::Programs => {}
+        }
+    }
+
+    fn clear(&self) {
+        // Arrays have all keys, and an element that is not set cannot be removed.
+        for key in self.map.keys().collect::<Vec<_>>() {
+            let _ = self.map.delete(&key);
+        }
+    }
+}
+
+/// The keys of an array.
+fn indices(map: &MapHandle) -> impl Iterator<Item = [u8; 4]> {
+    (0..map.max_entries()).map(u32::to_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use dataplane::{NO_DISCIPLINE, Rows};
+    use wire::Op;
+
+    use super::*;
+    use crate::{Message, TRIAL, World, switch::tenant};
+
+    const TENANT: u32 = 7;
+
+    fn trial() -> Object {
+        Object {
+            name: "trial",
+            maps_of: "trial",
+            number: 9,
+            elf: TRIAL,
+            native: None,
+            steps: vec!["trial_first", "trial_round", "trial_counter"],
+            egress: Some("trial_egress"),
+            maps: vec![],
+        }
+    }
+
+    /// What the tables of the switch of that name hold.
+    fn contents(name: &str) -> BTreeMap<String, Then> {
+        let tables = tables(&Home::new(name).expect("a fine name"));
+        let content = |table: Table| (table.name, table.then);
+        tables.into_iter().map(content).collect()
+    }
+
+    #[test]
+    fn a_switch_that_begins_anew_has_the_tables_of_one_just_loaded() {
+        let system = tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE);
+        let mut used = World::new(&[trial()], &[tenant(TENANT, 9), system]);
+        used.lease(1);
+        used.switch.send_round();
+        used.given(TENANT, b"c", &[0; 8], 8);
+        let backing = used.switch.backing();
+        let notes = Rows::open(&backing, "trial", "trial_notes").expect("a map of its own");
+        notes.write(&[1; 8], &[1; 24]).expect("room");
+        for key in [b"c", b"n", b"m", b"x", b"f", b"r"] {
+            used.send(Message::read(TENANT, key));
+            used.send(Message::from_client(Op::WriteRequest, TENANT, key));
+        }
+        let name = backing.name().to_owned();
+        let left = contents(&name);
+        drop(used);
+
+        let again = Loaded::of(&[trial()], Sizes { pages: 4 }, || {
+            panic!("its programs are not handed on")
+        });
+        assert_eq!(again.dataplane.home().name(), name);
+        let found = contents(&name);
+        for table in &again.tables {
+            assert!(found[&table.name] == table.then, "{}", table.name);
+        }
+        let changed: Vec<&String> = left
+            .iter()
+            .filter(|(name, then)| found[*name] != **then)
+            .map(|(name, _)| name)
+            .collect();
+        assert!(changed.len() >= 8, "what was used differed: {changed:?}");
+    }
+}
