@@ -66,6 +66,14 @@ impl Probation {
         }
     }
 
+    /// With fewer blanks left than this, keys have to be read more than the threshold says: twice as much each time that they are halved.
+    pub fn set_plenty(&self, tenant: u32, blanks: usize) {
+        let plenty = &self.rings.at(tenant as usize).plenty;
+        if plenty.load(Relaxed) != blanks as u32 {
+            plenty.store(blanks as u32, Relaxed);
+        }
+    }
+
     /// How many blanks were given and have not been heard of since.
     pub fn given(&self, tenant: u32) -> usize {
         self.given[tenant as usize].len()
