@@ -87,20 +87,20 @@ INLINE bool lease_holds(const struct lease *lease, __u64 now_ns)
 	return is_before(now_ns, until) || MUTANT(serves_without_lease);
 }
 
-/* The sender's address as leases name stores. */
-INLINE bool source_of(struct xdp_md *ctx, const struct work *work, __u8 address[16])
+/* The sender's address as leases name stores, or the receiver's. */
+INLINE bool address_of(struct xdp_md *ctx, const struct work *work, bool sender, __u64 address[2])
 {
 	if (work->is_ipv6) {
 		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
 		if (!ip)
 			return false;
-		__builtin_memcpy(address, &ip->saddr, 16);
+		__builtin_memcpy(address, sender ? &ip->saddr : &ip->daddr, 16);
 		return true;
 	}
 	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
 	if (!ip)
 		return false;
-	mapped_ipv4(address, ip->saddr);
+	mapped_ipv4((__u8 *)address, sender ? ip->saddr : ip->daddr);
 	return true;
 }
 
@@ -108,7 +108,7 @@ INLINE bool came_from(struct xdp_md *ctx, const struct work *work, const struct 
 {
 	__u64 address[2];
 	const __u64 *store = (const __u64 *)lease->store;
-	return source_of(ctx, work, (__u8 *)address) && address[0] == store[0] &&
+	return address_of(ctx, work, true, address) && address[0] == store[0] &&
 	       address[1] == store[1];
 }
 

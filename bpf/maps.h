@@ -32,6 +32,7 @@ _Static_assert(NO_DISCIPLINE < MAX_DISCIPLINES, "it has a place of its own in `p
 #define SKETCH_ROWS 4
 #define SKETCH_COLUMNS 65536
 #define BLOOM_CELLS 65536
+#define BURST_CELLS 8192
 #define MAX_TENANTS 4096
 
 /* What the agent tells the programs. Read by every packet, written rarely. */
@@ -276,6 +277,8 @@ struct sketch {
 	__u32 reports[MAX_TENANTS];
 	__u32 reports_of_all;
 	__u32 unused;
+	/* The latest reads of a key: 16 bits of its hash, the low 8 of a stretch of time's number, 8 of count. */
+	__u32 burst[BURST_CELLS];
 };
 
 /* key: cpu. Written by the programs, read by the agent. */

@@ -8,7 +8,7 @@
  * Fingerprints stay unique in a bucket, or a write would make one of two items invalid: whoever fills a slot has the bucket's lock, the
  * agent too. Nobody waits for it here.
  *
- * A read that begins no probation touches one line, which is written when some read does.
+ * A read that begins no probation touches one line that others write, when some read does, and one of its own CPU.
  */
 #pragma once
 
@@ -31,10 +31,11 @@ struct blank {
 
 /* A ring: those from `next` up to `end` are there to be taken. */
 struct blanks {
-	__u32 threshold; /* reads of a key in a window on one CPU; 0: never */
+	__u32 threshold; /* reads of a key in a burst on one CPU; 0: never */
 	__u32 next; /* taken by the programs */
 	__u32 end; /* filled by the agent */
-	__u32 unused[13];
+	__u32 plenty; /* with fewer to be taken than this, more reads are needed */
+	__u32 unused[12];
 	struct blank blank[BLANKS];
 };
 _Static_assert(sizeof(struct blanks) == 64 + 8 * BLANKS, "crates/dataplane maps the same struct");
@@ -59,23 +60,6 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } bucket_locks SEC(".maps");
 
-/* The receiver's address as leases name stores. */
-INLINE bool destination_of(struct xdp_md *ctx, const struct work *work, __u64 address[2])
-{
-	if (work->is_ipv6) {
-		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
-		if (!ip)
-			return false;
-		__builtin_memcpy(address, &ip->daddr, 16);
-		return true;
-	}
-	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
-	if (!ip)
-		return false;
-	mapped_ipv4((__u8 *)address, ip->daddr);
-	return true;
-}
-
 /* Slots from a store's own on in which its lease is looked for here; the agent puts it into one of them if it can. */
 #define LEASE_PROBES 8
 
@@ -83,7 +67,7 @@ INLINE bool destination_of(struct xdp_md *ctx, const struct work *work, __u64 ad
 INLINE __u32 lease_there(struct xdp_md *ctx, const struct work *work)
 {
 	__u64 address[2] = {};
-	if (!destination_of(ctx, work, address))
+	if (!address_of(ctx, work, false, address))
 		return NO_LEASE;
 	__u32 own = mix(address[0], address[1]);
 	for (__u32 i = 0; i < LEASE_PROBES; i++) {
@@ -110,6 +94,25 @@ INLINE __u32 empty_slot(const struct bucket *bucket, __u32 fingerprint)
 			empty = i;
 	}
 	return empty;
+}
+
+/* Most often that the reads that a key needs are doubled. */
+#define SCARCITY_MAX 4
+
+/*
+ * Reads that a key needs: twice as many each time that the blanks to be taken are halved, so that what is read much finds one, however many
+ * keys are read twice. `left` is how many there are.
+ */
+INLINE __u32 reads_needed(const struct blanks *blanks, __u32 left)
+{
+	__u32 reads = blanks->threshold, plenty = READ_ONCE(blanks->plenty);
+	for (int i = 0; i < SCARCITY_MAX; i++) {
+		if (left >= plenty)
+			break;
+		plenty >>= 1;
+		reads <<= 1;
+	}
+	return reads;
 }
 
 /* Takes the next blank; NULL: there is none, or another CPU was faster. */
@@ -177,7 +180,7 @@ INLINE struct item *enter_bucket(struct work *work, struct bucket *bucket, struc
 }
 
 /*
- * A read that missed, the key's `reads`th in this window on this CPU as far as is known. Another switch on the way that has asked for a
+ * A read that missed; `counted` unless it was not, or may get no item. Another switch on the way that has asked for a
  * grant has an item of the key: that is enough.
  *
  * Rule 1: the epoch is taken after the item can be found, as when the agent makes an entry. A write that did not find it took its own
@@ -190,9 +193,12 @@ WHOLE int begin_probation(struct xdp_md *ctx, struct work *work, __u32 reads)
 		return 0;
 	__u32 place = work->place, index = work->hash[1] & bucket_mask;
 	struct blanks *blanks = bpf_map_lookup_elem(&probation, &place);
-	if (!blanks || !blanks->threshold || reads < blanks->threshold)
+	if (!blanks || !blanks->threshold)
 		return 0;
-	if (READ_ONCE(blanks->next) == READ_ONCE(blanks->end))
+	__u32 left = READ_ONCE(blanks->end) - READ_ONCE(blanks->next);
+	if (count_burst(work, config) < reads_needed(blanks, left))
+		return 0;
+	if (!left)
 		return ends(COUNT_probation_no_blank, 0);
 	__u32 slot = lease_there(ctx, work), which = index & (BUCKET_LOCKS - 1);
 	struct lease *lease = bpf_map_lookup_elem(&leases, &slot);

@@ -113,6 +113,28 @@ INLINE struct sketch *get_sketch(void)
 	return bpf_map_lookup_elem(&sketches, &cpu);
 }
 
+/* Reads are a burst if they come within a stretch of 2^this ns: 17 ms. */
+#define BURST_SHIFT 24
+
+/*
+ * Counts one read of a burst; returns how many this CPU saw of the key in this stretch. Another key in the same cell makes it fewer, if it
+ * comes in between; one in 65,536 of those makes it more.
+ */
+INLINE __u32 count_burst(const struct work *work, const struct config *config)
+{
+	struct sketch *sketch = get_sketch();
+	if (!sketch)
+		return 0;
+	__u64 mixed = seeded(work, config);
+	__u32 *cell = &sketch->burst[mixed & (BURST_CELLS - 1)];
+	__u32 key = (mixed >> 32 & 0xffff0000) | (work->now_ns >> BURST_SHIFT & 0xff) << 8;
+	__u32 before = *cell, reads = (before & ~0xffU) == key ? before & 0xff : 0;
+	if (reads < 0xff)
+		reads++;
+	*cell = key | reads;
+	return reads;
+}
+
 /* The threshold of keys that may not be cached. */
 #define NEVER ~0U
 

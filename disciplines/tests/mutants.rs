@@ -27,7 +27,7 @@ const NOT_ATOMIC: [&str; 5] = [
 
 /// What needs several rare things in one order; the model goes through all orders, and finds them (`disciplines/netcache/tests/coherence`),
 /// and rows of a switch's programs have what is about loans (`crates/dataplane/tests/lent`).
-const RARE: [&str; 9] = [
+const RARE: [&str; 8] = [
     "expiry_from_arrival",
     "lease_from_arrival",
     "serves_earlier_term",
@@ -35,9 +35,7 @@ const RARE: [&str; 9] = [
     "TermNotRaised",
     "PartOfAnyVersion",
     "lent_begins_any_epoch",
-    // No discipline has items on probation, but for the model and the fuzzer.
     "probation_old_epoch",
-    "probation_valid",
 ];
 
 /// A broken rule.

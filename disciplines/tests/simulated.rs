@@ -45,7 +45,12 @@ fn rack(discipline: &Registration) -> Spec {
 }
 
 /// What a client saw, what some counters of the switch say, and the world's trace.
-fn run(discipline: &Registration, seed: u64, counters: [&str; 2]) -> (PhaseResult, [u64; 2], u64) {
+fn run(
+    discipline: &Registration,
+    seed: u64,
+    without_control: bool,
+    counters: [&str; 2],
+) -> (PhaseResult, [u64; 2], u64) {
     let spec = rack(discipline);
     let mut world = World::new(&spec, seed).unwrap();
     let config = LoadConfig {
@@ -67,6 +72,10 @@ fn run(discipline: &Registration, seed: u64, counters: [&str; 2]) -> (PhaseResul
     let load = world.place(at, "client1/load".into(), free, generator(config));
     world.start(load).unwrap();
     world.run_until(2 * S);
+    if without_control {
+        let control = world.process("control/control").unwrap();
+        world.stop(control);
+    }
     let phase = Phase::reads(Popularity::Zipf(0.99), 20_000.0, 3.0, 2.0);
     let begun = world.with(load, |load: &mut Generator, io| load.begin(&phase, io));
     begun.unwrap().unwrap();
@@ -92,7 +101,7 @@ fn switches_serve_what_is_hot_and_nobody_sees_a_wrong_value() {
     for discipline in disciplines::all().iter().filter(copies) {
         let name = discipline.name;
         let counters = ["redirect", "probation"];
-        let run = |seed| run(discipline, seed, counters);
+        let run = |seed| run(discipline, seed, false, counters);
         let (seen, [redirected, begun], trace) = run(1);
         assert_eq!(seen.lost, 0, "{name}");
         assert_eq!(seen.wrong_values + seen.wrong_keys, 0, "{name}");
@@ -106,4 +115,26 @@ fn switches_serve_what_is_hot_and_nobody_sees_a_wrong_value() {
         assert_eq!(run(1).2, trace, "{name}");
         assert_ne!(run(2).2, trace, "{name}");
     }
+}
+
+/// The controller stands still from before the first read on: it has given out memory, and knows of no key.
+#[test]
+fn what_is_hot_is_served_at_once_whether_or_not_the_controller_runs() {
+    let disciplines = disciplines::all().iter();
+    let mut with_probation = 0;
+    for discipline in disciplines.filter(|d| d.probation.is_some()) {
+        let name = discipline.name;
+        with_probation += 1;
+        let counters = ["probation", "probation_no_blank"];
+        let (seen, [begun, short], _) = run(discipline, 1, true, counters);
+        println!(
+            "{name}: {} of {} cached, {begun} on probation, {short} without a blank",
+            seen.cached, seen.answered
+        );
+        assert_eq!(seen.lost, 0, "{name}");
+        assert_eq!(seen.wrong_values + seen.wrong_keys, 0, "{name}");
+        // Of the memory one part in 16 is for such keys, and nobody confirms any.
+        assert!(seen.cached * 10 > seen.answered, "{name}");
+    }
+    assert!(with_probation > 0);
 }

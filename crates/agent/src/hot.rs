@@ -9,9 +9,14 @@ use wire::{KeyHash, maps::HashMap};
 /// tenants, half are for whoever comes first.
 const MOST: usize = 65_536;
 
+/// A key that nobody reported is told of when it is read so many times as often as when it was first followed.
+const QUIET: u64 = 4;
+
 struct Candidate {
     hash: KeyHash,
     told: u64,
+    /// The controller has not heard of it in this window.
+    quiet: bool,
 }
 
 #[derive(Default)]
@@ -41,16 +46,24 @@ impl Candidates {
         tenants: usize,
         sketches: &Sketches,
     ) -> Option<u64> {
-        if window != self.window || self.by_key.contains_key(key) {
+        if window != self.window || self.by_key.get(key).is_some_and(|known| !known.quiet) {
             return None;
         }
         let told = sketches.estimate(key.tenant, hash, window).max(1);
-        self.follow(key, Candidate { hash, told }, tenants);
+        let candidate = Candidate {
+            hash,
+            told,
+            quiet: false,
+        };
+        match self.by_key.get_mut(key) {
+            Some(known) => *known = candidate,
+            None => self.follow(key, candidate, tenants),
+        }
         Some(told)
     }
 
-    /// A key that was not reported in this window, of one of so many tenants. It is told of when it is read twice as often as until now:
-    /// many that begin on probation are read no more, and reports are counted.
+    /// A key that was not reported in this window, of one of so many tenants. It is told of when it is read [`QUIET`] times as often as until now, or reported:
+    /// many that begin on probation are read no more, and a controller that hears of too many hears of fewer for seconds.
     pub fn begin_to_follow(
         &mut self,
         key: &ItemKey,
@@ -59,8 +72,13 @@ impl Candidates {
         sketches: &Sketches,
     ) {
         if !self.by_key.contains_key(key) {
-            let told = sketches.estimate(key.tenant, hash, self.window).max(1);
-            self.follow(key, Candidate { hash, told }, tenants);
+            let reads = sketches.estimate(key.tenant, hash, self.window).max(1);
+            let candidate = Candidate {
+                hash,
+                told: QUIET * reads,
+                quiet: true,
+            };
+            self.follow(key, candidate, tenants);
         }
     }
 
@@ -74,9 +92,11 @@ impl Candidates {
         let window = self.window;
         let news = |(key, candidate): (&ItemKey, &mut Candidate)| {
             let now = sketches.estimate(key.tenant, candidate.hash, window) + hits(key);
-            let is_news = now > candidate.told && now as f64 >= candidate.told as f64 * factor;
+            let is_news = now > candidate.told
+                && now as f64 >= candidate.told as f64 * if candidate.quiet { 1.0 } else { factor };
             is_news.then(|| {
                 candidate.told = now;
+                candidate.quiet = false;
                 (key.clone(), now)
             })
         };
@@ -107,7 +127,15 @@ mod tests {
             for n in 0..keys {
                 let key = n.to_be_bytes().to_vec().into();
                 let hash = KeyHash::default();
-                candidates.follow(&ItemKey { tenant, key }, Candidate { hash, told: 1 }, 4);
+                candidates.follow(
+                    &ItemKey { tenant, key },
+                    Candidate {
+                        hash,
+                        told: 1,
+                        quiet: false,
+                    },
+                    4,
+                );
             }
             candidates.by_key.len()
         };

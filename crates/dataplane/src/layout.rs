@@ -20,6 +20,7 @@ pub const GIVEN_MAX: usize = 1744;
 pub(crate) const SKETCH_ROWS: usize = 4;
 pub(crate) const SKETCH_COLUMNS: usize = 65536;
 pub(crate) const BLOOM_CELLS: usize = 65536;
+pub(crate) const BURST_CELLS: usize = 8192;
 pub(crate) const PIPE_STAGES: usize = 4;
 pub(crate) const PIPE_SLOTS: usize = 4096;
 pub(crate) const MAX_TENANTS: usize = 4096;
@@ -96,7 +97,7 @@ pub(crate) struct Config {
 pub(crate) const RECIRCULATION_PORTS: u32 = 4;
 
 /// The number of the layout that these structs describe. It rises when one changes under its name.
-pub(crate) const LAYOUT: u32 = 2;
+pub(crate) const LAYOUT: u32 = 3;
 
 #[repr(C)]
 pub(crate) struct Bucket {
@@ -158,7 +159,8 @@ pub(crate) struct Blanks {
     pub threshold: AtomicU32,
     pub next: AtomicU32,
     pub end: AtomicU32,
-    pub unused: [u32; 13],
+    pub plenty: AtomicU32,
+    pub unused: [u32; 12],
     pub blank: [Blank; BLANKS],
 }
 
@@ -182,6 +184,7 @@ pub(crate) struct Sketch {
     pub reports: [AtomicU32; MAX_TENANTS],
     pub reports_of_all: AtomicU32,
     pub unused: u32,
+    pub burst: [AtomicU32; BURST_CELLS],
 }
 
 /// A place in a HashPipe.
@@ -278,6 +281,7 @@ mod tests {
             ("SKETCH_ROWS", SKETCH_ROWS as u64),
             ("SKETCH_COLUMNS", SKETCH_COLUMNS as u64),
             ("BLOOM_CELLS", BLOOM_CELLS as u64),
+            ("BURST_CELLS", BURST_CELLS as u64),
             ("PIPE_STAGES", PIPE_STAGES as u64),
             ("PIPE_SLOTS", PIPE_SLOTS as u64),
             ("MAX_TENANTS", MAX_TENANTS as u64),

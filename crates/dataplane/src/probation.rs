@@ -54,7 +54,7 @@ impl Probation {
         PROBATION_TENANTS as u32
     }
 
-    /// From how many reads on that one CPU saw of a key in a window it gets an item; 0: never.
+    /// From how many reads on that one CPU saw of a key within 17 ms it gets an item; 0: never.
     ///
     /// # Panics
     /// If there is no such place, here and below.
@@ -63,6 +63,14 @@ impl Probation {
         // Every read that misses looks at this line.
         if threshold.load(Relaxed) != reads {
             threshold.store(reads, Relaxed);
+        }
+    }
+
+    /// With fewer blanks left than this, keys have to be read more than the threshold says: twice as much each time that they are halved.
+    pub fn set_plenty(&self, tenant: u32, blanks: usize) {
+        let plenty = &self.rings.at(tenant as usize).plenty;
+        if plenty.load(Relaxed) != blanks as u32 {
+            plenty.store(blanks as u32, Relaxed);
         }
     }
 

@@ -22,6 +22,17 @@ pub struct Caches {
     gone: BTreeMap<SwitchId, BTreeMap<&'static str, u64>>,
 }
 
+/// Where a switch makes items by itself, on probation, those have one in so many of a tenant's cells: the agent sets them aside.
+const PROBATION_ONE_IN: usize = 16;
+
+/// What is left of `limits` beside items on probation, so that both together are no more.
+pub fn beside_probation(limits: Limits) -> Limits {
+    Limits {
+        max_items: limits.max_items - limits.max_items / PROBATION_ONE_IN,
+        ..limits
+    }
+}
+
 impl Caches {
     /// None yet. `word` is what the programs find in parameter word 1.
     pub fn new(limits: Limits, word: u32) -> Caches {

@@ -19,7 +19,7 @@ mod table;
 pub mod testing;
 mod threshold;
 
-pub use caches::Caches;
+pub use caches::{Caches, beside_probation};
 pub use capacity::Capacity;
 pub use permit::Permit;
 pub use switch::SwitchCache;

@@ -19,7 +19,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "joins a tenant's memory on several switches to one cache, each item on one of them",
     number: 1,
     items: Items::Copies,
-    probation: None,
+    probation: Some(netcache::PROBATION),
     runs: Runs::WherePages,
     settings: &[],
     options: &[],

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use decide::{Action, Discipline, Event, Key, Limits, Setting, SwitchId};
-use hot::{Caches, Permit};
+use hot::{Caches, Permit, beside_probation};
 
 /// The longest items that are cached, for comparison with switches that hold no longer ones.
 pub const SETTINGS: &[Setting] = &[
@@ -27,7 +27,7 @@ pub const SETTINGS: &[Setting] = &[
 pub fn controller(limits: Limits) -> Box<dyn Discipline> {
     let (longest_key, longest_value) = (limits.settings[0], limits.settings[1]);
     Box::new(Controller {
-        caches: Caches::new(limits, longest_key << 16 | longest_value),
+        caches: Caches::new(beside_probation(limits), longest_key << 16 | longest_value),
         longest_key: longest_key as usize,
     })
 }

@@ -17,7 +17,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "caches the hottest items in the switch, learnt from the traffic",
     number: 0,
     items: Items::Copies,
-    probation: None,
+    probation: Some(PROBATION),
     runs: Runs::WherePages,
     settings: SETTINGS,
     options: &[],
@@ -30,6 +30,10 @@ pub const REGISTRATION: Registration = Registration {
     store: None,
     agent: None,
 };
+
+/// Reads of a key within 17 ms after which a switch gives it an item. With one, every key that is read takes a blank; with three the servers of what
+/// turned hot have more to do before the first answer (`lab run netcache-churn`).
+pub const PROBATION: u32 = 2;
 
 /// The programs in [`OBJECT`].
 pub const PROGRAMS: &[Program] = &[Program {

@@ -20,10 +20,11 @@ use super::{
 const SHARE: usize = 16;
 /// What is not confirmed goes after so many windows.
 const WINDOWS: u32 = 4;
-/// Where blanks run short a key has to be read up to so many times as often as its discipline asks.
-const THRESHOLD_MOST: u32 = 4;
-/// How long an item is safe from those that are read more often.
-const LEAST_TICKS: u64 = 1;
+/// Where fewer blanks are left than one in so many of the share, keys have to be read more often than their discipline asks.
+const SCARCE: usize = 4;
+/// How many rounds an item is safe from those that are read more often. One that begins is seen just before a round begins, so the first is none in
+/// which it could be read: what is judged after that goes before its value has come, and begins anew, and never gets one.
+const LEAST_ROUNDS: u64 = 2;
 
 /// What an item on probation is judged by.
 #[derive(Clone, Debug)]
@@ -48,8 +49,6 @@ struct Tenant {
     /// Its place among all tenants.
     at: u32,
     /// From how many reads on, as its discipline asks.
-    least: u32,
-    /// And for now: more where blanks run short, so that keys that are read a few times do not use up what hot ones need.
     threshold: u32,
     /// Whether there were no cells for all of its share.
     lacks_cells: bool,
@@ -86,6 +85,11 @@ impl Trials {
         if let Some(items) = self.items.get_mut(&key.tenant) {
             items.remove(key);
         }
+    }
+
+    fn tenants(&self) -> Vec<(u32, Tenant)> {
+        let tenants = self.tenants.iter();
+        tenants.map(|(tenant, of)| (*tenant, *of)).collect()
     }
 
     fn count(&self, tenant: u32) -> usize {
@@ -177,15 +181,10 @@ impl Memory {
 
     /// Gives every tenant the blanks that it lacks, as far as it has free cells. Nothing is taken from its items.
     pub fn give_blanks(&mut self) {
-        let tenants: Vec<_> = self
-            .trials
-            .tenants
-            .iter()
-            .map(|(t, at)| (*t, *at))
-            .collect();
-        for (tenant, Tenant { at, threshold, .. }) in tenants {
+        for (tenant, Tenant { at, threshold, .. }) in self.trials.tenants() {
             let share = self.share(tenant);
             let threshold = if share == 0 { 0 } else { threshold };
+            self.trials.rings.set_plenty(at, share.min(BLANKS) / SCARCE);
             self.trials.rings.set_threshold(at, threshold);
             let has = self.trials.count(tenant) + self.trials.rings.given(at);
             let room = BLANKS - self.trials.rings.given(at);
@@ -274,21 +273,12 @@ impl Memory {
     pub fn tend_probation(&mut self, served: Option<&Served>) {
         self.trials.round += 1;
         self.look_at_all_blanks(served);
-        let tenants: Vec<_> = self
-            .trials
-            .tenants
-            .iter()
-            .map(|(t, at)| (*t, *at))
-            .collect();
         for (
             tenant,
             Tenant {
-                at,
-                least,
-                lacks_cells,
-                ..
+                at, lacks_cells, ..
             },
-        ) in tenants
+        ) in self.trials.tenants()
         {
             let (share, items) = (self.share(tenant), self.trials.count(tenant));
             let has = items + self.trials.rings.given(at);
@@ -304,29 +294,25 @@ impl Memory {
             if items > 0 && short.max(excess) > 0 {
                 self.drop_coldest(tenant, short, excess);
             }
-            if short > 0
-                && let Some(of) = self.trials.tenants.get_mut(&tenant)
-            {
-                of.threshold = (of.threshold + 1).min(THRESHOLD_MOST * least);
-            }
         }
     }
 
-    /// Drops so many of the half that is read less, but none that began just now; and `excess` in any case.
+    /// Drops so many of the half that is read less of those that did not begin just now; and `excess` of all in any case.
     fn drop_coldest(&mut self, tenant: u32, short: usize, excess: usize) {
         let round = self.trials.round;
         let judged = |key: &ItemKey| {
             let entry = self.index.get(key)?;
             let trial = entry.trial.as_ref()?;
             let rate = trial.rate(self.table.requests(entry.slot), round);
-            Some((rate, round >= trial.since + LEAST_TICKS, key.clone()))
+            Some((rate, round >= trial.since + LEAST_ROUNDS, key.clone()))
         };
         let items = self.trials.items.get(&tenant);
         let mut items: Vec<_> = items.into_iter().flatten().filter_map(judged).collect();
         items.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.2.cmp(&b.2)));
-        let half = items.len() / 2;
-        let settled = items.iter().take(half).filter(|(_, settled, _)| *settled);
-        let mut go: Vec<ItemKey> = settled.take(short).map(|(_, _, key)| key.clone()).collect();
+        let settled = items.iter().filter(|(_, settled, _)| *settled);
+        let half = settled.clone().count().div_ceil(2);
+        let go = settled.take(short.min(half));
+        let mut go: Vec<ItemKey> = go.map(|(_, _, key)| key.clone()).collect();
         if excess > go.len() {
             go = items
                 .into_iter()
@@ -340,9 +326,6 @@ impl Memory {
     /// A window ended: what was not confirmed for long goes, and of the rest what was counted before counts half.
     pub(super) fn judge(&mut self) {
         let (window, round) = (self.table.window(), self.trials.round);
-        for of in self.trials.tenants.values_mut() {
-            of.threshold = (of.threshold - of.threshold.div_ceil(4)).max(of.least);
-        }
         let keys: Vec<ItemKey> = self.on_probation().cloned().collect();
         for key in keys {
             let Some(entry) = self.index.get_mut(&key) else {
@@ -405,17 +388,15 @@ impl Memory {
                 continue;
             };
             if let Some(of) = self.trials.tenants.get_mut(tenant) {
-                (of.least, of.threshold) = (reads, of.threshold.max(reads));
+                of.threshold = reads;
                 continue;
             }
             let place = TenantEntry::place(at, *tenant)?;
             let may = |place: &u32| *place < self.trials.rings.places();
             if let Some(at) = place.filter(may) {
-                let (least, threshold) = (reads, reads);
                 let of = Tenant {
                     at,
-                    least,
-                    threshold,
+                    threshold: reads,
                     lacks_cells: false,
                 };
                 self.trials.tenants.insert(*tenant, of);

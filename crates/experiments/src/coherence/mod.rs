@@ -222,10 +222,11 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     Ok(())
 }
 
-/// What came about of loans, and of copies in stores if there are to be any.
+/// What came about of loans, of items on probation, and of copies in stores if there are to be any.
 fn loans_and_copies(report: &mut Report, hunt: &Hunt, have_copies_held: bool) {
     let copies = COPIES.iter().filter(|_| have_copies_held);
     let all = LOANS.iter().map(|name| (name, "keys have to be lent"));
+    let all = all.chain([(&::hunt::PROBATION, "keys have to get items on probation")]);
     for (name, why) in all.chain(copies.map(|name| (name, "stores have to hold copies"))) {
         let count = hunt.counted(name);
         report.count(name, count);

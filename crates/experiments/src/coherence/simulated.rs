@@ -82,6 +82,9 @@ fn tell(report: &mut Report, hunted: &Hunted, holds_copies: bool) {
     if hunted.cached == 0 && hunted.seeds >= ENOUGH {
         report.fails("no read was answered by a switch".into());
     }
+    if hunted.on_probation == 0 && hunted.seeds >= ENOUGH {
+        report.fails("no key got an item on probation".into());
+    }
     // Each seed has several keys: one in a hundred seeds is no way to overlook something.
     if hunted.undecided > hunted.seeds / ENOUGH + 1 {
         report.fails(format!(
