@@ -177,20 +177,31 @@ INLINE struct item *enter_bucket(struct work *work, struct bucket *bucket, struc
 }
 
 /*
- * A read that missed, the key's `reads`th in this window on this CPU as far as is known. Another switch on the way that has asked for a
+ * Whether a key may get an item of which this was the `reads`th read in this window on this CPU, as far as is known. Most are
+ * not; so this stands where the read missed, and what follows in a function of its own.
+ */
+INLINE bool is_read_enough(const struct work *work, __u32 reads)
+{
+	__u32 place = work->place;
+	const struct blanks *blanks = bpf_map_lookup_elem(&probation, &place);
+	return blanks && blanks->threshold && reads >= blanks->threshold;
+}
+
+/*
+ * A read that missed, of a key that is read enough. Another switch on the way that has asked for a
  * grant has an item of the key: that is enough.
  *
  * Rule 1: the epoch is taken after the item can be found, as when the agent makes an entry. A write that did not find it took its own
  * before, and what was granted under a higher one the store takes back by asking.
  */
-WHOLE int begin_probation(struct xdp_md *ctx, struct work *work, __u32 reads)
+WHOLE int begin_probation(struct xdp_md *ctx, struct work *work)
 {
 	struct config *config = get_config();
-	if (!work || !config || !reads || work->header.epoch)
+	if (!work || !config || work->header.epoch)
 		return 0;
 	__u32 place = work->place, index = work->hash[1] & bucket_mask;
 	struct blanks *blanks = bpf_map_lookup_elem(&probation, &place);
-	if (!blanks || !blanks->threshold || reads < blanks->threshold)
+	if (!blanks)
 		return 0;
 	if (READ_ONCE(blanks->next) == READ_ONCE(blanks->end))
 		return ends(COUNT_probation_no_blank, 0);
