@@ -56,7 +56,11 @@ fn many_reads_are_counted_in_steps() {
     let w = world();
     let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
     let frame = Message::read(SIGNED, KEY).frame().bytes();
-    let read = |times| (0..times).for_each(|_| drop(w.switch.run(&frame, None)));
+    let read = |times| {
+        for _ in 0..times {
+            w.switch.runner.run(&frame, None, &mut vec![]);
+        }
+    };
     let estimate = || w.switch.sketches.estimate(SIGNED, hash, 0);
     read(2048);
     assert_eq!(estimate(), 2048, "so far one by one");
@@ -73,10 +77,8 @@ fn keys_that_share_a_cell_are_taken_for_one_another_rarely() {
     let w = world();
     w.switch.table.scatter(7);
     for n in 0..30_000 {
-        drop(w.switch.run(
-            &Message::read(SIGNED, &numbered_key(n)).frame().bytes(),
-            None,
-        ));
+        let frame = Message::read(SIGNED, &numbered_key(n)).frame().bytes();
+        w.switch.runner.run(&frame, None, &mut vec![]);
     }
     let is_more = |n: &u32| {
         let hash = secret_of(SIGNED).key_hash(SIGNED, &numbered_key(*n));
