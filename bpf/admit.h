@@ -13,6 +13,12 @@ INLINE bool is_signed_so(struct work *work)
 	return !has_secret(work) || tag_anew(work) == work->header.tag;
 }
 
+/* Likewise, as a function of its own: while a secret is changed only. */
+OUTLINE int is_signed_otherwise(struct work *work)
+{
+	return work && is_signed_so(work);
+}
+
 /*
  * Whether the tag is right, under the signer's secret or the one that is accepted as well; `work->secret` is then the
  * one that it was made with, and signs whatever becomes of the packet.
@@ -28,7 +34,7 @@ INLINE bool tag_is_right(struct work *work, const struct known_tenant *signer)
 		return false;
 	work->secret[0] = also[0];
 	work->secret[1] = also[1];
-	return is_signed_so(work);
+	return is_signed_otherwise(work);
 }
 
 INLINE int over_rate(struct xdp_md *ctx, struct work *work)

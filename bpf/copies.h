@@ -63,8 +63,9 @@ INLINE int find_answer(struct xdp_md *ctx, struct work *work, struct config *con
 		count(COUNT_miss);
 		__u32 reads = count_miss(work, config, threshold);
 		disown(ctx, work, config);
-		begin_probation(ctx, work, reads);
-		return forward(ctx, work);
+		if (is_read_enough(work, config, reads))
+			begin_probation(ctx, work);
+		return forward_here(ctx, work);
 	}
 	touch_rest(found);
 	count_request(found, config);

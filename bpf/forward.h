@@ -76,10 +76,8 @@ INLINE void step_hop_limit(struct xdp_md *ctx, struct work *work)
 	ip->check = check + (check >= 0xffff);
 }
 
-OUTLINE int forward(struct xdp_md *ctx, struct work *work)
+INLINE int forward_here(struct xdp_md *ctx, struct work *work)
 {
-	if (!work)
-		return XDP_PASS;
 	if (work->is_vlan)
 		return ends(COUNT_pass_vlan, XDP_PASS);
 	struct bpf_fib_lookup fib = {
@@ -103,6 +101,12 @@ OUTLINE int forward(struct xdp_md *ctx, struct work *work)
 	step_hop_limit(ctx, work);
 	work->out = fib.ifindex;
 	return ends(COUNT_forward, XDP_REDIRECT);
+}
+
+/* Likewise where it is not worth its place: a call costs what a cold line does where returns are guarded. */
+OUTLINE int forward(struct xdp_md *ctx, struct work *work)
+{
+	return work ? forward_here(ctx, work) : XDP_PASS;
 }
 
 /* Writes `work->header` over the packet's, signed again. */

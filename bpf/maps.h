@@ -30,7 +30,7 @@ _Static_assert(NO_DISCIPLINE < MAX_DISCIPLINES, "it has a place of its own in `p
 #define PARAMETERS 2
 #define MAX_LEASES 1024
 #define SKETCH_ROWS 4
-#define SKETCH_COLUMNS 65536
+#define SKETCH_COLUMNS 32768
 #define BLOOM_CELLS 65536
 #define BURST_CELLS 8192
 #define MAX_TENANTS 4096
@@ -96,9 +96,10 @@ INLINE __u64 hash_salt(__u32 tenant)
 	return tenant * HASH_SALT;
 }
 
-/* key: tenant id. Written by the agent. */
+/* key: tenant id. Written by the agent. Takes memory for those that there are. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, MAX_TENANTS);
 	__type(key, __u32);
 	__type(value, struct tenant);
@@ -233,15 +234,20 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } pages SEC(".maps");
 
-BUCKET_MASK;
+SWITCH_SIZES;
 
-/* Requests of each slot. key: cpu * slots + slot. Written by the programs, never reset. */
+/* Requests of the items of a page, each at its first cell. Those of an item go on where that of another in its cells ended. */
+struct page_hits {
+	__u32 cell[PAGE_START_CELLS];
+};
+
+/* key: cpu * pages + page. Written by the programs, never reset. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2 * 4096 * BUCKET_SLOTS); /* set when loading */
+	__uint(max_entries, 2 * 79); /* set when loading */
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct page_hits);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } hits SEC(".maps");
 
@@ -271,9 +277,9 @@ struct {
  * last written in, so that a new window needs no clearing: a cell of another window counts as zero.
  */
 struct sketch {
-	__u32 row[SKETCH_ROWS][SKETCH_COLUMNS]; /* 8 bits of window over 24 bits of count */
+	__u16 row[SKETCH_ROWS][SKETCH_COLUMNS]; /* 4 bits of window over 12 bits of count */
 	__u8 bloom[BLOOM_CELLS]; /* low 8 bits of window, plus 1 */
-	/* Hot keys reported, as rows have it: of each tenant's share, and of what is for whoever comes first. */
+	/* Hot keys reported, 8 bits of window over 24 bits of count: of each tenant's share, and of what is for whoever comes first. */
 	__u32 reports[MAX_TENANTS];
 	__u32 reports_of_all;
 	__u32 unused;

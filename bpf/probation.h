@@ -180,25 +180,36 @@ INLINE struct item *enter_bucket(struct work *work, struct bucket *bucket, struc
 }
 
 /*
- * A read that missed; `counted` unless it was not, or may get no item. Another switch on the way that has asked for a
+ * Whether a key of which a read missed may get an item: `reads` is 0 if that was not counted, or may not be. Most may not; so this stands where
+ * the read missed, and what follows in a function of its own.
+ */
+INLINE bool is_read_enough(const struct work *work, const struct config *config, __u32 reads)
+{
+	__u32 place = work->place;
+	struct blanks *blanks = bpf_map_lookup_elem(&probation, &place);
+	if (!reads || !blanks || !blanks->threshold || work->header.epoch)
+		return false;
+	__u32 left = READ_ONCE(blanks->end) - READ_ONCE(blanks->next);
+	return count_burst(work, config) >= reads_needed(blanks, left);
+}
+
+/*
+ * A read that missed, of a key that is read enough. Another switch on the way that has asked for a
  * grant has an item of the key: that is enough.
  *
  * Rule 1: the epoch is taken after the item can be found, as when the agent makes an entry. A write that did not find it took its own
  * before, and what was granted under a higher one the store takes back by asking.
  */
-WHOLE int begin_probation(struct xdp_md *ctx, struct work *work, __u32 reads)
+WHOLE int begin_probation(struct xdp_md *ctx, struct work *work)
 {
 	struct config *config = get_config();
-	if (!work || !config || !reads || work->header.epoch)
+	if (!work || !config || work->header.epoch)
 		return 0;
 	__u32 place = work->place, index = work->hash[1] & bucket_mask;
 	struct blanks *blanks = bpf_map_lookup_elem(&probation, &place);
-	if (!blanks || !blanks->threshold)
+	if (!blanks)
 		return 0;
-	__u32 left = READ_ONCE(blanks->end) - READ_ONCE(blanks->next);
-	if (count_burst(work, config) < reads_needed(blanks, left))
-		return 0;
-	if (!left)
+	if (READ_ONCE(blanks->next) == READ_ONCE(blanks->end))
 		return ends(COUNT_probation_no_blank, 0);
 	__u32 slot = lease_there(ctx, work), which = index & (BUCKET_LOCKS - 1);
 	struct lease *lease = bpf_map_lookup_elem(&leases, &slot);

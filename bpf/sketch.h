@@ -30,20 +30,45 @@ INLINE __u32 counted(__u32 cell, __u32 window)
 	return cell >> 24 == (window & 0xff) ? cell & 0xffffff : 0;
 }
 
-/* Counts one read; returns the estimate of this CPU's reads of this key in this window. */
+/* A row's cell counts so far one by one, and from there on in steps of so many, each by that chance. */
+#define SKETCH_EXACT 2048
+#define SKETCH_STEP 64
+#define SKETCH_MOST 0xfff
+
+/* What a row's cell counted in this window. Like what follows without a branch: which cell has least nobody can predict. */
+INLINE __u32 steps_in(__u32 cell, __u32 window)
+{
+	__s32 others = cell >> 12 ^ (window & 0xf);
+	return cell & SKETCH_MOST & (others - 1) >> 31;
+}
+
+/* The reads that such a count stands for. */
+INLINE __u32 reads_of(__u32 steps)
+{
+	return steps <= SKETCH_EXACT ? steps : SKETCH_EXACT + (steps - SKETCH_EXACT) * SKETCH_STEP;
+}
+
+/*
+ * Counts one read; returns the estimate of this CPU's reads of this key in this window. Only those of the key's cells are raised that
+ * have least: the others count other keys too, and are no nearer to the truth for being higher.
+ */
 INLINE __u32 sketch_add(struct sketch *sketch, __u64 mixed, __u32 window)
 {
-	__u32 least = ~0U;
+	__u16 *cell[SKETCH_ROWS];
+	__s32 steps[SKETCH_ROWS], least = SKETCH_MOST;
 	for (int i = 0; i < SKETCH_ROWS; i++) {
-		__u32 *cell = &sketch->row[i][mixed >> (16 * i) & (SKETCH_COLUMNS - 1)];
-		__u32 seen = counted(*cell, window);
-		if (seen < 0xffffff)
-			seen++;
-		*cell = window << 24 | seen;
-		if (seen < least)
-			least = seen;
+		cell[i] = &sketch->row[i][mixed >> (16 * i) & (SKETCH_COLUMNS - 1)];
+		steps[i] = steps_in(*cell[i], window);
+		__s32 less = steps[i] - least;
+		least += less & less >> 31;
 	}
-	return least;
+	if (unlikely(least >= SKETCH_EXACT) &&
+	    (least == SKETCH_MOST || (bpf_get_prandom_u32() & (SKETCH_STEP - 1))))
+		return reads_of(least);
+	least++;
+	for (int i = 0; i < SKETCH_ROWS; i++)
+		*cell[i] = (window & 0xf) << 12 | (steps[i] - ((steps[i] - least) >> 31));
+	return reads_of(least);
 }
 
 INLINE bool bloom_has(struct sketch *sketch, __u64 mixed, __u32 window)

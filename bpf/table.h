@@ -44,6 +44,7 @@ _Static_assert(ITEM_MAX_CELLS <= ITEM_CELLS, "its cells fit into its flags");
 struct found {
 	struct page *page;
 	struct item *item;
+	__u32 page_index;
 	__u32 offset; /* of the item in its page in bytes */
 	__u32 slot; /* index over all buckets */
 };
@@ -111,6 +112,7 @@ INLINE bool find_slot_of(__u64 hash, struct found *found)
 	found->page = bpf_map_lookup_elem(&pages, &page_index);
 	if (!found->page || cell >= PAGE_START_CELLS)
 		return false;
+	found->page_index = page_index;
 	found->offset = cell * CELL_BYTES;
 	found->item = (void *)(found->page->bytes + found->offset);
 	found->slot = index * BUCKET_SLOTS + i;
@@ -163,13 +165,14 @@ INLINE void touch_rest(const struct found *found)
 	}
 }
 
-/* Returns how many this CPU had counted in the item's slot before. */
+/* Returns how many this CPU had counted in the item's first cell before. */
 INLINE __u32 count_each_request(const struct found *found)
 {
-	__u32 slots = (bucket_mask + 1) * BUCKET_SLOTS;
-	__u32 index = bpf_get_smp_processor_id() * slots + found->slot;
-	__u32 *hit = bpf_map_lookup_elem(&hits, &index);
-	return hit ? (*hit)++ : 0;
+	__u32 index = bpf_get_smp_processor_id() * page_count + found->page_index;
+	struct page_hits *of = bpf_map_lookup_elem(&hits, &index);
+	__u32 offset = found->offset;
+	opaque(offset); /* the compiler would take the cell from the slot again, and with it its bound */
+	return of ? of->cell[offset / CELL_BYTES]++ : 0;
 }
 
 INLINE void count_request(const struct found *found, const struct config *config)

@@ -111,7 +111,14 @@
 #define redirect_to_pair(pair) bpf_redirect_map((pair), 0, BPF_F_BROADCAST)
 
 /* Set when loading: slots are found by masking. In a section of its own, beside a discipline's constants. */
-#define BUCKET_MASK const volatile __u32 bucket_mask SEC(".rodata.switch") = 4095
+struct switch_sizes {
+	__u32 mask_of_buckets;
+	__u32 count_of_pages;
+};
+#define SWITCH_SIZES                                                                               \
+	const volatile struct switch_sizes switch_sizes SEC(".rodata.switch") = {4095, 79}
+#define bucket_mask (switch_sizes.mask_of_buckets)
+#define page_count (switch_sizes.count_of_pages)
 
 /*
  * CLOCK_BOOTTIME, which goes on while the machine is suspended: no lease and no life lasts longer for that. Read once in a tick

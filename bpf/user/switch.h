@@ -43,6 +43,7 @@ struct user_switch {
 	struct user_cpu *cpu[USER_CPUS];
 	__u32 cpus;
 	__u32 mask_of_buckets;
+	__u32 count_of_pages;
 	__u32 mutant; /* of mutants.h; only what was compiled for tests looks at it */
 };
 

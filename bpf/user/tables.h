@@ -64,7 +64,8 @@ INLINE void *user_lookup(const struct user_table *table, __u32 type, __u32 value
 	} name SEC(".maps")
 
 #define bucket_mask (user_cpu->at->mask_of_buckets)
-#define BUCKET_MASK _Static_assert(true, "the switch has it")
+#define page_count (user_cpu->at->count_of_pages)
+#define SWITCH_SIZES _Static_assert(true, "the switch has it")
 
 /* An entry of the list of an object's tables. */
 #define USER_MAP(m)                                                                                \

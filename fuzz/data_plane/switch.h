@@ -39,7 +39,7 @@ static void switch_new(int (*const *steps)(struct xdp_md *ctx), __u32 step_count
 	static const struct user_size sizes[] = {
 		{"buckets", BUCKETS},
 		{"pages", PAGES},
-		{"hits", BUCKETS * BUCKET_SLOTS * CPUS},
+		{"hits", PAGES * CPUS},
 		{"sketches", CPUS},
 	};
 	the_switch = user_switch_new(units, 1, sizes, sizeof(sizes) / sizeof(sizes[0]), CPUS);
@@ -47,6 +47,7 @@ static void switch_new(int (*const *steps)(struct xdp_md *ctx), __u32 step_count
 		abort();
 	user_cpu = the_switch->cpu[0];
 	the_switch->mask_of_buckets = BUCKETS - 1;
+	the_switch->count_of_pages = PAGES;
 	the_switch->fib = look_up;
 	for (__u32 step = 0; step < step_count; step++)
 		the_switch->program[DISCIPLINE_NUMBER * PROGRAMS_PER_DISCIPLINE + step] =

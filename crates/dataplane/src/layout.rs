@@ -18,7 +18,13 @@ pub const VALUE_MAX_BYTES: usize = 1392;
 /// Longest record in bytes that is given: what is left of the longest item beside the longest key.
 pub const GIVEN_MAX: usize = 1744;
 pub(crate) const SKETCH_ROWS: usize = 4;
-pub(crate) const SKETCH_COLUMNS: usize = 65536;
+pub(crate) const SKETCH_COLUMNS: usize = 32768;
+/// A row's cell counts so far one by one, and from there on in steps of [`SKETCH_STEP`].
+pub(crate) const SKETCH_EXACT: u32 = 2048;
+/// See [`SKETCH_EXACT`].
+pub(crate) const SKETCH_STEP: u32 = 64;
+/// The bits of a row's cell that count; those above are of its window.
+pub(crate) const SKETCH_MOST: u32 = 0xfff;
 pub(crate) const BLOOM_CELLS: usize = 65536;
 pub(crate) const BURST_CELLS: usize = 8192;
 pub(crate) const PIPE_STAGES: usize = 4;
@@ -109,6 +115,12 @@ pub(crate) struct Page {
     pub bytes: [AtomicU64; PAGE_BYTES / 8],
 }
 
+/// Requests of a page's items on one CPU, each at its first cell.
+#[repr(C)]
+pub(crate) struct PageHits {
+    pub cell: [AtomicU32; PAGE_START_CELLS],
+}
+
 /// The header of an item, at the start of its first cell.
 #[repr(C)]
 pub(crate) struct Item {
@@ -179,7 +191,7 @@ pub(crate) struct Kept {
 
 #[repr(C)]
 pub(crate) struct Sketch {
-    pub row: [[AtomicU32; SKETCH_COLUMNS]; SKETCH_ROWS],
+    pub row: [[AtomicU16; SKETCH_COLUMNS]; SKETCH_ROWS],
     pub bloom: [AtomicU8; BLOOM_CELLS],
     pub reports: [AtomicU32; MAX_TENANTS],
     pub reports_of_all: AtomicU32,
@@ -280,6 +292,9 @@ mod tests {
             ("GIVEN_MAX", GIVEN_MAX as u64),
             ("SKETCH_ROWS", SKETCH_ROWS as u64),
             ("SKETCH_COLUMNS", SKETCH_COLUMNS as u64),
+            ("SKETCH_EXACT", SKETCH_EXACT.into()),
+            ("SKETCH_STEP", SKETCH_STEP.into()),
+            ("SKETCH_MOST", SKETCH_MOST.into()),
             ("BLOOM_CELLS", BLOOM_CELLS as u64),
             ("BURST_CELLS", BURST_CELLS as u64),
             ("PIPE_STAGES", PIPE_STAGES as u64),

@@ -43,8 +43,9 @@ const OF_ONE_LOADING: [&str; 5] = [
     "works",
     "disciplines",
 ];
+const TENANTS: &str = "tenants";
 /// Maps that only count: made anew where their layout changed.
-const STATISTICS: [&str; 4] = ["counters", "sketches", PIPES, TALLIES];
+const STATISTICS: [&str; 5] = ["counters", "hits", "sketches", PIPES, TALLIES];
 
 /// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines that differ in their
 /// control half only share it.
@@ -118,7 +119,7 @@ impl Sizes {
         match table {
             "buckets" => Some(self.buckets()),
             "pages" => Some(self.pages),
-            "hits" => Some(self.buckets() * BUCKET_SLOTS as u32 * cpus),
+            "hits" => Some(self.pages * cpus),
             "sketches" | "known_tenants" | PIPES => Some(cpus),
             _ => None,
         }
@@ -215,9 +216,10 @@ fn configure(
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name.contains(".rodata.switch") {
-            // Its only constant is bucket_mask.
-            map.set_initial_value(&(sizes.buckets() - 1).to_ne_bytes())
-                .map_err(Error::bpf("setting the bucket mask"))?;
+            // `struct switch_sizes`
+            let words = [sizes.buckets() - 1, sizes.pages].map(u32::to_ne_bytes);
+            map.set_initial_value(words.as_flattened())
+                .map_err(Error::bpf("telling the programs the tables' sizes"))?;
         }
         if name.contains('.') {
             continue;
@@ -229,11 +231,26 @@ fn configure(
         }
         map.set_pin_path(home.map(&name))
             .map_err(Error::bpf(format!("pinning map {name}")))?;
+        if name == TENANTS {
+            keep_flags(home, &mut map)?;
+        }
         if !layout_is_ours(home, &name, &map)? {
             stale.push(home.map(&name));
         }
     }
     Ok(())
+}
+
+/// Earlier builds took memory for all tenants that there may be; their map goes on.
+fn keep_flags(home: &Home, map: &mut OpenMapMut<'_>) -> Result<(), Error> {
+    let path = home.map(TENANTS);
+    if !path.exists() {
+        return Ok(());
+    }
+    let wrong = || Error::bpf(format!("opening map {TENANTS}"));
+    let pinned = MapHandle::from_pinned_path(&path).map_err(wrong())?;
+    let info = pinned.info().map_err(wrong())?;
+    map.set_map_flags(info.info.map_flags).map_err(wrong())
 }
 
 /// Whether a map is as this build has it, if it is pinned already: only one that counts may be otherwise.

@@ -4,7 +4,9 @@ use wire::KeyHash;
 
 use crate::{
     Backing, Error,
-    layout::{Config, PIPE_SLOTS, Pipe, SKETCH_COLUMNS, Sketch},
+    layout::{
+        Config, PIPE_SLOTS, Pipe, SKETCH_COLUMNS, SKETCH_EXACT, SKETCH_MOST, SKETCH_STEP, Sketch,
+    },
     load::PIPES,
     mapped::Mapped,
     tenant::hash_salt,
@@ -27,6 +29,18 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// As in `bpf/sketch.h`: what a cell counted in this window.
+fn steps_in(cell: u32, window: u32) -> u32 {
+    let is_of_it = cell >> 12 == window & 0xf;
+    if is_of_it { cell & SKETCH_MOST } else { 0 }
+}
+
+/// Likewise: the reads that such a count stands for.
+fn reads_of(steps: u32) -> u64 {
+    let coarse = steps.saturating_sub(SKETCH_EXACT);
+    (steps - coarse + coarse * SKETCH_STEP).into()
+}
+
 impl Sketches {
     /// The sketches of a switch.
     ///
@@ -44,8 +58,8 @@ impl Sketches {
         })
     }
 
-    /// Estimated reads of a key without an item in a window, over all CPUs. In a sketch never too low, in a pipe never too high; but for
-    /// races.
+    /// Estimated reads of a key without an item in a window, over all CPUs. In a sketch never too low (from 2,048 on one CPU on: likely near), in a
+    /// pipe never too high; but for races.
     pub fn estimate(&self, tenant: u32, hash: KeyHash, window: u32) -> u64 {
         let seed = self.config.at(0).seed.load(Relaxed);
         let seed = seed.wrapping_mul(2 * u64::from(tenant) + 1);
@@ -55,14 +69,10 @@ impl Sketches {
             let rows = sketch.row.iter().enumerate();
             rows.map(|(i, row)| {
                 let cell = row[(mixed >> (16 * i)) as usize & (SKETCH_COLUMNS - 1)].load(Relaxed);
-                if cell >> 24 == window & 0xff {
-                    u64::from(cell & 0xff_ffff)
-                } else {
-                    0
-                }
+                steps_in(cell.into(), window)
             })
             .min()
-            .unwrap_or(0)
+            .map_or(0, reads_of)
         };
         let in_sketches: u64 = (0..self.per_cpu.len()).map(on_cpu).sum();
         in_sketches + self.in_pipes(mixed, window)

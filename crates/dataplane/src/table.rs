@@ -14,20 +14,20 @@ use crate::{
     grace::Grace,
     layout::{
         BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, GIVEN_MAX, ITEM_CELLS, Item, LAYOUT,
-        LOCKED_BY_AGENT, NO_LEASE, PAGE_START_CELLS, Page, SourceCheck,
+        LOCKED_BY_AGENT, NO_LEASE, PAGE_START_CELLS, Page, PageHits, SourceCheck,
     },
     mapped::Mapped,
     native::Clock,
     tenant::hash_salt,
 };
 
-/// The lookup table, the pages behind it, the counters of each slot, and the switch's configuration.
+/// The lookup table, the pages behind it, the counters of each item, and the switch's configuration.
 /// One agent writes at a time; the programs on every CPU read and write beside it.
 pub struct Table {
     config: Mapped<Config>,
     buckets: Mapped<Bucket>,
     pages: Mapped<Page>,
-    hits: Mapped<AtomicU32>,
+    hits: Mapped<PageHits>,
     locks: Mapped<AtomicU32>,
     cpus: usize,
     grace: Grace,
@@ -132,8 +132,9 @@ impl Table {
         let at = at.into();
         at.must_exist()?;
         let buckets: Mapped<Bucket> = at.mapped("buckets")?;
-        let hits: Mapped<AtomicU32> = at.mapped("hits")?;
-        let cpus = hits.len() / (buckets.len() * BUCKET_SLOTS);
+        let pages: Mapped<Page> = at.mapped("pages")?;
+        let hits: Mapped<PageHits> = at.mapped("hits")?;
+        let cpus = hits.len() / pages.len();
         let locks: Mapped<AtomicU32> = at.mapped("bucket_locks")?;
         for lock in (0..locks.len()).map(|lock| locks.at(lock)) {
             // Only an agent that was killed leaves one, and there is one agent at a time.
@@ -142,7 +143,7 @@ impl Table {
         Ok(Table {
             locks,
             config: at.mapped("config")?,
-            pages: at.mapped("pages")?,
+            pages,
             buckets,
             hits,
             cpus,
@@ -236,7 +237,7 @@ impl Table {
     pub fn memory(&self) -> usize {
         self.buckets.len() * size_of::<Bucket>()
             + self.pages.len() * size_of::<Page>()
-            + self.hits.len() * 4
+            + self.hits.len() * size_of::<PageHits>()
     }
 
     fn item(&self, place: Place) -> &Item {
@@ -488,10 +489,10 @@ impl Table {
             && (self.slot(slot).load(Relaxed) >> 32) as u32 == fingerprint
     }
 
-    /// Requests of a slot's key so far, over all CPUs (sampled, if sampling is on). Wraps around.
-    pub fn requests(&self, slot: u32) -> u32 {
-        let slots = self.slots() as usize;
-        let on_cpu = |cpu| self.hits.at(cpu * slots + slot as usize).load(Relaxed);
+    /// Requests so far of the items that lay there, over all CPUs (sampled, if sampling is on). Wraps around.
+    pub fn requests(&self, place: Place) -> u32 {
+        let (page, cell) = (place.page as usize, usize::from(place.cell));
+        let on_cpu = |cpu| self.hits.at(cpu * self.pages.len() + page).cell[cell].load(Relaxed);
         (0..self.cpus).map(on_cpu).fold(0, u32::wrapping_add)
     }
 

@@ -3,13 +3,14 @@
 //! Tables of `bpf/maps.h` that every discipline meets on its way are among them (tenants, leases, epochs): without them it would
 //! not answer. Left out: forwarding, which a switch does anyway; counters of endings; tags, which no ALU computes; items on probation, for no
 //! chip fills its match tables by itself. Where the C
-//! looks several times into one array, a pipeline needs one for each time.
+//! looks several times into one array, a pipeline needs one for each time; and it would raise all four counts of a key that missed, where the
+//! C raises those that are least.
 
 use rmt::{Items, Lookup, Published, Table};
 
-const COLUMNS: u32 = 65_536;
+const COLUMNS: u32 = 32_768;
 /// The Bloom filter's cells, shared out over its three probes.
-const PROBED: u32 = COLUMNS / 3;
+const PROBED: u32 = 65_536 / 3;
 /// Each tenant's share of reports, and what is for whoever comes first.
 const SHARES: u32 = 4096 + 1;
 
@@ -116,7 +117,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
         name,
         map: "sketches",
         entries: COLUMNS,
-        bits: 32,
+        bits: 16,
         after: &["lookup"],
         ..Table::REGISTERS
     }));

@@ -63,7 +63,7 @@ impl Index {
                 slot,
                 place,
                 lease,
-                requests: table.requests(slot),
+                requests: table.requests(place),
                 // Whatever it was to the earlier agent: the controller hears of it as of the others.
                 trial: None,
             };

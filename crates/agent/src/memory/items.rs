@@ -171,7 +171,7 @@ impl Memory {
             slot,
             place,
             lease,
-            requests: self.table.requests(slot),
+            requests: self.table.requests(place),
             trial,
         };
         match entry.trial {

@@ -270,7 +270,7 @@ impl Memory {
     pub fn end_window(&mut self) -> InWindow {
         let (table, mut by_page) = (&self.table, BTreeMap::<u32, u64>::new());
         let in_window = |(key, entry): (&ItemKey, &mut Entry)| {
-            let requests = table.requests(entry.slot);
+            let requests = table.requests(entry.place);
             let new = u64::from(requests.wrapping_sub(entry.requests));
             entry.requests = requests;
             *by_page.entry(entry.place.page).or_default() += new;

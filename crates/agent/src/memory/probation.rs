@@ -113,7 +113,7 @@ impl Memory {
         };
         entry.trial = None;
         // What was read before was told with the reads that missed.
-        entry.requests = self.table.requests(entry.slot);
+        entry.requests = self.table.requests(entry.place);
         self.news.push(News::Here {
             key: key.clone(),
             place: entry.place,
@@ -163,7 +163,7 @@ impl Memory {
     }
 
     fn new_requests(&self, entry: &Entry) -> u32 {
-        let requests = self.table.requests(entry.slot);
+        let requests = self.table.requests(entry.place);
         requests.wrapping_sub(entry.requests)
     }
 
@@ -253,7 +253,7 @@ impl Memory {
             && self.table.leads_to(slot, tenant, hash)
             && served.lease_for(tenant, hash) == Some(held.lease)
             && self.index.get(&key).is_none();
-        let requests = self.table.requests(slot);
+        let requests = self.table.requests(place);
         let trial = Trial {
             window: self.table.window(),
             since: self.trials.round,
@@ -303,7 +303,7 @@ impl Memory {
         let judged = |key: &ItemKey| {
             let entry = self.index.get(key)?;
             let trial = entry.trial.as_ref()?;
-            let rate = trial.rate(self.table.requests(entry.slot), round);
+            let rate = trial.rate(self.table.requests(entry.place), round);
             Some((rate, round >= trial.since + LEAST_ROUNDS, key.clone()))
         };
         let items = self.trials.items.get(&tenant);
@@ -331,7 +331,7 @@ impl Memory {
             let Some(entry) = self.index.get_mut(&key) else {
                 continue;
             };
-            let requests = self.table.requests(entry.slot);
+            let requests = self.table.requests(entry.place);
             let Some(trial) = &mut entry.trial else {
                 continue;
             };

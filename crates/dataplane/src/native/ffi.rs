@@ -78,6 +78,7 @@ pub struct Switch {
     pub cpu: [*mut Cpu; CPUS],
     pub cpus: u32,
     pub mask_of_buckets: u32,
+    pub count_of_pages: u32,
     pub mutant: u32,
 }
 

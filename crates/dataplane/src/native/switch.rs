@@ -213,6 +213,7 @@ impl Switch {
             raw.mutant = super::mutant::chosen();
         }
         raw.mask_of_buckets = sizes.buckets() - 1;
+        raw.count_of_pages = sizes.pages;
         switch.set_fib(Box::new(Nowhere));
         Ok(Arc::new(switch))
     }

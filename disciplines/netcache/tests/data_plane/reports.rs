@@ -52,6 +52,43 @@ fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
 }
 
 #[test]
+fn many_reads_are_counted_in_steps() {
+    let w = world();
+    let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
+    let frame = Message::read(SIGNED, KEY).frame().bytes();
+    let read = |times| {
+        for _ in 0..times {
+            w.switch.runner.run(&frame, None, &mut vec![]);
+        }
+    };
+    let estimate = || w.switch.sketches.estimate(SIGNED, hash, 0);
+    read(2048);
+    assert_eq!(estimate(), 2048, "so far one by one");
+    read(10_000);
+    // Steps of 64, each by a chance of one in 64: a standard deviation of 800.
+    let counted = estimate() - 2048;
+    assert_eq!(counted % 64, 0);
+    assert!((5_000..15_000).contains(&counted), "{counted}");
+}
+
+/// In rows that count every key in all of its cells it would be some 3,900.
+#[test]
+fn keys_that_share_a_cell_are_taken_for_one_another_rarely() {
+    let w = world();
+    w.switch.table.scatter(7);
+    for n in 0..30_000 {
+        let frame = Message::read(SIGNED, &numbered_key(n)).frame().bytes();
+        w.switch.runner.run(&frame, None, &mut vec![]);
+    }
+    let is_more = |n: &u32| {
+        let hash = secret_of(SIGNED).key_hash(SIGNED, &numbered_key(*n));
+        w.switch.sketches.estimate(SIGNED, hash, 0) > 1
+    };
+    let more = (0..30_000).filter(is_more).count();
+    assert!(more < 2_000, "{more}");
+}
+
+#[test]
 fn each_tenant_has_its_own_threshold() {
     let w = world();
     report_from(&w, &[(SIGNED, 3), (OTHER, 1), (UNKNOWN, 1)]);
@@ -123,11 +160,11 @@ fn other_tenants_reads_of_the_same_key_are_counted_apart() {
 fn reads_of_an_entry_are_counted_exactly_and_not_in_the_sketch() {
     let mut w = world();
     w.cached(SIGNED, KEY, V128);
-    let slot = w.switch.table.scan()[0].slot;
+    let place = w.switch.table.scan()[0].place;
     for _ in 0..5 {
         w.send_as("hit", Message::read(SIGNED, KEY));
     }
-    assert_eq!(w.switch.table.requests(slot), 5);
+    assert_eq!(w.switch.table.requests(place), 5);
     let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
     assert_eq!(w.switch.sketches.estimate(SIGNED, hash, 0), 0);
 }
