@@ -135,7 +135,7 @@ fn what_only_counts_is_made_anew_and_other_tables_of_another_layout_are_refused(
     let before = aside(&switch);
     switch.poke("config", 0, 28, &1u32.to_ne_bytes());
     assert_eq!(refused(4), "another build wrote them");
-    switch.poke("config", 0, 28, &2u32.to_ne_bytes());
+    switch.poke("config", 0, 28, &3u32.to_ne_bytes());
     replace(&switch, "tenants", MapType::Hash, 4, 64, 4096);
     assert!(refused(4).starts_with("tenants: Hash of 4096 entries, keys of 4 and values of 64"));
     replace(&switch, "trial_notes", MapType::Hash, 8, 16, 16);

@@ -13,6 +13,8 @@ const COLUMNS: u32 = 32_768;
 const PROBED: u32 = 65_536 / 3;
 /// Each tenant's share of reports, and what is for whoever comes first.
 const SHARES: u32 = 4096 + 1;
+/// Cells of the counts of what is read in a burst.
+const BURSTS: u32 = 8192;
 
 /// Its tables.
 pub fn pipeline(items: Items) -> Vec<Table> {
@@ -121,6 +123,14 @@ pub fn pipeline(items: Items) -> Vec<Table> {
         after: &["lookup"],
         ..Table::REGISTERS
     }));
+    tables.push(Table {
+        name: "burst",
+        map: "sketches",
+        entries: BURSTS,
+        bits: 32,
+        after: &["lookup"],
+        ..Table::REGISTERS
+    });
     let bloom = &["bloom_1", "bloom_2", "bloom_3"];
     tables.extend(bloom.map(|name| Table {
         name,
