@@ -47,7 +47,7 @@ fn switch() -> Switch {
 }
 
 fn rows(switch: &Switch, map: &str) -> Rows {
-    Rows::open(&switch.backing(), "trial", map).expect("a map of its own")
+    Rows::open(switch.backing(), "trial", map).expect("a map of its own")
 }
 
 /// `struct note_key` and `struct note`.
@@ -80,7 +80,7 @@ fn the_first_step_finds_the_tenants_words_and_goes_on_in_others() {
     notes.write(&note_key(b'n'), &EMPTY_NOTE).expect("room");
     assert_eq!(moved(&switch, b"n"), ["consume"]);
     assert_eq!(note(&notes, b'n'), (1, [ROUNDS, GROUP, 0, NUMBER * 8]));
-    TenantEntry::set_parameters(&switch.backing(), &[(SIGNED, [5, 6])]).expect("tenants");
+    TenantEntry::set_parameters(switch.backing(), &[(SIGNED, [5, 6])]).expect("tenants");
     assert_eq!(moved(&switch, b"n"), ["consume"]);
     assert_eq!(note(&notes, b'n'), (2, [5, 6, 0, NUMBER * 8]));
     assert_eq!(
@@ -151,7 +151,7 @@ fn rows_are_of_the_maps_own_lengths() {
         ("trial_other", "trial has no such map here"),
         ("trial_groups", "it is a ArrayOfMaps, which has no rows"),
     ] {
-        let opened = Rows::open(&switch.backing(), "trial", map);
+        let opened = Rows::open(switch.backing(), "trial", map);
         let error = opened.err().expect("refused").to_string();
         assert_eq!(error, format!("map {map}: {why}"));
     }
