@@ -19,7 +19,8 @@ pub const REGISTRATION: Registration = Registration {
     about: "joins a tenant's memory on several switches to one cache, each item on one of them",
     number: 1,
     items: Items::Copies,
-    probation: Some(netcache::PROBATION),
+    // An owner that came back learnt too little beside items on probation to fill its pages: `work-conserving` in the kernel.
+    probation: None,
     runs: Runs::WherePages,
     settings: &[],
     options: &[],
