@@ -47,7 +47,7 @@ enum What {
     /// Runs them, keeps what came out, and writes it into the documents.
     Run {
         /// Only commands that have this in them; may be given several times.
-        #[arg(long, value_name = "TEXT")]
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         only: Vec<String>,
         /// Only those that were never run, or not on the code at hand.
         #[arg(long)]
