@@ -180,8 +180,9 @@ INLINE struct item *enter_bucket(struct work *work, struct bucket *bucket, struc
 }
 
 /*
- * Whether a key of which a read missed may get an item: `reads` is 0 if that was not counted, or may not be. Most may not; so this stands where
- * the read missed, and what follows in a function of its own.
+ * Whether a key of which a read missed may get an item: `reads` is 0 if that was not counted, or may not be. Another switch on the way
+ * that has asked for a grant has an item of the key: that is enough. Most may not; so this stands where the read missed, and what
+ * follows in a function of its own.
  */
 INLINE bool is_read_enough(const struct work *work, const struct config *config, __u32 reads)
 {
@@ -194,8 +195,7 @@ INLINE bool is_read_enough(const struct work *work, const struct config *config,
 }
 
 /*
- * A read that missed, of a key that is read enough. Another switch on the way that has asked for a
- * grant has an item of the key: that is enough.
+ * A read that missed, of a key that is read enough.
  *
  * Rule 1: the epoch is taken after the item can be found, as when the agent makes an entry. A write that did not find it took its own
  * before, and what was granted under a higher one the store takes back by asking.
@@ -203,7 +203,7 @@ INLINE bool is_read_enough(const struct work *work, const struct config *config,
 WHOLE int begin_probation(struct xdp_md *ctx, struct work *work)
 {
 	struct config *config = get_config();
-	if (!work || !config || work->header.epoch)
+	if (!work || !config)
 		return 0;
 	__u32 place = work->place, index = work->hash[1] & bucket_mask;
 	struct blanks *blanks = bpf_map_lookup_elem(&probation, &place);

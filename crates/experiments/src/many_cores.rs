@@ -36,12 +36,12 @@ impl ManyCores {
         hardware.context("rack.hardware: what a core takes has to be said")
     }
 
-    /// Requests per second that cores alone would answer, and those that the line allows.
-    fn bounds(&self, hardware: &Hardware, cores: u32, writes: f64) -> [f64; 2] {
+    /// Requests per second that the cores could answer, and that the line allows.
+    fn bound(hardware: &Hardware, cores: u32, writes: f64) -> f64 {
         let frames = (1.0 - writes) * PER_READ + writes * PER_WRITE;
         let of_cores = f64::from(cores) * hardware.switch_rate / frames;
         let others = f64::from(cores - 1) / f64::from(cores);
-        [of_cores, 1e9 / (writes * others * hardware.line_ns)]
+        of_cores.min(1e9 / (writes * others * hardware.line_ns))
     }
 
     fn point(
@@ -67,8 +67,8 @@ impl ManyCores {
                 writes: Some(Popularity::Uniform),
                 ..Phase::reads(Popularity::Uniform, rate, warmup, seconds)
             };
-            let [of_cores, of_line] = self.bounds(&hardware, cores, ratio);
-            let point = servers.saturate(of_cores.min(of_line), &what, &self.search, phase)?;
+            let bound = Self::bound(&hardware, cores, ratio);
+            let point = servers.saturate(bound, &what, &self.search, phase)?;
             found.push((ratio, cores, point));
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, Once, PoisonError},
 };
 
@@ -125,10 +126,14 @@ fn identity(objects: &[Object], sizes: Sizes) -> String {
     format!("{} {objects}", sizes.pages)
 }
 
+/// Where what is loaded is pinned.
+pub(crate) fn pins(home: &Home) -> PathBuf {
+    Path::new("/sys/fs/bpf/shortstop").join(home.name())
+}
+
 /// Everything that is pinned there and is a map.
 fn tables(home: &Home) -> Vec<Table> {
-    let path = format!("/sys/fs/bpf/shortstop/{}", home.name());
-    let pins = fs::read_dir(&path).expect("it is loaded").flatten();
+    let pins = fs::read_dir(pins(home)).expect("it is loaded").flatten();
     let files = pins.filter(|pin| pin.file_type().is_ok_and(|kind| kind.is_file()));
     files
         .filter_map(|pin| {

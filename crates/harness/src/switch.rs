@@ -24,7 +24,7 @@ use wire::Secret;
 use crate::{
     message::{address, secret_of},
     namespace::{ifindex, in_namespace, ip, sysctl},
-    reuse::Loaded,
+    reuse::{self, Loaded},
 };
 
 /// What becomes of the packet.
@@ -409,10 +409,7 @@ impl Switch {
     }
 
     fn map(&self, name: &str) -> MapHandle {
-        let path = format!(
-            "/sys/fs/bpf/shortstop/{}/{name}",
-            self.at.loaded().home().name()
-        );
+        let path = reuse::pins(self.at.loaded().home()).join(name);
         MapHandle::from_pinned_path(path).expect("every map is pinned")
     }
 

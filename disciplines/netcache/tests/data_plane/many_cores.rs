@@ -6,11 +6,12 @@ use harness::{Message, Runner, switch::in_this_process};
 
 use crate::world::*;
 
-/// The lines that this packet writes, as table and number, after one that has shown this CPU whatever it notes once.
-fn written(w: &World, on: &Runner, first: &Message, second: &Message) -> BTreeSet<(String, usize)> {
-    on.run(&first.frame().bytes(), None, &mut vec![]);
+/// The lines that this packet writes, as table and number, when it comes a second time: the first shows this CPU whatever it notes once.
+fn written(w: &World, on: &Runner, packet: &Message) -> BTreeSet<(String, usize)> {
+    let frame = packet.frame().bytes();
+    on.run(&frame, None, &mut vec![]);
     let before = w.switch.lines();
-    on.run(&second.frame().bytes(), None, &mut vec![]);
+    on.run(&frame, None, &mut vec![]);
     w.switch.lines().changed_since(&before)
 }
 
@@ -33,8 +34,8 @@ fn a_hit_or_miss_writes_nothing_that_another_core_does() {
             ("write", write(KEY), &["config", "pages"]),
         ];
         for (what, packet, expected) in rows {
-            let own = written(&w, &w.switch.runner, &packet, &packet);
-            let others = written(&w, &another, &packet, &packet);
+            let own = written(&w, &w.switch.runner, &packet);
+            let others = written(&w, &another, &packet);
             assert!(
                 !own.is_empty() && !others.is_empty(),
                 "{what}: counted by nobody"
