@@ -31,6 +31,9 @@ pub trait Machines {
     /// It does not start; its log is part of the message.
     fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()>;
 
+    /// Whether an agent that was started has loaded its programs, which takes the kernel some seconds.
+    fn has_loaded(&self, switch: &str) -> bool;
+
     /// Whether a role that was started runs still.
     fn is_running(&mut self, node: &str, role: &str) -> bool;
 

@@ -66,6 +66,10 @@ pub struct Rig {
     counted: BTreeMap<String, u64>,
 }
 
+fn is_agent(seated: &Seated) -> bool {
+    matches!(seated.role, Role::Switch(_))
+}
+
 impl Rig {
     /// Builds and starts all of it in the run's world, and waits until the stores take writes and, if controllers start
     /// with the rig, every switch is attached to one.
@@ -99,9 +103,12 @@ impl Rig {
         run.progress.say("starting controllers, stores and agents");
         let seats: Vec<(String, Seated)> = rig.plan.seats().collect();
         for (node, seated) in seats.iter().filter(|(_, seated)| seated.autostart) {
-            rig.start_as(node, seated)?;
+            rig.machines.start(node, seated)?;
         }
         rig.wait_for_stores()?;
+        for switch in seats.iter().filter(|(_, s)| s.autostart && is_agent(s)) {
+            rig.wait_for_agent(&switch.0)?;
+        }
         let is_control = |seated: &Seated| matches!(seated.role, Role::Control(_));
         if seats.iter().any(|(_, s)| s.autostart && is_control(s)) {
             rig.wait_for_switches()?;
@@ -167,7 +174,22 @@ impl Rig {
     /// # Errors
     /// It does not start; its log is part of the message.
     pub fn start_as(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
-        self.machines.start(node, seated)
+        self.machines.start(node, seated)?;
+        if is_agent(seated) {
+            self.wait_for_agent(node)?;
+        }
+        Ok(())
+    }
+
+    /// Its memory is there sooner than its programs, so it answers its status before it does anything for packets.
+    fn wait_for_agent(&mut self, switch: &str) -> anyhow::Result<()> {
+        let what = format!("{switch}-agent to load its programs");
+        self.wait_for(&what, Duration::from_secs(60), |rig| {
+            let runs = rig.machines.is_running(switch, "agent");
+            ensure!(runs, "{switch}-agent ended");
+            Ok(rig.machines.has_loaded(switch).then_some(()))
+        })
+        .with_context(|| self.machines.log(switch, "agent"))
     }
 
     /// Ends what runs under this name on a node, by a signal.

@@ -21,6 +21,7 @@ use lab::{
     link::SILENCERS,
     namespace,
     rack::{Lab, tail, unique_name},
+    roles::Role,
     steered::Seat,
     topology::Topology,
 };
@@ -42,6 +43,8 @@ pub struct Kernel {
     controllers: Vec<String>,
     /// Links that are or were silent, and which ways.
     silent: BTreeMap<usize, [bool; 2]>,
+    /// Where in its log begins what an agent says that was started last.
+    said_from: BTreeMap<String, usize>,
     begun: Instant,
 }
 
@@ -60,12 +63,19 @@ impl Kernel {
             lab: Lab::create(&name, topology, false)?,
             controllers,
             silent: BTreeMap::new(),
+            said_from: BTreeMap::new(),
             begun: Instant::now(),
         })
     }
 
     fn console(&self) -> Console<'_> {
         Console::new(&self.lab, self.controllers.clone())
+    }
+
+    /// All that a role has logged.
+    fn said(&self, node: &str, role: &str) -> String {
+        let log = self.lab.dir().join(format!("{node}-{role}.log"));
+        std::fs::read_to_string(log).unwrap_or_default()
     }
 
     fn wait_for_port(&mut self, node: &str, process: &str, port: u16) -> anyhow::Result<()> {
@@ -104,11 +114,22 @@ impl Machines for Kernel {
     }
 
     fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
+        if let Role::Switch(_) = seated.role {
+            let said = self.said(node, "agent").len();
+            self.said_from.insert(node.into(), said);
+        }
         self.lab.start(node, &seated.process(), false)?;
         match seated.role.port() {
             Some(port) => self.wait_for_port(node, seated.role.name(), port),
             None => Ok(()),
         }
+    }
+
+    fn has_loaded(&self, switch: &str) -> bool {
+        let said = self.said(switch, "agent");
+        let from = self.said_from.get(switch).copied().unwrap_or(0);
+        said.get(from..)
+            .is_some_and(|said| said.contains("serving;"))
     }
 
     fn is_running(&mut self, node: &str, role: &str) -> bool {

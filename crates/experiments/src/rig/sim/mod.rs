@@ -175,6 +175,10 @@ impl Machines for Sim {
         Ok(())
     }
 
+    fn has_loaded(&self, _switch: &str) -> bool {
+        true
+    }
+
     fn is_running(&mut self, node: &str, role: &str) -> bool {
         let process = self.process(node, role);
         process.is_ok_and(|process| self.world.borrow().state(process) != State::Dead)
