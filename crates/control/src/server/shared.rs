@@ -174,7 +174,7 @@ impl Shared {
         let (url, message) = match leader {
             Some(leader) if self.state.is_own(&leader) => (
                 None,
-                "this controller led last, and does not know whether it still does: etcd does not answer in time; try again"
+                "this controller led last, and does not know whether it still does: it is ending, or its state does not answer in time; try again"
                     .into(),
             ),
             Some(Leader { url, .. }) => {
