@@ -51,7 +51,7 @@ OUTLINE int keep(struct xdp_md *ctx, struct work *work, struct lent *lent, __u32
 INLINE int keep_again(struct xdp_md *ctx, struct work *work, const struct lent *lent)
 {
 	struct kept_value value = {};
-	if (load_kept(ctx, work, lent, WHILE_ACTIVE, &value) != KEPT_LOADED)
+	if (load_kept(ctx, work, loan_of(lent), WHILE_ACTIVE, &value) != KEPT_LOADED)
 		return ends(COUNT_drop_lent_busy, XDP_DROP);
 	work->header.op = OP_KEEP_REPLY;
 	work->header.value_len = bpf_htons(value.len);

@@ -44,7 +44,7 @@ INLINE int lent_read(struct xdp_md *ctx, struct work *work, const struct config 
 		     const struct lent *lent)
 {
 	struct kept_value value = {};
-	switch (load_kept(ctx, work, lent, while_answered(), &value)) {
+	switch (load_kept(ctx, work, loan_of(lent), while_answered(), &value)) {
 	case KEPT_LOADED:
 		make_answer(work, config, value.len, value.version, 0);
 		count(COUNT_lent_read);

@@ -41,7 +41,7 @@ OUTLINE int find_room(const struct work *work)
 		const struct kept *record = bpf_map_lookup_elem(&kept, &place);
 		if (!record)
 			break;
-		if (record->state == KEPT_PREPARED && kept_key_equals(record, work))
+		if (record->state == KEPT_PREPARED && kept_key_equals(place, work))
 			return place;
 		__u64 seen_ns = record->state == KEPT_FREE ? 0 : record->seen_ns;
 		if (kept_is_over(record, work->now_ns) && seen_ns < best_ns) {
@@ -61,7 +61,7 @@ INLINE bool take_record(struct work *work, __u32 place, __u64 epoch)
 	if (!record || !tags || !lock_seq(&record->seq))
 		return false;
 	bool ours = kept_is_over(record, work->now_ns) ||
-		    (record->state == KEPT_PREPARED && kept_key_equals(record, work));
+		    (record->state == KEPT_PREPARED && kept_key_equals(place, work));
 	if (ours) {
 		WRITE_ONCE(record->epoch, 0);
 		barrier();
@@ -255,7 +255,7 @@ INLINE int take_request(struct xdp_md *ctx, struct work *work, struct config *co
 	value.version = READ_ONCE(lent.record->version);
 	if (READ_ONCE(lent.record->value_len) == KEPT_NO_VALUE)
 		value.len = KEPT_NO_VALUE;
-	else if (load_kept(ctx, work, &lent, states, &value) != KEPT_LOADED)
+	else if (load_kept(ctx, work, loan_of(&lent), states, &value) != KEPT_LOADED)
 		return ends(COUNT_drop_lent_busy, XDP_DROP);
 	return answer_take(ctx, work, config, flags, &value);
 }

@@ -96,6 +96,12 @@ struct lent {
 	__u32 place;
 };
 
+/* Names a record as it was found, where a pointer cannot be had. */
+INLINE __u64 loan_of(const struct lent *lent)
+{
+	return epoch_pair(lent->place, lent->epoch);
+}
+
 INLINE __u32 kept_set_of(const struct work *work)
 {
 	return work->hash[1] & (KEPT_SETS - 1);
@@ -106,8 +112,10 @@ INLINE __u32 kept_tag_of(const struct work *work)
 	return work->hash[1] >> 32 ?: 1;
 }
 
-OUTLINE int kept_key_equals(const struct kept *record, const struct work *work)
+/* Whether the record at this place is of the packet's key, whatever else it is. */
+WHOLE int kept_key_equals(__u32 place, const struct work *work)
 {
+	const struct kept *record = bpf_map_lookup_elem(&kept, &place);
 	if (!record || !work || record->key_len != work->key_len ||
 	    record->tenant != bpf_ntohl(work->header.tenant))
 		return false;
@@ -130,7 +138,7 @@ INLINE bool kept_matches(const struct work *work, __u32 states, __u16 life, __u6
 	barrier();
 	if (!lent->epoch || (epoch && lent->epoch != epoch) ||
 	    !(states >> (READ_ONCE(record->state) & 3) & 1) || (life && record->life != life) ||
-	    !kept_key_equals(record, work))
+	    !kept_key_equals(lent->place, work))
 		return false;
 	barrier();
 	return READ_ONCE(record->epoch) == lent->epoch;
@@ -199,40 +207,49 @@ enum kept_load {
 	KEPT_LOADED,
 	KEPT_CHANGING, /* the packet is of no use any more */
 	KEPT_NO_ROOM, /* `len` says for what */
+	KEPT_TORN, /* once more may do */
 };
+
+/* As `load_kept`, in one try. */
+WHOLE int try_load_kept(struct xdp_md *ctx, struct work *work, __u64 loan, __u32 states,
+			struct kept_value *out)
+{
+	__u32 place = loan >> EPOCH_NUMBER_BITS;
+	const struct kept *record = bpf_map_lookup_elem(&kept, &place);
+	if (!work || !record || !out)
+		return KEPT_CHANGING;
+	__u32 seq = READ_ONCE(record->seq);
+	if (seq & 1)
+		return KEPT_TORN;
+	barrier();
+	if (record->epoch != (loan & EPOCH_NUMBER_MASK) || !(states >> (record->state & 3) & 1))
+		return KEPT_CHANGING;
+	__u32 len = record->value_len;
+	out->version = record->version;
+	out->sum = record->sum;
+	out->len = len;
+	if (len > VALUE_MAX_BYTES)
+		return KEPT_CHANGING;
+	if (!make_room(ctx, work, KV_HEADER_LEN + work->key_len + len))
+		return KEPT_NO_ROOM;
+	if (len && bpf_xdp_store_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len,
+				       (void *)record->value, len) < 0)
+		return KEPT_NO_ROOM;
+	barrier();
+	return READ_ONCE(record->seq) == seq ? KEPT_LOADED : KEPT_TORN;
+}
 
 /*
  * Copies the record's value behind the packet's key as it was at one moment, of the same epoch and in one of these
  * states. Nothing is locked: readers of a hot key do not wait for one another.
  */
-OUTLINE int load_kept(struct xdp_md *ctx, struct work *work, const struct lent *lent, __u32 states,
-		      struct kept_value *out)
+WHOLE int load_kept(struct xdp_md *ctx, struct work *work, __u64 loan, __u32 states,
+		    struct kept_value *out)
 {
-	if (!work || !lent || !out)
-		return KEPT_CHANGING;
-	const struct kept *record = lent->record;
-	__u64 epoch = lent->epoch;
 	for (int i = 0; i < LOCK_TRIES; i++) {
-		__u32 seq = READ_ONCE(record->seq);
-		if (seq & 1)
-			continue;
-		barrier();
-		if (record->epoch != epoch || !(states >> (record->state & 3) & 1))
-			return KEPT_CHANGING;
-		__u32 len = record->value_len;
-		out->version = record->version;
-		out->sum = record->sum;
-		out->len = len;
-		if (len > VALUE_MAX_BYTES)
-			return KEPT_CHANGING;
-		if (!make_room(ctx, work, KV_HEADER_LEN + work->key_len + len))
-			return KEPT_NO_ROOM;
-		if (len && bpf_xdp_store_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len,
-					       (void *)record->value, len) < 0)
-			return KEPT_NO_ROOM;
-		barrier();
-		if (READ_ONCE(record->seq) == seq)
-			return KEPT_LOADED;
+		int result = try_load_kept(ctx, work, loan, states, out);
+		if (result != KEPT_TORN)
+			return result;
 	}
 	return KEPT_CHANGING;
 }

@@ -41,11 +41,6 @@ enum window_says {
 	WINDOW_NO_ROOM,
 };
 
-INLINE __u64 loan_of(const struct lent *lent)
-{
-	return epoch_pair(lent->place, lent->epoch);
-}
-
 /* Whether the loan of a window is still there. */
 INLINE bool window_is_used(__u64 loan)
 {
