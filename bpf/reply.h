@@ -85,18 +85,6 @@ INLINE void turn_ipv6(struct ipv6hdr *ip)
 	ip->hop_limit = REPLY_HOP_LIMIT;
 }
 
-/* Cuts off what is behind `payload_len` bytes of payload. */
-INLINE void cut_off(struct xdp_md *ctx, const struct work *work, __u32 payload_len)
-{
-	__u32 need = work->kv + payload_len;
-	/* As the padding of most requests has it: no helper is called. Nothing of the request can lie in a fragment then. */
-	if (payload_len == work->payload_len && ctx->data_end - ctx->data == need)
-		return;
-	__u32 have = frame_len(ctx);
-	if (have > need)
-		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);
-}
-
 /*
  * Writes `work->header` (signed here) over the old header, and the lengths and checksums that go with it; cut to
  * `payload_len`. `value_sum` is that of the value behind the key, as `sum_of` has it. `back`: addresses and ports are
@@ -139,7 +127,9 @@ INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_
 	udp->len = bpf_htons(udp_len);
 	if (!write_checksum(ctx, work, udp, value_sum))
 		return false;
-	cut_off(ctx, work, payload_len);
+	__u32 have = frame_len(ctx), need = work->kv + payload_len;
+	if (have > need)
+		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);
 	return true;
 }
 
