@@ -74,7 +74,8 @@ INLINE __be16 parse_ethernet(struct cursor *cursor, struct datagram *datagram)
 	datagram->is_vlan = false;
 	if (!eth)
 		return 0;
-	__be16 proto = *((__be16 *)(eth + 1) - 1); /* `h_proto`, which the struct has packed: two bytes */
+	/* `h_proto` at once: the struct is packed, and so it would be read byte by byte. */
+	__be16 proto = *((__be16 *)(eth + 1) - 1);
 	if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
 		return proto;
 	datagram->is_vlan = true;
@@ -187,8 +188,7 @@ INLINE int parse(struct xdp_md *ctx, struct work **of)
 	work->is_ipv6 = datagram.is_ipv6;
 	work->is_vlan = datagram.is_vlan;
 	__u16 udp_len = bpf_ntohs(datagram.udp->len);
-	work->payload_len =
-		udp_len < sizeof(struct udphdr) ? 0 : udp_len - sizeof(struct udphdr);
+	work->payload_len = udp_len < sizeof(struct udphdr) ? 0 : udp_len - sizeof(struct udphdr);
 	int verdict = parse_kv(&cursor, work);
 	if (verdict != CONTINUE)
 		return verdict;
