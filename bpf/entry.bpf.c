@@ -72,10 +72,8 @@ INLINE int to_discipline(struct xdp_md *ctx, struct work *work)
 SEC("xdp.frags")
 int entry(struct xdp_md *ctx)
 {
-	struct work *work = get_work();
-	if (!work)
-		return XDP_PASS;
-	int verdict = parse(ctx, work);
+	struct work *work;
+	int verdict = parse(ctx, &work);
 	if (verdict != CONTINUE)
 		return verdict;
 	struct config *config = get_config();
@@ -146,10 +144,8 @@ int loan_message(struct xdp_md *ctx)
 SEC("xdp.frags")
 int comes_back(struct xdp_md *ctx)
 {
-	struct work *work = get_work();
-	if (!work)
-		return XDP_PASS;
-	int verdict = parse(ctx, work);
+	struct work *work;
+	int verdict = parse(ctx, &work);
 	if (verdict != CONTINUE)
 		return verdict;
 	struct config *config = get_config();

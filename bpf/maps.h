@@ -124,7 +124,7 @@ struct known_tenant {
 };
 _Static_assert(sizeof(struct known_tenant) == 64, "one cache line");
 
-/* A tenant has one place; who came last has it. */
+/* A tenant has two places (admit.h), of which it takes one that is free, or else the first from another. */
 struct known_tenants {
 	struct known_tenant place[KNOWN_TENANTS];
 };

@@ -59,36 +59,57 @@ INLINE bool frame_reaches(struct xdp_md *ctx, __u32 len)
 	return ctx->data_end - ctx->data >= len || frame_len(ctx) >= len;
 }
 
+/* Where a datagram's headers begin. Other traffic is not worth a place in `work`. */
+struct datagram {
+	void *l3;
+	struct udphdr *udp;
+	bool is_ipv6;
+	bool is_vlan;
+};
+
 /* The protocol behind Ethernet and at most one VLAN tag; 0 where the packet ends. */
-INLINE __be16 parse_ethernet(struct cursor *cursor, struct work *work)
+INLINE __be16 parse_ethernet(struct cursor *cursor, struct datagram *datagram)
 {
 	struct ethhdr *eth = take(cursor, struct ethhdr);
+	datagram->is_vlan = false;
 	if (!eth)
 		return 0;
-	__be16 proto = eth->h_proto;
-	work->is_vlan = proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
-	if (!work->is_vlan)
+	/* `h_proto` at once: the struct is packed, and so it would be read byte by byte. */
+	__be16 proto = *((__be16 *)(eth + 1) - 1);
+	if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
 		return proto;
+	datagram->is_vlan = true;
 	struct vlan_tag *vlan = take(cursor, struct vlan_tag);
 	return vlan ? vlan->proto : 0;
 }
 
 /* Whether UDP follows: whole datagrams only, no options, no extension headers. */
-INLINE bool parse_ip(struct cursor *cursor, struct work *work, __be16 proto)
+INLINE bool parse_ip(struct cursor *cursor, struct datagram *datagram, __be16 proto)
 {
-	work->l3 = cursor->at - cursor->start;
+	datagram->l3 = cursor->at;
 	if (proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = take(cursor, struct iphdr);
-		work->is_ipv6 = 0;
+		datagram->is_ipv6 = false;
 		return ip && ip->ihl == 5 && ip->protocol == IPPROTO_UDP &&
 		       !(ip->frag_off & bpf_htons(0x3fff));
 	}
 	if (proto == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = take(cursor, struct ipv6hdr);
-		work->is_ipv6 = 1;
+		datagram->is_ipv6 = true;
 		return ip && ip->nexthdr == IPPROTO_UDP;
 	}
 	return false;
+}
+
+/* Whether the packet is a datagram from or to our port. */
+INLINE bool parse_datagram(struct cursor *cursor, struct datagram *datagram)
+{
+	__be16 proto = parse_ethernet(cursor, datagram);
+	if (!parse_ip(cursor, datagram, proto))
+		return false;
+	struct udphdr *udp = take(cursor, struct udphdr);
+	datagram->udp = udp;
+	return udp && (udp->dest == bpf_htons(KV_PORT) || udp->source == bpf_htons(KV_PORT));
 }
 
 /* Reads and checks our header. A packet that has our magic must be right in everything else. */
@@ -149,21 +170,25 @@ INLINE int load_key(struct xdp_md *ctx, struct work *work, struct cursor *cursor
 }
 
 /*
- * The whole way. CONTINUE: the packet is ours and `work` describes it. Otherwise the verdict: other
+ * The whole way. CONTINUE: the packet is ours and `*work`, which is this CPU's, describes it. Otherwise the verdict: other
  * traffic passes to the kernel as it came, malformed packets end here.
  */
-INLINE int parse(struct xdp_md *ctx, struct work *work)
+INLINE int parse(struct xdp_md *ctx, struct work **of)
 {
 	struct cursor cursor = cursor_at(ctx);
-	__be16 proto = parse_ethernet(&cursor, work);
-	if (!parse_ip(&cursor, work, proto))
+	struct datagram datagram;
+	if (!parse_datagram(&cursor, &datagram))
 		return ends(COUNT_pass_not_ours, XDP_PASS);
-	work->l4 = cursor.at - cursor.start;
-	struct udphdr *udp = take(&cursor, struct udphdr);
-	if (!udp || (udp->dest != bpf_htons(KV_PORT) && udp->source != bpf_htons(KV_PORT)))
-		return ends(COUNT_pass_not_ours, XDP_PASS);
-	__u16 udp_len = bpf_ntohs(udp->len);
-	work->payload_len = udp_len < sizeof(*udp) ? 0 : udp_len - sizeof(*udp);
+	struct work *work = get_work();
+	if (!work)
+		return XDP_PASS;
+	*of = work;
+	work->l3 = datagram.l3 - cursor.start;
+	work->l4 = (void *)datagram.udp - cursor.start;
+	work->is_ipv6 = datagram.is_ipv6;
+	work->is_vlan = datagram.is_vlan;
+	__u16 udp_len = bpf_ntohs(datagram.udp->len);
+	work->payload_len = udp_len < sizeof(struct udphdr) ? 0 : udp_len - sizeof(struct udphdr);
 	int verdict = parse_kv(&cursor, work);
 	if (verdict != CONTINUE)
 		return verdict;

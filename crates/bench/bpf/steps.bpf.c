@@ -8,10 +8,8 @@
 SEC("xdp.frags")
 int step_parsed(struct xdp_md *ctx)
 {
-	struct work *work = get_work();
-	if (!work)
-		return XDP_PASS;
-	int verdict = parse(ctx, work);
+	struct work *work;
+	int verdict = parse(ctx, &work);
 	return verdict == CONTINUE ? XDP_TX : verdict;
 }
 

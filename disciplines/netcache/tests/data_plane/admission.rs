@@ -218,3 +218,45 @@ fn a_tenant_that_stays_goes_on_with_its_rate() {
     w.install(&tenants());
     w.send_as("miss", Message::read(LIMITED, KEY));
 }
+
+/// Tenants whose numbers are alike in the bits by which a switch notes them.
+fn alike() -> Vec<dataplane::TenantEntry> {
+    let discipline = tenants()[0].discipline;
+    let numbers = (0..6).map(|i| 100 + 2048 * i);
+    numbers
+        .map(|id| harness::switch::tenant(id, discipline))
+        .collect()
+}
+
+/// Each is asked for under its own secret, however many there are for the places where they are noted.
+#[test]
+fn tenants_that_are_noted_in_one_place_are_told_apart() {
+    let w = world();
+    let all = alike();
+    w.install(&all);
+    for _ in 0..4 {
+        for tenant in &all {
+            w.send_as("miss", Message::read(tenant.id, KEY));
+            let forged = Message::read(tenant.id, KEY).with_a_wrong_tag();
+            w.send_as("bypass_bad_tag", forged);
+        }
+    }
+    w.install(&all[1..]);
+    w.send_as("bypass_unknown_tenant", Message::read(all[0].id, KEY));
+    w.send_as("miss", Message::read(all[1].id, KEY));
+}
+
+/// Otherwise each of their packets would look its tenant up.
+#[test]
+fn two_tenants_of_one_place_are_both_noted() {
+    let w = world();
+    let all = alike();
+    w.install(&all);
+    let noted_after = |tenant: &dataplane::TenantEntry| {
+        w.send_as("miss", Message::read(tenant.id, KEY));
+        w.switch.snapshot("known_tenants")
+    };
+    // A packet that another processor than before has to do with is noted there.
+    let mut rounds = 0..100;
+    assert!(rounds.any(|_| noted_after(&all[0]) == noted_after(&all[1])));
+}
