@@ -39,6 +39,9 @@ pub struct Hardware {
     /// Cores of that speed that all of its ports share, as where Linux forwards; none: it is a chip.
     #[serde(default)]
     pub cores: Option<u32>,
+    /// Whether all switches share those cores, as processes of one machine do.
+    #[serde(default)]
+    pub is_shared: bool,
     /// What a core waits for a cache line that another one wrote last, in nanoseconds.
     #[serde(default)]
     pub line_ns: f64,
@@ -66,6 +69,7 @@ impl Hardware {
         Hardware {
             switch_rate: self.switch_rate / factor,
             cores: self.cores,
+            is_shared: self.is_shared,
             line_ns: self.line_ns * factor,
             switch_us: self.switch_us * factor,
             link_gbit: self.link_gbit.map(|rate| rate / factor),
