@@ -201,8 +201,6 @@ impl Faults {
             report.text
         );
         let groups: Vec<String> = self.kinds.iter().map(|kind| kind.name().into()).collect();
-        // NetChain in grey, as what others are held against is everywhere.
-        per_protocol.reverse();
         let svg = plot::grouped_bars(&plot::GroupedBars {
             title: "How long nobody was answered when a member failed",
             y: "milliseconds, worst",
