@@ -115,14 +115,19 @@ impl Layout {
         }
     }
 
-    /// The same with these faults on each switch's link to the router, where what overtakes does so by a millisecond at most.
-    pub fn faulty(self, fault: Fault) -> Layout {
-        let reorder_ms = 1.0;
+    /// The same where each switch's link to the router loses, doubles and holds back a packet by these chances; what overtakes does so by a
+    /// millisecond at most.
+    pub fn faulty(self, [loss, duplicate, reorder]: [f64; 3], seed: u64) -> Layout {
+        let fault = Fault {
+            loss,
+            duplicate,
+            reorder,
+            reorder_ms: 1.0,
+            seed,
+            ..Fault::default()
+        };
         Layout {
-            fault: Some(Fault {
-                reorder_ms,
-                ..fault
-            }),
+            fault: Some(fault),
             ..self
         }
     }
