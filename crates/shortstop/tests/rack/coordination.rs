@@ -427,7 +427,9 @@ fn chains_of_two_tenants_lose_different_members_at_once(kind: Kind) {
     for (_, writer) in &writers {
         writer.wait(2, &gone);
     }
-    victims.map(|victim| chains.returns(victim));
+    for victim in victims {
+        chains.returns(victim);
+    }
     for (tenant, writer) in writers {
         writer.wait(2, &[]);
         let times = writer.finish();

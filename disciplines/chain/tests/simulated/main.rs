@@ -147,7 +147,7 @@ fn chains_over_one_set_of_switches_lose_different_members_at_once() {
         let both = |[a, b]: &[u32; 2]| chains.iter().any(|c| c.contains(a) && c.contains(b));
         let mut apart = pairs.filter(|pair| has(pair) == [true; 2] && !both(pair));
         let failed = apart.next().expect("two that no chain has both of");
-        failed.map(|n| rig.fails(n, Fault::PoweredOff));
+        failed.iter().for_each(|n| rig.fails(*n, Fault::PoweredOff));
         let written: Vec<String> = (32..40).map(|n| n.to_string()).collect();
         let begun_ns = rig.world.now_ns();
         assert_eq!(rig.values(), written, "{discipline}");
