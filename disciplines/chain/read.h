@@ -37,7 +37,8 @@ WHOLE int see(struct item *item, struct record *record, struct seen *seen, __u64
 			seen->last && version->seq == seen->last && !(version->flags & DELETED);
 		seen->len = version->len;
 		seen->sum = version->sum;
-		seen->is_old_dirt = (__u32)(now_ns >> DIRTY_SHIFT) - record->since > DIRTY_LONG;
+		seen->is_old_dirt = seen->last != seen->clean &&
+				    (__u32)(now_ns >> DIRTY_SHIFT) - record->since > DIRTY_LONG;
 		barrier();
 		if (!(seen->seq & 1) && READ_ONCE(item->seq) == seen->seq)
 			return true;

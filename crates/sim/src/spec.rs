@@ -50,6 +50,9 @@ pub struct ForwardSpec {
     /// Cores of that speed that take what comes in turn, as a network card spreads it that knows no flows; none: each port has a pipeline for
     /// itself, as in a switch chip.
     pub cores: Option<u32>,
+    /// The cores are the world's, which all switches of which this is so share: they are processes of one machine. As many and as fast as the
+    /// first of them says.
+    pub is_shared: bool,
     /// What a core waits for a cache line that another one wrote last, in nanoseconds; meanwhile nobody else has the line.
     pub line_ns: f64,
     /// How long a packet is on its way through, in nanoseconds, beside that and beside waiting: others pass meanwhile.
@@ -69,6 +72,7 @@ impl Default for ForwardSpec {
             packet_ns: 500.0,
             queue: 1024,
             cores: Some(1),
+            is_shared: false,
             line_ns: 0.0,
             transit_ns: 0,
             round_ns: 1000.0,

@@ -6,6 +6,7 @@ use lab::{
     topology::{Link, Node, ProcessSpec, Topology},
 };
 use serde::{Deserialize, Serialize};
+use sim::ForwardSpec;
 use wire::{Cluster, PORT, Store};
 
 /// What a rig is to be: nodes with their roles, the links between them, and who may ask.
@@ -39,6 +40,9 @@ pub struct Hardware {
     /// Cores of that speed that all of its ports share, as where Linux forwards; none: it is a chip.
     #[serde(default)]
     pub cores: Option<u32>,
+    /// Whether all switches share those cores, as processes of one machine do.
+    #[serde(default)]
+    pub is_shared: bool,
     /// What a core waits for a cache line that another one wrote last, in nanoseconds.
     #[serde(default)]
     pub line_ns: f64,
@@ -61,11 +65,27 @@ fn link_us() -> f64 {
 }
 
 impl Hardware {
+    /// One core for all switches, at the pace that each has a core to itself where nothing is said of hardware.
+    pub fn shared_core() -> Hardware {
+        let core = ForwardSpec::default();
+        Hardware {
+            switch_rate: 1e9 / core.packet_ns,
+            cores: core.cores,
+            is_shared: true,
+            line_ns: 0.0,
+            switch_us: 0.0,
+            link_gbit: None,
+            link_us: link_us(),
+            round_gbit: None,
+        }
+    }
+
     /// The same `factor` times as slow: nothing of it changes its place beside the others.
     pub fn slowed(&self, factor: f64) -> Hardware {
         Hardware {
             switch_rate: self.switch_rate / factor,
             cores: self.cores,
+            is_shared: self.is_shared,
             line_ns: self.line_ns * factor,
             switch_us: self.switch_us * factor,
             link_gbit: self.link_gbit.map(|rate| rate / factor),

@@ -20,7 +20,7 @@ use crate::{
     process::MachineId,
     round::{RoundCounts, RoundPort},
     service::Service,
-    spec::ForwardSpec,
+    spec::{ForwardSpec, Spec},
 };
 
 /// The index of the port by which packets are sent round, as programs know it. The others have their own, counted from 1.
@@ -39,6 +39,8 @@ pub(super) struct Forwarding {
     /// One for each core, or of a chip for each port.
     cores: Vec<Service>,
     is_chip: bool,
+    /// Their time is the world's.
+    is_shared: bool,
     /// The core that took the last frame.
     turn: usize,
     /// The line in which writes are numbered: the one that all cores write.
@@ -105,6 +107,7 @@ impl Forwarding {
             table: None,
             cores: vec![Service::new(spec.packet_ns, 1, spec.queue); cores],
             is_chip: spec.cores.is_none(),
+            is_shared: spec.is_shared,
             turn: 0,
             epochs: Line::new(spec.line_ns),
             round: RoundPort::new(spec.round_ns, spec.round_byte_ns, spec.round_queue),
@@ -125,6 +128,14 @@ impl Forwarding {
         self.turn = self.cores.len() - 1;
         self.cpus.last_mut()
     }
+}
+
+/// The cores that switches of one machine share; of no use to anybody where none do.
+pub(super) fn shared_cores(spec: &Spec) -> Service {
+    let forwards = spec.machines.iter().filter_map(|m| m.forwards);
+    let mut sharing = forwards.filter(|f| f.is_shared);
+    let of = sharing.next().unwrap_or_default();
+    Service::new(of.packet_ns, of.cores.unwrap_or(1), of.queue)
 }
 
 /// The kernel's routes, as the programs of a machine ask for them.
@@ -219,7 +230,11 @@ impl World {
             false => (forwarding.turn + 1) % cores,
         };
         forwarding.turn = core;
-        let Some(leaves_ns) = forwarding.cores[core].take(self.now_ns) else {
+        let service = match forwarding.is_shared {
+            true => &mut self.shared_cores,
+            false => &mut forwarding.cores[core],
+        };
+        let Some(leaves_ns) = service.take(self.now_ns) else {
             forwarding.counts.overflowed += 1;
             return self.frames.give(frame);
         };
@@ -253,7 +268,16 @@ impl World {
         let Some(forwarding) = forwarding else {
             return self.frames.give(frame);
         };
-        let leaves_ns = self.now_ns + forwarding.transit_ns;
+        // The port carries it at its own pace; whoever shares cores has no other for what comes back.
+        let taken_ns = match forwarding.is_shared {
+            true => self.shared_cores.take(self.now_ns),
+            false => Some(self.now_ns),
+        };
+        let Some(taken_ns) = taken_ns else {
+            forwarding.counts.overflowed += 1;
+            return self.frames.give(frame);
+        };
+        let leaves_ns = taken_ns + forwarding.transit_ns;
         let Some(cpu) = forwarding.cpu_of_rounds() else {
             return self.frames.give(frame);
         };

@@ -142,6 +142,8 @@ pub struct World {
     network: Network,
     /// By the port that sends.
     directions: Vec<Direction>,
+    /// Of switches that have none of their own.
+    shared_cores: Service,
     machines: Vec<Machine>,
     /// By machine: what its switch is made of, once it is.
     loaded: Vec<Loaded>,
@@ -192,6 +194,7 @@ impl World {
             spare: None,
             network,
             directions,
+            shared_cores: forward::shared_cores(&spec),
             loaded: spec.machines.iter().map(|_| Loaded::default()).collect(),
             machines,
             slots: vec![],

@@ -4,7 +4,9 @@ use lab::topology::Fault;
 use wire::{Header, Op, Packet, Secret, Status};
 
 use super::*;
-use crate::{Data, LinkSpec, MachineSpec, ServiceSpec, StoreSpec, packet::Datagram, spec::Seat};
+use crate::{
+    Data, ForwardSpec, LinkSpec, MachineSpec, ServiceSpec, StoreSpec, packet::Datagram, spec::Seat,
+};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -300,4 +302,75 @@ fn a_machine_that_was_switched_off_begins_anew() {
     let shown = world.clock(machine);
     assert_eq!((shown.monotonic_ns, shown.boottime_ns), (4 * S, 4 * S));
     assert_eq!(done(&world, client), 200);
+}
+
+/// Sends all that it has to send at once.
+struct Burst {
+    port: u16,
+    to: SocketAddr,
+    left: u32,
+}
+
+impl Process for Burst {
+    fn receive(&mut self, _: &Datagram<'_>, _: &mut Io<'_>) {}
+
+    fn wake(&mut self, io: &mut Io<'_>) {
+        for _ in 0..std::mem::take(&mut self.left) {
+            io.send(self.port, self.to, b"something");
+        }
+    }
+
+    fn next_wake_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        vec![self.port]
+    }
+}
+
+/// How long a hundred frames take over two switches, in microseconds from the first switch on, where a core takes a frame in one.
+fn burst_us(is_shared: bool, cores: u32) -> u64 {
+    let switch = |name| {
+        let mut switch = MachineSpec::switch(name, vec![]);
+        switch.forwards = Some(ForwardSpec {
+            packet_ns: 1000.0,
+            cores: Some(cores),
+            is_shared,
+            ..ForwardSpec::default()
+        });
+        switch
+    };
+    let store = Role::Store(StoreSpec::default());
+    let machines = vec![
+        MachineSpec::host("client", vec![]),
+        switch("switch1"),
+        switch("switch2"),
+        MachineSpec::host("server", vec![store]),
+    ];
+    let links = (1..4).map(|at| LinkSpec::between(at - 1, at)).collect();
+    let spec = Spec::new(machines, links, 8, true, &[]).unwrap();
+    let mut world = World::new(&spec, 1).unwrap();
+    let mut to = spec.cluster.stores[0].address;
+    to.set_port(9);
+    let (from, server) = (0, world.machine("server").unwrap());
+    let make: Maker = Box::new(move |birth| {
+        let (port, left) = (birth.port, 100);
+        Ok(Box::new(Burst { port, to, left }))
+    });
+    let free = ServiceSpec::default();
+    let burst = world.place(MachineId(from), "client/burst".into(), free, make);
+    world.start(burst).unwrap();
+    world.run_while(1000, |world| {
+        world.refused(server).no_process < 100 && world.now_ns() < S
+    });
+    (world.now_ns() - 20_000) / 1000
+}
+
+#[test]
+fn switches_of_one_machine_have_the_time_of_one() {
+    // Where each has its own the last frame passes the first one, 10 us of a link, and then the second one.
+    assert_eq!(burst_us(false, 1), 111);
+    assert_eq!(burst_us(true, 1), 200);
+    assert_eq!(burst_us(true, 2), 100);
 }

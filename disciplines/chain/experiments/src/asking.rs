@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bench::{Bench, Protocol},
-    layout::Layout,
+    layout::{Cores, Layout},
 };
 
 /// Clients at the head's end of a line, as many operations of which are under way as switches can be full with.
@@ -80,13 +80,18 @@ impl InLine {
     /// It cannot be built, or its chain goes another way than the line.
     pub fn new(
         run: &Run<'_>,
-        protocol: Protocol,
+        (protocol, cores): (Protocol, Cores),
         switches: u16,
         asking: &Asking,
     ) -> anyhow::Result<InLine> {
         let name = protocol.name();
-        run.progress.say(format!("{name}: a line of {switches}"));
-        let layout = Layout::line(switches);
+        let whose = cores.name(run.options.world);
+        run.progress
+            .say(format!("{name}: a line of {switches}, core: {whose}"));
+        let layout = Layout {
+            cores,
+            ..Layout::line(switches)
+        };
         let mut bench = Bench::new(run, layout, protocol, switches)?;
         let (order, members) = (bench.layout.order(), bench.members()?);
         ensure!(

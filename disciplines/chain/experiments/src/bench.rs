@@ -34,8 +34,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Both.
-    pub const ALL: [Protocol; 2] = [Protocol::Netcraq, Protocol::Netchain];
+    /// Both; in grey in plots the first, as what others are held against is everywhere.
+    pub const ALL: [Protocol; 2] = [Protocol::Netchain, Protocol::Netcraq];
 
     /// Its discipline.
     pub fn name(self) -> &'static str {

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::{
     asking::{Asking, InLine},
     bench::Protocol,
+    layout::Cores,
 };
 
 /// The most reads per second at each distance from the tail, of keys that nobody writes and of one that is always being written (figure 3).
@@ -24,6 +25,7 @@ pub struct Distance {
 }
 
 struct Point {
+    cores: Cores,
     protocol: Protocol,
     dirty: bool,
     /// Members between this one and the tail, and the tail itself.
@@ -46,8 +48,9 @@ impl Measure for Distance {
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         let (mut points, mut wrong) = (vec![], 0);
-        for protocol in Protocol::ALL {
-            let mut line = InLine::new(run, protocol, self.switches, &self.asking)?;
+        let all = Cores::of(run.options.world).iter();
+        for (cores, protocol) in all.flat_map(|cores| Protocol::ALL.map(|p| (*cores, p))) {
+            let mut line = InLine::new(run, (protocol, cores), self.switches, &self.asking)?;
             let mut writer = line.bench.load(self.writers, 1, self.asking.value_len)?;
             for dirty in [false, true] {
                 for (place, at) in line.members.clone().into_iter().enumerate() {
@@ -65,6 +68,7 @@ impl Measure for Distance {
                         false => 0.0,
                     };
                     points.push(Point {
+                        cores,
                         protocol,
                         dirty,
                         distance: usize::from(self.switches) - 1 - place,
@@ -83,10 +87,19 @@ impl Measure for Distance {
 
 impl Distance {
     fn tell(&self, run: &Run<'_>, report: &mut Report, points: &[Point]) {
-        let mut table = Table::new(&["from the tail", "keys", "protocol", "reads/s", "writes/s"]);
+        let world = run.options.world;
+        let mut table = Table::new(&[
+            "core",
+            "from the tail",
+            "keys",
+            "protocol",
+            "reads/s",
+            "writes/s",
+        ]);
         for point in points {
             let keys = if point.dirty { "dirty" } else { "clean" };
             table.row([
+                point.cores.name(world).into(),
                 point.distance.to_string(),
                 keys.into(),
                 point.protocol.name().into(),
@@ -94,29 +107,40 @@ impl Distance {
                 thousands(point.written),
             ]);
             report.rows.push(json!({
-                "distance": point.distance, "keys": keys, "protocol": point.protocol,
+                "core": point.cores, "distance": point.distance, "keys": keys, "protocol": point.protocol,
                 "reads_per_s": point.rate, "writes_per_s": point.written,
             }));
         }
+        report.text = format!("{}\n", table.render());
+        for cores in Cores::of(world).iter().copied() {
+            self.tell_of(cores, run, report, points);
+        }
+    }
+
+    fn tell_of(&self, cores: Cores, run: &Run<'_>, report: &mut Report, points: &[Point]) {
         let rate = |protocol, dirty, distance| {
-            let is_it =
-                |p: &&Point| (p.protocol, p.dirty, p.distance) == (protocol, dirty, distance);
+            let what = (cores, protocol, dirty, distance);
+            let is_it = |p: &&Point| (p.cores, p.protocol, p.dirty, p.distance) == what;
             points.iter().find(is_it).map_or(0.0, |p| p.rate)
         };
         let over = |dirty, distance| {
             rate(Protocol::Netcraq, dirty, distance) / rate(Protocol::Netchain, dirty, distance)
         };
         let head = usize::from(self.switches) - 1;
-        report.summarize(
-            format!("head_read_speedup_{}", self.switches),
-            over(false, head),
-        );
-        report.summarize("tail_read_speedup", over(false, 0));
-        report.summarize("dirty_read_speedup_tail", over(true, 0));
-        report.summarize("dirty_read_speedup_head", over(true, head));
-        report.text = format!(
-            "{}\nclean reads at the head {:.2} times NetChain's (paper, chain of 4: 4.08); dirty ones {:.2} times at the tail (1.22), {:.2} times at the head (1.105)\n",
-            table.render(),
+        for (figure, times) in [
+            (
+                format!("head_read_speedup_{}", self.switches),
+                over(false, head),
+            ),
+            ("tail_read_speedup".into(), over(false, 0)),
+            ("dirty_read_speedup_tail".into(), over(true, 0)),
+            ("dirty_read_speedup_head".into(), over(true, head)),
+        ] {
+            report.summarize(cores.named(figure), times);
+        }
+        report.text += &format!(
+            "core: {}. Clean reads at the head {:.2} times NetChain's (paper, chain of 4: 4.08); dirty ones {:.2} times at the tail (1.22), {:.2} times at the head (1.105)\n",
+            cores.name(run.options.world),
             over(false, head),
             over(true, 0),
             over(true, head),
@@ -134,9 +158,18 @@ impl Distance {
                 line(Protocol::Netchain, true),
             ),
         ];
-        let title = "Most reads by distance from the tail (NetCRAQ, fig. 3)";
+        let (name, title) = match cores {
+            Cores::Own => (
+                run.name.to_string(),
+                "Most reads by distance from the tail (NetCRAQ, fig. 3)",
+            ),
+            Cores::Shared => (
+                format!("{}-shared", run.name),
+                "Most reads by distance from the tail, one core of all (NetCRAQ, fig. 3)",
+            ),
+        };
         report.plot(
-            run.name,
+            name,
             plot::lines(title, "members to the tail", "reads/s", &series),
         );
     }

@@ -10,14 +10,13 @@ use experiments::{
     verdict::judge,
 };
 use history::{ClientsConfig, Recorded};
-use lab::topology::Fault;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
     bench::{Bench, Protocol},
     layout::{Layout, TENANT},
-    trouble::{Kind, Trouble, make, unavailable_ms},
+    trouble::{Kind, Trouble, make, one_beside, unavailable_ms},
 };
 
 /// What a chain does while links lose, double and reorder, and each member in turn has each kind of trouble. What clients saw must be
@@ -55,12 +54,7 @@ struct Seen {
 impl Measure for Faults {
     fn check(&self) -> anyhow::Result<()> {
         keys(self.keys)?;
-        ensure!(
-            self.length >= 2 && self.length < self.switches && self.switches <= 8,
-            "length = {}, switches = {}: a chain of at least two, and one beside it",
-            self.length,
-            self.switches
-        );
+        one_beside(self.length, self.switches)?;
         ensure!(self.clients > 0, "clients = 0: at least one is needed");
         ensure!(!self.kinds.is_empty(), "kinds: none are given");
         positive([("trouble_s", self.trouble_s)])?;
@@ -82,13 +76,8 @@ impl Measure for Faults {
 
 impl Faults {
     fn watch(&self, run: &Run<'_>, protocol: Protocol) -> anyhow::Result<Seen> {
-        let layout = Layout::star(self.switches).faulty(Fault {
-            loss: self.loss,
-            duplicate: self.duplicate,
-            reorder: self.reorder,
-            seed: run.options.seed,
-            ..Fault::default()
-        });
+        let chances = [self.loss, self.duplicate, self.reorder];
+        let layout = Layout::star(self.switches).faulty(chances, run.options.seed);
         let mut clients = Clients::default();
         let mut bench = Bench::new(run, layout, protocol, self.length)?;
         let cluster = bench.cluster()?;
@@ -201,8 +190,6 @@ impl Faults {
             report.text
         );
         let groups: Vec<String> = self.kinds.iter().map(|kind| kind.name().into()).collect();
-        // NetChain in grey, as what others are held against is everywhere.
-        per_protocol.reverse();
         let svg = plot::grouped_bars(&plot::GroupedBars {
             title: "How long nobody was answered when a member failed",
             y: "milliseconds, worst",

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::{
     asking::{Asking, InLine},
     bench::Protocol,
+    layout::Cores,
 };
 
 /// How long reads at all members take while more and more are asked (figure 4).
@@ -39,10 +40,10 @@ impl Measure for ReadLatency {
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
-        // NetChain first: what it can do is what both are asked for.
+        // What NetChain can do is what both are asked for: it comes first.
         let (mut most, mut all, mut wrong) = (None, vec![], 0);
-        for protocol in [Protocol::Netchain, Protocol::Netcraq] {
-            let mut line = InLine::new(run, protocol, self.switches, &self.asking)?;
+        for protocol in Protocol::ALL {
+            let mut line = InLine::new(run, (protocol, Cores::Own), self.switches, &self.asking)?;
             let most = match most {
                 Some(most) => most,
                 None => {
@@ -109,8 +110,6 @@ impl ReadLatency {
             "{}\nload: part of the most that NetChain answers. The paper's NetChain takes 100 to 1000 times as long as NetCRAQ where it is full.\n",
             table.render()
         );
-        // NetChain in grey, as what others are held against is everywhere.
-        lines.reverse();
         let title = "How long reads take (NetCRAQ, fig. 4)";
         report.plot(
             run.name,

@@ -1,12 +1,16 @@
 //! Where the switches of a chain stand: around a router, where any of them may be cut off alone; or in a line, as the paper has them.
 
 use chain::ranked;
-use experiments::rig::{Plan, Seated, Site, client, switch};
+use experiments::World;
+use experiments::rig::{Hardware, Plan, Seated, Site, client, switch};
 use lab::{
     roles::{CONTROL_PORT, Control, Etcd, Role, Store, Switch},
     topology::{Fault, Link},
 };
+use serde::Serialize;
 use wire::PORT;
+
+use crate::bench::Protocol;
 
 /// The tenant whose chain it is. In a line the switches stand in the order that its chain has.
 pub const TENANT: u32 = 7;
@@ -38,6 +42,54 @@ pub struct Layout {
     pub syncs: bool,
     /// What goes wrong on each switch's link to the router.
     pub fault: Option<Fault>,
+    /// What takes the switches' packets in the simulator; in the kernel it is the machine's cores.
+    pub cores: Cores,
+}
+
+/// Whose time a switch takes for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cores {
+    /// That of a core of its own, as a switch in a network has it.
+    Own,
+    /// That of the one core that all switches have together, as the paper had all of them on one machine.
+    Shared,
+}
+
+impl Cores {
+    /// Those that can be chosen in a world.
+    pub fn of(world: World) -> &'static [Cores] {
+        match world {
+            World::Sim => &[Cores::Own, Cores::Shared],
+            World::Kernel => &[Cores::Own],
+        }
+    }
+
+    /// What figures are called: those of shared cores have names of their own.
+    pub fn named(self, figure: impl Into<String>) -> String {
+        let figure = figure.into();
+        match self {
+            Cores::Own => figure,
+            Cores::Shared => figure + "_shared",
+        }
+    }
+
+    /// What a protocol's line is called in plots.
+    pub fn series(self, protocol: Protocol) -> String {
+        match self {
+            Cores::Own => protocol.name().into(),
+            Cores::Shared => format!("{}, one core of all", protocol.name()),
+        }
+    }
+
+    /// Its name in the tables of a world.
+    pub fn name(self, world: World) -> &'static str {
+        match (world, self) {
+            (World::Kernel, _) => "this machine's",
+            (World::Sim, Cores::Own) => "one each",
+            (World::Sim, Cores::Shared) => "one of all",
+        }
+    }
 }
 
 impl Layout {
@@ -59,17 +111,23 @@ impl Layout {
             etcds: 0,
             syncs: false,
             fault: None,
+            cores: Cores::Own,
         }
     }
 
-    /// The same with these faults on each switch's link to the router, where what overtakes does so by a millisecond at most.
-    pub fn faulty(self, fault: Fault) -> Layout {
-        let reorder_ms = 1.0;
+    /// The same where each switch's link to the router loses, doubles and holds back a packet by these chances; what overtakes does so by a
+    /// millisecond at most.
+    pub fn faulty(self, [loss, duplicate, reorder]: [f64; 3], seed: u64) -> Layout {
+        let fault = Fault {
+            loss,
+            duplicate,
+            reorder,
+            reorder_ms: 1.0,
+            seed,
+            ..Fault::default()
+        };
         Layout {
-            fault: Some(Fault {
-                reorder_ms,
-                ..fault
-            }),
+            fault: Some(fault),
             ..self
         }
     }
@@ -120,7 +178,7 @@ impl Layout {
             is_open: false,
             is_signed: true,
             tells_racks: false,
-            hardware: None,
+            hardware: (self.cores == Cores::Shared).then(Hardware::shared_core),
         }
     }
 

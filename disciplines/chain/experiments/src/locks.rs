@@ -8,7 +8,6 @@ use experiments::{
     rig::CoordLoad,
     table::{Table, micros, thousands},
 };
-use lab::topology::Fault;
 use load::coord::{Exclusion, Locks, Phase, PhaseResult};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,7 +15,7 @@ use serde_json::json;
 use crate::{
     bench::{Bench, Protocol},
     layout::Layout,
-    trouble::{Kind, Trouble, make},
+    trouble::{Kind, Trouble, make, one_beside},
 };
 
 /// Members of an etcd that is asked for the same.
@@ -62,12 +61,7 @@ struct Seen {
 
 impl Measure for OfLocks {
     fn check(&self) -> anyhow::Result<()> {
-        ensure!(
-            self.length >= 2 && self.length < self.switches && self.switches <= 8,
-            "length = {}, switches = {}: a chain of at least two, and one beside it",
-            self.length,
-            self.switches
-        );
+        one_beside(self.length, self.switches)?;
         ensure!(
             (1..=256).contains(&self.clients),
             "clients = {}: 1 to 256",
@@ -142,13 +136,8 @@ impl OfLocks {
     }
 
     fn in_trouble(&self, run: &Run<'_>) -> anyhow::Result<Vec<Seen>> {
-        let layout = Layout::star(self.switches).faulty(Fault {
-            loss: self.loss,
-            duplicate: self.duplicate,
-            reorder: self.reorder,
-            seed: run.options.seed,
-            ..Fault::default()
-        });
+        let chances = [self.loss, self.duplicate, self.reorder];
+        let layout = Layout::star(self.switches).faulty(chances, run.options.seed);
         let mut bench = Bench::new(run, layout, Protocol::Netcraq, self.length)?;
         let mut load = bench.load(self.clients, 1, 24)?;
         let mut all = vec![];

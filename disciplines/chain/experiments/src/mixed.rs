@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::{
     asking::{Asking, InLine},
     bench::Protocol,
+    layout::Cores,
 };
 
 /// Reads and writes together, at all members alike (figure 5).
@@ -40,14 +41,18 @@ impl Measure for Mixed {
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         let (mut all, mut wrong) = (vec![], 0);
-        for protocol in Protocol::ALL {
-            let mut line = InLine::new(run, protocol, self.switches, &self.asking)?;
-            let mut results = vec![];
-            for writes in &self.writes {
-                results.push(line.run(&self.asking.phase(*writes, None))?);
+        for cores in Cores::of(run.options.world).iter().copied() {
+            let mut both = vec![];
+            for protocol in Protocol::ALL {
+                let mut line = InLine::new(run, (protocol, cores), self.switches, &self.asking)?;
+                let mut results = vec![];
+                for writes in &self.writes {
+                    results.push(line.run(&self.asking.phase(*writes, None))?);
+                }
+                wrong += line.wrong();
+                both.push(results);
             }
-            wrong += line.wrong();
-            all.push(results);
+            all.push((cores, both));
         }
         report.count("wrong_values", wrong);
         self.tell(run, report, &all);
@@ -62,51 +67,63 @@ fn answered(result: &PhaseResult) -> f64 {
 
 impl Mixed {
     /// Of each protocol what came of each part.
-    fn tell(&self, run: &Run<'_>, report: &mut Report, all: &[Vec<PhaseResult>]) {
+    fn tell(&self, run: &Run<'_>, report: &mut Report, all: &[(Cores, Vec<Vec<PhaseResult>>)]) {
+        let world = run.options.world;
         let mut table = Table::new(&[
-            "writes", "protocol", "reads/s", "writes/s", "put off", "again",
+            "core", "writes", "protocol", "reads/s", "writes/s", "put off", "again",
         ]);
-        let mut lines = Protocol::ALL.map(|protocol| (protocol.name().to_string(), vec![]));
-        let (mut reads_least, mut all_least) = (f64::INFINITY, f64::INFINITY);
-        for (n, part) in self.writes.iter().copied().enumerate() {
-            for ((protocol, results), (_, line)) in Protocol::ALL.iter().zip(all).zip(&mut lines) {
-                let result = &results[n];
-                line.push((100.0 * part, answered(result)));
-                table.row([
-                    percent(part),
-                    protocol.name().into(),
-                    thousands(result.read_rate()),
-                    thousands(result.write_rate()),
-                    thousands(result.put_off as f64),
-                    thousands(result.retransmitted as f64),
-                ]);
-                report.rows.push(json!({
-                    "writes": part, "protocol": protocol,
-                    "reads_per_s": result.read_rate(), "writes_per_s": result.write_rate(),
-                    "put_off": result.put_off, "retransmitted": result.retransmitted,
-                    "read_p50_us": result.reads.p50_us, "write_p50_us": result.writes.p50_us,
-                }));
+        let (mut lines, mut text) = (vec![], String::new());
+        for (cores, both) in all {
+            for (protocol, results) in Protocol::ALL.iter().zip(both) {
+                let mut line = vec![];
+                for (part, result) in self.writes.iter().copied().zip(results) {
+                    line.push((100.0 * part, answered(result)));
+                    table.row([
+                        cores.name(world).into(),
+                        percent(part),
+                        protocol.name().into(),
+                        thousands(result.read_rate()),
+                        thousands(result.write_rate()),
+                        thousands(result.put_off as f64),
+                        thousands(result.retransmitted as f64),
+                    ]);
+                    report.rows.push(json!({
+                        "core": cores, "writes": part, "protocol": protocol,
+                        "reads_per_s": result.read_rate(), "writes_per_s": result.write_rate(),
+                        "put_off": result.put_off, "retransmitted": result.retransmitted,
+                        "read_p50_us": result.reads.p50_us, "write_p50_us": result.writes.p50_us,
+                    }));
+                }
+                lines.push((cores.series(*protocol), line));
             }
-            let (craq, chain) = (&all[0][n], &all[1][n]);
-            all_least = f64::min(all_least, answered(craq) / answered(chain));
-            if part < 1.0 {
-                let times = craq.read_rate() / chain.read_rate();
-                reads_least = f64::min(reads_least, times);
-                report.summarize(format!("mixed_read_speedup_{:.0}", 100.0 * part), times);
-            }
+            let least = self.compare(*cores, report, both);
+            text += &format!(
+                "core: {}. {least:.2} times NetChain's reads at least (paper: more than twice)\n",
+                cores.name(world)
+            );
         }
-        report.summarize("mixed_read_speedup_min", reads_least);
-        report.summarize("mixed_answer_speedup_min", all_least);
-        report.text = format!(
-            "{}\n{reads_least:.2} times NetChain's reads at least (paper: more than twice)\n",
-            table.render()
-        );
-        // NetChain in grey, as what others are held against is everywhere.
-        lines.reverse();
+        report.text = format!("{}\n{text}", table.render());
         let title = "Reads and writes together (NetCRAQ, fig. 5)";
         report.plot(
             run.name,
             plot::lines(title, "% writes", "answers/s", &lines),
         );
+    }
+
+    /// NetCRAQ's over NetChain's; the least of the reads.
+    fn compare(&self, cores: Cores, report: &mut Report, both: &[Vec<PhaseResult>]) -> f64 {
+        let (mut reads_least, mut all_least) = (f64::INFINITY, f64::INFINITY);
+        for (part, (chain, craq)) in self.writes.iter().zip(both[0].iter().zip(&both[1])) {
+            all_least = f64::min(all_least, answered(craq) / answered(chain));
+            if *part < 1.0 {
+                let times = craq.read_rate() / chain.read_rate();
+                reads_least = f64::min(reads_least, times);
+                let figure = format!("mixed_read_speedup_{:.0}", 100.0 * part);
+                report.summarize(cores.named(figure), times);
+            }
+        }
+        report.summarize(cores.named("mixed_read_speedup_min"), reads_least);
+        report.summarize(cores.named("mixed_answer_speedup_min"), all_least);
+        reads_least
     }
 }

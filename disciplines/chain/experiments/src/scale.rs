@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::{
     asking::{Asking, InLine},
     bench::Protocol,
+    layout::Cores,
 };
 
 /// What the paper has for reads at the head, by the length of the chain.
@@ -33,38 +34,41 @@ impl Measure for Scale {
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
-        let mut table = Table::new(&["members", "netcraq", "netchain", "times", "paper"]);
-        let mut lines = Protocol::ALL.map(|protocol| (protocol.name().to_string(), vec![]));
-        let mut wrong = 0;
-        for length in self.lengths.iter().copied() {
-            let mut rates = vec![];
-            for (protocol, (_, line)) in Protocol::ALL.into_iter().zip(&mut lines) {
-                let mut chain = InLine::new(run, protocol, length, &self.asking)?;
-                let at = chain.members.first().copied();
-                let result = chain.run(&self.asking.phase(0.0, at))?;
-                line.push((f64::from(length), result.read_rate()));
-                rates.push(result.read_rate());
-                wrong += chain.wrong();
-                report.rows.push(json!({
-                    "members": length, "protocol": protocol,
-                    "reads_per_s": result.read_rate(), "p50_us": result.reads.p50_us,
-                }));
+        let world = run.options.world;
+        let columns = ["core", "members", "netchain", "netcraq", "times", "paper"];
+        let mut table = Table::new(&columns);
+        let (mut lines, mut wrong) = (vec![], 0);
+        for cores in Cores::of(world).iter().copied() {
+            let mut own = Protocol::ALL.map(|protocol| (cores.series(protocol), vec![]));
+            for length in self.lengths.iter().copied() {
+                for (protocol, (_, line)) in Protocol::ALL.into_iter().zip(&mut own) {
+                    let mut chain = InLine::new(run, (protocol, cores), length, &self.asking)?;
+                    let at = chain.members.first().copied();
+                    let result = chain.run(&self.asking.phase(0.0, at))?;
+                    line.push((f64::from(length), result.read_rate()));
+                    wrong += chain.wrong();
+                    report.rows.push(json!({
+                        "core": cores, "members": length, "protocol": protocol,
+                        "reads_per_s": result.read_rate(), "p50_us": result.reads.p50_us,
+                    }));
+                }
+                let [chain, craq] = own.each_ref().map(|(_, line)| line[line.len() - 1].1);
+                let paper = PAPER.iter().find(|(of, _)| *of == length);
+                table.row([
+                    cores.name(world).into(),
+                    length.to_string(),
+                    thousands(chain),
+                    thousands(craq),
+                    format!("{:.2}", craq / chain),
+                    paper.map_or("-".into(), |(_, times)| times.to_string()),
+                ]);
+                let figure = format!("head_read_speedup_{length}");
+                report.summarize(cores.named(figure), craq / chain);
             }
-            let times = rates[0] / rates[1];
-            let paper = PAPER.iter().find(|(of, _)| *of == length);
-            table.row([
-                length.to_string(),
-                thousands(rates[0]),
-                thousands(rates[1]),
-                format!("{times:.2}"),
-                paper.map_or("-".into(), |(_, times)| times.to_string()),
-            ]);
-            report.summarize(format!("head_read_speedup_{length}"), times);
+            lines.extend(own);
         }
         report.count("wrong_values", wrong);
         report.text = format!("reads per second at the head\n{}", table.render());
-        // NetChain in grey, as what others are held against is everywhere.
-        lines.reverse();
         let title = "Most reads at the head by the chain's length (NetCRAQ, fig. 6)";
         report.plot(run.name, plot::lines(title, "members", "reads/s", &lines));
         Ok(())

@@ -42,6 +42,18 @@ impl Kind {
     }
 }
 
+/// Checks that a chain is as long as members can be taken from, and has a switch beside it to replace one.
+///
+/// # Errors
+/// What it has to be.
+pub fn one_beside(length: u16, switches: u16) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        length >= 2 && length < switches && switches <= 8,
+        "length = {length}, switches = {switches}: a chain of at least two, and one beside it, of eight at most"
+    );
+    Ok(())
+}
+
 /// What happened.
 #[derive(Clone, Debug)]
 pub struct Trouble {

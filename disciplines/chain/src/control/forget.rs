@@ -44,7 +44,7 @@ impl Tenant {
     /// Takes note of time: what may be forgotten by now, and whether there is to be another number.
     pub(super) fn go_on_forgetting(&mut self, now: Duration, out: &mut Vec<Action>) {
         let number = self.memory.number;
-        if !self.unconfirmed.is_empty() {
+        if !self.is_confirmed() {
             return;
         }
         let since = match self.forgetting.since {
@@ -84,7 +84,7 @@ impl Tenant {
 
     /// A member has sessions that nobody used for long. Each is its own affair: what they say is of writes that passed it.
     pub(super) fn may_forget(&mut self, by: SwitchId, idle: Idle, out: &mut Vec<Action>) {
-        let is_quiet = self.unconfirmed.is_empty() && self.join.is_none();
+        let is_quiet = self.is_confirmed() && self.join.is_none();
         if idle.number != self.memory.number || !is_quiet {
             return;
         }

@@ -152,7 +152,7 @@ impl Tenant {
 
     /// Goes on with the keys that are being made, while every member has the view.
     pub(super) fn go_on_with_items(&mut self, now: Duration, out: &mut Vec<Action>) {
-        if !self.unconfirmed.is_empty() || !self.knows_all() {
+        if !self.is_confirmed() || !self.knows_all() {
             return;
         }
         let all = std::mem::take(&mut self.items.all_due);

@@ -16,6 +16,8 @@ use crate::{
 
 /// Changes of its items that are on their way at a time.
 const ASKED_MOST: usize = 1000;
+/// Who does not answer any of them for so long may be cut off, which its stream tells much later.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How far a join is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub(crate) struct Join {
     stage: Stage,
     todo: Vec<Key>,
     asked: BTreeSet<Key>,
+    /// Since when none of these was answered.
+    since: Duration,
 }
 
 impl Join {
@@ -54,6 +58,7 @@ impl Join {
             stage: Stage::Fill,
             todo: vec![],
             asked: BTreeSet::new(),
+            since: Duration::ZERO,
         })
     }
 
@@ -63,10 +68,11 @@ impl Join {
     }
 
     /// A change of its items was answered. False: it cannot join, there is no room.
-    fn answered(&mut self, key: &Key, outcome: Outcome) -> bool {
+    fn answered(&mut self, now: Duration, key: &Key, outcome: Outcome) -> bool {
         if !self.asked.remove(key) {
             return true;
         }
+        self.since = now;
         match outcome {
             Outcome::Done => true,
             Outcome::NotSent => {
@@ -99,9 +105,10 @@ impl Tenant {
             return;
         };
         if self.ask_for_items(out) {
-            return;
+            return self.wait_for_items(now);
         }
         let Some(join) = &mut self.join else { return };
+        join.since = now;
         if join.stage == Stage::Clear {
             join.stage = Stage::Put;
             let todo = self.keys_to_put();
@@ -109,7 +116,7 @@ impl Tenant {
                 join.todo = todo;
             }
             self.ask_for_items(out);
-        } else if self.unconfirmed.is_empty() {
+        } else if self.is_confirmed() {
             self.become_filling(now, member, out);
         }
     }
@@ -119,7 +126,7 @@ impl Tenant {
         let Some(view) = &self.memory.view else {
             return;
         };
-        if !self.unconfirmed.is_empty() || !self.knows_all() || !self.removals.is_empty() {
+        if !self.is_confirmed() || !self.knows_all() || !self.removals.is_empty() {
             return;
         }
         let candidates = self.candidates(switches);
@@ -129,7 +136,9 @@ impl Tenant {
             let there = self.members_of(chain);
             let free = candidates
                 .keys()
-                .filter(|switch| !there.contains(switch) && !self.is_barred(now, **switch));
+                .filter(|switch| !there.contains(switch) && !self.is_barred(now, **switch))
+                // One that is cut off has a stream for long, and not the view that was made without it.
+                .filter(|switch| self.confirmed.contains(*switch));
             let short = slots.len() < wanted;
             let ranked = arrange::ranked(self.id, chain, free.copied());
             ranked.first().copied().filter(|_| short)
@@ -156,6 +165,7 @@ impl Tenant {
             chains,
             stage: Stage::Clear,
             asked: BTreeSet::new(),
+            since: now,
         });
     }
 
@@ -215,6 +225,15 @@ impl Tenant {
         !join.asked.is_empty()
     }
 
+    /// Who does not answer gives its place to another one, until it says once more that it has the view.
+    fn wait_for_items(&mut self, now: Duration) {
+        let silent = self.join.take_if(|join| now >= join.since + ANSWERS_WITHIN);
+        if let Some(join) = silent {
+            self.confirmed.remove(&join.switch);
+            self.is_due = true;
+        }
+    }
+
     /// A change of an item of who joins was answered, if it is one.
     pub(super) fn join_answered(
         &mut self,
@@ -224,7 +243,7 @@ impl Tenant {
         outcome: Outcome,
     ) {
         let join = self.join.as_mut().filter(|join| join.switch == switch);
-        if join.is_some_and(|join| !join.answered(key, outcome)) {
+        if join.is_some_and(|join| !join.answered(now, key, outcome)) {
             self.join = None;
             self.bar(now, switch);
         }
@@ -271,7 +290,7 @@ impl Tenant {
             let fill_number = of.fill_number;
             self.filled.contains(&Filled { chain, fill_number })
         };
-        if !self.unconfirmed.is_empty() || !filling.all(is_filled) {
+        if !self.is_confirmed() || !filling.all(is_filled) {
             return;
         }
         for chain in &mut view.chains {

@@ -45,7 +45,7 @@ impl Removals {
 impl Tenant {
     /// A tail says which keys may go. None does while members come and go.
     pub(super) fn may_remove(&mut self, by: SwitchId, of: Removable, out: &mut Vec<Action>) {
-        let is_quiet = self.unconfirmed.is_empty() && self.join.is_none() && self.knows_all();
+        let is_quiet = self.is_confirmed() && self.join.is_none() && self.knows_all();
         if of.number != self.memory.number || !is_quiet {
             return;
         }

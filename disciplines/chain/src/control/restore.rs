@@ -87,7 +87,7 @@ impl Tenant {
         }
         self.join = None;
         let since = *self.losses.since.get_or_insert(now);
-        let candidates = self.candidates(switches);
+        let mut candidates = self.candidates(switches);
         let restore = self.losses.restore.take();
         let is_same = |r: &Restore| {
             let is_there = |(switch, place): (&SwitchId, &Place)| {
@@ -99,6 +99,8 @@ impl Tenant {
             Some(restore) if is_same(&restore) => self.losses.restore = Some(restore),
             Some(_) => self.losses.not_before = now + PAUSE,
             None => {
+                // One that is cut off has a stream for long.
+                candidates.retain(|switch, _| self.confirmed.contains(switch));
                 let all_there = candidates.len() >= self.rooms.len();
                 let waited = all_there || now >= since + BEGIN_WITHIN;
                 // What was confirmed under views before is over.

@@ -25,7 +25,7 @@ pub struct Reports {
     since: Option<Duration>,
 }
 
-/// How little a member would be missed, for those that as many others do not hear.
+/// How little a member would be missed, for those that as many others do not hear; before that, whether nothing is heard of it either.
 pub type Weight = (bool, bool, bool, usize);
 
 impl Reports {
@@ -90,7 +90,8 @@ impl Reports {
     }
 
     /// Who has to go so that everybody hears everybody within each of these chains: again and again the one that is in most
-    /// pairs that do not hear each other; of several the one of the highest weight.
+    /// pairs that do not hear each other; of several the one of the highest weight. Who says nothing itself goes before all others: where
+    /// two die at once that are in chains with a third, but in none together, that one does not hear two, and lives.
     fn in_the_way(
         &self,
         now: Duration,
@@ -124,9 +125,10 @@ impl Reports {
                 pairs.iter().filter(has).count()
             };
             let all: BTreeSet<u8> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
+            let is_mute = |slot| weight(slot).0;
             let most = all
                 .into_iter()
-                .max_by_key(|slot| (in_pairs(*slot), weight(*slot)));
+                .max_by_key(|slot| (is_mute(*slot), in_pairs(*slot), weight(*slot)));
             let Some(most) = most else { break };
             pairs.retain(|(a, b)| *a != most && *b != most);
             gone.insert(most);
@@ -154,6 +156,17 @@ mod tests {
         reports.say(NOW, 1, (1 << 0 | 1 << 2, 0));
         let chains = [vec![0, 1, 2]];
         assert_eq!(reports.in_the_way(NOW, &chains, weight), [1].into());
+    }
+
+    #[test]
+    fn who_does_not_hear_two_that_are_dead_stays() {
+        let mut reports = Reports::default();
+        reports.say(NOW, 2, (1 << 0 | 1 << 1, 0));
+        let chains = [vec![0, 2], vec![2, 1], vec![0, 3], vec![1, 3]];
+        let mute = |slot: u8| (slot < 2, false, false, 0);
+        assert_eq!(reports.in_the_way(NOW, &chains, mute), [0, 1].into());
+        // As long as all say something, it is the one that two do not hear.
+        assert_eq!(reports.in_the_way(NOW, &chains, weight), [2].into());
     }
 
     #[test]

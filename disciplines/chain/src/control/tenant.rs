@@ -42,8 +42,8 @@ pub(crate) struct Tenant {
     pub(super) rooms: BTreeSet<SwitchId>,
     pub(super) rooms_since: Duration,
     pub(super) memory: Memory,
-    /// Members that did not say yet that they have the view.
-    pub(super) unconfirmed: BTreeSet<SwitchId>,
+    /// Switches that said that they have the view, members or not.
+    pub(super) confirmed: BTreeSet<SwitchId>,
     /// When each of the remembered views before was superseded, or learnt of.
     pub(super) past: Vec<Duration>,
     /// What each switch has of the tenant, once it said so.
@@ -77,7 +77,7 @@ impl Tenant {
             rooms: BTreeSet::new(),
             rooms_since: Duration::ZERO,
             memory: Memory::default(),
-            unconfirmed: BTreeSet::new(),
+            confirmed: BTreeSet::new(),
             past: vec![],
             held: BTreeMap::new(),
             lost: BTreeSet::new(),
@@ -106,7 +106,6 @@ impl Tenant {
             self.is_due = true;
             self.join = Join::under_way(view);
         }
-        self.unconfirmed = self.members().into_iter().collect();
     }
 
     /// Where its memory is.
@@ -158,7 +157,7 @@ impl Tenant {
 
     /// A switch has the view that it was last sent.
     pub fn configured(&mut self, switch: SwitchId) {
-        self.unconfirmed.remove(&switch);
+        self.confirmed.insert(switch);
         self.items.look_at_all();
     }
 
@@ -232,6 +231,12 @@ impl Tenant {
     pub(super) fn knows_all(&self) -> bool {
         let mut members = self.members().into_iter();
         self.stores.is_some() && members.all(|member| self.held.contains_key(&member))
+    }
+
+    /// Whether every member has the view.
+    pub(super) fn is_confirmed(&self) -> bool {
+        let mut members = self.members().into_iter();
+        members.all(|member| self.confirmed.contains(&member))
     }
 
     /// The members of a chain, the head first.
@@ -402,7 +407,7 @@ impl Tenant {
         self.filled.clear();
         self.stop_removing();
         self.items.look_at_all();
-        self.unconfirmed = self.members().into_iter().collect();
+        self.confirmed.clear();
         self.is_due = true;
         self.remember(out);
     }

@@ -62,6 +62,28 @@ fn only_the_tail_answers_in_netchain() {
     assert_eq!(net.ask(listed(0, &[1])).header.status, Status::Moved);
 }
 
+/// In either protocol: who sends a read on and knows what is committed needs no word of it, however long ago it was written.
+fn a_read_that_is_sent_on_asks_for_word_of_what_is_dirty_for_long_only() {
+    let read_later = |net: &Net| {
+        let clock = || net.switches[0].switch.leases.now_ns();
+        let old_ns = clock() + 10_000_000;
+        while clock() < old_ns {
+            std::thread::yield_now();
+        }
+        assert_eq!(net.ask(net.read(0)).header.status, Status::Ok);
+        (net.count("order_read_on"), net.count("order_round"))
+    };
+    let mut net = Net::ready_for(3, 2, chain::view::Protocol::NetChain);
+    net.in_line = true;
+    net.ask(net.write(0, b"one"));
+    assert_eq!(net.versions(), [(1, 1); 3]);
+    assert_eq!(read_later(&net), (1, 0));
+    let net = dirty(chain::view::Protocol::NetCraq);
+    assert_eq!(net.versions(), [(2, 1), (2, 1), (2, 2)]);
+    assert_eq!(read_later(&net), (1, 1));
+    assert_eq!(net.versions()[0], (2, 2));
+}
+
 fn nobody_answers_without_a_lease_of_each_other_member() {
     let net = Net::ready(3, 1);
     net.ask(net.write(0, b"one"));
@@ -135,6 +157,10 @@ fn reads() {
         (
             "only the tail answers in netchain",
             only_the_tail_answers_in_netchain,
+        ),
+        (
+            "a read that is sent on asks for word of what is dirty for long only",
+            a_read_that_is_sent_on_asks_for_word_of_what_is_dirty_for_long_only,
         ),
         (
             "nobody answers without a lease of each other member",

@@ -6,6 +6,8 @@ mod forgetting;
 mod rig;
 mod snapshots;
 
+use std::collections::BTreeSet;
+
 use wire::Status;
 
 use self::{
@@ -127,6 +129,41 @@ fn a_member_that_fails_soon_after_another_is_missed_as_shortly() {
         all.push(longest);
     }
     assert!(all.iter().all(|longest| *longest < 500), "{all:?}");
+}
+
+/// Two switches that no chain has both of lose their power at the same moment: each chain goes on with the member that it has left, and with
+/// another one soon. Whatever was written in any of them is there.
+#[test]
+fn chains_over_one_set_of_switches_lose_different_members_at_once() {
+    for (discipline, seed) in [("netcraq", 1), ("netchain", 2)] {
+        let options = [("chains", 8), ("length", 2)];
+        let mut rig = Rig::seeded(discipline, 6, &options, seed);
+        let before = rig.keys(40);
+        let chains = rig.chains();
+        let heads: BTreeSet<u32> = chains.iter().map(|chain| chain[0]).collect();
+        assert!(heads.len() > 1, "{chains:?}");
+        let pairs = (1..=6).flat_map(|a| (1..a).map(move |b| [a, b]));
+        let has = |pair: &[u32; 2]| pair.map(|n| chains.iter().any(|c| c.contains(&n)));
+        let both = |[a, b]: &[u32; 2]| chains.iter().any(|c| c.contains(a) && c.contains(b));
+        let mut apart = pairs.filter(|pair| has(pair) == [true; 2] && !both(pair));
+        let failed = apart.next().expect("two that no chain has both of");
+        failed.iter().for_each(|n| rig.fails(*n, Fault::PoweredOff));
+        let written: Vec<String> = (32..40).map(|n| n.to_string()).collect();
+        let begun_ns = rig.world.now_ns();
+        assert_eq!(rig.values(), written, "{discipline}");
+        let without = (rig.world.now_ns() - begun_ns) / MS;
+        let meanwhile = rig.keys(200);
+        rig.pass(3000);
+        let settled = rig.keys(40);
+        let after = rig.chains();
+        println!("{discipline}: {failed:?} of {chains:?}, then {after:?}");
+        println!("longest {before}, all keys {without}, {meanwhile}, {settled} ms");
+        for chain in &after {
+            let is_whole = chain.len() == 2 && failed.iter().all(|n| !chain.contains(n));
+            assert!(is_whole, "{after:?} without {failed:?}");
+        }
+        assert!(without < 500 && meanwhile < 500 && settled < 50);
+    }
 }
 
 /// Links that lose, double and reorder, a member that goes and comes back, and another controller meanwhile: what was written is read.

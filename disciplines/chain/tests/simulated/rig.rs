@@ -198,8 +198,18 @@ impl Rig {
 impl Rig {
     /// Switches by their place in the only chain, as the client knows it.
     pub fn members(&self) -> Vec<u32> {
+        self.chains().swap_remove(0)
+    }
+
+    /// Those of each chain that the client knows, by the chains' numbers.
+    pub fn chains(&self) -> Vec<Vec<u32>> {
         let asker: &Asker = self.world.get(self.client).unwrap();
-        let members = asker.routes[&0].members.iter();
+        let routes = asker.routes.values();
+        routes.map(|route| self.switches_of(route)).collect()
+    }
+
+    fn switches_of(&self, route: &wire::chain::Route) -> Vec<u32> {
+        let members = route.members.iter();
         let machine = |n: u32| self.world.machine(&format!("switch{n}"));
         let is_at = |n: u32, at: &IpAddr| {
             let address = machine(n).and_then(|m| self.world.network().address(m.0));
@@ -275,10 +285,17 @@ impl Rig {
     }
 }
 
+const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
 impl Rig {
+    /// What all keys of [`Rig::keys`] have.
+    pub fn values(&mut self) -> Vec<String> {
+        let done = self.ask(&KEYS.map(|key| Do::Read(key, 1)), 10_000);
+        done.into_iter().map(|done| done.value).collect()
+    }
+
     /// Writes and reads keys of all chains in turn; the longest that one took, in milliseconds.
     pub fn keys(&mut self, rounds: usize) -> u64 {
-        const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
         let key = |n: usize| KEYS[n % KEYS.len()];
         let all =
             (0..rounds).flat_map(|n| [write(key(n), &n.to_string()), Do::Read(key(n), n % 3)]);

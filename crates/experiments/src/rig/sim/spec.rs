@@ -80,6 +80,7 @@ fn forwards(plan: &Plan) -> ForwardSpec {
     let chip = ForwardSpec {
         packet_ns: 1e9 / hardware.switch_rate,
         cores: hardware.cores,
+        is_shared: hardware.is_shared,
         line_ns: hardware.line_ns,
         transit_ns: (hardware.switch_us * 1e3) as u64,
         ..core

@@ -208,3 +208,43 @@ fn a_controller_that_forgot_all_goes_on_above_what_was_in_force() {
     rig.report(2, &later);
     assert_eq!(rig.view().number, number);
 }
+
+/// A chain of three of these switches that has a key, its members and who is none.
+fn with_spares(switches: &[SwitchId]) -> (Rig, Vec<SwitchId>, Vec<SwitchId>) {
+    let mut rig = Rig::new(switches, 1, 3);
+    rig.wants("key");
+    let chain = rig.chain(0);
+    let is_spare = |switch: &&SwitchId| !chain.contains(switch);
+    let spares = switches.iter().filter(is_spare).copied().collect();
+    (rig, chain, spares)
+}
+
+/// A link that loses everything breaks no stream for long: who is behind it is asked for nothing that others wait for.
+#[test]
+fn who_is_cut_off_is_not_asked_to_join() {
+    let (mut rig, chain, spares) = with_spares(&[1, 2, 3, 4]);
+    rig.detach(spares[0]);
+    rig.switches.get_mut(&chain[2]).unwrap().is_cut_off = true;
+    rig.falls_silent(chain[2]);
+    rig.run(30);
+    assert_eq!(rig.chain(0), chain[..2], "nobody else is there");
+    rig.attach(spares[0]);
+    rig.run(5);
+    assert_eq!(rig.chain(0), [chain[0], chain[1], spares[0]]);
+}
+
+#[test]
+fn who_is_cut_off_while_it_joins_gives_its_place_to_another() {
+    let (mut rig, chain, spares) = with_spares(&[1, 2, 3, 4, 5]);
+    rig.detach(chain[2]);
+    rig.falls_silent(chain[2]);
+    // What the first is asked for, now that everybody has the view, it is not told any more.
+    rig.confirm();
+    let asked = |rig: &Rig, of: &SwitchId| !rig.switches[of].waits.is_empty();
+    let first = spares.iter().find(|spare| asked(&rig, spare));
+    let first = *first.expect("one of them is asked");
+    rig.switches.get_mut(&first).unwrap().is_cut_off = true;
+    rig.run(15);
+    let other = spares.iter().find(|spare| **spare != first);
+    assert_eq!(rig.chain(0)[2..], [*other.unwrap()]);
+}

@@ -28,6 +28,8 @@ struct Switch {
     room: usize,
     /// What it does not answer yet.
     waits: Vec<(Key, Change)>,
+    /// Its stream is there, and nothing passes by it.
+    is_cut_off: bool,
 }
 
 struct Rig {
@@ -119,6 +121,11 @@ impl Rig {
         });
     }
 
+    fn detach(&mut self, switch: SwitchId) {
+        self.switches.get_mut(&switch).unwrap().attached = false;
+        self.tell(Event::Detached { switch });
+    }
+
     fn tell_rooms(&mut self) {
         let room = |switch: &SwitchId| Room {
             switch: *switch,
@@ -202,12 +209,25 @@ impl Rig {
         at.view = Some(view);
     }
 
+    fn answering(&self) -> Vec<SwitchId> {
+        let answers = |(id, s): (&SwitchId, &Switch)| (s.attached && !s.is_cut_off).then_some(*id);
+        self.switches.iter().filter_map(answers).collect()
+    }
+
+    /// Every switch that is there has the view.
+    fn confirm(&mut self) {
+        for switch in self.answering() {
+            self.tell(Event::Configured {
+                switch,
+                tenant: TENANT,
+            });
+        }
+    }
+
     /// Every switch that is there does what it was told, and answers.
     fn settle(&mut self) {
         for _ in 0..200 {
-            let attached = |(id, s): (&SwitchId, &Switch)| s.attached.then_some(*id);
-            let all: Vec<SwitchId> = self.switches.iter().filter_map(attached).collect();
-            for switch in all {
+            for switch in self.answering() {
                 self.tell(Event::Configured {
                     switch,
                     tenant: TENANT,
