@@ -61,9 +61,9 @@ INLINE int find_answer(struct xdp_md *ctx, struct work *work, struct config *con
 {
 	if (!find(work, found)) {
 		count(COUNT_miss);
-		__u32 reads = count_miss(work, config, threshold);
+		struct miss miss = count_miss(work, config, threshold);
 		disown(ctx, work, config);
-		if (is_read_enough(work, config, reads))
+		if (is_read_enough(work, &miss))
 			begin_probation(ctx, work);
 		return forward_here(ctx, work);
 	}

@@ -180,18 +180,17 @@ INLINE struct item *enter_bucket(struct work *work, struct bucket *bucket, struc
 }
 
 /*
- * Whether a key of which a read missed may get an item: `reads` is 0 if that was not counted, or may not be. Another switch on the way
- * that has asked for a grant has an item of the key: that is enough. Most may not; so this stands where the read missed, and what
- * follows in a function of its own.
+ * Whether a key of which a read missed may get an item. Another switch on the way that has asked for a grant has an item of the key: that
+ * is enough. Most may not; so this stands where the read missed, and what follows in a function of its own.
  */
-INLINE bool is_read_enough(const struct work *work, const struct config *config, __u32 reads)
+INLINE bool is_read_enough(const struct work *work, const struct miss *miss)
 {
 	__u32 place = work->place;
 	struct blanks *blanks = bpf_map_lookup_elem(&probation, &place);
-	if (!reads || !blanks || !blanks->threshold || work->header.epoch)
+	if (!blanks || !blanks->threshold || work->header.epoch)
 		return false;
 	__u32 left = READ_ONCE(blanks->end) - READ_ONCE(blanks->next);
-	return count_burst(work, config) >= reads_needed(blanks, left);
+	return count_burst(work, miss) >= reads_needed(blanks, left);
 }
 
 /*

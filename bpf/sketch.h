@@ -138,21 +138,28 @@ INLINE struct sketch *get_sketch(void)
 	return bpf_map_lookup_elem(&sketches, &cpu);
 }
 
-/* Reads are a burst if they come within a stretch of 2^this ns: 17 ms. */
-#define BURST_SHIFT 24
+/* Reads are a burst if they come within a stretch of 2^this ns: 67 ms. */
+#define BURST_SHIFT 26
+
+/* The threshold of keys that may not be cached. */
+#define NEVER ~0U
+
+/* A read that missed. */
+struct miss {
+	struct sketch *sketch; /* NULL: it was not counted, or the key may not be cached */
+	__u64 mixed; /* the key's `seeded` hash */
+};
 
 /*
  * Counts one read of a burst; returns how many this CPU saw of the key in this stretch. Another key in the same cell makes it fewer, if it
  * comes in between; one in 65,536 of those makes it more.
  */
-INLINE __u32 count_burst(const struct work *work, const struct config *config)
+INLINE __u32 count_burst(const struct work *work, const struct miss *miss)
 {
-	struct sketch *sketch = get_sketch();
-	if (!sketch)
+	if (!miss->sketch)
 		return 0;
-	__u64 mixed = seeded(work, config);
-	__u32 *cell = &sketch->burst[mixed & (BURST_CELLS - 1)];
-	__u32 key = (mixed >> 32 & 0xffff0000) | (work->now_ns >> BURST_SHIFT & 0xff) << 8;
+	__u32 *cell = &miss->sketch->burst[miss->mixed & (BURST_CELLS - 1)];
+	__u32 key = (miss->mixed >> 32 & 0xffff0000) | (work->now_ns >> BURST_SHIFT & 0xff) << 8;
 	__u32 before = *cell, reads = (before & ~0xffU) == key ? before & 0xff : 0;
 	if (reads < 0xff)
 		reads++;
@@ -160,23 +167,20 @@ INLINE __u32 count_burst(const struct work *work, const struct config *config)
 	return reads;
 }
 
-/* The threshold of keys that may not be cached. */
-#define NEVER ~0U
-
-/*
- * A read that missed; reported from `threshold` reads in a window on. Returns this CPU's estimate of reads of the key in this window;
- * 0: the read was not counted, or the key may not be cached.
- */
-INLINE __u32 count_miss(struct work *work, const struct config *config, __u32 threshold)
+/* Counts a read that missed in this CPU's sketch; the key is reported from `threshold` reads in a window on. */
+INLINE struct miss count_miss(struct work *work, const struct config *config, __u32 threshold)
 {
+	struct miss miss = {};
 	if (config->sample_mask && (bpf_get_prandom_u32() & config->sample_mask))
-		return 0;
+		return miss;
 	struct sketch *sketch = get_sketch();
 	if (!sketch)
-		return 0;
-	__u64 mixed = seeded(work, config);
-	__u32 estimate = sketch_add(sketch, mixed, config->window);
+		return miss;
+	miss.mixed = seeded(work, config);
+	__u32 estimate = sketch_add(sketch, miss.mixed, config->window);
 	if (estimate >= threshold)
-		report_hot(work, config, sketch, mixed, estimate, EVENT_HOT);
-	return threshold == NEVER ? 0 : estimate;
+		report_hot(work, config, sketch, miss.mixed, estimate, EVENT_HOT);
+	if (threshold != NEVER)
+		miss.sketch = sketch;
+	return miss;
 }

@@ -54,7 +54,7 @@ impl Probation {
         PROBATION_TENANTS as u32
     }
 
-    /// From how many reads on that one CPU saw of a key within 17 ms it gets an item; 0: never.
+    /// From how many reads on that one CPU saw of a key within 67 ms it gets an item; 0: never.
     ///
     /// # Panics
     /// If there is no such place, here and below.

@@ -88,7 +88,7 @@ pub struct Registration {
     pub number: u32,
     /// What its items are.
     pub items: Items,
-    /// From how many reads of a key within 17 ms that one CPU saw the switch itself gives the key an item, on probation: the control half
+    /// From how many reads of a key within 67 ms that one CPU saw the switch itself gives the key an item, on probation: the control half
     /// puts the key as well, which confirms the item, or it goes again. None: items come by the control half only. Of copies whose
     /// programs answer by `find_answer` alone.
     pub probation: Option<u32>,

@@ -31,7 +31,7 @@ pub const REGISTRATION: Registration = Registration {
     agent: None,
 };
 
-/// Reads of a key within 17 ms after which a switch gives it an item. With one, every key that is read takes a blank; with three the servers of what
+/// Reads of a key within 67 ms after which a switch gives it an item. With one, every key that is read takes a blank; with three the servers of what
 /// turned hot have more to do before the first answer (`lab run netcache-churn`).
 pub const PROBATION: u32 = 2;
 

@@ -10,7 +10,7 @@ use crate::world::*;
 /// A page of the other worlds' four.
 const PAGE: u32 = 3;
 const READS: u32 = 3;
-/// Reads of a burst come within 17 ms: on a busy machine some burst or other is cut in two.
+/// Reads of a burst come within 67 ms: on a busy machine some burst or other is cut in two.
 const TRIES: u32 = 100;
 
 /// A world whose tenant has so many blanks of three cells.
