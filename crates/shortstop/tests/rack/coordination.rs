@@ -97,6 +97,10 @@ fn topology(needs: Needs, kind: Kind) -> Topology {
     if needs.in_etcd {
         let etcd = format!("\"etcd://{{address:hub}}:{ETCD_PORT}/chains\"");
         text = text.replace("\"{dir}/control\"", &etcd);
+        // Where there may be several, each says where the others reach it.
+        let listen = "\"0.0.0.0:7118\",";
+        let url = format!("{listen} \"--url\", \"http://{{address:hub}}:7118\",");
+        text = text.replace(listen, &url);
     }
     let mut topology = Topology::parse(&text).expect("a valid topology");
     if needs.in_etcd {
