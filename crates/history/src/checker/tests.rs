@@ -447,7 +447,11 @@ fn spoiled(mut history: Vec<Operation>, rng: &mut SeededRng) -> Vec<Operation> {
         Some(Lapse {
             until_ns: Some(until_ns),
             from_ns,
-        }) => *until_ns = (*until_ns - 8 * rng.random_range(0..8)).max(*from_ns + 5),
+        }) => {
+            *until_ns = until_ns
+                .saturating_sub(8 * rng.random_range(0..8))
+                .max(*from_ns + 5)
+        }
         _ if operation.need == Need::Any => operation.need = Need::Absent,
         _ if rng.random() => operation.need = Need::Absent,
         _ => operation.need = Need::Value(rng.random_range(0..8)),

@@ -14,6 +14,8 @@ use super::*;
 const READS: usize = 3;
 const TICK_NS: u64 = 20_000_000;
 const WINDOW_TICKS: usize = 50;
+/// A burst's length, `1 << BURST_SHIFT` of the data plane.
+const BURST_NS: u64 = 1 << 26;
 /// Ethernet, IPv4 and UDP.
 const HEADERS: usize = 14 + 20 + 8;
 
@@ -255,7 +257,7 @@ fn reads_count_together_only_if_they_come_close_together() {
     let read = Message::read(COPIES, b"hnow and then");
     for _ in 0..4 * READS {
         assert_eq!(rig.run(&read).1, None);
-        rig.clock.fetch_add(TICK_NS, Relaxed);
+        rig.clock.fetch_add(BURST_NS, Relaxed);
     }
     assert!(rig.begin(COPIES, b"hnow and then").is_some());
 }
