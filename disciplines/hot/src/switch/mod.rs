@@ -4,7 +4,9 @@
 //! of the window (half after 15 s), so that keys of less than a request per second gather evidence, and a
 //! *pace*: what its latest window alone proves, so that a key that became hot wins at once. A reported
 //! key is compared with the coldest of some cached items drawn at random; at each window's end the best
-//! contenders are compared with the coldest items of all, and only few may change.
+//! contenders are compared with the coldest items of all, and only few may change. When popularity changes
+//! altogether, masses say little and proof takes time in which servers drown: then a key's requests so far
+//! count as they are, and what came in the same window stays.
 //!
 //! Cost: a report is one look-up and, if the key is fast, [`SAMPLE`] reads; a window's end is a pass over
 //! items and contenders and a sort of them, some milliseconds for 10,000 items.
@@ -44,6 +46,10 @@ const INSERT: Change = Change::Put(Record::Fetched);
 const TWICE: f64 = 1.5;
 /// Room is ample while this share of it, one in so many, is free.
 const AMPLE_ONE_IN: usize = 8;
+/// Replacements in a window, of this many items one, from which on popularity is taken to have changed altogether.
+const UPHEAVAL_ONE_IN: usize = 200;
+/// Windows after which masses say what they say.
+const SETTLED_WINDOWS: f64 = 4.0;
 /// The longest pause after an insertion failed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -264,10 +270,27 @@ impl SwitchCache {
         }
     }
 
+    /// The part of the window that is over.
+    fn elapsed(&self, now: Duration) -> f64 {
+        let length = f64::from(self.window_ms.max(1)) / 1000.0;
+        (now.saturating_sub(self.began).as_secs_f64() / length).clamp(0.1, 1.0)
+    }
+
+    /// Whether popularity has changed altogether: so many keys proved hotter than items within this window, or items were requested so
+    /// unlike before, that what is known of items says little against a key that is requested now.
+    fn is_upheaval(&self) -> bool {
+        let swaps = self.capacity.most().saturating_sub(self.swaps_left);
+        swaps * UPHEAVAL_ONE_IN > self.capacity.most() || self.is_history_short()
+    }
+
+    /// Whether masses were gathered in few windows only.
+    fn is_history_short(&self) -> bool {
+        self.windows < SETTLED_WINDOWS
+    }
+
     /// Takes in a report; true if the key is not cached.
     fn learn(&mut self, now: Duration, key: &Key, count: u64) -> bool {
-        let length = f64::from(self.window_ms.max(1)) / 1000.0;
-        let elapsed = (now.saturating_sub(self.began).as_secs_f64() / length).clamp(0.1, 1.0);
+        let elapsed = self.elapsed(now);
         let count = (count as f64 - self.noise).max(1.0);
         let cached = self.cached.get_mut(key);
         // A cached key was missed before it was cached, or while a write had it invalid.
@@ -288,11 +311,15 @@ impl SwitchCache {
     /// Caches a key that was reported, if it was requested twice and there is room, or it is hotter than some item; true if
     /// so.
     pub fn offer(&mut self, now: Duration, key: &Key, out: &mut Vec<Action>) -> bool {
-        let room = self.has_room();
+        let (room, is_upheaval, elapsed) = (self.has_room(), self.is_upheaval(), self.elapsed(now));
         let Some(entry) = self.contenders.get_mut(key) else {
             return false;
         };
-        let pace = entry.pace;
+        // What is proved, or else what is likely.
+        let pace = match is_upheaval {
+            true => entry.count / elapsed,
+            false => entry.pace,
+        };
         if entry.paused_until > now || self.asked.contains_key(key) {
             return false;
         }
@@ -560,10 +587,13 @@ impl SwitchCache {
         if items.is_empty() {
             return None;
         }
+        // What has just come for what is likely has little evidence, and more of it than what was hot before.
+        let spared = self.is_upheaval().then_some(self.window);
         let random: &mut dyn Rng = &mut self.random;
         (0..SAMPLE)
             .map(|_| &items[random.random_range(0..items.len())])
-            .filter(|e| e.cached_in.is_some() && !self.asked.contains_key(&e.key))
+            .filter(|e| e.cached_in.is_some() && e.cached_in != spared)
+            .filter(|e| !self.asked.contains_key(&e.key))
             .map(|e| (e, e.rate(self.windows.max(1.0))))
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(e, rate)| (e.key.clone(), rate))
