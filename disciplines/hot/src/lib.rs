@@ -18,6 +18,7 @@ mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod threshold;
+mod upheaval;
 
 pub use caches::{Caches, beside_probation};
 pub use capacity::Capacity;

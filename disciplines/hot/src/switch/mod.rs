@@ -27,6 +27,7 @@ use crate::{
     shortage::Shortage,
     table::{Entry, Table},
     threshold::Threshold,
+    upheaval::Upheaval,
 };
 
 /// Cached items that a hot key is compared with.
@@ -46,10 +47,8 @@ const INSERT: Change = Change::Put(Record::Fetched);
 const TWICE: f64 = 1.5;
 /// Room is ample while this share of it, one in so many, is free.
 const AMPLE_ONE_IN: usize = 8;
-/// Replacements in a window, of this many items one, from which on popularity is taken to have changed altogether.
-const UPHEAVAL_ONE_IN: usize = 200;
-/// Windows after which masses say what they say.
-const SETTLED_WINDOWS: f64 = 4.0;
+/// Windows after which an item's mass tells its rate.
+const PROVEN_WINDOWS: u64 = 3;
 /// The longest pause after an insertion failed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -107,6 +106,7 @@ pub struct SwitchCache {
     reports_last_window: usize,
     /// Replacements that reports may still cause in this window.
     swaps_left: usize,
+    upheaval: Upheaval,
     random: SmallRng,
     counts: Counts,
 }
@@ -138,6 +138,7 @@ impl SwitchCache {
                 limits.reports_per_window,
             ),
             swaps_left: capacity.most(),
+            upheaval: Upheaval::default(),
             capacity,
             shortage: Shortage::default(),
             cold: 0,
@@ -276,18 +277,6 @@ impl SwitchCache {
         (now.saturating_sub(self.began).as_secs_f64() / length).clamp(0.1, 1.0)
     }
 
-    /// Whether popularity has changed altogether: so many keys proved hotter than items within this window, or items were requested so
-    /// unlike before, that what is known of items says little against a key that is requested now.
-    fn is_upheaval(&self) -> bool {
-        let swaps = self.capacity.most().saturating_sub(self.swaps_left);
-        swaps * UPHEAVAL_ONE_IN > self.capacity.most() || self.is_history_short()
-    }
-
-    /// Whether masses were gathered in few windows only.
-    fn is_history_short(&self) -> bool {
-        self.windows < SETTLED_WINDOWS
-    }
-
     /// Takes in a report; true if the key is not cached.
     fn learn(&mut self, now: Duration, key: &Key, count: u64) -> bool {
         let elapsed = self.elapsed(now);
@@ -311,14 +300,15 @@ impl SwitchCache {
     /// Caches a key that was reported, if it was requested twice and there is room, or it is hotter than some item; true if
     /// so.
     pub fn offer(&mut self, now: Duration, key: &Key, out: &mut Vec<Action>) -> bool {
-        let (room, is_upheaval, elapsed) = (self.has_room(), self.is_upheaval(), self.elapsed(now));
+        let (room, elapsed) = (self.has_room(), self.elapsed(now));
+        let is_upheaval = self.upheaval.is_on(self.capacity.most());
         let Some(entry) = self.contenders.get_mut(key) else {
             return false;
         };
-        // What is proved, or else what is likely.
+        let proved = entry.pace;
         let pace = match is_upheaval {
             true => entry.count / elapsed,
-            false => entry.pace,
+            false => proved,
         };
         if entry.paused_until > now || self.asked.contains_key(key) {
             return false;
@@ -341,6 +331,9 @@ impl SwitchCache {
         match self.coldest_of_sample() {
             Some((coldest, rate)) if outpaces(pace, rate) => {
                 self.swaps_left -= 1;
+                if outpaces(proved, rate) && self.is_proven(&coldest) {
+                    self.upheaval.outdone();
+                }
                 self.swap(&coldest, key, out);
                 true
             }
@@ -576,6 +569,12 @@ impl SwitchCache {
         self.cached.len() + items.div_ceil(AMPLE_ONE_IN) < items
     }
 
+    /// Whether an item is there for so long that its mass tells its rate.
+    fn is_proven(&self, key: &Key) -> bool {
+        let since = self.cached.get(key).and_then(|entry| entry.cached_in);
+        since.is_some_and(|since| self.window.saturating_sub(since) >= PROVEN_WINDOWS)
+    }
+
     /// Whether so many changes are unanswered that no more should be asked for.
     fn is_behind(&self) -> bool {
         self.asked.len() >= 2 * self.capacity.most()
@@ -588,7 +587,8 @@ impl SwitchCache {
             return None;
         }
         // What has just come for what is likely has little evidence, and more of it than what was hot before.
-        let spared = self.is_upheaval().then_some(self.window);
+        let is_upheaval = self.upheaval.is_on(self.capacity.most());
+        let spared = is_upheaval.then_some(self.window);
         let random: &mut dyn Rng = &mut self.random;
         (0..SAMPLE)
             .map(|_| &items[random.random_range(0..items.len())])

@@ -52,6 +52,7 @@ impl SwitchCache {
         self.take_stock(permit);
         self.capacity.window_end();
         self.swaps_left = self.capacity.most();
+        self.upheaval.window_end();
         self.reports_last_window = std::mem::take(&mut self.reports_in_window);
         self.window = window.wrapping_add(1);
         self.began = now;
