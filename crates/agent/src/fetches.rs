@@ -12,7 +12,7 @@ use wire::Epoch;
 /// After so many a key is taken to have no value, and its entry is given up.
 const TRIES: u32 = 4;
 /// A new entry waits so long for an answer that passes: what is hot has its value by then, and its store has one request less.
-const PATIENCE: Duration = Duration::from_millis(40);
+const PATIENCE: Duration = Duration::from_millis(80);
 /// From the first fetch to the second; it doubles. Longer than a full queue takes at a store that has too much to do: asked again
 /// sooner, it would have more.
 const FIRST_PAUSE: Duration = Duration::from_millis(160);

@@ -47,10 +47,11 @@ fn stores_are_asked_when_the_time_that_is_told_has_come() {
     let fetch = || (Op::FetchRequest, b"c".to_vec());
     // One lease request came with the setup.
     assert_eq!(asked(0), [lease(), lease()]);
-    assert_eq!(asked(39), []);
-    assert_eq!(asked(40), [fetch()]);
-    assert_eq!(asked(199), []);
-    assert_eq!(asked(200), [lease(), fetch()]);
+    assert_eq!(asked(79), []);
+    assert_eq!(asked(80), [fetch()]);
+    assert_eq!(asked(200), [lease()]);
+    assert_eq!(asked(239), []);
+    assert_eq!(asked(240), [fetch()]);
 }
 
 #[test]
