@@ -239,15 +239,20 @@ impl Chains {
         started.unwrap_or_else(|e| panic!("{e:#}"));
     }
 
-    /// The switch of that address.
-    fn named(&self, address: IpAddr) -> &'static str {
-        let is_it = |switch: &&str| {
+    /// Of all switches, in their order.
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let address = |switch: &&str| {
             let text = format!("{{address:{switch}}}");
             let its = self.lab.topology().expand_text(&text, "", "");
-            its.is_ok_and(|its| its.parse() == Ok(address))
+            its.expect("a switch has one").parse().expect("an address")
         };
-        let mut all = self.switches.iter().copied();
-        all.find(is_it).expect("one of them")
+        self.switches.iter().map(address)
+    }
+
+    /// The switch of that address.
+    fn named(&self, address: IpAddr) -> &'static str {
+        let at = self.addresses().position(|its| its == address);
+        self.switches[at.expect("one of them")]
     }
 }
 
@@ -416,16 +421,18 @@ fn chains_of_two_tenants_lose_different_members_at_once(kind: Kind) {
     });
     let writers = [TENANT, other].map(|tenant| (tenant, Writer::start(&chains, tenant)));
     let all: Vec<Vec<IpAddr>> = writers.iter().flat_map(|(_, w)| w.wait(2, &[])).collect();
+    // Members first: chance may have left a switch without a chain, and of the others each two have one.
     let members: BTreeSet<IpAddr> = all.iter().flatten().copied().collect();
-    let pairs = members
-        .iter()
-        .flat_map(|a| members.range(..*a).map(|b| [*a, *b]));
+    let idle = chains.addresses().filter(|a| !members.contains(a));
+    let switches: Vec<IpAddr> = members.iter().copied().chain(idle).collect();
+    let pairs = (0..switches.len()).flat_map(|b| (0..b).map(move |a| [a, b]));
+    let pairs = pairs.map(|pair| pair.map(|n| switches[n]));
     let in_one = |pair: &[IpAddr; 2]| {
         let has_both = |chain: &Vec<IpAddr>| pair.iter().all(|m| chain.contains(m));
         all.iter().any(has_both)
     };
     let mut apart = pairs.filter(|pair| !in_one(pair));
-    let gone = apart.next().expect("two that no chain has both of");
+    let gone = apart.next().expect("six pairs and four chains");
     let victims = gone.map(|address| chains.named(address));
     chains.die(&victims);
     for (_, writer) in &writers {
