@@ -13,6 +13,9 @@ const READS_ANYWHERE: u8 = 1;
 /// One chain, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain {
+    /// The number that it was learnt under. What is sent to it names this one and not a higher one that another chain's switch told: so
+    /// its own say what has changed.
+    pub number: u64,
     /// From head to tail; never empty.
     pub members: Vec<SocketAddr>,
 }
@@ -66,9 +69,10 @@ impl View {
         let began_anew = self.number != 0 && number >> 48 != self.number >> 48;
         let members = route.members.iter().map(|ip| (*ip, PORT).into());
         let news = Chain {
+            number,
             members: members.collect(),
         };
-        let is_news = number != self.number || self.known.get(&chain) != Some(&news);
+        let is_news = self.known.get(&chain) != Some(&news);
         if self.chains != chains {
             self.known.clear();
         }
@@ -115,6 +119,10 @@ mod tests {
         assert_eq!(view.learn(&route(8, 1, &[2])), Learnt::News);
         assert_eq!(view.chain_of(hash(0x40)).unwrap().members.len(), 1);
         assert_eq!(view.learn(&route(8, 0, &[5])), Learnt::News);
+        assert_eq!(view.learn(&route(9, 0, &[5])), Learnt::News);
+        assert_eq!(view.chain_of(hash(0x40)).unwrap().number, 8);
+        assert_eq!(view.learn(&route(9, 1, &[2])), Learnt::News);
+        assert_eq!(view.chain_of(hash(0x40)).unwrap().number, 9);
         assert!(view.chain_of(hash(0x80)).is_none());
         assert!(view.has(([10, 0, 0, 5], PORT).into()));
     }

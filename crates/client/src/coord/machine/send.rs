@@ -75,7 +75,7 @@ impl Machine {
                 true => &[],
                 false => &chain.members[at + 1..],
             };
-            let datagram = call.datagram(&self.names, self.view.number, behind, self.largest)?;
+            let datagram = call.datagram(&self.names, chain.number, behind, self.largest)?;
             call.once_ns = (call.silent == 0 && !call.paused).then_some(now_ns);
             send(&mut self.datagrams, &mut self.counts, call.to, datagram);
         }
