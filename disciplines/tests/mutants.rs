@@ -26,8 +26,8 @@ const NOT_ATOMIC: [&str; 5] = [
 ];
 
 /// What needs several rare things in one order; the model goes through all orders, and finds them (`disciplines/netcache/tests/coherence`),
-/// and rows of a switch's programs have what is about loans (`crates/dataplane/tests/lent`).
-const RARE: [&str; 9] = [
+/// and rows of a switch's programs and of the store have what is about loans (`crates/dataplane/tests/lent`, `crates/store/src/engine/tests/lent.rs`).
+const RARE: [&str; 10] = [
     "expiry_from_arrival",
     "lease_from_arrival",
     "serves_earlier_term",
@@ -35,6 +35,7 @@ const RARE: [&str; 9] = [
     "TermNotRaised",
     "PartOfAnyVersion",
     "lent_begins_any_epoch",
+    "LentWithCopies",
     "probation_old_epoch",
     "ReplicaWithoutLease",
 ];
