@@ -333,7 +333,7 @@ async fn write_on(
             );
         }
         let members = |n: usize| {
-            let members = client.members(&format!("key{n}"));
+            let members = client.members(format!("key{n}"));
             members.iter().map(|m| m.ip()).collect()
         };
         *seen.lock().unwrap() = (times, (0..KEYS).map(members).collect());
