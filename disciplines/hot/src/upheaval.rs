@@ -28,8 +28,7 @@ impl Upheaval {
 
     /// Whether there is one, where at most so many items are cached.
     pub fn is_on(&self, items: usize) -> bool {
-        self.outdone + self.outdone_before
-            > (items / std::env::var("UP").map_or(ONE_IN, |v| v.parse().unwrap())).max(LEAST)
+        self.outdone + self.outdone_before > (items / ONE_IN).max(LEAST)
     }
 }
 

@@ -301,7 +301,7 @@ impl SwitchCache {
     /// so.
     pub fn offer(&mut self, now: Duration, key: &Key, out: &mut Vec<Action>) -> bool {
         let (room, elapsed) = (self.has_room(), self.elapsed(now));
-        let is_upheaval = self.upheaval.is_on(self.capacity.most());
+        let is_upheaval = self.is_upheaval();
         let Some(entry) = self.contenders.get_mut(key) else {
             return false;
         };
@@ -569,6 +569,10 @@ impl SwitchCache {
         self.cached.len() + items.div_ceil(AMPLE_ONE_IN) < items
     }
 
+    fn is_upheaval(&self) -> bool {
+        self.upheaval.is_on(self.capacity.most())
+    }
+
     /// Whether an item is there for so long that its mass tells its rate.
     fn is_proven(&self, key: &Key) -> bool {
         let since = self.cached.get(key).and_then(|entry| entry.cached_in);
@@ -587,8 +591,7 @@ impl SwitchCache {
             return None;
         }
         // What has just come for what is likely has little evidence, and more of it than what was hot before.
-        let is_upheaval = self.upheaval.is_on(self.capacity.most());
-        let spared = is_upheaval.then_some(self.window);
+        let spared = self.is_upheaval().then_some(self.window);
         let random: &mut dyn Rng = &mut self.random;
         (0..SAMPLE)
             .map(|_| &items[random.random_range(0..items.len())])
