@@ -86,6 +86,19 @@ INLINE void turn_ipv6(struct ipv6hdr *ip)
 }
 
 /*
+ * Ends the frame behind `len` bytes. One whose first buffer ends there counts as no longer: buffers are filled in order, and none is as
+ * small as a datagram of ours. If one were, its sender would get back what it sent behind the datagram, and nobody else.
+ */
+INLINE void cut_frame(struct xdp_md *ctx, __u32 len)
+{
+	if (ctx->data_end - ctx->data == len)
+		return;
+	__u32 have = frame_len(ctx);
+	if (have > len)
+		bpf_xdp_adjust_tail(ctx, (int)len - (int)have);
+}
+
+/*
  * Writes `work->header` (signed here) over the old header, and the lengths and checksums that go with it; cut to
  * `payload_len`. `value_sum` is that of the value behind the key, as `sum_of` has it. `back`: addresses and ports are
  * swapped, or else stay. False where there are no such headers.
@@ -127,9 +140,7 @@ INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_
 	udp->len = bpf_htons(udp_len);
 	if (!write_checksum(ctx, work, udp, value_sum))
 		return false;
-	__u32 have = frame_len(ctx), need = work->kv + payload_len;
-	if (have > need)
-		bpf_xdp_adjust_tail(ctx, (int)need - (int)have);
+	cut_frame(ctx, work->kv + payload_len);
 	return true;
 }
 

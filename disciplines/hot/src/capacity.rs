@@ -29,6 +29,11 @@ impl Capacity {
         capacity
     }
 
+    /// The pages that it is in.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
     /// Items that are believed to fit.
     pub fn items(&self) -> usize {
         self.items

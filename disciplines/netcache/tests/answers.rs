@@ -114,6 +114,20 @@ fn without_room_the_coldest_goes_and_the_key_is_tried_again() {
 }
 
 #[test]
+fn an_answer_from_before_pages_came_says_nothing_of_the_room_since() {
+    let mut rig = Rig::new(10_000);
+    rig.room(1);
+    let hot: Vec<_> = (0..300).map(|n| (n, 9)).collect();
+    assert_eq!(rig.report(1, &hot).len(), 300);
+    rig.room(10);
+    (0..128).for_each(|n| assert_eq!(rig.answer(INSERT, n, Outcome::Done), []));
+    (128..300).for_each(|n| assert_eq!(rig.answer(INSERT, n, Outcome::NoRoom), []));
+    let mut again: Vec<u32> = rig.report(1, &hot).iter().map(|(_, k)| number(k)).collect();
+    again.sort_unstable();
+    assert_eq!(again, (128..300).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_key_whose_bucket_is_full_is_left_alone_for_a_while() {
     let mut rig = Rig::new(10);
     rig.report(1, &[(1, 9)]);

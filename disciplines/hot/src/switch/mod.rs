@@ -52,6 +52,14 @@ const PROVEN_WINDOWS: u64 = 3;
 /// The longest pause after an insertion failed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// A change that was not answered yet.
+#[derive(Debug)]
+struct Asked {
+    change: Change,
+    /// How often pages had come before it was asked for.
+    growths: u64,
+}
+
 #[derive(Debug, Default)]
 struct Counts {
     reports: u64,
@@ -79,13 +87,15 @@ pub struct SwitchCache {
     /// Seen, but not cached.
     contenders: Table,
     /// Changes that were not answered yet; no other change of the key is asked for meanwhile.
-    asked: HashMap<Key, Change>,
+    asked: HashMap<Key, Asked>,
     /// How many of them are insertions.
     arriving: usize,
     /// Evictions that could not be sent, to be asked for again at the window's end.
     owed: BTreeSet<Key>,
     threshold: Threshold,
     capacity: Capacity,
+    /// How often pages came.
+    growths: u64,
     shortage: Shortage,
     /// Cached items without a request lately, as of the latest window's end.
     cold: usize,
@@ -140,6 +150,7 @@ impl SwitchCache {
             swaps_left: capacity.most(),
             upheaval: Upheaval::default(),
             capacity,
+            growths: 0,
             shortage: Shortage::default(),
             cold: 0,
             usable: 0,
@@ -158,10 +169,11 @@ impl SwitchCache {
 
     /// The tenant has another number of pages there: the coldest items that do not fit any longer go.
     pub(crate) fn resize(&mut self, pages: u32, out: &mut Vec<Action>) {
-        let most = self.capacity.most();
+        let grows = pages as usize > self.capacity.pages();
         let stay = self.capacity.resize(pages, self.cached.len());
         self.swaps_left = self.swaps_left.min(self.capacity.most());
-        if self.capacity.most() > most {
+        if grows {
+            self.growths += 1;
             let displaced = self.contenders.entries_mut().iter_mut();
             displaced
                 .filter(|e| e.displaced)
@@ -350,9 +362,10 @@ impl SwitchCache {
         outcome: Outcome,
         out: &mut Vec<Action>,
     ) {
-        if self.asked.get(key) != Some(change) {
+        let Some(asked) = self.asked.get(key).filter(|asked| asked.change == *change) else {
             return;
-        }
+        };
+        let had_fewer_pages = asked.growths < self.growths;
         self.asked.remove(key);
         if *change == INSERT {
             self.arriving = self.arriving.saturating_sub(1);
@@ -366,6 +379,8 @@ impl SwitchCache {
                 }
                 return;
             }
+            // There is more by now, and nothing learnt of it.
+            Outcome::NoRoom if had_fewer_pages => (Duration::ZERO, &mut self.counts.no_room),
             Outcome::NoRoom => (Duration::from_secs(1), &mut self.counts.no_room),
             Outcome::BucketFull => (Duration::from_secs(10), &mut self.counts.bucket_full),
             Outcome::Refused | Outcome::Changed => (PAUSE_MAX, &mut self.counts.refused),
@@ -381,6 +396,9 @@ impl SwitchCache {
         self.give_up(now, key, pause);
         if outcome == Outcome::NoRoom {
             self.displaced(key);
+            if had_fewer_pages {
+                return;
+            }
             let leaving = self.asked.len().saturating_sub(self.arriving);
             let there = self.cached.len().saturating_sub(self.arriving) + leaving;
             self.capacity.no_room(there);
@@ -547,14 +565,14 @@ impl SwitchCache {
         self.ended - entry.seen > LATELY_WINDOWS
     }
 
-    /// Moves a key from cached to contenders, paused longer each time in a row.
+    /// Moves a key from cached to contenders, paused longer each time in a row; not if it is not to pause.
     fn give_up(&mut self, now: Duration, key: &Key, pause: Duration) {
         let Some(mut entry) = self.cached.take(key) else {
             return;
         };
         entry.cached_in = None;
         entry.paused_until = now + (pause * (1 << entry.strikes.min(10))).min(PAUSE_MAX);
-        entry.strikes = entry.strikes.saturating_add(1);
+        entry.strikes = entry.strikes.saturating_add(u8::from(!pause.is_zero()));
         self.contenders.put(entry);
     }
 
@@ -643,7 +661,11 @@ impl SwitchCache {
         } else {
             self.counts.evicts += 1;
         }
-        self.asked.insert(key.clone(), change.clone());
+        let asked = Asked {
+            change: change.clone(),
+            growths: self.growths,
+        };
+        self.asked.insert(key.clone(), asked);
         out.push(Action::Change {
             switch: self.switch,
             tenant: self.tenant,
