@@ -11,6 +11,17 @@ const MOST: usize = 65_536;
 
 /// A key that nobody reported is told of when it is read so many times as often as when it was first followed.
 const QUIET: u64 = 4;
+/// Or, at the window's end, when its item answered so many reads: what it could use room for counts no less than if they had missed.
+const QUIET_HITS: u64 = 2;
+
+/// When keys that have risen are told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Within a window: those whose count has doubled.
+    Doubled,
+    /// At its end: those whose count has changed.
+    AtEnd,
+}
 
 struct Candidate {
     hash: KeyHash,
@@ -82,18 +93,22 @@ impl Candidates {
         }
     }
 
-    /// The keys that were read at least `factor` times as often as last told, by reads that missed and by `hits`.
+    /// The keys that were read more often than last told, by reads that missed and by `hits`.
     pub fn risen(
         &mut self,
-        factor: f64,
+        when: Told,
         sketches: &Sketches,
         hits: impl Fn(&ItemKey) -> u64,
     ) -> Vec<(ItemKey, u64)> {
         let window = self.window;
         let news = |(key, candidate): (&ItemKey, &mut Candidate)| {
-            let now = sketches.estimate(key.tenant, candidate.hash, window) + hits(key);
-            let is_news = now > candidate.told
-                && now as f64 >= candidate.told as f64 * if candidate.quiet { 1.0 } else { factor };
+            let hits = hits(key);
+            let now = sketches.estimate(key.tenant, candidate.hash, window) + hits;
+            let is_news = match (when, candidate.quiet) {
+                (Told::AtEnd, true) => now > candidate.told || hits >= QUIET_HITS,
+                (Told::Doubled, false) => now >= 2 * candidate.told,
+                _ => now > candidate.told,
+            };
             is_news.then(|| {
                 candidate.told = now;
                 candidate.quiet = false;

@@ -17,7 +17,7 @@ use wire::KeyHash;
 
 use super::{
     AgentError,
-    hot::Candidates,
+    hot::{Candidates, Told},
     memory::InWindow,
     tell::{KEYS_PER_MESSAGE, send, tenant_counts},
 };
@@ -126,15 +126,15 @@ impl Reporting {
             .begin_to_follow(key, hash, tenants, sketches);
     }
 
-    /// Tells of the keys that were read `factor` times as often as last told; `hits` are reads in this window that an item answered.
+    /// Tells of the keys that were read more often than last told; `hits` are reads in this window that an item answered.
     pub fn tell_risen(
         &mut self,
-        factor: f64,
+        when: Told,
         window: u32,
         hits: impl Fn(&ItemKey) -> u64,
         out: &Sender<FromSwitch>,
     ) {
-        let risen = self.candidates.risen(factor, &self.sketches, hits);
+        let risen = self.candidates.risen(when, &self.sketches, hits);
         self.tell_hot(&risen, window, out);
     }
 

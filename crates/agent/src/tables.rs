@@ -26,6 +26,7 @@ use super::{
     epoch::Reservation,
     filling::Filling,
     halves::Halves,
+    hot::Told,
     memory::{Memory, News},
     reporting::Reporting,
     served::Served,
@@ -120,7 +121,7 @@ impl Tables {
             let window = self.memory.window();
             let memory = &self.memory;
             let hits = |key: &ItemKey| memory.requests_on_probation(key);
-            self.reporting.tell_risen(2.0, window, hits, &self.out);
+            self.reporting.tell_risen(Told::Doubled, window, hits, &self.out);
         }
         if now >= self.window_end {
             self.window_end = now + self.window;
@@ -386,7 +387,7 @@ impl Tables {
         let window = self.memory.window();
         let memory = &self.memory;
         let hits = |key: &ItemKey| memory.requests_on_probation(key);
-        self.reporting.tell_risen(1.0, window, hits, &self.out);
+        self.reporting.tell_risen(Told::AtEnd, window, hits, &self.out);
         let seen = self.memory.end_window();
         self.filling
             .fetch_missing(&seen.requests, &self.memory, self.now);

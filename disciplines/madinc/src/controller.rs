@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use decide::{Action, Discipline, Event, Limits, SwitchId};
-use hot::{Caches, Permit};
+use hot::{Caches, Permit, beside_probation};
 
 use crate::tenant::Tenant;
 
 /// Makes a controller within these limits.
 pub fn controller(limits: Limits) -> Box<dyn Discipline> {
     Box::new(Controller {
-        caches: Caches::new(limits, 0),
+        caches: Caches::new(beside_probation(limits), 0),
         tenants: BTreeMap::new(),
         elsewhere: BTreeMap::new(),
     })

@@ -19,8 +19,7 @@ pub const REGISTRATION: Registration = Registration {
     about: "joins a tenant's memory on several switches to one cache, each item on one of them",
     number: 1,
     items: Items::Copies,
-    // An owner that came back learnt too little beside items on probation to fill its pages: `work-conserving` in the kernel.
-    probation: None,
+    probation: Some(netcache::PROBATION),
     runs: Runs::WherePages,
     settings: &[],
     options: &[],
