@@ -31,7 +31,7 @@ pub use action::{Action, Change, KEPT_MAX, KEPT_MOST, REMEMBERED_MAX, Record};
 pub use agent::{AgentAction, AgentEvent, AgentHalf};
 pub use configuration::{Configuration, Group, PARAMETERS, Row};
 pub use event::{ENDING_WITHIN, Event, Outcome, Room, TALLIES, Tallies};
-pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS};
+pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS, PROBATION_ONE_IN};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{
     Items, MapSize, NO_DISCIPLINE, Native, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,

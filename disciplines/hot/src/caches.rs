@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use decide::{Action, Event, Key, Limits, Room, SwitchId};
+use decide::{Action, Event, Key, Limits, PROBATION_ONE_IN, Room, SwitchId};
 
 use crate::{permit::Permit, switch::SwitchCache};
 
@@ -21,9 +21,6 @@ pub struct Caches {
     /// What caches that are gone had counted.
     gone: BTreeMap<SwitchId, BTreeMap<&'static str, u64>>,
 }
-
-/// Where a switch makes items by itself, on probation, those have one in so many of a tenant's cells: the agent sets them aside.
-const PROBATION_ONE_IN: usize = 16;
 
 /// What is left of `limits` beside items on probation, so that both together are no more.
 pub fn beside_probation(limits: Limits) -> Limits {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dataplane::{
     BLANKS, Backing, Held, PAGE_START_CELLS, Place, Probation, TenantEntry, Used, cells_needed,
 };
-use decide::{ItemKey, Items};
+use decide::{ItemKey, Items, PROBATION_ONE_IN};
 use wire::maps::HashSet;
 
 use super::{
@@ -16,8 +16,6 @@ use super::{
     Entry, Memory, News, USUAL_KEY_LEN,
 };
 
-/// Blanks and items on probation have one in so many of their tenant's cells.
-const SHARE: usize = 16;
 /// What is not confirmed goes after so many windows.
 const WINDOWS: u32 = 4;
 /// Where fewer blanks are left than one in so many of the share, keys have to be read more often than their discipline asks.
@@ -174,7 +172,7 @@ impl Memory {
 
     /// How many blanks and items on probation a tenant may have together.
     fn share(&self, tenant: u32) -> usize {
-        let cells = self.cells.count_of(tenant) * PAGE_START_CELLS / SHARE;
+        let cells = self.cells.count_of(tenant) * PAGE_START_CELLS / PROBATION_ONE_IN;
         let each = self.blank_cells(tenant).map_or(usize::MAX, usize::from);
         cells / each
     }

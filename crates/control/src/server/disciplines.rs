@@ -110,6 +110,11 @@ impl Disciplines {
         self.of(tenant).is_some_and(|r| r.runs == Runs::Everywhere)
     }
 
+    /// Whether switches make items of a tenant by themselves.
+    pub fn has_probation(&self, tenant: u32) -> bool {
+        self.of(tenant).is_some_and(|r| r.probation.is_some())
+    }
+
     /// Items of a tenant that its discipline would have on a switch.
     pub fn wanted(&self, switch: SwitchId, tenant: u32) -> usize {
         let chosen = self.chosen.get(&tenant);

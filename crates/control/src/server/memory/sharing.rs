@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use decide::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS, SwitchId};
+use decide::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS, PROBATION_ONE_IN, SwitchId};
 
 use super::{
     placements::Placements,
@@ -85,7 +85,11 @@ impl OnSwitch<'_> {
         let count = self.counts.get(&tenant.id).copied().unwrap_or_default();
         let items = self.around.disciplines.wanted(self.id, tenant.id);
         let here = self.items_per_page.get(&tenant.id).copied();
-        let in_pages = |items: usize| items.div_ceil(here.unwrap_or(ITEMS_PER_PAGE_USUAL)) as u32;
+        let mut per_page = here.unwrap_or(ITEMS_PER_PAGE_USUAL);
+        if self.around.disciplines.has_probation(tenant.id) {
+            per_page = (per_page - per_page.div_ceil(PROBATION_ONE_IN)).max(1);
+        }
+        let in_pages = |items: usize| items.div_ceil(per_page) as u32;
         let wanted = in_pages(items);
         let at_home = self.is_at_home(tenant.id);
         let could_use = match at_home {
