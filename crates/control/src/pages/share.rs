@@ -23,7 +23,9 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// An owner that lends keeps its pages while they exceed what it uses by at most so many.
-pub const OWN_SLACK: u32 = 2;
+pub const OWN_SLACK: u32 = 1;
+/// A borrower keeps so many pages too many while nobody else wants them, or an eighth of what it wants.
+const LENT_SLACK: u32 = 2;
 
 /// What a tenant wants of a switch, and what it has there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +132,7 @@ struct Borrower {
 impl Borrower {
     /// What it keeps of its pages while nobody else wants them: no page moves for a small excess.
     fn at_ease(&self) -> u32 {
-        let slack = OWN_SLACK.max(self.wanted / 8);
+        let slack = LENT_SLACK.max(self.wanted / 8);
         if self.has > self.wanted.saturating_add(slack) {
             self.wanted + u32::from(self.wanted > 0)
         } else {
