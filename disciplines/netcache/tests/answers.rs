@@ -163,6 +163,26 @@ fn a_dropped_item_recurs_in_the_next_window() {
 }
 
 #[test]
+fn a_key_that_got_no_value_is_tried_again_soon_and_then_less_and_less() {
+    let mut rig = Rig::new(10);
+    let mut tries = Vec::new();
+    for window in 1..40 {
+        if !rig.report(window, &[(1, 9)]).is_empty() {
+            tries.push(window);
+            rig.answer(INSERT, 1, Outcome::Done);
+            rig.tell(Event::Dropped {
+                switch: SWITCH,
+                tenant: TENANT,
+                keys: &[key(1)],
+                unfit: true,
+            });
+        }
+        rig.end(window, &[]);
+    }
+    assert_eq!(tries, [1, 3, 7, 15, 31], "after 2 s, then 4 s, 8 s, 16 s");
+}
+
+#[test]
 fn a_command_that_was_not_sent_is_asked_for_again() {
     let mut rig = Rig::new(10);
     rig.report(1, &[(1, 9)]);

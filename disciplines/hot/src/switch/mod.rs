@@ -51,6 +51,8 @@ const AMPLE_ONE_IN: usize = 8;
 const PROVEN_WINDOWS: u64 = 3;
 /// The longest pause after an insertion failed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// The first one of a key that got no value: there may be none, or its store had too much to do to answer.
+const PAUSE_UNFIT: Duration = Duration::from_secs(2);
 
 /// A change that was not answered yet.
 #[derive(Debug)]
@@ -415,7 +417,7 @@ impl SwitchCache {
     /// The switch gave items up by itself.
     pub(crate) fn dropped(&mut self, now: Duration, keys: &[Key], unfit: bool) {
         let pause = if unfit {
-            PAUSE_MAX
+            PAUSE_UNFIT
         } else {
             Duration::from_millis(500)
         };

@@ -99,7 +99,9 @@ impl SwitchCache {
             }
             entry.mass = entry.mass.min(self.windows * upper(count));
             entry.pace = lower(count);
-            entry.strikes = 0;
+            if entry.cached_in.is_some_and(|since| window.wrapping_sub(since) > LATELY_WINDOWS) {
+                entry.strikes = 0;
+            }
         }
         self.shortage.proved(useful, useless);
         self.learn_noise(overstated);
