@@ -12,7 +12,7 @@ const MOST: usize = 65_536;
 /// A key that nobody reported is told of when it is read so many times as often as when it was first followed.
 const QUIET: u64 = 4;
 /// Or, at the window's end, when its item answered so many reads: what it could use room for counts no less than if they had missed.
-const QUIET_HITS: u64 = 2;
+const QUIET_HITS: u64 = 3;
 
 /// When keys that have risen are told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
