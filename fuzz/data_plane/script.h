@@ -302,6 +302,7 @@ static void run_packet(bool is_nested)
 	if (renews)
 		pending_until_ns[p->before.request] = 0;
 	p->out.len = user_packet_read(&ctx, p->out.bytes, sizeof(p->out.bytes));
+	p->first_len = ctx.linear_len;
 	demand(p->out.len == user_packet_len(&ctx), "a packet stays below 4096 bytes");
 	user_packet_free(&ctx);
 	check_passage(p, is_nested);

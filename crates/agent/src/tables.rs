@@ -121,7 +121,8 @@ impl Tables {
             let window = self.memory.window();
             let memory = &self.memory;
             let hits = |key: &ItemKey| memory.requests_on_probation(key);
-            self.reporting.tell_risen(Told::Doubled, window, hits, &self.out);
+            self.reporting
+                .tell_risen(Told::Doubled, window, hits, &self.out);
         }
         if now >= self.window_end {
             self.window_end = now + self.window;
@@ -387,7 +388,8 @@ impl Tables {
         let window = self.memory.window();
         let memory = &self.memory;
         let hits = |key: &ItemKey| memory.requests_on_probation(key);
-        self.reporting.tell_risen(Told::AtEnd, window, hits, &self.out);
+        self.reporting
+            .tell_risen(Told::AtEnd, window, hits, &self.out);
         let seen = self.memory.end_window();
         self.filling
             .fetch_missing(&seen.requests, &self.memory, self.now);

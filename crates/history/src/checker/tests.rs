@@ -363,7 +363,7 @@ fn lived(rng: &mut SeededRng) -> Vec<Operation> {
     let mut history: Vec<Operation> = vec![];
     // (when, whether the value of the operation ends, operation)
     let mut moments = BTreeSet::new();
-    for i in 0..rng.random_range(3..10) {
+    for i in 0..rng.random_range(3..9) {
         let mut client: usize = rng.random_range(0..4);
         let call_ns = busy_until[client] + rng.random_range(1..8);
         let effect_ns = call_ns + rng.random_range(0..8);
@@ -439,6 +439,15 @@ fn lived(rng: &mut SeededRng) -> Vec<Operation> {
     history
 }
 
+/// Whether the reference, which tries orders one by one, is done with a history within its lifetime: of what has no end it tries all.
+fn is_quick_for_stateright(history: &[Operation]) -> bool {
+    let open = |operation: &Operation| {
+        let lapse = operation.lapse.filter(|lapse| lapse.until_ns.is_none());
+        usize::from(operation.return_ns.is_none()) + usize::from(lapse.is_some())
+    };
+    history.iter().map(open).sum::<usize>() <= 4
+}
+
 /// A history with one thing in it that may not have been so.
 fn spoiled(mut history: Vec<Operation>, rng: &mut SeededRng) -> Vec<Operation> {
     let at = rng.random_range(0..history.len());
@@ -472,6 +481,7 @@ proptest! {
         let mut rng = rng(seed, "history");
         let history = lived(&mut rng);
         prop_assert!(!is_bad(&history), "a false alarm: {history:#?}");
+        prop_assume!(is_quick_for_stateright(&history));
         prop_assert!(stateright_says(&history));
         let history = spoiled(history, &mut rng);
         prop_assert_eq!(!is_bad(&history), stateright_says(&history), "{:#?}", history);

@@ -99,7 +99,10 @@ impl SwitchCache {
             }
             entry.mass = entry.mass.min(self.windows * upper(count));
             entry.pace = lower(count);
-            if entry.cached_in.is_some_and(|since| window.wrapping_sub(since) > LATELY_WINDOWS) {
+            if entry
+                .cached_in
+                .is_some_and(|since| window.wrapping_sub(since) > LATELY_WINDOWS)
+            {
                 entry.strikes = 0;
             }
         }
