@@ -19,7 +19,13 @@ mod document;
 mod picture;
 mod result;
 
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
+use std::{
+    collections::BTreeSet,
+    fmt::Display,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -66,7 +72,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match args.what {
         What::List => {
             for command in commands(&documents) {
-                println!("{}", command.text());
+                say(command.text())?;
             }
         }
         What::Run { only, stale } => {
@@ -102,6 +108,14 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// One line of the answer. It is no error that whoever reads has seen enough (`| head`).
+fn say(line: impl Display) -> io::Result<()> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
 /// Every command that some document names, once.
 fn commands(documents: &[Document]) -> BTreeSet<Command> {
     documents.iter().flat_map(Document::commands).collect()
@@ -132,20 +146,23 @@ fn check(
     for document in documents {
         if document.filled(results)? != document.text {
             differ += 1;
-            println!(
-                "{}: shows other figures than docs/figures; run `figures write`",
-                document.path.display()
-            );
+            let path = document.path.display();
+            say(format_args!(
+                "{path}: shows other figures than docs/figures; run `figures write`"
+            ))?;
         }
     }
     for command in commands(documents) {
         let text = command.text();
         match results.get(&command)? {
-            None => println!("{text}: never run; run `make figures ONLY='{text}'`"),
+            None => say(format_args!(
+                "{text}: never run; run `make figures ONLY='{text}'`"
+            ))?,
             Some(result) => {
                 let age = age::of(project, &result.commit);
                 if !age.is_current() {
-                    println!("{text}: measured at {}, {age}", result.commit);
+                    let commit = &result.commit;
+                    say(format_args!("{text}: measured at {commit}, {age}"))?;
                 }
             }
         }
