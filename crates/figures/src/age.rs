@@ -60,14 +60,55 @@ pub fn of(project: &Path, commit: &str) -> Age {
     said.map_or(Age::Unknown, |files| Age::Files(files.lines().count()))
 }
 
-/// The commit of the code at hand; with `+` where some of it is not committed.
+/// The commit that changed the code at hand last, whatever documents were since; with `+` where some of it is not committed.
 pub fn commit(project: &Path) -> String {
-    let Some(commit) = git(project, &["rev-parse", "--short=10", "HEAD"]) else {
-        return "unknown".into();
-    };
-    let commit = commit.trim();
-    match of(project, commit) {
-        Age::Files(0) => commit.into(),
-        _ => format!("{commit}+"),
+    let words = [
+        "log",
+        "-1",
+        "--first-parent",
+        "--abbrev=10",
+        "--format=%h",
+        "--",
+    ];
+    let said = git(project, &[&words, &CODE[..]].concat()).unwrap_or_default();
+    match (said.trim(), of(project, said.trim())) {
+        ("", _) => "unknown".into(),
+        (commit, Age::Files(0)) => commit.into(),
+        (commit, _) => format!("{commit}+"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn commit_of(project: &Path, file: &str, text: &str) {
+        let path = project.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        let by = ["-c", "user.name=x", "-c", "user.email=x"];
+        git(project, &["add", "."]).unwrap();
+        git(project, &[&by[..], &["commit", "-q", "-m", "x"]].concat()).unwrap();
+    }
+
+    /// Figures that are kept in commits of their own would make all the others look older than the code.
+    #[test]
+    fn documents_make_no_other_code() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path();
+        assert_eq!(commit(project), "unknown");
+        git(project, &["init", "-q"]).unwrap();
+        commit_of(project, "bpf/a.h", "1");
+        let first = commit(project);
+        commit_of(project, "docs/figures/a.json", "{}");
+        commit_of(project, "bpf/README.md", "words");
+        assert_eq!(commit(project), first);
+        fs::write(project.join("bpf/a.h"), "2").unwrap();
+        assert_eq!(commit(project), format!("{first}+"));
+        commit_of(project, "bpf/a.h", "3");
+        assert_ne!(commit(project), first);
+        assert_eq!(of(project, &first), Age::Files(1));
     }
 }

@@ -1,7 +1,7 @@
 //! Documents with blocks of figures.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
@@ -111,7 +111,7 @@ fn command_in(line: &str) -> Option<Command> {
 fn shown(template: &str, results: &mut Results) -> anyhow::Result<String> {
     let mut shown = String::new();
     let mut command = None;
-    let mut sources = BTreeSet::new();
+    let mut commits_on: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in template.lines() {
         command = command_in(line).or(command);
         let kept = match &command {
@@ -134,11 +134,13 @@ fn shown(template: &str, results: &mut Results) -> anyhow::Result<String> {
             let _ = writeln!(shown, "{}", fill(line, command.as_ref(), kept)?);
         }
         if let Some(kept) = kept.filter(|_| line.contains('{')) {
-            sources.insert(format!("{}, commit {}", kept.machine, kept.commit));
+            let commits = commits_on.entry(kept.machine.clone()).or_default();
+            commits.insert(kept.commit.clone());
         }
     }
-    for source in sources {
-        let _ = writeln!(shown, "\n*{source}*");
+    for (machine, commits) in commits_on {
+        let commits: Vec<String> = commits.into_iter().collect();
+        let _ = writeln!(shown, "\n*{machine}, commit {}*", commits.join(", "));
     }
     Ok(shown)
 }
