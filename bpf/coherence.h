@@ -234,9 +234,6 @@ INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config
 	return COUNT_grant_installed;
 }
 
-/* No counter: nothing speaks against it. */
-#define NOTHING COUNT_MAX
-
 /* What speaks against a grant for this item, but for its epoch: a counter, or NOTHING. */
 INLINE enum counter refusal(struct xdp_md *ctx, const struct work *work, const struct lease *lease)
 {

@@ -349,6 +349,9 @@ INLINE void count(enum counter which)
 		*value += 1;
 }
 
+/* No counter: nothing speaks against it. */
+#define NOTHING COUNT_MAX
+
 /* Counts, and is the verdict: `return ends(COUNT_x, XDP_PASS)`. */
 INLINE int ends(enum counter which, int verdict)
 {
