@@ -1,6 +1,10 @@
 //! Commands that documents name, and running them.
 
-use std::{fmt::Write as _, path::Path, process};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process,
+};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -47,6 +51,17 @@ impl Command {
         }
         name + ".json"
     }
+
+    /// Whether it is the short version.
+    pub fn is_quick(&self) -> bool {
+        self.words.iter().any(|word| word == "--quick")
+    }
+
+    /// Where what it measures and draws is left. A folder of its own: its short version draws pictures of the same names.
+    pub fn leavings(&self, project: &Path) -> PathBuf {
+        let folder = project.join("target/figures").join(self.file());
+        folder.with_extension("")
+    }
 }
 
 /// Runs it with the release build that is there, as root where that is needed: the caller is.
@@ -55,7 +70,7 @@ impl Command {
 /// It cannot be started, fails, or says nothing that can be read.
 pub fn run(project: &Path, command: &Command) -> anyhow::Result<Kept> {
     let program = project.join("target/release/shortstop");
-    let out = project.join("target/figures");
+    let out = command.leavings(project);
     std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
     let json = out.join(command.file());
     let mut process = process::Command::new(&program);
