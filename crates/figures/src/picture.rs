@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 
-use crate::document::Document;
+use crate::{command::Command, document::Document};
 
 /// Copies those that the document shows from where the commands that it names have left them; what was not drawn now stays.
 ///
@@ -25,16 +25,10 @@ pub fn place(project: &Path, document: &Document) -> anyhow::Result<()> {
 
 /// Where a picture is that one of the document's commands drew; a whole run rather than a short one.
 fn drawn(project: &Path, document: &Document, name: &str) -> Option<PathBuf> {
-    let (quick, whole): (Vec<_>, Vec<_>) = document
-        .commands()
-        .into_iter()
-        .partition(|command| command.is_quick());
-    let of = |command: crate::command::Command| command.leavings(project).join(name);
-    whole
-        .into_iter()
-        .chain(quick)
-        .map(of)
-        .find(|at| at.exists())
+    let mut commands: Vec<Command> = document.commands().into_iter().collect();
+    commands.sort_by_key(Command::is_quick);
+    let of = |command: &Command| command.leavings(project).join(name);
+    commands.iter().map(of).find(|at| at.exists())
 }
 
 /// The names of the pictures of `docs/images` that a text shows.
