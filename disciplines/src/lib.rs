@@ -1,46 +1,24 @@
 //! The registry: every discipline that this build knows, one line each in `ALL`.
 //!
-//! The `shortstop` binary hands entries of it to the controller, the switch agent, the store and the lab; none of those
-//! knows a discipline by name.
+//! The `shortstop` program hands entries of it to the controller, the switch agent and the store, the `shortstop-lab` program
+//! also to the lab; none of those knows a discipline by name. Their experiments are listed in `experiments/`, which only the
+//! latter links.
 
-mod experiments;
-mod resources;
-
-use ::experiments::Registered;
 use decide::Registration;
 
-pub use self::{
-    experiments::experiments,
-    resources::{pipeline, published},
-};
-
-const ALL: &[(Registration, &[Registered])] = &[
-    // One line each: how it registers, and its own experiments. The first is for tenants that name none.
-    (netcache::REGISTRATION, netcache_experiments::EXPERIMENTS),
-    (madinc::REGISTRATION, madinc_experiments::EXPERIMENTS),
-    (
-        orbitcache::REGISTRATION,
-        orbitcache_experiments::EXPERIMENTS,
-    ),
-    (kvswitch::REGISTRATION, kvswitch_experiments::EXPERIMENTS),
-    (chain::NETCRAQ, chain_experiments::EXPERIMENTS),
-    (chain::NETCHAIN, &[]),
+static ALL: &[Registration] = &[
+    // One line each. The first is for tenants that name none.
+    netcache::REGISTRATION,
+    madinc::REGISTRATION,
+    orbitcache::REGISTRATION,
+    kvswitch::REGISTRATION,
+    chain::NETCRAQ,
+    chain::NETCHAIN,
 ];
-
-/// The first halves of the lines above.
-static REGISTRATIONS: [Registration; ALL.len()] = {
-    let mut all = [ALL[0].0; ALL.len()];
-    let mut at = 1;
-    while at < all.len() {
-        all[at] = ALL[at].0;
-        at += 1;
-    }
-    all
-};
 
 /// Every discipline; the first is the default.
 pub fn all() -> &'static [Registration] {
-    &REGISTRATIONS
+    ALL
 }
 
 /// The discipline of that name.
@@ -50,7 +28,7 @@ pub fn find(name: &str) -> Option<&'static Registration> {
 
 /// The discipline of tenants that name none.
 pub fn default() -> &'static Registration {
-    &REGISTRATIONS[0]
+    &ALL[0]
 }
 
 #[cfg(test)]

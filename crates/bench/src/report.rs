@@ -193,7 +193,7 @@ impl Row {
 /// A number with about three digits.
 fn short(value: f64) -> String {
     match value.abs() {
-        v if v >= 1000.0 => experiments::table::thousands(value),
+        v if v >= 1000.0 => text::table::thousands(value),
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),

@@ -21,7 +21,7 @@
 //!
 //! Two shapes of racks come ready-made: [`servers`], servers behind one switch, with a cache on or off; and [`tenants`],
 //! switches in a line that tenants share. A paper's own experiments are built on these in its discipline's folder;
-//! nothing here names a discipline. Called by those and by the binary's `lab run`.
+//! nothing here names a discipline. Called by those and by `shortstop-lab run`.
 
 mod claim;
 mod coherence;
@@ -40,7 +40,7 @@ mod resp;
 pub mod rig;
 pub mod servers;
 mod silent_link;
-pub mod table;
+pub use text::table;
 pub mod tenants;
 pub mod verdict;
 mod world;

@@ -1,9 +1,9 @@
 //! Rows that are stories: several packets, each with what must come of it. What a row is made of is its test's affair.
 
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 use std::panic::catch_unwind;
 
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 use dataplane::native::{Mutant, choose};
 
 use crate::switch::in_this_process;
@@ -27,7 +27,7 @@ pub fn check(stories: &[impl Story]) {
 }
 
 /// Whether every story comes out although that rule is broken; in this process.
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 pub fn holds_with(mutant: Option<&str>, stories: &[impl Story]) -> bool {
     choose(mutant.map(|name| Mutant::find(name).expect("listed")));
     let run = |story| catch_unwind(|| in_this_process(|| Story::run(story))).is_ok();

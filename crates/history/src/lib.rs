@@ -4,7 +4,7 @@
 //! drives it. [`clients`] drives many at the same time, on the monotonic clock that all processes of a machine share. [`check`] decides, key by key, whether the history is
 //! linearizable; [`shrink`] cuts a bad one down to what is needed to see it.
 //!
-//! Called by experiments, and by the binary's `lab clients`. Of the other crates it knows `wire`, `client` and `seed`.
+//! Called by experiments, and by `shortstop-lab clients`. Of the other crates it knows `wire`, `client` and `seed`.
 
 mod checker;
 mod client;

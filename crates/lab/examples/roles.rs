@@ -1,5 +1,5 @@
 //! The roles that tests of the lab start as processes, where the real binary is not at hand:
-//! `lab link` as in the binary, and `hold NAME`, which makes a lab and waits to be killed.
+//! `link` as in the binary, and `hold NAME`, which makes a lab and waits to be killed.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["lab", "link", "--a", a, "--b", b, "--fault", fault] => {
+        ["link", "--a", a, "--b", b, "--fault", fault] => {
             let counts = link::run(a, b, serde_json::from_str(fault)?, || {
                 println!("ready");
                 let _ = std::io::stdout().flush();
@@ -18,7 +18,7 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
         ["hold", name] => hold(name),
-        _ => anyhow::bail!("expected `lab link ...` or `hold NAME`, got {words:?}"),
+        _ => anyhow::bail!("expected `link ...` or `hold NAME`, got {words:?}"),
     }
 }
 

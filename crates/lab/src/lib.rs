@@ -3,7 +3,7 @@
 //! A [`topology::Topology`] goes in; [`rack::Lab`] makes its namespaces, links (also faulty ones, [`link`])
 //! and processes ([`roles`] has their command lines), and removes them whatever happens ([`state`]). Everything random comes from one [`seed`].
 //!
-//! Called by the binary's `lab` subcommand, by experiments, measurements and tests. Of the other crates it knows `seed`.
+//! Called by `shortstop-lab`, by experiments, measurements and tests. Of the other crates it knows `seed`.
 
 pub mod interrupt;
 pub mod link;

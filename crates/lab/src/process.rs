@@ -21,7 +21,7 @@ use crate::namespace;
 pub struct Launch<'a> {
     /// The network namespace, by full name.
     pub namespace: &'a str,
-    /// Program and arguments; `shortstop` is the running binary.
+    /// Program and arguments, as [`command_in`] takes them.
     pub command: &'a [String],
     /// Where standard output and error go.
     pub log: &'a Path,
@@ -124,12 +124,12 @@ pub fn pin_self(cpu: usize) {
 
 static BINARY: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
 
-/// Says which binary stands for `shortstop`, where it is not the running one (tests). The first call counts.
+/// Says which binary stands for `shortstop-lab`, where it is not the running one (tests). The first call counts.
 pub fn set_binary(path: PathBuf) {
     let _ = BINARY.set(path);
 }
 
-/// The binary that is every role: the running one, unless [`set_binary`] said otherwise.
+/// The program of labs itself: the running one, unless [`set_binary`] said otherwise.
 ///
 /// # Errors
 /// The kernel does not say where it is.
@@ -138,6 +138,20 @@ pub fn own_binary() -> anyhow::Result<PathBuf> {
         Some(path) => Ok(path.clone()),
         None => std::env::current_exe().context("cannot find the running binary"),
     }
+}
+
+/// The program that labs are about, `shortstop`: beside that of labs.
+///
+/// # Errors
+/// It is not there.
+pub fn product() -> anyhow::Result<PathBuf> {
+    let path = own_binary()?.with_file_name("shortstop");
+    anyhow::ensure!(
+        path.exists(),
+        "{}: there is no such program; a lab runs the `shortstop` that lies beside it: build both, with `cargo build`",
+        path.display()
+    );
+    Ok(path)
 }
 
 /// Starts a process.
@@ -186,21 +200,21 @@ pub fn launch(what: &Launch) -> anyhow::Result<Child> {
         .with_context(|| format!("cannot start {}", what.command[0]))
 }
 
-/// A command that is going to run in a network namespace. There, `shortstop` is the running binary, as the
-/// program itself and wherever the command looks for one of that name.
+/// A command that is going to run in a network namespace. There, `shortstop-lab` is the running binary and `shortstop` the one beside
+/// it, as the program itself and wherever the command looks for one of these names.
 ///
 /// # Errors
-/// There is no such namespace, or no command.
+/// There is no such namespace, no command, or no `shortstop`.
 pub fn command_in(namespace: &str, words: &[String]) -> anyhow::Result<Command> {
     let (program, arguments) = words.split_first().context("an empty command")?;
     let binary = own_binary()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = binary.parent().map(Path::to_path_buf);
     let path = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)))?;
-    let mut command = Command::new(if program == "shortstop" {
-        binary.as_path()
-    } else {
-        Path::new(program)
+    let mut command = Command::new(match program.as_str() {
+        "shortstop" => product()?,
+        "shortstop-lab" => binary,
+        other => other.into(),
     });
     command.args(arguments).env("PATH", path);
     enter(&mut command, namespace)?;

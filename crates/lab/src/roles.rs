@@ -1,4 +1,4 @@
-//! The roles of this program as processes of a lab: the one place that knows their command lines.
+//! The roles of `shortstop` as processes of a lab: the one place that knows their command lines.
 //!
 //! Addresses and files may hold the placeholders of [`ProcessSpec::command`].
 
@@ -16,7 +16,7 @@ pub const MEMCACHED_PORT: u16 = 11211;
 /// What a process is.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// `shortstop store`.
+    /// `shortstop store`, or `shortstop-lab store` where it is emulated.
     Store(Store),
     /// `shortstop switch`.
     Switch(Switch),
@@ -106,7 +106,13 @@ impl Store {
     fn line(&self) -> Line {
         let populate = self.populate.as_ref();
         let populate = populate.map(|(keys, len)| format!("{keys}:{len}"));
-        Line::of(&["shortstop", "store"])
+        // What stands for a server that is not there is no affair of the product's.
+        let program = if self.is_emulated() {
+            "shortstop-lab"
+        } else {
+            "shortstop"
+        };
+        Line::of(&[program, "store"])
             .option("--listen", &self.listen)
             .option("--cluster", CLUSTER)
             .maybe("--control", self.control.as_ref())
@@ -122,6 +128,11 @@ impl Store {
             .maybe("--queue-limit", self.queue_limit)
             .maybe("--lend-from", self.lend_from)
             .option("--status-socket", &self.socket)
+    }
+
+    /// Whether its data, or the server that has it, is made up.
+    fn is_emulated(&self) -> bool {
+        self.populate.is_some() || self.rate_limit.is_some()
     }
 
     fn settled(&self) -> Settled {
@@ -329,13 +340,13 @@ impl Etcd {
 
 /// What runs `what` (`load`, `clients`) as the configuration in a file says, told more on standard input.
 pub(crate) fn steered(what: &str, config: &str) -> Vec<String> {
-    let line = Line::of(&["shortstop", "lab", what]);
+    let line = Line::of(&["shortstop-lab", what]);
     line.option("--config", config).0
 }
 
 /// What makes one link of two interfaces, `a` and `b`, with this fault (JSON).
 pub(crate) fn faulty_link(fault: &str) -> Vec<String> {
-    let line = Line::of(&["shortstop", "lab", "link", "--a", "a", "--b", "b"]);
+    let line = Line::of(&["shortstop-lab", "link", "--a", "a", "--b", "b"]);
     line.option("--fault", fault).0
 }
 

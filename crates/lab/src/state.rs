@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     namespace,
-    process::{ProcessId, own_binary},
+    process::{ProcessId, product},
     topology::Topology,
 };
 
@@ -90,7 +90,7 @@ impl State {
             let name = &self.name;
             if error.kind() == std::io::ErrorKind::AlreadyExists {
                 bail!(
-                    "lab {name}: there is one already; `shortstop lab down --name {name}` removes it"
+                    "lab {name}: there is one already; `shortstop-lab down --name {name}` removes it"
                 );
             }
             return Err(error).with_context(|| path.display().to_string());
@@ -106,7 +106,7 @@ impl State {
         let path = Self::path(name);
         let text = match fs::read_to_string(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                bail!("lab {name}: there is none; `shortstop lab list` names those there are")
+                bail!("lab {name}: there is none; `shortstop-lab list` names those there are")
             }
             read => read.with_context(|| path.display().to_string())?,
         };
@@ -170,7 +170,7 @@ impl State {
             if !pins.exists() {
                 continue;
             }
-            if let Ok(binary) = own_binary() {
+            if let Ok(binary) = product() {
                 let _ = Command::new(binary)
                     .args(["switch", "detach", "--name", switch])
                     .stdin(Stdio::null())

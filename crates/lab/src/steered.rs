@@ -30,7 +30,7 @@ pub struct Seat<'a> {
     pub nice: i32,
 }
 
-/// A process of `shortstop lab` with its standard input and output here; killed when dropped.
+/// A process of `shortstop-lab` with its standard input and output here; killed when dropped.
 pub struct Steered {
     child: Child,
     input: Option<ChildStdin>,
@@ -40,7 +40,7 @@ pub struct Steered {
 }
 
 impl Steered {
-    /// Starts `shortstop lab WHAT` with a configuration.
+    /// Starts `shortstop-lab WHAT` with a configuration.
     ///
     /// # Errors
     /// The configuration cannot be written, or the process does not start.

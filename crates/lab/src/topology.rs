@@ -82,7 +82,7 @@ pub struct Node {
 pub struct ProcessSpec {
     /// Letters, digits and dashes; unique on its node.
     pub name: String,
-    /// Program and arguments. `shortstop` is the running binary. `{dir}` stands for the lab's
+    /// Program and arguments. `shortstop-lab` is the running binary, `shortstop` the one beside it. `{dir}` stands for the lab's
     /// directory, `{lab}` for its name, `{address:NODE}` and `{address6:NODE}` for a node's addresses, `{interfaces}` for
     /// `--interface NAME` of each of this node's interfaces.
     pub command: Vec<String>,

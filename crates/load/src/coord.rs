@@ -2,7 +2,6 @@
 //! retransmissions), and what they measure.
 
 mod contend;
-#[cfg(feature = "sockets")]
 mod generator;
 mod source;
 
@@ -14,10 +13,8 @@ use wire::Cluster;
 use crate::Latency;
 
 pub use contend::Exclusion;
-#[cfg(feature = "sockets")]
 pub use generator::run;
 pub use source::Source;
-#[cfg(feature = "sockets")]
 pub(crate) use source::name;
 
 /// What stays the same over all phases of one generator.

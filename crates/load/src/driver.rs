@@ -34,7 +34,7 @@ impl Timed for coord::Phase {
 
 /// What a generator is started with.
 pub trait Loads: Serialize {
-    /// The command of `shortstop lab` that it runs as.
+    /// The command of `shortstop-lab` that it runs as.
     const COMMAND: &str;
     /// What it is told.
     type Phase: Timed;

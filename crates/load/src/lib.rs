@@ -1,9 +1,9 @@
 //! Load: what clients ask for ([`workload`]), the generator, and the search for the rate that a rack can just carry
-//! ([`search`], held against the analytic [`model`]). Called by experiments and by the binary's `lab load`.
+//! ([`search`], held against the analytic [`model`]). Called by experiments and by `shortstop-lab load`.
 //!
 //! The generator: what it is told ([`LoadConfig`], [`Phase`]), what it measures ([`PhaseResult`]),
 //! and between the two a [`Source`] of requests, without sockets or clocks, for whoever has a network of his own. On sockets
-//! (feature `sockets`, on by default) it is the `Generator`: a process of its own inside a client's namespace, which experiments steer
+//! it is the `Generator`: a process of its own inside a client's namespace, which experiments steer
 //! phase by phase over its standard input, one JSON document per line each way.
 //!
 //! Key spaces of more than [`workload::MOST_IN_MEMORY`] keys need no memory per key: names, hashes and ranks are computed.
@@ -11,17 +11,13 @@
 //! Cost aimed at per request on one core: one draw of a rank (a few powers), one copy of
 //! some 200 bytes, 1/32 of a `sendmmsg`, 1/64 of a `recvmmsg`: below 6 us, so 150,000 requests a second.
 
-#[cfg(feature = "sockets")]
 mod batch;
 mod config;
 pub mod coord;
-#[cfg(feature = "sockets")]
 mod driver;
 mod each_key;
-#[cfg(feature = "sockets")]
 pub mod etcd;
 mod forge;
-#[cfg(feature = "sockets")]
 mod generator;
 mod lives;
 pub mod model;
@@ -35,10 +31,8 @@ mod window;
 pub mod workload;
 
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
-#[cfg(feature = "sockets")]
 pub use driver::{LoadDriver, Loads, Timed};
 pub use forge::Attack;
-#[cfg(feature = "sockets")]
 pub use generator::{Generator, run};
 pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult};
 pub use source::Source;

@@ -1,4 +1,4 @@
-//! Data that is there without memory: keys as `store --populate` makes them, each value worked out when it is read.
+//! Data that is there without memory: keys as [`emulated::Populate`] makes them, each value worked out when it is read.
 //!
 //! Keys that were written, removed or pinned are in an embedded backend, which from then on answers for them. So a store of 10^8
 //! keys costs what was touched of it.
@@ -143,7 +143,7 @@ impl Backend for Populated {
 mod tests {
     use rand::RngExt;
     use seed::rng;
-    use store::backend::embedded::populate;
+    use emulated::Populate;
     use wire::Secret;
 
     use super::*;
@@ -156,15 +156,11 @@ mod tests {
         let (count, version) = (40, 7 << 32);
         let lengths: Lengths = "20x1,50x1".parse().unwrap();
         let mut real = Embedded::new(1 << 30);
-        populate(
-            &mut real,
-            &Secret::NONE,
-            TENANT,
+        let populate = Populate {
             count,
-            &lengths,
-            version,
-            |_| true,
-        );
+            value_len: lengths.clone(),
+        };
+        populate.put_all(&mut real, &Secret::NONE, version, |_| true);
         let mut made = Populated::new(TENANT, count, lengths, version, 1 << 30);
         let mut rng = rng(1, "backends");
         for step in 0..20_000 {

@@ -152,10 +152,8 @@ pub struct StoreSpec {
     pub populate: Option<(u64, Lengths)>,
     /// Bytes that its data may take.
     pub memory_limit: u64,
-    /// Requests per second that each partition serves; none: as many as it can.
-    pub rate_limit: Option<f64>,
-    /// Requests that wait at a partition before it drops more; none: the usual number.
-    pub queue_limit: Option<u32>,
+    /// How fast the server of each partition is; none: it has time for everything.
+    pub rate: Option<emulated::Rate>,
     /// Writes of a key within a second from which on it is lent; none: as many as make it worth it.
     pub lend_from: Option<u32>,
     /// Length of leases in milliseconds as its own copy of the cluster file has it, if that is another.
@@ -171,8 +169,7 @@ impl Default for StoreSpec {
             data: Data::Own,
             populate: None,
             memory_limit: 1 << 30,
-            rate_limit: None,
-            queue_limit: None,
+            rate: None,
             lend_from: None,
             lease_ms: None,
             service: ServiceSpec {

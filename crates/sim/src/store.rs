@@ -1,10 +1,14 @@
 //! A store as a process: the engine, a backend, and the way to the controllers.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
 
 use api::proto::{
     FromStore, HalfAck, HalfMessage, HalfReport, StoreHello, ToStore, from_store, to_store,
 };
+use emulated::{Emulated, Later, Pace};
 use store::{
     Half,
     backend::{Backend, embedded::Embedded},
@@ -38,8 +42,6 @@ pub(crate) fn maker(
     config.cluster = spec.cluster.clone();
     config.identity = Some(listen);
     config.memory_limit = store.memory_limit;
-    config.rate_limit = store.rate_limit;
-    config.queue_limit = store.queue_limit.unwrap_or(config.queue_limit);
     config.lend_from = store.lend_from;
     config.cluster.lease_ms = store.lease_ms.unwrap_or(config.cluster.lease_ms);
     let half = |known: &decide::Registration| {
@@ -61,6 +63,8 @@ struct Left(KeptData, KeptJournal);
 /// A store that runs.
 pub struct StoreHost {
     engine: Engine,
+    /// That of the server which it stands for.
+    pace: Arc<Mutex<Pace>>,
     outbox: Outbox,
     config: Arc<store::Config>,
     /// The machine's CLOCK_BOOTTIME at the start; the engine's begins at 0, as a process's does.
@@ -118,6 +122,8 @@ impl StoreHost {
             None => new(),
             Some(way) => Box::new(Kept::new(way.clone())),
         };
+        let pace = Arc::new(Mutex::new(Pace::new(spec.rate)));
+        let backend = Box::new(Emulated::new(backend, pace.clone()));
         let mut engine = Engine::new(config.clone(), backend, 0, incarnation);
         let mut outbox = Outbox::default();
         if let Some(journal) = &journal {
@@ -125,6 +131,7 @@ impl StoreHost {
         }
         StoreHost {
             engine,
+            pace,
             outbox,
             config: config.clone(),
             started_ns,
@@ -150,9 +157,10 @@ impl StoreHost {
         self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
     }
 
-    /// So many seconds after the next request it serves so many requests per second, in this life.
-    pub fn set_rate_later(&mut self, later: (f64, f64)) {
-        self.engine.set_rate_later(later);
+    /// So long after the next request it has another speed, in this life.
+    pub fn change_pace(&mut self, later: Later) {
+        let mut pace = self.pace.lock().expect("nobody panics with it");
+        pace.change_later(later);
     }
 
     /// What it has counted in this life.

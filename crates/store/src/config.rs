@@ -64,34 +64,6 @@ impl FromStr for OutsideWrites {
     }
 }
 
-/// Items that are there from the start: see [`crate::backend::embedded::populate`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Populate {
-    /// Number of items.
-    pub count: u64,
-    /// Lengths of the values.
-    pub value_len: wire::Lengths,
-}
-
-impl FromStr for Populate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Populate, String> {
-        let parsed = text.split_once(':').and_then(|(count, len)| {
-            Some(Populate {
-                count: count.parse().ok()?,
-                value_len: len.parse().ok()?,
-            })
-        });
-        match parsed {
-            Some(p) => Ok(p),
-            None => Err(format!(
-                "populate {text:?}: expected ITEMS:VALUE_LEN, for example 1000:128"
-            )),
-        }
-    }
-}
-
 /// A discipline's half that runs in the store.
 #[derive(Clone, Copy, Debug)]
 pub struct Half {
@@ -118,14 +90,6 @@ pub struct Config {
     pub outside_writes: OutsideWrites,
     /// Bytes that the embedded backend may take.
     pub memory_limit: u64,
-    /// Requests per second that each partition serves; `None`: as many as it can.
-    pub rate_limit: Option<f64>,
-    /// Seconds after the first request from which on each partition serves another number of requests per second: a server that turns slow.
-    pub rate_later: Option<(f64, f64)>,
-    /// Requests that may wait in each partition when its rate is limited.
-    pub queue_limit: u32,
-    /// Items to begin with; embedded backend only.
-    pub populate: Option<Populate>,
     /// Unix socket that tells the store's status.
     pub status_socket: Option<PathBuf>,
     /// Directory of the journal of loans; without it a backend in another process has no write-back.
@@ -159,10 +123,6 @@ impl Config {
             backend_password: None,
             outside_writes: OutsideWrites::Track,
             memory_limit: 1 << 30,
-            rate_limit: None,
-            rate_later: None,
-            queue_limit: 16,
-            populate: None,
             status_socket: None,
             state: None,
             lend_from: None,
@@ -194,25 +154,6 @@ impl Config {
             anyhow::bail!(
                 "{} partitions: expected 1 to 65536",
                 self.cluster.partitions
-            );
-        }
-        if let Some(rate) = self.rate_limit
-            && !(1.0..=1e9).contains(&rate)
-        {
-            anyhow::bail!("--rate-limit {rate}: expected 1 to 1000000000 requests per second");
-        }
-        if self.populate.is_some() && self.backend != BackendConfig::Embedded {
-            anyhow::bail!(
-                "--populate fills the embedded backend only; load the others with their own tools"
-            );
-        }
-        let max_value = self.cluster.max_value;
-        let longest = self.populate.as_ref().map(|p| p.value_len.longest());
-        if let Some(longest) = longest
-            && longest > max_value as usize
-        {
-            anyhow::bail!(
-                "--populate: a value of {longest} bytes: the cluster's max_value is {max_value}"
             );
         }
         if let Some(identity) = self.identity

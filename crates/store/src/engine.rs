@@ -147,15 +147,7 @@ impl Engine {
             })
         };
         let tenants = Tenants::new(cluster, config.identity, None);
-        let mut partitions = Partitions::new(
-            cluster.partitions,
-            owned,
-            config.rate_limit,
-            config.queue_limit,
-        );
-        if let Some(later) = config.rate_later {
-            partitions.set_later(later);
-        }
+        let partitions = Partitions::new(cluster.partitions, owned);
         let leases = Leases::new(config.lease_ns(), incarnation.first_term());
         Engine {
             directory: Directory::new(config.directory_limit, tenants.len()),
@@ -284,11 +276,7 @@ impl Engine {
         } else {
             self.partitions.in_place_of(partition)
         };
-        let Some(not_before_ns) = self.partitions.admit(payer, now_ns) else {
-            self.counters.dropped_rate_limit += 1;
-            return None;
-        };
-        origin.not_before_ns = not_before_ns;
+        origin.not_before_ns = self.take_time(payer, now_ns)?;
         if owned {
             origin.node = 0;
         }
@@ -300,6 +288,14 @@ impl Engine {
             origin.wants_grant = false;
         }
         Some((origin, owned))
+    }
+
+    /// Takes time of a partition's server for one request: the time before which its answer must not leave; none if it is dropped.
+    fn take_time(&mut self, partition: usize, now_ns: u64) -> Option<u64> {
+        let taken = self.backend.admit(partition, now_ns);
+        self.partitions.count(partition, taken.is_some());
+        self.counters.dropped_rate_limit += u64::from(taken.is_none());
+        taken
     }
 
     /// Who asks, and whether the key is ours: the secret that signs the answer, and the key's partition with whether we hold it, or
@@ -403,11 +399,6 @@ impl Engine {
         let waited_ns = now_ns - self.started_ns;
         waited_ns >= counted_ns(self.config.longest_lease_ns())
             || mutant(Mutant::NoWaitAfterRestart)
-    }
-
-    /// So many seconds after the next request each partition serves so many requests per second.
-    pub fn set_rate_later(&mut self, later: (f64, f64)) {
-        self.partitions.set_later(later);
     }
 
     /// What was counted so far.

@@ -27,7 +27,7 @@ mod server;
 mod shares;
 mod status;
 
-pub use config::{BackendConfig, Config, Half, OutsideWrites, Populate};
+pub use config::{BackendConfig, Config, Half, OutsideWrites};
 pub use counters::Counters;
 pub use engine::{TellError, UpdateError};
 pub use incarnation::Incarnation;

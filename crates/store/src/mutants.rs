@@ -1,5 +1,5 @@
-//! Ways to break the rules of `docs/coherence.md` in the store, for tests that must notice. Without the feature `mutants` none is
-//! ever in force, and nothing of them is left in the program.
+//! Ways to break the rules of `docs/coherence.md` in the store, for tests that must notice. In a release build none is ever in
+//! force, and nothing of them is left in the program.
 
 /// Makes the list.
 macro_rules! mutants {
@@ -107,7 +107,7 @@ impl Mutant {
     }
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 mod chosen {
     use std::cell::Cell;
 
@@ -128,11 +128,11 @@ mod chosen {
     }
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 pub use chosen::{choose, mutant};
 
 /// Whether this one is in force.
-#[cfg(not(feature = "mutants"))]
+#[cfg(not(debug_assertions))]
 pub(crate) const fn mutant(_: Mutant) -> bool {
     false
 }

@@ -126,11 +126,23 @@ impl Handle {
 }
 
 impl Server {
-    /// Binds the sockets, connects to the backend, fills it if asked to.
+    /// Binds the sockets, connects to the backend.
     ///
     /// # Errors
     /// As [`run`].
     pub async fn start(config: Config) -> anyhow::Result<Server> {
+        Server::start_around(config, |data, _, _| Ok(data)).await
+    }
+
+    /// Likewise, and puts something of the caller's between the store and its data, who is given these, the configuration and the first
+    /// version that a value may have.
+    ///
+    /// # Errors
+    /// As [`run`], and those of the caller.
+    pub async fn start_around(
+        config: Config,
+        wrap: impl FnOnce(Box<dyn Backend>, &Config, u64) -> anyhow::Result<Box<dyn Backend>>,
+    ) -> anyhow::Result<Server> {
         config.check()?;
         if !config.cluster.tenants.is_empty() && config.cluster.system_secret.is_none() {
             tracing::warn!(
@@ -146,7 +158,8 @@ impl Server {
         let incarnation = Incarnation::new(wall_s, rand::random())
             .later(ticks as u16)
             .asking_as(rand::random());
-        let (backend, completions) = open_backend(&config, incarnation).await?;
+        let (data, completions) = open_backend(&config, incarnation).await?;
+        let backend = wrap(data, &config, incarnation.first_version())?;
         let endpoint = Endpoint::bind(config.listen)?;
         let status = config
             .status_socket
@@ -426,7 +439,10 @@ type Opened = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>);
 async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Result<Opened> {
     let base_version = incarnation.first_version();
     let (backend, completions) = match &config.backend {
-        BackendConfig::Embedded => return Ok((open_embedded(config, base_version)?, None)),
+        BackendConfig::Embedded => {
+            let embedded = embedded::Embedded::new(config.memory_limit);
+            return Ok((Box::new(embedded), None));
+        }
         BackendConfig::Redis(url) => {
             let password = config.backend_password.as_deref();
             redis::connect(url, password, config.outside_writes, base_version).await?
@@ -434,37 +450,4 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
         BackendConfig::Memcached(server) => memcached::connect(server, base_version).await?,
     };
     Ok((backend, Some(completions)))
-}
-
-fn open_embedded(config: &Config, version: u64) -> anyhow::Result<Box<dyn Backend>> {
-    let mut embedded = embedded::Embedded::new(config.memory_limit);
-    if let Some(populate) = &config.populate {
-        let secret = config
-            .cluster
-            .secret_of(wire::TENANT_OPEN)
-            .context("--populate fills tenant 0, which this cluster has switched off")?;
-        let (tenant, count) = (wire::TENANT_OPEN, populate.count);
-        let cluster = &config.cluster;
-        let owns = |hash| {
-            let is_owner = |me| cluster.store_of(tenant, hash).address == me;
-            config.identity.is_none_or(is_owner)
-        };
-        let all_fitted = embedded::populate(
-            &mut embedded,
-            &secret,
-            tenant,
-            count,
-            &populate.value_len,
-            version,
-            owns,
-        );
-        if !all_fitted {
-            anyhow::bail!(
-                "--populate {count}:{}: does not fit --memory-limit of {} bytes",
-                populate.value_len,
-                config.memory_limit
-            );
-        }
-    }
-    Ok(Box::new(embedded))
 }

@@ -7,7 +7,6 @@
 //! in `vectors.json`.
 
 pub mod chain;
-#[cfg(feature = "cluster")]
 mod cluster;
 mod hash;
 mod header;
@@ -18,7 +17,6 @@ mod mixed;
 mod op;
 mod packet;
 
-#[cfg(feature = "cluster")]
 pub use cluster::{
     Cluster, ClusterError, OverRate, Secrets, Store, SwitchPlace, Tenant, WRITE_BACK_MS,
     check_write_back,

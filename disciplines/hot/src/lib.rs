@@ -15,7 +15,7 @@ mod permit;
 mod shortage;
 mod switch;
 mod table;
-#[cfg(feature = "testing")]
+#[cfg(debug_assertions)]
 pub mod testing;
 mod threshold;
 mod upheaval;

@@ -95,7 +95,7 @@ pub fn topology() -> Topology {
         )]
     };
     let store = format!(
-        "shortstop store --listen {{address:{STORE}}}:{} --populate {KEYS}:{VALUE_LEN} \
+        "shortstop-lab store --listen {{address:{STORE}}}:{} --populate {KEYS}:{VALUE_LEN} \
          --status-socket {{dir}}/store.sock",
         wire::PORT
     );

@@ -21,6 +21,6 @@ pub(crate) use keyed::Keyed;
 pub use lines::Lines;
 pub use memory::Memory;
 pub use mutant::Mutant;
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 pub use mutant::choose;
 pub use switch::{Clock, Fib, Route, Switch};

@@ -1,4 +1,4 @@
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 use std::cell::Cell;
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ pub struct Mutant {
     /// What happens.
     pub breaks: String,
     /// Its place in the list, from 1 on.
-    #[cfg_attr(not(feature = "mutants"), allow(dead_code))]
+    #[cfg_attr(not(debug_assertions), allow(dead_code))]
     number: u32,
 }
 
@@ -95,24 +95,24 @@ impl Mutant {
     }
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 thread_local! {
     static CHOSEN: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Breaks a rule in the switches that this thread makes from now on, or none.
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 pub fn choose(mutant: Option<&Mutant>) {
     CHOSEN.set(mutant.map_or(0, |mutant| mutant.number));
 }
 
 /// What a switch that is made now is to break.
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 pub(super) fn chosen() -> u32 {
     CHOSEN.get()
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 impl super::Switch {
     /// Breaks a rule from now on, or none.
     pub fn set_mutant(&self, mutant: Option<&Mutant>) {

@@ -208,7 +208,7 @@ impl Switch {
         }
         raw.entry = entry.program("entry");
         raw.comes_back = entry.program("comes_back");
-        #[cfg(feature = "mutants")]
+        #[cfg(debug_assertions)]
         {
             raw.mutant = super::mutant::chosen();
         }

@@ -2,32 +2,31 @@
 
 mod api;
 mod audit;
-mod bench;
 mod common;
 mod control;
 mod coord;
 mod delete;
 mod gateway;
 mod get;
-mod lab;
+mod moved;
 mod page;
 mod reach;
-mod resources;
 mod route;
 mod secrets;
 mod set;
-mod store;
+pub mod store;
 mod switch;
-mod table;
+pub mod table;
 mod target;
 mod tenant;
 mod token;
 mod topology;
 
-use std::{io::IsTerminal, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
+
+use crate::command_line::{CommandLine, end_when_unread};
 
 /// Key-value requests answered in the network, before they reach a server.
 #[derive(Parser)]
@@ -56,64 +55,48 @@ enum Command {
     Set(set::Args),
     Delete(delete::Args),
     Coord(coord::Args),
-    Lab(lab::Args),
-    Bench(bench::Args),
-    Resources(resources::Args),
+    #[command(hide = true)]
+    Lab(moved::Args),
+    #[command(hide = true)]
+    Bench(moved::Args),
+    #[command(hide = true)]
+    Resources(moved::Args),
 }
 
-impl Cli {
-    /// The exit status of a failure: 1, but 2 where 1 says that there is no such key.
-    pub fn failure(&self) -> ExitCode {
+impl CommandLine for Cli {
+    const NAME: &'static str = "shortstop";
+
+    fn log(&self) -> Option<&str> {
+        self.log.as_deref()
+    }
+
+    /// 1, but 2 where 1 says that there is no such key.
+    fn failure(&self) -> ExitCode {
         match self.command {
             Command::Get(_) | Command::Delete(_) | Command::Coord(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
-}
 
-/// Runs the command. Errors are for the user to read; the exit code is the command's own otherwise.
-pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    log_to_stderr(cli.log.as_deref())?;
-    match cli.command {
-        Command::Switch(args) => switch::run(args),
-        Command::Control(args) => control::run(args),
-        Command::Store(args) => store::run(args),
-        Command::Gateway(args) => gateway::run(args),
-        Command::Tenant(args) => tenant::run(args),
-        Command::Page(args) => page::run(args),
-        Command::Topology(args) => topology::run(args),
-        Command::Route(args) => route::run(args),
-        Command::Audit(args) => audit::run(args),
-        Command::Token(args) => token::run(args),
-        Command::Get(args) => get::run(args),
-        Command::Set(args) => set::run(args),
-        Command::Delete(args) => delete::run(args),
-        Command::Coord(args) => coord::run(args),
-        Command::Lab(args) => lab::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Resources(args) => resources::run(args),
+    fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Switch(args) => switch::run(args),
+            Command::Control(args) => control::run(args),
+            Command::Store(args) => store::run(args),
+            Command::Gateway(args) => gateway::run(args),
+            Command::Tenant(args) => tenant::run(args),
+            Command::Page(args) => page::run(args),
+            Command::Topology(args) => topology::run(args),
+            Command::Route(args) => route::run(args),
+            Command::Audit(args) => audit::run(args),
+            Command::Token(args) => token::run(args),
+            Command::Get(args) => get::run(args),
+            Command::Set(args) => set::run(args),
+            Command::Delete(args) => delete::run(args),
+            Command::Coord(args) => coord::run(args),
+            Command::Lab(args) => args.run(&[]),
+            Command::Bench(args) => args.run(&["bench"]),
+            Command::Resources(args) => args.run(&["resources"]),
+        }
     }
-}
-
-/// From here on, ends quietly when whoever reads the output stops (`| head`). For commands that do nothing
-/// more than print: a server or a lab would be killed by any peer that closes its connection.
-fn end_when_unread() {
-    // SAFETY: sets a default action; no handler of ours can run.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-}
-
-fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
-    let on_terminal = std::io::stderr().is_terminal();
-    let filter = filter.unwrap_or(if on_terminal { "info" } else { "warn" });
-    let targets: Targets = filter
-        .parse()
-        .map_err(|e| anyhow::anyhow!("--log {filter:?}: {e}; expected for example `info`"))?;
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(on_terminal)
-        .with_target(false);
-    tracing_subscriber::registry()
-        .with(lines.with_filter(targets))
-        .init();
-    Ok(())
 }

@@ -1,10 +1,12 @@
+//! `shortstop store`.
+
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use api::{
     ControlEndpoint, Told,
     proto::{HalfReport, StoreHello},
 };
-use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, Populate};
+use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, backend::Backend};
 
 use super::{
     common::{size, stopped},
@@ -19,7 +21,7 @@ use super::{
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
-        shortstop store --listen 127.0.0.1:7117 --populate 1000:128 --status-socket /run/store.sock\n  \
+        shortstop store --listen 127.0.0.1:7117 --status-socket /run/store.sock\n  \
         shortstop store --listen 10.0.2.1:7117 --cluster cluster.toml --backend redis://127.0.0.1:6379\n  \
         shortstop store status --socket /run/store.sock"
 )]
@@ -49,8 +51,9 @@ struct Status {
     json: bool,
 }
 
+/// Options of a store that serves.
 #[derive(clap::Args)]
-struct Serve {
+pub struct Serve {
     /// Address and port to listen on.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7117")]
     listen: SocketAddr,
@@ -96,19 +99,6 @@ struct Serve {
     /// is shared out equally among tenants.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     replica_memory: u64,
-    /// Requests per second that each partition serves; none: as many as it can.
-    #[arg(long, value_name = "REQ_PER_S")]
-    rate_limit: Option<f64>,
-    /// So many seconds after the first request serve so many requests per second instead: a server that turns slow while it runs.
-    #[arg(long, value_name = "SECONDS:REQ_PER_S", requires = "rate_limit", value_parser = rate_later)]
-    rate_later: Option<(f64, f64)>,
-    /// Requests that may wait in each partition when its rate is limited.
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    queue_limit: u32,
-    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on; of several stores each has those that are its own. Of several
-    /// lengths with weights, as 64x82,1024x18, each key's hash chooses one.
-    #[arg(long, value_name = "N:VALUE_LEN")]
-    populate: Option<Populate>,
     /// Writes of a key within a second from which on it is lent to switches (write-back); below half of that it is called back. By default
     /// as many as make it worth it: 2 within the tenant's bound, and 8 at least.
     #[arg(long, value_name = "WRITES")]
@@ -126,11 +116,18 @@ struct Serve {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Some(Command::Status(status)) => print_status(&status),
-        None => serve(args.serve),
+        None => serve(args.serve, |data, _, _| Ok(data)),
     }
 }
 
-fn serve(options: Serve) -> anyhow::Result<ExitCode> {
+/// Serves until it is told to stop, with what `wrap` makes of its data, as [`store::Server::start_around`] has it.
+///
+/// # Errors
+/// What is wrong with the options, or what the system refused; the message names it.
+pub fn serve(
+    options: Serve,
+    wrap: impl FnOnce(Box<dyn Backend>, &Config, u64) -> anyhow::Result<Box<dyn Backend>>,
+) -> anyhow::Result<ExitCode> {
     let mut config = Config::new(options.listen);
     match &options.cluster {
         Some(file) => {
@@ -145,10 +142,6 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
     config.memory_limit = options.memory_limit;
     config.parts_limit = usize::try_from(options.parts_limit)?;
     config.replica_memory = usize::try_from(options.replica_memory)?;
-    config.rate_limit = options.rate_limit;
-    config.rate_later = options.rate_later;
-    config.queue_limit = options.queue_limit;
-    config.populate = options.populate;
     config.status_socket = options.status_socket;
     config.state = options.state;
     config.lend_from = options.lend_from;
@@ -163,7 +156,7 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
         .transpose()?;
     runtime.block_on(async {
         let name = config.identity.unwrap_or(options.listen).to_string();
-        let server = store::Server::start(config).await?;
+        let server = store::Server::start_around(config, wrap).await?;
         let handle = server.handle();
         let follow = async {
             match controllers {
@@ -177,18 +170,6 @@ fn serve(options: Serve) -> anyhow::Result<ExitCode> {
         }
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Seconds and a rate.
-fn rate_later(text: &str) -> Result<(f64, f64), String> {
-    let read = |text: &str| {
-        text.parse()
-            .ok()
-            .filter(|n: &f64| n.is_finite() && *n > 0.0)
-    };
-    let pair = text.split_once(':');
-    pair.and_then(|(seconds, rate)| Some((read(seconds)?, read(rate)?)))
-        .ok_or_else(|| format!("{text:?}: expected SECONDS:REQ_PER_S, for example 12:500"))
 }
 
 /// The halves of the registered disciplines that have one in a store.

@@ -1,6 +1,6 @@
 //! Tables for a terminal.
 
-use experiments::table::Table;
+use text::table::Table;
 
 /// Rows under a head.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {

@@ -8,9 +8,7 @@
 //! by, and skips what is pinned, that is, what switches hold copies of. When a whole search finds nothing
 //! to evict, the write is refused with [`Change::Full`] rather than a copy left behind that outlives its key.
 
-use bytes::Bytes;
 use hashbrown::HashTable;
-use wire::KeyHash;
 
 use super::{Answer, Backend, Change, Condition, Item, Key, Put, Ticket};
 
@@ -85,13 +83,6 @@ impl Embedded {
             memory_limit,
             ..Embedded::default()
         }
-    }
-
-    /// Makes room in the tables for `items` more items.
-    pub fn reserve(&mut self, items: usize) {
-        let slots = &self.slots;
-        self.index.reserve(items, |&at| slots[at as usize].hash);
-        self.slots.reserve(items);
     }
 
     fn find(&self, key: Key<'_>) -> Option<u32> {
@@ -295,57 +286,4 @@ impl Backend for Embedded {
     fn evicted(&self) -> u64 {
         self.evicted
     }
-}
-
-/// Fills a backend with the keys that the lab and benchmarks read: key `i` of `count` is `key` and thirteen
-/// digits, its value the key's bytes over and over, as long as `lengths` has it for the key. Of these it gets those of hashes that
-/// `owns` has. Returns whether all of them fitted.
-pub fn populate(
-    backend: &mut Embedded,
-    secret: &wire::Secret,
-    tenant: u32,
-    count: u64,
-    lengths: &wire::Lengths,
-    version: u64,
-    owns: impl Fn(KeyHash) -> bool,
-) -> bool {
-    use std::io::Write;
-    // What a part of so many says is near enough to make room by.
-    const PART: u64 = 1000;
-    let named = |name: &mut Vec<u8>, i: u64| {
-        name.clear();
-        write!(name, "key{i:013}").expect("writing to memory");
-        secret.key_hash(tenant, name)
-    };
-    let mut name = Vec::new();
-    let owned = (0..count.min(PART)).filter(|i| owns(named(&mut name, *i)));
-    let expected = count * owned.count() as u64 / count.clamp(1, PART);
-    backend.reserve(usize::try_from(expected).unwrap_or(0).min(1 << 26));
-    for i in 0..count {
-        let hash: KeyHash = named(&mut name, i);
-        if !owns(hash) {
-            continue;
-        }
-        let value: Bytes = name
-            .iter()
-            .copied()
-            .cycle()
-            .take(lengths.of(hash))
-            .collect();
-        let key = Key {
-            tenant,
-            hash,
-            bytes: &name,
-        };
-        let put = Put {
-            value: &value,
-            ttl_ms: 0,
-            condition: Condition::Always,
-            version,
-        };
-        if !matches!(backend.put(key, put, 0, 0), Answer::Now(Change::Done(_))) {
-            return false;
-        }
-    }
-    backend.evicted() == 0
 }

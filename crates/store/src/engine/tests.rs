@@ -6,6 +6,7 @@ use bytes::Bytes;
 use decide::{StoreAction, StoreEvent};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
+mod busy;
 mod held;
 mod lent;
 mod lives;
@@ -34,7 +35,7 @@ struct Store {
 }
 
 /// Each of these ways to break the rules makes one of so many runs fail.
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 fn all_are_found(
     which: impl Fn(crate::mutants::Mutant) -> bool,
     seeds: u64,
@@ -364,7 +365,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     let config = Arc::make_mut(&mut store.engine.config);
     config.identity = Some(me);
     config.cluster = cluster.clone();
-    store.engine.partitions = crate::partition::Partitions::new(2, |at| at == partition, None, 0);
+    store.engine.partitions = crate::partition::Partitions::new(2, |at| at == partition);
     cluster.tenants[0].stores = vec![other];
     store
         .engine
@@ -521,8 +522,8 @@ fn operations_keep_to_the_rate_limit_also_those_of_other_stores_keys() {
     let mut store = Store::slow();
     // One of two partitions is ours: the other's keys cost us as ours do.
     for owned in [0, 1] {
-        store.engine.partitions =
-            crate::partition::Partitions::new(2, |at| at == owned, Some(100.0), 3);
+        store.engine.partitions = crate::partition::Partitions::new(2, |at| at == owned);
+        busy::make_busy(&mut store.engine, 100, 3);
         store.engine.counters.dropped_rate_limit = 0;
         for _ in 0..20 {
             store.hand_in(operation(), b"k");

@@ -16,6 +16,7 @@ use control::{
     core::{Asked, Core},
 };
 use dataplane::{Backing, PageItems, Table};
+use emulated::Later;
 use history::ClientsConfig;
 use lab::{
     interrupt,
@@ -169,7 +170,10 @@ impl Machines for Sim {
         }) = &seated.role
         {
             world.with(process, |store: &mut StoreHost, _| {
-                store.set_rate_later(*later)
+                store.change_pace(Later {
+                    after_s: later.0,
+                    requests_per_s: later.1,
+                })
             });
         }
         Ok(())

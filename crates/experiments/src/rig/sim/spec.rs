@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use decide::Registration;
+use emulated::Rate;
 use lab::{roles, topology::Topology};
 use sim::{AgentSpec, ControlSpec, ForwardSpec, LinkSpec, MachineSpec, Role, Spec, StoreSpec};
 
@@ -112,8 +113,10 @@ fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
             Role::Store(StoreSpec {
                 control: follows(store.control.is_some()),
                 populate: store.populate.as_ref().map(populate).transpose()?,
-                rate_limit: store.rate_limit,
-                queue_limit: store.queue_limit,
+                rate: store.rate_limit.map(|requests_per_s| Rate {
+                    requests_per_s,
+                    queue: store.queue_limit.unwrap_or(Rate::QUEUE),
+                }),
                 lend_from: store.lend_from,
                 ..StoreSpec::default()
             })

@@ -232,9 +232,7 @@ impl Engine {
     /// A packet that a server does something for: whether there is time for it.
     pub(super) fn pays(&mut self, id: KeyId, now_ns: u64) -> bool {
         let payer = self.partitions.in_place_of(self.partitions.at(id.1));
-        let is_taken = self.partitions.admit(payer, now_ns).is_some();
-        self.counters.dropped_rate_limit += u64::from(!is_taken);
-        is_taken
+        self.take_time(payer, now_ns).is_some()
     }
 
     /// Invalidates a copy under this epoch, and keeps what a write brings. Whether the home may push.

@@ -313,7 +313,7 @@ impl Seen {
 const SEEDS: u64 = 400;
 
 /// Each way to break the rules of loans is found by one of these runs.
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 #[test]
 fn every_mutant_of_loans_is_found() {
     super::all_are_found(

@@ -362,7 +362,7 @@ fn whatever_the_network_does_and_whatever_restarts_clients_see_one_copy() {
 }
 
 /// Each way to break the rules of copies in stores is found by one of these runs.
-#[cfg(feature = "mutants")]
+#[cfg(debug_assertions)]
 #[test]
 fn every_mutant_of_replicas_is_found() {
     super::all_are_found(

@@ -136,10 +136,8 @@ fn copies_are_granted_where_the_controller_has_placed_the_tenant_only() {
 #[test]
 fn fetches_cost_what_reads_cost() {
     for op in [Op::ReadRequest, Op::FetchRequest] {
-        let mut store = Store::with(|config| {
-            config.rate_limit = Some(100.0);
-            config.queue_limit = 3;
-        });
+        let mut store = Store::with(|_| {});
+        make_busy(&mut store.engine, 100, 3);
         lend(&mut store);
         for _ in 0..20 {
             store.hand_in(

@@ -142,14 +142,9 @@ fn a_tenant_that_has_no_room_anywhere_is_held_no_longer() {
 
 #[test]
 fn a_value_that_comes_costs_what_a_write_costs() {
-    let limited = |config: &mut crate::Config| {
-        if config.identity == Some(address_of(1)) {
-            config.rate_limit = Some(10.0);
-            config.queue_limit = 3;
-        }
-    };
-    let mut world = World::with_config(4, 1, limited);
+    let mut world = World::new(4, 1);
     world.run_until(READY_NS);
+    world.on(1, |engine, _, _| make_busy(engine, 10, 3));
     world.call(0, ClientOp::Write);
     world.run(500);
     assert!(world.is_free(0));

@@ -1,0 +1,108 @@
+//! What the command lines of `shortstop` and `shortstop-lab` have in common: errors of one line, the exit status, the log.
+
+use std::{io::IsTerminal, process::ExitCode};
+
+use clap::Parser;
+use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
+
+/// Status of a command line that is not understood.
+const USAGE: u8 = 2;
+
+/// A program's command line.
+pub trait CommandLine: Parser {
+    /// The program's name, before each of its errors.
+    const NAME: &'static str;
+
+    /// The log's filter, if one was given.
+    fn log(&self) -> Option<&str>;
+
+    /// The exit status of a failure.
+    fn failure(&self) -> ExitCode {
+        ExitCode::FAILURE
+    }
+
+    /// Does what was asked. Errors are for the user to read; the exit code is the command's own otherwise.
+    ///
+    /// # Errors
+    /// What went wrong, to be read by the user.
+    fn run(self) -> anyhow::Result<ExitCode>;
+}
+
+/// Reads the command line from these words, the first of which is the program, and does what it says.
+pub fn main<C: CommandLine>(words: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
+    let line = match C::try_parse_from(words) {
+        Ok(line) => line,
+        // Help and version, on standard output; help for want of a subcommand.
+        Err(error) if error.exit_code() == 0 || is_help(&error) => error.exit(),
+        Err(error) => {
+            eprintln!("{}: {}", C::NAME, one_line(&error.to_string()));
+            return ExitCode::from(USAGE);
+        }
+    };
+    let failure = line.failure();
+    match log_to_stderr(line.log()).and_then(|()| line.run()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{}: {error:#}", C::NAME);
+            failure
+        }
+    }
+}
+
+/// From here on, ends quietly when whoever reads the output stops (`| head`). For commands that do nothing
+/// more than print: a server or a lab would be killed by any peer that closes its connection.
+pub fn end_when_unread() {
+    // SAFETY: sets a default action; no handler of ours can run.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
+    let on_terminal = std::io::stderr().is_terminal();
+    let filter = filter.unwrap_or(if on_terminal { "info" } else { "warn" });
+    let targets: Targets = filter
+        .parse()
+        .map_err(|e| anyhow::anyhow!("--log {filter:?}: {e}; expected for example `info`"))?;
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(on_terminal)
+        .with_target(false);
+    tracing_subscriber::registry()
+        .with(lines.with_filter(targets))
+        .init();
+    Ok(())
+}
+
+fn is_help(error: &clap::Error) -> bool {
+    error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+/// What is wrong, and what is possible instead, without usage and advice, which `--help` has.
+fn one_line(error: &str) -> String {
+    let parts: Vec<&str> = error
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+        .take_while(|line| !line.starts_with("Usage:"))
+        .collect();
+    let line = parts.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_string() + "; see --help"
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_wrong_option_is_one_line() {
+        let error = "error: invalid value 'x' for '--kind <KIND>'\n  [possible values: own, lent]\n\n\
+                     For more information, try '--help'.\n";
+        assert_eq!(
+            super::one_line(error),
+            "invalid value 'x' for '--kind <KIND>' [possible values: own, lent]; see --help"
+        );
+        let error =
+            "error: the following required arguments were not provided:\n  <KEY>\n\nUsage: x\n";
+        assert_eq!(
+            super::one_line(error),
+            "the following required arguments were not provided: <KEY>; see --help"
+        );
+    }
+}

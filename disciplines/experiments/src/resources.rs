@@ -1,0 +1,77 @@
+//! What disciplines would need on a switch chip, and what papers say that their systems do.
+
+use rmt::{Pipeline, Published};
+
+/// The disciplines that declare their tables.
+const PIPELINES: &[(&str, Pipeline)] = &[
+    ("netcache", netcache::pipeline),
+    ("madinc", madinc::pipeline),
+    ("kvswitch", kvswitch::pipeline),
+];
+
+/// A paper's figures for its own system, or for another's as its authors built it.
+const OF_OTHERS: &[Published] = &[
+    Published {
+        system: "NetCache, as KVSwitch's authors built it",
+        source: "KVSwitch, table 1",
+        items: "10,000",
+        stages: None,
+        sram_percent: Some(48.98),
+        sram_is_bound: false,
+        tcam_percent: Some(34.21),
+        alu_percent: Some(16.74),
+    },
+    Published {
+        system: "KVSwitch",
+        source: "KVSwitch, table 1",
+        items: "10,000, 32 servers",
+        stages: None,
+        sram_percent: Some(38.43),
+        sram_is_bound: false,
+        tcam_percent: Some(0.0),
+        alu_percent: Some(24.61),
+    },
+    Published {
+        system: "OrbitCache",
+        source: "OrbitCache, section 4",
+        items: "queues of 8 requests",
+        stages: Some(9),
+        sram_percent: Some(6.67),
+        sram_is_bound: false,
+        tcam_percent: None,
+        alu_percent: Some(30.56),
+    },
+];
+
+/// What a discipline declares; `None` if it declares nothing.
+pub fn pipeline(discipline: &str) -> Option<Pipeline> {
+    let found = PIPELINES.iter().find(|(name, _)| *name == discipline);
+    found.map(|(_, pipeline)| *pipeline)
+}
+
+/// What papers publish.
+pub fn published() -> impl Iterator<Item = &'static Published> {
+    netcache::PUBLISHED.iter().chain(OF_OTHERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use rmt::{Chip, Items, place};
+
+    use super::*;
+
+    #[test]
+    fn what_is_declared_can_be_placed() {
+        let items = Items {
+            count: 10_000,
+            key_bytes: 16,
+            value_bytes: 128,
+        };
+        for (name, pipeline) in PIPELINES {
+            assert!(disciplines::find(name).is_some(), "{name} is registered");
+            let usage = place(&pipeline(items), 128, &Chip::TOFINO);
+            let usage = usage.unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(usage.passes > 0 && usage.sram_percent < 100.0, "{usage:?}");
+        }
+    }
+}
