@@ -798,7 +798,7 @@ fn the_file_holds_these_vectors() {
     let cases = cases().into_iter().chain(replicas());
     let packets: Vec<_> = cases.map(packet_vector).collect();
     let vectors = json!({
-        "about": "See docs/protocol.md. Bytes are hex; version and tag are hex numbers. Checked by crates/wire/tests/vectors.rs.",
+        "about": "See docs/protocol.md. Bytes are hex; version and tag are hex numbers. Checked by crates/wire/tests/all/vectors.rs.",
         "packets": packets,
         "malformed": malformed(),
         "forged": forged(),
