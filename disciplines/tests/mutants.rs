@@ -16,7 +16,7 @@ use store::mutants::Mutant as InStore;
 const SEEDS: usize = 1000;
 
 /// What needs two packets in a switch at once, or one beside the agent. In the simulator packets pass a switch one after the
-/// other; the data plane's fuzzer lets them interrupt one another, and its oracle catches these (`crates/dataplane/tests/host_c.rs`).
+/// other; the data plane's fuzzer lets them interrupt one another, and its oracle catches these (`crates/dataplane/tests/all/host_c.rs`).
 const NOT_ATOMIC: [&str; 5] = [
     "epoch_after_lookup",
     "entry_epoch_falls",
@@ -26,7 +26,7 @@ const NOT_ATOMIC: [&str; 5] = [
 ];
 
 /// What needs several rare things in one order; the model goes through all orders, and finds them (`disciplines/netcache/tests/coherence`),
-/// and rows of a switch's programs and of the store have what is about loans (`crates/dataplane/tests/lent`, `crates/store/src/engine/tests/lent.rs`).
+/// and rows of a switch's programs and of the store have what is about loans (`crates/dataplane/tests/all/lent`, `crates/store/src/engine/tests/lent.rs`).
 const RARE: [&str; 10] = [
     "expiry_from_arrival",
     "lease_from_arrival",
@@ -103,7 +103,7 @@ impl Mutant {
                 Some("rows of `disciplines/orbitcache/tests/data_plane`")
             }
             Mutant::Switch(mutant) if mutant.is_of_loans() => {
-                Some("rows of `crates/dataplane/tests/lent`")
+                Some("rows of `crates/dataplane/tests/all/lent`")
             }
             Mutant::Store(mutant) if mutant.is_of_loans() => {
                 Some("`crates/store/src/engine/tests/lent.rs`")

@@ -11,7 +11,7 @@ use wire::{Flags, Header, PART_BYTES, Packet, Secret, Status};
 use super::*;
 use crate::Condition;
 
-#[path = "../../tests/fake/parts.rs"]
+#[path = "../../tests/all/fake/parts.rs"]
 mod parts;
 
 const US: u64 = 1000;

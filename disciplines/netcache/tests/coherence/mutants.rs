@@ -13,7 +13,7 @@ const WRITE: Call = Call::Write(1);
 const SECOND: Call = Call::Write(2);
 
 /// Needs two packets in a switch at once, or the agent beside one. Here packets pass a switch one after the other; the
-/// data plane's fuzzer lets them interrupt each other, and its oracle catches these (`crates/dataplane/tests/host_c.rs`).
+/// data plane's fuzzer lets them interrupt each other, and its oracle catches these (`crates/dataplane/tests/all/host_c.rs`).
 const NOT_ATOMIC: [&str; 5] = [
     "epoch_after_lookup",
     "entry_epoch_falls",

@@ -1,4 +1,4 @@
-//! A key that is lent to the switch, of a tenant of the discipline: `crates/dataplane/tests/lent` has the rest.
+//! A key that is lent to the switch, of a tenant of the discipline: `crates/dataplane/tests/all/lent` has the rest.
 
 use crate::world::*;
 

@@ -1,0 +1,5 @@
+//! The client against a fake store over loopback, with a seal and without.
+
+mod fake;
+mod plain;
+mod sealed;

@@ -1,0 +1,400 @@
+//! The client against a fake store over loopback UDP: what it returns, what it refuses, and that it comes through loss,
+//! duplication, reordering and wrong answers.
+
+use std::time::Duration;
+
+use client::{Client, Condition, Error, Options};
+use wire::{Op, Secret, Status};
+
+use super::fake::{self, FakeStore, Faults};
+
+const MS: Duration = Duration::from_millis(1);
+
+async fn connect(store: &FakeStore) -> Client {
+    Client::connect(&store.cluster(), 0, Options::default())
+        .await
+        .unwrap()
+}
+
+/// For tests in which nobody answers.
+async fn impatient(store: &FakeStore, tenant: u32) -> Client {
+    let options = Options {
+        deadline: 60 * MS,
+        ..Options::default()
+    };
+    Client::connect(&store.cluster(), tenant, options)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn sets_gets_and_deletes() {
+    let store = FakeStore::start(Faults::default()).await;
+    let client = connect(&store).await;
+    assert_eq!(client.get("k").await.unwrap(), None);
+    let version = client
+        .set("k", "v", Some(Duration::from_micros(1500)))
+        .await
+        .unwrap();
+    let value = client.get("k").await.unwrap().unwrap();
+    assert_eq!((&value.bytes[..], value.version), (&b"v"[..], version));
+    assert_eq!((value.expires_in, value.from_switch), (Some(2 * MS), false));
+    assert!(client.delete("k").await.unwrap());
+    assert!(!client.delete("k").await.unwrap());
+    assert_eq!(client.get("k").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn conditions_hold_or_name_the_current_version() {
+    let store = FakeStore::start(Faults::default()).await;
+    let client = connect(&store).await;
+    let absent = Condition::Absent;
+    let mismatch = |result: Result<u64, Error>| match result {
+        Err(Error::Mismatch { current }) => current,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        mismatch(client.set_if("k", "a", None, Condition::Present).await),
+        0
+    );
+    let first = client.set_if("k", "a", None, absent).await.unwrap();
+    assert_eq!(mismatch(client.set_if("k", "b", None, absent).await), first);
+    let second = client.compare_and_set("k", first, "b").await.unwrap();
+    assert_eq!(
+        mismatch(client.compare_and_set("k", first, "c").await),
+        second
+    );
+    assert!(
+        client
+            .set_if("k", "d", None, Condition::Present)
+            .await
+            .unwrap()
+            > second
+    );
+    assert!(matches!(
+        client.delete_if("k", Condition::Version(first)).await,
+        Err(Error::Mismatch { .. })
+    ));
+}
+
+#[tokio::test]
+async fn comes_through_loss_duplication_and_reordering_and_writes_once() {
+    for seed in 1..=3 {
+        let store = FakeStore::start(Faults {
+            lose: 10,
+            duplicate: 20,
+            reorder: 10,
+            seed,
+        })
+        .await;
+        let client = connect(&store).await;
+        let keys: Vec<String> = (0..100).map(|i| format!("key{i}")).collect();
+        for key in &keys[..20] {
+            client.set(key, key, None).await.unwrap();
+        }
+        let writers = keys[20..].iter().cloned().map(|key| {
+            let client = client.clone();
+            tokio::spawn(async move { client.set(&key, &key, None).await.unwrap() })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        for (key, value) in keys.iter().zip(client.get_many(&keys).await) {
+            assert_eq!(value.unwrap().unwrap().bytes, key.as_bytes(), "seed {seed}");
+        }
+        assert_eq!(store.state().applied, 100, "seed {seed}");
+        let counts = client.counts();
+        assert!(
+            counts.retransmitted > 0 && counts.ignored > 0,
+            "seed {seed}: {counts:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn get_many_keeps_the_order_with_few_places() {
+    let store = FakeStore::start(Faults::default()).await;
+    let options = Options {
+        max_in_flight: 4,
+        ..Options::default()
+    };
+    let client = Client::connect(&store.cluster(), 0, options).await.unwrap();
+    let keys: Vec<_> = (0..50).map(|i| format!("key{i}")).collect();
+    for key in keys.iter().step_by(2) {
+        client.set(key, key, None).await.unwrap();
+    }
+    for (i, value) in client.get_many(&keys).await.into_iter().enumerate() {
+        let found = value.unwrap().map(|v| v.bytes.to_vec());
+        assert_eq!(found, (i % 2 == 0).then(|| keys[i].clone().into_bytes()));
+    }
+}
+
+#[tokio::test]
+async fn asks_again_with_room_and_remembers_it() {
+    let store = FakeStore::start(Faults::default()).await;
+    let big = vec![7; 1000];
+    store
+        .state()
+        .data
+        .insert(b"big".to_vec(), (big.clone(), 1, 0));
+    let client = connect(&store).await;
+    for _ in 0..3 {
+        assert_eq!(client.get("big").await.unwrap().unwrap().bytes, big);
+    }
+    assert_eq!(client.counts().padded, 1);
+    let mut seen = store.state().seen.clone();
+    seen.dedup(); // retransmissions
+    let sizes: Vec<_> = seen
+        .iter()
+        .map(|(_, _, len)| *len - wire::HEADER_LEN - 3)
+        .collect();
+    assert_eq!(sizes, [256, 1000, 1000, 1000]);
+}
+
+#[tokio::test]
+async fn values_of_any_length_come_through_loss_duplication_and_reordering() {
+    let lengths = [1390, 1391, 1392, 2048, 2049, 5000, 65_536, 300_001];
+    for (seed, lose) in [(1, 0), (2, 5), (3, 10)] {
+        let store = FakeStore::start(Faults {
+            lose,
+            duplicate: 20,
+            reorder: 10,
+            seed,
+        })
+        .await;
+        let client = connect(&store).await;
+        for len in lengths {
+            let value: Vec<u8> = (0..len).map(|i| (i / 7 + len) as u8).collect();
+            let version = client.set("k", &value, None).await.unwrap();
+            let found = client.get("k").await.unwrap().unwrap();
+            assert!(found.bytes == value, "{len} bytes, seed {seed}");
+            assert_eq!(found.version, version);
+            let missed = client.compare_and_set("k", version - 1, &value).await;
+            assert!(matches!(missed, Err(Error::Mismatch { .. })), "{missed:?}");
+        }
+        assert_eq!(store.state().applied, lengths.len() as u64, "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_longer_than_the_cluster_file_says_is_not_joined() {
+    let store = FakeStore::start(Faults::default()).await;
+    let long = vec![7; (1 << 20) + 1];
+    store.state().data.insert(b"k".to_vec(), (long, 1, 0));
+    let error = connect(&store).await.get("k").await.unwrap_err();
+    assert!(error.to_string().contains("max_value"), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_corrected_past_the_caches() {
+    let store = FakeStore::start(Faults::default()).await;
+    let client = connect(&store).await;
+    client.set("k", "right", None).await.unwrap();
+    store.twist(|request, reply| {
+        if request.header.op == Op::ReadRequest {
+            reply.key = b"other".to_vec();
+            reply.value = b"wrong".to_vec();
+        }
+    });
+    assert_eq!(client.get("k").await.unwrap().unwrap().bytes, "right");
+    assert_eq!(client.counts().corrected, 1);
+    store.twist(|_, reply| reply.key = b"other".to_vec());
+    assert!(matches!(client.get("k").await, Err(Error::BadReply { .. })));
+}
+
+#[tokio::test]
+async fn a_disciplines_operation_is_asked_for_until_it_is_answered() {
+    let store = FakeStore::start(Faults {
+        lose: 30,
+        seed: 5,
+        ..Faults::default()
+    })
+    .await;
+    let client = connect(&store).await;
+    let (number, value) = client.ask("k", 42, "echo").await.unwrap();
+    assert_eq!((number, &value[..]), (42, &b"echo"[..]));
+    store.twist(|_, reply| reply.header.status = wire::Status::Denied);
+    let denied = client.ask("k", 42, "echo").await;
+    assert!(matches!(denied, Err(Error::Denied { .. })), "{denied:?}");
+}
+
+#[tokio::test]
+async fn answers_that_are_not_for_the_request_are_ignored() {
+    let store = FakeStore::start_at("127.0.0.1:0", 9, Faults::default()).await;
+    let client = impatient(&store, 9).await;
+    client.set("k", "v", None).await.unwrap();
+    type Change = fn(&mut fake::Reply);
+    let changes: [(&str, Change); 7] = [
+        ("client", |r| r.header.client ^= 1),
+        ("request", |r| r.header.request ^= 1 << 20),
+        ("tenant", |r| r.header.tenant = 3),
+        ("op", |r| r.header.op = Op::FetchReply),
+        ("key hash", |r| r.header.key_hash.0[0] ^= 1),
+        ("tag", |r| r.secret = Secret([6; 16])),
+        ("source", |r| r.from_elsewhere = true),
+    ];
+    for (what, change) in changes {
+        store.twist(move |_, reply| change(reply));
+        let result = client.get("k").await;
+        assert!(
+            matches!(result, Err(Error::Timeout { .. })),
+            "{what}: {result:?}"
+        );
+    }
+    store.twist(|_, _| {});
+    assert_eq!(client.get("k").await.unwrap().unwrap().bytes, "v");
+}
+
+#[tokio::test]
+async fn a_store_that_puts_writes_off_is_asked_again_under_the_same_id() {
+    let store = FakeStore::start(Faults::default()).await;
+    let client = connect(&store).await;
+    let mut left = 3;
+    store.twist(move |_, reply| {
+        if left > 0 {
+            left -= 1;
+            reply.header.status = Status::TryAgain;
+        }
+    });
+    client.set("k", "v", None).await.unwrap();
+    assert!(client.counts().put_off >= 3);
+    let state = store.state();
+    assert!(
+        state
+            .seen
+            .iter()
+            .all(|(_, request, _)| *request == state.seen[0].1)
+    );
+    assert_eq!(state.applied, 1);
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout_for_reads_and_unknown_for_writes() {
+    let store = FakeStore::start(Faults {
+        lose: 0,
+        ..Faults::default()
+    })
+    .await;
+    store.twist(|_, reply| reply.from_elsewhere = true);
+    let client = impatient(&store, 0).await;
+    let read = client.get("k").await.unwrap_err();
+    assert!(
+        matches!(read, Error::Timeout { tries: 2.., .. }),
+        "{read:?}"
+    );
+    let write = client.set("k", "v", None).await.unwrap_err();
+    assert!(matches!(write, Error::OutcomeUnknown { .. }), "{write:?}");
+    assert!(write.to_string().starts_with("outcome unknown"), "{write}");
+    let state = store.state();
+    let last = state.seen.last().unwrap().1;
+    let writes: Vec<_> = state.seen.iter().filter(|(op, ..)| op.is_write()).collect();
+    assert!(writes.len() > 1 && writes.iter().all(|(_, request, _)| *request == last));
+}
+
+#[tokio::test]
+async fn refusals_are_named() {
+    let store = FakeStore::start(Faults::default()).await;
+    let client = impatient(&store, 0).await;
+    for (status, text) in [
+        (Status::WrongPartition, "does not own this key's partition"),
+        (Status::TooLarge, "larger than its backend holds"),
+        (Status::BackendError, "outcome unknown"),
+        (Status::Denied, "denies the request"),
+        (Status::NotFound, "a status that does not belong to it"),
+        (Status::TryAgain, "puts requests off"),
+    ] {
+        store.twist(move |_, reply| reply.header.status = status);
+        let error = client.set("k", "v", None).await.unwrap_err().to_string();
+        assert!(error.contains(text) && !error.contains('\n'), "{error}");
+    }
+    // (status, what is said of a read)
+    let rows = [
+        (
+            Status::TooLarge,
+            "does not give this value: it is longer than max_value",
+        ),
+        (Status::Taken, "protocol version 2"),
+    ];
+    for (status, text) in rows {
+        store.twist(move |_, reply| reply.header.status = status);
+        let error = client.get("k").await.unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_packet_carries_is_refused_before_it_is_sent() {
+    let store = FakeStore::start(Faults::default()).await;
+    let client = connect(&store).await;
+    assert!(matches!(client.get("").await, Err(Error::KeyLength(0))));
+    assert!(matches!(
+        client.get([0; 251]).await,
+        Err(Error::KeyLength(251))
+    ));
+    let longest = vec![1; store.cluster().max_value as usize];
+    client.set("k", &longest, None).await.unwrap();
+    assert_eq!(client.get("k").await.unwrap().unwrap().bytes, longest);
+    let longer = vec![1; longest.len() + 1];
+    let error = client.set("k", longer, None).await.unwrap_err();
+    assert!(matches!(error, Error::ValueLength { .. }));
+    let error = error.to_string();
+    assert!(error.contains("max_value in the cluster file"), "{error}");
+    let one_packet = vec![1; wire::max_value(1) + 1];
+    let error = client.ask("k", 1, one_packet).await.unwrap_err();
+    assert!(error.to_string().contains("goes in one packet"), "{error}");
+    for ttl in [Duration::ZERO, Duration::from_secs(1 << 33)] {
+        assert!(matches!(
+            client.set("k", "v", Some(ttl)).await,
+            Err(Error::TimeToLive)
+        ));
+    }
+    assert_eq!(store.state().applied, 1);
+}
+
+#[tokio::test]
+async fn tenants_and_options_are_checked_when_connecting() {
+    let store = FakeStore::start(Faults::default()).await;
+    for tenant in [5, wire::TENANT_SYSTEM] {
+        let result = Client::connect(&store.cluster(), tenant, Options::default()).await;
+        assert!(matches!(result, Err(Error::UnknownTenant(_))));
+    }
+    let options = Options {
+        max_in_flight: 0,
+        ..Options::default()
+    };
+    assert!(Client::connect(&store.cluster(), 0, options).await.is_err());
+}
+
+#[tokio::test]
+async fn a_dropped_call_gives_its_place_back() {
+    let store = FakeStore::start(Faults::default()).await;
+    store.twist(|_, reply| reply.from_elsewhere = true);
+    let options = Options {
+        max_in_flight: 1,
+        deadline: 200 * MS,
+        ..Options::default()
+    };
+    let client = Client::connect(&store.cluster(), 0, options).await.unwrap();
+    let other = client.clone();
+    let stuck = tokio::spawn(async move { other.get("k").await });
+    while store.state().seen.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let crowded = client.get("k");
+    stuck.abort();
+    store.twist(|_, _| {});
+    assert_eq!(crowded.await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn speaks_ipv6() {
+    let loopback = std::net::UdpSocket::bind("[::1]:0");
+    assert!(
+        loopback.is_ok(),
+        "IPv6 is needed on loopback ([::1]): {loopback:?}"
+    );
+    let store = FakeStore::start_at("[::1]:0", 0, Faults::default()).await;
+    let client = connect(&store).await;
+    client.set("k", "v", None).await.unwrap();
+    assert_eq!(client.get("k").await.unwrap().unwrap().bytes, "v");
+}

@@ -1,0 +1,207 @@
+//! The data plane's C as an ordinary program under the address and undefined-behaviour sanitizers: the kept scripts of
+//! packets, then noise, judged by the oracle in `fuzz/data_plane/oracle.h`. `make fuzz` searches for longer.
+
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::LazyLock,
+};
+
+use dataplane::native::Mutant;
+
+/// Noisy inputs, each some dozen packets.
+const NOISE: &str = "60000";
+/// The search with libFuzzer, where its runtime is there.
+const SEARCH_SECONDS: &str = "20";
+
+/// Ends that the kept scripts do not reach: `*_contended` needs four swaps in a row to fail; the others are of what the
+/// discipline that is built in does not do: `contract.rs` reaches them, and the data-plane tests of the discipline that sends packets round.
+const NOT_REACHED: [&str; 73] = [
+    "write_contended",
+    "invalidate_contended",
+    "drop_rounds",
+    "drop_refused",
+    "bypass_no_recirculation",
+    "bypass_no_group",
+    "bypass_no_step",
+    "recirculate",
+    "fan_out",
+    "answer",
+    "consume",
+    "wake",
+    "wake_grant",
+    "hit_round",
+    "wait",
+    "wait_full",
+    "wait_late",
+    "wait_no_room",
+    "round_stale",
+    "round_gone",
+    "round_lapsed",
+    "round_lost",
+    "round_parked",
+    "read_part",
+    // Nothing has replicas at stores.
+    "redirect",
+    "redirect_invalid",
+    "replica_update",
+    "replica_round",
+    "replica_confirm",
+    "replica_drop",
+    // Nothing is lent here: `lent` does.
+    "lent_read",
+    "lent_padding",
+    "lent_write",
+    "lent_answer",
+    "lent_other_life",
+    "lent_pass",
+    "keep",
+    "keep_again",
+    "keep_pass",
+    "drop_keep_old",
+    "drop_lent_busy",
+    "drop_lent_over",
+    "lend",
+    "lend_refused",
+    "take",
+    // Switches keep no keys in order there.
+    "order_apply",
+    "order_refuse",
+    "order_pass",
+    "order_commit",
+    "order_known",
+    "order_ack",
+    "order_nack",
+    "order_stream",
+    "order_round",
+    "order_copy",
+    "order_watch",
+    "order_read_on",
+    "order_no_lease",
+    "order_unfilled",
+    "order_held",
+    "order_full",
+    "order_moved",
+    "order_no_session",
+    "order_diverged",
+    "order_signal",
+    "drop_order_number",
+    "drop_order_stranger",
+    "drop_order_held",
+    "drop_order_again",
+    "drop_order_early",
+    "drop_order_missing",
+    "drop_order_unfilled",
+    "drop_order_busy",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn run(command: &mut Command) -> Output {
+    command
+        .current_dir(root())
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+fn must(what: &str, output: Output) -> String {
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{out}\n{err}",
+        output.status
+    );
+    out.into_owned()
+}
+
+fn scripts() -> Vec<PathBuf> {
+    let folder = root().join("fuzz/corpus/data_plane");
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .map(|file| file.expect("readable").path())
+        .collect();
+    files.sort();
+    files
+}
+
+static BUILT: LazyLock<()> = LazyLock::new(|| {
+    let built = run(Command::new("fuzz/build").arg("replay"));
+    must("fuzz/build replay", built);
+});
+
+/// Runs the kept scripts, then noise, with these options.
+fn replay(options: &[&str]) -> Output {
+    LazyLock::force(&BUILT);
+    run(Command::new("target/fuzz/replay")
+        .args(options)
+        .args(["--noise", NOISE])
+        .args(scripts()))
+}
+
+/// Every harmful mutant of `bpf/mutants.h`, with the input at which the oracle objects; printed also when all is well.
+#[test]
+fn every_mutant_is_caught() {
+    for mutant in Mutant::harmful() {
+        let Mutant {
+            name, rule, breaks, ..
+        } = mutant;
+        let output = replay(&["--mutant", name]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{name}: not caught");
+        let line = |wanted: &str| said.lines().find(|line| line.contains(wanted));
+        let (violated, input) = (line("violated"), line("in input"));
+        let (Some(_), Some(input)) = (violated, input) else {
+            panic!("{name}: expected a violation of a rule, not\n{said}");
+        };
+        let line = format!("rule {rule}: {name} ({breaks}) ... caught {input}");
+        writeln!(std::io::stdout(), "{line}").expect("standard output");
+    }
+}
+
+#[test]
+fn kept_scripts_and_noise_violate_nothing_and_reach_every_end() {
+    let report = must("replay", replay(&[]));
+    let reached: BTreeMap<&str, u64> = report
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(name, count)| Some((name, count.parse().ok()?)))
+        .collect();
+    for counter in dataplane::Counters::list() {
+        let name = counter.name.as_str();
+        let count = reached
+            .get(name)
+            .unwrap_or_else(|| panic!("{name}: not reported"));
+        assert!(
+            *count > 0 || NOT_REACHED.contains(&name),
+            "no input reaches {name}"
+        );
+    }
+}
+
+#[test]
+fn a_short_search_violates_nothing() {
+    let built = run(Command::new("fuzz/build").arg("fuzzer"));
+    must("fuzz/build fuzzer (clang with libFuzzer is needed)", built);
+    let found = root().join("target/fuzz/found");
+    std::fs::create_dir_all(&found).expect("target is writable");
+    let limits = [
+        "-max_len=400",
+        "-timeout=10",
+        "-artifact_prefix=target/fuzz/failed-data_plane-",
+    ];
+    let search = Command::new("target/fuzz/data_plane")
+        .arg(format!("-max_total_time={SEARCH_SECONDS}"))
+        .args(limits)
+        .args([found, root().join("fuzz/corpus/data_plane")])
+        .current_dir(root())
+        .output()
+        .expect("just built");
+    must("search", search);
+}

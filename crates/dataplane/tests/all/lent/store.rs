@@ -1,0 +1,515 @@
+//! What a store says: prepare, begin, give back; late, twice, and with no room.
+
+use harness::{Message, message::secret_of};
+use wire::{Epoch, Flags, Op, Status};
+
+use super::world::{Then::*, *};
+
+const NEW: &[u8] = b"new";
+
+fn prepare_with(at: &At, change: fn(&mut Message)) -> Message {
+    let mut lend = prepare(&at.w, SIGNED, X, true, L);
+    change(&mut lend);
+    lend
+}
+
+/// Prepared as the owner's, under that life.
+fn prepared_under(life: u16) -> At {
+    let at = At::first();
+    let loan = prepared(&at.w, &prepare(&at.w, SIGNED, X, true, life));
+    At { loan, ..at }
+}
+
+#[test]
+fn a_loan_is_prepared() {
+    check(PREPARED);
+}
+
+pub const PREPARED: &[Row] = &[
+    Row {
+        name: "for the owner",
+        given: At::first,
+        packet: |at| prepare(&at.w, SIGNED, X, true, L),
+        then: Lends(Status::Ok),
+        counts: &["lend"],
+    },
+    Row {
+        name: "for the keeper, which needs no lease",
+        given: || {
+            let at = At::first();
+            at.w.outlive_lease();
+            at
+        },
+        packet: |at| prepare(&at.w, SIGNED, X, false, L),
+        then: Lends(Status::Ok),
+        counts: &["lend"],
+    },
+    Row {
+        name: "beside a loan that is sealed",
+        given: || At::owner().sealed(),
+        packet: |at| prepare(&at.w, SIGNED, X, true, L + 1),
+        then: Lends(Status::Ok),
+        counts: &["lend"],
+    },
+    Row {
+        name: "in the place of one that came to nothing",
+        given: || prepared_under(L + 1),
+        packet: |at| prepare(&at.w, SIGNED, X, true, L),
+        then: Lends(Status::Ok),
+        counts: &["lend"],
+    },
+    Row {
+        name: "beside one that is active: it says which",
+        given: At::owner,
+        packet: |at| prepare(&at.w, SIGNED, X, true, L + 1),
+        then: Lends(Status::Mismatch),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "the sealed one's word comes late",
+        given: || At::owner().sealed(),
+        packet: |at| prepare(&at.w, SIGNED, X, true, L),
+        then: Lends(Status::NotFound),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "the owner has no lease",
+        given: || {
+            let at = At::first();
+            at.w.outlive_lease();
+            at
+        },
+        packet: |at| prepare(&at.w, SIGNED, X, true, L),
+        then: Lends(Status::TryAgain),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "the lease is another store's",
+        given: At::first,
+        packet: |at| {
+            let lend = prepare(&at.w, SIGNED, X, true, L);
+            lend.sent_by(harness::message::address(false, 3))
+        },
+        then: Lends(Status::TryAgain),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "there is no such lease",
+        given: At::first,
+        packet: |at| prepare_with(at, |lend| lend.header.request = 1 << 32),
+        then: Lends(Status::TryAgain),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "the other switch is this one",
+        given: At::first,
+        packet: |at| prepare_with(at, |lend| lend.header.node = X),
+        then: Lends(Status::TryAgain),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "there is no other switch",
+        given: At::first,
+        packet: |at| prepare_with(at, |lend| lend.header.node = 0),
+        then: Lends(Status::TryAgain),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "the open tenant's keys never",
+        given: At::first,
+        packet: |at| prepare(&at.w, OPEN, X, true, L),
+        then: Lends(Status::TryAgain),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "a tenant that did not ask for it",
+        given: At::first,
+        packet: |at| prepare(&at.w, PLAIN, X, true, L),
+        then: Lends(Status::TryAgain),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "a tenant that nobody knows here",
+        given: At::first,
+        packet: |at| prepare(&at.w, UNKNOWN, X, true, L),
+        then: Lends(Status::TryAgain),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "at another switch: it goes on",
+        given: At::first,
+        packet: |at| prepare(&at.w, SIGNED, 33, true, L),
+        then: Forwarded,
+        counts: &["bypass_no_discipline", "pass_local"],
+    },
+    Row {
+        name: "forged",
+        given: At::first,
+        packet: |at| prepare(&at.w, SIGNED, X, true, L).signed_with(secret_of(SIGNED)),
+        then: Dropped,
+        counts: &["drop_forged"],
+    },
+];
+
+#[test]
+fn a_word_that_comes_twice_is_answered_as_before() {
+    in_both(|| {
+        let x = switch(X);
+        let lend = prepare(&x, SIGNED, X, true, L);
+        let epoch = prepared(&x, &lend);
+        assert_eq!(prepared(&x, &lend), epoch, "prepared");
+        let begins = begin(&x, SIGNED, epoch, true, L);
+        send(&x, &begins, &["lend"]);
+        assert_eq!(prepared(&x, &lend), epoch, "active");
+        let (header, _) = send(&x, &begins, &["lend"]).system();
+        assert_eq!((header.status, header.epoch), (Status::Ok, epoch));
+    });
+}
+
+#[test]
+fn only_what_was_prepared_so_begins() {
+    check(BEGUN);
+}
+
+pub const BEGUN: &[Row] = &[
+    Row {
+        name: "prepared",
+        given: || prepared_under(L),
+        packet: |at| begin(&at.w, SIGNED, at.loan, true, L),
+        then: Lends(Status::Ok),
+        counts: &["lend"],
+    },
+    Row {
+        name: "a beginning that comes again leaves the value",
+        given: || {
+            let at = At::owner().replied(1, 1, b"new");
+            send(&at.w, &begin(&at.w, SIGNED, at.loan, true, L), &["lend"]);
+            at
+        },
+        packet: |_| Message::read(SIGNED, KEY).padded(200),
+        then: Read(BASE + 1, b"new"),
+        counts: &["lent_read"],
+    },
+    Row {
+        name: "never prepared",
+        given: At::first,
+        packet: |at| begin(&at.w, SIGNED, Epoch::new(X, 5), true, L),
+        then: Lends(Status::NotFound),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "prepared under another epoch",
+        given: || prepared_under(L),
+        packet: |at| {
+            let before = Epoch::new(X, at.loan.number() - 1);
+            begin(&at.w, SIGNED, before, true, L)
+        },
+        then: Lends(Status::NotFound),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "prepared under another life",
+        given: || prepared_under(L + 1),
+        packet: |at| begin(&at.w, SIGNED, at.loan, true, L),
+        then: Lends(Status::NotFound),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "prepared to keep",
+        given: || prepared_under(L),
+        packet: |at| begin(&at.w, SIGNED, at.loan, false, L),
+        then: Lends(Status::NotFound),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "sealed",
+        given: || At::owner().sealed(),
+        packet: |at| begin(&at.w, SIGNED, at.loan, true, L),
+        then: Lends(Status::NotFound),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "given up before it began",
+        given: || {
+            let at = prepared_under(L);
+            send(&at.w, &take(SIGNED, X, L, true, VERSION), &["take"]);
+            at
+        },
+        packet: |at| begin(&at.w, SIGNED, at.loan, true, L),
+        then: Lends(Status::NotFound),
+        counts: &["lend_refused"],
+    },
+    Row {
+        name: "a bit of it flipped",
+        given: || prepared_under(L),
+        packet: |at| begin(&at.w, SIGNED, at.loan, true, L).with_a_flipped_bit(),
+        then: Dropped,
+        counts: &["drop_spoiled"],
+    },
+    Row {
+        name: "without a checksum",
+        given: || prepared_under(L),
+        packet: |at| begin(&at.w, SIGNED, at.loan, true, L).without_checksum(),
+        then: Dropped,
+        counts: &["drop_spoiled"],
+    },
+];
+
+#[test]
+fn what_was_kept_is_given_back() {
+    check(TAKEN);
+}
+
+pub const TAKEN: &[Row] = &[
+    Row {
+        name: "of the owner, which nobody wrote to: the store has it",
+        given: At::owner,
+        packet: |_| take(SIGNED, X, L, true, VERSION),
+        then: Takes(Status::Ok, Flags::GRANT, VERSION, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "of the owner, over IPv6",
+        given: || At::owner().replied(1, 1, NEW),
+        packet: |_| take(SIGNED, X, L, true, VERSION).over_ipv6(),
+        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
+        counts: &["take"],
+    },
+    Row {
+        name: "of the keeper, where nothing was kept",
+        given: At::keeper,
+        packet: |_| take(SIGNED, X, L, false, 5),
+        then: Takes(Status::Ok, Flags::NONE, VERSION, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "of the keeper, which goes on",
+        given: || At::keeper().kept(1, 1, NEW),
+        packet: |_| take(SIGNED, X, L, false, VERSION),
+        then: Takes(Status::Ok, Flags::NONE, BASE + 1, NEW),
+        counts: &["take"],
+    },
+    Row {
+        name: "what the store has flushed is not sent again",
+        given: || At::keeper().kept(1, 1, NEW),
+        packet: |_| take(SIGNED, X, L, false, BASE + 1),
+        then: Takes(Status::Ok, Flags::NONE, BASE + 1, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "sealed, and asked again",
+        given: || At::keeper().kept(1, 1, NEW).sealed(),
+        packet: |_| take(SIGNED, X, L, false, VERSION),
+        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
+        counts: &["take"],
+    },
+    Row {
+        name: "as long as any packet's, in one that is shorter",
+        given: || At::keeper().kept(1, 1, &[b'l'; 1452 - 80 - 16]),
+        packet: |_| take(SIGNED, X, L, true, VERSION).padded(3),
+        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, &[b'l'; 1452 - 80 - 16]),
+        counts: &["take"],
+    },
+    Row {
+        name: "a write was kept",
+        given: || At::keeper().kept(1, 1, NEW).sealed(),
+        packet: |_| asks(1),
+        then: Takes(Status::Ok, Flags::GRANT.with(Flags::CACHED), BASE + 1, NEW),
+        counts: &["take"],
+    },
+    Row {
+        name: "a write was not",
+        given: || At::keeper().kept(1, 1, NEW).sealed(),
+        packet: |_| asks(2),
+        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
+        counts: &["take"],
+    },
+    Row {
+        name: "a write is too old to tell",
+        given: || At::keeper().kept(1, 1, b"old").kept(900, 2, NEW).sealed(),
+        packet: |_| asks(1),
+        then: Takes(Status::Ok, Flags::GRANT.with(Flags::ALL), BASE + 2, NEW),
+        counts: &["take"],
+    },
+    Row {
+        name: "no loan",
+        given: At::first,
+        packet: |_| take(SIGNED, X, L, true, VERSION),
+        then: Takes(Status::NotFound, Flags::NONE, VERSION, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "of a loan with another life",
+        given: At::owner,
+        packet: |_| take(SIGNED, X, L + 1, true, VERSION),
+        then: Takes(Status::NotFound, Flags::NONE, VERSION, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "which goes on",
+        given: || {
+            let at = At::owner();
+            send(&at.w, &take(SIGNED, X, L + 1, true, VERSION), &["take"]);
+            at
+        },
+        packet: |_| Message::read(SIGNED, KEY).padded(200),
+        then: Read(VERSION, V),
+        counts: &["lent_read"],
+    },
+    Row {
+        name: "only prepared: it ends before it began",
+        given: || prepared_under(L),
+        packet: |_| take(SIGNED, X, L, true, VERSION),
+        then: Takes(Status::Ok, Flags::GRANT, 0, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "of a tenant that is gone",
+        given: || {
+            let at = At::owner().replied(1, 1, NEW);
+            let others = tenants().into_iter().filter(|t| t.id != SIGNED);
+            at.w.install(&others.collect::<Vec<_>>());
+            at
+        },
+        packet: |_| take(SIGNED, X, L, true, VERSION),
+        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
+        counts: &["take"],
+    },
+    Row {
+        name: "at another switch: it goes on",
+        given: At::owner,
+        packet: |_| take(SIGNED, 33, L, true, VERSION),
+        then: Forwarded,
+        counts: &["bypass_no_discipline", "pass_local"],
+    },
+    Row {
+        name: "forged",
+        given: At::owner,
+        packet: |_| take(SIGNED, X, L, true, VERSION).with_a_wrong_tag(),
+        then: Dropped,
+        counts: &["drop_forged"],
+    },
+];
+
+/// Asks about that write of the usual client.
+fn asks(number: u64) -> Message {
+    let mut take = take(SIGNED, X, L, true, VERSION);
+    take.header.client = Message::from_client(Op::WriteRequest, SIGNED, KEY)
+        .header
+        .client;
+    take.header.request = number;
+    take
+}
+
+/// Keys whose records stand in one set, by what the switch hashes.
+fn keys_of_a_set() -> Vec<Vec<u8>> {
+    let set = |key: &[u8]| {
+        let hash = secret_of(SIGNED).key_hash(SIGNED, key).0;
+        let low = u64::from_be_bytes(hash[8..].try_into().expect("eight bytes"));
+        (low ^ u64::from(SIGNED).wrapping_mul(0x9e37_79b9_7f4a_7c15)) & 127
+    };
+    let keys = (0..).map(|number| format!("key{number}").into_bytes());
+    keys.filter(|key| set(key) == 5).take(10).collect()
+}
+
+fn about(key: &[u8], mut message: Message) -> Message {
+    message.key = key.into();
+    message.header.key_hash = secret_of(SIGNED).key_hash(SIGNED, key);
+    message
+}
+
+/// Two CPUs that have the same word at once may prepare two records of one loan.
+#[test]
+fn what_was_prepared_twice_begins_once_and_ends_for_good() {
+    in_both(|| {
+        let at = prepared_under(L);
+        let tables = at.w.switch.backing();
+        let places = 0..tables.elements("kept").expect("a table");
+        let element = |place| tables.element("kept", place).expect("an element");
+        let place = places.into_iter().find(|place| element(*place)[4] != 0);
+        let place = place.expect("it is prepared");
+        assert_eq!(place % 8, 0, "the first way of its set");
+        // The twin stands before the record that begins.
+        let (mut record, tag) = (element(place), tables.element("kept_tags", place / 8));
+        tables
+            .set_element("kept", place + 1, &record)
+            .expect("writable");
+        record[EPOCH] ^= 0x40;
+        tables
+            .set_element("kept", place, &record)
+            .expect("writable");
+        let mut tags = tag.expect("an element");
+        tags.copy_within(0..4, 4);
+        let written = tables.set_element("kept_tags", place / 8, &tags);
+        written.expect("writable");
+        let begins = begin(&at.w, SIGNED, at.loan, true, L);
+        send(&at.w, &begins, &["lend"]);
+        let read = Message::read(SIGNED, KEY).padded(200);
+        send(&at.w, &read, &["lent_read"]);
+        let ends = take(SIGNED, X, L, true, VERSION);
+        let (is, _) = send(&at.w, &ends, &["take"]).system();
+        assert_eq!((is.status, is.version), (Status::Ok, VERSION));
+        send(&at.w, &read, &["bypass_no_discipline", "pass_local"]);
+        let twin = Epoch::new(X, at.loan.number() ^ 0x40);
+        let begins = begin(&at.w, SIGNED, twin, true, L);
+        send(&at.w, &begins, &["lend_refused"]);
+    });
+}
+
+#[test]
+fn a_full_set_has_room_once_a_store_has_done_with_one_of_it() {
+    in_both(|| {
+        let x = switch(X);
+        let at = At {
+            w: x,
+            loan: Epoch::NONE,
+        };
+        let keys = keys_of_a_set();
+        let lend = |key: &[u8], counts: &[&str]| {
+            let (is, _) = send(
+                &at.w,
+                &about(key, prepare(&at.w, SIGNED, X, true, L)),
+                counts,
+            )
+            .system();
+            is
+        };
+        for key in &keys[..8] {
+            let epoch = lend(key, &["lend"]).epoch;
+            let begins = about(key, begin(&at.w, SIGNED, epoch, true, L));
+            send(&at.w, &begins, &["lend"]);
+        }
+        assert_eq!(lend(&keys[8], &["lend_refused"]).status, Status::TryAgain);
+        // Sealed ones are kept for ten seconds after the store last asked.
+        send(
+            &at.w,
+            &about(&keys[3], take(SIGNED, X, L, true, VERSION)),
+            &["take"],
+        );
+        assert_eq!(lend(&keys[8], &["lend_refused"]).status, Status::TryAgain);
+        let at = at.ago(SEEN_NS, 9_000 * MS);
+        let lend = |key: &[u8], counts: &[&str]| {
+            let (is, _) = send(
+                &at.w,
+                &about(key, prepare(&at.w, SIGNED, X, true, L)),
+                counts,
+            )
+            .system();
+            is
+        };
+        assert_eq!(lend(&keys[8], &["lend_refused"]).status, Status::TryAgain);
+        let at = at.ago(SEEN_NS, 11_000 * MS);
+        let lend = about(&keys[8], prepare(&at.w, SIGNED, X, true, L));
+        send(&at.w, &lend, &["lend"]);
+        // What is active stays, however long.
+        let lend = about(&keys[9], prepare(&at.w, SIGNED, X, true, L));
+        send(&at.w, &lend, &["lend_refused"]);
+        for key in keys[..8].iter().filter(|key| **key != keys[3]) {
+            let read = about(key, Message::read(SIGNED, KEY).padded(200));
+            send(&at.w, &read, &["lent_read"]);
+        }
+        let taken = about(&keys[3], take(SIGNED, X, L, true, VERSION));
+        let (is, _) = send(&at.w, &taken, &["take"]).system();
+        assert_eq!(is.status, Status::NotFound);
+    });
+}

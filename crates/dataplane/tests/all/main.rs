@@ -1,0 +1,8 @@
+//! The switch programs in the kernel, in this process, and as an ordinary program under sanitizers.
+
+mod contract;
+mod forwarding;
+mod host_c;
+mod lent;
+mod upgrade;
+mod vectors;

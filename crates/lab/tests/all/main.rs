@@ -1,0 +1,4 @@
+//! Labs of real namespaces, and the processes in them.
+
+mod namespaces;
+mod support;

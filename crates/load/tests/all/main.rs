@@ -1,0 +1,3 @@
+//! The load generator against stand-ins for a store on loopback.
+
+mod generator;

@@ -1,0 +1,3 @@
+//! Every state of small worlds in which the coherence rules hold, and in which each is broken.
+
+mod replicas;

@@ -1,0 +1,10 @@
+//! A whole store over loopback, with what it is beside: real backends, other stores, a discipline's half.
+
+mod backends;
+mod halves;
+mod outside;
+mod replicas;
+mod speed;
+mod support;
+mod tenants;
+mod udp;

@@ -1,0 +1,424 @@
+//! What other clients do in a real Redis: copies are called back, and no grant is given that they could have made old.
+//!
+//! The test plays the switch: it takes leases and grants, and waits for the INVALIDATEs.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use store::{Config, OutsideWrites};
+use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_SYSTEM};
+
+use super::support::{
+    self, Client, Running,
+    servers::{Process, redis, redis_command, start_at},
+};
+
+const SWITCH: u16 = 3;
+const LEASE_MS: u64 = 1000;
+/// What may be waited for before a test fails; nothing takes that long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Another client of the Redis, in its plain protocol.
+struct Outsider(TcpStream);
+
+impl Outsider {
+    fn of(server: &Process) -> Outsider {
+        let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Outsider(stream)
+    }
+
+    /// Carries one command out; the answer's beginning.
+    fn command(&mut self, line: &str) -> String {
+        self.0.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        let mut buffer = [0; 4096];
+        let len = self.0.read(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    }
+}
+
+/// A switch with one socket.
+struct Switch {
+    socket: UdpSocket,
+    epoch: u64,
+}
+
+impl Switch {
+    fn to(store: SocketAddr) -> Switch {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(store).unwrap();
+        let wait = Duration::from_millis(20);
+        socket.set_read_timeout(Some(wait)).unwrap();
+        Switch { socket, epoch: 100 }
+    }
+
+    fn send(&self, header: Header, key: &[u8]) {
+        let mut bytes = vec![];
+        let mut header = header;
+        if !key.is_empty() {
+            header.key_hash = Secret::NONE.key_hash(header.tenant, key);
+        }
+        Packet::new(header, key, &[])
+            .encode(&Secret::NONE, &mut bytes)
+            .unwrap();
+        bytes.resize(bytes.len().max(512), 0);
+        self.socket.send(&bytes).unwrap();
+    }
+
+    /// The next packet, if one comes soon; offers of leases are passed over.
+    fn hear(&self) -> Option<(Header, Vec<u8>, Vec<u8>)> {
+        let mut buffer = [0; 2048];
+        let len = self.socket.recv(&mut buffer).ok()?;
+        let packet = Packet::decode(&buffer[..len]).unwrap();
+        (packet.header.op != Op::LeaseOffer)
+            .then(|| (packet.header, packet.key.to_vec(), packet.value.to_vec()))
+    }
+
+    /// Asks for a lease; its length in milliseconds and its term, if one is lent.
+    fn lease(&self) -> Option<(u32, u64)> {
+        let header = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: Epoch::new(SWITCH, 0),
+            ..Header::new(Op::LeaseRequest)
+        };
+        self.send(header, &[]);
+        let heard = (0..5).find_map(|_| self.hear().filter(|(h, ..)| h.op == Op::LeaseReply));
+        heard.map(|(header, ..)| (header.expiry_ms, header.client))
+    }
+
+    /// Asks until a lease is lent: a store that has just started lends none.
+    fn hold_lease(&self) -> (u32, u64) {
+        (0..100)
+            .find_map(|_| self.lease())
+            .expect("a lease, in time")
+    }
+
+    /// Fetches a key for a copy, under a new epoch.
+    fn fetch(&mut self, key: &[u8]) -> (Header, Vec<u8>) {
+        self.epoch += 1;
+        let header = Header {
+            epoch: Epoch::new(SWITCH, self.epoch),
+            flags: Flags::GRANT,
+            ..Header::new(Op::FetchRequest)
+        };
+        self.send(header, key);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.hear() {
+                Some((header, _, value)) if header.op == Op::FetchReply => return (header, value),
+                // Not the test's question now: it is repeated.
+                _ => assert!(Instant::now() < deadline, "no answer to a fetch"),
+            }
+        }
+    }
+
+    /// Fetches until there is a grant.
+    fn copy(&mut self, key: &[u8]) -> Vec<u8> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.lease();
+            let (header, value) = self.fetch(key);
+            if header.flags.has(Flags::GRANT) {
+                return value;
+            }
+            self.acknowledge_all();
+            assert!(
+                Instant::now() < deadline,
+                "no grant for {key:?}: {header:?}"
+            );
+        }
+    }
+
+    fn acknowledge(&mut self, invalidate: &Header, key: &[u8]) {
+        self.epoch += 1;
+        let header = Header {
+            tenant: invalidate.tenant,
+            epoch: Epoch::new(SWITCH, self.epoch),
+            ..Header::new(Op::InvalidateAck)
+        };
+        self.send(header, key);
+    }
+
+    fn acknowledge_all(&mut self) {
+        while let Some((header, key, _)) = self.hear() {
+            if header.op == Op::Invalidate {
+                self.acknowledge(&header, &key);
+            }
+        }
+    }
+
+    /// Waits until a key is called back, and acknowledges it.
+    fn loses(&mut self, wanted: &[u8], why: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some((header, key, _)) = self.hear()
+                && header.op == Op::Invalidate
+            {
+                self.acknowledge(&header, &key);
+                if key == wanted {
+                    return;
+                }
+            }
+            assert!(
+                Instant::now() < deadline,
+                "the copy is not called back: {why}"
+            );
+        }
+    }
+}
+
+fn config(server: &Process) -> Config {
+    Config {
+        backend: format!("redis://127.0.0.1:{}", server.port)
+            .parse()
+            .unwrap(),
+        ..support::loopback()
+    }
+}
+
+#[test]
+fn every_way_to_change_a_key_calls_its_copy_back() {
+    let server = redis();
+    let store = Running::start(config(&server));
+    let mut switch = Switch::to(store.address);
+    let mut other = Outsider::of(&server);
+    let rows = [
+        "SET k v",
+        "APPEND k x",
+        "EXPIRE k 1000",
+        "PEXPIRE k 1",
+        "DEL k",
+        "RENAME k other",
+        "RENAME other k",
+        "EVAL \"return redis.call('set','k','s')\" 0",
+        "FLUSHDB",
+        "FLUSHALL",
+    ];
+    for line in rows {
+        other.command("SET k before");
+        other.command("SET other o");
+        assert_eq!(switch.copy(b"k"), b"before");
+        other.command(line);
+        switch.loses(b"k", line);
+        // And again: the key is tracked anew by the next grant.
+    }
+    other.command("SET k after");
+    assert_eq!(switch.copy(b"k"), b"after");
+}
+
+#[test]
+fn a_tenants_key_is_found_by_its_name() {
+    let server = redis();
+    let mut with_tenant = config(&server);
+    let secret = "09".repeat(16);
+    with_tenant
+        .cluster
+        .tenants
+        .push(wire::Tenant::new(7, secret));
+    let store = Running::start(with_tenant);
+    let mut other = Outsider::of(&server);
+    other.command("SET shortstop:7:k v");
+    let mut switch = Switch::to(store.address);
+    switch.hold_lease();
+    let secret = Secret([9; 16]);
+    let header = Header {
+        tenant: 7,
+        epoch: Epoch::new(SWITCH, 1),
+        flags: Flags::GRANT,
+        key_hash: secret.key_hash(7, b"k"),
+        ..Header::new(Op::FetchRequest)
+    };
+    let mut bytes = vec![];
+    Packet::new(header, b"k", &[])
+        .encode(&secret, &mut bytes)
+        .unwrap();
+    switch.socket.send(&bytes).unwrap();
+    let (reply, _, value) = (0..50).find_map(|_| switch.hear()).unwrap();
+    assert_eq!((reply.flags, &value[..]), (Flags::GRANT, &b"v"[..]));
+    other.command("SET shortstop:7:k w");
+    switch.loses(b"k", "SET by another");
+}
+
+#[test]
+fn our_own_writes_call_back_once_and_are_never_grants() {
+    let server = redis();
+    let store = Running::start(config(&server));
+    let mut client = Client::to(store.address);
+    client.write(b"k", b"1");
+    let mut switch = Switch::to(store.address);
+    assert_eq!(switch.copy(b"k"), b"1");
+    for n in 0..100 {
+        // The write passes the switch: the copy is gone with that, and a grant is asked for.
+        switch.epoch += 1;
+        let header = Header {
+            epoch: Epoch::new(SWITCH, switch.epoch),
+            flags: Flags::GRANT,
+            ..Header::new(Op::WriteRequest)
+        };
+        let value = n.to_string();
+        let reply = client.ask(header, b"k", value.as_bytes(), 0).header;
+        assert_eq!(reply.status, Status::Ok);
+        assert!(!reply.flags.has(Flags::GRANT), "its key is not tracked");
+        assert_eq!(switch.copy(b"k"), value.as_bytes());
+    }
+}
+
+#[test]
+fn when_the_connection_is_lost_every_copy_is_called_back_before_anything_is_granted() {
+    let server = redis();
+    let store = Running::start(config(&server));
+    let mut switch = Switch::to(store.address);
+    let mut other = Outsider::of(&server);
+    for round in 0..5 {
+        other.command("MSET k old l old");
+        assert_eq!(switch.copy(b"k"), b"old");
+        assert_eq!(switch.copy(b"l"), b"old");
+        // All but this one; in the same breath what nobody tells the store.
+        let killed = other.command("CLIENT KILL TYPE normal SKIPME yes");
+        assert_ne!(killed, ":0\r\n", "the store is connected");
+        other.command("SET k new");
+        switch.loses(b"k", "connection lost");
+        assert_eq!(switch.copy(b"k"), b"new", "round {round}");
+        switch.acknowledge_all();
+    }
+}
+
+#[test]
+fn while_redis_does_not_answer_no_lease_goes_beyond_what_was_seen() {
+    let server = redis();
+    let port = server.port;
+    let store = Running::start(config(&server));
+    let mut switch = Switch::to(store.address);
+    let mut other = Outsider::of(&server);
+    other.command("SET k v");
+    assert_eq!(switch.copy(b"k"), b"v");
+    let (_, term) = switch.hold_lease();
+    // It stands still: no answer, and no sign of a broken connection.
+    server.freeze();
+    let stopped = Instant::now();
+    let mut refused = false;
+    while stopped.elapsed() < Duration::from_millis(3 * LEASE_MS) {
+        let asked = stopped.elapsed().as_millis() as u64;
+        match switch.lease() {
+            // A heartbeat may have been answered just before.
+            Some((lent_ms, _)) => assert!(
+                asked + u64::from(lent_ms) <= LEASE_MS + 50,
+                "lent {lent_ms} ms after {asked} ms of silence"
+            ),
+            // The last is lent half a lease after the silence began, cut short; the store counts all of it, and a 64th more.
+            None if asked > LEASE_MS * 7 / 4 => {
+                refused = true;
+                break;
+            }
+            None => {}
+        }
+    }
+    assert!(refused, "the lease is left to lapse");
+    drop(server);
+    let again = start_at(Some(port), redis_command);
+    Outsider::of(&again).command("SET k w");
+    assert_eq!(switch.copy(b"k"), b"w");
+    let (_, next) = switch.hold_lease();
+    assert!(next > term, "it had lapsed: a new term");
+}
+
+/// Values that no packet carries are not brought here: many reads of them take no longer than many reads, and the connection, which
+/// every tenant's copies depend on, stays.
+#[test]
+fn large_values_in_redis_cost_no_more_than_small_ones() {
+    let server = redis();
+    let mut other = Outsider::of(&server);
+    other.command("SET small v");
+    for n in 0..4 {
+        let len = other.command(&format!("SETRANGE large{n} 33554431 x"));
+        assert_eq!(len, ":33554432\r\n");
+    }
+    let store = Running::start(config(&server));
+    let mut switch = Switch::to(store.address);
+    assert_eq!(switch.copy(b"small"), b"v");
+    let crowd = Switch::to(store.address);
+    for round in 0..4 {
+        for n in 0..128 {
+            let header = Header {
+                request: n,
+                ..Header::new(Op::ReadRequest)
+            };
+            crowd.send(header, format!("large{}", n % 4).as_bytes());
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut answered = 0;
+        while answered < 128 {
+            if let Some((header, _, value)) = crowd.hear() {
+                assert_eq!((header.status, value.len()), (Status::TooLarge, 0));
+                answered += 1;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{answered} of 128 answers in round {round}"
+            );
+        }
+        while let Some((header, ..)) = switch.hear() {
+            assert_ne!(header.op, Op::Invalidate, "the copy of another key");
+        }
+    }
+    let (length_ms, term) = switch.hold_lease();
+    assert!(length_ms > 0 && switch.lease().unwrap().1 == term);
+    // A copy of one that was large is brought once it is small.
+    other.command("SET large0 v");
+    assert_eq!(switch.copy(b"large0"), b"v");
+}
+
+#[test]
+fn without_tracking_nothing_is_granted_unless_outside_writes_are_ignored() {
+    let server = redis();
+    let mut other = Outsider::of(&server);
+    other.command("SET k v");
+    // As with a managed Redis whose users may not use it.
+    other.command("ACL SETUSER default -client|tracking");
+    let store = Running::start(config(&server));
+    let mut switch = Switch::to(store.address);
+    switch.hold_lease();
+    let (header, value) = switch.fetch(b"k");
+    assert_eq!((header.status, &value[..]), (Status::Ok, &b"v"[..]));
+    assert!(!header.flags.has(Flags::GRANT));
+    drop(store);
+    let store = Running::start(Config {
+        outside_writes: OutsideWrites::Ignore,
+        ..config(&server)
+    });
+    assert_eq!(Switch::to(store.address).copy(b"k"), b"v");
+}
+
+#[test]
+fn when_redis_forgets_a_key_its_copy_is_called_back() {
+    let server = redis();
+    let mut other = Outsider::of(&server);
+    other.command("CONFIG SET tracking-table-max-keys 1");
+    other.command("MSET a 1 b 2 c 3");
+    let store = Running::start(config(&server));
+    let mut switch = Switch::to(store.address);
+    let mut lost = vec![];
+    for key in [b"a", b"b", b"c"] {
+        switch.hold_lease();
+        assert!(switch.fetch(key).0.flags.has(Flags::GRANT));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while lost.len() < 2 {
+        if let Some((header, key, _)) = switch.hear()
+            && header.op == Op::Invalidate
+        {
+            switch.acknowledge(&header, &key);
+            if !lost.contains(&key) {
+                lost.push(key);
+            }
+        }
+        assert!(
+            Instant::now() < deadline,
+            "only {} of 2 called back",
+            lost.len()
+        );
+    }
+}

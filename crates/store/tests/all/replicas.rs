@@ -1,0 +1,179 @@
+//! Two stores over loopback, one of which holds a copy of the other's key.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use decide::{StoreAction, StoreEvent, StoreHalf, StoreMaker};
+use store::{Config, Half};
+use wire::{Cluster, Header, NODE_ALL, NODE_STORE, NodeId, Op, Secret, Status, TENANT_OPEN};
+
+use super::support::{self, Client, Running};
+
+/// The second store's number.
+const HOLDER: NodeId = NODE_STORE | 1;
+
+/// Has a key held that it is told, and released when it is told the key again behind a minus.
+struct Holder;
+
+impl StoreHalf for Holder {
+    fn on(&mut self, _now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
+        if let StoreEvent::Told { tenant, message } = event {
+            let key = |bytes| Bytes::copy_from_slice(bytes);
+            out.push(match message.strip_prefix(b"-") {
+                Some(rest) => StoreAction::Release {
+                    tenant,
+                    key: key(rest),
+                },
+                None => StoreAction::Hold {
+                    tenant,
+                    key: key(message),
+                },
+            });
+        }
+    }
+}
+
+fn half() -> Half {
+    let maker = StoreMaker {
+        operations: &[],
+        foreign_partitions: false,
+        holds_copies: true,
+        make: || Box::new(Holder),
+    };
+    let name = "holder";
+    Half { name, maker }
+}
+
+/// A port that was free a moment ago.
+fn free() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.local_addr().unwrap()
+}
+
+fn cluster(addresses: [SocketAddr; 2]) -> Cluster {
+    let mut cluster = support::loopback().cluster;
+    cluster.partitions = 2;
+    cluster.stores = (0..)
+        .zip(addresses)
+        .map(|(at, address)| wire::Store {
+            address,
+            first: at,
+            last: at,
+            rack: 0,
+        })
+        .collect();
+    cluster
+}
+
+fn start(cluster: &Cluster, at: usize, directory: &Path) -> Running {
+    let address = cluster.stores[at].address;
+    let listen = Config {
+        cluster: cluster.clone(),
+        identity: Some(address),
+        status_socket: Some(directory.join(at.to_string())),
+        halves: vec![half()],
+        ..Config::new(address)
+    };
+    Running::start(listen)
+}
+
+/// A key whose home is the first store.
+fn key_at_home() -> String {
+    let home = |key: &String| {
+        let hash = Secret::NONE.key_hash(TENANT_OPEN, key.as_bytes());
+        wire::partition_of(hash, 2) == 0
+    };
+    let mut keys = (0..).map(|n: u32| format!("key {n}"));
+    keys.find(home).unwrap()
+}
+
+/// Asks again until it is so.
+fn until<T>(mut ask: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> T {
+    let begun = Instant::now();
+    loop {
+        let answer = ask();
+        if is_so(&answer) {
+            return answer;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never is");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_key_is_read_at_the_store_that_holds_it_and_is_what_was_written_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = cluster([free(), free()]);
+    let home = start(&cluster, 0, directory.path());
+    let holder = start(&cluster, 1, directory.path());
+    let key = key_at_home();
+    let key = key.as_bytes();
+    let (mut at_home, mut at_holder) = (Client::to(home.address), Client::to(holder.address));
+    at_holder.request = 1 << 32;
+    let written = |reply: &support::Reply| reply.header.status == Status::Ok;
+    let first = until(|| at_home.write(key, b"first"), written);
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let tell = |message: &[u8]| {
+        let handle = holder.handle();
+        let told = handle.tell("holder", TENANT_OPEN, message.to_vec().into());
+        runtime.block_on(told).unwrap();
+    };
+    let status = || store::read_status(&directory.path().join("1")).unwrap();
+    tell(key);
+    until(status, |status| status.replicas.valid == 1);
+
+    let redirected = Header {
+        node: HOLDER,
+        ..Header::new(Op::ReadRequest)
+    };
+    let mut read = || at_holder.ask(redirected, key, &[], 512);
+    let reply = read();
+    assert_eq!(
+        (&reply.value[..], reply.header.version, reply.header.node),
+        (&b"first"[..], first.header.version, HOLDER)
+    );
+    let from_copy = |read: &mut dyn FnMut() -> support::Reply| {
+        read();
+        let totals = status().totals;
+        totals.replica_reads - totals.replica_reads_passed
+    };
+    until(|| from_copy(&mut read), |reads| *reads > 0);
+
+    // A write that no switch copies is answered when the copy is gone, and then pushed.
+    at_home.write(key, b"second");
+    assert_eq!(read().value, b"second");
+    assert!(status().totals.replica_invalidations > 0);
+    until(status, |status| status.replicas.valid == 1);
+
+    // One that a switch sends to both.
+    let write = Header {
+        node: NODE_ALL,
+        ..Header::new(Op::WriteRequest)
+    };
+    let mut switch = Client::to(holder.address);
+    switch.request = at_home.request;
+    let update = Header {
+        node: HOLDER,
+        ..Header::new(Op::ReplicaUpdate)
+    };
+    switch.tell(update, key, b"third, which is longer than its hash");
+    at_home.ask(write, key, b"third, which is longer than its hash", 0);
+    assert_eq!(read().value, b"third, which is longer than its hash");
+    assert_eq!(status().totals.replica_updates, 1);
+    until(status, |status| status.replicas.valid == 1);
+
+    tell(&[b"-", key].concat());
+    until(status, |status| status.replicas.keys == 0);
+    assert_eq!(
+        read().value,
+        b"third, which is longer than its hash",
+        "passed on"
+    );
+}

@@ -1,0 +1,226 @@
+//! A store in a thread and a client that asks it.
+
+pub mod servers;
+
+use std::net::{SocketAddr, UdpSocket};
+
+use store::{Config, Handle, Server, UpdateError};
+use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
+
+/// A store that runs in a thread of its own until it is dropped.
+pub struct Running {
+    pub address: SocketAddr,
+    handle: Handle,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Running {
+    pub fn start(config: Config) -> Running {
+        let (tell_address, address) = std::sync::mpsc::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let builder = std::thread::Builder::new().name("store".into());
+        let thread = builder.spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            runtime.block_on(async {
+                let server = Server::start(config).await?;
+                tell_address.send((server.local_address()?, server.handle()))?;
+                server.run(async { drop(stopped.await) }).await
+            })
+        });
+        let (address, handle) = address.recv().expect("the store starts");
+        Running {
+            address,
+            handle,
+            stop: Some(stop),
+            thread: thread.ok(),
+        }
+    }
+
+    /// What changes it while it runs, and speaks to what runs in it.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Gives it another cluster while it runs.
+    pub fn update(&self, cluster: Cluster) -> Result<(), UpdateError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(self.handle.update(cluster))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("no panic").expect("no error")
+        }
+    }
+}
+
+/// A client with one socket, that asks one question at a time and repeats it until it is answered.
+pub struct Client {
+    pub socket: UdpSocket,
+    pub request: u64,
+    /// Signs requests and seeds hashes.
+    pub secrets: Secrets,
+}
+
+pub struct Reply {
+    pub header: Header,
+    /// Whether it is signed as the request was.
+    pub signed_alike: bool,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+impl Client {
+    pub fn to(server: SocketAddr) -> Client {
+        let local: SocketAddr = if server.is_ipv4() {
+            "127.0.0.1:0".parse().unwrap()
+        } else {
+            "[::1]:0".parse().unwrap()
+        };
+        let socket = UdpSocket::bind(local).unwrap();
+        socket.connect(server).unwrap();
+        socket
+            .set_read_timeout(Some(std::time::Duration::from_secs(1)))
+            .unwrap();
+        Client {
+            socket,
+            request: 0,
+            secrets: Secrets::one(Secret::NONE),
+        }
+    }
+
+    fn encode(&self, header: &mut Header, key: &[u8], value: &[u8]) -> Vec<u8> {
+        header.client = 77;
+        header.key_hash = self.secrets.hash.key_hash(header.tenant, key);
+        let mut bytes = Vec::new();
+        Packet::new(*header, key, value)
+            .encode(&self.secrets.tag, &mut bytes)
+            .unwrap();
+        bytes
+    }
+
+    pub fn ask(&mut self, mut header: Header, key: &[u8], value: &[u8], padded_to: usize) -> Reply {
+        self.request += 1;
+        header.request = self.request;
+        let mut bytes = self.encode(&mut header, key, value);
+        bytes.resize(bytes.len().max(padded_to), 0);
+        let mut buffer = [0; 2048];
+        for _ in 0..10 {
+            self.socket.send(&bytes).unwrap();
+            // What comes late for an earlier request is no reason to ask again: that would be answered twice, and so on.
+            while let Ok(len) = self.socket.recv(&mut buffer) {
+                let packet = Packet::decode(&buffer[..len]).unwrap();
+                if packet.header.request != self.request {
+                    continue;
+                }
+                let (key, value) = (packet.key.to_vec(), packet.value.to_vec());
+                return Reply {
+                    header: packet.header,
+                    signed_alike: packet.tag_is_valid(&self.secrets.tag),
+                    key,
+                    value,
+                };
+            }
+        }
+        panic!("no reply to {header:?}");
+    }
+
+    /// Sends what nobody answers, as the request that would be asked next.
+    pub fn tell(&mut self, mut header: Header, key: &[u8], value: &[u8]) {
+        header.request = self.request + 1;
+        let bytes = self.encode(&mut header, key, value);
+        self.socket.send(&bytes).unwrap();
+    }
+
+    pub fn read(&mut self, key: &[u8]) -> Reply {
+        self.read_padded(key, 512)
+    }
+
+    pub fn read_padded(&mut self, key: &[u8], padded_to: usize) -> Reply {
+        self.ask(Header::new(Op::ReadRequest), key, &[], padded_to)
+    }
+
+    /// Reads a value of any length, part by part.
+    pub fn read_whole(&mut self, key: &[u8]) -> Reply {
+        let mut whole = self.read_padded(key, wire::MAX_PAYLOAD);
+        while whole.value.len() < whole.header.total as usize {
+            let part = Header {
+                part: (whole.value.len() / wire::PART) as u16,
+                total: whole.header.total,
+                version: whole.header.version,
+                ..Header::new(Op::ReadRequest)
+            };
+            let reply = self.ask(part, key, &[], wire::MAX_PAYLOAD);
+            if reply.header.part == part.part && reply.header.version == part.version {
+                whole.value.extend(reply.value);
+            } else {
+                whole = reply;
+            }
+        }
+        whole
+    }
+
+    /// Writes a value in parts, the last of them first, and again while the store says to try again; the last answer.
+    pub fn write_parts(&mut self, key: &[u8], value: &[u8]) -> Reply {
+        loop {
+            let reply = self.write_parts_once(key, value);
+            if reply.header.status != Status::TryAgain {
+                return reply;
+            }
+        }
+    }
+
+    fn write_parts_once(&mut self, key: &[u8], value: &[u8]) -> Reply {
+        self.request += 1;
+        let mut last = None;
+        for (index, bytes) in value.chunks(wire::PART_BYTES).enumerate().rev() {
+            let part = Header {
+                part: (index * wire::PART_BYTES / wire::PART) as u16,
+                total: value.len() as u32,
+                ..Header::new(Op::WriteRequest)
+            };
+            // The same request as before.
+            self.request -= 1;
+            let reply = self.ask(part, key, bytes, 0);
+            let goes_on = reply.header.status == Status::Taken;
+            last = Some(reply);
+            if !goes_on {
+                break;
+            }
+        }
+        last.expect("a value has parts")
+    }
+
+    pub fn compare_and_write(&mut self, key: &[u8], version: u64, value: &[u8]) -> Reply {
+        let header = Header {
+            flags: Flags::COMPARE,
+            version,
+            ..Header::new(Op::WriteRequest)
+        };
+        self.ask(header, key, value, 0)
+    }
+
+    /// Writes, and again while the store says to try again.
+    pub fn write(&mut self, key: &[u8], value: &[u8]) -> Reply {
+        loop {
+            let reply = self.ask(Header::new(Op::WriteRequest), key, value, 0);
+            if reply.header.status != Status::TryAgain {
+                return reply;
+            }
+        }
+    }
+}
+
+pub fn loopback() -> Config {
+    let config = Config::new("127.0.0.1:0".parse().unwrap());
+    Config {
+        cluster: config.cluster.clone().with_lease_ms(1000),
+        ..config
+    }
+}
