@@ -7,14 +7,18 @@ ARGS ?=
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
 ONLY ?=
+MINUTES ?=
+CHANGED ?=
+ROUNDS ?= 10
 
-.PHONY: help build test lint demo bench figures figures-check fuzz hunt clean
+.PHONY: help build test stress lint demo bench figures figures-check fuzz hunt clean
 
 help:
-	@echo 'make build   the program, target/release/shortstop'
+	@echo 'make build   the programs, target/release/shortstop and shortstop-lab'
 	@echo 'make demo    a rack of key-value servers behind one switch, without and with its cache'
 	@echo '             [BACKEND=embedded|redis|memcached]'
-	@echo 'make test    every test; ends with "N passed, N failed"  [ARGS="-p wire"]'
+	@echo 'make test    every test; ends with "N passed, N failed"  [ARGS="-p wire"] [CHANGED=REV: what changed since, and what depends on it]'
+	@echo 'make stress  every test again and again beside busy neighbours, and what failed how often  [ROUNDS=10]'
 	@echo 'make lint    formatting and warnings, Rust and C'
 	@echo 'make bench   what hits and misses cost, as a table and target/bench.json'
 	@echo 'make figures  measure the figures of README and docs, some hours, and write them there  [ONLY=netcache]'
@@ -31,9 +35,13 @@ build:
 	@tools/setup build
 	tools/cargo build --release
 
+stress:
+	@tools/setup build lab redis memcached etcd fuzz
+	@tools/stress $(ROUNDS)
+
 test:
 	@tools/setup build lab redis memcached etcd fuzz
-	@tools/test $(ARGS)
+	@tools/test $(if $(CHANGED),--changed $(CHANGED),$(ARGS))
 
 lint:
 	@tools/setup build lint
@@ -45,21 +53,21 @@ demo:
 bench:
 	@tools/setup build lab redis memcached
 	SHORTSTOP_COMMIT=$$(git describe --always --abbrev=12 --dirty) tools/cargo build --release
-	$(SUDO) target/release/shortstop bench --json target/bench.json
+	$(SUDO) target/release/shortstop-lab bench --json target/bench.json
 
 figures:
 	@tools/setup build lab redis memcached etcd
-	tools/cargo build --release -p shortstop -p figures
-	$(SUDO) target/release/figures run $(if $(ONLY),--only '$(ONLY)')
+	tools/cargo build --release
+	$(SUDO) target/release/shortstop-lab figures run $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES))
 
 figures-check:
 	@tools/setup build
-	tools/cargo run --quiet -p figures -- check
+	tools/cargo run --quiet -p shortstop-lab -- figures check
 
 hunt:
 	@tools/setup build
 	tools/cargo build --release
-	target/release/shortstop lab run coherence --world sim --seeds 0 --seed $(SEED)
+	target/release/shortstop-lab hunt --seed $(SEED)
 
 fuzz:
 	@tools/setup build fuzz

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use disciplines::experiments;
+use disciplines_experiments::experiments;
 use experiments::{Backend, Experiment, Options, World};
 
 fn options(seed: u64) -> Options {

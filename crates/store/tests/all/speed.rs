@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use store::{Config, Populate};
 use wire::{Header, Op, Packet, Secret};
 
 use super::support::{self, Client, Running};
@@ -14,13 +13,7 @@ const ITEMS: u32 = 1_000_000;
 #[ignore = "prints times, checks none"]
 fn requests_per_second() {
     let begun = Instant::now();
-    let store = Running::start(Config {
-        populate: Some(Populate {
-            count: ITEMS.into(),
-            value_len: 128.into(),
-        }),
-        ..support::loopback()
-    });
+    let store = Running::populated(support::loopback(), ITEMS.into(), 128);
     println!("started with {ITEMS} items after {:?}", begun.elapsed());
     run(&store, "read", Op::ReadRequest, &[]);
     Client::to(store.address).write(b"key0000000000000", &[7; 128]);

@@ -3,7 +3,8 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use store::{Config, Populate};
+use emulated::{Populate, Rate};
+use store::Config;
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status};
 
 use super::support::{self, Client, Running};
@@ -31,14 +32,7 @@ fn reads_writes_and_deletes() {
 
 #[test]
 fn populated_items_are_there_and_padding_is_asked_for() {
-    let populate = Some(Populate {
-        count: 1000,
-        value_len: 128.into(),
-    });
-    let store = Running::start(Config {
-        populate,
-        ..support::loopback()
-    });
+    let store = Running::populated(support::loopback(), 1000, 128);
     let mut client = Client::to(store.address);
     let read = client.read(b"key0000000000999");
     assert_eq!(read.value, b"key0000000000999".repeat(8));
@@ -53,13 +47,7 @@ fn populated_items_are_there_and_padding_is_asked_for() {
 #[test]
 fn ipv6_works_too() {
     let listen = "[::1]:0".parse().unwrap();
-    let store = Running::start(Config {
-        populate: Some(Populate {
-            count: 1,
-            value_len: 5.into(),
-        }),
-        ..Config::new(listen)
-    });
+    let store = Running::populated(Config::new(listen), 1, 5);
     assert_eq!(
         Client::to(store.address).read(b"key0000000000000").value,
         b"key00"
@@ -68,13 +56,8 @@ fn ipv6_works_too() {
 
 #[test]
 fn a_wildcard_address_answers_from_where_it_was_asked() {
-    let store = Running::start(Config {
-        populate: Some(Populate {
-            count: 1,
-            value_len: 5.into(),
-        }),
-        ..Config::new("0.0.0.0:0".parse().unwrap())
-    });
+    let listen = "0.0.0.0:0".parse().unwrap();
+    let store = Running::populated(Config::new(listen), 1, 5);
     // A connected client socket takes nothing from any other source address.
     let asked = SocketAddr::from(([127, 0, 0, 9], store.address.port()));
     assert_eq!(Client::to(asked).read(b"key0000000000000").value, b"key00");
@@ -291,19 +274,21 @@ fn leases_are_offered_and_the_status_socket_tells() {
 
 #[test]
 fn a_rate_limit_drops_what_is_too_much() {
-    let populate = Some(Populate {
+    let populate = Populate {
         count: 1,
         value_len: 8.into(),
-    });
+    };
+    let rate = Rate {
+        requests_per_s: 100.0,
+        queue: 4,
+    };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status");
-    let store = Running::start(Config {
-        populate,
-        rate_limit: Some(100.0),
-        queue_limit: 4,
+    let config = Config {
         status_socket: Some(path.clone()),
         ..support::loopback()
-    });
+    };
+    let store = Running::emulated(config, Some(populate), Some(rate));
     let switch = Switch::at(store.address);
     for _ in 0..50 {
         switch.send(Header::new(Op::ReadRequest), b"key0000000000000", &[]);

@@ -1,6 +1,6 @@
 //! Tenants that want everything: what the others have stays theirs.
 
-use super::*;
+use super::{busy::make_busy, *};
 
 /// A read of a tenant's key that passed switch 1.
 fn asked_through_a_switch(tenant: u32) -> Header {

@@ -2,8 +2,12 @@
 
 pub mod servers;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::{Arc, Mutex},
+};
 
+use emulated::{Emulated, Pace, Populate, Rate};
 use store::{Config, Handle, Server, UpdateError};
 use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
 
@@ -17,6 +21,17 @@ pub struct Running {
 
 impl Running {
     pub fn start(config: Config) -> Running {
+        Running::emulated(config, None, None)
+    }
+
+    /// One that has keys from the start.
+    pub fn populated(config: Config, count: u64, value_len: usize) -> Running {
+        let value_len = value_len.into();
+        Running::emulated(config, Some(Populate { count, value_len }), None)
+    }
+
+    /// Likewise, at the pace of a server.
+    pub fn emulated(config: Config, populate: Option<Populate>, rate: Option<Rate>) -> Running {
         let (tell_address, address) = std::sync::mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let builder = std::thread::Builder::new().name("store".into());
@@ -25,7 +40,15 @@ impl Running {
                 .enable_all()
                 .build()?;
             runtime.block_on(async {
-                let server = Server::start(config).await?;
+                let server = Server::start_around(config, |mut data, config, version| {
+                    if let Some(populate) = populate {
+                        let (cluster, identity) = (&config.cluster, config.identity);
+                        populate.fill(&mut *data, cluster, identity, version)?;
+                    }
+                    let pace = Arc::new(Mutex::new(Pace::new(rate)));
+                    Ok(Box::new(Emulated::new(data, pace)))
+                });
+                let server = server.await?;
                 tell_address.send((server.local_address()?, server.handle()))?;
                 server.run(async { drop(stopped.await) }).await
             })

@@ -6,6 +6,7 @@ use super::{
     MS, READY_NS, holding,
     world::{ClientOp, World, address_of, node},
 };
+use crate::engine::tests::busy::make_busy;
 
 /// How long the next write takes, in milliseconds.
 fn write(world: &mut World) -> u64 {
