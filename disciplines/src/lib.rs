@@ -35,6 +35,8 @@ pub fn default() -> &'static Registration {
 mod tests {
     use std::{collections::BTreeSet, fmt::Debug};
 
+    // The programs as native code need what runs them.
+    use dataplane as _;
     use decide::{NO_DISCIPLINE, PROGRAMS_MAX, Role};
 
     use super::*;

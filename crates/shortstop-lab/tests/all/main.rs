@@ -4,3 +4,6 @@ mod bench;
 mod command_line;
 mod programs;
 mod rack;
+
+// The disciplines' programs as native code need what runs them, where the registry is linked.
+use dataplane as _;
