@@ -24,7 +24,7 @@ use tonic::Code;
 use super::{
     Batch, Loaded, StateError,
     batch::Transaction,
-    tenure::{Fence, OUT_OF_REACH, Tenure, Writes},
+    tenure::{Fence, Pace, Tenure, Writes},
     url::{Servers, TlsFiles},
 };
 
@@ -32,8 +32,6 @@ use super::{
 pub(super) const REQUEST_WITHIN: Duration = Duration::from_millis(800);
 /// How long one that waits for the disks of etcd may take.
 pub(super) const WRITE_WITHIN: Duration = Duration::from_millis(1500);
-/// How long one page of rows may take.
-const PAGE_WITHIN: Duration = Duration::from_secs(5);
 /// Rows of one page; fewer if they are long.
 const PAGE: i64 = 2000;
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
@@ -193,7 +191,7 @@ impl Etcd {
     pub(super) async fn load(&self, tenure: &Tenure) -> Result<Loaded, StateError> {
         let mut backoff = Backoff::new();
         loop {
-            match self.snapshot().await {
+            match self.snapshot(tenure.pace).await {
                 Ok((rows, _)) => return Ok(rows),
                 Err(Fault::Lasting(reason)) => return Err(self.refused(reason)),
                 Err(fault) => {
@@ -208,7 +206,7 @@ impl Etcd {
     }
 
     /// All rows as they were in one revision, which it returns.
-    pub(super) async fn snapshot(&self) -> Result<(Loaded, i64), Fault> {
+    pub(super) async fn snapshot(&self, pace: Pace) -> Result<(Loaded, i64), Fault> {
         let rows = self.key("rows/");
         let mut memory = Loaded::default();
         // The byte after the slash ends the range of all that begin with the prefix.
@@ -222,7 +220,7 @@ impl Etcd {
                 .with_revision(revision);
             let start = from.clone();
             let get = |mut client: Client| async move { client.get(start, Some(options)).await };
-            let mut answer = match self.ask(PAGE_WITHIN, get).await {
+            let mut answer = match self.ask(pace.page_within, get).await {
                 Err(Fault::TooLong) if page > 1 => {
                     page /= 2;
                     continue;
@@ -301,7 +299,7 @@ impl Etcd {
                     }
                 },
                 Err(Fault::Lasting(reason)) => return Err(self.refused(reason)),
-                Err(fault) if began.elapsed() > OUT_OF_REACH => {
+                Err(fault) if began.elapsed() > tenure.pace.out_of_reach => {
                     tenure.end(&format!("{}: cannot be written: {fault}", self.place));
                     break;
                 }

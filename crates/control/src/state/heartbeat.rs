@@ -15,13 +15,13 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use super::{
     etcd::{Etcd, Fault, REQUEST_WITHIN},
-    tenure::{Fence, OUT_OF_REACH, SILENCE, Tenure},
+    tenure::{Fence, Pace, Tenure},
     url::Servers,
 };
 
 /// From one beat to the next: some may be lost.
 const BEAT_EVERY: Duration = Duration::from_millis(140);
-const _: () = assert!(SILENCE.as_millis() >= 5 * BEAT_EVERY.as_millis());
+const _: () = assert!(Pace::DEFAULT.silence.as_millis() >= 5 * BEAT_EVERY.as_millis());
 /// Beats that may wait for their answers; beyond them none is sent.
 const WAITING_MAX: usize = 8;
 /// Of a thread that does next to nothing, but must do it in time.
@@ -86,7 +86,7 @@ async fn beat(etcd: &Arc<Etcd>, tenure: &Tenure) -> String {
         let Some(fence) = tenure.fence() else {
             return "it was never elected".into();
         };
-        if fence.heard.elapsed() > OUT_OF_REACH {
+        if fence.is_out_of_reach(tenure.pace, Instant::now()) {
             return format!("{}: out of reach: {last}", etcd.place());
         }
         tokio::select! {

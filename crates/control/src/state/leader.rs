@@ -1,7 +1,7 @@
 //! Which controller leads, by an election in etcd.
 //!
 //! The leader's record is the key `leader`; it writes `alive` some times a second (see [`super::heartbeat`]). Standbys look at
-//! both ten times a second. One that has seen neither a heartbeat nor a write for [`SILENCE`], while etcd answered it, writes
+//! both ten times a second. One that has seen neither a heartbeat nor a write for [`Pace::silence`], while etcd answered it, writes
 //! `leader` anew, in a transaction that compares all that it saw: a leader that gave a sign in the meantime stays. In the same
 //! transaction the term rises, and from then on every transaction of the one before is refused.
 //!
@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use super::{
     FORMAT, StateError,
     etcd::{Backoff, Etcd, Fault, REQUEST_WITHIN, WRITE_WITHIN},
-    tenure::{Fence, SILENCE, Tenure},
+    tenure::{Fence, Pace, Tenure},
 };
 
 /// From one look of a standby at the leader to the next.
@@ -61,12 +61,13 @@ impl Leader {
 pub(super) async fn campaign(
     etcd: &Etcd,
     candidate: &Candidate,
+    pace: Pace,
     seen: &watch::Sender<Option<Leader>>,
 ) -> Result<Tenure, StateError> {
     let (mut backoff, mut silence) = (Backoff::new(), Silence::default());
     let mut told = false;
     loop {
-        let reason = match stand(etcd, candidate, seen, &mut silence).await {
+        let reason = match stand(etcd, candidate, pace, seen, &mut silence).await {
             Ok(Some(tenure)) => return Ok(tenure),
             Ok(None) => {
                 if std::mem::take(&mut told) {
@@ -105,17 +106,23 @@ struct Silence(Option<(Signs, Instant)>);
 
 impl Silence {
     /// These are to be seen now; when they will have been for too long.
-    fn over_at(&mut self, signs: Signs) -> Instant {
+    fn over_at(&mut self, signs: Signs, pace: Pace, now: Instant) -> Instant {
         let same = self.0.filter(|(before, _)| *before == signs);
-        let (_, since) = *self.0.insert(same.unwrap_or((signs, Instant::now())));
-        since + SILENCE
+        let (_, since) = *self.0.insert(same.unwrap_or((signs, now)));
+        since + pace.silence
     }
+}
+
+/// When a standby looks again that has just looked, and will have seen the same signs for too long at `over_at`.
+fn next_look(over_at: Instant, now: Instant) -> Instant {
+    over_at.min(now + LOOK_EVERY)
 }
 
 /// One try: looks at the leader that is there, or tries to be it if there is none.
 async fn stand(
     etcd: &Etcd,
     candidate: &Candidate,
+    pace: Pace,
     seen: &watch::Sender<Option<Leader>>,
     silence: &mut Silence,
 ) -> Result<Option<Tenure>, Stop> {
@@ -131,12 +138,13 @@ async fn stand(
         seen.clone_from(&view.leader);
         changed
     });
-    let over_at = silence.over_at(view.signs);
-    if view.signs.leader > 0 && Instant::now() < over_at {
-        tokio::time::sleep_until(over_at.min(Instant::now() + LOOK_EVERY).into()).await;
+    let now = Instant::now();
+    let over_at = silence.over_at(view.signs, pace, now);
+    if view.signs.leader > 0 && now < over_at {
+        tokio::time::sleep_until(next_look(over_at, now).into()).await;
         return Ok(None);
     }
-    let tenure = elect(etcd, candidate, view.term, view.signs).await?;
+    let tenure = elect(etcd, candidate, pace, view.term, view.signs).await?;
     if let Some(tenure) = &tenure {
         seen.send_replace(Some(Leader::of(candidate, tenure.term)));
     }
@@ -208,6 +216,7 @@ fn revision_of(answer: &TxnResponse) -> Result<i64, Fault> {
 async fn elect(
     etcd: &Etcd,
     candidate: &Candidate,
+    pace: Pace,
     last_term: u64,
     signs: Signs,
 ) -> Result<Option<Tenure>, Fault> {
@@ -241,5 +250,41 @@ async fn elect(
         leader_since: revision_of(&answer)?,
         heard: asked,
     };
-    Ok(Some(Tenure::limited(term, fence)))
+    Ok(Some(Tenure::limited(term, pace, fence)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A standby that looks in no time: when it would be elected, after a leader whose last signs it sees first at its first look.
+    fn elected_after(signs_at: impl Fn(Duration) -> i64) -> Duration {
+        let (began, pace, mut silence) = (Instant::now(), Pace::DEFAULT, Silence::default());
+        let mut now = began;
+        loop {
+            let signs = Signs {
+                leader: 1,
+                alive: signs_at(now - began),
+                ..Signs::default()
+            };
+            let over_at = silence.over_at(signs, pace, now);
+            if now >= over_at {
+                return now - began;
+            }
+            let next = next_look(over_at, now);
+            assert!(next > now && next - now <= LOOK_EVERY);
+            now = next;
+        }
+    }
+
+    #[test]
+    fn a_silent_leader_is_replaced_no_later_than_a_look_after_its_time() {
+        let silence = Pace::DEFAULT.silence;
+        assert_eq!(elected_after(|_| 7), silence);
+        // The last sign came just after a look: the next one sees it.
+        let ms = |time: Duration| time.as_millis() as i64;
+        let last = Duration::from_millis(501);
+        let after = elected_after(|at| ms(at.min(last)));
+        assert!((last + silence..=last + silence + LOOK_EVERY).contains(&after));
+    }
 }

@@ -13,11 +13,10 @@ use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use super::{
     Loaded,
-    etcd::{Backoff, Etcd, Fault, REQUEST_WITHIN},
+    etcd::{Backoff, Etcd, Fault},
+    tenure::Pace,
 };
 
-/// How long an elected controller waits for the copy; then it reads everything itself.
-const COMPLETE_WITHIN: Duration = Duration::from_millis(300);
 /// A watch that tells nothing for so long may hang: leaders write more often.
 const SILENT_MOST: Duration = Duration::from_secs(10);
 
@@ -35,20 +34,20 @@ struct Copy {
 
 impl Mirror {
     /// Begins to copy.
-    pub(super) fn start(etcd: Arc<Etcd>) -> Mirror {
+    pub(super) fn start(etcd: Arc<Etcd>, pace: Pace) -> Mirror {
         let copy = Arc::new(Copy {
             rows: Mutex::default(),
             complete: watch::Sender::new(0),
         });
-        let keeping = tokio::spawn(keep(etcd, copy.clone()));
+        let keeping = tokio::spawn(keep(etcd, pace, copy.clone()));
         Mirror { copy, keeping }
     }
 
-    /// All rows as they were in this revision, in which the last was written; none: they are not here soon enough.
-    pub(super) async fn at(self, revision: i64) -> Option<Loaded> {
+    /// All rows as they were in this revision, in which the last was written; none: they are not here within this time.
+    pub(super) async fn at(self, revision: i64, within: Duration) -> Option<Loaded> {
         let mut complete = self.copy.complete.subscribe();
         let wait = complete.wait_for(|complete| *complete >= revision);
-        timeout(COMPLETE_WITHIN, wait).await.ok()?.ok()?;
+        timeout(within, wait).await.ok()?.ok()?;
         Some(std::mem::take(&mut *self.copy.rows()))
     }
 }
@@ -65,25 +64,25 @@ impl Copy {
     }
 }
 
-async fn keep(etcd: Arc<Etcd>, copy: Arc<Copy>) {
+async fn keep(etcd: Arc<Etcd>, pace: Pace, copy: Arc<Copy>) {
     let mut backoff = Backoff::new();
     loop {
-        let Err(fault) = follow(&etcd, &copy).await;
+        let Err(fault) = follow(&etcd, pace, &copy).await;
         copy.complete.send_replace(0);
         tracing::debug!("the copy of the rows begins anew: {fault}");
         backoff.wait().await;
     }
 }
 
-async fn follow(etcd: &Etcd, copy: &Copy) -> Result<std::convert::Infallible, Fault> {
-    let (rows, revision) = etcd.snapshot().await?;
+async fn follow(etcd: &Etcd, pace: Pace, copy: &Copy) -> Result<std::convert::Infallible, Fault> {
+    let (rows, revision) = etcd.snapshot(pace).await?;
     *copy.rows() = rows;
     let options = WatchOptions::new()
         .with_prefix()
         .with_start_revision(revision + 1);
     let all = etcd.key("");
     let watch = |mut client: Client| async move { client.watch(all, Some(options)).await };
-    let mut stream = etcd.ask(REQUEST_WITHIN, watch).await?;
+    let mut stream = etcd.ask(pace.page_within, watch).await?;
     copy.complete.send_replace(revision);
     let prefix = etcd.key("rows/");
     loop {

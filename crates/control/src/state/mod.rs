@@ -39,6 +39,7 @@ pub use self::{
     batch::{Batch, ROW_MAX, ROWS_TOGETHER},
     in_memory::InMemory,
     leader::{Candidate, Leader},
+    tenure::Pace,
     url::{Location, LocationError},
 };
 use self::{etcd::Etcd, heartbeat::Heartbeat, mirror::Mirror, redb::File, tenure::Tenure};
@@ -160,6 +161,7 @@ pub enum StateError {
 pub struct State {
     backend: Backend,
     candidate: Candidate,
+    pace: Pace,
     leader: watch::Sender<Option<Leader>>,
 }
 
@@ -176,6 +178,18 @@ impl State {
     /// # Errors
     /// If the file is locked, of another format, or not accessible.
     pub async fn open(location: &Location, candidate: Candidate) -> Result<State, StateError> {
+        State::open_at_pace(location, candidate, Pace::default()).await
+    }
+
+    /// Likewise, with an election at another pace.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub async fn open_at_pace(
+        location: &Location,
+        candidate: Candidate,
+        pace: Pace,
+    ) -> Result<State, StateError> {
         let backend = match location {
             Location::Directory(path) => {
                 let path = path.clone();
@@ -186,6 +200,7 @@ impl State {
         Ok(State {
             backend,
             candidate,
+            pace,
             leader: watch::Sender::new(None),
         })
     }
@@ -211,8 +226,9 @@ impl State {
                 })
             }
             Backend::Etcd(etcd) => {
-                let mirror = Mirror::start(etcd.clone());
-                let tenure = leader::campaign(etcd, &self.candidate, &self.leader).await?;
+                let mirror = Mirror::start(etcd.clone(), self.pace);
+                let tenure =
+                    leader::campaign(etcd, &self.candidate, self.pace, &self.leader).await?;
                 let tenure = Arc::new(tenure);
                 let heartbeat = Heartbeat::start(etcd.place().clone(), tenure.clone());
                 Ok(Lead {
@@ -278,7 +294,9 @@ impl Lead {
             Backend::Etcd(etcd) => {
                 let mirror = self.take_mirror();
                 if let (Some(mirror), Some(fence)) = (mirror, self.tenure.fence())
-                    && let Some(rows) = mirror.at(fence.leader_since).await
+                    && let Some(rows) = mirror
+                        .at(fence.leader_since, self.tenure.pace.copy_within)
+                        .await
                 {
                     return Ok(rows);
                 }

@@ -7,12 +7,38 @@ use std::{
 
 use tokio::sync::watch;
 
-/// A leader that standbys have heard nothing of for so long may be replaced.
-pub(super) const SILENCE: Duration = Duration::from_millis(700);
-/// The leader stops this long before: others' clocks may run faster than its own.
+/// The leader stops this long before others may begin: their clocks may run faster than its own.
 const MARGIN: Duration = Duration::from_millis(100);
-/// A leader that etcd has not answered for so long stands by again, even if nobody took its place.
-pub(super) const OUT_OF_REACH: Duration = Duration::from_millis(2500);
+
+/// How long an election's parties wait for one another. All controllers of one state have the same.
+///
+/// Controllers have the default. Tests of what does not depend on it give so much time that no machine is too busy for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// A leader that standbys have heard nothing of for so long may be replaced.
+    pub silence: Duration,
+    /// A leader that etcd has not answered for so long stands by again, even if nobody took its place.
+    pub out_of_reach: Duration,
+    /// How long an elected controller waits for its copy of the rows; then it reads everything itself.
+    pub copy_within: Duration,
+    /// How long one page of rows may take, or the beginning of a watch.
+    pub page_within: Duration,
+}
+
+impl Pace {
+    pub(super) const DEFAULT: Pace = Pace {
+        silence: Duration::from_millis(700),
+        out_of_reach: Duration::from_millis(2500),
+        copy_within: Duration::from_millis(300),
+        page_within: Duration::from_secs(5),
+    };
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace::DEFAULT
+    }
+}
 
 /// What ties a leader to its election.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +50,14 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// Until when nobody can have taken its place.
-    fn ends(&self) -> Instant {
-        self.heard + SILENCE - MARGIN
+    /// Whether nobody can have taken its place by now.
+    fn holds(&self, pace: Pace, now: Instant) -> bool {
+        now < self.heard + pace.silence - MARGIN
+    }
+
+    /// Whether etcd has not answered for so long that the leader gives up.
+    pub(super) fn is_out_of_reach(&self, pace: Pace, now: Instant) -> bool {
+        now.duration_since(self.heard) > pace.out_of_reach
     }
 }
 
@@ -43,6 +74,7 @@ pub(super) struct Writes {
 /// The time during which a controller leads.
 pub(super) struct Tenure {
     pub(super) term: u64,
+    pub(super) pace: Pace,
     /// Held while a batch is written: they go one after the other.
     pub(super) writes: Arc<tokio::sync::Mutex<Writes>>,
     /// `None` if it has no end.
@@ -55,6 +87,7 @@ impl Tenure {
     pub(super) fn unlimited(term: u64) -> Tenure {
         Tenure {
             term,
+            pace: Pace::DEFAULT,
             writes: Arc::default(),
             fence: None,
             over: watch::Sender::new(false),
@@ -62,8 +95,9 @@ impl Tenure {
     }
 
     /// One that ends with its fence, unless that is renewed.
-    pub(super) fn limited(term: u64, fence: Fence) -> Tenure {
+    pub(super) fn limited(term: u64, pace: Pace, fence: Fence) -> Tenure {
         Tenure {
+            pace,
             fence: Some(Mutex::new(fence)),
             ..Tenure::unlimited(term)
         }
@@ -87,7 +121,7 @@ impl Tenure {
         !self.is_over()
             && self
                 .fence()
-                .is_none_or(|fence| Instant::now() < fence.ends())
+                .is_none_or(|fence| fence.holds(self.pace, Instant::now()))
     }
 
     /// Whether it was ended, for good.
@@ -116,5 +150,33 @@ impl Tenure {
         if let Some(mut fence) = self.locked() {
             fence.heard = fence.heard.max(sent);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_stops_before_it_is_replaced_and_gives_up_later() {
+        let (pace, heard) = (Pace::DEFAULT, Instant::now());
+        let fence = Fence {
+            leader_since: 1,
+            heard,
+        };
+        let at = |ms| heard + Duration::from_millis(ms);
+        // (ms after the last sign, whether it holds, whether it gives up)
+        let rows = [
+            (0, true, false),
+            (599, true, false),
+            (600, false, false),
+            (2500, false, false),
+            (2501, false, true),
+        ];
+        for (ms, holds, gives_up) in rows {
+            assert_eq!(fence.holds(pace, at(ms)), holds, "{ms} ms");
+            assert_eq!(fence.is_out_of_reach(pace, at(ms)), gives_up, "{ms} ms");
+        }
+        assert!(!fence.holds(pace, heard + pace.silence));
     }
 }

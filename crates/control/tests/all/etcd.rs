@@ -4,15 +4,11 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     time::{Duration, Instant},
 };
 
 use etcd_client::Client;
-use lab::port;
+use lab::port::{self, Held};
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle};
 
 /// A member of a cluster; its process ends and its directory is removed when it is dropped.
@@ -21,15 +17,17 @@ pub struct Server {
     /// `NAME=URL` of all members.
     cluster: String,
     data: tempfile::TempDir,
-    client: u16,
-    peer: u16,
+    client: Held,
+    peer: Held,
     /// Whether it speaks TLS with those alone who have a certificate of ours.
     tls: bool,
     process: Option<Child>,
 }
 
-/// How long it may take to start on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Ends a test that hangs; nothing takes that long, also on a machine that is busy with something else.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+/// A file system in memory: etcd waits for its disk with each write, and a disk that others use can take seconds.
+const MEMORY: &str = "/dev/shm";
 
 /// Files in a member's directory with [`Server::with_tls`].
 pub const CA: &str = "ca.pem";
@@ -49,8 +47,12 @@ impl Server {
         server.make_certificates();
         server.cluster = server.own_entry();
         server.spawn();
-        let up = port::listens(server.client, PATIENCE, || server.runs());
-        assert!(up, "etcd with TLS does not start on port {}", server.client);
+        let up = port::listens(server.client.number, PATIENCE, || server.runs());
+        assert!(
+            up,
+            "etcd with TLS does not start on port {}",
+            server.client.number
+        );
         server
     }
 
@@ -75,7 +77,7 @@ impl Server {
     }
 
     fn own_entry(&self) -> String {
-        format!("{}=http://127.0.0.1:{}", self.name, self.peer)
+        format!("{}=http://127.0.0.1:{}", self.name, self.peer.number)
     }
 
     /// Starts a cluster of so many.
@@ -97,9 +99,9 @@ impl Server {
         Server {
             name: format!("member{number}"),
             cluster: String::new(),
-            data: tempfile::tempdir().unwrap(),
-            client: port::free(),
-            peer: port::free(),
+            data: tempfile::tempdir_in(MEMORY).unwrap(),
+            client: port::held(),
+            peer: port::held(),
             tls: false,
             process: None,
         }
@@ -108,8 +110,8 @@ impl Server {
     /// Starts the process on the data that is there.
     pub fn spawn(&mut self) {
         let scheme = if self.tls { "https" } else { "http" };
-        let client = format!("{scheme}://127.0.0.1:{}", self.client);
-        let peer = format!("http://127.0.0.1:{}", self.peer);
+        let client = format!("{scheme}://127.0.0.1:{}", self.client.number);
+        let peer = format!("http://127.0.0.1:{}", self.peer.number);
         let mut command = Command::new("etcd");
         if self.tls {
             let file = |option: &str, name| format!("--{option}={}", self.file(name).display());
@@ -151,6 +153,33 @@ impl Server {
         false
     }
 
+    /// A number that it counts, of all its kinds that have this in their names.
+    fn counts(&self, name: &str, kind: &str) -> u64 {
+        let url = format!("http://{}/metrics", self.address());
+        let text = ureq::get(&url).call().unwrap().into_body();
+        let text = text.into_with_config().limit(16 << 20).read_to_string();
+        let lines = text.unwrap();
+        let lines = lines
+            .lines()
+            .filter(|line| line.starts_with(name) && line.contains(kind));
+        let numbers = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>());
+        numbers.map(|number| number.unwrap() as u64).sum()
+    }
+
+    /// How often somebody has asked for a range of its keys; transactions are no such requests.
+    pub fn reads(&self) -> u64 {
+        self.counts("grpc_server_started_total", "grpc_method=\"Range\"")
+    }
+
+    /// Waits until somebody watches its keys.
+    pub async fn is_watched(&self) {
+        let began = Instant::now();
+        while self.counts("etcd_debugging_mvcc_watcher_total", "") == 0 {
+            assert!(began.elapsed() < PATIENCE, "nobody watches");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     fn runs(&mut self) -> bool {
         let process = self.process.as_mut();
         process.is_some_and(|process| process.try_wait().unwrap().is_none())
@@ -165,7 +194,7 @@ impl Server {
     }
 
     pub fn address(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.client).into()
+        ([127, 0, 0, 1], self.client.number).into()
     }
 
     pub async fn client(&self) -> Client {
@@ -186,7 +215,8 @@ pub struct Wire {
     pub address: SocketAddr,
     /// Towards the server, and back.
     connected: watch::Sender<[bool; 2]>,
-    passed: Arc<AtomicU64>,
+    passed: watch::Sender<u64>,
+    accepted: watch::Sender<u64>,
     accepting: JoinHandle<()>,
 }
 
@@ -195,10 +225,11 @@ impl Wire {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connected = watch::Sender::new([true; 2]);
-        let passed = Arc::new(AtomicU64::new(0));
-        let (state, count) = (connected.clone(), passed.clone());
+        let (passed, accepted) = (watch::Sender::new(0), watch::Sender::new(0));
+        let (state, count, came) = (connected.clone(), passed.clone(), accepted.clone());
         let accepting = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
+                came.send_modify(|came| *came += 1);
                 let (state, count) = (state.clone(), count.clone());
                 tokio::spawn(async move {
                     let Ok(far) = TcpStream::connect(server).await else {
@@ -217,6 +248,7 @@ impl Wire {
             address,
             connected,
             passed,
+            accepted,
             accepting,
         }
     }
@@ -236,7 +268,24 @@ impl Wire {
 
     /// Bytes that passed.
     pub fn passed(&self) -> u64 {
-        self.passed.load(Ordering::Relaxed)
+        *self.passed.borrow()
+    }
+
+    /// Waits until more bytes have passed than these.
+    pub async fn passes(&self, bytes: u64) {
+        let mut passed = self.passed.subscribe();
+        let more = passed.wait_for(|passed| *passed > bytes);
+        let more = tokio::time::timeout(PATIENCE, more).await;
+        more.expect("something passes").expect("it is ours");
+    }
+
+    /// Waits until somebody begins one more connection: who has waited in vain for an answer does.
+    pub async fn is_tried_again(&self) {
+        let mut accepted = self.accepted.subscribe();
+        let before = *accepted.borrow();
+        let more = accepted.wait_for(|accepted| *accepted > before);
+        let more = tokio::time::timeout(PATIENCE, more).await;
+        more.expect("a connection").expect("it is ours");
     }
 }
 
@@ -250,7 +299,7 @@ async fn pass(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
     (mut connected, way): (watch::Receiver<[bool; 2]>, usize),
-    count: &AtomicU64,
+    count: &watch::Sender<u64>,
 ) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut buffer = vec![0; 64 << 10];
@@ -260,6 +309,6 @@ async fn pass(
         {
             return;
         }
-        count.fetch_add(n as u64, Ordering::Relaxed);
+        count.send_modify(|passed| *passed += n as u64);
     }
 }
