@@ -17,7 +17,7 @@ use dataplane::native::Mutant;
 /// Noisy inputs, each some dozen packets.
 const NOISE: &str = "60000";
 /// Inputs of the search with libFuzzer, which begins with the same ones each time.
-const SEARCHED: u32 = 40_000;
+const SEARCHED: u32 = 30_000;
 /// Mutants that run side by side.
 const SIDE_BY_SIDE: usize = 2;
 
