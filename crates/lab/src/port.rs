@@ -37,6 +37,29 @@ pub fn free() -> u16 {
     next(process::id().wrapping_mul(APART), &ASKED)
 }
 
+/// A port as [`free`] has them that nobody else is given as long as this lives, in this process or another: it has the port for
+/// UDP, so it is for servers that speak TCP.
+#[derive(Debug)]
+pub struct Held {
+    /// The port.
+    pub number: u16,
+    _udp: UdpSocket,
+}
+
+/// Takes such a port.
+///
+/// # Panics
+/// There is none.
+pub fn held() -> Held {
+    loop {
+        let number = free();
+        // Another process may have been faster.
+        if let Ok(_udp) = UdpSocket::bind(("127.0.0.1", number)) {
+            return Held { number, _udp };
+        }
+    }
+}
+
 /// The next free port from this place on, round and round; `asked` counts those that were looked at.
 fn next(begin: u32, asked: &AtomicU32) -> u16 {
     let end = first_ephemeral();
@@ -86,9 +109,6 @@ mod tests {
 
     use super::*;
 
-    /// Where the tests of this program begin.
-    const BEGIN: u32 = 7;
-
     #[test]
     fn each_is_new_and_none_is_given_to_connections() {
         let ports: HashSet<u16> = (0..200).map(|_| free()).collect();
@@ -99,12 +119,23 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_not_given() {
-        let port = next(BEGIN, &AtomicU32::new(0));
+        // From a place of this process on, so that another one that runs this test is elsewhere.
+        let begin = u32::from(free()) - LOWEST;
+        let port = next(begin, &AtomicU32::new(0));
         let _udp = UdpSocket::bind(("127.0.0.1", port)).unwrap();
-        let second = next(BEGIN, &AtomicU32::new(0));
+        let second = next(begin, &AtomicU32::new(0));
         let _tcp = TcpListener::bind(("127.0.0.1", second)).unwrap();
-        let third = next(BEGIN, &AtomicU32::new(0));
+        let third = next(begin, &AtomicU32::new(0));
         assert_eq!(HashSet::from([port, second, third]).len(), 3);
+    }
+
+    #[test]
+    fn what_is_held_is_given_to_nobody_and_a_server_can_have_it() {
+        let held = held();
+        let here = ("127.0.0.1", held.number);
+        let begin = u32::from(held.number) - LOWEST;
+        assert_ne!(next(begin, &AtomicU32::new(0)), held.number);
+        let _server = TcpListener::bind(here).unwrap();
     }
 
     #[test]
@@ -117,7 +148,7 @@ mod tests {
         socket.connect(&here).unwrap();
         assert!(met_itself(&socket.into()));
         let _server = TcpListener::bind(("127.0.0.1", port)).unwrap();
-        assert!(listens(port, Duration::from_secs(10), || true));
+        assert!(listens(port, Duration::from_secs(90), || true));
         assert!(
             !listens(free(), Duration::from_secs(10), || false),
             "it ended"

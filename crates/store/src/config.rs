@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, path::PathBuf, str::FromStr};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use decide::StoreMaker;
 
@@ -86,6 +86,8 @@ pub struct Config {
     pub backend: BackendConfig,
     /// The password of a Redis, if it does not stand in its address.
     pub backend_password: Option<String>,
+    /// How long a backend in another process may take for an answer; what takes longer has failed.
+    pub backend_within: Duration,
     /// What to do about writes that others make in the backend; Redis only.
     pub outside_writes: OutsideWrites,
     /// Bytes that the embedded backend may take.
@@ -110,6 +112,9 @@ pub struct Config {
     pub replica_memory: usize,
     /// The halves of disciplines that run in it.
     pub halves: Vec<Half>,
+    /// How long ago its life began when it starts. For tests, whose stores had no life before this one: with as much as the longest
+    /// lease, and a 64th more, such a store does not wait for what a former one lent.
+    pub born_ago: Duration,
 }
 
 impl Config {
@@ -121,6 +126,7 @@ impl Config {
             identity: None,
             backend: BackendConfig::Embedded,
             backend_password: None,
+            backend_within: Duration::from_secs(1),
             outside_writes: OutsideWrites::Track,
             memory_limit: 1 << 30,
             status_socket: None,
@@ -132,6 +138,7 @@ impl Config {
             parts_limit: 256 << 20,
             replica_memory: 64 << 20,
             halves: vec![],
+            born_ago: Duration::ZERO,
         }
     }
 

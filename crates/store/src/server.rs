@@ -167,6 +167,7 @@ impl Server {
             .map(StatusSocket::bind)
             .transpose()?;
         let (journal, journaled) = open_journal(&config)?;
+        let began_ns = boot_ns().saturating_sub(config.born_ago.as_nanos() as u64);
         let mut engine = Engine::new(Arc::new(config), backend, 0, incarnation);
         let mut outbox = Outbox::default();
         if let Some(journal) = journal {
@@ -187,7 +188,7 @@ impl Server {
             completions,
             journaled,
             outbox,
-            began_ns: boot_ns(),
+            began_ns,
             status,
         })
     }
@@ -438,6 +439,7 @@ type Opened = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>);
 
 async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Result<Opened> {
     let base_version = incarnation.first_version();
+    let within = config.backend_within;
     let (backend, completions) = match &config.backend {
         BackendConfig::Embedded => {
             let embedded = embedded::Embedded::new(config.memory_limit);
@@ -445,9 +447,11 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
         }
         BackendConfig::Redis(url) => {
             let password = config.backend_password.as_deref();
-            redis::connect(url, password, config.outside_writes, base_version).await?
+            redis::connect(url, password, config.outside_writes, base_version, within).await?
         }
-        BackendConfig::Memcached(server) => memcached::connect(server, base_version).await?,
+        BackendConfig::Memcached(server) => {
+            memcached::connect(server, base_version, within).await?
+        }
     };
     Ok((backend, Some(completions)))
 }

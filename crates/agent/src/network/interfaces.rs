@@ -308,6 +308,7 @@ mod tests {
             ip("neigh add fe80::1 dev left lladdr 02:00:00:00:00:01 nud stale");
             ip("neigh add 10.0.1.2 dev left nud failed");
             ip("neigh add 10.9.0.2 dev other lladdr 02:00:00:00:00:02 nud stale");
+            until_up("left");
             let netlink = Netlink::open().unwrap();
             let names = ["left".to_owned(), "missing".to_owned()];
             let read = read(&netlink, &names).await.unwrap();
@@ -356,6 +357,7 @@ mod tests {
             ip("link add left type veth peer name right");
             ip("link set left up");
             ip("link set right up");
+            until_up("left");
             let mut changes = Changes::listen(&["left".to_owned()]).unwrap();
             let far_away = Instant::now() + Duration::from_secs(3600);
             let next = changes.next(far_away);

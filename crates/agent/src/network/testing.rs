@@ -1,13 +1,16 @@
 //! Network namespaces for this folder's tests. Each belongs to one thread and is gone with it, however the test
 //! ends; no names, so tests can run beside others.
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use nix::sched::{CloneFlags, unshare};
 use tokio::sync::watch;
 
-/// How long something may take before a test fails.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// Ends a test that hangs; nothing takes that long.
+pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Runs a test on a thread in a network namespace of its own, with a runtime that stays on that thread.
 pub(super) fn in_namespace(test: impl Future<Output = ()> + Send + 'static) {
@@ -37,6 +40,15 @@ pub(super) fn make(name: &str) {
     ip(&format!("link add {name} type veth peer name {far}"));
     for end in [name, &far] {
         ip(&format!("link set {end} addrgenmode none up"));
+    }
+    until_up(name);
+}
+
+/// Waits until the kernel calls an interface up that has been set up, and has carrier: a moment later.
+pub(super) fn until_up(name: &str) {
+    let began = Instant::now();
+    while !ip(&format!("-o link show {name}")).contains("state UP") {
+        assert!(began.elapsed() < PATIENCE, "{name} does not come up");
     }
 }
 

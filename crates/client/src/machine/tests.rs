@@ -134,6 +134,53 @@ fn what_was_put_off_is_not_sent_after_the_deadline() {
     ));
 }
 
+/// Everything that is sent until the call ends, with what becomes of each datagram.
+fn until_it_ends(operation: &Operation<'_>, answers: Option<Status>) -> (Vec<Bytes>, Error) {
+    let mut machine = machine(Options::default());
+    machine.begin(operation, 0);
+    let (mut all, mut now) = (vec![], 0);
+    loop {
+        for datagram in sent(&mut machine) {
+            if let Some(status) = answers {
+                machine.take(&answer(&datagram, status), store(), now);
+            }
+            all.push(datagram);
+        }
+        let Some(next) = machine.next_ns() else { break };
+        now = next;
+        machine.timer(now);
+    }
+    let (_, result) = machine.next_finished().unwrap();
+    (all, result.unwrap_err())
+}
+
+#[test]
+fn silence_is_tried_again_under_one_id_and_then_a_timeout_or_unknown() {
+    for operation in [set(b"k", b"v"), get(b"k")] {
+        let is_write = matches!(operation, Operation::Set { .. });
+        let (all, error) = until_it_ends(&operation, None);
+        assert!(all.len() > 2, "{} tries", all.len());
+        assert!(all.iter().all(|datagram| *datagram == all[0]));
+        let tries = match error {
+            Error::OutcomeUnknown { tries, .. } if is_write => tries,
+            Error::Timeout { tries, .. } if !is_write => tries,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(tries as usize, all.len());
+    }
+}
+
+#[test]
+fn a_store_that_puts_a_write_off_for_ever_is_named() {
+    let (all, error) = until_it_ends(&set(b"k", b"v"), Some(Status::TryAgain));
+    assert!(all.len() > 2, "{} tries", all.len());
+    let text = error.to_string();
+    assert!(
+        text.contains("puts requests off") && !text.contains('\n'),
+        "{text}"
+    );
+}
+
 #[test]
 fn an_answer_after_the_deadline_is_taken_but_leads_to_no_other_request() {
     let late = 10_000 * MS;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use client::{Client, Condition, Error, NotOpened, Options, Seal};
 use wire::{Flags, Op};
 
-use super::fake::{FakeStore, Faults};
+use super::fake::{FakeStore, Faults, patient};
 
 const KEY: &str = "patient:4711";
 const VALUE: &[u8] = b"nobody's business";
@@ -17,7 +17,7 @@ async fn store() -> FakeStore {
 async fn connect(store: &FakeStore, seal: Option<[u8; 32]>) -> Client {
     let options = Options {
         seal: seal.map(Seal::new),
-        ..Options::default()
+        ..patient()
     };
     let cluster = store.cluster();
     let tenant = cluster.tenants.first().map_or(0, |tenant| tenant.id);

@@ -35,7 +35,7 @@ use tokio_rustls::TlsAcceptor;
 
 use places::Places;
 pub use strangers::Introduction;
-use strangers::{STRANGER_FOR, Strangers};
+use strangers::Strangers;
 pub use tls::{TlsError, TlsFiles};
 
 use super::auth::{Access, TokenError};
@@ -66,6 +66,8 @@ pub struct Listen {
     pub insecure: bool,
     /// Most connections at a time of those who showed a token; more are closed. Of one tenant's a sixteenth.
     pub connections_max: usize,
+    /// How long a connection may take until somebody has shown a token on it.
+    pub stranger_for: Duration,
 }
 
 impl Listen {
@@ -77,6 +79,7 @@ impl Listen {
             tokens: None,
             insecure: false,
             connections_max: 1024,
+            stranger_for: Duration::from_secs(5),
         }
     }
 
@@ -169,6 +172,7 @@ impl Serving {
             app: app(Arc::new(access)),
             strangers: Strangers::default(),
             places: Arc::new(Places::new(listen.connections_max)),
+            stranger_for: listen.stranger_for,
             stopped,
         };
         Ok(Serving {
@@ -196,6 +200,7 @@ struct Acceptor {
     app: Router,
     strangers: Strangers,
     places: Arc<Places>,
+    stranger_for: Duration,
     stopped: watch::Receiver<bool>,
 }
 
@@ -245,7 +250,7 @@ impl Acceptor {
         let (tls, stopped) = (self.tls.clone(), self.stopped.clone());
         let introduction = Introduction::default();
         let app = self.app.clone().layer(Extension(introduction.clone()));
-        let places = self.places.clone();
+        let (places, stranger_for) = (self.places.clone(), self.stranger_for);
         async move {
             let Ok(stranger) = entered.await else {
                 return;
@@ -258,7 +263,7 @@ impl Acceptor {
             let tenant = tokio::select! {
                 () = &mut served => return,
                 tenant = introduction.done() => tenant,
-                () = tokio::time::sleep(STRANGER_FOR) => {
+                () = tokio::time::sleep(stranger_for) => {
                     return tracing::debug!("a connection was closed: nobody showed a token");
                 }
             };

@@ -7,13 +7,10 @@ use std::{
     collections::BTreeMap,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use tokio::{sync::watch, task::AbortHandle};
 
-/// How long a connection may take until somebody has shown a token on it.
-pub const STRANGER_FOR: Duration = Duration::from_secs(5);
 /// Most of them.
 const STRANGERS_MAX: usize = 256;
 /// Most of them from one address.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use etcd_client::Client;
-use lab::port;
+use lab::port::{self, Held};
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle};
 
 /// A member of a cluster; its process ends and its directory is removed when it is dropped.
@@ -17,8 +17,8 @@ pub struct Server {
     /// `NAME=URL` of all members.
     cluster: String,
     data: tempfile::TempDir,
-    client: u16,
-    peer: u16,
+    client: Held,
+    peer: Held,
     /// Whether it speaks TLS with those alone who have a certificate of ours.
     tls: bool,
     process: Option<Child>,
@@ -47,8 +47,12 @@ impl Server {
         server.make_certificates();
         server.cluster = server.own_entry();
         server.spawn();
-        let up = port::listens(server.client, PATIENCE, || server.runs());
-        assert!(up, "etcd with TLS does not start on port {}", server.client);
+        let up = port::listens(server.client.number, PATIENCE, || server.runs());
+        assert!(
+            up,
+            "etcd with TLS does not start on port {}",
+            server.client.number
+        );
         server
     }
 
@@ -73,7 +77,7 @@ impl Server {
     }
 
     fn own_entry(&self) -> String {
-        format!("{}=http://127.0.0.1:{}", self.name, self.peer)
+        format!("{}=http://127.0.0.1:{}", self.name, self.peer.number)
     }
 
     /// Starts a cluster of so many.
@@ -96,8 +100,8 @@ impl Server {
             name: format!("member{number}"),
             cluster: String::new(),
             data: tempfile::tempdir_in(MEMORY).unwrap(),
-            client: port::free(),
-            peer: port::free(),
+            client: port::held(),
+            peer: port::held(),
             tls: false,
             process: None,
         }
@@ -106,8 +110,8 @@ impl Server {
     /// Starts the process on the data that is there.
     pub fn spawn(&mut self) {
         let scheme = if self.tls { "https" } else { "http" };
-        let client = format!("{scheme}://127.0.0.1:{}", self.client);
-        let peer = format!("http://127.0.0.1:{}", self.peer);
+        let client = format!("{scheme}://127.0.0.1:{}", self.client.number);
+        let peer = format!("http://127.0.0.1:{}", self.peer.number);
         let mut command = Command::new("etcd");
         if self.tls {
             let file = |option: &str, name| format!("--{option}={}", self.file(name).display());
@@ -190,7 +194,7 @@ impl Server {
     }
 
     pub fn address(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.client).into()
+        ([127, 0, 0, 1], self.client.number).into()
     }
 
     pub async fn client(&self) -> Client {

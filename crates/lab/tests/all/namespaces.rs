@@ -5,7 +5,6 @@ use std::{
     net::{TcpListener, TcpStream, UdpSocket},
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use lab::{
@@ -16,7 +15,7 @@ use lab::{
     topology::Topology,
 };
 
-use super::support::{needs_root, roles};
+use super::support::{PATIENCE, needs_root, on_a_run_of_its_own, roles};
 
 const CHAIN: &str = r#"
     [[host]]
@@ -50,7 +49,7 @@ fn streams_cross_two_switches_over_both_address_families() {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(&copy).unwrap();
         });
-        let connect = || Ok(TcpStream::connect_timeout(&to, Duration::from_secs(5))?);
+        let connect = || Ok(TcpStream::connect_timeout(&to, PATIENCE)?);
         let mut stream = within(&lab.namespace("left"), connect).unwrap();
         let mut received = vec![];
         stream.read_to_end(&mut received).unwrap();
@@ -80,31 +79,32 @@ fn a_faulty_link_loses_and_duplicates_as_told() {
     let bind = || Ok(UdpSocket::bind("0.0.0.0:9")?);
     let from = within(&lab.namespace("a"), bind).unwrap();
     let to = within(&lab.namespace("b"), bind).unwrap();
-    to.set_nonblocking(true).unwrap();
-    const FRAMES: usize = 4000;
-    let mut seen = vec![0u8; FRAMES];
+    to.set_read_timeout(Some(PATIENCE)).unwrap();
+    const FRAMES: u32 = 4000;
+    /// Frames on their way: fewer than wait at a socket, or for a neighbour to be found.
+    const TOGETHER: u32 = 32;
+    let mut seen = vec![0u8; (FRAMES + TOGETHER) as usize];
     let mut buffer = [0; 2000];
-    let mut drain = |seen: &mut Vec<u8>| {
-        while let Ok(len) = to.recv(&mut buffer) {
-            assert_eq!(len, 1000);
-            let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
-            seen[number as usize] += 1;
+    for first in (0..FRAMES + TOGETHER).step_by(TOGETHER as usize) {
+        for number in first..first + TOGETHER {
+            let mut frame = [0; 1000];
+            frame[..4].copy_from_slice(&number.to_be_bytes());
+            from.send_to(&frame, "10.0.1.2:9").unwrap();
         }
-    };
-    for number in 0..FRAMES as u32 {
-        let mut frame = [0; 1000];
-        frame[..4].copy_from_slice(&number.to_be_bytes());
-        from.send_to(&frame, "10.0.1.2:9").unwrap();
-        if number % 32 == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-            drain(&mut seen);
+        // They stay in order: once one of these has come, those before will not any more.
+        let mut newest = 0;
+        while newest < first {
+            assert_eq!(to.recv(&mut buffer).expect("a frame"), 1000);
+            newest = u32::from_be_bytes(buffer[..4].try_into().unwrap());
+            seen[newest as usize] += 1;
         }
     }
-    // The link says how many frames it passed on once it is told to end; all are delivered by then.
+    seen.truncate(FRAMES as usize);
+    // It says what it did once it is told to end.
     let log = lab.dir().join("fault-1.log");
     let id = lab.process("fault-1").expect("the link's process");
     id.signal(libc::SIGTERM);
-    lab::interrupt::wait_for("counts", Duration::from_secs(5), || {
+    lab::interrupt::wait_for("counts", PATIENCE, || {
         let text = std::fs::read_to_string(&log)?;
         Ok(text
             .lines()
@@ -112,9 +112,8 @@ fn a_faulty_link_loses_and_duplicates_as_told() {
             .then_some(()))
     })
     .unwrap();
-    drain(&mut seen);
-    let lost = seen.iter().filter(|count| **count == 0).count() as f64 / FRAMES as f64;
-    let twice = seen.iter().filter(|count| **count == 2).count() as f64 / FRAMES as f64;
+    let share = |of| seen.iter().filter(|count| **count == of).count() as f64 / f64::from(FRAMES);
+    let (lost, twice) = (share(0), share(2));
     assert!((lost - 0.1).abs() < 0.025, "{lost} lost");
     assert!((twice - 0.045).abs() < 0.02, "{twice} twice");
 }
@@ -154,6 +153,11 @@ fn nothing_is_left_after_a_lab_is_dropped() {
 #[test]
 fn what_a_killed_owner_left_is_removed() {
     needs_root();
+    // Whoever starts a lab removes stale ones.
+    on_a_run_of_its_own(removes_what_a_killed_owner_left);
+}
+
+fn removes_what_a_killed_owner_left() {
     let name = unique_name();
     let mut owner = Command::new(roles())
         .args(["hold", &name])
@@ -174,10 +178,8 @@ fn what_a_killed_owner_left_is_removed() {
     assert_eq!(namespaces_of(&name), 2, "nobody could clean up");
     State::remove_stale();
     assert_eq!(namespaces_of(&name), 0);
-    assert!(
-        children.iter().all(|id| !id.is_alive()),
-        "children die with their owner"
-    );
+    let end = || Ok((!children.iter().any(ProcessId::is_alive)).then_some(()));
+    lab::interrupt::wait_for("children die with their owner", PATIENCE, end).unwrap();
     assert!(
         !Path::new("/run/shortstop/lab")
             .join(format!("{name}.json"))

@@ -1,8 +1,15 @@
 //! What the tests of real namespaces share.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use lab::process;
+use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
+};
+
+/// Ends a test that hangs; nothing takes that long.
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The example that stands in for the binary; cargo builds it with the tests.
 pub fn roles() -> PathBuf {
@@ -21,4 +28,17 @@ pub fn needs_root() {
         unsafe { libc::geteuid() } == 0,
         "network namespaces need root"
     );
+}
+
+/// Runs `test` in a thread with a `/run` of its own, where no other lab of this machine is; its panic is this thread's.
+pub fn on_a_run_of_its_own(test: fn()) {
+    let run = move || {
+        unshare(CloneFlags::CLONE_NEWNS).expect("mounts of its own");
+        let none = None::<&str>;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).expect("private");
+        mount(none, "/run", Some("tmpfs"), MsFlags::empty(), none).expect("an empty /run");
+        test();
+    };
+    let result = std::thread::spawn(run).join();
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }

@@ -7,7 +7,7 @@
 //! It gives a value whole or not at all. So of keys that are not known to have small ones only as many are asked for at once as a batch has
 //! bytes for, were they as long as can be; the others are asked for their length first.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -33,24 +33,27 @@ const MAX_RELATIVE_S: u64 = 30 * 24 * 3600;
 const MAX_VALUE: usize = 64 << 20;
 /// Bytes of an item beside name and value, at most. Longer ones than memcached takes it must not be sent: it would remove the old one.
 const ITEM_OVERHEAD: usize = 128;
+/// How long it may take at least to say what it is, when the store starts.
+const CHECKED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Connects to `server` (HOST:PORT).
+/// Connects to `server` (HOST:PORT), which has so long for each answer.
 ///
 /// # Errors
 /// It does not answer, or not as memcached 1.6 does.
 pub async fn connect(
     server: &str,
     base_version: u64,
+    within: Duration,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
     let mut protocol = Memcached::at(server.into());
     let item_size_max = protocol
-        .check()
+        .check(within.max(CHECKED_WITHIN))
         .await
         .with_context(|| format!("memcached at {server}"))?;
     protocol.longest = item_size_max;
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     // memcached has no means to tell of what its other clients do.
-    let remote = Remote::start(protocol, Watch::Unneeded, base_version, completions)
+    let remote = Remote::start(protocol, Watch::Unneeded, base_version, completions, within)
         .that_takes(item_size_max.saturating_sub(ITEM_OVERHEAD));
     Ok((Box::new(remote), done))
 }
@@ -93,7 +96,7 @@ impl Memcached {
     }
 
     /// Asks for a meta no-op: only memcached 1.6 and later knows it. And how large its items may be, in bytes.
-    async fn check(&mut self) -> anyhow::Result<usize> {
+    async fn check(&mut self, within: Duration) -> anyhow::Result<usize> {
         let ask = async {
             let (stream, requests) = self.stream().await?;
             requests.write_all(b"mn\r\nstats settings\r\n").await?;
@@ -114,9 +117,9 @@ impl Memcached {
             }
             Ok(most)
         };
-        tokio::time::timeout(std::time::Duration::from_secs(5), ask)
+        tokio::time::timeout(within, ask)
             .await
-            .context("no answer within 5 s")?
+            .with_context(|| format!("no answer within {within:?}"))?
     }
 
     /// Whether a read of each command is of the length only.
@@ -379,8 +382,6 @@ async fn read_line(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -505,7 +506,7 @@ mod tests {
             ..get("k".into())
         });
         let both = async { tokio::join!(memcached.execute(&commands), serve) };
-        let both = tokio::time::timeout(Duration::from_secs(20), both).await;
+        let both = tokio::time::timeout(Duration::from_secs(90), both).await;
         let outcomes = both.expect("neither waits for the other").0.unwrap();
         assert!(matches!(&outcomes[0], Outcome::Value { value, .. } if value.len() == LEN));
         assert_eq!(outcomes[1], Outcome::Done);

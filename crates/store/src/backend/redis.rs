@@ -32,13 +32,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     Backend, Completion, OutsideEvent,
-    remote::{
-        Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, TIMEOUT, Verb, key_of,
-    },
+    remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb, key_of},
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 
-/// Connects to the server at `url`, with this password or the one in there. Where outside writes are to be tracked and the server cannot, the
+/// Connects to the server at `url`, with this password or the one in there; it has so long for each answer. Where outside writes are to be tracked and the server cannot, the
 /// backend says so ([`Backend::watch`]), and a warning tells why.
 ///
 /// # Errors
@@ -48,12 +46,14 @@ pub async fn connect(
     password: Option<&str>,
     outside_writes: OutsideWrites,
     base_version: u64,
+    within: Duration,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     let mut redis = Redis {
         client: client(url, password)
             .map_err(|error| anyhow!("the address of the Redis server: {error}"))?,
         told: None,
+        within,
         connection: None,
     };
     redis.connection().await?;
@@ -70,7 +70,7 @@ pub async fn connect(
             }
         }
     }
-    let remote = Remote::start(redis, watch, base_version, completions);
+    let remote = Remote::start(redis, watch, base_version, completions, within);
     Ok((Box::new(remote), done))
 }
 
@@ -95,6 +95,8 @@ struct Redis {
     client: Client,
     /// Where Redis's messages go, if outside writes are tracked.
     told: Option<Completions>,
+    /// How long it has for an answer.
+    within: Duration,
     connection: Option<MultiplexedConnection>,
 }
 
@@ -110,6 +112,7 @@ impl Redis {
         let mut redis = Redis {
             client: Client::open(info)?,
             told: Some(told),
+            within: self.within,
             connection: None,
         };
         redis.connection().await?;
@@ -125,7 +128,9 @@ impl Redis {
 
     async fn open(&self) -> anyhow::Result<MultiplexedConnection> {
         // A batch begins before its commands, and so ends no later; this is for what is said before there are any.
-        let mut config = AsyncConnectionConfig::new().set_response_timeout(Some(TIMEOUT));
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.within))
+            .set_response_timeout(Some(self.within));
         if let Some(told) = self.told.clone() {
             config = config.set_push_sender(move |message| tell(message, &told));
         }
@@ -431,6 +436,7 @@ mod tests {
         let mut redis = Redis {
             client: client(&url, None).unwrap(),
             told: None,
+            within: Duration::from_secs(90),
             connection: None,
         };
         let (mut server, greeted) = {

@@ -29,8 +29,6 @@ use crate::{clock::boot_ns, coherence::Watch};
 const BATCH: usize = 256;
 /// Bytes of large values that are read and written in one batch, if there are several.
 pub(super) const BATCH_BYTES: usize = 4 << 20;
-/// A batch that takes longer has failed, and its connection is given up.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 /// Where outside writes are tracked, a question is asked at least this often.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 /// Bytes of a value that are read at first: more than fits beside any key. One that is as long is large, and read later.
@@ -145,6 +143,7 @@ impl Remote {
         watch: Watch,
         base_version: u64,
         completions: Completions,
+        within: Duration,
     ) -> Remote {
         // Unbounded, but never fuller than the engine's limit on requests that wait for the backend.
         let (commands, queue) = mpsc::unbounded_channel();
@@ -156,7 +155,7 @@ impl Remote {
             batch: Vec::with_capacity(BATCH),
             completions: completions.clone(),
         };
-        tokio::spawn(serve(protocol, watch == Watch::Tracked, queue));
+        tokio::spawn(serve(protocol, watch == Watch::Tracked, within, queue));
         Remote {
             watch,
             commands,
@@ -439,8 +438,8 @@ impl Large {
     }
 }
 
-/// The half beside the connection.
-async fn serve(mut protocol: impl Protocol, watched: bool, mut queue: Queue) {
+/// The half beside the connection. A batch that takes longer than `within` has failed, and its connection is given up.
+async fn serve(mut protocol: impl Protocol, watched: bool, within: Duration, mut queue: Queue) {
     let mut connected = true;
     loop {
         let gathered = queue.gather();
@@ -454,7 +453,7 @@ async fn serve(mut protocol: impl Protocol, watched: bool, mut queue: Queue) {
         }
         let asked = boot_ns();
         let batch = &queue.batch;
-        let outcomes = match tokio::time::timeout(TIMEOUT, protocol.execute(batch)).await {
+        let outcomes = match tokio::time::timeout(within, protocol.execute(batch)).await {
             Ok(Ok(outcomes)) if outcomes.len() == batch.len() => {
                 connected = true;
                 if watched {
@@ -469,7 +468,7 @@ async fn serve(mut protocol: impl Protocol, watched: bool, mut queue: Queue) {
                     _ if batch.is_empty() && !connected => {}
                     Ok(Err(error)) => tracing::warn!("backend: {error:#}"),
                     Ok(Ok(_)) => tracing::warn!("backend: an answer is missing"),
-                    Err(_) => tracing::warn!("backend: no answer within {TIMEOUT:?}"),
+                    Err(_) => tracing::warn!("backend: no answer within {within:?}"),
                 }
                 protocol.disconnect();
                 if watched && connected {
@@ -619,6 +618,9 @@ mod tests {
         assert_eq!(versions.of(key(9)), 12);
     }
 
+    /// Ends a test that hangs; nothing takes that long.
+    const PATIENCE: Duration = Duration::from_secs(90);
+
     /// A task that ends before its time: a bug, or something that it could not foresee.
     struct Broken;
 
@@ -633,7 +635,7 @@ mod tests {
     #[tokio::test]
     async fn a_backend_that_is_gone_is_a_failure_and_not_an_absence() {
         let (completions, mut done) = mpsc::unbounded_channel();
-        let mut remote = Remote::start(Broken, Watch::Unneeded, 1, completions);
+        let mut remote = Remote::start(Broken, Watch::Unneeded, 1, completions, PATIENCE);
         // The first is under way when the task ends, others wait behind it, and one comes when it has ended.
         for ticket in 0..2 {
             assert_eq!(remote.get(key(1), 0, ticket), Answer::Later);
@@ -693,7 +695,7 @@ mod tests {
     async fn large_values_are_read_in_turns_and_small_ones_do_not_wait_for_them() {
         let (completions, mut done) = mpsc::unbounded_channel();
         let (batches, mut seen) = mpsc::unbounded_channel();
-        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions);
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions, PATIENCE);
         for ticket in 0..30 {
             remote.get(named(7, b"l"), 0, ticket);
         }
@@ -724,7 +726,7 @@ mod tests {
     async fn large_writes_keep_their_order_and_share_no_batch_beyond_its_bytes() {
         let (completions, mut done) = mpsc::unbounded_channel();
         let (batches, mut seen) = mpsc::unbounded_channel();
-        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions);
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions, PATIENCE);
         let value = Bytes::from(vec![1; 3 * MIB]);
         for ticket in 0..10 {
             let put = Put {
@@ -750,7 +752,7 @@ mod tests {
     async fn a_large_write_and_what_stands_behind_it_do_not_wait_for_all_large_reads() {
         let (completions, mut done) = mpsc::unbounded_channel();
         let (batches, _seen) = mpsc::unbounded_channel();
-        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions);
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions, PATIENCE);
         for ticket in 0..200 {
             remote.get(named(7, b"l"), 0, ticket);
         }
@@ -785,7 +787,7 @@ mod tests {
     async fn longer_than_is_of_use_is_not_read() {
         let (completions, mut done) = mpsc::unbounded_channel();
         let (batches, _seen) = mpsc::unbounded_channel();
-        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 5, completions);
+        let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 5, completions, PATIENCE);
         remote.longest(MIB - 1);
         remote.get(named(7, b"l"), 0, 1);
         assert_eq!(

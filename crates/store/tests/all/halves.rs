@@ -12,7 +12,7 @@ use store::{Config, Half, Report, TellError};
 use wire::{Cluster, Header, KeyHash, Op, Packet, Secret, Secrets, Status, Store, Tenant};
 
 use super::support::{
-    self, Client, Running,
+    self, Client, PATIENCE, Running,
     servers::{memcached, redis},
 };
 
@@ -167,7 +167,7 @@ fn a_backend_that_fails_is_the_stores_answer() {
         backend: backend.parse().unwrap(),
         ..config()
     });
-    drop(server);
+    let _port = server.stop();
     let mut client = tenants_client(&store);
     let reply = client.ask(of_tenant(Op::DisciplineRequest), b"k", &[], 0);
     assert_eq!(
@@ -273,9 +273,7 @@ fn other_stores_keys_reach_a_half_that_wants_them() {
 fn what_a_half_sends_is_signed_and_hashed_as_the_tenants_are() {
     let store = Running::start(config());
     let target = UdpSocket::bind("127.0.0.1:0").unwrap();
-    target
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    target.set_read_timeout(Some(PATIENCE)).unwrap();
     let to = target.local_addr().unwrap().to_string();
     let header = Header {
         key_hash: SECRET.key_hash(TENANT, b"k"),

@@ -1,7 +1,7 @@
 //! Two stores over loopback, one of which holds a copy of the other's key.
 
 use std::{
-    net::{SocketAddr, UdpSocket},
+    net::SocketAddr,
     path::Path,
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use decide::{StoreAction, StoreEvent, StoreHalf, StoreMaker};
 use store::{Config, Half};
 use wire::{Cluster, Header, NODE_ALL, NODE_STORE, NodeId, Op, Secret, Status, TENANT_OPEN};
 
-use super::support::{self, Client, Running};
+use super::support::{self, Client, PATIENCE, Running};
 
 /// The second store's number.
 const HOLDER: NodeId = NODE_STORE | 1;
@@ -48,10 +48,10 @@ fn half() -> Half {
     Half { name, maker }
 }
 
-/// A port that was free a moment ago.
-fn free() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap()
+/// Addresses of this machine that no other process of it makes for itself.
+fn own_addresses() -> [SocketAddr; 2] {
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    [7117, 7118].map(|port| SocketAddr::from(([127, a | 128, b, c], port)))
 }
 
 fn cluster(addresses: [SocketAddr; 2]) -> Cluster {
@@ -76,7 +76,7 @@ fn start(cluster: &Cluster, at: usize, directory: &Path) -> Running {
         identity: Some(address),
         status_socket: Some(directory.join(at.to_string())),
         halves: vec![half()],
-        ..Config::new(address)
+        ..support::at(address)
     };
     Running::start(listen)
 }
@@ -99,7 +99,7 @@ fn until<T>(mut ask: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> T {
         if is_so(&answer) {
             return answer;
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "it never is");
+        assert!(begun.elapsed() < PATIENCE, "it never is");
         std::thread::yield_now();
     }
 }
@@ -107,7 +107,7 @@ fn until<T>(mut ask: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> T {
 #[test]
 fn a_key_is_read_at_the_store_that_holds_it_and_is_what_was_written_last() {
     let directory = tempfile::tempdir().unwrap();
-    let cluster = cluster([free(), free()]);
+    let cluster = cluster(own_addresses());
     let home = start(&cluster, 0, directory.path());
     let holder = start(&cluster, 1, directory.path());
     let key = key_at_home();

@@ -1,13 +1,13 @@
 //! A whole store over loopback: bytes in, bytes out.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::Instant;
 
 use emulated::{Populate, Rate};
 use store::Config;
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status};
 
-use super::support::{self, Client, Running};
+use super::support::{self, Client, PATIENCE, Running, SHORT_MS};
 
 #[test]
 fn reads_writes_and_deletes() {
@@ -47,7 +47,7 @@ fn populated_items_are_there_and_padding_is_asked_for() {
 #[test]
 fn ipv6_works_too() {
     let listen = "[::1]:0".parse().unwrap();
-    let store = Running::populated(Config::new(listen), 1, 5);
+    let store = Running::populated(support::at(listen), 1, 5);
     assert_eq!(
         Client::to(store.address).read(b"key0000000000000").value,
         b"key00"
@@ -57,7 +57,7 @@ fn ipv6_works_too() {
 #[test]
 fn a_wildcard_address_answers_from_where_it_was_asked() {
     let listen = "0.0.0.0:0".parse().unwrap();
-    let store = Running::populated(Config::new(listen), 1, 5);
+    let store = Running::populated(support::at(listen), 1, 5);
     // A connected client socket takes nothing from any other source address.
     let asked = SocketAddr::from(([127, 0, 0, 9], store.address.port()));
     assert_eq!(Client::to(asked).read(b"key0000000000000").value, b"key00");
@@ -86,9 +86,7 @@ impl Switch {
     fn at(store: SocketAddr) -> Switch {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(store).unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Switch { socket }
     }
 
@@ -106,7 +104,7 @@ impl Switch {
     fn receive(&self, op: Op) -> (Header, Vec<u8>) {
         let mut buffer = [0; 2048];
         loop {
-            let len = self.socket.recv(&mut buffer).expect("a packet within 5 s");
+            let len = self.socket.recv(&mut buffer).expect("a packet");
             let packet = Packet::decode(&buffer[..len]).unwrap();
             if packet.header.op == op {
                 return (packet.header, packet.value.to_vec());
@@ -114,7 +112,8 @@ impl Switch {
         }
     }
 
-    fn lease(&self, number: u16) -> u64 {
+    /// A lease that is this long, in milliseconds; its term.
+    fn lease(&self, number: u16, length_ms: u32) -> u64 {
         let header = Header {
             tenant: wire::TENANT_SYSTEM,
             epoch: Epoch::new(number, 0),
@@ -126,25 +125,13 @@ impl Switch {
         Packet::new(header, &[], &[])
             .encode(&Secret::NONE, &mut bytes)
             .unwrap();
-        // A store that has just started lends nothing: ask again, as a switch does.
-        let patience = self.socket.read_timeout().unwrap();
-        self.socket
-            .set_read_timeout(Some(Duration::from_millis(50)))
-            .unwrap();
-        let mut buffer = [0; 2048];
-        let asked = (0..100).find_map(|_| {
-            self.socket.send(&bytes).unwrap();
-            let len = self.socket.recv(&mut buffer).ok()?;
-            let header = Packet::decode(&buffer[..len]).unwrap().header;
-            (header.op == Op::LeaseReply).then_some(header)
-        });
-        self.socket.set_read_timeout(patience).unwrap();
-        let reply = asked.expect("a lease, in time");
+        self.socket.send(&bytes).unwrap();
+        let (reply, _) = self.receive(Op::LeaseReply);
         assert_eq!(
             (reply.epoch, reply.request, reply.version),
             (header.epoch, 7, 123_456)
         );
-        assert_eq!(reply.expiry_ms, 1000);
+        assert_eq!(reply.expiry_ms, length_ms);
         reply.client
     }
 }
@@ -155,7 +142,7 @@ fn a_write_waits_until_the_switch_that_holds_a_copy_acknowledges() {
     let mut client = Client::to(store.address);
     assert_eq!(client.write(b"k", b"old").header.status, Status::Ok);
     let switch = Switch::at(store.address);
-    let term = switch.lease(9);
+    let term = switch.lease(9, 60_000);
     assert!(term > 1_000_000_000, "seconds after 1970, not {term}");
 
     let fetch = Header {
@@ -201,7 +188,7 @@ fn a_write_through_the_switch_is_granted_with_its_answer() {
     let store = Running::start(support::loopback());
     Client::to(store.address).write(b"other", b"");
     let switch = Switch::at(store.address);
-    switch.lease(9);
+    switch.lease(9, 60_000);
     let write = Header {
         client: 5,
         request: 1,
@@ -233,19 +220,22 @@ fn a_write_through_the_switch_is_granted_with_its_answer() {
 
 #[test]
 fn a_mute_switch_delays_a_write_by_its_lease_at_most() {
-    let store = Running::start(support::loopback());
+    let store = Running::start(support::with_short_leases());
     let mut client = Client::to(store.address);
     client.write(b"k", b"old");
     let switch = Switch::at(store.address);
-    switch.lease(9);
-    let epoch = Epoch::new(9, 1);
-    let read = Header {
-        flags: Flags::GRANT,
-        epoch,
-        ..Header::new(Op::ReadRequest)
+    let granted = |counter| {
+        switch.lease(9, SHORT_MS);
+        let read = Header {
+            flags: Flags::GRANT,
+            epoch: Epoch::new(9, counter),
+            ..Header::new(Op::ReadRequest)
+        };
+        switch.send(read, b"k", &[]);
+        switch.receive(Op::ReadReply).0.flags == Flags::GRANT
     };
-    switch.send(read, b"k", &[]);
-    assert_eq!(switch.receive(Op::ReadReply).0.flags, Flags::GRANT);
+    // On a machine that is busy with something else a lease may lapse before it is of use.
+    assert!((1..100).any(granted));
     assert_eq!(client.write(b"k", b"new").header.status, Status::Ok);
 }
 
@@ -253,12 +243,15 @@ fn a_mute_switch_delays_a_write_by_its_lease_at_most() {
 fn leases_are_offered_and_the_status_socket_tells() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status");
+    // An offer comes three times in the length of a lease, and goes on for two more once it has lapsed.
+    let config = support::loopback();
     let store = Running::start(Config {
         status_socket: Some(path.clone()),
-        ..support::loopback()
+        cluster: config.cluster.clone().with_lease_ms(3000),
+        ..config
     });
     let switch = Switch::at(store.address);
-    let term = switch.lease(3);
+    let term = switch.lease(3, 3000);
     let (offer, _) = switch.receive(Op::LeaseOffer);
     assert_eq!(
         (offer.tenant, offer.epoch, offer.request),
@@ -290,13 +283,21 @@ fn a_rate_limit_drops_what_is_too_much() {
     };
     let store = Running::emulated(config, Some(populate), Some(rate));
     let switch = Switch::at(store.address);
+    let began = Instant::now();
     for _ in 0..50 {
         switch.send(Header::new(Op::ReadRequest), b"key0000000000000", &[]);
     }
     for _ in 0..4 {
         switch.receive(Op::ReadReply);
     }
-    let partition = &store::read_status(&path).unwrap().partitions[0];
-    assert_eq!(partition.served + partition.dropped, 50);
-    assert!(partition.dropped > 30, "{partition:?}");
+    let partition = loop {
+        let partition = store::read_status(&path).unwrap().partitions.remove(0);
+        if partition.served + partition.dropped == 50 {
+            break partition;
+        }
+        assert!(began.elapsed() < PATIENCE, "{partition:?}");
+    };
+    // At once, from the queue, and one for each hundredth of a second until now.
+    let most = 1 + 4 + began.elapsed().as_millis() as u64 / 10 + 1;
+    assert!(partition.served <= most, "{partition:?}, expected {most}");
 }

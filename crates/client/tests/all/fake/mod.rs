@@ -7,10 +7,19 @@ use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use tokio::{net::UdpSocket, task::AbortHandle};
 use wire::{Cluster, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, VERSION_PRESENT};
+
+/// For a store that answers, on a machine that may be busy with something else: calls end by their answers, not by their deadlines.
+pub fn patient() -> client::Options {
+    client::Options {
+        deadline: Duration::from_secs(90),
+        ..client::Options::default()
+    }
+}
 
 /// What goes wrong, in percent of datagrams.
 #[derive(Clone, Copy, Default)]
@@ -110,7 +119,8 @@ impl FakeStore {
     }
 
     pub fn cluster(&self) -> Cluster {
-        let mut cluster = Cluster::single(self.address, 8);
+        // Writes may be sent again for three quarters of a lease.
+        let mut cluster = Cluster::single(self.address, 8).with_lease_ms(60_000);
         if self.tenant != TENANT_OPEN {
             let secret: String = self
                 .secret

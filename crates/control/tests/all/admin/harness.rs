@@ -1,6 +1,6 @@
 //! A listener with a [`Fake`] behind it, and a client that does not follow redirects.
 
-use std::{net::SocketAddr, pin::Pin, sync::Arc};
+use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use api::proto::{
     FromStore, FromSwitch, StatusReply, StatusRequest, ToStore, ToSwitch,
@@ -15,6 +15,9 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::fake::Fake;
+
+/// Ends a test that hangs; nothing takes that long.
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Answers what it can, so that calls that are let through can be told from those that are not.
 pub struct Grpc;
@@ -122,7 +125,7 @@ pub fn agent(tls: Option<ureq::tls::TlsConfig>) -> ureq::Agent {
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
-        .timeout_global(Some(std::time::Duration::from_secs(20)));
+        .timeout_global(Some(PATIENCE));
     if let Some(tls) = tls {
         config = config.tls_config(tls);
     }

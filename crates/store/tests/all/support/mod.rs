@@ -5,11 +5,15 @@ pub mod servers;
 use std::{
     net::{SocketAddr, UdpSocket},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use emulated::{Emulated, Pace, Populate, Rate};
 use store::{Config, Handle, Server, UpdateError};
 use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
+
+/// Ends a test that hangs; nothing takes that long, also on a machine that is busy with something else.
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A store that runs in a thread of its own until it is dropped.
 pub struct Running {
@@ -109,7 +113,7 @@ impl Client {
         let socket = UdpSocket::bind(local).unwrap();
         socket.connect(server).unwrap();
         socket
-            .set_read_timeout(Some(std::time::Duration::from_secs(1)))
+            .set_read_timeout(Some(Duration::from_secs(1)))
             .unwrap();
         Client {
             socket,
@@ -134,7 +138,7 @@ impl Client {
         let mut bytes = self.encode(&mut header, key, value);
         bytes.resize(bytes.len().max(padded_to), 0);
         let mut buffer = [0; 2048];
-        for _ in 0..10 {
+        for _ in 0..PATIENCE.as_secs() {
             self.socket.send(&bytes).unwrap();
             // What comes late for an earlier request is no reason to ask again: that would be answered twice, and so on.
             while let Ok(len) = self.socket.recv(&mut buffer) {
@@ -240,10 +244,30 @@ impl Client {
     }
 }
 
+/// A store that had no life before this one and may wait for its backend, with leases that do not lapse while a machine is busy.
 pub fn loopback() -> Config {
-    let config = Config::new("127.0.0.1:0".parse().unwrap());
+    at("127.0.0.1:0".parse().unwrap())
+}
+
+/// Likewise, at this address.
+pub fn at(address: SocketAddr) -> Config {
+    let config = Config::new(address);
     Config {
-        cluster: config.cluster.clone().with_lease_ms(1000),
+        cluster: config.cluster.clone().with_lease_ms(60_000),
+        backend_within: PATIENCE,
+        born_ago: Duration::from_secs(62),
         ..config
     }
 }
+
+/// Likewise, of which leases of [`SHORT_MS`] can be seen to end.
+pub fn with_short_leases() -> Config {
+    let config = loopback();
+    Config {
+        cluster: config.cluster.clone().with_lease_ms(SHORT_MS),
+        ..config
+    }
+}
+
+/// The shortest leases there are, in milliseconds.
+pub const SHORT_MS: u32 = 1000;

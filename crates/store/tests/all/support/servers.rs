@@ -1,20 +1,18 @@
 //! Real servers. They run on a free port of the loopback in a directory of their own and are killed when the test ends.
 
-use std::{
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::process::{Child, Command, Stdio};
 
-use lab::port;
+use lab::port::{self, Held};
 
-/// How long a server may take to start on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::PATIENCE;
 
 /// A server process; killed when dropped.
 pub struct Process {
     child: Child,
     pub directory: tempfile::TempDir,
     pub port: u16,
+    /// Nobody else's until it is let go.
+    held: Option<Held>,
 }
 
 impl Process {
@@ -23,6 +21,16 @@ impl Process {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-STOP", &pid]).status();
         assert!(status.unwrap().success());
+        // The signal is on its way: it stands still once its state says so.
+        let stat = format!("/proc/{pid}/stat");
+        while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends it; its port stays taken.
+    pub fn stop(mut self) -> Held {
+        self.held.take().expect("taken once")
     }
 }
 
@@ -33,10 +41,10 @@ impl Drop for Process {
     }
 }
 
-/// Starts `command` on a free port, or this one, and waits until it accepts connections.
-pub fn start_at(port: Option<u16>, command: impl Fn(u16, &std::path::Path) -> Command) -> Process {
+/// Starts `command` on this port and waits until it accepts connections.
+pub fn start_at(held: Held, command: impl Fn(u16, &std::path::Path) -> Command) -> Process {
     let directory = tempfile::tempdir().unwrap();
-    let port = port.unwrap_or_else(port::free);
+    let port = held.number;
     let child = command(port, directory.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -47,6 +55,7 @@ pub fn start_at(port: Option<u16>, command: impl Fn(u16, &std::path::Path) -> Co
         child,
         directory,
         port,
+        held: Some(held),
     };
     let child = &mut process.child;
     let up = port::listens(port, PATIENCE, || child.try_wait().unwrap().is_none());
@@ -60,7 +69,7 @@ pub fn start_at(port: Option<u16>, command: impl Fn(u16, &std::path::Path) -> Co
 }
 
 pub fn redis() -> Process {
-    start_at(None, redis_command)
+    start_at(port::held(), redis_command)
 }
 
 pub fn redis_command(port: u16, directory: &std::path::Path) -> Command {
@@ -76,7 +85,7 @@ pub fn redis_command(port: u16, directory: &std::path::Path) -> Command {
 }
 
 pub fn memcached() -> Process {
-    start_at(None, |port, _| {
+    start_at(port::held(), |port, _| {
         let mut command = Command::new("memcached");
         command
             .args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p"])
