@@ -11,7 +11,10 @@ use serde_json::Value;
 
 use crate::result::{Kept, machine};
 
-/// A command as a document has it in a code span, without `shortstop`.
+/// The program that measures, as documents and the release build have it.
+const PROGRAM: &str = "shortstop-lab";
+
+/// A command as a document has it in a code span, without the program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Command {
     words: Vec<String>,
@@ -21,26 +24,26 @@ impl Command {
     /// Reads a code span. `None`: it is no command that measures.
     pub fn parse(span: &str) -> Option<Command> {
         let span = match span.trim() {
-            "make demo" => "shortstop lab run demo",
-            "make bench" => "shortstop bench",
+            "make demo" => "shortstop-lab run demo",
+            "make bench" => "shortstop-lab bench",
             other => other,
         };
         let words: Vec<String> = span.split_whitespace().map(String::from).collect();
-        let words = words.strip_prefix(&["shortstop".to_string()])?.to_vec();
-        let is_run = matches!(&*words, [lab, run, _, ..] if lab == "lab" && run == "run");
+        let words = words.strip_prefix(&[PROGRAM.to_string()])?.to_vec();
+        let is_run = matches!(&*words, [run, _, ..] if run == "run");
         let is_bench = words.first().is_some_and(|word| word == "bench");
         (is_run || is_bench).then_some(Command { words })
     }
 
     /// As a user types it.
     pub fn text(&self) -> String {
-        format!("shortstop {}", self.words.join(" "))
+        format!("{PROGRAM} {}", self.words.join(" "))
     }
 
     /// A file name of its own.
     pub fn file(&self) -> String {
         let mut name = String::new();
-        for word in self.words.iter().filter(|w| *w != "lab" && *w != "run") {
+        for word in self.words.iter().filter(|w| *w != "run") {
             let plain = word.chars().map(|c| match c {
                 'a'..='z' | 'A'..='Z' | '0'..='9' | '.' => c,
                 _ => '-',
@@ -69,13 +72,13 @@ impl Command {
 /// # Errors
 /// It cannot be started, fails, or says nothing that can be read.
 pub fn run(project: &Path, command: &Command) -> anyhow::Result<Kept> {
-    let program = project.join("target/release/shortstop");
+    let program = project.join("target/release").join(PROGRAM);
     let out = command.leavings(project);
     std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
     let json = out.join(command.file());
     let mut process = process::Command::new(&program);
     process.args(&command.words).arg("--json").arg(&json);
-    if command.words[0] == "lab" {
+    if command.words[0] == "run" {
         process.arg("--out").arg(&out);
     }
     // What it tells people is seen on the terminal.
@@ -128,13 +131,13 @@ mod tests {
 
     #[test]
     fn a_code_span_is_a_command_or_is_none() {
-        let run = Command::parse("shortstop lab run orbit-skew --world sim").unwrap();
-        assert_eq!(run.text(), "shortstop lab run orbit-skew --world sim");
+        let run = Command::parse("shortstop-lab run orbit-skew --world sim").unwrap();
+        assert_eq!(run.text(), "shortstop-lab run orbit-skew --world sim");
         assert_eq!(run.file(), "orbit-skew-world-sim.json");
         let demo = Command::parse("make demo").unwrap();
-        assert_eq!(demo.text(), "shortstop lab run demo");
+        assert_eq!(demo.text(), "shortstop-lab run demo");
         assert_eq!(Command::parse("make bench").unwrap().file(), "bench.json");
-        for other in ["shortstop lab up rack", "make test", "a word", ""] {
+        for other in ["shortstop-lab up rack", "make test", "a word", ""] {
             assert_eq!(Command::parse(other), None, "{other}");
         }
     }

@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! <!-- figures
-//! | throughput over no cache | `shortstop lab run netcache-skew` | {speedup:1} |
+//! | throughput over no cache | `shortstop-lab run netcache-skew` | {speedup:1} |
 //! -->
-//! | throughput over no cache | `shortstop lab run netcache-skew` | 19.3 |
+//! | throughput over no cache | `shortstop-lab run netcache-skew` | 19.3 |
 //! <!-- end of figures -->
 //! ```
 //!
