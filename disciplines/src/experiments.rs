@@ -88,6 +88,16 @@ mod tests {
         );
         let known = |name: &str| crate::find(name).is_some();
         assert!(all.iter().all(|e| known(&e.discipline)));
+        // Figures go by what the files say: what an experiment is about is the first of it.
+        for experiment in &all {
+            let (runs, about) = (&experiment.runs, &experiment.discipline);
+            assert!(runs.contains(about), "{}: {runs:?}", experiment.name);
+            assert!(
+                runs.iter().all(|name| known(name)),
+                "{}: {runs:?}",
+                experiment.name
+            );
+        }
         assert!(OF_NO_PAPER.iter().all(|(_, name)| known(name)));
     }
 }

@@ -212,6 +212,8 @@ mod tests {
             command: "shortstop-lab run x".into(),
             commit: "abc".into(),
             machine: "a machine".into(),
+            seconds: None,
+            code: None,
             figures: figures.as_object().unwrap().clone(),
         };
         let command = Command::parse("shortstop-lab run x").unwrap();

@@ -1,0 +1,106 @@
+//! Runs what is to be measured, and writes what comes of each at once.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    code::Versions,
+    command::{self, Command, World},
+    commit,
+    queue::{Expected, Queue},
+    result::{Kept, Results, machine},
+};
+
+/// Simulated runs that go side by side: what else runs changes nothing of what they say.
+const SIDE_BY_SIDE: usize = 2;
+
+/// What is to be measured.
+pub struct Task {
+    /// What each of them runs, as it was before the first began: what was built.
+    pub versions: BTreeMap<Command, Versions>,
+    /// How long each will take.
+    pub waiting: Vec<(Command, Expected)>,
+    /// When the last has to be done.
+    pub limit: Option<Duration>,
+}
+
+/// What became of a task.
+pub struct Outcome {
+    /// So many runs failed.
+    pub failed: usize,
+    /// What was not begun.
+    pub left: Vec<(Command, Expected)>,
+}
+
+/// Simulated runs first, then those in the kernel, each alone.
+///
+/// # Errors
+/// What was measured cannot be written.
+pub fn run(project: &Path, task: Task, results: &Mutex<Results>) -> anyhow::Result<Outcome> {
+    let begun = Instant::now();
+    let commit = commit::of(project);
+    let failed = AtomicUsize::new(0);
+    let (simulated, alone): (Vec<_>, Vec<_>) = task
+        .waiting
+        .into_iter()
+        .partition(|(command, _)| command.world() == World::Sim);
+    let mut left = vec![];
+    for (waiting, workers) in [(simulated, SIDE_BY_SIDE), (alone, 1)] {
+        let queue = Mutex::new(Queue::new(waiting, task.limit));
+        let next = || locked(&queue).next(begun.elapsed());
+        let work = || -> anyhow::Result<()> {
+            while let Some(command) = next() {
+                eprintln!("{}", command.text());
+                let started = Instant::now();
+                let figures = match command::run(project, &command) {
+                    Ok(figures) => figures,
+                    Err(error) => {
+                        failed.fetch_add(1, SeqCst);
+                        let text = command.text();
+                        eprintln!("{text}: {error:#}; the figures of before stay");
+                        continue;
+                    }
+                };
+                let kept = Kept {
+                    command: command.text(),
+                    commit: commit.clone(),
+                    machine: machine(),
+                    seconds: Some(started.elapsed().as_secs_f64().ceil() as u64),
+                    code: task.versions.get(&command).cloned(),
+                    figures,
+                };
+                let mut results = locked(results);
+                results.keep(&command, kept)?;
+                crate::write(project, &mut results)?;
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let working: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            working.into_iter().try_for_each(|one| match one.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })?;
+        left.extend_from_slice(locked(&queue).left());
+    }
+    Ok(Outcome {
+        failed: failed.into_inner(),
+        left,
+    })
+}
+
+/// A panic of another worker ends the run by itself.
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
