@@ -4,6 +4,9 @@ use anyhow::ensure;
 
 use crate::World;
 
+/// In the place of a name: whatever this build knows.
+const ANY: &str = "*";
+
 /// Disciplines and programs by name, for one run. The figures of an experiment are measured again when one of these changes, so a rig runs no
 /// other.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +25,8 @@ impl Parts {
     /// # Errors
     /// The file does not name it.
     pub fn begin(&self, part: &str) -> anyhow::Result<()> {
-        let is_named = part == decide::NONE.name || self.0.iter().any(|name| name == part);
+        let is_it = |name: &String| name == part || name == ANY;
+        let is_named = part == decide::NONE.name || self.0.iter().any(is_it);
         ensure!(
             is_named,
             "{part} is about to run, and the experiment's file says nothing of it: name it there in `runs`, or in \
@@ -50,6 +54,8 @@ mod tests {
             assert_eq!(of(World::Kernel).begin(part).is_ok(), in_kernel, "{part}");
             assert_eq!(of(World::Sim).begin(part).is_ok(), in_sim, "{part}");
         }
+        let any = Parts::of(&[ANY.to_owned()], &[], World::Sim, "asked");
+        assert!(any.begin("c").is_ok());
         let error = of(World::Sim).begin("c").unwrap_err().to_string();
         assert!(error.starts_with("c is about to run"), "{error}");
     }

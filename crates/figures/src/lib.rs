@@ -53,7 +53,7 @@ use self::{
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  shortstop-lab figures check\n  shortstop-lab figures run --minutes 10\n  \
-    shortstop-lab figures run --only netcache-skew"
+    shortstop-lab figures run --only demo"
 )]
 pub struct Args {
     #[command(subcommand)]

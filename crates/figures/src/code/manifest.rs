@@ -43,6 +43,7 @@ struct Metadata {
 struct Figures {
     disciplines: Vec<String>,
     runs: Vec<String>,
+    about: BTreeMap<String, String>,
     kernel: Only,
     sim: Only,
 }
@@ -71,6 +72,8 @@ pub struct Manifest {
     pub disciplines: Vec<String>,
     /// What it runs beside what it depends on, if it is a command by itself.
     pub runs: Vec<String>,
+    /// The discipline of commands that name none, if it is the registry.
+    pub about: BTreeMap<String, String>,
     kernel: Only,
     sim: Only,
 }
@@ -92,6 +95,7 @@ impl Manifest {
             text: canonical(&Value::Table(file.features)),
             disciplines: file.package.metadata.figures.disciplines,
             runs: file.package.metadata.figures.runs,
+            about: file.package.metadata.figures.about,
             kernel: file.package.metadata.figures.kernel,
             sim: file.package.metadata.figures.sim,
         };

@@ -1,13 +1,14 @@
 //! What each command runs, and in which version.
 //!
-//! An experiment's file names the disciplines and programs that run beside the rig (`runs`, and `runs_in_kernel`). From them and from the
-//! experiment's own crate [`reach`] follows the dependencies in the `Cargo.toml` files. What no dependency shows stands in
+//! An experiment's file names the disciplines and programs that run beside the rig (`runs`, and `runs_in_kernel`; `*` is every discipline). What
+//! names no discipline has it from the registry. From them and from the experiment's own crate [`reach`] follows the dependencies in the `Cargo.toml` files. What no dependency shows stands in
 //! `[package.metadata.figures]` of the crate that knows it:
 //!
 //! ```toml
 //! [package.metadata.figures]
 //! disciplines = ["netcraq"]   # names that experiments have for this crate, beside its own
 //! runs = ["gateway"]          # of a crate that is a command by itself: as in an experiment's file
+//! about = { demo = "some" }   # of the registry: the discipline of each command that names none
 //! [package.metadata.figures.kernel]   # and the same for `sim`
 //! crates = ["agent"]          # run in this world only, whether dependencies or not
 //! files = ["src/rig/kernel"]  # count in this world only; may be another crate's
@@ -85,9 +86,12 @@ impl Code {
             lock: Lock::read(&project.join("Cargo.lock"))?,
         };
         let of_files = code.experiments.values().flat_map(Experiment::all_runs);
-        let of_crates = code.crates.values().flat_map(|m| &m.runs);
-        let parts = of_files.chain(of_crates).map(|name| code.crate_of(name));
-        code.parts = parts.collect::<anyhow::Result<_>>()?;
+        let of_crates = code
+            .crates
+            .values()
+            .flat_map(|m| m.runs.iter().chain(m.about.values()));
+        let parts = of_files.chain(of_crates).map(String::as_str);
+        code.parts = code.crates_of(parts)?;
         Ok(code)
     }
 
@@ -112,24 +116,28 @@ impl Code {
     pub fn versions(&self, command: &Command) -> anyhow::Result<Versions> {
         let context = || command.text();
         let world = command.world();
-        let (experiment, mut roots) = match command.experiment() {
-            Some(name) => {
-                let experiment = self.experiments.get(name).with_context(|| {
-                    format!("{}: no experiment's file has this name", command.text())
-                })?;
-                let runs = experiment.runs(world).chain(command.discipline());
+        let experiment = command.experiment().map(|name| {
+            let known = self.experiments.get(name);
+            known.with_context(|| format!("{}: no experiment's file has this name", command.text()))
+        });
+        let experiment = experiment.transpose()?;
+        let (of_crate, runs) = match experiment {
+            Some(experiment) => (&*experiment.of_crate, experiment.runs(world).collect()),
+            None => {
+                let bench = self.crates.get(BENCH);
+                let bench = bench.with_context(|| format!("there is no crate {BENCH}"))?;
                 (
-                    Some(experiment),
-                    self.crates_of(runs).with_context(context)?,
+                    BENCH,
+                    bench.runs.iter().map(String::as_str).collect::<Vec<_>>(),
                 )
             }
-            None => {
-                let bench = self.crates.get(BENCH).context("no crate `bench`")?;
-                let runs = bench.runs.iter().map(String::as_str);
-                (None, self.crates_of(runs).with_context(context)?)
-            }
         };
-        roots.insert(experiment.map_or(BENCH.into(), |e| e.of_crate.clone()));
+        let named = command.experiment().unwrap_or(BENCH);
+        let about = self.crates.values().filter_map(|m| m.about.get(named));
+        let about = about.map(String::as_str).chain(command.discipline());
+        let roots = self.crates_of(runs.into_iter().chain(about));
+        let mut roots = roots.with_context(context)?;
+        roots.insert(of_crate.into());
         let reached = reach::reached(&self.crates, &self.parts, roots, world);
         let reached = reached.with_context(context)?;
         let mut versions = Versions::new();
@@ -156,7 +164,17 @@ impl Code {
         &self,
         names: impl Iterator<Item = &'a str>,
     ) -> anyhow::Result<BTreeSet<String>> {
-        names.map(|name| self.crate_of(name)).collect()
+        let mut crates = BTreeSet::new();
+        for name in names {
+            if name == ANY {
+                let is_one = |m: &Manifest| m.folder.parent() == Some(Path::new("disciplines"));
+                let all = self.crates.iter().filter(|(_, manifest)| is_one(manifest));
+                crates.extend(all.map(|(name, _)| name.clone()));
+            } else {
+                crates.insert(self.crate_of(name)?);
+            }
+        }
+        Ok(crates)
     }
 
     /// Of one crate, as a run in this world has it.
@@ -206,6 +224,9 @@ impl Code {
         Ok(short(&hash))
     }
 }
+
+/// In `runs`: every discipline.
+const ANY: &str = "*";
 
 /// The crate that is a command by itself.
 const BENCH: &str = "bench";

@@ -61,6 +61,11 @@ impl Tree {
         tree.write("Cargo.lock", &all.concat());
         tree.write("bpf/Cargo.toml", "[package]\nname = \"bpf\"\n");
         tree.crate_of("disciplines/hash", "");
+        tree.crate_of("disciplines/other", "");
+        tree.write(
+            "disciplines/Cargo.toml",
+            "[package]\nname = \"registry\"\n[package.metadata.figures.about]\nb = \"other\"\n",
+        );
         tree.crate_of(
             "crates/wire",
             "[dependencies]\none.workspace = true\n[dev-dependencies]\nfor-tests = \"1\"\n",
@@ -110,6 +115,7 @@ fn a_change_reaches_what_runs_it_and_nothing_else() {
     for (path, expected) in [
         ("crates/door/src/lib.rs", &[b, bench][..]),
         ("disciplines/hash/src/lib.rs", &[a, a_sim]),
+        ("disciplines/other/src/lib.rs", &[b, b_sim]),
         ("crates/world/src/lib.rs", &[a_sim, b_sim]),
         ("crates/world/src/extra.rs", &[a, a_sim, b, b_sim]),
         ("crates/wire/src/lib.rs", &[a, a_sim, b, b_sim]),
@@ -127,6 +133,15 @@ fn a_change_reaches_what_runs_it_and_nothing_else() {
         let changed: Vec<&str> = changed.map(|(command, _)| command).collect();
         assert_eq!(changed, expected, "{path}");
     }
+}
+
+#[test]
+fn any_discipline_is_all_of_them() {
+    let tree = Tree::small();
+    assert!(!tree.versions("run a").contains_key("other"));
+    tree.append("crates/rig/src/a.toml", "runs_in_kernel = [\"*\"]\n");
+    assert!(tree.versions("run a").contains_key("other"));
+    assert!(!tree.versions("run a --world sim").contains_key("other"));
 }
 
 #[test]
@@ -260,7 +275,10 @@ fn all(project_of: &Path) -> BTreeMap<String, Versions> {
 }
 
 fn is_of_chains(name: &str) -> bool {
-    name.starts_with("craq-") || name.starts_with("coord-")
+    // The hunt is for any discipline.
+    ["craq-", "coord-", "coherence"]
+        .iter()
+        .any(|begins| name.starts_with(begins))
 }
 
 #[test]
@@ -273,6 +291,11 @@ fn what_documents_name_runs_what_it_says() {
         with.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(with("gateway"), ["bench"]);
+    let of = |text: &str| {
+        let command = Command::parse(text).unwrap();
+        Code::read(&project()).unwrap().versions(&command).unwrap()
+    };
+    assert!(of("shortstop-lab run large-values").contains_key("gateway"));
     assert_eq!(with("soft"), ["bench"]);
     // Everything goes by these.
     for part in [
@@ -294,9 +317,6 @@ fn what_documents_name_runs_what_it_says() {
         .collect();
     assert_eq!(with("sim"), simulated);
     assert!(with("chain").iter().all(|name| is_of_chains(name)));
-    assert!(with("kvswitch").contains(&"hybrid --quick --world sim"));
-    // Madinc's data plane is that of netcache.
-    assert!(with("netcache").contains(&"madinc-hops"));
     for part in [
         "figures",
         "model",
@@ -344,11 +364,8 @@ fn a_comment_makes_stale_what_runs_it() {
         of_world(false)
     );
     assert_eq!(
-        stale(
-            "disciplines/netcache/experiments/netcache-churn.toml",
-            "# words\n"
-        ),
-        ["netcache-churn", "netcache-churn --quick --world sim"]
+        stale("disciplines/chain/experiments/craq-mixed.toml", "# words\n"),
+        ["craq-mixed --quick", "craq-mixed --quick --world sim"]
     );
     for nothing in [
         "crates/figures/src/lib.rs",
