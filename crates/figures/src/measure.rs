@@ -104,3 +104,65 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    /// In the place of the program: gives one figure, and fails if it is told to.
+    const PROGRAM: &str = "#!/bin/sh\n\
+        case \"$*\" in *bad*) exit 1;; esac\n\
+        while [ \"$1\" != --json ]; do shift; done\n\
+        echo '{\"summary\": {\"figure\": 7}}' >\"$2\"\n";
+
+    fn project() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("target/release");
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("shortstop-lab");
+        fs::write(&program, PROGRAM).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        for folder in ["docs", "disciplines"] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        let page =
+            "<!-- figures\n`shortstop-lab run good` {figure}\n-->\n<!-- end of figures -->\n";
+        fs::write(dir.path().join("README.md"), page).unwrap();
+        dir
+    }
+
+    #[test]
+    fn what_came_out_is_kept_and_shown_and_what_failed_is_counted() {
+        let dir = project();
+        let commands = ["good", "bad --world sim", "long --world sim"];
+        let commands = commands.map(|c| Command::parse(&format!("shortstop-lab run {c}")).unwrap());
+        let versions = Versions::from([("wire".into(), "0123456789ab".into())]);
+        let expected = |command: &Command| Expected {
+            time: Duration::from_secs(if command.name().starts_with("long") {
+                3601
+            } else {
+                1
+            }),
+            is_known: true,
+        };
+        let task = Task {
+            versions: commands.clone().map(|c| (c, versions.clone())).into(),
+            waiting: commands.clone().map(|c| (c.clone(), expected(&c))).into(),
+            limit: Some(Duration::from_secs(3600)),
+        };
+        let results = || Results::at(dir.path().join("docs/figures"));
+        let outcome = run(dir.path(), task, &Mutex::new(results())).unwrap();
+        assert_eq!(outcome.failed, 1);
+        let left: Vec<String> = outcome.left.iter().map(|(c, _)| c.name()).collect();
+        assert_eq!(left, ["long --world sim"]);
+        let mut results = results();
+        let kept = results.get(&commands[0]).unwrap().unwrap();
+        assert_eq!(kept.code, Some(versions));
+        assert!(kept.seconds.is_some());
+        assert!(results.get(&commands[1]).unwrap().is_none());
+        let page = fs::read_to_string(dir.path().join("README.md")).unwrap();
+        assert!(page.contains("`shortstop-lab run good` 7\n"), "{page}");
+    }
+}
