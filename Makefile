@@ -7,6 +7,8 @@ ARGS ?=
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
 ONLY ?=
+FULL ?=
+AGAIN ?=
 MINUTES ?=
 CHANGED ?=
 ROUNDS ?= 10
@@ -21,8 +23,10 @@ help:
 	@echo 'make stress  every test again and again beside busy neighbours, and what failed how often  [ROUNDS=10]'
 	@echo 'make lint    formatting and warnings, Rust and C'
 	@echo 'make bench   what hits and misses cost, as a table and target/bench.json'
-	@echo 'make figures  measure the figures of README and docs, some hours, and write them there  [ONLY=netcache]'
-	@echo 'make figures-check  say which of them are older than the code'
+	@echo 'make figures  measure what is stale of the figures of README and docs, and write it there: the quick runs and the bench'
+	@echo '             [MINUTES=10: begin no run that ends later; again, and it goes on] [FULL=1: whole runs too, hours]'
+	@echo '             [ONLY=netcache, or one by its name] [AGAIN=1: also what is not stale]'
+	@echo 'make figures-check  list what of them is stale, for its code changed, with the minutes that it takes'
 	@echo 'make fuzz    feed the data plane and every parser with noise  [FUZZ_SECONDS=60 each]'
 	@echo 'make hunt    whole systems under every fault in the simulator, on all cores, until stopped  [SEED=1]'
 	@echo 'make clean   remove what was built'
@@ -58,7 +62,8 @@ bench:
 figures:
 	@tools/setup build lab redis memcached etcd
 	tools/cargo build --release
-	$(SUDO) target/release/shortstop-lab figures run $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES))
+	$(SUDO) target/release/shortstop-lab figures run $(if $(ONLY),--only '$(ONLY)') $(if $(FULL),--full) $(if $(AGAIN),--again) \
+		$(if $(MINUTES),--minutes $(MINUTES))
 
 figures-check:
 	@tools/setup build

@@ -116,7 +116,7 @@ fn every_experiment_has_its_figures() {
             None => " --world sim",
             Some(_) => "",
         };
-        let command = format!("`shortstop lab run {} --quick{world}`", experiment.name);
+        let command = format!("`shortstop-lab run {} --quick{world}`", experiment.name);
         assert!(page.contains(&command), "{command}");
     }
 }

@@ -6,7 +6,7 @@ use lab::progress::Progress;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{Report, World, claim::Claim, rig::Seen};
+use crate::{Report, World, claim::Claim, parts::Parts, rig::Seen};
 
 /// What a kind of experiment measures: a struct of its parameters, beside the run with them. Its `Deserialize` refuses
 /// fields that it does not have (`deny_unknown_fields`).
@@ -85,6 +85,10 @@ struct File {
     kind: String,
     title: String,
     #[serde(default)]
+    runs: Vec<String>,
+    #[serde(default)]
+    runs_in_kernel: Vec<String>,
+    #[serde(default)]
     params: toml::Table,
     #[serde(default)]
     quick: toml::Table,
@@ -105,6 +109,10 @@ pub struct Experiment {
     pub title: String,
     /// The discipline that is compared with `none`.
     pub discipline: String,
+    /// Disciplines and programs that run beside the rig, by name.
+    pub runs: Vec<String>,
+    /// Those that run in the kernel's world only.
+    pub runs_in_kernel: Vec<String>,
     kind: &'static Kind,
     /// Parameters of the full run.
     params: toml::Table,
@@ -179,6 +187,8 @@ pub struct Run<'a> {
     pub options: &'a Options,
     /// Where to say what is being done.
     pub progress: &'a Progress,
+    /// What its file says that it runs.
+    pub(crate) parts: Parts,
     /// What must never have been counted, and was.
     pub(crate) seen: Seen,
 }
@@ -200,6 +210,8 @@ impl Experiment {
             name: file.name,
             title: file.title,
             discipline: discipline.into(),
+            runs: file.runs,
+            runs_in_kernel: file.runs_in_kernel,
             kind: registered.kind,
             params: file.params,
             quick: file.quick,
@@ -321,6 +333,12 @@ impl Experiment {
             discipline: &self.discipline,
             options,
             progress: &Progress::new(),
+            parts: Parts::of(
+                &self.runs,
+                &self.runs_in_kernel,
+                options.world,
+                &self.discipline,
+            ),
             seen: Seen::default(),
         };
         let table = self.table(options.world, options.quick);

@@ -8,6 +8,8 @@
 //! name = "some-skew"
 //! kind = "skew"
 //! title = "Throughput under skew"
+//! runs = ["some"]              # disciplines and programs beside the rig: `figures` measures again when they change
+//! runs_in_kernel = ["gateway"] # those that no simulated run has
 //! [params.rack]
 //! keys = 1000000
 //! [quick.rack]      # replaces params under --quick
@@ -33,6 +35,7 @@ mod large_values;
 mod many_cores;
 mod outside_writes;
 pub mod params;
+mod parts;
 pub mod plot;
 pub mod recovery;
 mod report;

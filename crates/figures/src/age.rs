@@ -1,114 +1,91 @@
-//! What has changed since a commit.
+//! Whether a result is of the code at hand.
 
-use std::{fmt, path::Path, process::Command};
+use std::fmt;
 
-/// Files that decide what is measured; tests and documents do not.
-const CODE: [&str; 9] = [
-    "bpf",
-    "crates",
-    "disciplines",
-    "Cargo.lock",
-    ":(exclude)*.md",
-    ":(exclude)*/tests/*",
-    ":(exclude)*tests.rs",
-    ":(exclude)crates/figures",
-    ":(exclude)crates/model",
-];
+use crate::{code::Versions, result::Kept};
 
-/// How much newer the code is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a result and the code at hand differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// So many of its files changed.
-    Files(usize),
-    /// The commit is not known here.
-    Unknown,
+    /// In nothing that was run.
+    Current,
+    /// There is no result.
+    Never,
+    /// Nobody noted what was run, at this commit.
+    Unknown(String),
+    /// In these, of what was run at this commit.
+    Changed(String, Vec<String>),
 }
 
 impl Age {
-    /// The code is what was measured.
-    pub fn is_current(self) -> bool {
-        self == Age::Files(0)
+    /// Of a result, if what runs has these versions now.
+    pub fn of(kept: Option<&Kept>, now: &Versions) -> Age {
+        let Some(kept) = kept else {
+            return Age::Never;
+        };
+        let Some(then) = &kept.code else {
+            return Age::Unknown(kept.commit.clone());
+        };
+        let names = then
+            .keys()
+            .chain(now.keys().filter(|name| !then.contains_key(*name)));
+        let mut changed: Vec<String> = names
+            .filter(|name| then.get(*name) != now.get(*name))
+            .cloned()
+            .collect();
+        changed.sort();
+        match changed.is_empty() {
+            true => Age::Current,
+            false => Age::Changed(kept.commit.clone(), changed),
+        }
     }
 }
 
 impl fmt::Display for Age {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Age::Files(count) => write!(to, "{count} files of the code changed since"),
-            Age::Unknown => write!(to, "which is not known here"),
+            Age::Current => write!(to, "current"),
+            Age::Never => write!(to, "never measured"),
+            Age::Unknown(commit) => {
+                write!(to, "measured at {commit}, before it was noted what runs")
+            }
+            Age::Changed(commit, names) => {
+                write!(to, "changed since {commit}: {}", names.join(", "))
+            }
         }
-    }
-}
-
-fn git(project: &Path, words: &[&str]) -> Option<String> {
-    let folder = project.canonicalize().ok()?;
-    let safe = format!("safe.directory={}", folder.display());
-    let mut command = Command::new("git");
-    command
-        .arg("-C")
-        .arg(&folder)
-        .args(["-c", &safe])
-        .args(words);
-    let output = command.output().ok().filter(|o| o.status.success())?;
-    String::from_utf8(output.stdout).ok()
-}
-
-/// How much the code changed since the commit, with what is not committed.
-pub fn of(project: &Path, commit: &str) -> Age {
-    let words = ["diff", "--name-only", commit.trim_end_matches('+'), "--"];
-    let said = git(project, &[&words, &CODE[..]].concat());
-    said.map_or(Age::Unknown, |files| Age::Files(files.lines().count()))
-}
-
-/// The commit that changed the code at hand last, whatever documents were since; with `+` where some of it is not committed.
-pub fn commit(project: &Path) -> String {
-    let words = [
-        "log",
-        "-1",
-        "--first-parent",
-        "--abbrev=10",
-        "--format=%h",
-        "--",
-    ];
-    let said = git(project, &[&words, &CODE[..]].concat()).unwrap_or_default();
-    match (said.trim(), of(project, said.trim())) {
-        ("", _) => "unknown".into(),
-        (commit, Age::Files(0)) => commit.into(),
-        (commit, _) => format!("{commit}+"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use serde_json::Map;
 
     use super::*;
 
-    fn commit_of(project: &Path, file: &str, text: &str) {
-        let path = project.join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-        let by = ["-c", "user.name=x", "-c", "user.email=x"];
-        git(project, &["add", "."]).unwrap();
-        git(project, &[&by[..], &["commit", "-q", "-m", "x"]].concat()).unwrap();
+    fn versions(all: &[(&str, &str)]) -> Versions {
+        let one = |(name, version): &(&str, &str)| (name.to_string(), version.to_string());
+        all.iter().map(one).collect()
     }
 
-    /// Figures that are kept in commits of their own would make all the others look older than the code.
     #[test]
-    fn documents_make_no_other_code() {
-        let dir = tempfile::tempdir().unwrap();
-        let project = dir.path();
-        assert_eq!(commit(project), "unknown");
-        git(project, &["init", "-q"]).unwrap();
-        commit_of(project, "bpf/a.h", "1");
-        let first = commit(project);
-        commit_of(project, "docs/figures/a.json", "{}");
-        commit_of(project, "bpf/README.md", "words");
-        assert_eq!(commit(project), first);
-        fs::write(project.join("bpf/a.h"), "2").unwrap();
-        assert_eq!(commit(project), format!("{first}+"));
-        commit_of(project, "bpf/a.h", "3");
-        assert_ne!(commit(project), first);
-        assert_eq!(of(project, &first), Age::Files(1));
+    fn what_changed_is_said_by_name() {
+        let now = versions(&[("a", "1"), ("b", "2"), ("new", "3")]);
+        let of = |code| {
+            let kept = Kept {
+                command: "c".into(),
+                commit: "abc".into(),
+                machine: "m".into(),
+                seconds: None,
+                code,
+                figures: Map::new(),
+            };
+            Age::of(Some(&kept), &now)
+        };
+        assert_eq!(Age::of(None, &now), Age::Never);
+        assert_eq!(of(None), Age::Unknown("abc".into()));
+        assert_eq!(of(Some(now.clone())), Age::Current);
+        let then = versions(&[("a", "1"), ("b", "1"), ("gone", "3")]);
+        let age = of(Some(then)).to_string();
+        assert_eq!(age, "changed since abc: b, gone, new");
     }
 }

@@ -7,11 +7,31 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::result::{Kept, machine};
+/// The worlds that an experiment runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum World {
+    /// Namespaces and processes of this machine.
+    Kernel,
+    /// The simulator.
+    Sim,
+}
 
-/// A command as a document has it in a code span, without `shortstop`.
+impl World {
+    /// The other one.
+    pub fn other(self) -> World {
+        match self {
+            World::Kernel => World::Sim,
+            World::Sim => World::Kernel,
+        }
+    }
+}
+
+/// The program that measures, as documents and the release build have it.
+const PROGRAM: &str = "shortstop-lab";
+
+/// A command as a document has it in a code span, without the program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Command {
     words: Vec<String>,
@@ -21,26 +41,56 @@ impl Command {
     /// Reads a code span. `None`: it is no command that measures.
     pub fn parse(span: &str) -> Option<Command> {
         let span = match span.trim() {
-            "make demo" => "shortstop lab run demo",
-            "make bench" => "shortstop bench",
+            "make demo" => "shortstop-lab run demo",
+            "make bench" => "shortstop-lab bench",
             other => other,
         };
         let words: Vec<String> = span.split_whitespace().map(String::from).collect();
-        let words = words.strip_prefix(&["shortstop".to_string()])?.to_vec();
-        let is_run = matches!(&*words, [lab, run, _, ..] if lab == "lab" && run == "run");
+        let words = words.strip_prefix(&[PROGRAM.to_string()])?.to_vec();
+        let is_run = matches!(&*words, [run, _, ..] if run == "run");
         let is_bench = words.first().is_some_and(|word| word == "bench");
         (is_run || is_bench).then_some(Command { words })
     }
 
     /// As a user types it.
     pub fn text(&self) -> String {
-        format!("shortstop {}", self.words.join(" "))
+        format!("{PROGRAM} {}", self.words.join(" "))
+    }
+
+    /// All that a user types after the program, or after `run`.
+    pub fn name(&self) -> String {
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        words.strip_prefix(&["run"]).unwrap_or(&words).join(" ")
+    }
+
+    /// The experiment that it runs; none: it is the bench.
+    pub fn experiment(&self) -> Option<&str> {
+        let name = self.words.get(1).filter(|_| self.words[0] == "run");
+        name.map(String::as_str)
+    }
+
+    /// The world that it names, and the kernel's if it names none.
+    pub fn world(&self) -> World {
+        match self.option("--world") {
+            Some("sim") => World::Sim,
+            _ => World::Kernel,
+        }
+    }
+
+    /// The discipline that it names in the place of the experiment's.
+    pub fn discipline(&self) -> Option<&str> {
+        self.option("--discipline")
+    }
+
+    fn option(&self, name: &str) -> Option<&str> {
+        let mut words = self.words.iter().skip_while(|word| *word != name);
+        words.nth(1).map(String::as_str)
     }
 
     /// A file name of its own.
     pub fn file(&self) -> String {
         let mut name = String::new();
-        for word in self.words.iter().filter(|w| *w != "lab" && *w != "run") {
+        for word in self.words.iter().filter(|w| *w != "run") {
             let plain = word.chars().map(|c| match c {
                 'a'..='z' | 'A'..='Z' | '0'..='9' | '.' => c,
                 _ => '-',
@@ -64,18 +114,18 @@ impl Command {
     }
 }
 
-/// Runs it with the release build that is there, as root where that is needed: the caller is.
+/// Runs it with the release build that is there, as root where that is needed: the caller is. What it printed by name.
 ///
 /// # Errors
 /// It cannot be started, fails, or says nothing that can be read.
-pub fn run(project: &Path, command: &Command) -> anyhow::Result<Kept> {
-    let program = project.join("target/release/shortstop");
+pub fn run(project: &Path, command: &Command) -> anyhow::Result<Map<String, Value>> {
+    let program = project.join("target/release").join(PROGRAM);
     let out = command.leavings(project);
     std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
     let json = out.join(command.file());
     let mut process = process::Command::new(&program);
     process.args(&command.words).arg("--json").arg(&json);
-    if command.words[0] == "lab" {
+    if command.experiment().is_some() {
         process.arg("--out").arg(&out);
     }
     // What it tells people is seen on the terminal.
@@ -87,21 +137,15 @@ pub fn run(project: &Path, command: &Command) -> anyhow::Result<Kept> {
         bail!("it failed: {status}");
     }
     let text = std::fs::read_to_string(&json).with_context(|| json.display().to_string())?;
-    let said: Value = serde_json::from_str(&text)?;
-    Ok(Kept {
-        command: command.text(),
-        commit: crate::age::commit(project),
-        machine: machine(),
-        figures: figures(&said),
-    })
+    Ok(figures(&serde_json::from_str(&text)?))
 }
 
 /// What is said by name: the summary of an experiment; of the bench each row's ratio, and as `ROW.1` and `ROW.2` its two sides.
-fn figures(said: &Value) -> serde_json::Map<String, Value> {
+fn figures(said: &Value) -> Map<String, Value> {
     if let Some(summary) = said.get("summary").and_then(Value::as_object) {
         return summary.clone();
     }
-    let mut figures = serde_json::Map::new();
+    let mut figures = Map::new();
     for row in said["rows"].as_array().into_iter().flatten() {
         let Some(key) = row["key"].as_str() else {
             continue;
@@ -128,13 +172,29 @@ mod tests {
 
     #[test]
     fn a_code_span_is_a_command_or_is_none() {
-        let run = Command::parse("shortstop lab run orbit-skew --world sim").unwrap();
-        assert_eq!(run.text(), "shortstop lab run orbit-skew --world sim");
+        let run = Command::parse("shortstop-lab run orbit-skew --world sim").unwrap();
+        assert_eq!(run.text(), "shortstop-lab run orbit-skew --world sim");
         assert_eq!(run.file(), "orbit-skew-world-sim.json");
+        assert_eq!(run.name(), "orbit-skew --world sim");
+        assert_eq!(
+            (run.experiment(), run.world()),
+            (Some("orbit-skew"), World::Sim)
+        );
+        let other = Command::parse("shortstop-lab run a --quick --discipline b").unwrap();
+        assert_eq!(
+            (other.discipline(), other.world()),
+            (Some("b"), World::Kernel)
+        );
         let demo = Command::parse("make demo").unwrap();
-        assert_eq!(demo.text(), "shortstop lab run demo");
+        assert_eq!(demo.text(), "shortstop-lab run demo");
         assert_eq!(Command::parse("make bench").unwrap().file(), "bench.json");
-        for other in ["shortstop lab up rack", "make test", "a word", ""] {
+        for other in [
+            "shortstop-lab up rack",
+            "shortstop lab run x",
+            "make test",
+            "a word",
+            "",
+        ] {
             assert_eq!(Command::parse(other), None, "{other}");
         }
     }

@@ -203,18 +203,20 @@ mod tests {
 
     use super::*;
 
-    const TEXT: &str = "Before\n<!-- figures\n| what | here |\n| --- | --- |\n| a, `shortstop lab run x` | {a:1} of {n:,} |\n| same | {a:%} |\n-->\nold\n<!-- end of figures -->\nafter\n";
+    const TEXT: &str = "Before\n<!-- figures\n| what | here |\n| --- | --- |\n| a, `shortstop-lab run x` | {a:1} of {n:,} |\n| same | {a:%} |\n-->\nold\n<!-- end of figures -->\nafter\n";
 
     fn results(dir: &Path) -> Results {
         let mut results = Results::at(dir.into());
         let figures = json!({"a": 0.349, "n": 1234567});
         let kept = Kept {
-            command: "shortstop lab run x".into(),
+            command: "shortstop-lab run x".into(),
             commit: "abc".into(),
             machine: "a machine".into(),
+            seconds: None,
+            code: None,
             figures: figures.as_object().unwrap().clone(),
         };
-        let command = Command::parse("shortstop lab run x").unwrap();
+        let command = Command::parse("shortstop-lab run x").unwrap();
         results.keep(&command, kept).unwrap();
         results
     }
@@ -230,7 +232,7 @@ mod tests {
     fn a_block_shows_what_its_commands_gave() {
         let dir = tempfile::tempdir().unwrap();
         let filled = document(TEXT).filled(&mut results(dir.path())).unwrap();
-        let shown = "-->\n| what | here |\n| --- | --- |\n| a, `shortstop lab run x` | 0.3 of 1,234,567 |\n| same | 35 % |\n\n*a machine, commit abc*\n<!-- end";
+        let shown = "-->\n| what | here |\n| --- | --- |\n| a, `shortstop-lab run x` | 0.3 of 1,234,567 |\n| same | 35 % |\n\n*a machine, commit abc*\n<!-- end";
         assert!(filled.contains(shown), "{filled}");
         // Once filled it stays as it is, also when it is read by another.
         let again = document(&filled).filled(&mut Results::at(dir.path().into()));

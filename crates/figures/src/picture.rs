@@ -55,7 +55,7 @@ mod tests {
         fs::create_dir_all(project.join("docs/images")).unwrap();
         fs::write(project.join("docs/images/a.svg"), "old").unwrap();
         let named = ["x --quick --world sim", "x"];
-        let named = named.map(|words| format!("`shortstop lab run {words}` {{a}}\n"));
+        let named = named.map(|words| format!("`shortstop-lab run {words}` {{a}}\n"));
         let document = Document {
             path: "x.md".into(),
             text: format!(

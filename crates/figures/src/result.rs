@@ -1,22 +1,32 @@
 //! What is kept of a run: its figures, and on which machine and of which code they are.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::command::Command;
+use crate::{code::Versions, command::Command};
 
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
     /// As a user types it.
     pub command: String,
-    /// Of the code that was measured.
+    /// Of the code that was measured, for people.
     pub commit: String,
     /// What it ran on.
     pub machine: String,
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// What it ran. None: it was measured before that was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Versions>,
     /// By name.
     pub figures: Map<String, Value>,
 }
@@ -63,10 +73,22 @@ impl Results {
         let path = self.dir.join(command.file());
         fs::create_dir_all(&self.dir).with_context(|| self.dir.display().to_string())?;
         let text = serde_json::to_string_pretty(&kept)? + "\n";
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        write(&path, &text)?;
         self.known.insert(command.clone(), Some(kept));
         Ok(())
     }
+}
+
+/// Writes a file, all of it or, if this is interrupted, nothing.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    fs::write(&new, text).with_context(|| new.display().to_string())?;
+    fs::rename(&new, path).with_context(|| path.display().to_string())
 }
 
 /// Processor and kernel of this machine, for people.
@@ -82,4 +104,32 @@ pub fn machine() -> String {
     let kernel: Vec<&str> = release.trim().splitn(3, '.').take(2).collect();
     let model = model.unwrap_or_else(|| std::env::consts::ARCH.into());
     format!("{cores} cores of {model}, Linux {}", kernel.join("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_again_and_old_results_are_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let command = Command::parse("shortstop-lab run x").unwrap();
+        let old = json!({"command": "c", "commit": "a", "machine": "m", "figures": {"f": 1}});
+        fs::write(dir.path().join("x.json"), old.to_string()).unwrap();
+        let read = || {
+            let mut results = Results::at(dir.path().into());
+            results.get(&command).unwrap().cloned().unwrap()
+        };
+        let mut kept = read();
+        assert_eq!((kept.seconds, &kept.code), (None, &None));
+        kept.seconds = Some(7);
+        kept.code = Some(BTreeMap::from([("wire".into(), "0123456789ab".into())]));
+        Results::at(dir.path().into()).keep(&command, kept).unwrap();
+        assert_eq!(read().seconds, Some(7));
+        assert_eq!(read().code.unwrap()["wire"], "0123456789ab");
+        // Nothing else is left in the folder.
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 }

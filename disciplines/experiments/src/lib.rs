@@ -102,6 +102,25 @@ mod tests {
         );
         let known = |name: &str| disciplines::find(name).is_some();
         assert!(all.iter().all(|e| known(&e.discipline)));
+        // Figures go by what files say.
+        let ours: toml::Table = toml::from_str(include_str!("../Cargo.toml")).unwrap();
+        let mut about = ours["package"]["metadata"]["figures"]["about"].clone();
+        let about = about.as_table_mut().unwrap();
+        let of_bench = about.remove("bench");
+        assert_eq!(of_bench.unwrap().as_str(), Some(crate::default().name));
+        for experiment in &all {
+            let of_file = about.remove(&experiment.name);
+            let of_file = of_file.as_ref().and_then(|name| name.as_str());
+            let runs = &experiment.runs;
+            let says = runs.contains(&experiment.discipline);
+            let is_said = of_file.map_or(says, |name| name == experiment.discipline);
+            assert!(is_said, "{}: {of_file:?} {runs:?}", experiment.name);
+            assert!(
+                runs.iter().all(|name| name == "*" || known(name)),
+                "{}: {runs:?}",
+                experiment.name
+            );
+        }
         assert!(OF_NO_PAPER.iter().all(|(_, name)| known(name)));
     }
 }

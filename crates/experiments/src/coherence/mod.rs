@@ -117,11 +117,15 @@ pub struct Coherence {
     flip: f64,
 }
 
+/// Whether what a discipline's switches hold has to be what stores hold.
+fn are_copies(discipline: &Registration) -> bool {
+    !discipline.object.is_empty() && discipline.items == Items::Copies
+}
+
 /// The disciplines of the tenants: the experiment's for the open one, and for each of the others another of this build, the newest
 /// first.
 fn disciplines(run: &Run<'_>) -> [&'static Registration; TENANTS.len()] {
-    let are_copies = |d: &&Registration| !d.object.is_empty() && d.items == Items::Copies;
-    let known = run.options.disciplines.iter().filter(are_copies);
+    let known = run.options.disciplines.iter().filter(|d| are_copies(d));
     let (own, others): (Vec<_>, Vec<_>) = known.partition(|d| d.name == run.discipline);
     let mut all = own.iter().chain(others.iter().rev()).cycle();
     std::array::from_fn(|_| *all.next().expect("the experiment's is one of them"))

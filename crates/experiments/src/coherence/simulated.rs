@@ -25,6 +25,10 @@ const SHRINKING: usize = 300;
 /// Seeds from that of the options on; 0 of them: until somebody interrupts.
 pub(super) fn run(run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     let options = run.options;
+    // A seed may draw any of these.
+    for drawn in options.disciplines.iter().filter(|d| super::are_copies(d)) {
+        run.parts.begin(drawn.name)?;
+    }
     let last = match options.seeds {
         0 => u64::MAX,
         seeds => options.seed.saturating_add(seeds),

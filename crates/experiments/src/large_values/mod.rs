@@ -146,6 +146,7 @@ impl Measure for LargeValues {
             let mut servers = Servers::new(run, &self.rack, Backend::Redis)?;
             self.points(Way::Redis, &mut servers, run, &mut points)?;
             self.points(Way::RedisStore, &mut servers, run, &mut points)?;
+            run.parts.begin("gateway")?;
             let place = servers.client_namespace()?;
             let cluster = servers.rig().cluster(&[])?;
             with_gateway(&place, cluster, || {

@@ -30,12 +30,18 @@ use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 use anyhow::{Context, ensure};
 use api::types::LinkView;
 use history::ClientsConfig;
-use lab::{interrupt, rack::Lab, roles::Role, steered::Seat, topology::Topology};
+use lab::{
+    interrupt,
+    rack::Lab,
+    roles::{Control, Role},
+    steered::Seat,
+    topology::Topology,
+};
 use load::{LoadConfig, Phase, PhaseResult, TenantResult};
 use serde_json::Value;
 use wire::{Cluster, Lengths, Tenant};
 
-use crate::{Run, World};
+use crate::{Run, World, parts::Parts};
 use kernel::Kernel;
 use never::Counting;
 use sim::Sim;
@@ -62,12 +68,24 @@ pub struct Rig {
     /// Entries of the tenants that were created, for cluster files.
     entries: BTreeMap<u32, Tenant>,
     seen: Seen,
+    parts: Parts,
     /// What stores and switches that ended have counted of loans and of copies in stores.
     counted: BTreeMap<String, u64>,
 }
 
 fn is_agent(seated: &Seated) -> bool {
     matches!(seated.role, Role::Switch(_))
+}
+
+/// Says what a role is about to run: controllers decide by the discipline that they are given.
+fn begin(seated: &Seated, parts: &Parts) -> anyhow::Result<()> {
+    match &seated.role {
+        Role::Control(Control {
+            discipline: Some(name),
+            ..
+        }) => parts.begin(name),
+        _ => Ok(()),
+    }
 }
 
 impl Rig {
@@ -82,6 +100,9 @@ impl Rig {
             plan.switches.len(),
             plan.hosts.len()
         ));
+        for (_, seated) in plan.seats() {
+            begin(&seated, &run.parts)?;
+        }
         let topology = plan.topology()?;
         let machines: Box<dyn Machines> = match run.options.world {
             World::Kernel => {
@@ -98,6 +119,7 @@ impl Rig {
             plan,
             entries: BTreeMap::new(),
             seen: run.seen.clone(),
+            parts: run.parts.clone(),
             counted: BTreeMap::new(),
         };
         run.progress.say("starting controllers, stores and agents");
@@ -174,6 +196,7 @@ impl Rig {
     /// # Errors
     /// It does not start; its log is part of the message.
     pub fn start_as(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
+        begin(seated, &self.parts)?;
         self.machines.start(node, seated)?;
         if is_agent(seated) {
             self.wait_for_agent(node)?;
@@ -394,6 +417,7 @@ impl Rig {
             .filter_map(|host| self.topology.address_of(host))
             .collect();
         for tenant in tenants {
+            self.parts.begin(&tenant.discipline)?;
             let entry = self.machines.create_tenant(tenant, &addresses)?;
             self.entries.insert(tenant.id, entry);
         }

@@ -1,0 +1,168 @@
+//! Runs what is to be measured, and writes what comes of each at once.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    code::Versions,
+    command::{self, Command, World},
+    commit,
+    queue::{Expected, Queue},
+    result::{Kept, Results, machine},
+};
+
+/// Simulated runs that go side by side: what else runs changes nothing of what they say.
+const SIDE_BY_SIDE: usize = 2;
+
+/// What is to be measured.
+pub struct Task {
+    /// What each of them runs, as it was before the first began: what was built.
+    pub versions: BTreeMap<Command, Versions>,
+    /// How long each will take.
+    pub waiting: Vec<(Command, Expected)>,
+    /// When the last has to be done.
+    pub limit: Option<Duration>,
+}
+
+/// What became of a task.
+pub struct Outcome {
+    /// So many runs failed.
+    pub failed: usize,
+    /// What was not begun.
+    pub left: Vec<(Command, Expected)>,
+}
+
+/// Simulated runs first, then those in the kernel, each alone.
+///
+/// # Errors
+/// What was measured cannot be written.
+pub fn run(project: &Path, task: Task, results: &Mutex<Results>) -> anyhow::Result<Outcome> {
+    let begun = Instant::now();
+    let commit = commit::of(project);
+    let failed = AtomicUsize::new(0);
+    let (simulated, alone): (Vec<_>, Vec<_>) = task
+        .waiting
+        .into_iter()
+        .partition(|(command, _)| command.world() == World::Sim);
+    let mut left = vec![];
+    for (waiting, workers) in [(simulated, SIDE_BY_SIDE), (alone, 1)] {
+        let queue = Mutex::new(Queue::new(waiting, task.limit));
+        let next = || locked(&queue).next(begun.elapsed());
+        let work = || -> anyhow::Result<()> {
+            while let Some(command) = next() {
+                eprintln!("{}", command.text());
+                let started = Instant::now();
+                let figures = match command::run(project, &command) {
+                    Ok(figures) => figures,
+                    Err(error) => {
+                        failed.fetch_add(1, SeqCst);
+                        let text = command.text();
+                        eprintln!("{text}: {error:#}; the figures of before stay");
+                        continue;
+                    }
+                };
+                let kept = Kept {
+                    command: command.text(),
+                    commit: commit.clone(),
+                    machine: machine(),
+                    seconds: Some(started.elapsed().as_secs_f64().ceil() as u64),
+                    code: task.versions.get(&command).cloned(),
+                    figures,
+                };
+                let mut results = locked(results);
+                results.keep(&command, kept)?;
+                crate::write(project, &mut results)?;
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let working: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            working.into_iter().try_for_each(|one| match one.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })?;
+        left.extend_from_slice(locked(&queue).left());
+    }
+    Ok(Outcome {
+        failed: failed.into_inner(),
+        left,
+    })
+}
+
+/// A panic of another worker ends the run by itself.
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    /// In the place of the program: gives one figure, and fails if it is told to.
+    const PROGRAM: &str = "#!/bin/sh\n\
+        case \"$*\" in *bad*) exit 1;; esac\n\
+        while [ \"$1\" != --json ]; do shift; done\n\
+        echo '{\"summary\": {\"figure\": 7}}' >\"$2\"\n";
+
+    fn project() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("target/release");
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("shortstop-lab");
+        fs::write(&program, PROGRAM).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        for folder in ["docs", "disciplines"] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        let page =
+            "<!-- figures\n`shortstop-lab run good` {figure}\n-->\n<!-- end of figures -->\n";
+        fs::write(dir.path().join("README.md"), page).unwrap();
+        dir
+    }
+
+    #[test]
+    fn what_came_out_is_kept_and_shown_and_what_failed_is_counted() {
+        let dir = project();
+        let commands = ["good", "bad --world sim", "long --world sim"];
+        let commands = commands.map(|c| Command::parse(&format!("shortstop-lab run {c}")).unwrap());
+        let versions = Versions::from([("wire".into(), "0123456789ab".into())]);
+        let expected = |command: &Command| Expected {
+            time: Duration::from_secs(if command.name().starts_with("long") {
+                3601
+            } else {
+                1
+            }),
+            is_known: true,
+        };
+        let task = Task {
+            versions: commands.clone().map(|c| (c, versions.clone())).into(),
+            waiting: commands.clone().map(|c| (c.clone(), expected(&c))).into(),
+            limit: Some(Duration::from_secs(3600)),
+        };
+        let results = || Results::at(dir.path().join("docs/figures"));
+        let outcome = run(dir.path(), task, &Mutex::new(results())).unwrap();
+        assert_eq!(outcome.failed, 1);
+        let left: Vec<String> = outcome.left.iter().map(|(c, _)| c.name()).collect();
+        assert_eq!(left, ["long --world sim"]);
+        let mut results = results();
+        let kept = results.get(&commands[0]).unwrap().unwrap();
+        assert_eq!(kept.code, Some(versions));
+        assert!(kept.seconds.is_some());
+        assert!(results.get(&commands[1]).unwrap().is_none());
+        let page = fs::read_to_string(dir.path().join("README.md")).unwrap();
+        assert!(page.contains("`shortstop-lab run good` 7\n"), "{page}");
+    }
+}
