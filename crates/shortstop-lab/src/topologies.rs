@@ -6,38 +6,3 @@ pub const TOPOLOGIES: &[(&str, &str, &str)] = &[(
     "two clients, a switch, 128 emulated servers",
     include_str!("rack.toml"),
 )];
-
-#[cfg(test)]
-mod tests {
-    use lab::{
-        roles::{Control, Role, Store, Switch},
-        topology::Topology,
-    };
-
-    #[test]
-    fn the_rack_starts_roles_as_experiments_do() {
-        let rack = Topology::parse(include_str!("rack.toml")).unwrap();
-        let store = Role::Store(Store {
-            listen: "{address:server}:7117".into(),
-            control: Some("http://{address:switch}:7118".into()),
-            populate: Some((100_000, "128".into())),
-            socket: "{dir}/store.sock".into(),
-            ..Store::default()
-        });
-        let switch = Role::Switch(Switch {
-            id: 1,
-            node: "switch".into(),
-            control: "http://127.0.0.1:7118".into(),
-            state: "{dir}/agent".into(),
-            ..Switch::default()
-        });
-        let control = Role::Control(Control {
-            state: "{dir}/control".into(),
-            listen: Some("0.0.0.0:7118".into()),
-            ..Control::default()
-        });
-        let started = rack.nodes().flat_map(|node| &node.processes).cloned();
-        let roles = [store, switch, control].map(|role| role.process());
-        assert_eq!(started.collect::<Vec<_>>(), roles);
-    }
-}

@@ -4,6 +4,7 @@ mod bench;
 mod command_line;
 mod programs;
 mod rack;
+mod topologies;
 
 // The disciplines' programs as native code need what runs them, where the registry is linked.
 use dataplane as _;
