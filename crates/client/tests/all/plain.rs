@@ -287,9 +287,7 @@ async fn what_is_not_answered_is_asked_again_under_the_same_id() {
     store.twist(|_, reply| reply.from_elsewhere = true);
     let client = connect(&store).await;
     let writing = tokio::spawn(async move { client.set("k", "v", None).await });
-    while store.state().seen.len() < 3 {
-        tokio::task::yield_now().await;
-    }
+    store.has_seen(3).await;
     writing.abort();
     let seen = store.state().seen.clone();
     assert!(
@@ -382,9 +380,7 @@ async fn a_dropped_call_gives_its_place_back() {
     let client = connect_with(&store, options).await;
     let other = client.clone();
     let stuck = tokio::spawn(async move { other.get("k").await });
-    while store.state().seen.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    store.has_seen(1).await;
     let crowded = client.get("k");
     stuck.abort();
     store.twist(|_, _| {});

@@ -13,10 +13,13 @@ use std::{
 use tokio::{net::UdpSocket, task::AbortHandle};
 use wire::{Cluster, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, VERSION_PRESENT};
 
+/// Ends a test that hangs; nothing takes that long.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 /// For a store that answers, on a machine that may be busy with something else: calls end by their answers, not by their deadlines.
 pub fn patient() -> client::Options {
     client::Options {
-        deadline: Duration::from_secs(90),
+        deadline: PATIENCE,
         ..client::Options::default()
     }
 }
@@ -112,6 +115,17 @@ impl FakeStore {
 
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// Waits until so many requests have arrived.
+    pub async fn has_seen(&self, requests: usize) {
+        let all = async {
+            while self.state().seen.len() < requests {
+                tokio::task::yield_now().await;
+            }
+        };
+        let all = tokio::time::timeout(PATIENCE, all).await;
+        all.expect("requests arrive");
     }
 
     pub fn twist(&self, twist: impl FnMut(&Packet<'_>, &mut Reply) + Send + 'static) {

@@ -1,4 +1,7 @@
 //! Write-back: a store, the owner and keeper of a key, and clients, over a network that does what the test says.
+//!
+//! Among the slowest tests, some five seconds each: what a network may do to a loan is looked for by hundreds of seeds, and each way to break
+//! the rules needs some of them to show.
 
 mod switch;
 pub(super) mod world;
