@@ -22,8 +22,10 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::world::*;
 
-/// For how long packets are waited for.
+/// For how long packets are waited for at first, before all is sent again; a machine that has other things to do gets more each time.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// In all 90 s.
+const TRIES: u32 = 24;
 const CLIENT: u8 = 1;
 /// A store behind the client's own port.
 const BESIDE: u16 = SIX;
@@ -174,13 +176,13 @@ impl Rack {
 
     /// Sends a request home until somebody has it; who has it then, with what op and node. What comes late of others is left out.
     fn ask(&mut self, message: &Message, enough: usize) -> Vec<(u8, Op, u16)> {
-        for _ in 0..20 {
+        for patience in (1..=TRIES).map(|n| PATIENCE * n) {
             self.number += 1;
             let message = message.clone().numbered(self.number);
             self.say(CLIENT, 2, &message);
             let begun = Instant::now();
             let mut all = vec![];
-            while begun.elapsed() < PATIENCE && all.len() < enough {
+            while begun.elapsed() < patience && all.len() < enough {
                 let Ok((host, bytes)) = self.came.recv_timeout(PATIENCE / 4) else {
                     continue;
                 };

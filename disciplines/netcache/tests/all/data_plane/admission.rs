@@ -107,6 +107,7 @@ fn admitted_or_not() {
             given: |w| {
                 w.cached(LIMITED, KEY, V128);
                 w.send_as("hit", Message::read(LIMITED, KEY));
+                w.over_rate(LIMITED);
             },
             packet: |_| Message::read(LIMITED, KEY),
             then: Forwarded,
@@ -117,6 +118,7 @@ fn admitted_or_not() {
             given: |w| {
                 w.cached(STRICT, KEY, V128);
                 w.send_as("hit", Message::read(STRICT, KEY));
+                w.over_rate(STRICT);
             },
             packet: |_| Message::read(STRICT, KEY),
             then: Dropped,
@@ -128,6 +130,7 @@ fn admitted_or_not() {
                 w.lease(TERM);
                 w.entry(STRICT, KEY, 128);
                 w.send(Message::read(STRICT, KEY));
+                w.over_rate(STRICT);
                 w.send_as("drop_over_rate", Message::read(STRICT, KEY));
             },
             packet: |w| w.grant(STRICT, KEY, V128),
@@ -145,6 +148,7 @@ fn a_write_above_the_rate_is_not_stamped() {
         given: |w| {
             w.cached(LIMITED, KEY, V128);
             w.send_as("hit", Message::read(LIMITED, KEY));
+            w.over_rate(LIMITED);
         },
         packet: |_| Message::write(LIMITED, KEY, b"new"),
         then: Forwarded,
@@ -166,10 +170,12 @@ fn who_is_not_admitted_touches_no_cache() {
         }),
         ("bypass_over_rate", LIMITED, |w, m| {
             w.send(Message::read(LIMITED, KEY));
+            w.over_rate(LIMITED);
             m
         }),
         ("drop_over_rate", STRICT, |w, m| {
             w.send(Message::read(STRICT, KEY));
+            w.over_rate(STRICT);
             m
         }),
     ];
@@ -205,6 +211,7 @@ fn who_is_not_admitted_touches_no_cache() {
 fn a_tenant_that_stays_goes_on_with_its_rate() {
     let w = world();
     w.send_as("miss", Message::read(LIMITED, KEY));
+    w.over_rate(LIMITED);
     w.send_as("bypass_over_rate", Message::read(LIMITED, KEY));
     let changed = tenants().into_iter().map(|tenant| dataplane::TenantEntry {
         drop_over_rate: true,

@@ -57,7 +57,7 @@ fn offers_and_replies() {
         Case {
             name: "a reply is taken",
             given: |_| {},
-            packet: |w| w.lease_reply(TERM, 2000, 0),
+            packet: |w| w.lease_reply(TERM, 600_000, 0),
             then: Dropped,
             counts: &["lease_renewed"],
         },
@@ -138,7 +138,7 @@ fn what_a_lease_is_worth() {
             name: "a delayed reply does not shorten a lease",
             given: |w| {
                 w.cached(SIGNED, KEY, V128);
-                w.send_as("lease_renewed", w.lease_reply(TERM, 60_000, 59_000));
+                w.send_as("lease_renewed", w.lease_reply(TERM, 90_000, 30_000));
             },
             packet: |w| {
                 let state = w.switch.leases.state(w.slot(false));

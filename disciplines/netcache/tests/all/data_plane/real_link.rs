@@ -13,16 +13,28 @@ use harness::{
 
 use super::world::*;
 
-/// Sends `request` until a reply comes; a datagram may get lost while the link comes up.
-fn ask(socket: &UdpSocket, request: &[u8]) -> Vec<u8> {
-    const TRIES: u32 = 40;
+/// After which a request is sent again: a datagram may get lost while the link comes up.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Enough for whatever else the machine does meanwhile.
+const TRIES: u32 = 900;
+
+/// Sends the request with this number until its reply comes. What was only late, of one that was sent twice, is left out.
+fn ask(socket: &UdpSocket, number: u64, request: Message) -> Vec<u8> {
+    let request = request.numbered(number).payload();
     let mut reply = [0; 2048];
     for _ in 0..TRIES {
-        socket.send(request).expect("sent");
-        match socket.recv(&mut reply) {
-            Ok(len) => return reply[..len].to_vec(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => panic!("receiving: {error}"),
+        socket.send(&request).expect("sent");
+        loop {
+            match socket.recv(&mut reply) {
+                Ok(len) => {
+                    let packet = Packet::decode(&reply[..len]).expect("a packet of ours");
+                    if packet.header.request == number {
+                        return reply[..len].to_vec();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("receiving: {error}"),
+            }
         }
     }
     panic!("no reply to {TRIES} requests");
@@ -55,10 +67,10 @@ fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
             let far = Switch::load(&[], &[]);
             attach(&far, "in1");
             for ipv6 in [false, true] {
-                let socket = connected(ipv6, Duration::from_millis(100));
-                for (key, value) in &values {
+                let socket = connected(ipv6, AGAIN);
+                for (number, (key, value)) in (1..).zip(&values) {
                     let read = Message::read(SIGNED, key).padded(padding_for(value.len()));
-                    let reply = ask(&socket, &read.payload());
+                    let reply = ask(&socket, number, read);
                     let packet = Packet::decode(&reply).expect("a packet of ours");
                     assert_eq!((packet.key, packet.value), (&key[..], &value[..]));
                     assert!(packet.tag_is_valid(&harness::message::secret_of(SIGNED)));

@@ -78,6 +78,9 @@ fn only_admitted_requests_of_measured_tenants_are_counted() {
         ("miss", Message::read(MEASURED_LIMITED, KEY).numbered(1)),
         ("drop_over_rate", Message::read(MEASURED_LIMITED, KEY)),
     ] {
+        if counter == "drop_over_rate" {
+            w.over_rate(MEASURED_LIMITED);
+        }
         let message = match message.header.request {
             1 => message,
             _ => message.numbered(64),

@@ -5,4 +5,5 @@ mod lent;
 mod parts;
 mod real_link;
 mod rows;
+mod time;
 mod world;

@@ -228,7 +228,6 @@ fn more_items_than_go_round() {
         assert_eq!(wake + wait + full, times * ITEMS);
         (wake - lost, wait, full + lost)
     };
-    // On a slow machine some are not seen for so long that others take their places.
     let (wake, _, full) = read_all(1);
     assert!(
         wake <= GO_ROUND && full >= ITEMS - GO_ROUND,

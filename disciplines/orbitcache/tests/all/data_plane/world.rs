@@ -1,7 +1,5 @@
 //! A switch with orbitcache, and what goes round in it.
 
-use std::time::Duration;
-
 use dataplane::{NO_DISCIPLINE, Object, Sizes, TenantEntry};
 pub use harness::story::{check, holds_with};
 use harness::{
@@ -12,6 +10,8 @@ use harness::{
     world::TERM,
 };
 use wire::{Epoch, Flags, Header, Op, Packet};
+
+use super::time::Time;
 
 /// Anybody's: no secret.
 pub const OPEN: u32 = 0;
@@ -94,6 +94,7 @@ pub struct Orbit {
     /// Frames that left for clients.
     answers: Vec<Vec<u8>>,
     moved: Vec<(&'static str, u64)>,
+    time: Time,
 }
 
 impl Orbit {
@@ -104,6 +105,7 @@ impl Orbit {
             asked: vec![],
             answers: vec![],
             moved: vec![],
+            time: Time::default(),
         };
         orbit.w.switch.send_round();
         orbit
@@ -147,6 +149,7 @@ impl Orbit {
         if message.header.op == Op::ReadRequest {
             self.asked.push(message);
         }
+        self.time.stands_still(&self.w.switch);
         let run = self.w.switch.run(frame, None);
         self.note(&run);
         if run.moved.contains_key("wake") {
@@ -170,6 +173,7 @@ impl Orbit {
     /// Everything that goes round comes by once.
     pub fn turn(&mut self) {
         for frame in std::mem::take(&mut self.round) {
+            self.time.stands_still(&self.w.switch);
             let run = self.w.switch.run_round(&frame);
             self.note(&run);
             if run.moved.contains_key("hit_round") {
@@ -207,7 +211,7 @@ impl Orbit {
     }
 
     pub fn wait(&mut self, ms: u64) {
-        std::thread::sleep(Duration::from_millis(ms));
+        self.time.passes(&self.w.switch, ms);
     }
 }
 
