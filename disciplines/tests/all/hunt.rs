@@ -1,4 +1,6 @@
 //! Whole systems under every fault, in the simulator: no client may notice.
+//!
+//! One of the slow tests: each kind of fault has to come about, of which the rare ones take some hundred plans.
 
 use hunt::{Disciplines, Limits, Plan, hunt, run};
 

@@ -1,4 +1,6 @@
 //! Each part of the rules of coherence, broken in the real C or in the real store: the hunt in the simulator must notice.
+//!
+//! One of the slow tests: what takes several faults in one order shows in the hundredth plan or later, and each plan is a whole system.
 
 use std::{
     io::{Write, stdout},
@@ -38,6 +40,18 @@ const RARE: [&str; 10] = [
     "LentWithCopies",
     "probation_old_epoch",
     "ReplicaWithoutLease",
+];
+
+/// What takes the most plans is begun first, lest one thread ends alone.
+const LONGEST: [&str; 8] = [
+    "lent_keeps_any_loan",
+    "NoWaitAfterRestart",
+    "ReplicaOfAnyTerm",
+    "LifeKept",
+    "JournalForgotten",
+    "serves_without_lease",
+    "OlderAnswerPassedOn",
+    "GrantedFalls",
 ];
 
 /// A broken rule.
@@ -174,6 +188,10 @@ fn say(line: &str) {
 fn each_is_caught() {
     let mut all = Mutant::all();
     all.retain(|mutant| mutant.looked_for_by()[1]);
+    all.sort_by_key(|mutant| {
+        let rank = LONGEST.iter().position(|name| *name == mutant.name());
+        rank.unwrap_or(LONGEST.len())
+    });
     let next = AtomicU64::new(0);
     let survivors = Mutex::new(vec![]);
     let work = || {

@@ -60,9 +60,7 @@ impl Time {
 
     /// All that goes round or did; what the programs have noted since the last look is of now.
     fn look(&mut self, switch: &Switch) -> Vec<(u32, Vec<u8>)> {
-        let at = switch.backing();
-        let orbits = 0..at.elements(ORBITS).expect("an array");
-        let orbits = orbits.map(|place| (place, at.element(ORBITS, place).expect("an element")));
+        let orbits = (0..).zip(switch.elements(ORBITS));
         let used = |(_, orbit): &(u32, Vec<u8>)| orbit[GENERATION..GENERATION + 4] != [0; 4];
         let used: Vec<_> = orbits.filter(used).collect();
         for (place, orbit) in &used {
