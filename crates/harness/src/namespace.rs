@@ -107,7 +107,7 @@ pub fn connected(ipv6: bool, patience: Duration) -> UdpSocket {
     socket
 }
 
-/// Waits for what other threads or the kernel are about to do.
+/// Waits for what other threads or the kernel are about to do; the patience ends a test that would hang, and decides nothing else.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     const PATIENCE: Duration = Duration::from_secs(90);
     let start = Instant::now();

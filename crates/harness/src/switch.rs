@@ -415,10 +415,28 @@ impl Switch {
 
     /// An array's bytes, all elements.
     pub fn snapshot(&self, name: &str) -> Vec<u8> {
-        let at = self.backing();
-        let element = |index: u32| at.element(name, index).expect("an element");
-        let elements = at.elements(name).expect("an array");
-        (0..elements).flat_map(element).collect()
+        self.elements(name).concat()
+    }
+
+    /// Each of an array's elements.
+    pub fn elements(&self, name: &str) -> Vec<Vec<u8>> {
+        match &self.at {
+            At::Kernel(_) => {
+                let map = self.map(name);
+                let element =
+                    |index: u32| map.lookup(&index.to_ne_bytes(), libbpf_rs::MapFlags::ANY);
+                let indices = 0..map.max_entries();
+                let elements = indices.map(|index| element(index).expect("readable"));
+                elements.map(|bytes| bytes.expect("an array")).collect()
+            }
+            At::Process(switch) => {
+                let at = Backing::from(switch);
+                let indices = 0..at.elements(name).expect("an array");
+                indices
+                    .map(|index| at.element(name, index).expect("an element"))
+                    .collect()
+            }
+        }
     }
 
     /// An array's first element in this thread's memory, as other CPUs see and change it, for as long as the

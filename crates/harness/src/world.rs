@@ -192,6 +192,18 @@ impl World {
         self.poke_item(tenant, key, ItemField::EpochNs, &long_ago.to_ne_bytes());
     }
 
+    /// Leaves a tenant that has asked for as much as it may no more time, however long the test takes.
+    pub fn over_rate(&self, tenant: u32) {
+        const NEXT_NS: usize = 48; // in `struct tenant` of `bpf/maps.h`
+        let at = self.switch.backing();
+        let entry = at.element("tenants", tenant).expect("it is there");
+        let next_ns = u64::from_ne_bytes(entry[NEXT_NS..][..8].try_into().expect("8 bytes"));
+        assert!(next_ns > 0, "tenant {tenant} has asked for nothing");
+        let next_ns = next_ns + u64::from(NEVER_MIND_MS) * 1_000_000;
+        self.switch
+            .poke("tenants", tenant, NEXT_NS, &next_ns.to_ne_bytes());
+    }
+
     /// Lets the store's lease pass.
     pub fn outlive_lease(&self) {
         const UNTIL_NS: usize = 16;

@@ -1,0 +1,328 @@
+//! Who is a member: numbers, what is held back, what is copied.
+
+use chain::{
+    packets::{Beat, Peer, PeerKind, encode_notes, flags},
+    view::Protocol,
+};
+
+use super::net::*;
+
+fn status(net: &Net, message: Message) -> Status {
+    net.ask(message).header.status
+}
+
+/// The same switches less the last, under the next number; those that are left know it.
+fn without_the_last(net: &mut Net) -> Vec<usize> {
+    let left: Vec<usize> = (0..net.switches.len() - 1).collect();
+    net.view.number += 1;
+    net.view.chains = vec![chain(left.iter().map(|slot| *slot as u8).collect())];
+    net.configure(&left);
+    left
+}
+
+fn nothing_is_passed_on_while_an_excluded_member_may_answer() {
+    let mut net = Net::ready(3, 2);
+    net.ask(net.write(0, b"one"));
+    // Version 2 is at the first two only.
+    net.lose(|going| going.to == Some(2));
+    let lost = net.write(0, b"two");
+    assert!(net.send(lost.clone()).is_empty());
+    net.lose_nothing();
+    let left = without_the_last(&mut net);
+    let lost = lost.epoch(Epoch(net.view.number));
+    assert_eq!(status(&net, lost.clone()), Status::TryAgain);
+    assert_eq!(net.count("order_held"), 1);
+    net.confirm(&left);
+    // What is dirty is not answered; and what others pass is applied, and goes no further.
+    assert_eq!(status(&net, net.read(1)), Status::TryAgain);
+    let old = net.read(2).epoch(Epoch(net.view.number - 1));
+    assert_eq!(net.send(old)[0].value, b"one", "it still may");
+    net.settle(&[0]);
+    assert!(
+        net.send(lost.clone()).is_empty(),
+        "the tail commits nothing"
+    );
+    assert_eq!(net.count("drop_order_held"), 1);
+    assert_eq!(net.record(1).clean, 1);
+    net.settle(&[1]);
+    assert_eq!(status(&net, lost), Status::Ok);
+    assert_eq!(net.record(0).clean, 2);
+    assert_eq!(net.ask(net.read(0)).value, b"two");
+}
+
+fn another_number_counts_for_nothing() {
+    let mut net = Net::ready(3, 2);
+    let beat = net.beat(2, 1);
+    let before = net.view.number;
+    let left = without_the_last(&mut net);
+    net.confirm(&left);
+    net.settle(&left);
+    assert!(net.send(beat).is_empty());
+    assert_eq!(net.count("drop_order_number"), 1);
+    // The one that was left out passes nothing on here, nor acknowledges.
+    net.view.number = before;
+    for (from, kind) in [(2, PeerKind::Pass), (2, PeerKind::Nack), (2, PeerKind::Ask)] {
+        assert!(
+            net.send(net.says(from, 1, Peer::new(kind), 1, b""))
+                .is_empty()
+        );
+        assert_eq!(net.count("drop_order_number"), 1, "{kind:?}");
+    }
+    // A row with a lower number than one that was in force is none.
+    net.configure(&[0]);
+    assert_eq!(net.ask(net.read(0)).header.status, Status::TryAgain);
+}
+
+fn whoever_has_other_tables_is_no_member() {
+    let net = Net::ready(2, 1);
+    let mut beat = net.beat(0, 1);
+    let other = Beat {
+        life: 5,
+        ..Beat::decode(&beat.value).expect("a beat")
+    };
+    beat.value = other.encode().to_vec();
+    assert!(net.send(beat).is_empty());
+    assert_eq!(net.count("drop_order_stranger"), 1);
+    // Nor is who has begun anew: its row is not for these tables.
+    net.switches[1]
+        .switch
+        .poke("config", 0, 32, &77u64.to_ne_bytes());
+    let came = net.send(net.read(1));
+    assert_eq!(came[0].header.op, Op::ChainRead, "it is the kernel's");
+    assert_eq!(net.send(net.beat(0, 1))[0].header.op, Op::PeerSignal);
+}
+
+/// Two members with the version 1 of the key; a third one has joined, and is to be filled.
+fn joining() -> Net {
+    let mut net = all_but_one(3);
+    net.ask(net.write(0, b"one"));
+    join(&mut net);
+    net
+}
+
+/// All of so many switches but the last are members, and have the key.
+fn all_but_one(switches: usize) -> Net {
+    let mut net = Net::with_members(switches, switches - 1);
+    for slot in 0..switches - 1 {
+        net.put_key(slot, 2);
+        net.put_session(slot);
+    }
+    net
+}
+
+/// The last one joins.
+fn join(net: &mut Net) {
+    let all: Vec<usize> = (0..net.switches.len()).collect();
+    let last = all.len() - 1;
+    net.put_new(last, 2, 0);
+    net.put_session(last);
+    net.view.number += 1;
+    net.view.chains = vec![chain::view::Chain {
+        slots: all.iter().map(|slot| *slot as u8).collect(),
+        filling: true,
+        fill_number: net.view.number,
+    }];
+    net.configure(&all);
+    net.confirm(&all);
+    net.settle(&all);
+}
+
+fn a_head_that_is_alone_is_joined() {
+    let mut net = all_but_one(2);
+    net.ask(net.write(0, b"one"));
+    join(&mut net);
+    assert_eq!(net.ask(net.read(1)).from.ip(), host(0, false));
+    let refused = net.write_if(0, b"x", Some(wire::VERSION_ABSENT));
+    let answer = net.ask(refused);
+    assert_eq!(answer.header.status, Status::Mismatch);
+    assert_eq!(answer.from.ip(), host(1, false));
+    net.lose(|going| going.to == Some(1));
+    let write = net.write(0, b"two");
+    assert!(net.send(write.clone()).is_empty());
+    net.lose_nothing();
+    assert_eq!(net.ask(write).header.status, Status::Ok);
+    assert_eq!(net.versions(), [(2, 2); 2]);
+    assert_eq!(net.ask(net.read(1)).value, b"two");
+}
+
+/// The tail went, and with it the only one that knew of a version that it was committed.
+fn what_was_committed_before_a_tail_began_is_known_again() {
+    let mut net = all_but_one(3);
+    net.lose(|going| going.packet.header.op != Op::PeerMessage);
+    let write = net.write(0, b"one");
+    assert!(net.send(write.clone()).is_empty());
+    net.lose_nothing();
+    assert_eq!(net.versions_of(&[0, 1]), [(1, 0), (1, 1)]);
+    join(&mut net);
+    let ask = |slot: usize| net.says(slot, 2, Peer::new(PeerKind::Ask), 1, b"");
+    assert!(net.send(ask(0)).is_empty());
+    assert_eq!(
+        net.versions_of(&[0, 1]),
+        [(1, 1), (1, 1)],
+        "the one before it says so"
+    );
+    assert!(net.send(ask(1)).is_empty());
+    let answer = net.ask(write.epoch(Epoch(net.view.number)));
+    assert_eq!(
+        (answer.header.status, answer.header.version),
+        (Status::Ok, 1)
+    );
+}
+
+fn a_write_from_before_is_answered_by_the_member_before_a_tail() {
+    let mut net = all_but_one(3);
+    net.lose(|going| going.packet.header.op != Op::PeerMessage);
+    let write = net.write(0, b"one");
+    assert!(net.send(write.clone()).is_empty());
+    net.lose_nothing();
+    join(&mut net);
+    let answer = net.ask(write.epoch(Epoch(net.view.number)));
+    assert_eq!(
+        (answer.header.status, answer.header.version),
+        (Status::Ok, 1)
+    );
+    assert_eq!(answer.from.ip(), host(1, false));
+}
+
+fn copy(net: &Net, more_flags: u8, fill: u64, value: &[u8]) -> (u64, u64) {
+    let peer = Peer {
+        flags: more_flags,
+        accepted: net.view.number - 1,
+        fill,
+        session: session_hash(),
+        ..Peer::new(PeerKind::Copy)
+    };
+    let came = net.send(net.says(1, 2, peer, 1, value));
+    assert_eq!(came.len(), 1, "{:?}", net.counted);
+    let (said, _) = Peer::decode(&came[0].value).expect("an answer");
+    assert_eq!((said.kind, came[0].to.port()), (PeerKind::Copied, 50_000));
+    (came[0].header.version, said.fill)
+}
+
+fn a_tail_that_is_filled_by_copies() {
+    let net = joining();
+    let fill = net.view.number;
+    for slot in 0..3 {
+        let answer = net.ask(net.read(slot));
+        assert_eq!(answer.value, b"one", "the one before has the last word");
+    }
+    assert_eq!(copy(&net, flags::BARE, 0, b""), (0, 0), "only asked");
+    assert_eq!(copy(&net, 0, fill, b"one"), (1, fill));
+    let answer = net.ask(net.read(2));
+    assert_eq!(
+        (answer.from.ip(), &answer.value[..]),
+        (host(2, false), &b"one"[..])
+    );
+    assert_eq!(copy(&net, 0, fill, b"another"), (1, fill), "once");
+    assert_eq!(net.ask(net.read(2)).value, b"one");
+    let answer = net.ask(net.write(0, b"two"));
+    assert_eq!(
+        (answer.header.version, answer.from.ip()),
+        (2, host(2, false))
+    );
+    assert_eq!(net.versions(), [(2, 2); 3]);
+    // A session's notes: the newer of each place.
+    let session = net.session(0);
+    let peer = Peer {
+        fill,
+        ..Peer::new(PeerKind::CopySession)
+    };
+    let mut message = net.says(1, 2, peer, 5, &encode_notes(&session));
+    message.key = wire::chain::session_key(message.header.client).to_vec();
+    let key = message.key.clone();
+    let came = net.send(message.hash_of(&key));
+    let (said, _) = Peer::decode(&came[0].value).expect("an answer");
+    assert_eq!((said.kind, said.fill), (PeerKind::Copied, fill));
+    assert_eq!(
+        net.session(2).notes.map(|n| n.request),
+        session.notes.map(|n| n.request)
+    );
+}
+
+fn a_tail_that_is_filled_by_a_write() {
+    let net = joining();
+    let answer = net.ask(net.write(0, b"two"));
+    assert_eq!(
+        (answer.header.version, answer.from.ip()),
+        (2, host(2, false))
+    );
+    assert_eq!(net.record(2).filled, net.view.number);
+    assert_eq!(net.versions(), [(2, 2); 3]);
+    assert_eq!(copy(&net, 0, net.view.number, b"one"), (2, net.view.number));
+    assert_eq!(net.ask(net.read(2)).value, b"two");
+}
+
+fn a_refusal_is_remembered_by_a_tail_without_the_key() {
+    let net = joining();
+    let refused = net.write_if(0, b"x", Some(wire::VERSION_ABSENT));
+    let answer = net.ask(refused.clone());
+    assert_eq!(
+        (answer.header.status, answer.header.version),
+        (Status::Mismatch, 1)
+    );
+    assert_eq!(answer.from.ip(), host(2, false));
+    // The first write that it has part in is lost, and comes again: only then it jumps.
+    net.lose(|going| going.to == Some(2));
+    let write = net.write(0, b"two");
+    assert!(net.send(write.clone()).is_empty());
+    net.lose_nothing();
+    assert_eq!(net.ask(write).header.status, Status::Ok);
+    assert_eq!(net.versions(), [(2, 2); 3]);
+    assert_eq!(net.ask(refused).header.status, Status::Mismatch);
+}
+
+fn in_netchain_the_head_hears_of_every_other_version() {
+    let net = Net::ready_for(3, 2, Protocol::NetChain);
+    for _ in 0..6 {
+        assert_eq!(status(&net, net.write(0, b"v")), Status::Ok);
+    }
+    assert_eq!(net.versions()[0], (6, 6));
+    assert_eq!(net.versions()[2], (6, 6));
+    assert!(net.versions()[1].1 >= 4, "it is told by what passes");
+}
+
+#[test]
+fn members() {
+    in_both(&[
+        (
+            "nothing is passed on while an excluded member may answer",
+            nothing_is_passed_on_while_an_excluded_member_may_answer,
+        ),
+        (
+            "another number counts for nothing",
+            another_number_counts_for_nothing,
+        ),
+        (
+            "whoever has other tables is no member",
+            whoever_has_other_tables_is_no_member,
+        ),
+        (
+            "a tail that is filled by copies",
+            a_tail_that_is_filled_by_copies,
+        ),
+        (
+            "a tail that is filled by a write",
+            a_tail_that_is_filled_by_a_write,
+        ),
+        (
+            "a refusal is remembered by a tail without the key",
+            a_refusal_is_remembered_by_a_tail_without_the_key,
+        ),
+        (
+            "in netchain the head hears of every other version",
+            in_netchain_the_head_hears_of_every_other_version,
+        ),
+        (
+            "a head that is alone is joined",
+            a_head_that_is_alone_is_joined,
+        ),
+        (
+            "what was committed before a tail began is known again",
+            what_was_committed_before_a_tail_began_is_known_again,
+        ),
+        (
+            "a write from before is answered by the member before a tail",
+            a_write_from_before_is_answered_by_the_member_before_a_tail,
+        ),
+    ]);
+}

@@ -1,0 +1,167 @@
+//! Worlds in which nothing is broken.
+
+use std::{io::Write, time::Instant};
+
+use chain::view::Protocol;
+use stateright::{Checker, Model};
+
+use super::{
+    bounds::Bounds,
+    key::Call::*,
+    steps::{ALWAYS, SOMETIMES},
+    world::World,
+};
+
+/// On the terminal, also from a test that passes.
+pub fn say(line: &str) {
+    writeln!(std::io::stdout(), "{line}").expect("standard output");
+}
+
+/// Returns the number of states.
+fn exhaust(name: &str, bounds: Bounds) -> usize {
+    let begun = Instant::now();
+    let said = format!("{bounds:?}");
+    let checker = World::new(bounds, None).checker().spawn_dfs().join();
+    let states = checker.unique_state_count();
+    say(&format!(
+        "{name}: {states} states, depth {}, {:.1} s; {said}",
+        checker.max_depth(),
+        begun.elapsed().as_secs_f64()
+    ));
+    for property in ALWAYS {
+        if let Some(path) = checker.discovery(property) {
+            panic!("{name}: not so ({property}) after\n{path}");
+        }
+    }
+    assert!(checker.is_done(), "{name}: not exhausted");
+    for property in SOMETIMES {
+        assert!(
+            checker.discovery(property).is_some(),
+            "{name}: never: {property}"
+        );
+    }
+    states
+}
+
+pub const QUIET: Bounds = Bounds {
+    protocol: Protocol::NetCraq,
+    arrangements: &[(&[0, 1], false)],
+    scripts: &[&[Put(1)], &[Read]],
+    retries: &[1, 0],
+    steps: 0,
+    asks: false,
+    shift: 1,
+};
+
+/// Two members, and what may become of them.
+const TAIL_GOES: Bounds = Bounds {
+    arrangements: &[(&[0, 1], false), (&[0], false)],
+    steps: 2,
+    ..QUIET
+};
+const HEAD_GOES: Bounds = Bounds {
+    arrangements: &[(&[0, 1], false), (&[1], false)],
+    steps: 2,
+    ..QUIET
+};
+const JOINS: Bounds = Bounds {
+    arrangements: &[(&[0], false), (&[0, 1], true), (&[0, 1], false)],
+    scripts: &[&[Put(1), Read]],
+    retries: &[0],
+    steps: 2,
+    ..QUIET
+};
+const JOINS_AND_OTHER_GOES: Bounds = Bounds {
+    arrangements: &[
+        (&[0], false),
+        (&[0, 1], true),
+        (&[0, 1], false),
+        (&[1], false),
+    ],
+    scripts: &[&[Put(1), Read]],
+    retries: &[0],
+    steps: 3,
+    ..QUIET
+};
+
+const fn in_netchain(bounds: Bounds) -> Bounds {
+    Bounds {
+        protocol: Protocol::NetChain,
+        ..bounds
+    }
+}
+
+const WORLDS: &[(&str, Bounds)] = &[
+    ("a write and a read", QUIET),
+    ("a write and a read, netchain", in_netchain(QUIET)),
+    (
+        "two writes and a read",
+        Bounds {
+            scripts: &[&[Put(1)], &[Put(2)], &[Read]],
+            retries: &[0, 0, 0],
+            ..QUIET
+        },
+    ),
+    (
+        "a conditional write",
+        Bounds {
+            scripts: &[&[Put(1), Read], &[Swap(1, 2)]],
+            retries: &[0, 1],
+            ..QUIET
+        },
+    ),
+    (
+        "a create and a delete",
+        Bounds {
+            scripts: &[&[Put(1), Delete], &[Create(2)]],
+            retries: &[0, 0],
+            ..QUIET
+        },
+    ),
+    ("the tail goes", TAIL_GOES),
+    ("the tail goes, netchain", in_netchain(TAIL_GOES)),
+    ("the head goes", HEAD_GOES),
+    ("the head goes, netchain", in_netchain(HEAD_GOES)),
+    ("one joins", JOINS),
+    ("one joins, netchain", in_netchain(JOINS)),
+    ("one joins, and the other goes", JOINS_AND_OTHER_GOES),
+];
+
+/// Those that take more than a few seconds.
+const LARGE: &[(&str, Bounds)] = &[
+    (
+        "three, and the tail goes",
+        Bounds {
+            arrangements: &[(&[0, 1, 2], false), (&[0, 1], false)],
+            retries: &[0, 0],
+            ..TAIL_GOES
+        },
+    ),
+    (
+        "three, and the middle goes",
+        Bounds {
+            arrangements: &[(&[0, 1, 2], false), (&[0, 2], false)],
+            retries: &[0, 0],
+            ..TAIL_GOES
+        },
+    ),
+];
+
+fn exhaust_all(worlds: &[(&str, Bounds)]) {
+    let states: usize = worlds
+        .iter()
+        .map(|(name, bounds)| exhaust(name, bounds.clone()))
+        .sum();
+    say(&format!("chains: {states} states, none of them wrong"));
+}
+
+#[test]
+fn every_state_of_small_worlds() {
+    exhaust_all(WORLDS);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn every_state_of_larger_worlds() {
+    exhaust_all(LARGE);
+}

@@ -1,0 +1,156 @@
+//! What may happen next in a world, and what must be so.
+
+use stateright::{Model, Property, semantics::ConsistencyTester};
+
+use super::{
+    bounds::now_ns,
+    key::Call,
+    packets,
+    world::{Client, State, World},
+};
+
+/// What must be so in every state.
+pub const ALWAYS: [&str; 3] = [
+    "linearizable",
+    "no write is there twice",
+    "what a member lacks can be sent",
+];
+/// What must be so in one.
+pub const SOMETIMES: [&str; 2] = ["all are answered", "the last arrangement answers"];
+
+/// What may happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A client begins its next operation: it sends it to that switch, as that view says.
+    Begin { client: usize, view: u8, slot: u8 },
+    /// It sends the one that it waits for again.
+    Again { client: usize, view: u8, slot: u8 },
+    /// A packet that set out arrives.
+    Arrive { packet: u32 },
+    /// A switch gets the row of that view.
+    Configure { slot: u8, view: u8 },
+    /// Two switches confirm their view to each other, if it is the same.
+    Confirm { from: u8, to: u8 },
+    /// A switch's agent looks at all that is there.
+    Look { slot: u8 },
+    /// Time passes.
+    Pass,
+}
+
+impl World {
+    fn of_clients(&self, state: &State, actions: &mut Vec<Action>) {
+        for (client, at) in state.clients.iter().enumerate() {
+            let is_over = usize::from(at.begun) == self.bounds.scripts[client].len();
+            if if at.waits { at.retries == 0 } else { is_over } {
+                continue;
+            }
+            let call = self.call(client, at.begun - u8::from(at.waits));
+            for view in self.known(state) {
+                actions.extend(self.targets(call, view).iter().map(|&slot| match at.waits {
+                    true => Action::Again { client, view, slot },
+                    false => Action::Begin { client, view, slot },
+                }));
+            }
+        }
+    }
+
+    fn of_switches(&self, state: &State, actions: &mut Vec<Action>) {
+        for site in &state.sites {
+            let from = site.slot;
+            if let Some(view) = self.next_view(state, from) {
+                actions.push(Action::Configure { slot: from, view });
+            }
+            if self.fills(*site) || self.bounds.asks {
+                actions.push(Action::Look { slot: from });
+            }
+            // Who begins makes no difference among those of the same view.
+            let others = state.sites.iter().filter(|to| {
+                let is_other = to.slot > from || to.slot < from && to.view != site.view;
+                is_other && site.view.is_some() && to.view.is_some()
+            });
+            actions.extend(others.map(|to| Action::Confirm { from, to: to.slot }));
+        }
+        if state.step < self.bounds.steps {
+            actions.push(Action::Pass);
+        }
+    }
+}
+
+impl Model for World {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.begin()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        self.of_clients(state, actions);
+        actions.extend(state.flying.iter().map(|&packet| Action::Arrive { packet }));
+        self.of_switches(state, actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Begin { client, view, slot } => {
+                let at = &mut state.clients[client];
+                let call = self.call(client, at.begun);
+                (at.begun, at.waits) = (at.begun + 1, true);
+                at.retries = self.bounds.retries[client];
+                let begun = state.history.on_invoke(client, call);
+                begun.expect("it did not wait");
+                self.send(&mut state, client, view, slot);
+            }
+            Action::Again { client, view, slot } => {
+                state.clients[client].retries -= 1;
+                self.send(&mut state, client, view, slot);
+            }
+            Action::Arrive { packet } => self.arrive(&mut state, packet),
+            Action::Configure { slot, view } => state.sites[usize::from(slot)].view = Some(view),
+            Action::Confirm { from, to } => {
+                let [mut a, mut b] = [from, to].map(|slot| state.sites[usize::from(slot)]);
+                self.switches().confirm(&mut a, &mut b, now_ns(state.step));
+                state.sites[usize::from(from)] = a;
+                state.sites[usize::from(to)] = b;
+            }
+            Action::Look { slot } => {
+                let site = state.sites[usize::from(slot)];
+                let sent = self.switches().agent(site, now_ns(state.step));
+                for packet in sent {
+                    self.fly(&mut state, packet);
+                }
+            }
+            Action::Pass => state.step += 1,
+        }
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ALWAYS[0], |_, state: &State| state.is_linearizable),
+            Property::always(ALWAYS[1], |world: &World, state: &State| {
+                let mut switches = world.switches();
+                let mut sites = state.sites.iter();
+                !sites.any(|site| switches.look(site.tables).twice)
+            }),
+            Property::always(ALWAYS[2], World::can_send),
+            Property::sometimes(SOMETIMES[0], |world: &World, state: &State| {
+                let is_over = |(at, script): (&Client, &&[Call])| {
+                    !at.waits && usize::from(at.begun) == script.len()
+                };
+                state.clients.iter().zip(world.bounds.scripts).all(is_over)
+            }),
+            Property::sometimes(SOMETIMES[1], |_, state: &State| state.answered_last),
+        ]
+    }
+
+    fn format_action(&self, action: &Action) -> String {
+        let Action::Arrive { packet } = action else {
+            return format!("{action:?}");
+        };
+        let switches = self.switches();
+        let to = switches.destination(*packet);
+        format!("{to:?} gets {}", packets::said(&switches.frame(*packet)))
+    }
+}

@@ -1,0 +1,224 @@
+//! The switches of a world: one real switch that is each of them in turn. What came of a packet once is remembered.
+
+use std::{collections::HashMap, sync::Arc};
+
+use chain::{
+    NETCRAQ,
+    record::{KeyRecord, SessionRecord},
+    state,
+    view::View,
+};
+use dataplane::native::Mutant;
+use decide::{AgentAction, AgentEvent, Configuration};
+use harness::{Names, message::secret_of};
+
+use super::{
+    packets::{self, TENANT, To},
+    real::{self, PLACE, Real},
+};
+
+/// A switch: where it is, under which view (none yet), with which tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Site {
+    pub slot: u8,
+    pub view: Option<u8>,
+    pub tables: u32,
+}
+
+pub struct Switches {
+    views: Vec<View>,
+    count: usize,
+    real: Real,
+    tables: Names,
+    packets: Names,
+    destinations: Vec<Option<To>>,
+    ran: HashMap<(Site, u32, u64), (u32, Vec<u32>)>,
+    sent: HashMap<(Site, u64), Vec<u32>>,
+    seen: HashMap<u32, Seen>,
+    /// Tables of a member, and of one that is still to be filled.
+    fresh: [u32; 2],
+}
+
+/// What there is to see of tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The key and every session are filled under this number, or a later one.
+    pub filled: u64,
+    /// A write is there twice.
+    pub twice: bool,
+    /// The newest version of the key.
+    pub last: u64,
+    /// From this version on all are there; one behind the newest if none is.
+    pub oldest: u64,
+}
+
+impl Switches {
+    /// So many of them, with the key, which has room for `1 << shift` versions, and a session for each client.
+    pub fn new(
+        views: &[View],
+        count: usize,
+        clients: usize,
+        shift: u8,
+        mutant: Option<&Mutant>,
+    ) -> Switches {
+        let mut tables = Names::default();
+        let real = Real::new(&views[0], clients, shift, mutant);
+        let member = tables.number(&real.save()).0;
+        real.empty(views[0].number, shift);
+        let joiner = tables.number(&real.save()).0;
+        Switches {
+            views: views.to_vec(),
+            count,
+            real,
+            tables,
+            packets: Names::default(),
+            destinations: vec![],
+            ran: HashMap::new(),
+            sent: HashMap::new(),
+            seen: HashMap::new(),
+            fresh: [joiner, member],
+        }
+    }
+
+    /// Tables without a version of the key: of a member, or of one that is still to be filled.
+    pub fn fresh(&self, is_member: bool) -> u32 {
+        self.fresh[usize::from(is_member)]
+    }
+
+    /// A packet's number.
+    pub fn packet(&mut self, frame: &[u8]) -> u32 {
+        let (number, is_new) = self.packets.number(frame);
+        if is_new {
+            self.destinations
+                .push(packets::destination(frame, self.count));
+        }
+        number
+    }
+
+    pub fn destination(&self, packet: u32) -> Option<To> {
+        self.destinations[packet as usize]
+    }
+
+    pub fn frame(&self, packet: u32) -> Arc<[u8]> {
+        self.packets.bytes(packet)
+    }
+
+    /// What a packet does to a switch, and what leaves it. Nothing, if it has no row.
+    pub fn deliver(&mut self, site: &mut Site, packet: u32, now_ns: u64) -> Vec<u32> {
+        let Some(view) = site.view else { return vec![] };
+        let known = (*site, packet, now_ns);
+        if let Some((tables, leaves)) = self.ran.get(&known) {
+            site.tables = *tables;
+            return leaves.clone();
+        }
+        let of = (view, &self.views[usize::from(view)]);
+        let (tables, frame) = (self.tables.bytes(site.tables), self.frame(packet));
+        let leaves = self.real.run(site.slot, of, &tables, &frame, now_ns);
+        let leaves: Vec<u32> = leaves.iter().map(|frame| self.packet(frame)).collect();
+        site.tables = self.tables.number(&self.real.save()).0;
+        self.ran.insert(known, (site.tables, leaves.clone()));
+        leaves
+    }
+
+    /// The first asks the second to confirm its view, and does so itself.
+    pub fn confirm(&mut self, a: &mut Site, b: &mut Site, now_ns: u64) {
+        let Some(view) = a.view else { return };
+        let number = self.views[usize::from(view)].number;
+        let beat = packets::beat(a.slot.into(), b.slot.into(), number, now_ns);
+        let beat = self.packet(&beat);
+        if let Some(echo) = self.deliver(b, beat, now_ns).first()
+            && let Some(back) = self.deliver(a, *echo, now_ns).first()
+        {
+            self.deliver(b, *back, now_ns);
+        }
+    }
+
+    /// What a switch's agent that has just begun sends after a look at all that is there, but for beats.
+    pub fn agent(&mut self, site: Site, now_ns: u64) -> Vec<u32> {
+        let Some(view) = site.view else { return vec![] };
+        if let Some(sent) = self.sent.get(&(site, now_ns)) {
+            return sent.clone();
+        }
+        let mut out = vec![];
+        let mut agent = NETCRAQ.agent.expect("it has one")();
+        let mut on = |event, out: &mut Vec<AgentAction>| agent.on(now_ns, event, out);
+        let configuration = Configuration {
+            rows: vec![real::row(site.slot, &self.views[usize::from(view)])],
+            ..Configuration::default()
+        };
+        let configured = AgentEvent::Configured {
+            tenant: TENANT,
+            place: PLACE,
+            configuration: &configuration,
+        };
+        on(configured, &mut out);
+        on(AgentEvent::Tick, &mut out);
+        let tables = self.tables.bytes(site.tables);
+        let row = AgentEvent::Row {
+            map: state::MAP,
+            key: &PLACE.to_ne_bytes(),
+            value: Some(&tables[..state::LEN]),
+        };
+        on(row, &mut out);
+        let is_walk = |action: &AgentAction| matches!(action, AgentAction::Walk { .. });
+        let walks = out.iter().any(is_walk);
+        out.clear();
+        for (key, record) in self.real.records(&tables).into_iter().filter(|_| walks) {
+            let item = AgentEvent::Item {
+                tenant: TENANT,
+                key,
+                hash: secret_of(TENANT).key_hash(TENANT, key),
+                record,
+            };
+            on(item, &mut out);
+        }
+        let sent = out
+            .into_iter()
+            .filter_map(|action| self.of_agent(site, action));
+        let frames: Vec<Vec<u8>> = sent.collect();
+        let sent: Vec<u32> = frames.iter().map(|frame| self.packet(frame)).collect();
+        self.sent.insert((site, now_ns), sent.clone());
+        sent
+    }
+
+    fn of_agent(&self, site: Site, action: AgentAction) -> Option<Vec<u8>> {
+        let AgentAction::Send {
+            to,
+            header,
+            key,
+            value,
+        } = action
+        else {
+            return None;
+        };
+        let to = (0..self.count).find(|slot| packets::host(*slot) == to.ip())?;
+        let from = site.slot.into();
+        Some(packets::of_agent(from, to, header, &key, &value))
+    }
+
+    /// What there is to see of tables.
+    pub fn look(&mut self, tables: u32) -> Seen {
+        if let Some(seen) = self.seen.get(&tables) {
+            return *seen;
+        }
+        let bytes = self.tables.bytes(tables);
+        let records = self.real.records(&bytes);
+        let key = KeyRecord::decode(records[0].1).expect("a record");
+        let sessions = records[1..].iter();
+        let sessions = sessions.map(|(_, record)| SessionRecord::decode(record).expect("one"));
+        let filled = sessions.map(|session| session.filled).min();
+        let writes: Vec<_> = key.versions.iter().map(|v| (v.client, v.request)).collect();
+        let mut oldest = key.last + 1;
+        while oldest > 1 && key.version(oldest - 1).is_some() {
+            oldest -= 1;
+        }
+        let seen = Seen {
+            filled: key.filled.min(filled.unwrap_or(u64::MAX)),
+            twice: (1..writes.len()).any(|at| writes[..at].contains(&writes[at])),
+            last: key.last,
+            oldest,
+        };
+        self.seen.insert(tables, seen);
+        seen
+    }
+}

@@ -1,0 +1,229 @@
+//! A world: its switches, what is in flight, its clients.
+
+use std::sync::{Mutex, MutexGuard};
+
+use chain::view::View;
+use dataplane::native::Mutant;
+use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
+
+use super::{
+    bounds::{Bounds, SETTLED_NS, now_ns},
+    key::{Call, Key},
+    packets::{self, To},
+    switches::{Site, Switches},
+};
+
+/// A client between or within its operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Client {
+    pub begun: u8,
+    pub waits: bool,
+    /// How often it may send the present operation again.
+    pub retries: u8,
+}
+
+/// A state of the world.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub step: u8,
+    pub sites: Vec<Site>,
+    /// Numbers of packets that set out and may arrive, again and again, sorted.
+    pub flying: Vec<u32>,
+    pub clients: Vec<Client>,
+    pub history: LinearizabilityTester<usize, Key>,
+    pub is_linearizable: bool,
+    /// A client was answered under the last arrangement.
+    pub answered_last: bool,
+}
+
+pub struct World {
+    pub bounds: Bounds,
+    views: Vec<View>,
+    switches: Mutex<Switches>,
+}
+
+impl World {
+    pub fn new(bounds: Bounds, mutant: Option<&Mutant>) -> World {
+        let views = bounds.views();
+        let (count, clients) = (bounds.switches().into(), bounds.sessions());
+        let switches = Switches::new(&views, count, clients, bounds.shift, mutant);
+        World {
+            bounds,
+            views,
+            switches: Mutex::new(switches),
+        }
+    }
+
+    pub fn switches(&self) -> MutexGuard<'_, Switches> {
+        self.switches.lock().expect("nobody panicked with it")
+    }
+
+    /// Where everything begins: the first members have leases of each other, and hold nothing.
+    pub fn begin(&self) -> State {
+        let mut switches = self.switches();
+        let first = self.slots(0);
+        let site = |slot| Site {
+            slot,
+            view: first.contains(&slot).then_some(0),
+            tables: switches.fresh(first.contains(&slot)),
+        };
+        let mut sites: Vec<Site> = (0..self.bounds.switches()).map(site).collect();
+        for b in 0..sites.len() {
+            let (before, rest) = sites.split_at_mut(b);
+            for a in before {
+                switches.confirm(a, &mut rest[0], SETTLED_NS);
+            }
+        }
+        State {
+            step: 0,
+            sites,
+            flying: vec![],
+            clients: vec![Client::default(); self.bounds.scripts.len()],
+            history: LinearizabilityTester::new(Key::default()),
+            is_linearizable: true,
+            answered_last: false,
+        }
+    }
+
+    fn slots(&self, view: u8) -> &'static [u8] {
+        self.bounds.arrangements[usize::from(view)].0
+    }
+
+    /// Where a client may send an operation.
+    pub fn targets(&self, call: Call, view: u8) -> &'static [u8] {
+        match call {
+            Call::Read => self.slots(view),
+            _ => &self.slots(view)[..1],
+        }
+    }
+
+    pub fn call(&self, client: usize, operation: u8) -> Call {
+        self.bounds.scripts[client][usize::from(operation)]
+    }
+
+    /// Whether the last one of a switch's view is to be filled.
+    pub fn fills(&self, site: Site) -> bool {
+        let filling = |view: u8| self.bounds.arrangements[usize::from(view)].1;
+        site.view.is_some_and(filling)
+    }
+
+    /// The views that anybody may know of by now.
+    pub fn known(&self, state: &State) -> std::ops::RangeInclusive<u8> {
+        let newest = state.sites.iter().filter_map(|site| site.view).max();
+        0..=newest.expect("somebody has one")
+    }
+
+    /// The next view of a switch, once the tails before it are filled.
+    pub fn next_view(&self, state: &State, slot: u8) -> Option<u8> {
+        let from = state.sites[usize::from(slot)]
+            .view
+            .map_or(0, |view| view + 1);
+        let mut later = from..self.views.len() as u8;
+        let view = later.find(|view| self.slots(*view).contains(&slot))?;
+        let is_filled = |before: u8| {
+            let (slots, filling) = self.bounds.arrangements[usize::from(before)];
+            let tail = state.sites[usize::from(slots[slots.len() - 1])];
+            let number = self.views[usize::from(before)].number;
+            !filling || self.switches().look(tail.tables).filled >= number
+        };
+        (0..view).all(is_filled).then_some(view)
+    }
+
+    /// Whether anybody still looks at the packet.
+    fn matters(&self, state: &State, packet: u32) -> bool {
+        match self.destination(packet) {
+            None => false,
+            Some(To::Switch { reads: None, .. }) => true,
+            Some(
+                To::Client {
+                    client, operation, ..
+                }
+                | To::Switch {
+                    reads: Some((client, operation)),
+                    ..
+                },
+            ) => {
+                let at = &state.clients[client];
+                at.waits && operation + 1 == usize::from(at.begun)
+            }
+        }
+    }
+
+    /// A packet sets out. The way to a client who will not ask again takes no time: what he is told late says less.
+    pub fn fly(&self, state: &mut State, packet: u32) {
+        if !self.matters(state, packet) {
+            return;
+        }
+        if let Some(To::Client { client, .. }) = self.destination(packet)
+            && state.clients[client].retries == 0
+        {
+            return self.arrive(state, packet);
+        }
+        if let Err(at) = state.flying.binary_search(&packet) {
+            state.flying.insert(at, packet);
+        }
+    }
+
+    fn destination(&self, packet: u32) -> Option<To> {
+        self.switches().destination(packet)
+    }
+
+    /// A client sends the operation that it waits for. The way to the switch takes no time: it could as well be sent later. A write may
+    /// come again later, too.
+    pub fn send(&self, state: &mut State, client: usize, view: u8, slot: u8) {
+        let operation = state.clients[client].begun - 1;
+        let call = self.call(client, operation);
+        let view = &self.views[usize::from(view)];
+        let frame = packets::request(client, operation.into(), call, view, slot.into());
+        let packet = self.switches().packet(&frame);
+        if call != Call::Read {
+            self.fly(state, packet);
+        }
+        self.arrive(state, packet);
+    }
+
+    /// A packet comes to where it goes.
+    pub fn arrive(&self, state: &mut State, packet: u32) {
+        match self.destination(packet) {
+            None => {}
+            Some(To::Switch { slot, .. }) => {
+                let now_ns = now_ns(state.step);
+                let site = &mut state.sites[slot];
+                let leaves = self.switches().deliver(site, packet, now_ns);
+                for packet in leaves {
+                    self.fly(state, packet);
+                }
+            }
+            Some(To::Client {
+                client,
+                number,
+                said,
+                ..
+            }) => {
+                (state.clients[client].waits, state.clients[client].retries) = (false, 0);
+                let done = state.history.on_return(client, said);
+                done.expect("it waits");
+                state.is_linearizable = state.history.serialized_history().is_some();
+                state.answered_last |= self.views.last().is_some_and(|v| v.number == number);
+                let mut flying = std::mem::take(&mut state.flying);
+                flying.retain(|packet| self.matters(state, *packet));
+                state.flying = flying;
+            }
+        }
+    }
+
+    /// Rule 8: each member has every version that the next one, of the same view, lacks.
+    pub fn can_send(&self, state: &State) -> bool {
+        let mut switches = self.switches();
+        let mut has = |view: u8, pair: &[u8]| {
+            let [from, to] = [pair[0], pair[1]].map(|slot| state.sites[usize::from(slot)]);
+            let (has, lacks) = (switches.look(from.tables), switches.look(to.tables));
+            [from.view, to.view] != [Some(view); 2] || has.oldest <= lacks.last + 1
+        };
+        let filled = (0u8..)
+            .zip(self.bounds.arrangements)
+            .filter(|(_, (_, filling))| !filling);
+        let mut filled = filled.map(|(view, (slots, _))| (view, slots.windows(2)));
+        filled.all(|(view, mut pairs)| pairs.all(|pair| has(view, pair)))
+    }
+}

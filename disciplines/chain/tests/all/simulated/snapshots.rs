@@ -1,0 +1,101 @@
+//! All switches lose their power, and their tables with it: what was kept of the keys is there again.
+
+use wire::Status;
+
+use super::{
+    client::{Do, Done, seen, write},
+    rig::{Fault, Rig},
+};
+
+impl Rig {
+    /// Everything loses its power, and has it again; the controller with it, if that is said.
+    fn power_fails(&mut self, switches: u32, with_controller: bool) {
+        let control = self.world.process("control/control").unwrap();
+        if with_controller {
+            self.world.kill(control);
+        }
+        (1..=switches).for_each(|n| self.fails(n, Fault::PoweredOff));
+        self.pass(1000);
+        if with_controller {
+            self.world.start(control).unwrap();
+        }
+        (1..=switches).for_each(|n| self.recovers(n, Fault::PoweredOff));
+        self.pass(8000);
+    }
+}
+
+#[test]
+fn a_power_loss_of_all_switches_loses_what_came_after_the_snapshot_and_no_more() {
+    for (discipline, with_controller) in [("netcraq", false), ("netchain", true)] {
+        let mut rig = Rig::new(discipline, 3, &[("chains", 4), ("snapshot", 2)]);
+        let keys = ["a", "b", "c", "d", "e", "f"];
+        let mut all: Vec<Do> = keys.map(|key| write(key, key)).into();
+        all.extend([write("a", "newer"), Do::Delete("b")]);
+        let before = rig.ask(&all, 5000);
+        assert_eq!(before.len(), all.len(), "{discipline}");
+        // Twice the interval, so that it is kept.
+        rig.pass(4000);
+        let late = rig.ask(&[write("a", "lost"), write("g", "lost")], 1000);
+        assert_eq!(seen(&late)[0], (Status::Ok, 3), "{discipline}");
+        rig.power_fails(3, with_controller);
+
+        let reads: Vec<Do> = ["a", "b", "c", "d", "e", "f", "g"]
+            .map(|key| Do::Read(key, 2))
+            .into();
+        let read = rig.ask(&reads, 5000);
+        let state = |done: &Done| (done.status, done.value.clone());
+        let ok = |value: &str| (Status::Ok, value.to_string());
+        let states: Vec<_> = read.iter().map(state).collect();
+        let none = (Status::NotFound, String::new());
+        let expected = [
+            ok("newer"),
+            none.clone(),
+            ok("c"),
+            ok("d"),
+            ok("e"),
+            ok("f"),
+            none,
+        ];
+        assert_eq!(states, expected, "{discipline}");
+        assert_eq!(rig.members().len(), 3, "{discipline}");
+        // Numbers are above all that were used, whether what they were of is known or not.
+        let again = rig.ask(&[write("a", "x"), write("b", "x"), write("g", "x")], 5000);
+        for (done, before) in again.iter().zip([3, 2, 1]) {
+            assert_eq!(done.status, Status::Ok);
+            assert!(done.version > before + (1 << 31), "{}", done.version);
+        }
+        assert!(again[0].version > read[0].version);
+        // Once more: what was restored was kept, under its new numbers.
+        rig.pass(4000);
+        rig.power_fails(3, !with_controller);
+        let twice = rig.ask(&[Do::Read("a", 2), write("a", "y"), Do::Read("c", 2)], 5000);
+        assert_eq!(state(&twice[0]), ok("x"), "{discipline}");
+        assert!(twice[1].version > again[0].version + (1 << 31));
+        assert_eq!(state(&twice[2]), ok("c"), "{discipline}");
+    }
+}
+
+/// One that has its tables still is waited for: what it has is newer than what was kept.
+#[test]
+fn nothing_is_restored_over_a_member_that_has_its_tables() {
+    for discipline in ["netcraq", "netchain"] {
+        let mut rig = Rig::new(discipline, 3, &[("chains", 1), ("snapshot", 2)]);
+        rig.ask(&[write("a", "old")], 1000);
+        rig.pass(4000);
+        rig.ask(&[write("a", "new")], 1000);
+        // The last one to be cut off has everything; the others come back without.
+        let away = rig.members()[1];
+        let others: Vec<u32> = (1..=3).filter(|n| *n != away).collect();
+        rig.fails(away, Fault::Silent);
+        others.iter().for_each(|n| rig.fails(*n, Fault::Restarted));
+        rig.pass(12_000);
+        rig.recovers(away, Fault::Silent);
+        rig.pass(8000);
+        let read = rig.ask(&[Do::Read("a", 0)], 5000);
+        assert_eq!(
+            (read[0].status, &*read[0].value),
+            (Status::Ok, "new"),
+            "{discipline}"
+        );
+    }
+}

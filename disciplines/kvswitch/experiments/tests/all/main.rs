@@ -1,0 +1,3 @@
+//! What experiments of kvswitch measure without a rack, in one program.
+
+mod cost;

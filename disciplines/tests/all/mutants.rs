@@ -1,0 +1,230 @@
+//! Each part of the rules of coherence, broken in the real C or in the real store: the hunt in the simulator must notice.
+//!
+//! One of the slow tests: what takes several faults in one order shows in the hundredth plan or later, and each plan is a whole system.
+
+use std::{
+    io::{Write, stdout},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+
+use dataplane::native::Mutant as InSwitch;
+use hunt::{Limits, Plan, run};
+use store::mutants::Mutant as InStore;
+
+/// Plans after which a mutant counts as one that survived; of loans, plans with write-back; of copies in stores, plans with these.
+const SEEDS: usize = 1000;
+
+/// What needs two packets in a switch at once, or one beside the agent. In the simulator packets pass a switch one after the
+/// other; the data plane's fuzzer lets them interrupt one another, and its oracle catches these (`crates/dataplane/tests/all/host_c.rs`).
+const NOT_ATOMIC: [&str; 5] = [
+    "epoch_after_lookup",
+    "entry_epoch_falls",
+    "probation_twice",
+    "overwrites_younger",
+    "serves_torn",
+];
+
+/// What needs several rare things in one order; the model goes through all orders, and finds them (`disciplines/netcache/tests/all/coherence`),
+/// and rows of a switch's programs and of the store have what is about loans (`crates/dataplane/tests/all/lent`, `crates/store/src/engine/tests/lent.rs`).
+const RARE: [&str; 10] = [
+    "expiry_from_arrival",
+    "lease_from_arrival",
+    "serves_earlier_term",
+    "floor_not_raised",
+    "TermNotRaised",
+    "PartOfAnyVersion",
+    "lent_begins_any_epoch",
+    "LentWithCopies",
+    "probation_old_epoch",
+    "ReplicaWithoutLease",
+];
+
+/// What takes the most plans is begun first, lest one thread ends alone.
+const LONGEST: [&str; 8] = [
+    "lent_keeps_any_loan",
+    "NoWaitAfterRestart",
+    "ReplicaOfAnyTerm",
+    "LifeKept",
+    "JournalForgotten",
+    "serves_without_lease",
+    "OlderAnswerPassedOn",
+    "GrantedFalls",
+];
+
+/// A broken rule.
+#[derive(Clone, Copy)]
+enum Mutant {
+    Switch(&'static InSwitch),
+    Store(InStore),
+}
+
+impl Mutant {
+    fn all() -> Vec<Mutant> {
+        // Those of order have a model and a table of their own (docs/coordination.md).
+        let switch = InSwitch::list()
+            .iter()
+            .filter(|mutant| !mutant.is_of_order());
+        let switch = switch.map(Mutant::Switch);
+        let store = InStore::ALL.iter().copied().map(Mutant::Store);
+        let mut all: Vec<Mutant> = switch.chain(store).collect();
+        all.sort_by_key(|mutant| mutant.rule());
+        all
+    }
+
+    fn breaks(self) -> &'static str {
+        match self {
+            Mutant::Switch(mutant) => &mutant.breaks,
+            Mutant::Store(mutant) => mutant.breaks(),
+        }
+    }
+
+    /// Which tests look for it: the model, this one, the fuzzer of the C.
+    fn looked_for_by(self) -> [bool; 3] {
+        let is_in = |names: &[&str]| names.contains(&self.name());
+        match self {
+            Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
+            // Rows of the discipline's data plane do.
+            Mutant::Switch(mutant) if mutant.is_of_rounds() => [false; 3],
+            Mutant::Store(mutant) if mutant.is_of_replicas() => [true, !is_in(&RARE), false],
+            _ if self.is_of_loans() => [false, !is_in(&RARE), false],
+            Mutant::Switch(_) => [
+                !is_in(&NOT_ATOMIC),
+                !is_in(&NOT_ATOMIC) && !is_in(&RARE),
+                true,
+            ],
+            Mutant::Store(_) => [true, !is_in(&RARE), false],
+        }
+    }
+
+    /// Whether it is about keys that are lent.
+    fn is_of_loans(self) -> bool {
+        match self {
+            Mutant::Switch(mutant) => mutant.is_of_loans(),
+            Mutant::Store(mutant) => mutant.is_of_loans(),
+        }
+    }
+
+    /// Its row of the table in `docs/coherence.md`.
+    fn row(self) -> String {
+        let names = ["model", "hunt", "fuzzer"];
+        let by = names.iter().zip(self.looked_for_by());
+        let by: Vec<&str> = by.filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+        let rows = match self {
+            Mutant::Switch(mutant) if mutant.is_of_rounds() => {
+                Some("rows of `disciplines/orbitcache/tests/all/data_plane`")
+            }
+            Mutant::Switch(mutant) if mutant.is_of_loans() => {
+                Some("rows of `crates/dataplane/tests/all/lent`")
+            }
+            Mutant::Store(mutant) if mutant.is_of_loans() => {
+                Some("`crates/store/src/engine/tests/lent.rs`")
+            }
+            Mutant::Store(mutant) if mutant.is_of_replicas() => {
+                Some("`crates/store/src/engine/tests/replicas.rs`")
+            }
+            _ => None,
+        };
+        let by: Vec<&str> = by.into_iter().chain(rows).collect();
+        let by = match by.as_slice() {
+            [] => "harms nobody, costs a round trip: model".into(),
+            some => some.join(", "),
+        };
+        let (rule, name, breaks) = (self.rule(), self.name(), self.breaks());
+        format!("| {rule} | `{name}` | {breaks} | {by} |")
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Mutant::Switch(mutant) => &mutant.name,
+            Mutant::Store(mutant) => mutant.name(),
+        }
+    }
+
+    fn rule(self) -> u8 {
+        match self {
+            Mutant::Switch(mutant) => mutant.rule,
+            Mutant::Store(mutant) => mutant.rule(),
+        }
+    }
+
+    /// Breaks it in what this thread makes and runs.
+    fn choose(self) {
+        dataplane::native::choose(match self {
+            Mutant::Switch(mutant) => Some(mutant),
+            Mutant::Store(_) => None,
+        });
+        store::mutants::choose(match self {
+            Mutant::Switch(_) => None,
+            Mutant::Store(mutant) => Some(mutant),
+        });
+    }
+
+    /// The first seed in which somebody notices.
+    fn caught(self) -> Option<u64> {
+        self.choose();
+        let plans = (1..).map(|seed| Plan::draw(seed, disciplines::all(), Limits::default()));
+        let of_replicas = matches!(self, Mutant::Store(mutant) if mutant.is_of_replicas());
+        let shows = |plan: &Plan| {
+            (!self.is_of_loans() || plan.writes_back())
+                && (!of_replicas || plan.has_copies_held(disciplines::all()))
+        };
+        let mut plans = plans.filter(shows).take(SEEDS);
+        let is_noticed = |plan: &Plan| {
+            run(plan, disciplines::all()).is_ok_and(|outcome| outcome.violation.is_some())
+        };
+        plans.find(is_noticed).map(|plan| plan.seed)
+    }
+}
+
+/// On the terminal, also from a test that passes.
+fn say(line: &str) {
+    let _ = writeln!(stdout(), "{line}");
+}
+
+#[test]
+fn each_is_caught() {
+    let mut all = Mutant::all();
+    all.retain(|mutant| mutant.looked_for_by()[1]);
+    all.sort_by_key(|mutant| {
+        let rank = LONGEST.iter().position(|name| *name == mutant.name());
+        rank.unwrap_or(LONGEST.len())
+    });
+    let next = AtomicU64::new(0);
+    let survivors = Mutex::new(vec![]);
+    let work = || {
+        while let Some(mutant) = all.get(next.fetch_add(1, SeqCst) as usize) {
+            let (name, rule) = (mutant.name(), mutant.rule());
+            match mutant.caught() {
+                Some(seed) => say(&format!("rule {rule}: {name}: caught with seed {seed}")),
+                None => {
+                    say(&format!("rule {rule}: {name}: survived {SEEDS} plans"));
+                    survivors.lock().unwrap().push(name);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(work);
+        }
+    });
+    let survivors = survivors.into_inner().unwrap();
+    assert!(survivors.is_empty(), "nobody noticed {survivors:?}");
+}
+
+/// `docs/coherence.md` lists what is broken, and by what it is noticed: so does the code.
+#[test]
+fn the_documents_list_is_the_codes() {
+    let page = include_str!("../../../docs/coherence.md");
+    let rows: Vec<String> = Mutant::all().into_iter().map(Mutant::row).collect();
+    let listed: Vec<&str> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| rule | mutant |"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    assert_eq!(listed, rows, "expected:\n{}", rows.join("\n"));
+}
