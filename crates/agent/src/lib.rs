@@ -29,6 +29,8 @@ mod tables;
 mod tell;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use std::{

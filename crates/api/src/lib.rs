@@ -13,6 +13,8 @@ mod json;
 mod leader;
 mod pauses;
 pub mod status;
+#[cfg(test)]
+mod tests;
 pub mod text;
 pub mod types;
 

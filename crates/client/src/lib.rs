@@ -37,6 +37,8 @@ mod push;
 mod routes;
 mod rules;
 mod seal;
+#[cfg(test)]
+mod tests;
 mod timing;
 mod value;
 mod waiting;

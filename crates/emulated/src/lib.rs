@@ -9,9 +9,7 @@ mod populate;
 
 use std::sync::{Arc, Mutex};
 
-use store::backend::{
-    Answer, Backend, Change, Condition, Item, Key, Put, Ticket, Watch,
-};
+use store::backend::{Answer, Backend, Change, Condition, Item, Key, Put, Ticket, Watch};
 use wire::KeyHash;
 
 pub use pace::{Later, Pace, Rate};

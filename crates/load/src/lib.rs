@@ -26,6 +26,8 @@ mod retries;
 pub mod search;
 mod source;
 mod tenant;
+#[cfg(test)]
+mod tests;
 mod versions;
 mod window;
 pub mod workload;

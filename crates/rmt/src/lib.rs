@@ -13,4 +13,4 @@ mod place;
 
 pub use chip::Chip;
 pub use declare::{Items, Lookup, Pipeline, Published, Table};
-pub use place::{Error, Placed, Usage, place};
+pub use place::{Error, HEADER_BITS, Placed, Usage, place};

@@ -38,7 +38,6 @@ pub struct Datagram<'a> {
 }
 
 /// Sum of 16-bit words in the machine's byte order, not folded yet.
-#[inline]
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut sum: u64 = words
@@ -52,7 +51,6 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// The Internet checksum of a sum, in the machine's byte order.
-#[inline]
 fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -61,14 +59,12 @@ fn fold(mut sum: u64) -> u16 {
 }
 
 /// The pseudo-header's sum; `addresses` are both, one after the other.
-#[inline]
 fn pseudo(addresses: &[u8], udp_len: usize) -> u64 {
     let protocol = u16::from(PROTOCOL_UDP).to_be();
     sum(addresses) + u64::from(protocol) + u64::from((udp_len as u16).to_be())
 }
 
 /// Makes `frame` that of a datagram.
-#[inline]
 pub fn write(frame: &mut Frame, macs: [Mac; 2], from: SocketAddr, to: SocketAddr, payload: &[u8]) {
     let [from_mac, to_mac] = macs;
     let udp_len = UDP + payload.len();
@@ -139,7 +135,6 @@ fn be16(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
 }
 
-#[inline]
 fn ip(frame: &[u8]) -> Result<Ip<'_>, Refused> {
     if frame.len() < ETHERNET + IPV4 {
         return Err(Refused::Other);
@@ -196,7 +191,6 @@ fn ip(frame: &[u8]) -> Result<Ip<'_>, Refused> {
 ///
 /// # Errors
 /// [`Refused`].
-#[inline]
 pub fn read(frame: &[u8]) -> Result<Datagram<'_>, Refused> {
     let ip = ip(frame)?;
     if !ip.is_udp {
@@ -229,7 +223,6 @@ pub fn read(frame: &[u8]) -> Result<Datagram<'_>, Refused> {
 ///
 /// # Errors
 /// [`Refused`]: it is no packet that a router passes on.
-#[inline]
 pub fn destination(frame: &[u8]) -> Result<IpAddr, Refused> {
     Ok(ip(frame)?.to)
 }
@@ -254,7 +247,6 @@ pub fn pass_on(frame: &mut [u8], from: Mac, to: Mac) -> bool {
 }
 
 /// A few bits that differ, as a rule, where frames do: the UDP checksum, which sums everything up, and the length.
-#[inline]
 pub fn digest(frame: &[u8]) -> u64 {
     let at = match frame.get(12) {
         Some(0x86) => ETHERNET + IPV6,

@@ -141,9 +141,9 @@ impl Backend for Populated {
 
 #[cfg(test)]
 mod tests {
+    use emulated::Populate;
     use rand::RngExt;
     use seed::rng;
-    use emulated::Populate;
     use wire::Secret;
 
     use super::*;

@@ -142,7 +142,6 @@ impl Io<'_> {
 
     /// Sends a datagram from a port of this process. Its address is that of the interface that it leaves through, as with a
     /// socket that is bound to none.
-    #[inline]
     pub fn send(&mut self, from_port: u16, to: SocketAddr, payload: &[u8]) {
         let Some(port) = self.network.way(self.machine, to.ip()) else {
             self.done.unreachable += 1;

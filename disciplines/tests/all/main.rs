@@ -1,8 +1,12 @@
 //! The registry's disciplines in whole systems, in one program.
 
+mod chip;
 mod follow;
 mod hunt;
 mod mutants;
 mod racks;
+mod registry;
+mod resources;
 mod simulated;
+mod tables;
 mod worlds;

@@ -42,16 +42,17 @@ const RARE: [&str; 10] = [
     "ReplicaWithoutLease",
 ];
 
-/// What takes the most plans is begun first, lest one thread ends alone.
-const LONGEST: [&str; 8] = [
-    "lent_keeps_any_loan",
-    "NoWaitAfterRestart",
-    "ReplicaOfAnyTerm",
-    "LifeKept",
-    "JournalForgotten",
-    "serves_without_lease",
-    "OlderAnswerPassedOn",
-    "GrantedFalls",
+/// What takes hundreds of plans from the first on, with one that caught it when this was written: that one is tried first. Where the code
+/// has changed so that it no longer does, the test takes longer and says which seed does now.
+const KNOWN: [(&str, u64); 8] = [
+    ("lent_keeps_any_loan", 2107),
+    ("LifeKept", 914),
+    ("ReplicaOfAnyTerm", 549),
+    ("JournalForgotten", 443),
+    ("NoWaitAfterRestart", 321),
+    ("OlderAnswerPassedOn", 275),
+    ("serves_without_lease", 239),
+    ("GrantedFalls", 213),
 ];
 
 /// A broken rule.
@@ -162,10 +163,12 @@ impl Mutant {
         });
     }
 
-    /// The first seed in which somebody notices.
+    /// A seed in which somebody notices.
     fn caught(self) -> Option<u64> {
         self.choose();
-        let plans = (1..).map(|seed| Plan::draw(seed, disciplines::all(), Limits::default()));
+        let known = KNOWN.iter().filter(|(name, _)| *name == self.name());
+        let seeds = known.map(|(_, seed)| *seed).chain(1..);
+        let plans = seeds.map(|seed| Plan::draw(seed, disciplines::all(), Limits::default()));
         let of_replicas = matches!(self, Mutant::Store(mutant) if mutant.is_of_replicas());
         let shows = |plan: &Plan| {
             (!self.is_of_loans() || plan.writes_back())
@@ -188,10 +191,6 @@ fn say(line: &str) {
 fn each_is_caught() {
     let mut all = Mutant::all();
     all.retain(|mutant| mutant.looked_for_by()[1]);
-    all.sort_by_key(|mutant| {
-        let rank = LONGEST.iter().position(|name| *name == mutant.name());
-        rank.unwrap_or(LONGEST.len())
-    });
     let next = AtomicU64::new(0);
     let survivors = Mutex::new(vec![]);
     let work = || {

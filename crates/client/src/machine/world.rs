@@ -9,10 +9,7 @@ use std::{
 use wire::{Flags, Header, PART_BYTES, Packet, Secret, Status};
 
 use super::*;
-use crate::Condition;
-
-#[path = "../../tests/all/fake/parts.rs"]
-mod parts;
+use crate::{Condition, tests::fake::parts};
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;

@@ -140,13 +140,16 @@ impl Values {
 
 fn value(key: usize, number: u64, len: usize) -> Vec<u8> {
     let word = (key as u64) << 48 | number;
-    word.to_be_bytes().into_iter().cycle().take(len).collect()
+    let mut value = word.to_be_bytes().repeat(len.div_ceil(8));
+    value.truncate(len);
+    value
 }
 
 /// The key and the number that every word of a value says.
 fn stamp(bytes: &[u8]) -> Option<(usize, u64)> {
     let word = bytes.first_chunk::<8>()?;
-    let whole = bytes.chunks(8).all(|chunk| chunk == &word[..chunk.len()]);
+    // Each word is the one before.
+    let whole = bytes[word.len()..] == bytes[..bytes.len() - word.len()];
     let word = u64::from_be_bytes(*word);
     whole.then_some(((word >> 48) as usize, word & ((1 << 48) - 1)))
 }

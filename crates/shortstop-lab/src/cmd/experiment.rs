@@ -1,6 +1,5 @@
 //! What the commands that run experiments share.
 
-
 use anyhow::{Context, bail};
 use disciplines_experiments::experiments;
 use experiments::{Experiment, Options, Report, World};

@@ -9,7 +9,9 @@ use super::experiment::{find, run_in};
 /// The experiment `coherence` in the simulator, without an end: what fails leaves its plan, the smallest that still fails, and the line that
 /// runs it again.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  shortstop-lab hunt\n  shortstop-lab hunt --seed 5000 --seeds 1000")]
+#[command(
+    after_help = "Examples:\n  shortstop-lab hunt\n  shortstop-lab hunt --seed 5000 --seeds 1000"
+)]
 pub struct Args {
     /// The first seed.
     #[arg(long, default_value_t = 1)]

@@ -44,14 +44,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut pace = Pace::new(rate);
     args.rate_later.map(|later| pace.change_later(later));
     let populate = args.populate;
-    serve(args.serve, |mut data: Box<dyn Backend>, config: &Config, version| {
-        if let Some(populate) = populate {
-            ensure!(
-                config.backend == BackendConfig::Embedded,
-                "--populate fills the embedded backend only; load the others with their own tools"
-            );
-            populate.fill(&mut *data, &config.cluster, config.identity, version)?;
-        }
-        Ok(Box::new(Emulated::new(data, Arc::new(Mutex::new(pace)))))
-    })
+    serve(
+        args.serve,
+        |mut data: Box<dyn Backend>, config: &Config, version| {
+            if let Some(populate) = populate {
+                ensure!(
+                    config.backend == BackendConfig::Embedded,
+                    "--populate fills the embedded backend only; load the others with their own tools"
+                );
+                populate.fill(&mut *data, &config.cluster, config.identity, version)?;
+            }
+            Ok(Box::new(Emulated::new(data, Arc::new(Mutex::new(pace)))))
+        },
+    )
 }

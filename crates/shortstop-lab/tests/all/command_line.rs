@@ -12,7 +12,17 @@ fn typed(words: &[&str]) -> Output {
 #[test]
 fn every_command_has_help_with_an_example() {
     for command in [
-        "list", "run", "compare", "hunt", "bench", "figures", "resources", "up", "exec", "down", "store",
+        "list",
+        "run",
+        "compare",
+        "hunt",
+        "bench",
+        "figures",
+        "resources",
+        "up",
+        "exec",
+        "down",
+        "store",
     ] {
         let output = typed(&[command, "--help"]);
         let help = String::from_utf8(output.stdout).unwrap();

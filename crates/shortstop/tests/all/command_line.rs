@@ -525,7 +525,10 @@ fn commands_of_labs_lead_to_their_own_program() {
     let typed = |words: &[&str]| Command::new(&alone).args(words).output().unwrap();
     let _ = std::fs::remove_file(&beside);
     let error = String::from_utf8(typed(&["lab", "list"]).stderr).unwrap();
-    assert!(error.contains("`shortstop-lab`") && error.lines().count() == 1, "{error}");
+    assert!(
+        error.contains("`shortstop-lab`") && error.lines().count() == 1,
+        "{error}"
+    );
     std::fs::write(&beside, "#!/bin/sh\necho \"$@\"\n").unwrap();
     std::fs::set_permissions(&beside, Permissions::from_mode(0o755)).unwrap();
     for (words, said) in [

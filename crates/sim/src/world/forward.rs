@@ -74,7 +74,6 @@ impl Programs {
         self.clock_ns = Some(took.as_nanos() as f64 / f64::from(TIMES));
     }
 
-    #[inline]
     fn count<R>(&mut self, run: impl FnOnce() -> R) -> R {
         self.runs += 1;
         let Some(clock_ns) = self.clock_ns else {
@@ -218,7 +217,6 @@ impl World {
     }
 
     /// A frame at a port of a switch. It is looked at when it comes, and leaves when the switch's core had time for it.
-    #[inline]
     pub(super) fn forward(&mut self, machine: MachineId, port: PortId, frame: FrameId) {
         let at = &mut self.machines[machine.0 as usize];
         let Some(forwarding) = &mut at.forwarding else {
@@ -298,7 +296,6 @@ impl World {
         }
     }
 
-    #[inline]
     fn carry_out(
         &mut self,
         machine: MachineId,
@@ -371,7 +368,6 @@ impl World {
     }
 
     /// The kernel's way: to a process here, or on to where routes lead.
-    #[inline]
     fn pass(&mut self, machine: MachineId, port: PortId, frame: FrameId, leaves_ns: u64) {
         let refused = &mut self.machines[machine.0 as usize].refused;
         let bytes = self.frames.bytes(frame);

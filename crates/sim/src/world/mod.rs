@@ -325,7 +325,6 @@ impl World {
         self.trace.hash()
     }
 
-    #[inline]
     fn happens(&mut self, at_ns: u64, event: Event) {
         self.now_ns = at_ns;
         self.events += 1;
@@ -480,7 +479,6 @@ impl World {
     }
 
     /// Tells a process something, and does what it asks for; what it sends leaves at `leaves_ns`.
-    #[inline]
     fn tell(
         &mut self,
         process: ProcessId,
@@ -522,7 +520,6 @@ impl World {
     }
 
     /// Sends what the process that was just told something has sent.
-    #[inline]
     fn send_all(&mut self, leaves_ns: u64) {
         let mut sent = std::mem::take(&mut self.done.sent);
         for one in sent.drain(..) {
@@ -537,7 +534,6 @@ impl World {
     }
 
     /// Sends a frame out of a port.
-    #[inline]
     fn transmit(&mut self, port: PortId, frame: FrameId, leaves_ns: u64) {
         let len = self.frames.bytes(frame).len();
         let fate = self.directions[port as usize].send(leaves_ns, len);
@@ -556,7 +552,6 @@ impl World {
     }
 
     /// A frame is at a port.
-    #[inline]
     fn arrive(&mut self, port: PortId, frame: FrameId) {
         self.packets += 1;
         let bytes = self.frames.bytes(frame);
@@ -582,7 +577,6 @@ impl World {
         self.queue.put(at_ns, wake);
     }
 
-    #[inline]
     fn wake(&mut self, process: ProcessId, life: u32) {
         let slot = &mut self.slots[process.0 as usize];
         if slot.life != life || slot.wake_ns != self.now_ns {

@@ -3,6 +3,7 @@
 mod backends;
 mod halves;
 mod outside;
+mod pace;
 mod replicas;
 mod speed;
 mod support;

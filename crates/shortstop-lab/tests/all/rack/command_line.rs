@@ -98,10 +98,7 @@ fn what_lab_up_suggests_works_as_it_stands() {
 fn with_several_labs_one_has_to_be_named() {
     needs_root();
     let ((first, _), (second, _)) = (Up::rack(), Up::rack());
-    for words in [
-        vec!["down"],
-        vec!["exec", "client1", "--", "true"],
-    ] {
+    for words in [vec!["down"], vec!["exec", "client1", "--", "true"]] {
         let said = complaint(typed(&words));
         for part in [&first.0, &second.0, "--name"] {
             assert!(said.contains(part), "{words:?}: {said}");

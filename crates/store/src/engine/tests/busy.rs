@@ -3,7 +3,9 @@
 use wire::KeyHash;
 
 use super::Engine;
-use crate::backend::{Answer, Backend, Change, Condition, Item, Key, Put, Ticket, Watch, embedded::Embedded};
+use crate::backend::{
+    Answer, Backend, Change, Condition, Item, Key, Put, Ticket, Watch, embedded::Embedded,
+};
 
 /// A server that takes requests of all partitions one after the other.
 struct Busy {

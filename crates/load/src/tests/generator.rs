@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use load::{
+use crate::{
     Arrivals, Generator, LoadConfig, Phase, PhaseKind, PhaseResult, Source,
     workload::{Popularity, populated_value},
 };
@@ -173,7 +173,7 @@ fn reads(arrivals: Arrivals) -> Phase {
 fn counted_once(result: &PhaseResult) {
     assert_eq!(result.sent, result.answered + result.lost);
     assert_eq!((result.cached, result.wrong(), result.not_found), (0, 0, 0));
-    let sum = |f: fn(&load::Interval) -> u32| {
+    let sum = |f: fn(&crate::Interval) -> u32| {
         result
             .intervals
             .iter()

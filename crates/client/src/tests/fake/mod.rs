@@ -1,7 +1,7 @@
 //! A store for tests: one task on a loopback socket that loses, duplicates, delays and reorders by a seed,
 //! and that can be told to answer wrongly. It applies each (client, request) once, as a store must.
 
-mod parts;
+pub mod parts;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,10 +17,10 @@ use wire::{Cluster, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, VERS
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// For a store that answers, on a machine that may be busy with something else: calls end by their answers, not by their deadlines.
-pub fn patient() -> client::Options {
-    client::Options {
+pub fn patient() -> crate::Options {
+    crate::Options {
         deadline: PATIENCE,
-        ..client::Options::default()
+        ..crate::Options::default()
     }
 }
 

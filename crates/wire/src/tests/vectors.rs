@@ -2,12 +2,12 @@
 //! against. This test makes the same vectors anew and compares; after a deliberate change of the
 //! protocol, run it with `WRITE_VECTORS=1` to write the file.
 
-use serde_json::{Value, json};
-use wire::{
+use crate::{
     Epoch, Flags, HEADER_LEN, Header, Op, Packet, Secret, Status, VERSION_ABSENT, VERSION_PRESENT,
     chain::{READ_BIT, ROUTE_MOST},
     partition_of,
 };
+use serde_json::{Value, json};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors.json");
 const TENANT: u32 = 7;
@@ -798,7 +798,7 @@ fn the_file_holds_these_vectors() {
     let cases = cases().into_iter().chain(replicas());
     let packets: Vec<_> = cases.map(packet_vector).collect();
     let vectors = json!({
-        "about": "See docs/protocol.md. Bytes are hex; version and tag are hex numbers. Checked by crates/wire/tests/all/vectors.rs.",
+        "about": "See docs/protocol.md. Bytes are hex; version and tag are hex numbers. Checked by crates/wire/src/tests/vectors.rs.",
         "packets": packets,
         "malformed": malformed(),
         "forged": forged(),

@@ -1,11 +1,11 @@
 //! Properties of encoding and decoding over generated packets and bytes: the part of fuzzing that runs on
 //! stable Rust with every `cargo test`. `fuzz/` has the unbounded part.
 
-use proptest::{collection::vec, prelude::*, sample::select};
-use wire::{
+use crate::{
     Cluster, Epoch, Flags, HEADER_LEN, Header, KeyHash, MAX_KEY, Op, Packet, Secret, Status,
     max_value, partition_of,
 };
+use proptest::{collection::vec, prelude::*, sample::select};
 
 fn any_header() -> impl Strategy<Value = Header> {
     let marks = (select(Op::ALL), 0u8..16, 0u8..15, any::<[u16; 3]>());
@@ -149,11 +149,11 @@ proptest! {
         let mut first = 0;
         for count in counts {
             let last = first + count - 1;
-            cluster.stores.push(wire::Store { address: ([10, 0, 0, 1], 7117).into(), first, last, rack: first as u16 % 3 });
+            cluster.stores.push(crate::Store { address: ([10, 0, 0, 1], 7117).into(), first, last, rack: first as u16 % 3 });
             first = last + 1;
         }
         let secret = hex::encode(secret.map(|byte| byte | 1));
-        cluster.tenants.push(wire::Tenant { rate: 5, ..wire::Tenant::new(7, secret) });
+        cluster.tenants.push(crate::Tenant { rate: 5, ..crate::Tenant::new(7, secret) });
         prop_assert_eq!(Cluster::parse(&cluster.to_toml()).unwrap(), cluster);
     }
 
@@ -161,12 +161,12 @@ proptest! {
     fn a_tenants_keys_stay_when_its_secret_changes(key in vec(any::<u8>(), 1..250), old: [u8; 16], new: [u8; 16]) {
         let [old, new] = [old, new].map(|secret| hex::encode(secret.map(|byte| byte | 1)));
         let mut cluster = Cluster::single(([10, 0, 0, 1], 7117).into(), 1);
-        cluster.tenants.push(wire::Tenant::new(7, old.clone()));
+        cluster.tenants.push(crate::Tenant::new(7, old.clone()));
         let before = cluster.secrets_of(7).unwrap();
-        cluster.tenants[0] = wire::Tenant {
+        cluster.tenants[0] = crate::Tenant {
             also_secret: Some(old.clone()),
             hash_secret: Some(old),
-            ..wire::Tenant::new(7, new)
+            ..crate::Tenant::new(7, new)
         };
         let after = cluster.secrets_of(7).unwrap();
         prop_assert_eq!(before.hash.key_hash(7, &key), after.hash.key_hash(7, &key));
@@ -175,7 +175,7 @@ proptest! {
         Packet::new(Header::new(Op::ReadRequest), &key, &[]).encode(&before.tag, &mut bytes).unwrap();
         let packet = Packet::decode(&bytes).unwrap();
         prop_assert_eq!(after.that_signed(&packet), Some(before.tag));
-        let over = wire::Secrets { also: Secret::NONE, ..after };
+        let over = crate::Secrets { also: Secret::NONE, ..after };
         prop_assert_eq!(over.that_signed(&packet).is_some(), before.tag == after.tag);
     }
 
@@ -186,13 +186,13 @@ proptest! {
         let mut first = 0;
         for (port, count) in (1..).zip(counts) {
             let last = first + count - 1;
-            cluster.stores.push(wire::Store { address: ([10, 0, 0, 1], port).into(), first, last, rack: 0 });
+            cluster.stores.push(crate::Store { address: ([10, 0, 0, 1], port).into(), first, last, rack: 0 });
             first = last + 1;
         }
         let all = cluster.stores.iter().map(|store| store.address);
         let stores: Vec<_> = all.filter(|address| mask >> address.port() & 1 == 1).collect();
         let some = !stores.is_empty();
-        cluster.tenants.push(wire::Tenant { stores: stores.clone(), ..wire::Tenant::new(7, "09".repeat(16)) });
+        cluster.tenants.push(crate::Tenant { stores: stores.clone(), ..crate::Tenant::new(7, "09".repeat(16)) });
         cluster.check().unwrap();
         let partition = partition % cluster.partitions;
         let owner = cluster.store_of_partition(0, partition);
@@ -206,7 +206,7 @@ proptest! {
 
 #[test]
 fn lengths_that_no_packet_has_are_refused_and_nothing_is_written() {
-    use wire::EncodeError::{KeyLength, ValueLength};
+    use crate::EncodeError::{KeyLength, ValueLength};
     let long = vec![0; 70_000];
     for (op, key, value, error) in [
         (Op::ReadRequest, 0, 0, KeyLength(0)),

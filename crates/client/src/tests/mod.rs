@@ -1,5 +1,5 @@
 //! The client against a fake store over loopback, with a seal and without.
 
-mod fake;
+pub mod fake;
 mod plain;
 mod sealed;

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::{Courier, Greeting, Introduction, Reservation, TICK, Tables, hello, objects};
+use crate::{Courier, Greeting, Introduction, Reservation, TICK, Tables, hello, objects};
 use api::{
     convert,
     proto::{

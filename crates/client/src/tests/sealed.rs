@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Client, Condition, Error, NotOpened, Options, Seal};
+use crate::{Client, Condition, Error, NotOpened, Options, Seal};
 use wire::{Flags, Op};
 
 use super::fake::{FakeStore, Faults, patient};
@@ -32,7 +32,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-fn not_opened(result: Result<Option<client::Value>, Error>) -> (NotOpened, bool) {
+fn not_opened(result: Result<Option<crate::Value>, Error>) -> (NotOpened, bool) {
     match result {
         Err(Error::NotOpened {
             why, from_switch, ..

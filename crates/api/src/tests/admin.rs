@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use api::{Asking, ControlEndpoint, JSON, types::ErrorBody};
+use crate::{Asking, ControlEndpoint, JSON, types::ErrorBody};
 use axum::{Json, Router, extract::Request, http::StatusCode, response::IntoResponse};
 use http::Method;
 

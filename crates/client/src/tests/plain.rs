@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use client::{Client, Condition, Error, Options};
+use crate::{Client, Condition, Error, Options};
 use wire::{Op, Secret, Status};
 
 use super::fake::{self, FakeStore, Faults, patient};

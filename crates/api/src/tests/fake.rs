@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use api::{ControlEndpoint, proto::control_server::Control, proto::control_server::ControlServer};
+use crate::{
+    ControlEndpoint, proto::control_server::Control, proto::control_server::ControlServer,
+};
 use axum::Router;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio_stream::wrappers::TcpListenerStream;

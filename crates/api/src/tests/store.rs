@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use api::{
+use crate::{
     Told, follow,
     proto::{
         self, FromStore, FromSwitch, HalfAck, HalfMessage, HalfReport, StatusReply, StatusRequest,
