@@ -103,7 +103,7 @@ fn measure_all(
     let store = "10.0.0.1:7117".parse().unwrap();
     let mut source = Source::new(config(store, ids), 9).unwrap();
     let (mut now, mut count, mut on_its_way) = (0, 0, VecDeque::new());
-    let mut run = |phase: &Phase| {
+    let run = |phase: &Phase| {
         source.begin(phase, now).unwrap();
         loop {
             source.due(now, &mut |_, bytes| {
@@ -126,7 +126,7 @@ fn measure_all(
             }
         }
     };
-    phases.iter().map(|phase| run(phase)).collect()
+    phases.iter().map(run).collect()
 }
 
 /// Runs phases of these tenants on sockets, against a stand-in on a thread.

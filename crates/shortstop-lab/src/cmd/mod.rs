@@ -55,7 +55,7 @@ enum Command {
     Up(up::Args),
     Exec(exec::Args),
     Down(down::Args),
-    Store(store::Args),
+    Store(Box<store::Args>),
     /// Offer load as a configuration says (used by experiments).
     #[command(hide = true)]
     Load(roles::Load),
@@ -92,7 +92,7 @@ impl CommandLine for Cli {
             Command::Up(args) => up::run(&args),
             Command::Exec(args) => exec::run(args),
             Command::Down(args) => down::run(&args),
-            Command::Store(args) => store::run(args),
+            Command::Store(args) => store::run(*args),
             Command::Load(args) => roles::offer_load(&args),
             Command::CoordLoad(args) => roles::offer_coord_load(&args),
             Command::EtcdLoad(args) => roles::offer_etcd_load(&args),

@@ -42,7 +42,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         rate.check()?;
     }
     let mut pace = Pace::new(rate);
-    args.rate_later.map(|later| pace.change_later(later));
+    if let Some(later) = args.rate_later {
+        pace.change_later(later);
+    }
     let populate = args.populate;
     serve(
         args.serve,
