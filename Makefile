@@ -12,8 +12,9 @@ AGAIN ?=
 MINUTES ?=
 CHANGED ?=
 ROUNDS ?= 10
+NAMES ?=
 
-.PHONY: help build test stress lint demo bench figures figures-check fuzz hunt clean
+.PHONY: help build test stress kernels lint demo bench figures figures-check fuzz hunt clean
 
 help:
 	@echo 'make build   the programs, target/release/shortstop and shortstop-lab'
@@ -21,6 +22,7 @@ help:
 	@echo '             [BACKEND=embedded|redis|memcached]'
 	@echo 'make test    every test; ends with "N passed, N failed"  [ARGS="-p wire"] [CHANGED=REV: what changed since, and what depends on it]'
 	@echo 'make stress  every test again and again beside busy neighbours, and what failed how often  [ROUNDS=10]'
+	@echo 'make kernels what other kernels make of it, from 6.1 on: each in a virtual machine  [NAMES="6.1 6.12-rt newest"]'
 	@echo 'make lint    formatting and warnings, Rust and C'
 	@echo 'make bench   what hits and misses cost, as a table and target/bench.json'
 	@echo 'make figures  measure what is stale of the figures of README and docs, and write it there: the quick runs and the bench'
@@ -46,6 +48,10 @@ stress:
 test:
 	@tools/setup build lab redis memcached etcd fuzz
 	@tools/test $(if $(CHANGED),--changed $(CHANGED),$(ARGS))
+
+kernels:
+	@tools/setup build lab redis memcached etcd fuzz kernels
+	@tools/kernels $(NAMES)
 
 lint:
 	@tools/setup build lint

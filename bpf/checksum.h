@@ -60,21 +60,34 @@ INLINE void ipv4_checksum(struct iphdr *ip)
 /* Kernels before 6.13 sum at most 512 bytes in one call. */
 #define SUM_CHUNK 512
 
-/* The sum of `len` bytes, folded; `bytes` has zeros up to the next multiple of four. */
+/* Adds `len` bytes to a sum, 1 to SUM_CHUNK of them; what follows up to the next multiple of four are zeros. */
+INLINE __u32 sum_on(const __u8 *bytes, __u32 len, __u32 sum)
+{
+	__u32 size = (len - 1) | 3;
+	opaque(size);
+	return bpf_csum_diff(NULL, 0, (__be32 *)bytes, (size & (SUM_CHUNK - 1)) + 1, sum);
+}
+
+/* The sum of `len` bytes, folded, up to three times SUM_CHUNK, all of which is memory; zeros follow as above. */
 OUTLINE __u32 sum_of(const __u8 *bytes, __u32 len)
 {
 	__u32 sum = 0;
-	if (!bytes)
+	if (!bytes || !len)
 		return 0;
-	for (__u32 at = 0; at < 3 * SUM_CHUNK; at += SUM_CHUNK) {
-		if (at >= len)
-			break;
-		__u32 part = (len - at + 3) & ~3U;
-		if (part > SUM_CHUNK)
-			part = SUM_CHUNK;
-		sum = bpf_csum_diff(NULL, 0, (__be32 *)(bytes + at), part, sum);
-	}
-	return fold(sum);
+	if (len <= SUM_CHUNK)
+		return fold(sum_on(bytes, len, 0));
+	sum = sum_on(bytes, SUM_CHUNK, 0);
+	if (len <= 2 * SUM_CHUNK)
+		return fold(sum_on(bytes + SUM_CHUNK, len - SUM_CHUNK, sum));
+	sum = sum_on(bytes + SUM_CHUNK, SUM_CHUNK, sum);
+	return fold(sum_on(bytes + 2 * SUM_CHUNK, len - 2 * SUM_CHUNK, sum));
+}
+
+/* The sum of the first `len` bytes of the scratch memory, folded, 1 to SUM_CHUNK of them; zeros follow as above. */
+INLINE __u32 sum_of_scratch(const struct work *work, __u32 len)
+{
+	_Static_assert(sizeof(work->scratch) == SUM_CHUNK, "in one call");
+	return fold(sum_on(work->scratch, len, 0));
 }
 
 /* The sum of a value, which begins at an odd offset of the packet if the key is odd. */

@@ -177,14 +177,14 @@ INLINE bool is_trusted(struct xdp_md *ctx, struct work *work)
 /* Copies the packet's value into the item, which the caller has locked. */
 INLINE bool load_value(struct xdp_md *ctx, const struct work *work, const struct found *found)
 {
-	__u32 len = work->value_len;
+	__u32 at = work->kv + KV_HEADER_LEN + work->key_len, len = work->value_len, size = 0;
 	__u8 *value = value_of(found, work->key_len);
 	if (len > VALUE_MAX_BYTES)
 		return false;
 	if (len & 7) /* zeros up to a whole word, for checksums */
 		__builtin_memset(value + (len & 0x7f8), 0, 8);
-	return !len ||
-	       bpf_xdp_load_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, value, len) == 0;
+	return !len || (is_size(len, VALUE_MAX_BYTES, &size) &&
+			bpf_xdp_load_bytes(ctx, at, value, size) == 0);
 }
 
 /* A grant that does not fit: the agent is told once. The caller has locked the item. */

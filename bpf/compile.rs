@@ -1,7 +1,7 @@
 //! For build scripts of crates that carry a data-plane program: compiles C against the headers in this folder.
 //!
 //! `build.rs` is `fn main() { bpf::compile("NAME.bpf.c") }`, with this crate among the build dependencies; the crate
-//! then has the object: `include_bytes!(concat!(env!("OUT_DIR"), "/NAME.bpf.o"))`, and the same programs as native code
+//! then has the object, packed: `include_bytes!(concat!(env!("OUT_DIR"), "/NAME.bpf.o.zlib"))`, and the same programs as native code
 //! (`user/`), linked into it: `unsafe extern "C" { fn NAME_unit() -> *const c_void; }`. It needs clang and libbpf only: libbpf-cargo
 //! does the same, and takes as long to build as a tenth of everything else.
 
@@ -15,17 +15,18 @@ use std::{
     process::Command,
 };
 
-/// Compiles `source`, a path from the root of the crate that is being built, into `OUT_DIR/NAME.bpf.o`, and into a native library
+/// Compiles `source`, a path from the root of the crate that is being built, into `OUT_DIR/NAME.bpf.o.zlib`, and into a native library
 /// that the crate is linked with. `CLANG` names another compiler than clang-19.
 ///
 /// # Panics
 /// Outside of a build script, and if clang refuses: it says why.
 pub fn compile(source: &str) {
     let (source, headers, out) = for_kernel(source);
+    pack(&object_of(&source, &out));
     native::compile(&clang(), &headers, &source, &out);
 }
 
-/// Likewise for the kernel alone: programs of measurements that stand on what only it has.
+/// Likewise for the kernel alone, into `OUT_DIR/NAME.bpf.o`: programs of measurements that stand on what only it has.
 ///
 /// # Panics
 /// As [`compile`].
@@ -40,8 +41,8 @@ fn for_kernel(source: &str) -> (PathBuf, PathBuf, PathBuf) {
     let headers = headers_above(&crate_dir);
     let source = crate_dir.join(source);
     let out = PathBuf::from(variable("OUT_DIR"));
-    let name = source.file_stem().expect("a file").to_string_lossy();
-    let compiled = out.join(format!("{name}.debug.o"));
+    let object = object_of(&source, &out);
+    let compiled = object.with_extension("debug.o");
     let clang = clang();
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let status = Command::new(&clang)
@@ -65,7 +66,7 @@ fn for_kernel(source: &str) -> (PathBuf, PathBuf, PathBuf) {
         .status()
         .unwrap_or_else(|e| panic!("{clang} (set CLANG to name another than clang-19): {e}"));
     assert!(status.success(), "{clang}: {}: {status}", source.display());
-    link(&compiled, &out.join(format!("{name}.o")));
+    link(&compiled, &object);
     println!("cargo:rerun-if-changed={}", source.display());
     println!("cargo:rerun-if-changed={}", headers.display());
     println!("cargo:rerun-if-env-changed=CLANG");
@@ -83,6 +84,18 @@ pub fn compile_switch() {
     native::library(&clang(), &headers, &source, "user_switch");
     println!("cargo:rerun-if-changed={}", headers.display());
     println!("cargo:rerun-if-env-changed=CLANG");
+}
+
+/// Where the object of this source lies: `NAME.bpf.o`.
+fn object_of(source: &Path, out: &Path) -> PathBuf {
+    out.join(source.file_name().expect("a file")).with_extension("o")
+}
+
+/// Writes an object as programs carry it, beside the object: a fourth as long.
+fn pack(object: &Path) {
+    let bytes = fs::read(object).expect("linked just now");
+    let packed = miniz_oxide::deflate::compress_to_vec_zlib(&bytes, 9);
+    fs::write(object.with_extension("o.zlib"), packed).expect("OUT_DIR can be written");
 }
 
 fn clang() -> String {

@@ -120,7 +120,9 @@ INLINE bool put_value(struct xdp_md *ctx, __u32 at, __u8 *value, __u32 len)
 		if (done == len)
 			meanwhile();
 	}
-	return done == len || bpf_xdp_store_bytes(ctx, at, value, len) == 0;
+	__u32 size = 0;
+	return done == len || (is_size(len, VALUE_MAX_BYTES, &size) &&
+			       bpf_xdp_store_bytes(ctx, at, value, size) == 0);
 }
 
 /*

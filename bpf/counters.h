@@ -11,6 +11,7 @@
 #define COUNTERS(X)                                                                                    \
 	X(pass_not_ours, "other protocols and ports, left to the kernel")                              \
 	X(pass_other_magic, "our port, but not our magic: left to the kernel")                         \
+	X(pass_other_mac, "ours, in a frame for another receiver on the link: left to the kernel")     \
 	X(pass_local, "ours, for this host or without a route: left to the kernel")                    \
 	X(pass_no_neighbour, "ours, next hop not resolved yet: left to the kernel")                    \
 	X(pass_ttl, "ours, hop limit used up: left to the kernel")                                     \

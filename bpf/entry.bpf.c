@@ -3,6 +3,7 @@
  * The program on every interface of a switch: parse, admit, hand over to the tenant's discipline. Everything
  * that is not ours passes to the kernel as it came.
  */
+#include "address.h"
 #include "admit.h"
 #include "discipline.h"
 #include "source.h"
@@ -76,6 +77,8 @@ int entry(struct xdp_md *ctx)
 	int verdict = parse(ctx, &work);
 	if (verdict != CONTINUE)
 		return verdict;
+	if (unlikely(!is_for_this_port(ctx)))
+		return ends(COUNT_pass_other_mac, XDP_PASS);
 	struct config *config = get_config();
 	if (!config)
 		return XDP_PASS;

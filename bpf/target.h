@@ -18,6 +18,10 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+/* libbpf's own is no constant to clang 15. */
+#undef offsetof
+#define offsetof(type, member) __builtin_offsetof(type, member)
+
 #define INLINE static __always_inline
 /* A function of its own in the program: keeps the caller's code and the verifier's work small. */
 #define OUTLINE static __noinline __attribute__((unused))

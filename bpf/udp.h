@@ -66,7 +66,7 @@ WHOLE int sum_of_first(struct xdp_md *ctx, struct work *work, __u32 left, __u32 
 		__builtin_memset(work->scratch, 0, sizeof(work->scratch));
 		if (bpf_xdp_load_bytes(ctx, at, work->scratch, part) < 0)
 			return false;
-		*sum = fold((__u64)*sum + sum_of(work->scratch, part));
+		*sum = fold((__u64)*sum + sum_of_scratch(work, part));
 		at += part;
 		left -= part;
 	}

@@ -2,7 +2,7 @@
 /* The packet: docs/protocol.md is the specification, crates/wire the other implementation. */
 #pragma once
 
-#include <target.h>
+#include "size.h"
 
 #define KV_PORT 7117
 #define KV_MAGIC_VERSION 0xA2

@@ -37,3 +37,8 @@ find_clang() {
 	major=$(clang -dumpversion 2>/dev/null | cut -d. -f1)
 	[ "${major:-0}" -ge 15 ] && say clang
 }
+
+# Of what `cargo test --no-run --message-format json` wrote into this file: each test program's folder, which it runs in, and where it is.
+test_programs() {
+	sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"overflow_checks":[a-z]*,"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' "$1"
+}

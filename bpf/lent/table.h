@@ -184,11 +184,9 @@ INLINE bool is_still_active(const struct lent *lent)
 /* The packet's value and version become the record's, which the caller has locked. False: nothing changed. */
 INLINE bool store_kept(struct xdp_md *ctx, const struct work *work, struct kept *record, __u32 sum)
 {
-	__u32 len = work->value_len;
-	if (len > VALUE_MAX_BYTES)
-		return false;
-	if (len && bpf_xdp_load_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, record->value,
-				      len) < 0)
+	__u32 at = work->kv + KV_HEADER_LEN + work->key_len, len = work->value_len, size = 0;
+	if (len && (!is_size(len, VALUE_MAX_BYTES, &size) ||
+		    bpf_xdp_load_bytes(ctx, at, record->value, size) < 0))
 		return false;
 	record->value_len = len;
 	record->sum = sum;
@@ -232,8 +230,9 @@ WHOLE int try_load_kept(struct xdp_md *ctx, struct work *work, __u64 loan, __u32
 		return KEPT_CHANGING;
 	if (!make_room(ctx, work, KV_HEADER_LEN + work->key_len + len))
 		return KEPT_NO_ROOM;
-	if (len && bpf_xdp_store_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len,
-				       (void *)record->value, len) < 0)
+	__u32 at = work->kv + KV_HEADER_LEN + work->key_len, size = 0;
+	if (len && (!is_size(len, VALUE_MAX_BYTES, &size) ||
+		    bpf_xdp_store_bytes(ctx, at, (void *)record->value, size) < 0))
 		return KEPT_NO_ROOM;
 	barrier();
 	return READ_ONCE(record->seq) == seq ? KEPT_LOADED : KEPT_TORN;

@@ -2,4 +2,5 @@
 
 fn main() {
     bpf::compile("bpf/trial.bpf.c");
+    bpf::compile("bpf/refused.bpf.c");
 }

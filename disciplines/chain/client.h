@@ -79,7 +79,7 @@ OUTLINE int moved(struct xdp_md *ctx, struct work *work, const struct here *here
 		return ends(COUNT_answer, XDP_TX);
 	}
 	write_route(here, route);
-	__u32 sum = sum_of(work->scratch, len);
+	__u32 sum = sum_of_scratch(work, len);
 	len = ((len - 1) & 0xff) + 1; /* as the verifier sees it */
 	make_header(work, here, op_of_answer(work), FLAG_CACHED | STATUS_MOVED, 0);
 	if (bpf_xdp_store_bytes(ctx, at, work->scratch, len) < 0 ||

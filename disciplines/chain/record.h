@@ -171,10 +171,9 @@ INLINE bool is_present(struct record *record)
  */
 #define COPY_VALUE(helper, ctx, record, offset, most, at, len)                                     \
 	({                                                                                         \
-		__u32 offset_ = (offset), len_ = (len);                                            \
-		opaque(len_);                                                                      \
-		len_ - 1 < (most) &&                                                               \
-			(helper)((ctx), (at), (record)->ring + offset_ + VERSION_HEADER, len_) ==  \
+		__u32 offset_ = (offset), size_ = 0;                                               \
+		is_size((len), (most), &size_) &&                                                  \
+			(helper)((ctx), (at), (record)->ring + offset_ + VERSION_HEADER, size_) == \
 				0;                                                                 \
 	})
 #define COPY_ANY_VALUE(helper, ctx, record, seq, at, len)                                          \

@@ -79,7 +79,7 @@ impl Configurations {
         &self.at
     }
 
-    #[cfg(test)]
+    /// What the switch runs.
     pub fn programs(&self) -> &Programs {
         &self.programs
     }

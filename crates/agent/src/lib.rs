@@ -42,7 +42,8 @@ use std::{
 
 use api::ControlEndpoint;
 use dataplane::{
-    Attached, Backing, Dataplane, Home, Loops, Mode, Object, Programs, Sizes, SourceCheck, Table,
+    Attached, Backing, Dataplane, Home, Loops, Mode, Object, Programs, Refusal, Sizes, SourceCheck,
+    Table,
 };
 use decide::Registration;
 use soft::Soft;
@@ -151,6 +152,7 @@ pub struct Agent {
     plane: Plane,
     /// The number of its tables.
     life: u64,
+    refused: Vec<(&'static str, Refusal)>,
     _lock: Lock,
     epochs: Reservation,
 }
@@ -199,8 +201,14 @@ impl Agent {
         };
         let table = Table::open(at)?;
         table.check_sources(options.source_check);
+        let refused = match &plane {
+            Plane::Kernel(dataplane, _) => dataplane.refused().to_vec(),
+            Plane::Soft(_) => vec![],
+        };
+        status::note_refused(&options.name, &refused);
         Ok(Agent {
             options,
+            refused,
             plane,
             life: table.life(),
             _lock: lock,
@@ -216,6 +224,11 @@ impl Agent {
         }
     }
 
+    /// What this kernel refuses: disciplines by name, and write-back. Their packets are forwarded.
+    pub fn refused(&self) -> &[(&'static str, Refusal)] {
+        &self.refused
+    }
+
     /// Serves until `stop` resolves. Programs in the kernel stay attached afterwards.
     ///
     /// # Errors
@@ -224,6 +237,15 @@ impl Agent {
         let (to_tables, from_session) = mpsc::sync_channel(QUEUE);
         let (to_session, from_tables) = async_mpsc::channel(QUEUE);
         let (id, disciplines) = (self.options.id, self.options.disciplines);
+        let hello = hello(&Introduction {
+            id,
+            name: &self.options.name,
+            pages: self.options.pages,
+            disciplines,
+            refused: &self.refused,
+            life: self.life,
+            address: self.options.address,
+        });
         let epochs = self.epochs;
         let (programs, _soft): (Programs, _) = match self.plane {
             Plane::Kernel(dataplane, _) => (dataplane.into(), None),
@@ -244,7 +266,7 @@ impl Agent {
                 let _ = ended_tx.send(result);
             });
         let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;
-        let session = session::run(&self.options, self.life, to_tables, from_tables);
+        let session = session::run(&self.options, &hello, to_tables, from_tables);
         tokio::select! {
             () = stop => {}
             () = session => {}
@@ -267,8 +289,7 @@ fn attach(
 ) -> Result<Plane, AgentError> {
     let was_running = home.exists();
     let dataplane = Dataplane::load(home.clone(), objects, sizes)?;
-    let attach = |name: &String| dataplane.attach(name, mode);
-    let attached = interfaces.iter().map(attach).collect::<Result<Vec<_>, _>>();
+    let attached = dataplane.attach_all(interfaces, mode);
     let attached = attached.inspect_err(|_| {
         if !was_running {
             let _ = dataplane::detach(home);

@@ -1,6 +1,6 @@
 //! What the registered disciplines are to a switch.
 
-use dataplane::{Object, Sizes};
+use dataplane::{Object, Programs, Sizes};
 use decide::Registration;
 
 /// Those that have a switch half.
@@ -20,10 +20,12 @@ pub fn objects(disciplines: &[Registration], sizes: Sizes) -> Vec<Object> {
         .collect()
 }
 
-/// The discipline of that name, if it has programs here.
-pub(super) fn find(
+/// Those whose programs run here: the kernel may have refused some.
+pub(super) fn that_run(
     disciplines: &'static [Registration],
-    name: &str,
-) -> Option<&'static Registration> {
-    with_programs(disciplines).find(|r| r.name == name)
+    programs: &Programs,
+) -> Vec<&'static Registration> {
+    let refused = programs.refused();
+    let runs = |r: &&Registration| refused.iter().all(|(name, _)| *name != r.name);
+    with_programs(disciplines).filter(runs).collect()
 }

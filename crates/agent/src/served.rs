@@ -7,8 +7,6 @@ use dataplane::TenantEntry;
 use decide::{ItemKey, Items, NO_DISCIPLINE, PARAMETERS, Registration};
 use wire::{Cluster, KeyHash, OverRate, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM};
 
-use super::registry;
-
 /// What a setup says about one tenant.
 pub(super) struct TenantHere {
     pub secrets: Secrets,
@@ -42,12 +40,13 @@ impl Served {
         cluster: Cluster,
         tenants: &[TenantSetup],
         slots: BTreeMap<SocketAddr, u16>,
-        disciplines: &'static [Registration],
+        disciplines: &[&'static Registration],
     ) -> Served {
+        let by_name = |name: &str| disciplines.iter().find(|r| r.name == name).copied();
         let here = |setup: &TenantSetup| {
             let here = TenantHere {
                 secrets: cluster.secrets_of(setup.tenant)?,
-                discipline: registry::find(disciplines, &setup.discipline),
+                discipline: by_name(&setup.discipline),
                 measured: setup.measured,
             };
             Some((setup.tenant, here))

@@ -9,10 +9,12 @@ use std::{
 use api::{
     Link,
     proto::{
-        FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body, to_switch,
+        self, FromSwitch, Hello, ToSwitch, control_client::ControlClient, from_switch::Body,
+        to_switch,
     },
     said,
 };
+use dataplane::Refusal;
 use decide::Registration;
 use tokio::sync::mpsc::Receiver;
 use tokio_stream::wrappers::ReceiverStream;
@@ -31,15 +33,14 @@ pub(super) enum ToTables {
 /// Runs for as long as the table thread does.
 pub(super) async fn run(
     options: &Options,
-    life: u64,
+    hello: &FromSwitch,
     to_tables: SyncSender<ToTables>,
     mut from_tables: Receiver<FromSwitch>,
 ) {
     let mut network = Network::start(options.interfaces.clone(), options.probes);
     let stream = async |link, url: &str| {
         attach(
-            options,
-            life,
+            hello,
             link,
             url,
             &to_tables,
@@ -59,8 +60,7 @@ struct TablesGone;
 
 /// One stream to its end; an error if it did not begin.
 async fn attach(
-    options: &Options,
-    life: u64,
+    hello: &FromSwitch,
     link: Link,
     url: &str,
     to_tables: &SyncSender<ToTables>,
@@ -69,15 +69,7 @@ async fn attach(
 ) -> Result<ControlFlow<TablesGone, String>, String> {
     let ended = |reason: &str| Ok(Continue(reason.to_owned()));
     let (up, upstream) = tokio::sync::mpsc::channel(64);
-    let hello = hello(&Introduction {
-        id: options.id,
-        name: &options.name,
-        pages: options.pages,
-        disciplines: options.disciplines,
-        life,
-        address: options.address,
-    });
-    if up.send(hello).await.is_err() {
+    if up.send(hello.clone()).await.is_err() {
         return ended("stream closed");
     }
     let mut client = ControlClient::new(link).max_decoding_message_size(64 << 20);
@@ -150,6 +142,8 @@ pub struct Introduction<'a> {
     pub pages: u32,
     /// The disciplines that it has programs of.
     pub disciplines: &'static [Registration],
+    /// Of those and of write-back what its kernel refuses.
+    pub refused: &'a [(&'static str, Refusal)],
     /// The number of its tables ([`dataplane::Table::life`]).
     pub life: u64,
     /// Where packets for itself go.
@@ -164,6 +158,10 @@ pub fn hello(of: &Introduction<'_>) -> FromSwitch {
         version: env!("CARGO_PKG_VERSION").into(),
         pages: of.pages,
         disciplines: registry::names(of.disciplines),
+        refused: of.refused.iter().map(|(name, refusal)| proto::Refused {
+            name: (*name).into(),
+            reason: refusal.to_string(),
+        }).collect(),
         life: of.life,
         address: of.address.map(|at| at.to_string()).unwrap_or_default(),
     };

@@ -11,8 +11,8 @@ use std::{
 };
 
 use dataplane::{
-    Backing, Counters, Going, Home, LeaseState, Leases, Lent, PARAMETERS, PageItems, Table,
-    TenantEntry,
+    Backing, Counters, Going, Home, LeaseState, Leases, Lent, PARAMETERS, PageItems, Refusal,
+    Table, TenantEntry,
 };
 use serde::{Deserialize, Serialize};
 use soft::{Lost, Soft};
@@ -67,6 +67,9 @@ pub struct Status {
     /// What a soft switch lost beside what its programs counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Lost>,
+    /// What this kernel refuses, disciplines by name and write-back, with why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, String>,
     /// Every counter by name.
     pub counters: BTreeMap<String, u64>,
 }
@@ -146,12 +149,37 @@ pub fn read(name: &str) -> Result<Status, AgentError> {
         });
     }
     let attached = dataplane::attached(&home).into_iter().map(|(name, _)| name);
-    Ok(of(
-        &Backing::from(&home),
-        Mode::Kernel,
-        attached.collect(),
-        None,
-    )?)
+    let refused = fs::read(noted(name)).unwrap_or_default();
+    Ok(Status {
+        refused: serde_json::from_slice(&refused).unwrap_or_default(),
+        ..of(
+            &Backing::from(&home),
+            Mode::Kernel,
+            attached.collect(),
+            None,
+        )?
+    })
+}
+
+/// Where an agent notes what its kernel refuses: as long as pins last there, which are gone after a boot.
+fn noted(name: &str) -> PathBuf {
+    Path::new(LOCKS).join(format!("switch-{name}.refused"))
+}
+
+/// Notes for whoever asks for the status what the kernel refused of this switch.
+pub(crate) fn note_refused(name: &str, refused: &[(&str, Refusal)]) {
+    let path = noted(name);
+    let all: BTreeMap<_, _> = refused.iter().map(|(of, why)| (*of, why.to_string())).collect();
+    let done = match all.is_empty() {
+        true => fs::remove_file(&path).or_else(|e| match e.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(e),
+        }),
+        false => fs::write(&path, serde_json::to_vec(&all).unwrap_or_default()),
+    };
+    if let Err(e) = done {
+        warn!("{}: {e}: `switch status` does not show what the kernel refuses", path.display());
+    }
 }
 
 fn socket(name: &str) -> PathBuf {
@@ -277,6 +305,7 @@ fn of(
         lent: Lent::of(at)?,
         round: Round::of(going, get),
         lost,
+        refused: BTreeMap::new(),
         counters: counters
             .iter()
             .map(|(c, value)| (c.name.clone(), *value))

@@ -28,6 +28,7 @@ use super::{
     halves::Halves,
     hot::Told,
     memory::{Memory, News},
+    registry,
     reporting::Reporting,
     served::Served,
     tell::{KEYS_PER_MESSAGE, send, tenant_keys},
@@ -41,7 +42,8 @@ const LEASE_CHECK: Duration = Duration::from_millis(200);
 /// What every switch's agent is behind its sockets and threads: messages of the controller and the time in, messages to the
 /// controller and packets to stores out.
 pub struct Tables {
-    disciplines: &'static [Registration],
+    /// Those whose programs run here.
+    disciplines: Vec<&'static Registration>,
     /// The last setup.
     served: Option<Served>,
     memory: Memory,
@@ -86,7 +88,7 @@ impl Tables {
         reporting.begin(memory.next_window());
         let window = Duration::from_secs(1);
         let mut tables = Tables {
-            disciplines,
+            disciplines: registry::that_run(disciplines, &programs),
             served: None,
             memory,
             configurations: Configurations::new(programs, disciplines),
@@ -126,6 +128,7 @@ impl Tables {
         }
         if now >= self.window_end {
             self.window_end = now + self.window;
+            self.configurations.programs().note_addresses()?;
             self.end_window()?;
         }
         if now >= self.lease_check {
@@ -194,7 +197,7 @@ impl Tables {
         self.term = setup.term;
         self.memory.set_sampling(setup.sample_shift);
         let slots = self.filling.slots(&cluster);
-        let served = Served::new(cluster, &setup.tenants, slots, self.disciplines);
+        let served = Served::new(cluster, &setup.tenants, slots, &self.disciplines);
         let before = self.served.as_ref();
         let waited = self.memory.pages_applied().is_none();
         // What another discipline's programs must not find goes before they are called.

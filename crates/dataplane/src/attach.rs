@@ -31,7 +31,8 @@ pub fn interfaces() -> Vec<String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Native where the driver has it, except on veth, where generic is cheaper and needs no peer set-up.
+    /// Native where the drivers of all of a switch's interfaces have it, else generic; so on veth too, where it is cheaper and needs no
+    /// peer set-up.
     Auto,
     /// In the driver, before a socket buffer is made.
     Native,
@@ -92,7 +93,7 @@ fn interface_ioctl(
 }
 
 /// The name of the interface's driver; empty if it has none.
-fn driver_of(interface: &str) -> String {
+pub(crate) fn driver_of(interface: &str) -> String {
     const ETHTOOL_GDRVINFO: u32 = 3;
     const NAME_AT: usize = 4;
     let mut info = [0u8; 196]; // struct ethtool_drvinfo
@@ -112,6 +113,20 @@ fn mtu_of(interface: &str) -> Option<u32> {
     let answer = interface_ioctl(interface, libc::SIOCGIFMTU, |_| {})?;
     // SAFETY: SIOCGIFMTU fills this member.
     u32::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
+}
+
+/// An interface's hardware address; none: it has none of 48 bits.
+pub(crate) fn mac_of(ifindex: u32) -> Option<[u8; 6]> {
+    // By whatever name it has now.
+    let name = nix::net::if_::if_indextoname(ifindex).ok()?;
+    let answer = interface_ioctl(name.to_str().ok()?, libc::SIOCGIFHWADDR, |_| {})?;
+    // SAFETY: SIOCGIFHWADDR fills this member.
+    let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
+    let mut mac = [0; 6];
+    for (to, from) in mac.iter_mut().zip(address.sa_data) {
+        *to = from as u8;
+    }
+    (address.sa_family == libc::ARPHRD_ETHER && mac != [0; 6]).then_some(mac)
 }
 
 /// Brings an interface up.
@@ -276,7 +291,7 @@ pub(crate) fn take_over(path: &Path, program: &Program<'_>, ifindex: u32) -> Res
 }
 
 /// Whether what is attached to an interface runs in generic mode; `None`: the kernel does not say.
-fn runs_generic(ifindex: u32) -> Option<bool> {
+pub(crate) fn runs_generic(ifindex: u32) -> Option<bool> {
     let mut opts = libbpf_sys::bpf_xdp_query_opts {
         sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
         ..Default::default()
@@ -291,39 +306,20 @@ fn runs_generic(ifindex: u32) -> Option<bool> {
     }
 }
 
-/// Native or generic, and why.
-fn choose(interface: &str, mode: Mode) -> (bool, String) {
-    match mode {
-        Mode::Native => (false, "as asked for".into()),
-        Mode::Generic => (true, "as asked for".into()),
-        Mode::Auto => match driver_of(interface).as_str() {
-            "veth" => (
-                true,
-                "veth: cheaper for traffic from sockets, and the peer needs no XDP".into(),
-            ),
-            "" => (true, "no driver of its own".into()),
-            driver => (false, format!("driver {driver}")),
-        },
-    }
-}
-
 /// Attaches `program` to an interface and pins the link, so that it outlives this process.
 ///
 /// # Errors
 /// No such interface, MTU too small, occupied, no native mode: see [`Error`].
-pub fn attach(
+pub(crate) fn attach(
     home: &Home,
     program: &Program<'_>,
     interface: &str,
-    mode: Mode,
+    generic: bool,
+    why: &str,
 ) -> Result<Attached, Error> {
     let ifindex = check_interface(interface)?;
-    attach_at(
-        &link_path(home, interface, ifindex),
-        program,
-        interface,
-        mode,
-    )
+    let path = link_path(home, interface, ifindex);
+    attach_at(&path, program, interface, generic, why)
 }
 
 /// Likewise, with the link pinned at `path`.
@@ -331,38 +327,30 @@ pub(crate) fn attach_at(
     path: &Path,
     program: &Program<'_>,
     interface: &str,
-    mode: Mode,
+    generic: bool,
+    why: &str,
 ) -> Result<Attached, Error> {
     let ifindex = ifindex_of(interface)?;
-    let (mut generic, mut reason) = choose(interface, mode);
     let keeps_tags = keep_vlan_tags(interface);
-    let done = |generic, reason, taken_over| Attached {
+    let done = |generic, why: &str, taken_over| Attached {
         interface: interface.into(),
         ifindex,
         mode: if generic { Mode::Generic } else { Mode::Native },
         reason: if keeps_tags {
-            reason
+            why.into()
         } else {
-            format!("{reason}; it takes VLAN tags off: let no VLAN come this way")
+            format!("{why}; it takes VLAN tags off: let no VLAN come this way")
         },
         taken_over,
     };
     if take_over(path, program, ifindex)? {
         let Some(is_generic) = runs_generic(ifindex).filter(|is| *is != generic) else {
-            return Ok(done(generic, reason, true));
+            return Ok(done(generic, why, true));
         };
-        let reason = "as an earlier agent attached it: another mode takes a detach".into();
-        return Ok(done(is_generic, reason, true));
+        let why = "as an earlier agent attached it: another mode takes a detach";
+        return Ok(done(is_generic, why, true));
     }
-    let mut link = create_link(program, ifindex, generic);
-    if let (Err(error), Mode::Auto, false) = (&link, mode, generic)
-        && !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
-    {
-        reason = format!("its driver refuses native XDP: {error}");
-        generic = true;
-        link = create_link(program, ifindex, generic);
-    }
-    let link = link.map_err(|error| match error.raw_os_error() {
+    let link = create_link(program, ifindex, generic).map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => Error::Occupied(interface.into()),
         Some(libc::EPERM) => Error::NotPermitted("attaching XDP programs"),
         _ if !generic => Error::NoNative {
@@ -375,7 +363,20 @@ pub(crate) fn attach_at(
         },
     })?;
     pin(&link, path)?;
-    Ok(done(generic, reason, false))
+    Ok(done(generic, why, false))
+}
+
+/// Detaches a switch from those of these interfaces that it is attached to.
+pub(crate) fn release(home: &Home, interfaces: &[String]) -> Result<(), Error> {
+    for interface in interfaces {
+        let path = link_path(home, interface, ifindex_of(interface)?);
+        if let Some(link) = open_pinned(&path) {
+            // SAFETY: a valid descriptor.
+            let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+            fs::remove_file(&path).map_err(Error::file("removing", path))?;
+        }
+    }
+    Ok(())
 }
 
 /// The links of a switch that are still attached: interface when attached, index, descriptor.

@@ -6,6 +6,11 @@ pub enum Error {
     /// Missing privilege.
     #[error("{0}: not permitted; run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN")]
     NotPermitted(&'static str),
+    /// This kernel's verifier does not take a program without which there is no switch.
+    #[error(
+        "{0}; `shortstop switch --check --log libbpf=debug` tells all, and `shortstop switch --soft` needs no kernel's leave"
+    )]
+    Refused(crate::Refusal),
     /// The kernel lacks something.
     #[error("Linux {found} is too old: shortstop needs 6.1 or newer")]
     OldKernel {

@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     fs,
     os::fd::{AsFd, AsRawFd},
     path::PathBuf,
@@ -12,20 +13,22 @@ use libbpf_rs::{
 };
 
 use crate::{
-    Attached, Error, Home, Loops, Mode, Table, attach,
+    Attached, Error, Home, Loops, Mode, Refusal, Table, attach,
     layout::{
         BUCKET_SLOTS, Config, LAYOUT, OF_ENTRY, PAGE_START_CELLS, PROGRAMS_PER_DISCIPLINE,
         RECIRCULATION_PORTS,
     },
     mapped::Mapped,
-    recirculation,
+    recirculation, refusal,
 };
 
-const ENTRY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/entry.bpf.o"));
+pub(crate) const ENTRY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/entry.bpf.o.zlib"));
 /// What the recirculation port is called among the ports of a switch.
 pub const RECIRCULATION: &str = "recirculation";
 /// Ports together with recirculation ports.
 pub(crate) const CLONES: &str = "clones";
+/// What a switch cannot do where the programs of loans are refused.
+pub const WRITE_BACK: &str = "write-back";
 /// Maps that whoever recirculates has beside his own (`RECIRCULATES` in `bpf/discipline.h`).
 const OF_RECIRCULATION: [&str; 2] = [RECIRCULATION, CLONES];
 
@@ -57,7 +60,7 @@ pub struct Object {
     pub maps_of: &'static str,
     /// Its number, by which tenants refer to it; below [`crate::NO_DISCIPLINE`].
     pub number: u32,
-    /// The ELF object.
+    /// The ELF object, packed or not.
     pub elf: &'static [u8],
     /// The C functions that are its steps, in order; one to eight.
     pub steps: Vec<&'static str>,
@@ -132,6 +135,7 @@ pub struct Dataplane {
     entry: Loaded,
     /// Held until links and pins hold their programs; with the name of the egress program.
     objects: Vec<(Loaded, Option<&'static str>)>,
+    refused: Vec<(&'static str, Refusal)>,
 }
 
 /// Whether this key of `clones` is of one of these ports.
@@ -145,26 +149,44 @@ pub fn cpus() -> u32 {
     libbpf_rs::num_possible_cpus().unwrap_or(1) as u32
 }
 
+/// Whether this process may load programs into this kernel at all.
+pub(crate) fn may_load() -> Result<(), Error> {
+    check_kernel()?;
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::NotPermitted("loading BPF programs"));
+    }
+    refusal::listen();
+    Ok(())
+}
+
 fn check_kernel() -> Result<(), Error> {
-    let uname = nix::sys::utsname::uname().map_err(|e| Error::System {
-        what: "asking for the kernel's release",
-        source: e.into(),
-    })?;
-    let release = uname.release().to_string_lossy().into_owned();
+    let release = refusal::kernel();
     let mut numbers = release
         .split(['.', '-'])
         .map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version < (6, 1) {
-        Err(Error::OldKernel { found: release })
+        Err(Error::OldKernel {
+            found: release.into(),
+        })
     } else {
         Ok(())
     }
 }
 
-fn open(name: &str, elf: &[u8]) -> Result<OpenObject, Error> {
+pub(crate) fn open(name: &str, elf: &[u8]) -> Result<OpenObject, Error> {
+    // As compiled, or packed by `bpf::compile`: no ELF file begins as those do.
+    let elf = match elf.starts_with(b"\x7fELF") {
+        true => Cow::Borrowed(elf),
+        false => miniz_oxide::inflate::decompress_to_vec_zlib(elf)
+            .map_err(|e| Error::Object {
+                name: name.into(),
+                reason: format!("its object cannot be unpacked: {e}"),
+            })?
+            .into(),
+    };
     ObjectBuilder::default()
-        .open_memory(elf)
+        .open_memory(&elf)
         .map_err(Error::bpf(format!("opening program {name}")))
 }
 
@@ -204,6 +226,26 @@ fn pinned_maps(open: &OpenObject) -> Vec<String> {
     names.filter(|name| !name.contains('.')).collect()
 }
 
+/// Gives a map its entries, or the constants of a switch of this size their values.
+pub(crate) fn size(map: &mut OpenMapMut<'_>, sizes: Sizes, own: &[(&str, u32)]) -> Result<(), Error> {
+    let name = map.name().to_string_lossy().into_owned();
+    if name.contains(".rodata.switch") {
+        // `struct switch_sizes`
+        let words = [sizes.buckets() - 1, sizes.pages].map(u32::to_ne_bytes);
+        map.set_initial_value(words.as_flattened())
+            .map_err(Error::bpf("telling the programs the tables' sizes"))?;
+    }
+    if name.contains('.') {
+        return Ok(());
+    }
+    let by_name = own.iter().find(|(own, _)| *own == name);
+    if let Some(entries) = by_name.map_or_else(|| sizes.of(&name), |(_, n)| Some(*n)) {
+        map.set_max_entries(entries)
+            .map_err(Error::bpf(format!("sizing map {name}")))?;
+    }
+    Ok(())
+}
+
 /// Sizes an object's maps and says where they are pinned. Nothing in the kernel changes. Pins that must go before it is
 /// loaded are added to `stale`.
 fn configure(
@@ -214,20 +256,10 @@ fn configure(
     stale: &mut Vec<PathBuf>,
 ) -> Result<(), Error> {
     for mut map in open.maps_mut() {
+        size(&mut map, sizes, own)?;
         let name = map.name().to_string_lossy().into_owned();
-        if name.contains(".rodata.switch") {
-            // `struct switch_sizes`
-            let words = [sizes.buckets() - 1, sizes.pages].map(u32::to_ne_bytes);
-            map.set_initial_value(words.as_flattened())
-                .map_err(Error::bpf("telling the programs the tables' sizes"))?;
-        }
         if name.contains('.') {
             continue;
-        }
-        let by_name = own.iter().find(|(own, _)| *own == name);
-        if let Some(entries) = by_name.map_or_else(|| sizes.of(&name), |(_, n)| Some(*n)) {
-            map.set_max_entries(entries)
-                .map_err(Error::bpf(format!("sizing map {name}")))?;
         }
         map.set_pin_path(home.map(&name))
             .map_err(Error::bpf(format!("pinning map {name}")))?;
@@ -303,14 +335,46 @@ fn refuse_other_layouts(home: &Home) -> Result<(), Error> {
 
 /// Loads an object with every map pinned, or found again where it was.
 fn load(home: &Home, name: &str, open: OpenObject) -> Result<Loaded, Error> {
-    open.load().map_err(|source| match source.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => Error::NotPermitted("loading BPF programs"),
-        libbpf_rs::ErrorKind::InvalidInput if home.exists() => Error::OtherLayout {
-            name: home.name().into(),
-            reason: source.to_string(),
-        },
-        _ => Error::bpf(format!("loading program {name}"))(source),
+    refusal::refused();
+    open.load().map_err(|source| {
+        if let Some(refusal) = refusal::refused() {
+            return Error::Refused(refusal);
+        }
+        match source.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => Error::NotPermitted("loading BPF programs"),
+            libbpf_rs::ErrorKind::InvalidInput if home.exists() => Error::OtherLayout {
+                name: home.name().into(),
+                reason: source.to_string(),
+            },
+            _ => Error::bpf(format!("loading program {name}"))(source),
+        }
     })
+}
+
+/// Loads the entry object, without those of its programs that the kernel refuses and a switch does without.
+fn load_entry(
+    home: &Home,
+    entry: OpenObject,
+    sizes: Sizes,
+    refused: &mut Vec<(&'static str, Refusal)>,
+) -> Result<Loaded, Error> {
+    let mut next = entry;
+    loop {
+        let refusal = match load(home, "entry", next) {
+            Err(Error::Refused(refusal)) => refusal,
+            loaded => return loaded,
+        };
+        if !OF_ENTRY.iter().any(|(name, _)| *name == refusal.program) {
+            return Err(Error::Refused(refusal));
+        }
+        refused.push((WRITE_BACK, refusal));
+        next = open("entry", ENTRY)?;
+        configure(home, &mut next, sizes, &[], &mut vec![])?;
+        for mut program in next.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            program.set_autoload(refused.iter().all(|(_, r)| r.program != name));
+        }
+    }
 }
 
 impl Object {
@@ -386,13 +450,10 @@ impl Dataplane {
     /// [`Dataplane::attach`] has replaced them.
     ///
     /// # Errors
-    /// No privilege, an old kernel, tables pinned in another size, an object that is not as it says: see [`Error`].
+    /// No privilege, an old kernel or one that refuses the entry program, tables pinned in another size, an object that is not as it
+    /// says: see [`Error`]. A discipline that the kernel refuses is no error: [`Dataplane::refused`].
     pub fn load(home: Home, objects: &[Object], sizes: Sizes) -> Result<Dataplane, Error> {
-        check_kernel()?;
-        if !nix::unistd::geteuid().is_root() {
-            return Err(Error::NotPermitted("loading BPF programs"));
-        }
-        quiet_libbpf();
+        may_load()?;
         let was_there = home.exists();
         home.create()?;
         let loaded = Dataplane::load_into(&home, objects, sizes);
@@ -424,20 +485,31 @@ impl Dataplane {
             // Every object that has the map names it.
             let _ = fs::remove_file(path);
         }
-        let entry = load(home, "entry", entry)?;
+        let mut refused = vec![];
+        let entry = load_entry(home, entry, sizes, &mut refused)?;
         let mut dataplane = Dataplane {
             home: home.clone(),
             entry,
             objects: vec![],
+            refused,
         };
         for (first, open) in opened {
-            let loaded = load(home, first.name, open)?;
-            for object in objects.iter().filter(|object| object.elf == first.elf) {
+            let same = objects.iter().filter(|object| object.elf == first.elf);
+            let loaded = match load(home, first.name, open) {
+                Err(Error::Refused(refusal)) => {
+                    let refused = same.map(|object| (object.name, refusal.clone()));
+                    dataplane.refused.extend(refused);
+                    continue;
+                }
+                loaded => loaded?,
+            };
+            for object in same {
                 object.register(&dataplane.entry, &loaded)?;
             }
             dataplane.objects.push((loaded, first.egress));
         }
-        for (name, place) in OF_ENTRY {
+        let is_there = |name: &str| dataplane.refused.iter().all(|(_, r)| r.program != name);
+        for (name, place) in OF_ENTRY.into_iter().filter(|(name, _)| is_there(name)) {
             let program = find_program(&dataplane.entry, name);
             set_step(&dataplane.entry, place, &program)
                 .map_err(Error::bpf(format!("registering {name}")))?;
@@ -449,6 +521,11 @@ impl Dataplane {
         Ok(dataplane)
     }
 
+    /// What this kernel refuses: disciplines by name, and [`WRITE_BACK`]. Their packets are forwarded.
+    pub fn refused(&self) -> &[(&'static str, Refusal)] {
+        &self.refused
+    }
+
     /// Where it is pinned.
     pub fn home(&self) -> &Home {
         &self.home
@@ -457,19 +534,40 @@ impl Dataplane {
     /// Attaches the entry program to an interface, or replaces the one of an earlier agent in place,
     /// and admits the interface as a port. When the last interface of the switch runs it, what only earlier programs used
     /// is removed.
-    ///
-    /// # Errors
-    /// No such interface, MTU too small, occupied, no native mode: see [`Error`].
-    pub fn attach(&self, interface: &str, mode: Mode) -> Result<Attached, Error> {
-        let attached = attach::attach(&self.home, &self.program(), interface, mode)?;
+    pub(crate) fn attach_one(
+        &self,
+        interface: &str,
+        generic: bool,
+        why: &str,
+    ) -> Result<Attached, Error> {
+        let attached = attach::attach(&self.home, &self.program(), interface, generic, why)?;
         let wrong = || Error::bpf("adding a port");
         let key = attached.ifindex.to_ne_bytes();
         self.map("ports")
             .update(&key, &devmap_value(attached.ifindex, None), MapFlags::ANY)
             .map_err(wrong())?;
         self.name_port(attached.ifindex, interface)?;
+        self.note_address(attached.ifindex)?;
         self.let_go()?;
         Ok(attached)
+    }
+
+    /// Notes the hardware addresses that the switch's interfaces have now: frames for others are not its affair.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn note_addresses(&self) -> Result<(), Error> {
+        let mut ports = attach::attached(&self.home).into_iter();
+        ports.try_for_each(|(_, ifindex)| self.note_address(ifindex))
+    }
+
+    fn note_address(&self, ifindex: u32) -> Result<(), Error> {
+        let addresses = self.map("port_addresses");
+        let place = (ifindex % addresses.max_entries()).to_ne_bytes();
+        let address = port_address(ifindex, attach::mac_of(ifindex));
+        addresses
+            .update(&place, &address, MapFlags::ANY)
+            .map_err(Error::bpf(format!("noting the address of interface {ifindex}")))
     }
 
     /// Makes the recirculation ports if one of the objects asks for them, and removes them if none does. Comes after all
@@ -638,6 +736,18 @@ pub(crate) fn devmap_value(ifindex: u32, program: Option<i32>) -> [u8; 8] {
     value
 }
 
+/// `struct port_address`; of an interface without an address: nobody's place.
+fn port_address(ifindex: u32, mac: Option<[u8; 6]>) -> [u8; 16] {
+    let mut value = [0; 16];
+    if let Some(mac) = mac {
+        let mut word = [0; 8];
+        word[..6].copy_from_slice(&mac);
+        value[..8].copy_from_slice(&u64::from_le_bytes(word).to_ne_bytes());
+        value[8..12].copy_from_slice(&ifindex.to_ne_bytes());
+    }
+    value
+}
+
 /// `struct port_name`.
 pub(crate) fn port_name(name: &str) -> [u8; 16] {
     let mut value = [0; 16];
@@ -665,15 +775,4 @@ fn find_program<'a>(object: &'a Loaded, name: &str) -> ProgramMut<'a> {
         .progs_mut()
         .find(|program| program.name() == name)
         .expect("checked when loaded")
-}
-
-/// libbpf's own messages go to the log; errors reach the user as [`Error`].
-fn quiet_libbpf() {
-    libbpf_rs::set_print(Some((
-        libbpf_rs::PrintLevel::Debug,
-        |level, text| match level {
-            libbpf_rs::PrintLevel::Warn => tracing::debug!(target: "libbpf", "{}", text.trim_end()),
-            _ => tracing::trace!(target: "libbpf", "{}", text.trim_end()),
-        },
-    )));
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::{Backing, Dataplane, Error, native::Switch};
+use crate::{Backing, Dataplane, Error, Refusal, native::Switch};
 
 /// The programs of a switch, wherever they run.
 pub enum Programs {
@@ -19,11 +19,30 @@ impl Programs {
         }
     }
 
+    /// As [`Dataplane::refused`].
+    pub fn refused(&self) -> &[(&'static str, Refusal)] {
+        match self {
+            Programs::Kernel(dataplane) => dataplane.refused(),
+            Programs::Native(_) => &[],
+        }
+    }
+
     /// The index of a port by its name, that of the recirculation port included.
     pub fn port(&self, name: &str) -> Option<u32> {
         match self {
             Programs::Kernel(dataplane) => dataplane.port(name),
             Programs::Native(switch) => switch.port(name),
+        }
+    }
+
+    /// As [`Dataplane::note_addresses`]; programs in this process see only frames for their interfaces.
+    ///
+    /// # Errors
+    /// As [`Dataplane::note_addresses`].
+    pub fn note_addresses(&self) -> Result<(), Error> {
+        match self {
+            Programs::Kernel(dataplane) => dataplane.note_addresses(),
+            Programs::Native(_) => Ok(()),
         }
     }
 

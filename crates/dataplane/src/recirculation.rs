@@ -20,7 +20,7 @@ use tracing::warn;
 
 use crate::{
     Error, Home,
-    attach::{self, Mode},
+    attach,
     layout::RECIRCULATION_PORTS,
     pin,
 };
@@ -193,8 +193,7 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
                 // So that a native program, which sends no socket buffers, can send to it as well.
                 attach::set_gro(&far).map_err(wrong("preparing the recirculation port"))?;
             }
-            let mode = if generic { Mode::Generic } else { Mode::Native };
-            attach::attach_at(&path, program, &far, mode).map(drop)
+            attach::attach_at(&path, program, &far, generic, "a port of the switch's own").map(drop)
         });
     opened.inspect_err(|_| {
         let _ = delete(made);

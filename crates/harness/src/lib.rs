@@ -25,7 +25,10 @@ pub use switch::{Run, Runner, Switch, Verdict};
 pub use world::World;
 
 /// The object of a discipline for tests (`bpf/trial.bpf.c`).
-pub const TRIAL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trial.bpf.o"));
+pub const TRIAL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trial.bpf.o.zlib"));
+
+/// The object of a discipline that every kernel refuses (`bpf/refused.bpf.c`).
+pub const REFUSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/refused.bpf.o.zlib"));
 
 /// Bytes from hex digits, as the vectors have them.
 pub fn unhex(text: &str) -> Vec<u8> {

@@ -258,6 +258,7 @@ impl AgentHost {
             name: &self.name,
             pages: self.spec.pages,
             disciplines: self.disciplines,
+            refused: &[],
             life,
             address: address.map(IpAddr::from),
         })

@@ -33,7 +33,7 @@ pub const NETCRAQ: Registration = Registration {
     settings: &[],
     options: control::OPTIONS,
     control: control::netcraq,
-    object: include_bytes!(concat!(env!("OUT_DIR"), "/chain.bpf.o")),
+    object: include_bytes!(concat!(env!("OUT_DIR"), "/chain.bpf.o.zlib")),
     native: Some(chain_unit),
     programs: PROGRAMS,
     maps_of: "chain",

@@ -32,7 +32,7 @@ pub const REGISTRATION: Registration = Registration {
     settings: settings::ALL,
     options: &[],
     control: controller,
-    object: include_bytes!(concat!(env!("OUT_DIR"), "/kvswitch.bpf.o")),
+    object: include_bytes!(concat!(env!("OUT_DIR"), "/kvswitch.bpf.o.zlib")),
     native: Some(kvswitch_unit),
     programs: &[
         Program {

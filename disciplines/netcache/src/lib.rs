@@ -49,4 +49,4 @@ unsafe extern "C" {
 pub const NATIVE: Native = netcache_unit;
 
 /// The data-plane half: a BPF object with [`PROGRAMS`].
-pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netcache.bpf.o"));
+pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netcache.bpf.o.zlib"));

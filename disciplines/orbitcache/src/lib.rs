@@ -33,7 +33,7 @@ pub const REGISTRATION: Registration = Registration {
     settings: settings::ALL,
     options: &[],
     control: controller,
-    object: include_bytes!(concat!(env!("OUT_DIR"), "/orbitcache.bpf.o")),
+    object: include_bytes!(concat!(env!("OUT_DIR"), "/orbitcache.bpf.o.zlib")),
     native: Some(orbitcache_unit),
     programs: &[
         Program {

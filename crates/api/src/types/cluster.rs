@@ -1,5 +1,7 @@
 //! Controllers, switches and what was changed by whom.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,6 +38,9 @@ pub struct SwitchView {
     pub lent_pages: u32,
     /// Items believed to be cached.
     pub items: u64,
+    /// What its kernel refuses, disciplines by name and `write-back`, with why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, String>,
 }
 
 /// A change that somebody made.

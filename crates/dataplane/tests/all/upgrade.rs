@@ -10,10 +10,10 @@ use harness::{
 };
 use libbpf_rs::{MapCore, MapHandle, MapType, libbpf_sys};
 
-const SIGNED: u32 = 7;
-const NUMBER: u32 = 4;
+pub const SIGNED: u32 = 7;
+pub const NUMBER: u32 = 4;
 
-fn trial() -> Object {
+pub fn trial() -> Object {
     Object {
         name: "trial",
         maps_of: "trial",

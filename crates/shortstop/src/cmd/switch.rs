@@ -4,7 +4,7 @@ use agent::{Agent, Options, Where, status::Mode};
 use clap::Subcommand;
 use dataplane::{Counters, Home, Lent, Loops, SourceCheck};
 
-use super::common::stopped;
+use super::{common::stopped, table::table};
 
 /// Turns this machine (or network namespace) into a switch that answers hot keys itself.
 ///
@@ -16,7 +16,7 @@ use super::common::stopped;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  shortstop switch --id 1 --interface eth0 --interface eth1\n  \
                   shortstop switch --soft --interface eth0\n  \
-                  shortstop switch status\n  shortstop switch detach"
+                  shortstop switch --check\n  shortstop switch status\n  shortstop switch detach"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -77,6 +77,13 @@ struct Serve {
     /// Directory for what must outlive a reboot.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/shortstop")]
     state_dir: PathBuf,
+    /// Attach nothing: load every program, let it go again, and print what this kernel says of each. Exit status: 0 if it takes all,
+    /// 1 if it refuses some. `--log libbpf=debug` has the verifier's whole log.
+    #[arg(long, conflicts_with = "soft")]
+    check: bool,
+    /// As JSON.
+    #[arg(long, requires = "check")]
+    json: bool,
     /// Send no probes to neighbouring switches: a link that loses everything and keeps its carrier is not noticed.
     #[arg(long)]
     no_probes: bool,
@@ -120,6 +127,7 @@ struct Detach {
 /// Runs `shortstop switch`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
+        None if args.serve.check => return check(&args.serve),
         None => serve(args.serve)?,
         Some(Command::Status(args)) => status(&args)?,
         Some(Command::Detach(args)) => detach(&args)?,
@@ -182,12 +190,54 @@ fn serve(args: Serve) -> anyhow::Result<()> {
                 attached.interface, attached.reason
             ));
         }
+        for (what, refusal) in agent.refused() {
+            say(&format!("{what}: not here: {refusal}; its packets are forwarded"));
+        }
         match at {
             Where::Kernel(_) => say("serving; the programs stay attached when this process ends"),
             Where::Soft => say(SOFT),
         }
         agent.run(stopped()).await?;
         Ok(())
+    })
+}
+
+/// Prints what this kernel says of every program.
+fn check(args: &Serve) -> anyhow::Result<ExitCode> {
+    let sizes = dataplane::Sizes { pages: args.pages };
+    let checked = dataplane::check(&agent::objects(disciplines::all(), sizes), sizes)?;
+    super::end_when_unread();
+    if args.json {
+        let programs: Vec<_> = checked.iter().map(as_json).collect();
+        println!("{}", serde_json::to_string_pretty(&programs)?);
+    } else {
+        let rows: Vec<_> = checked.iter().map(as_row).collect();
+        print!("{}", table(&["program", "of", "verifier steps", "ms", "refused for"], &rows));
+    }
+    let is_whole = checked.iter().all(|program| program.verdict.is_ok());
+    Ok(ExitCode::from(u8::from(!is_whole)))
+}
+
+fn as_row(checked: &dataplane::Checked) -> Vec<String> {
+    let (steps, reason) = match &checked.verdict {
+        Ok(steps) => (steps.to_string(), String::new()),
+        Err(refusal) => ("-".into(), refusal.reason.clone()),
+    };
+    let of = match checked.disciplines[..] {
+        [] => "every switch".into(),
+        ref some => some.join(", "),
+    };
+    let ms = checked.took.as_millis().to_string();
+    vec![checked.program.clone(), of, steps, ms, reason]
+}
+
+fn as_json(checked: &dataplane::Checked) -> serde_json::Value {
+    serde_json::json!({
+        "program": checked.program,
+        "disciplines": checked.disciplines,
+        "verified_steps": checked.verdict.as_ref().ok(),
+        "took_ms": checked.took.as_millis() as u64,
+        "refused": checked.verdict.as_ref().err().map(|refusal| &refusal.reason),
     })
 }
 
@@ -273,6 +323,9 @@ fn print(report: &agent::status::Status) {
             round.ports.join(", "),
             round.parked
         );
+    }
+    for (what, why) in &report.refused {
+        println!("  refused    {what}: {why}");
     }
     if let Some(lost) = report.lost {
         println!(

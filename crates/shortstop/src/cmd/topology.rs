@@ -140,6 +140,11 @@ fn show(topology: &TopologyView) -> String {
             ]
         })
         .collect();
+    let refusals: String = topology
+        .switches
+        .iter()
+        .flat_map(|s| s.refused.iter().map(move |(what, why)| format!("switch {}: {what} does not run there: {why}\n", s.id)))
+        .collect();
     [
         table(
             &["switch", "name", "attached", "pages", "free", "lent"],
@@ -147,6 +152,7 @@ fn show(topology: &TopologyView) -> String {
         ),
         table(&["link from", "to", "cost", "state", "known by"], &links),
         table(&["network", "switch", "known by"], &networks),
+        refusals,
     ]
     .join("\n")
 }

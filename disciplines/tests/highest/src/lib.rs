@@ -26,7 +26,7 @@ pub const REGISTRATION: Registration = Registration {
     settings: &[],
     options: &[],
     control: |_| Box::<control::Control>::default(),
-    object: include_bytes!(concat!(env!("OUT_DIR"), "/highest.bpf.o")),
+    object: include_bytes!(concat!(env!("OUT_DIR"), "/highest.bpf.o.zlib")),
     native: Some(highest_unit),
     programs: &[
         Program {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use api::types::{NAME_MAX, NewSecret, TenantChange, TenantSpec};
+use decide::{Items, Runs};
 use wire::{Secret, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::{Change, Leaving, check_occupied, conflict, invalid, known, shorten};
@@ -237,6 +238,43 @@ fn with_secret<'a>(view: &View<'a>, id: u32) -> Result<&'a Tenant, Refusal> {
     Ok(tenant)
 }
 
+/// Whether the switches' kernels take what the tenant wants. A discipline of copies needs one switch that does: the others forward.
+fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
+    let needs_all = view.around.disciplines.named(tenant.discipline.as_deref()).is_none_or(|d| {
+        d.items == Items::Truth || d.runs == Runs::Everywhere
+    });
+    let name = tenant.discipline.as_deref();
+    let name = name.unwrap_or(view.around.disciplines.default_name());
+    let refuses = |what: &str, all: bool| {
+        let attached = view.around.switches.iter().filter(|(_, switch)| switch.is_ready());
+        let (mut count, mut refusals) = (0, vec![]);
+        for (id, switch) in attached {
+            count += 1;
+            let why = switch.refused().get(what);
+            refusals.extend(why.map(|why| format!("switch {id} ({}): {why}", switch.known().name)));
+        }
+        let is_refused = !refusals.is_empty() && (all || refusals.len() == count);
+        is_refused.then(|| refusals.join("; "))
+    };
+    let of = format!("tenant {}", tenant.id);
+    if let Some(why) = refuses(name, needs_all) {
+        return Err(conflict(format!(
+            "{of}: discipline {name} does not run here: {why}. Choose another, or a newer kernel for these switches"
+        )));
+    }
+    if tenant.write_back_ms > 0
+        && let Some(why) = refuses(WRITE_BACK, false)
+    {
+        return Err(conflict(format!(
+            "{of}: no switch here can answer writes before its stores have them: {why}. Leave --write-back out, or choose a newer kernel for these switches"
+        )));
+    }
+    Ok(())
+}
+
+/// What switches call the ability to hold what stores lend.
+const WRITE_BACK: &str = "write-back";
+
 /// Whether a tenant fits this cluster, but for its pages.
 fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
     let of = format!("tenant {}", tenant.id);
@@ -273,6 +311,7 @@ fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
         let checked = discipline.check_options(&tenant.options);
         checked.map_err(|e| invalid(format!("{of}: {e}")))?;
     }
+    check_kernels(view, tenant)?;
     let is_known = |store: &SocketAddr| view.around.stores().any(|known| known == *store);
     if let Some(store) = tenant.stores.iter().find(|store| !is_known(store)) {
         let named = view.around.stores().take(STORES_NAMED);

@@ -6,7 +6,11 @@ mod outbox;
 mod rate;
 mod stream;
 
-use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
 
 use api::proto::{Counters, Hello, Routes, RoutesApplied, Setup, SwitchStatus};
 use decide::{Change, Event, ItemKey, Outcome, SwitchId};
@@ -27,6 +31,14 @@ use super::{mail::Mail, plan::Plan};
 
 /// Keys that a switch may say it holds: bounds what it can make us remember.
 const HELD_MAX: usize = 1 << 20;
+
+/// What a switch may say that its kernel refuses, and how long each of its words may be: as above.
+const REFUSED_MAX: usize = 32;
+const REFUSED_CHARS: usize = 512;
+
+fn shortened(text: &str) -> String {
+    text.chars().take(REFUSED_CHARS).collect()
+}
 
 /// What is remembered of a switch beside its items, pages and configurations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,9 +72,10 @@ struct WantedSetup {
 /// One switch.
 pub struct Switch {
     known: Known,
-    /// What it says of itself: the life of its tables, and its address.
+    /// What it says of itself: the life of its tables, its address, and what its kernel refuses with why.
     life: u64,
     address: Option<IpAddr>,
+    refused: BTreeMap<String, String>,
     stream: Option<Stream>,
     held: Held,
     outbox: Outbox,
@@ -91,6 +104,7 @@ impl Switch {
             known,
             life: 0,
             address: None,
+            refused: BTreeMap::new(),
             stream: None,
             held,
             outbox: Outbox::new(4 * plan.limits.max_items.max(IN_FLIGHT_MAX)),
@@ -127,7 +141,14 @@ impl Switch {
         let listed = listed.find(|listed| listed.name == hello.name);
         let own = hello.address.parse().ok();
         self.life = hello.life;
+        let refused = hello.refused.iter().take(REFUSED_MAX);
+        self.refused = refused.map(|r| (shortened(&r.name), shortened(&r.reason))).collect();
         self.address = own.or(listed.map(|listed| listed.address));
+    }
+
+    /// What its kernel refuses, disciplines by name and write-back, with why.
+    pub fn refused(&self) -> &BTreeMap<String, String> {
+        &self.refused
     }
 
     /// What it says of itself.

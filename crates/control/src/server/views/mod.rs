@@ -38,6 +38,7 @@ impl View<'_> {
             free_pages: ledger.free(id),
             lent_pages: ledger.counts(id).values().map(|c| c.lent).sum(),
             items: switch.items(),
+            refused: switch.refused().clone(),
         };
         self.around.switches.iter().map(view).collect()
     }

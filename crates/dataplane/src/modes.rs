@@ -1,0 +1,95 @@
+//! One mode for all interfaces of a switch. What a program in a driver redirects to an interface whose driver has none of ours is
+//! lost on most, without a counter: so all are native, or none.
+
+use libbpf_rs::libbpf_sys;
+
+use crate::{
+    Attached, Dataplane, Error, Home, Mode,
+    attach::{self, driver_of, ifindex_of, runs_generic},
+};
+
+impl Dataplane {
+    /// Attaches the entry program to all of these interfaces in one mode, and admits them as ports. Those of an earlier agent of the
+    /// switch are replaced in place; they stay in their mode, which [`Mode::Auto`] then gives to all. Of an error those newly
+    /// attached before it stay attached.
+    ///
+    /// # Errors
+    /// No such interface, MTU too small, occupied, no native mode: see [`Error`].
+    pub fn attach_all(&self, interfaces: &[String], mode: Mode) -> Result<Vec<Attached>, Error> {
+        let each = |generic: bool, why: &str| {
+            let one = |name: &String| self.attach_one(name, generic, why);
+            interfaces.iter().map(one).collect()
+        };
+        let (generic, why) = match mode {
+            Mode::Native => (false, "as asked for".into()),
+            Mode::Generic => (true, "as asked for".into()),
+            Mode::Auto => suits_all(self.home(), interfaces),
+        };
+        match each(generic, &why) {
+            Err(Error::NoNative { name, reason }) if mode == Mode::Auto => {
+                attach::release(self.home(), interfaces)?;
+                each(true, &format!("the driver of {name} refuses native XDP: {reason}"))
+            }
+            done => done,
+        }
+    }
+
+    /// Likewise to one.
+    ///
+    /// # Errors
+    /// As [`Dataplane::attach_all`].
+    pub fn attach(&self, interface: &str, mode: Mode) -> Result<Attached, Error> {
+        let mut attached = self.attach_all(&[interface.into()], mode)?;
+        Ok(attached.remove(0))
+    }
+}
+
+/// Whether all of these interfaces are to be generic, and why.
+fn suits_all(home: &Home, interfaces: &[String]) -> (bool, String) {
+    let before = interfaces.iter().find_map(|name| attached_before(home, name));
+    if let Some((name, is_generic)) = before {
+        return (is_generic, format!("as an earlier agent attached {name}"));
+    }
+    let why = |name: &String| why_generic(name).map(|why| format!("{name}: {why}"));
+    match interfaces.iter().find_map(why) {
+        Some(why) => (true, why),
+        None => (false, "all drivers have it".into()),
+    }
+}
+
+/// An interface that an earlier agent of this switch is attached to, and whether in generic mode.
+fn attached_before(home: &Home, interface: &str) -> Option<(String, bool)> {
+    let ifindex = ifindex_of(interface).ok()?;
+    let attached = attach::attached(home);
+    attached.iter().find(|(_, there)| *there == ifindex)?;
+    Some((interface.to_owned(), runs_generic(ifindex)?))
+}
+
+/// What speaks against native mode; none: nothing that can be seen without trying.
+fn why_generic(interface: &str) -> Option<String> {
+    let driver = driver_of(interface);
+    match driver.as_str() {
+        "veth" => Some("veth is cheaper so for traffic from sockets, and the peer needs no XDP".into()),
+        "" => Some("no driver of its own".into()),
+        _ if !transmits(interface) => {
+            Some(format!("its driver {driver} does not send what is redirected to it"))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an interface's driver sends what other drivers redirect to it, as far as the kernel tells: from 6.3 on.
+fn transmits(interface: &str) -> bool {
+    const XDP_ACT_NDO_XMIT: u64 = 1 << 2;
+    let Ok(ifindex) = ifindex_of(interface) else {
+        return true;
+    };
+    let mut opts = libbpf_sys::bpf_xdp_query_opts {
+        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
+        ..Default::default()
+    };
+    // SAFETY: the options are of the length that they name.
+    let failed = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) } != 0;
+    // A driver that has a program to lend tells its features only while it runs one, and so 0 says nothing.
+    failed || opts.feature_flags == 0 || opts.feature_flags & XDP_ACT_NDO_XMIT != 0
+}

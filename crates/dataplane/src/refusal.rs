@@ -1,0 +1,119 @@
+//! What a kernel's verifier refuses, and why: libbpf says so in its messages only.
+
+use std::{cell::RefCell, fmt, sync::OnceLock};
+
+/// A program that this kernel refuses to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The program, as the C calls it.
+    pub program: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The last lines of the verifier's log, or what the system call came to where it has none.
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refusal {
+            program,
+            kernel,
+            reason,
+        } = self;
+        write!(f, "Linux {kernel} refuses the program {program}: {reason}")
+    }
+}
+
+/// Lines of the verifier's log that tell why.
+const LAST_LINES: usize = 3;
+
+thread_local! {
+    /// The programs that were refused since somebody looked, on the thread that loads them.
+    static HEARD: RefCell<Vec<Refusal>> = const { RefCell::new(vec![]) };
+}
+
+/// The release of the kernel that runs.
+pub(crate) fn kernel() -> &'static str {
+    static RELEASE: OnceLock<String> = OnceLock::new();
+    RELEASE.get_or_init(|| {
+        let uname = nix::sys::utsname::uname();
+        uname.map_or_else(
+            |_| "of unknown release".into(),
+            |uname| uname.release().to_string_lossy().into_owned(),
+        )
+    })
+}
+
+/// Has libbpf's own messages go to the log, and refusals be remembered for [`refused`].
+pub(crate) fn listen() {
+    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, |level, text| {
+        match level {
+            libbpf_rs::PrintLevel::Warn => tracing::debug!(target: "libbpf", "{}", text.trim_end()),
+            _ => tracing::trace!(target: "libbpf", "{}", text.trim_end()),
+        }
+        if let Some(refusal) = read(&text) {
+            HEARD.with_borrow_mut(|heard| heard.push(refusal));
+        }
+    })));
+}
+
+/// The program that was refused on this thread since this was asked last, if one was.
+pub(crate) fn refused() -> Option<Refusal> {
+    HEARD.with_borrow_mut(|heard| heard.drain(..).next_back())
+}
+
+/// A message of libbpf's with a verifier's log.
+fn read(text: &str) -> Option<Refusal> {
+    let (head, log) = text.split_once("-- BEGIN PROG LOAD LOG --")?;
+    let (_, named) = head.split_once("prog '")?;
+    let (program, _) = named.split_once('\'')?;
+    let log = log.split("-- END PROG LOAD LOG --").next()?;
+    // What the verifier did is counted last; registers and instructions of the program stand before what it says.
+    let says = |line: &&str| {
+        let line = line.trim();
+        let is_state = line.contains(": R") && line.contains("R10=");
+        !line.is_empty() && !line.starts_with("processed ") && !is_state
+    };
+    let lines: Vec<&str> = log.lines().filter(says).map(str::trim).collect();
+    let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("; ");
+    Some(Refusal {
+        program: program.into(),
+        kernel: kernel().into(),
+        reason: if last.is_empty() {
+            "its verifier does not say why".into()
+        } else {
+            last
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_the_program_and_what_the_verifier_said_last() {
+        let text = "libbpf: prog 'lent_packet': -- BEGIN PROG LOAD LOG --\n\
+                    0: R1=ctx(off=0,imm=0) R10=fp0\n\
+                    ; if (len && bpf_xdp_load_bytes(ctx, at, record->value, len) < 0)\n\
+                    812: (85) call bpf_xdp_load_bytes#189\n\
+                    invalid access to map value, value_size=1784 off=384 size=0\n\
+                    R3 min value is outside of the allowed memory range\n\
+                    processed 812 insns (limit 1000000) max_states_per_insn 1 total_states 40\n\
+                    -- END PROG LOAD LOG --\n";
+        let refusal = read(text).unwrap();
+        assert_eq!(refusal.program, "lent_packet");
+        assert_eq!(
+            refusal.reason,
+            "812: (85) call bpf_xdp_load_bytes#189; \
+             invalid access to map value, value_size=1784 off=384 size=0; \
+             R3 min value is outside of the allowed memory range"
+        );
+        assert!(refusal.to_string().contains("refuses the program lent_packet"));
+    }
+
+    #[test]
+    fn other_messages_are_no_refusal() {
+        assert_eq!(read("libbpf: map 'pages': created successfully, fd=7\n"), None);
+    }
+}
