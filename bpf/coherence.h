@@ -181,8 +181,13 @@ INLINE bool load_value(struct xdp_md *ctx, const struct work *work, const struct
 	__u8 *value = value_of(found, work->key_len);
 	if (len > VALUE_MAX_BYTES)
 		return false;
-	if (len & 7) /* zeros up to a whole word, for checksums */
-		__builtin_memset(value + (len & 0x7f8), 0, 8);
+	if (len & 7) { /* zeros up to a whole word, for checksums */
+		__u32 last = len & 0x7f8;
+		opaque(last);
+		if (last > VALUE_MAX_BYTES)
+			return false;
+		__builtin_memset(value + last, 0, 8);
+	}
 	return !len || (is_size(len, VALUE_MAX_BYTES, &size) &&
 			bpf_xdp_load_bytes(ctx, at, value, size) == 0);
 }

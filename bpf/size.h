@@ -20,3 +20,10 @@ INLINE bool is_size(__u32 len, __u32 most, __u32 *size)
 	*size = less + 1;
 	return true;
 }
+
+/* An index that was compared, where it is used: `count`, a power of two, bounds it once more, which the compiler would leave out. */
+INLINE __u32 index_below(__u32 count, __u32 index)
+{
+	opaque(index);
+	return index & (count - 1);
+}

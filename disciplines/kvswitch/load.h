@@ -71,7 +71,9 @@ INLINE struct racks *racks_now(void)
 INLINE __u32 sent_now(__u32 place)
 {
 	const struct racks *racks = racks_now();
-	return racks && place < LOADED_STORES ? racks->sent[place] : 0;
+	if (!racks || place >= LOADED_STORES)
+		return 0;
+	return racks->sent[index_below(LOADED_STORES, place)];
 }
 
 INLINE void count_at(const struct work *work, __u32 place, __u64 what)
@@ -83,7 +85,7 @@ INLINE void count_at(const struct work *work, __u32 place, __u64 what)
 		return;
 	struct racks *racks = racks_now();
 	if (racks)
-		racks->sent[place]++;
+		racks->sent[index_below(LOADED_STORES, place)]++;
 }
 
 INLINE void count_update(const struct work *work, __u32 place)

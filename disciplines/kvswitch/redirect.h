@@ -44,8 +44,11 @@ INLINE struct replicas *replicas_of(const struct found *found, const struct work
 
 INLINE const struct turn *turn_at(const struct replicas *key, __u32 turn, bool is_ipv6)
 {
-	turn &= TURNS_MAX - 1;
-	return (const struct turn *)(key->turn + turn * (is_ipv6 ? IPV6_TURN : IPV4_TURN));
+	/* As 64 bits: Linux 6.1 loses the bound of a product of 32. */
+	__u64 number = turn;
+	opaque(number);
+	number &= TURNS_MAX - 1;
+	return (const struct turn *)(key->turn + number * (is_ipv6 ? IPV6_TURN : IPV4_TURN));
 }
 
 INLINE __u32 store_at(const struct replicas *key, __u32 turn)

@@ -51,7 +51,7 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 {
 	__u64 item = item_of(work);
 	__u64 shape = shape_of(work, found);
-	*place = find_place(work, item, shape);
+	*place = find_place(item, shape, work->now_ns);
 	struct orbit *orbit = orbit_at(*place);
 	enum fate fate = READ_OVERFLOWS;
 	if (work->op == OP_READ_REQUEST && !find_pair(ctx->ingress_ifindex, *place))
@@ -99,7 +99,7 @@ INLINE bool is_waited_for(const struct work *work, const struct found *found, __
 {
 	__u64 item = item_of(work);
 	__u64 shape = shape_of(work, found);
-	*place = find_place(work, item, shape);
+	*place = find_place(item, shape, work->now_ns);
 	const struct orbit *orbit = orbit_at(*place);
 	return orbit && orbit->item == item && orbit->shape == shape && READ_ONCE(orbit->waiting);
 }

@@ -125,8 +125,11 @@ INLINE __u64 shape_of(const struct work *work, const struct found *found)
 	return (__u64)found->slot << 2 | (work->is_vlan ? 2 : 0) | (work->is_ipv6 ? 1 : 0);
 }
 
-/* The place of this item's value, or one that it may take; ORBITS: others that go round have them all. */
-INLINE __u32 find_place(const struct work *work, __u64 item, __u64 shape)
+/*
+ * The place of this item's value, or one that it may take; ORBITS: others that go round have them all. Looked at once by the verifier,
+ * which would go through all places for each way to here.
+ */
+WHOLE __u32 find_place(__u64 item, __u64 shape, __u64 now_ns)
 {
 	__u32 first = (shape * 0x9e3779b97f4a7c15ULL >> 48 & (SETS - 1)) * WAYS, free = ORBITS;
 	for (__u32 i = 0; i < WAYS; i++) {
@@ -135,7 +138,7 @@ INLINE __u32 find_place(const struct work *work, __u64 item, __u64 shape)
 			break;
 		if (orbit->item == item && orbit->shape == shape)
 			return first + i;
-		if (free == ORBITS && !goes_round(orbit, work->now_ns))
+		if (free == ORBITS && !goes_round(orbit, now_ns))
 			free = first + i;
 	}
 	return free;
