@@ -115,6 +115,7 @@ INLINE void carry_on(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
 		return;
 	}
 	__u64 sum = SUM_ZERO + (__u16)~udp->check + moved;
+#pragma unroll
 	for (int i = KV_SHARED_LEN / 4; i < KV_HEADER_LEN / 4; i++) {
 		if (words >> i / 2 & 1)
 			sum += (__u64)is[i] - was[i];

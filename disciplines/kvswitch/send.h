@@ -31,6 +31,7 @@ INLINE void write_words(struct kv_header *to, const struct kv_header *from, cons
 {
 	__u64 *out = (__u64 *)to;
 	const __u64 *in = (const __u64 *)from;
+#pragma unroll
 	for (int i = KV_SHARED_LEN / 8; i < KV_HEADER_LEN / 8; i++) {
 		if (words >> i & 1)
 			out[i] = in[i];

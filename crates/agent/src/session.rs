@@ -39,15 +39,7 @@ pub(super) async fn run(
 ) {
     let mut network = Network::start(options.interfaces.clone(), options.probes);
     let stream = async |link, url: &str| {
-        attach(
-            hello,
-            link,
-            url,
-            &to_tables,
-            &mut from_tables,
-            &mut network,
-        )
-        .await
+        attach(hello, link, url, &to_tables, &mut from_tables, &mut network).await
     };
     options
         .control
@@ -158,10 +150,14 @@ pub fn hello(of: &Introduction<'_>) -> FromSwitch {
         version: env!("CARGO_PKG_VERSION").into(),
         pages: of.pages,
         disciplines: registry::names(of.disciplines),
-        refused: of.refused.iter().map(|(name, refusal)| proto::Refused {
-            name: (*name).into(),
-            reason: refusal.to_string(),
-        }).collect(),
+        refused: of
+            .refused
+            .iter()
+            .map(|(name, refusal)| proto::Refused {
+                name: (*name).into(),
+                reason: refusal.to_string(),
+            })
+            .collect(),
         life: of.life,
         address: of.address.map(|at| at.to_string()).unwrap_or_default(),
     };
@@ -205,22 +201,16 @@ mod tests {
     /// The table thread learns of a stream a little after it began, and may have more to say on the last one.
     #[tokio::test]
     async fn what_was_said_before_the_greeting_does_not_end_the_stream() {
-        let state = tempfile::tempdir().unwrap();
         let controller = Controller::start().await;
-        let options = Options {
-            name: "tor".into(),
+        let hello = hello(&Introduction {
             id: 1,
-            interfaces: vec![],
-            at: crate::Where::Soft,
-            source_check: dataplane::SourceCheck::Off,
+            name: "tor",
             pages: 1,
-            control: controller.endpoint(),
-            state_dir: state.path().into(),
             disciplines: &[],
-            probes: true,
-            loops: dataplane::Loops::default(),
+            refused: &[],
+            life: 1,
             address: None,
-        };
+        });
         let (to_tables, heard) = sync_channel(16);
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
         let tables = tokio::task::spawn_blocking(move || {
@@ -235,14 +225,14 @@ mod tests {
             // The queues live on, or the session would end with them.
             (heard.recv(), heard, say)
         });
-        let (link, _) = options.control.connect(0).await.unwrap();
+        let (link, _) = controller.endpoint().connect(0).await.unwrap();
         // There is news of the network from the first moment on.
         let mut network = Network::start(vec!["lo".into()], true);
         let Body::Interfaces(_) = network.next().await else {
             panic!("no interfaces");
         };
         tokio::select! {
-            _ = attach(&options, 1, link, "", &to_tables, &mut from_tables, &mut network) => panic!("the stream ended"),
+            _ = attach(&hello, link, "", &to_tables, &mut from_tables, &mut network) => panic!("the stream ended"),
             answer = tables => {
                 let Ok((Ok(ToTables::Message(message)), ..)) = answer else { panic!("no answer") };
                 assert!(matches!(message.body, Some(to_switch::Body::Setup(_))));

@@ -169,7 +169,10 @@ fn noted(name: &str) -> PathBuf {
 /// Notes for whoever asks for the status what the kernel refused of this switch.
 pub(crate) fn note_refused(name: &str, refused: &[(&str, Refusal)]) {
     let path = noted(name);
-    let all: BTreeMap<_, _> = refused.iter().map(|(of, why)| (*of, why.to_string())).collect();
+    let all: BTreeMap<_, _> = refused
+        .iter()
+        .map(|(of, why)| (*of, why.to_string()))
+        .collect();
     let done = match all.is_empty() {
         true => fs::remove_file(&path).or_else(|e| match e.kind() {
             io::ErrorKind::NotFound => Ok(()),
@@ -178,7 +181,10 @@ pub(crate) fn note_refused(name: &str, refused: &[(&str, Refusal)]) {
         false => fs::write(&path, serde_json::to_vec(&all).unwrap_or_default()),
     };
     if let Err(e) = done {
-        warn!("{}: {e}: `switch status` does not show what the kernel refuses", path.display());
+        warn!(
+            "{}: {e}: `switch status` does not show what the kernel refuses",
+            path.display()
+        );
     }
 }
 

@@ -350,18 +350,19 @@ pub(crate) fn attach_at(
         let why = "as an earlier agent attached it: another mode takes a detach";
         return Ok(done(is_generic, why, true));
     }
-    let link = create_link(program, ifindex, generic).map_err(|error| match error.raw_os_error() {
-        Some(libc::EBUSY | libc::EEXIST) => Error::Occupied(interface.into()),
-        Some(libc::EPERM) => Error::NotPermitted("attaching XDP programs"),
-        _ if !generic => Error::NoNative {
-            name: interface.into(),
-            reason: error.to_string(),
-        },
-        _ => Error::System {
-            what: "attaching the program",
-            source: error,
-        },
-    })?;
+    let link =
+        create_link(program, ifindex, generic).map_err(|error| match error.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST) => Error::Occupied(interface.into()),
+            Some(libc::EPERM) => Error::NotPermitted("attaching XDP programs"),
+            _ if !generic => Error::NoNative {
+                name: interface.into(),
+                reason: error.to_string(),
+            },
+            _ => Error::System {
+                what: "attaching the program",
+                source: error,
+            },
+        })?;
     pin(&link, path)?;
     Ok(done(generic, why, false))
 }

@@ -40,7 +40,13 @@ pub fn check(objects: &[Object], sizes: Sizes) -> Result<Vec<Checked>, Error> {
             continue;
         }
         let disciplines: Vec<_> = objects.iter().filter(has_same).map(|o| o.name).collect();
-        all.extend(of_object(&disciplines, object.name, object.elf, &object.maps, sizes)?);
+        all.extend(of_object(
+            &disciplines,
+            object.name,
+            object.elf,
+            &object.maps,
+            sizes,
+        )?);
     }
     Ok(all)
 }
@@ -53,7 +59,9 @@ fn of_object(
     sizes: Sizes,
 ) -> Result<Vec<Checked>, Error> {
     let open = load::open(name, elf)?;
-    let names = open.progs().map(|p| p.name().to_string_lossy().into_owned());
+    let names = open
+        .progs()
+        .map(|p| p.name().to_string_lossy().into_owned());
     let one = |program: String| {
         let mut open = load::open(name, elf)?;
         prepare(&mut open, own, sizes)?;
@@ -78,7 +86,12 @@ fn prepare(open: &mut OpenObject, own: &[(&str, u32)], sizes: Sizes) -> Result<(
     for mut map in open.maps_mut() {
         load::size(&mut map, sizes, own)?;
         // SAFETY: the map is this object's, and null is "nowhere".
-        unsafe { libbpf_rs::libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), ptr::null()) };
+        unsafe {
+            libbpf_rs::libbpf_sys::bpf_map__set_pin_path(
+                map.as_libbpf_object().as_ptr(),
+                ptr::null(),
+            )
+        };
     }
     Ok(())
 }

@@ -52,9 +52,7 @@ pub use layout::{
 };
 pub use lease::{LeaseState, Leases};
 pub use lent::Lent;
-pub use load::{
-    Dataplane, MapLayout, Object, RECIRCULATION, Sizes, WRITE_BACK, cpus, maps_of,
-};
+pub use load::{Dataplane, MapLayout, Object, RECIRCULATION, Sizes, WRITE_BACK, cpus, maps_of};
 pub use page_items::PageItems;
 pub use probation::{Probation, Used};
 pub use programs::Programs;

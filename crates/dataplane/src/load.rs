@@ -227,7 +227,11 @@ fn pinned_maps(open: &OpenObject) -> Vec<String> {
 }
 
 /// Gives a map its entries, or the constants of a switch of this size their values.
-pub(crate) fn size(map: &mut OpenMapMut<'_>, sizes: Sizes, own: &[(&str, u32)]) -> Result<(), Error> {
+pub(crate) fn size(
+    map: &mut OpenMapMut<'_>,
+    sizes: Sizes,
+    own: &[(&str, u32)],
+) -> Result<(), Error> {
     let name = map.name().to_string_lossy().into_owned();
     if name.contains(".rodata.switch") {
         // `struct switch_sizes`
@@ -567,7 +571,9 @@ impl Dataplane {
         let address = port_address(ifindex, attach::mac_of(ifindex));
         addresses
             .update(&place, &address, MapFlags::ANY)
-            .map_err(Error::bpf(format!("noting the address of interface {ifindex}")))
+            .map_err(Error::bpf(format!(
+                "noting the address of interface {ifindex}"
+            )))
     }
 
     /// Makes the recirculation ports if one of the objects asks for them, and removes them if none does. Comes after all

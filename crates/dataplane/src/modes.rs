@@ -28,7 +28,10 @@ impl Dataplane {
         match each(generic, &why) {
             Err(Error::NoNative { name, reason }) if mode == Mode::Auto => {
                 attach::release(self.home(), interfaces)?;
-                each(true, &format!("the driver of {name} refuses native XDP: {reason}"))
+                each(
+                    true,
+                    &format!("the driver of {name} refuses native XDP: {reason}"),
+                )
             }
             done => done,
         }
@@ -46,7 +49,9 @@ impl Dataplane {
 
 /// Whether all of these interfaces are to be generic, and why.
 fn suits_all(home: &Home, interfaces: &[String]) -> (bool, String) {
-    let before = interfaces.iter().find_map(|name| attached_before(home, name));
+    let before = interfaces
+        .iter()
+        .find_map(|name| attached_before(home, name));
     if let Some((name, is_generic)) = before {
         return (is_generic, format!("as an earlier agent attached {name}"));
     }
@@ -69,11 +74,13 @@ fn attached_before(home: &Home, interface: &str) -> Option<(String, bool)> {
 fn why_generic(interface: &str) -> Option<String> {
     let driver = driver_of(interface);
     match driver.as_str() {
-        "veth" => Some("veth is cheaper so for traffic from sockets, and the peer needs no XDP".into()),
-        "" => Some("no driver of its own".into()),
-        _ if !transmits(interface) => {
-            Some(format!("its driver {driver} does not send what is redirected to it"))
+        "veth" => {
+            Some("veth is cheaper so for traffic from sockets, and the peer needs no XDP".into())
         }
+        "" => Some("no driver of its own".into()),
+        _ if !transmits(interface) => Some(format!(
+            "its driver {driver} does not send what is redirected to it"
+        )),
         _ => None,
     }
 }

@@ -18,12 +18,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use tracing::warn;
 
-use crate::{
-    Error, Home,
-    attach,
-    layout::RECIRCULATION_PORTS,
-    pin,
-};
+use crate::{Error, Home, attach, layout::RECIRCULATION_PORTS, pin};
 
 /// As `RECIRCULATION_MAC` in `bpf/recirculate.h`: the far end's address.
 pub(crate) const MAC: [u8; 6] = [0x02, 0x73, 0x68, 0x6f, 0x72, 0x74];

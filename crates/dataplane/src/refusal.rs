@@ -109,11 +109,18 @@ mod tests {
              invalid access to map value, value_size=1784 off=384 size=0; \
              R3 min value is outside of the allowed memory range"
         );
-        assert!(refusal.to_string().contains("refuses the program lent_packet"));
+        assert!(
+            refusal
+                .to_string()
+                .contains("refuses the program lent_packet")
+        );
     }
 
     #[test]
     fn other_messages_are_no_refusal() {
-        assert_eq!(read("libbpf: map 'pages': created successfully, fd=7\n"), None);
+        assert_eq!(
+            read("libbpf: map 'pages': created successfully, fd=7\n"),
+            None
+        );
     }
 }

@@ -15,7 +15,7 @@ STEP int refused_first(struct xdp_md *ctx)
 {
 	struct work *work = get_work();
 	__u32 zero = 0;
-	const __u8 *words = bpf_map_lookup_elem(&refused_words, &zero);
+	const __u64 *words = bpf_map_lookup_elem(&refused_words, &zero);
 	if (!work || !words)
 		return XDP_PASS;
 	return words[work->value_len] ? XDP_PASS : forward(ctx, work);

@@ -47,6 +47,7 @@ const INTRODUCTION: Introduction<'_> = Introduction {
     name: "tor",
     pages: 8,
     disciplines: &DISCIPLINES,
+    refused: &[],
     life: 1,
     address: None,
 };

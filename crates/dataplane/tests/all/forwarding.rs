@@ -27,6 +27,8 @@ fn router() -> Switch {
         ip(&format!("link set {peer} up"));
         ip(&format!("link set {link} up"));
     }
+    // Where the tests' frames go.
+    ip("link set in0 address 02:00:00:00:00:02");
     ip("link set out0 address 02:00:00:00:00:11");
     ip("route add 10.0.0.1/32 dev in0");
     ip("route add 10.0.0.2/31 dev out0");

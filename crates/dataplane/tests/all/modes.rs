@@ -30,7 +30,11 @@ fn auto_is_native_where_all_drivers_have_it() {
         interfaces();
         let switch = Switch::load(&[], &[]);
         let attached = attach(&switch, &["t0", "t1"], Mode::Auto);
-        assert_eq!(modes(&attached), [Mode::Native, Mode::Native], "{attached:?}");
+        assert_eq!(
+            modes(&attached),
+            [Mode::Native, Mode::Native],
+            "{attached:?}"
+        );
     });
 }
 
@@ -40,7 +44,11 @@ fn auto_is_generic_everywhere_where_one_interface_is() {
         interfaces();
         let switch = Switch::load(&[], &[]);
         let attached = attach(&switch, &["t0", "v0"], Mode::Auto);
-        assert_eq!(modes(&attached), [Mode::Generic, Mode::Generic], "{attached:?}");
+        assert_eq!(
+            modes(&attached),
+            [Mode::Generic, Mode::Generic],
+            "{attached:?}"
+        );
         assert!(attached[0].reason.starts_with("v0: veth"), "{attached:?}");
     });
 }
@@ -51,9 +59,19 @@ fn auto_is_generic_everywhere_where_one_driver_refuses() {
         interfaces();
         let switch = Switch::load(&[], &[]);
         let attached = attach(&switch, &["t0", "b0"], Mode::Auto);
-        assert_eq!(modes(&attached), [Mode::Generic, Mode::Generic], "{attached:?}");
-        assert!(attached[0].reason.contains("driver of b0 refuses"), "{attached:?}");
-        assert!(attached.iter().all(|attached| !attached.taken_over), "{attached:?}");
+        assert_eq!(
+            modes(&attached),
+            [Mode::Generic, Mode::Generic],
+            "{attached:?}"
+        );
+        assert!(
+            attached[0].reason.contains("driver of b0 refuses"),
+            "{attached:?}"
+        );
+        assert!(
+            attached.iter().all(|attached| !attached.taken_over),
+            "{attached:?}"
+        );
     });
 }
 
@@ -64,7 +82,11 @@ fn auto_goes_on_in_the_mode_that_is_there() {
         let switch = Switch::load(&[], &[]);
         attach(&switch, &["t0"], Mode::Generic);
         let attached = attach(&switch, &["t0", "t1"], Mode::Auto);
-        assert_eq!(modes(&attached), [Mode::Generic, Mode::Generic], "{attached:?}");
+        assert_eq!(
+            modes(&attached),
+            [Mode::Generic, Mode::Generic],
+            "{attached:?}"
+        );
         assert!(attached[0].taken_over && !attached[1].taken_over);
     });
 }

@@ -1,9 +1,7 @@
 //! What a kernel refuses is told, and harms nobody else. Needs root.
 
 use dataplane::{Object, Sizes, check};
-use harness::{
-    Message, REFUSED, Switch, TRIAL, namespace::in_namespace, switch::tenant,
-};
+use harness::{Message, REFUSED, Switch, TRIAL, namespace::in_namespace, switch::tenant};
 
 const TENANT: u32 = 7;
 const REFUSED_NUMBER: u32 = 5;
@@ -35,11 +33,18 @@ fn a_program_that_is_refused_takes_its_discipline_and_no_other() {
         let refused = switch.dataplane().refused();
         assert_eq!(refused.len(), 1, "{refused:?}");
         let (discipline, why) = &refused[0];
-        assert_eq!((*discipline, &why.program[..]), ("refused", "refused_first"));
+        assert_eq!(
+            (*discipline, &why.program[..]),
+            ("refused", "refused_first")
+        );
         // The verifier's own words, and which kernel's.
-        assert!(why.reason.contains("R") && why.reason.contains("max"), "{why}");
+        assert!(
+            why.reason.contains("R") && why.reason.contains("max"),
+            "{why}"
+        );
         assert!(why.to_string().starts_with("Linux "), "{why}");
-        let pins = std::path::Path::new("/sys/fs/bpf/shortstop").join(switch.dataplane().home().name());
+        let pins =
+            std::path::Path::new("/sys/fs/bpf/shortstop").join(switch.dataplane().home().name());
         assert!(pins.join("trial_notes").exists() && !pins.join("refused_words").exists());
         // Packets of its tenants go where they would have gone.
         let read = Message::read(TENANT, b"note").frame().bytes();

@@ -191,7 +191,9 @@ fn serve(args: Serve) -> anyhow::Result<()> {
             ));
         }
         for (what, refusal) in agent.refused() {
-            say(&format!("{what}: not here: {refusal}; its packets are forwarded"));
+            say(&format!(
+                "{what}: not here: {refusal}; its packets are forwarded"
+            ));
         }
         match at {
             Where::Kernel(_) => say("serving; the programs stay attached when this process ends"),
@@ -212,7 +214,13 @@ fn check(args: &Serve) -> anyhow::Result<ExitCode> {
         println!("{}", serde_json::to_string_pretty(&programs)?);
     } else {
         let rows: Vec<_> = checked.iter().map(as_row).collect();
-        print!("{}", table(&["program", "of", "verifier steps", "ms", "refused for"], &rows));
+        print!(
+            "{}",
+            table(
+                &["program", "of", "verifier steps", "ms", "refused for"],
+                &rows
+            )
+        );
     }
     let is_whole = checked.iter().all(|program| program.verdict.is_ok());
     Ok(ExitCode::from(u8::from(!is_whole)))

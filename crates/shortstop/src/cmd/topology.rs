@@ -143,7 +143,11 @@ fn show(topology: &TopologyView) -> String {
     let refusals: String = topology
         .switches
         .iter()
-        .flat_map(|s| s.refused.iter().map(move |(what, why)| format!("switch {}: {what} does not run there: {why}\n", s.id)))
+        .flat_map(|s| {
+            s.refused.iter().map(move |(what, why)| {
+                format!("switch {}: {what} does not run there: {why}\n", s.id)
+            })
+        })
         .collect();
     [
         table(

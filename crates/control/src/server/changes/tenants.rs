@@ -240,13 +240,19 @@ fn with_secret<'a>(view: &View<'a>, id: u32) -> Result<&'a Tenant, Refusal> {
 
 /// Whether the switches' kernels take what the tenant wants. A discipline of copies needs one switch that does: the others forward.
 fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
-    let needs_all = view.around.disciplines.named(tenant.discipline.as_deref()).is_none_or(|d| {
-        d.items == Items::Truth || d.runs == Runs::Everywhere
-    });
+    let needs_all = view
+        .around
+        .disciplines
+        .named(tenant.discipline.as_deref())
+        .is_none_or(|d| d.items == Items::Truth || d.runs == Runs::Everywhere);
     let name = tenant.discipline.as_deref();
     let name = name.unwrap_or(view.around.disciplines.default_name());
     let refuses = |what: &str, all: bool| {
-        let attached = view.around.switches.iter().filter(|(_, switch)| switch.is_ready());
+        let attached = view
+            .around
+            .switches
+            .iter()
+            .filter(|(_, switch)| switch.is_ready());
         let (mut count, mut refusals) = (0, vec![]);
         for (id, switch) in attached {
             count += 1;

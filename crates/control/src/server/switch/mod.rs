@@ -142,7 +142,9 @@ impl Switch {
         let own = hello.address.parse().ok();
         self.life = hello.life;
         let refused = hello.refused.iter().take(REFUSED_MAX);
-        self.refused = refused.map(|r| (shortened(&r.name), shortened(&r.reason))).collect();
+        self.refused = refused
+            .map(|r| (shortened(&r.name), shortened(&r.reason)))
+            .collect();
         self.address = own.or(listed.map(|listed| listed.address));
     }
 
