@@ -145,12 +145,30 @@ impl Stage {
 
     /// A switch attaches that holds nothing.
     fn attach(&mut self, id: u32, pages: u32) -> StreamId {
-        let hello = Hello {
+        self.greet(Hello {
             switch_id: id,
             name: format!("tor {id}"),
             pages,
             ..Hello::default()
-        };
+        })
+    }
+
+    /// Likewise one of ten pages whose kernel refuses some.
+    fn attach_without(&mut self, id: u32, refused: &[&str]) -> StreamId {
+        let refused = refused.iter().map(|name| api::proto::Refused {
+            name: name.to_string(),
+            reason: "R4 unbounded memory access".into(),
+        });
+        self.greet(Hello {
+            switch_id: id,
+            name: format!("tor {id}"),
+            pages: 10,
+            refused: refused.collect(),
+            ..Hello::default()
+        })
+    }
+
+    fn greet(&mut self, hello: Hello) -> StreamId {
         let stream = self.core.attach(self.now, &hello).unwrap();
         self.holds(stream, vec![]);
         stream
@@ -335,6 +353,38 @@ fn a_quota_above_what_there_is_is_refused_and_what_is_free_is_said() {
     assert_eq!(granted.len(), 3);
     stage.settle();
     assert_eq!(stage.pages()[&1], 10);
+}
+
+#[test]
+fn a_discipline_that_kernels_refuse_is_refused_with_their_reason() {
+    let mut stage = Stage::new(10);
+    let wants = |id: u32, discipline: &str, write_back_ms: u32| TenantSpec {
+        id: Some(id),
+        discipline: Some(discipline.into()),
+        quota: 1,
+        write_back_ms,
+        ..TenantSpec::default()
+    };
+    // Copies need one switch that has the programs, what is nowhere else needs them all.
+    stage.attach_without(2, &["test", "truth"]);
+    stage.create_as(wants(1, "test", 0)).unwrap();
+    let refused = stage.create_as(wants(2, "truth", 0)).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Conflict);
+    let all = ["discipline truth", "switch 2 (tor 2)", "unbounded"];
+    assert!(
+        all.iter().all(|part| refused.message.contains(part)),
+        "{refused}"
+    );
+    stage.attach_without(1, &["test", "write-back"]);
+    let refused = stage.create_as(wants(2, "test", 0)).unwrap_err();
+    assert!(refused.message.contains("switch 1 (tor 1)"), "{refused}");
+    stage.create_as(wants(2, "everywhere", 1000)).unwrap();
+    stage.attach_without(2, &["write-back"]);
+    let refused = stage.create_as(wants(3, "everywhere", 1000)).unwrap_err();
+    assert!(
+        refused.message.contains("Leave --write-back out"),
+        "{refused}"
+    );
 }
 
 #[test]
