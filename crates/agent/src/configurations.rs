@@ -250,6 +250,12 @@ impl Configurations {
                 row.map
             ));
         }
+        if maps.is_empty() {
+            let map = &row.map;
+            return Err(format!(
+                "map {map}: no discipline serves tenant {tenant} here"
+            ));
+        }
         let rows = Rows::open(self.backing(), maps, &row.map);
         rows.and_then(|rows| rows.write(&row.key, &row.value))
             .map_err(|e| e.to_string())

@@ -149,16 +149,18 @@ fn show(topology: &TopologyView) -> String {
             })
         })
         .collect();
-    [
+    let mut parts = vec![
         table(
             &["switch", "name", "attached", "pages", "free", "lent"],
             &switches,
         ),
         table(&["link from", "to", "cost", "state", "known by"], &links),
         table(&["network", "switch", "known by"], &networks),
-        refusals,
-    ]
-    .join("\n")
+    ];
+    if !refusals.is_empty() {
+        parts.push(refusals);
+    }
+    parts.join("\n")
 }
 
 fn known_by(declared: bool) -> String {
