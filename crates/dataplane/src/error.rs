@@ -17,6 +17,13 @@ pub enum Error {
         /// The release that runs.
         found: String,
     },
+    /// A real-time kernel without the lock that keeps softirqs of a CPU apart.
+    #[error(
+        "Linux {0} is a real-time kernel in which one packet may interrupt another on its CPU (CONFIG_PREEMPT_RT_NEEDS_BH_LOCK is not set, \
+         or its configuration is neither in /boot nor beside its modules), and the programs would mix them up; run another kernel, or \
+         `shortstop switch --soft`"
+    )]
+    Preempts(String),
     /// No such interface in this network namespace.
     #[error(
         "interface {0}: there is none of this name in this network namespace; `ip link` lists them"

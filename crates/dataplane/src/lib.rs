@@ -27,6 +27,7 @@ pub mod native;
 mod page;
 mod page_items;
 mod pin;
+mod preemption;
 mod probation;
 mod programs;
 mod recirculation;

@@ -19,7 +19,7 @@ use crate::{
         RECIRCULATION_PORTS,
     },
     mapped::Mapped,
-    recirculation, refusal,
+    preemption, recirculation, refusal,
 };
 
 pub(crate) const ENTRY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/entry.bpf.o.zlib"));
@@ -170,7 +170,7 @@ fn check_kernel() -> Result<(), Error> {
             found: release.into(),
         })
     } else {
-        Ok(())
+        preemption::check(version)
     }
 }
 
