@@ -25,16 +25,27 @@ impl Dataplane {
             Mode::Generic => (true, "as asked for".into()),
             Mode::Auto => suits_all(self.home(), interfaces),
         };
-        match each(generic, &why) {
-            Err(Error::NoNative { name, reason }) if mode == Mode::Auto => {
-                attach::release(self.home(), interfaces)?;
-                each(
-                    true,
-                    &format!("the driver of {name} refuses native XDP: {reason}"),
-                )
-            }
-            done => done,
+        let attached: Result<Vec<Attached>, Error> = each(generic, &why);
+        if mode != Mode::Auto {
+            return attached;
         }
+        let why = match &attached {
+            Err(Error::NoNative { name, reason }) => {
+                format!("the driver of {name} refuses native XDP: {reason}")
+            }
+            // Drivers may tell only now.
+            Ok(ports) if !generic => {
+                let mut new = ports.iter().filter(|port| !port.taken_over);
+                let Some(port) = new.find(|port| !transmits(port.ifindex)) else {
+                    return attached;
+                };
+                let name = &port.interface;
+                format!("the driver of {name} does not send what is redirected to it")
+            }
+            _ => return attached,
+        };
+        attach::release(self.home(), interfaces)?;
+        each(true, &why)
     }
 
     /// Likewise to one.
@@ -78,25 +89,19 @@ fn why_generic(interface: &str) -> Option<String> {
             Some("veth is cheaper so for traffic from sockets, and the peer needs no XDP".into())
         }
         "" => Some("no driver of its own".into()),
-        _ if !transmits(interface) => Some(format!(
-            "its driver {driver} does not send what is redirected to it"
-        )),
         _ => None,
     }
 }
 
-/// Whether an interface's driver sends what other drivers redirect to it, as far as the kernel tells: from 6.3 on.
-fn transmits(interface: &str) -> bool {
+/// Whether the driver of an interface that a program is attached to sends what other drivers redirect to it, as far as the kernel tells:
+/// from 6.3 on.
+fn transmits(ifindex: u32) -> bool {
     const XDP_ACT_NDO_XMIT: u64 = 1 << 2;
-    let Ok(ifindex) = ifindex_of(interface) else {
-        return true;
-    };
     let mut opts = libbpf_sys::bpf_xdp_query_opts {
         sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
         ..Default::default()
     };
     // SAFETY: the options are of the length that they name.
     let failed = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) } != 0;
-    // A driver that has a program to lend tells its features only while it runs one, and so 0 says nothing.
     failed || opts.feature_flags == 0 || opts.feature_flags & XDP_ACT_NDO_XMIT != 0
 }
