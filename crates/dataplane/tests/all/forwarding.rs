@@ -24,6 +24,8 @@ fn router() -> Switch {
     sysctl("ipv6/conf/all/forwarding", "1");
     for (link, peer) in [("in0", "in1"), ("out0", "out1"), ("off0", "off1")] {
         ip(&format!("link add {link} type veth peer name {peer}"));
+        // The kernel's own packets to find neighbours and routers would be counted among those of the test.
+        sysctl(&format!("ipv6/conf/{peer}/disable_ipv6"), "1");
         ip(&format!("link set {peer} up"));
         ip(&format!("link set {link} up"));
     }
