@@ -109,6 +109,16 @@ pub(super) fn plan(term: u64) -> Plan {
     }
 }
 
+/// What a switch says first.
+fn hello(id: u32, pages: u32) -> Hello {
+    Hello {
+        switch_id: id,
+        name: format!("tor {id}"),
+        pages,
+        ..Hello::default()
+    }
+}
+
 impl Stage {
     fn new(pages: u32) -> Stage {
         Stage::from(pages, Loaded::default(), Wanting::default(), 1)
@@ -145,12 +155,7 @@ impl Stage {
 
     /// A switch attaches that holds nothing.
     fn attach(&mut self, id: u32, pages: u32) -> StreamId {
-        self.greet(Hello {
-            switch_id: id,
-            name: format!("tor {id}"),
-            pages,
-            ..Hello::default()
-        })
+        self.greet(hello(id, pages))
     }
 
     /// Likewise one of ten pages whose kernel refuses some.
@@ -160,11 +165,8 @@ impl Stage {
             reason: "R4 unbounded memory access".into(),
         });
         self.greet(Hello {
-            switch_id: id,
-            name: format!("tor {id}"),
-            pages: 10,
             refused: refused.collect(),
-            ..Hello::default()
+            ..hello(id, 10)
         })
     }
 

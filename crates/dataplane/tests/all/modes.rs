@@ -12,58 +12,45 @@ fn attach(switch: &Switch, interfaces: &[&str], mode: Mode) -> Vec<Attached> {
     attached.expect("attached")
 }
 
-fn modes(attached: &[Attached]) -> Vec<Mode> {
-    attached.iter().map(|attached| attached.mode).collect()
+/// Attaches with `auto` on a switch that is attached to none or some of them, and checks that all are in this mode.
+fn all_are(mode: Mode, switch: &Switch, interfaces: &[&str]) -> Vec<Attached> {
+    let attached = attach(switch, interfaces, Mode::Auto);
+    let modes: Vec<Mode> = attached.iter().map(|attached| attached.mode).collect();
+    assert_eq!(modes, vec![mode; interfaces.len()], "{attached:?}");
+    attached
 }
 
-/// A tap has a driver that takes programs, a veth too, but generic suits it; a bridge refuses.
-fn interfaces() {
-    ip("link add v0 type veth peer name v1");
-    ip("tuntap add dev t0 mode tap");
-    ip("tuntap add dev t1 mode tap");
-    ip("link add b0 type bridge");
+/// In a namespace of its own, a switch beside interfaces: a tap has a driver that takes programs, a veth too, but generic suits it; a
+/// bridge refuses.
+fn beside_interfaces(test: fn(&Switch)) {
+    in_namespace(move || {
+        ip("link add v0 type veth peer name v1");
+        ip("tuntap add dev t0 mode tap");
+        ip("tuntap add dev t1 mode tap");
+        ip("link add b0 type bridge");
+        test(&Switch::load(&[], &[]));
+    });
 }
 
 #[test]
 fn auto_is_native_where_all_drivers_have_it() {
-    in_namespace(|| {
-        interfaces();
-        let switch = Switch::load(&[], &[]);
-        let attached = attach(&switch, &["t0", "t1"], Mode::Auto);
-        assert_eq!(
-            modes(&attached),
-            [Mode::Native, Mode::Native],
-            "{attached:?}"
-        );
+    beside_interfaces(|switch| {
+        all_are(Mode::Native, switch, &["t0", "t1"]);
     });
 }
 
 #[test]
 fn auto_is_generic_everywhere_where_one_interface_is() {
-    in_namespace(|| {
-        interfaces();
-        let switch = Switch::load(&[], &[]);
-        let attached = attach(&switch, &["t0", "v0"], Mode::Auto);
-        assert_eq!(
-            modes(&attached),
-            [Mode::Generic, Mode::Generic],
-            "{attached:?}"
-        );
+    beside_interfaces(|switch| {
+        let attached = all_are(Mode::Generic, switch, &["t0", "v0"]);
         assert!(attached[0].reason.starts_with("v0: veth"), "{attached:?}");
     });
 }
 
 #[test]
 fn auto_is_generic_everywhere_where_one_driver_refuses() {
-    in_namespace(|| {
-        interfaces();
-        let switch = Switch::load(&[], &[]);
-        let attached = attach(&switch, &["t0", "b0"], Mode::Auto);
-        assert_eq!(
-            modes(&attached),
-            [Mode::Generic, Mode::Generic],
-            "{attached:?}"
-        );
+    beside_interfaces(|switch| {
+        let attached = all_are(Mode::Generic, switch, &["t0", "b0"]);
         assert!(
             attached[0].reason.contains("driver of b0 refuses"),
             "{attached:?}"
@@ -77,16 +64,9 @@ fn auto_is_generic_everywhere_where_one_driver_refuses() {
 
 #[test]
 fn auto_goes_on_in_the_mode_that_is_there() {
-    in_namespace(|| {
-        interfaces();
-        let switch = Switch::load(&[], &[]);
-        attach(&switch, &["t0"], Mode::Generic);
-        let attached = attach(&switch, &["t0", "t1"], Mode::Auto);
-        assert_eq!(
-            modes(&attached),
-            [Mode::Generic, Mode::Generic],
-            "{attached:?}"
-        );
+    beside_interfaces(|switch| {
+        attach(switch, &["t0"], Mode::Generic);
+        let attached = all_are(Mode::Generic, switch, &["t0", "t1"]);
         assert!(attached[0].taken_over && !attached[1].taken_over);
     });
 }
