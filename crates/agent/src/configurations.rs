@@ -84,6 +84,13 @@ impl Configurations {
         &self.programs
     }
 
+    /// Has the programs of every discipline that a tenant has run here.
+    pub fn need(&mut self, served: &Served) -> Result<(), AgentError> {
+        let of_tenants = served.tenants.values().filter_map(|here| here.discipline);
+        let numbers = of_tenants.map(|discipline| discipline.number).collect();
+        Ok(self.programs.need(&numbers)?)
+    }
+
     /// Takes configurations in. One that is in force is told again, not carried out again: programs may have changed
     /// rows since.
     pub fn take(

@@ -288,7 +288,7 @@ fn attach(
     loops: &Loops,
 ) -> Result<Plane, AgentError> {
     let was_running = home.exists();
-    let dataplane = Dataplane::load(home.clone(), objects, sizes)?;
+    let dataplane = Dataplane::load_used(home.clone(), objects, sizes)?;
     let attached = dataplane.attach_all(interfaces, mode);
     let attached = attached.inspect_err(|_| {
         if !was_running {

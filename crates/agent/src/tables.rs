@@ -200,6 +200,7 @@ impl Tables {
         let served = Served::new(cluster, &setup.tenants, slots, &self.disciplines);
         let before = self.served.as_ref();
         let waited = self.memory.pages_applied().is_none();
+        self.configurations.need(&served)?;
         // What another discipline's programs must not find goes before they are called.
         self.memory.fit(&served, before)?;
         let parameters = self.configurations.parameters(&served, before)?;

@@ -1,5 +1,6 @@
 use std::{
     fs::{self, DirBuilder},
+    hash::{DefaultHasher, Hash, Hasher},
     io::ErrorKind,
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
@@ -10,11 +11,13 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
 };
 
-use crate::Error;
+use crate::{Error, Object, Sizes};
 
 const ROOT: &str = "/sys/fs/bpf";
 /// Directories of what programs of earlier loadings still use.
 const ASIDE: &str = "aside-";
+/// Directory of empty ones, each named after an object that this kernel has accepted: what is in bpffs ends with the kernel that said so.
+const ACCEPTED: &str = "shortstop-accepted";
 
 /// Where a switch's maps and links are pinned: `/sys/fs/bpf/shortstop/NAME`.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +32,9 @@ impl Home {
     /// # Errors
     /// [`Error::BadName`] for a name that cannot be a directory.
     pub fn new(name: &str) -> Result<Home, Error> {
-        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let usable =
-            (1..=64).contains(&name.len()) && !name.starts_with('.') && name.chars().all(fine);
+        // bpffs takes no dots.
+        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let usable = (1..=64).contains(&name.len()) && name.chars().all(fine);
         if !usable {
             return Err(Error::BadName(name.into()));
         }
@@ -85,6 +88,23 @@ impl Home {
             0 => self.path.join("recirculation_link"),
             _ => self.path.join(format!("recirculation_link_{number}")),
         }
+    }
+
+    /// Notes that this kernel takes an object's programs in a switch of this size.
+    pub(crate) fn accepts(&self, object: &Object, sizes: Sizes) {
+        let path = accepted(object, sizes);
+        // Without a note they are loaded at once the next time as well.
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    }
+
+    /// Whether this kernel took an object's programs before.
+    pub(crate) fn has_accepted(&self, object: &Object, sizes: Sizes) -> bool {
+        accepted(object, sizes).exists()
+    }
+
+    /// Takes the note away.
+    pub(crate) fn forget_accepted(&self, object: &Object, sizes: Sizes) {
+        let _ = fs::remove_dir(accepted(object, sizes));
     }
 
     /// Takes pins out of the way of new ones, without letting go of what they hold.
@@ -144,6 +164,14 @@ impl Home {
     pub(crate) fn remove(&self) -> Result<(), Error> {
         fs::remove_dir_all(&self.path).map_err(Error::file("removing", &self.path))
     }
+}
+
+/// Where it is noted that an object is accepted. What the verifier looks at depends on the sizes too.
+fn accepted(object: &Object, sizes: Sizes) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    (object.elf, &object.maps, sizes.pages).hash(&mut hasher);
+    let name = format!("{:016x}", hasher.finish());
+    Path::new(ROOT).join(ACCEPTED).join(name)
 }
 
 /// An error if anybody else could put something into this directory.

@@ -9,9 +9,11 @@ use std::{
 use libbpf_rs::{AsRawLibbpf, OpenObject};
 
 use crate::{
-    Error, Object, Refusal, Sizes,
-    load::{self, ENTRY},
-    refusal,
+    Error, Object, Refusal, Sizes, kernel,
+    load::ENTRY,
+    object,
+    refusal::{self, NotLoaded},
+    sizes,
 };
 
 /// What this kernel says of one program.
@@ -32,7 +34,7 @@ pub struct Checked {
 /// # Errors
 /// No privilege, an old kernel, what is no refusal of a program.
 pub fn check(objects: &[Object], sizes: Sizes) -> Result<Vec<Checked>, Error> {
-    load::may_load()?;
+    kernel::may_load()?;
     let mut all = of_object(&[], "entry", ENTRY, &[], sizes)?;
     for (number, object) in objects.iter().enumerate() {
         let has_same = |other: &&Object| other.elf == object.elf;
@@ -58,12 +60,12 @@ fn of_object(
     own: &[(&str, u32)],
     sizes: Sizes,
 ) -> Result<Vec<Checked>, Error> {
-    let open = load::open(name, elf)?;
+    let open = object::open(name, elf)?;
     let names = open
         .progs()
         .map(|p| p.name().to_string_lossy().into_owned());
     let one = |program: String| {
-        let mut open = load::open(name, elf)?;
+        let mut open = object::open(name, elf)?;
         prepare(&mut open, own, sizes)?;
         for mut other in open.progs_mut() {
             let is_it = other.name() == program.as_str();
@@ -84,7 +86,7 @@ fn of_object(
 /// Gives the maps their sizes, and no place in the file system.
 fn prepare(open: &mut OpenObject, own: &[(&str, u32)], sizes: Sizes) -> Result<(), Error> {
     for mut map in open.maps_mut() {
-        load::size(&mut map, sizes, own)?;
+        sizes::give(&mut map, sizes, own)?;
         // SAFETY: the map is this object's, and null is "nowhere".
         unsafe {
             libbpf_rs::libbpf_sys::bpf_map__set_pin_path(
@@ -97,16 +99,15 @@ fn prepare(open: &mut OpenObject, own: &[(&str, u32)], sizes: Sizes) -> Result<(
 }
 
 fn load_one(open: OpenObject, program: &str) -> Result<Result<u32, Refusal>, Error> {
-    refusal::refused();
-    match open.load() {
+    match refusal::load(open) {
         Ok(loaded) => {
             let found = loaded.progs_mut().find(|p| p.name() == program);
             Ok(Ok(found.map_or(0, |p| steps(p.as_fd()))))
         }
-        Err(source) => match refusal::refused() {
-            Some(refusal) => Ok(Err(refusal)),
-            None => Err(Error::bpf(format!("loading program {program}"))(source)),
-        },
+        Err(NotLoaded::Refused(refusal)) => Ok(Err(refusal)),
+        Err(NotLoaded::Failed(source)) => {
+            Err(Error::bpf(format!("loading program {program}"))(source))
+        }
     }
 }
 

@@ -80,7 +80,7 @@ pub enum Error {
         mode: u32,
     },
     /// A name that cannot be a directory.
-    #[error("switch name {0:?}: use 1 to 64 letters, digits, '-', '_' or '.'")]
+    #[error("switch name {0:?}: use 1 to 64 letters, digits, '-' or '_'")]
     BadName(String),
     /// A discipline's object is not what it was registered as.
     #[error("discipline {name}: {reason}")]

@@ -2,7 +2,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
-use crate::{Error, layout::GROUP_PORTS, load::devmap_value};
+use crate::{Error, layout::GROUP_PORTS, ports::devmap_value};
 
 /// Whether a map of so many groups can have this one with so many ports.
 pub(crate) fn check(name: &str, index: u32, groups: u32, ports: usize) -> Result<(), Error> {

@@ -48,7 +48,7 @@ impl Dataplane {
         each(true, &why)
     }
 
-    /// Likewise to one.
+    /// Attaches the entry program to one interface, as [`Dataplane::attach_all`] does to several.
     ///
     /// # Errors
     /// As [`Dataplane::attach_all`].

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{Backing, Dataplane, Error, Refusal, native::Switch};
 
@@ -24,6 +24,17 @@ impl Programs {
         match self {
             Programs::Kernel(dataplane) => dataplane.refused(),
             Programs::Native(_) => &[],
+        }
+    }
+
+    /// As [`Dataplane::need`]; in this process all programs are there.
+    ///
+    /// # Errors
+    /// As [`Dataplane::need`].
+    pub fn need(&mut self, disciplines: &BTreeSet<u32>) -> Result<(), Error> {
+        match self {
+            Programs::Kernel(dataplane) => dataplane.need(disciplines),
+            Programs::Native(_) => Ok(()),
         }
     }
 

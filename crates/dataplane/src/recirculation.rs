@@ -179,7 +179,8 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
         // Of an agent that died while it made the port.
         delete(near).map_err(wrong("removing a half-made recirculation port"))?;
     }
-    make_pair(&near, &far, crate::load::cpus()).map_err(wrong("making the recirculation port"))?;
+    make_pair(&near, &far, crate::kernel::cpus())
+        .map_err(wrong("making the recirculation port"))?;
     let made = attach::ifindex_of(&near)?;
     let opened = bring_up(&near)
         .and_then(|()| bring_up(&far))

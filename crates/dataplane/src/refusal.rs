@@ -1,6 +1,10 @@
 //! What a kernel's verifier refuses, and why: libbpf says so in its messages only.
 
-use std::{cell::RefCell, fmt, sync::OnceLock};
+use std::{cell::RefCell, fmt};
+
+use libbpf_rs::{Object as Loaded, OpenObject};
+
+use crate::kernel;
 
 /// A program that this kernel refuses to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,23 +32,11 @@ impl fmt::Display for Refusal {
 const LAST_LINES: usize = 3;
 
 thread_local! {
-    /// The programs that were refused since somebody looked, on the thread that loads them.
+    /// The programs that were refused since this thread began to load.
     static HEARD: RefCell<Vec<Refusal>> = const { RefCell::new(vec![]) };
 }
 
-/// The release of the kernel that runs.
-pub(crate) fn kernel() -> &'static str {
-    static RELEASE: OnceLock<String> = OnceLock::new();
-    RELEASE.get_or_init(|| {
-        let uname = nix::sys::utsname::uname();
-        uname.map_or_else(
-            |_| "of unknown release".into(),
-            |uname| uname.release().to_string_lossy().into_owned(),
-        )
-    })
-}
-
-/// Has libbpf's own messages go to the log, and refusals be remembered for [`refused`].
+/// Has libbpf's own messages go to the log, and refusals be remembered for [`load`].
 pub(crate) fn listen() {
     libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, |level, text| {
         match level {
@@ -57,9 +49,22 @@ pub(crate) fn listen() {
     })));
 }
 
-/// The program that was refused on this thread since this was asked last, if one was.
-pub(crate) fn refused() -> Option<Refusal> {
-    HEARD.with_borrow_mut(|heard| heard.drain(..).next_back())
+/// Why an object was not loaded.
+pub(crate) enum NotLoaded {
+    /// The verifier does not take one of its programs.
+    Refused(Refusal),
+    /// Anything else.
+    Failed(libbpf_rs::Error),
+}
+
+/// Loads an object.
+pub(crate) fn load(open: OpenObject) -> Result<Loaded, NotLoaded> {
+    HEARD.take();
+    open.load()
+        .map_err(|error| match HEARD.take().into_iter().next_back() {
+            Some(refusal) => NotLoaded::Refused(refusal),
+            None => NotLoaded::Failed(error),
+        })
 }
 
 /// A message of libbpf's with a verifier's log.
@@ -78,7 +83,7 @@ fn read(text: &str) -> Option<Refusal> {
     let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("; ");
     Some(Refusal {
         program: program.into(),
-        kernel: kernel().into(),
+        kernel: kernel::release().into(),
         reason: if last.is_empty() {
             "its verifier does not say why".into()
         } else {

@@ -7,8 +7,8 @@ use crate::{
     layout::{
         Config, PIPE_SLOTS, Pipe, SKETCH_COLUMNS, SKETCH_EXACT, SKETCH_MOST, SKETCH_STEP, Sketch,
     },
-    load::PIPES,
     mapped::Mapped,
+    object::PIPES,
     tenant::hash_salt,
 };
 

@@ -1,4 +1,4 @@
-use crate::{Backing, Error, layout::TALLIES, load::TALLIES as TABLE, map::Map, tenant::Entries};
+use crate::{Backing, Error, layout::TALLIES, map::Map, object::TALLIES as TABLE, tenant::Entries};
 
 /// What disciplines' programs count of their tenants (`bpf/tally.h`).
 pub struct Tallies {

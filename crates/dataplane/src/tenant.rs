@@ -174,6 +174,19 @@ impl TenantEntry {
         Ok(())
     }
 
+    /// The numbers of the disciplines that tenants of the switch have.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn disciplines(at: impl Into<Backing>) -> Result<BTreeSet<u32>, Error> {
+        let map = Entries::open(&at.into())?;
+        let mut all = BTreeSet::new();
+        for id in map.ids() {
+            all.extend(map.get(id)?.map(|tenant| tenant.discipline));
+        }
+        Ok(all)
+    }
+
     /// Every tenant of the switch with its parameters, in order of their numbers.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::{ffi, keyed::Keyed};
 use crate::{
     Error, Object, RECIRCULATION, Sizes,
     layout::{OF_ENTRY, PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
-    load::CLONES,
+    object::CLONES,
 };
 
 /// Where a packet that a program forwards goes next.
@@ -293,11 +293,11 @@ impl Switch {
         let wrong = || Error::bpf("adding a port");
         let key = index.to_ne_bytes();
         names
-            .update(&key, &crate::load::port_name(name))
+            .update(&key, &crate::ports::port_name(name))
             .map_err(wrong())?;
         if name != RECIRCULATION {
             ports
-                .update(&key, &crate::load::devmap_value(index, None))
+                .update(&key, &crate::ports::devmap_value(index, None))
                 .map_err(wrong())?;
         }
         self.send_round().map_err(wrong())
@@ -311,7 +311,7 @@ impl Switch {
             return Ok(());
         };
         let ports = self.table("ports").expect("maps.h defines it");
-        let value = crate::load::devmap_value(round, None);
+        let value = crate::ports::devmap_value(round, None);
         for number in 0..RECIRCULATION_PORTS {
             recirculation.update(&number.to_ne_bytes(), &value)?;
             for port in ports.keys() {
@@ -331,7 +331,7 @@ impl Switch {
     /// The index of a port by its name.
     pub(crate) fn port(self: &Arc<Switch>, name: &str) -> Option<u32> {
         let names = self.table("port_names")?;
-        let wanted = crate::load::port_name(name);
+        let wanted = crate::ports::port_name(name);
         let key = names.keys().into_iter().find(|key| {
             let value = names.lookup(key);
             value.is_some_and(|value| value == wanted)

@@ -6,6 +6,7 @@ mod forwarding;
 mod host_c;
 mod lent;
 mod modes;
+mod needed;
 mod refusals;
 mod upgrade;
 mod vectors;

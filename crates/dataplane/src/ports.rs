@@ -1,0 +1,100 @@
+//! The interfaces of a switch as its programs know them: by index, name and hardware address.
+
+use libbpf_rs::{MapCore, MapFlags};
+
+use crate::{Attached, Dataplane, Error, attach};
+
+impl Dataplane {
+    /// Attaches the entry program to an interface, or replaces the one of an earlier agent in place,
+    /// and admits the interface as a port. When the last interface of the switch runs it, what only earlier programs used
+    /// is removed.
+    pub(crate) fn attach_one(
+        &self,
+        interface: &str,
+        generic: bool,
+        why: &str,
+    ) -> Result<Attached, Error> {
+        let attached = attach::attach(self.home(), &self.program(), interface, generic, why)?;
+        let wrong = || Error::bpf("adding a port");
+        let key = attached.ifindex.to_ne_bytes();
+        self.map("ports")
+            .update(&key, &devmap_value(attached.ifindex, None), MapFlags::ANY)
+            .map_err(wrong())?;
+        self.name_port(attached.ifindex, interface)?;
+        self.note_address(attached.ifindex)?;
+        self.let_go()?;
+        Ok(attached)
+    }
+
+    /// Notes the hardware addresses that the switch's interfaces have now: frames for others are not its affair.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn note_addresses(&self) -> Result<(), Error> {
+        let mut ports = attach::attached(self.home()).into_iter();
+        ports.try_for_each(|(_, ifindex)| self.note_address(ifindex))
+    }
+
+    fn note_address(&self, ifindex: u32) -> Result<(), Error> {
+        let addresses = self.map("port_addresses");
+        let place = (ifindex % addresses.max_entries()).to_ne_bytes();
+        let address = port_address(ifindex, attach::mac_of(ifindex));
+        addresses
+            .update(&place, &address, MapFlags::ANY)
+            .map_err(Error::bpf(format!(
+                "noting the address of interface {ifindex}"
+            )))
+    }
+
+    /// The index of a port by its name, that of the recirculation port included.
+    pub fn port(&self, name: &str) -> Option<u32> {
+        let names = self.map("port_names");
+        let is_named = |key: &Vec<u8>| {
+            let value = names.lookup(key, MapFlags::ANY).ok().flatten();
+            value.is_some_and(|value| value == port_name(name))
+        };
+        let key = names.keys().find(is_named)?;
+        Some(u32::from_ne_bytes(*key.first_chunk()?))
+    }
+
+    pub(crate) fn name_port(&self, ifindex: u32, name: &str) -> Result<(), Error> {
+        let names = self.map("port_names");
+        while let Some(before) = self.port(name).filter(|before| *before != ifindex) {
+            // An interface of this name that has gone.
+            let removed = names.delete(&before.to_ne_bytes());
+            removed.map_err(Error::bpf("naming a port"))?;
+        }
+        names
+            .update(&ifindex.to_ne_bytes(), &port_name(name), MapFlags::ANY)
+            .map_err(Error::bpf("naming a port"))
+    }
+}
+
+/// `struct bpf_devmap_val`: where to, and a program to run on what goes there.
+pub(crate) fn devmap_value(ifindex: u32, program: Option<i32>) -> [u8; 8] {
+    let mut value = [0; 8];
+    value[..4].copy_from_slice(&ifindex.to_ne_bytes());
+    value[4..].copy_from_slice(&program.unwrap_or(0).to_ne_bytes());
+    value
+}
+
+/// `struct port_address`; of an interface without an address: nobody's place.
+fn port_address(ifindex: u32, mac: Option<[u8; 6]>) -> [u8; 16] {
+    let mut value = [0; 16];
+    if let Some(mac) = mac {
+        let mut word = [0; 8];
+        word[..6].copy_from_slice(&mac);
+        value[..8].copy_from_slice(&u64::from_le_bytes(word).to_ne_bytes());
+        value[8..12].copy_from_slice(&ifindex.to_ne_bytes());
+    }
+    value
+}
+
+/// `struct port_name`.
+pub(crate) fn port_name(name: &str) -> [u8; 16] {
+    let mut value = [0; 16];
+    for (to, from) in value.iter_mut().zip(name.bytes().take(15)) {
+        *to = from;
+    }
+    value
+}
