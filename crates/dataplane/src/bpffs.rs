@@ -82,6 +82,11 @@ impl Home {
         self.path.join("links")
     }
 
+    /// Directory that says that a feature of an interface was turned off.
+    pub(crate) fn offload(&self, feature: &str, ifindex: u32) -> PathBuf {
+        self.path.join(format!("off-{feature}-{ifindex}"))
+    }
+
     /// Where the link at the far end of the recirculation port of that number is pinned.
     pub(crate) fn recirculation(&self, number: u32) -> PathBuf {
         match number {

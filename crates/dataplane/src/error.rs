@@ -41,9 +41,14 @@ pub enum Error {
     },
     /// Another XDP program is there.
     #[error(
-        "interface {0}: another XDP program is attached to it; remove it (`ip link set {0} xdp off`) or leave this interface out"
+        "interface {name}: an XDP program is attached to it already: {by} first, or leave this interface out"
     )]
-    Occupied(String),
+    Occupied {
+        /// Interface.
+        name: String,
+        /// Which one, and how it goes.
+        by: String,
+    },
     /// The driver has no native XDP.
     #[error("interface {name}: its driver refuses native XDP ({reason}); use --mode generic")]
     NoNative {

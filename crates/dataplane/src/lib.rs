@@ -16,16 +16,20 @@ mod error;
 mod events;
 mod grace;
 mod group;
+mod interface;
 mod kernel;
 mod layout;
 mod lease;
 mod lent;
+mod links;
 mod load;
 mod map;
 mod mapped;
 mod modes;
 pub mod native;
+mod neighbour;
 mod object;
+mod offloads;
 mod page;
 mod page_items;
 mod pin;
@@ -43,7 +47,7 @@ mod tally;
 mod tenant;
 mod traffic;
 
-pub use attach::{Attached, Mode, attached, check_interface, detach, interfaces};
+pub use attach::{Attached, Mode, check_interface, detach};
 pub use backing::Backing;
 pub use bpffs::{Home, switches};
 pub use cells::{Cells, PageUsage, Place, cells_needed, cells_needed_given};
@@ -51,6 +55,7 @@ pub use check::{Checked, check};
 pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use events::{Event, Events};
+pub use interface::interfaces;
 pub use kernel::cpus;
 pub use layout::{
     BLANKS, GIVEN_MAX, NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS,
@@ -58,7 +63,8 @@ pub use layout::{
 };
 pub use lease::{LeaseState, Leases};
 pub use lent::Lent;
-pub use load::{Dataplane, WRITE_BACK};
+pub use links::attached;
+pub use load::Dataplane;
 pub use object::{MapLayout, Object, RECIRCULATION, maps_of};
 pub use page_items::PageItems;
 pub use probation::{Probation, Used};

@@ -10,14 +10,16 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
+use decide::WRITE_BACK;
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, MapType, Object as Loaded, OpenObject, Program, ProgramMut,
 };
 
 use crate::{
     Attached, Error, Home, Loops, Mode, Object, RECIRCULATION, Refusal, Sizes, Table, TenantEntry,
-    attach, kernel,
+    kernel,
     layout::{OF_ENTRY, PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
+    links,
     object::{self, OF_RECIRCULATION},
     pinned::{self, OF_ONE_LOADING},
     ports::devmap_value,
@@ -26,8 +28,6 @@ use crate::{
 };
 
 pub(crate) const ENTRY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/entry.bpf.o.zlib"));
-/// What a switch cannot do where the programs of loans are refused.
-pub const WRITE_BACK: &str = "write-back";
 
 /// A loaded data plane. Dropping it leaves programs and maps to the pins and links that hold them.
 pub struct Dataplane {
@@ -268,7 +268,7 @@ impl Dataplane {
         Ok(())
     }
 
-    /// What this kernel refuses: disciplines by name, and [`WRITE_BACK`]. Their packets are forwarded.
+    /// What this kernel refuses: disciplines by name, and [`decide::WRITE_BACK`]. Their packets are forwarded.
     pub fn refused(&self) -> &[(&'static str, Refusal)] {
         &self.refused
     }
@@ -400,7 +400,7 @@ impl Dataplane {
         let id = |program: ProgramMut<'_>| Program::id_from_fd(program.as_fd());
         let ours = [id(self.program()), id(self.comes_back())];
         let ours: Vec<u32> = ours.into_iter().flatten().collect();
-        if attach::all_run(&self.home, &ours) {
+        if links::all_run(&self.home, &ours) {
             self.home.remove_aside()?;
         }
         Ok(())

@@ -5,7 +5,9 @@ use libbpf_rs::libbpf_sys;
 
 use crate::{
     Attached, Dataplane, Error, Home, Mode,
-    attach::{self, driver_of, ifindex_of, runs_generic},
+    attach::{self, runs_generic},
+    interface::{driver_of, ifindex_of},
+    links,
 };
 
 impl Dataplane {
@@ -76,7 +78,7 @@ fn suits_all(home: &Home, interfaces: &[String]) -> (bool, String) {
 /// An interface that an earlier agent of this switch is attached to, and whether in generic mode.
 fn attached_before(home: &Home, interface: &str) -> Option<(String, bool)> {
     let ifindex = ifindex_of(interface).ok()?;
-    let attached = attach::attached(home);
+    let attached = links::attached(home);
     attached.iter().find(|(_, there)| *there == ifindex)?;
     Some((interface.to_owned(), runs_generic(ifindex)?))
 }

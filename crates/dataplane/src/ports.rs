@@ -2,7 +2,7 @@
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::{Attached, Dataplane, Error, attach};
+use crate::{Attached, Dataplane, Error, attach, interface, links};
 
 impl Dataplane {
     /// Attaches the entry program to an interface, or replaces the one of an earlier agent in place,
@@ -31,14 +31,14 @@ impl Dataplane {
     /// # Errors
     /// If the kernel refuses.
     pub fn note_addresses(&self) -> Result<(), Error> {
-        let mut ports = attach::attached(self.home()).into_iter();
+        let mut ports = links::attached(self.home()).into_iter();
         ports.try_for_each(|(_, ifindex)| self.note_address(ifindex))
     }
 
     fn note_address(&self, ifindex: u32) -> Result<(), Error> {
         let addresses = self.map("port_addresses");
         let place = (ifindex % addresses.max_entries()).to_ne_bytes();
-        let address = port_address(ifindex, attach::mac_of(ifindex));
+        let address = port_address(ifindex, interface::mac_of(ifindex));
         addresses
             .update(&place, &address, MapFlags::ANY)
             .map_err(Error::bpf(format!(

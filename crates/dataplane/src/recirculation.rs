@@ -18,7 +18,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use tracing::warn;
 
-use crate::{Error, Home, attach, layout::RECIRCULATION_PORTS, pin};
+use crate::{Error, Home, attach, interface, layout::RECIRCULATION_PORTS, links, pin};
 
 /// As `RECIRCULATION_MAC` in `bpf/recirculate.h`: the far end's address.
 pub(crate) const MAC: [u8; 6] = [0x02, 0x73, 0x68, 0x6f, 0x72, 0x74];
@@ -60,7 +60,7 @@ impl Going {
     pub fn of(home: &Home) -> Going {
         let all = (0..RECIRCULATION_PORTS).map(|number| names(home, number));
         let there: Vec<_> = all
-            .filter(|(near, _)| attach::ifindex_of(near).is_ok())
+            .filter(|(near, _)| interface::ifindex_of(near).is_ok())
             .collect();
         Going {
             cpu: there.first().and_then(|(_, far)| pin::cpu_of(far)),
@@ -139,7 +139,7 @@ fn bring_up(end: &str) -> Result<(), Error> {
         }
         _ => {}
     }
-    attach::set_up(end).map_err(wrong("bringing up the recirculation port"))
+    interface::set_up(end).map_err(wrong("bringing up the recirculation port"))
 }
 
 /// Makes the ports that are not there, with `program` at their far ends, and removes others. Returns their indexes.
@@ -169,7 +169,7 @@ pub(crate) fn open(
 fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> Result<u32, Error> {
     let (near, far) = names(home, number);
     let path = home.recirculation(number);
-    let there = (attach::ifindex_of(&near), attach::ifindex_of(&far));
+    let there = (interface::ifindex_of(&near), interface::ifindex_of(&far));
     if let (Ok(near), Ok(far)) = there
         && attach::take_over(&path, program, far)?
     {
@@ -181,13 +181,13 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
     }
     make_pair(&near, &far, crate::kernel::cpus())
         .map_err(wrong("making the recirculation port"))?;
-    let made = attach::ifindex_of(&near)?;
+    let made = interface::ifindex_of(&near)?;
     let opened = bring_up(&near)
         .and_then(|()| bring_up(&far))
         .and_then(|()| {
             if generic {
                 // So that a native program, which sends no socket buffers, can send to it as well.
-                attach::set_gro(&far).map_err(wrong("preparing the recirculation port"))?;
+                interface::set_gro(&far).map_err(wrong("preparing the recirculation port"))?;
             }
             attach::attach_at(&path, program, &far, generic, "a port of the switch's own").map(drop)
         });
@@ -204,13 +204,13 @@ pub(crate) fn close(home: &Home) -> Result<(), Error> {
 
 fn close_one(home: &Home, number: u32) -> Result<(), Error> {
     let path = home.recirculation(number);
-    let Some(link) = attach::open_pinned(&path) else {
+    let Some(link) = links::open_pinned(&path) else {
         return Ok(());
     };
     let (_, far) = names(home, number);
-    let here = attach::ifindex_of(&far).ok();
+    let here = interface::ifindex_of(&far).ok();
     // An index alone could be another interface's, in another namespace.
-    if let Some(ifindex) = here.filter(|here| attach::link_ifindex(&link) == Some(*here)) {
+    if let Some(ifindex) = here.filter(|here| links::link_ifindex(&link) == Some(*here)) {
         delete(ifindex).map_err(wrong("removing the recirculation port"))?;
     }
     fs::remove_file(&path).map_err(Error::file("removing", path))

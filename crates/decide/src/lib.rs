@@ -35,7 +35,7 @@ pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS, PROBATION_ONE_IN};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{
     Items, MapSize, NO_DISCIPLINE, Native, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,
-    StoreMaker,
+    StoreMaker, WRITE_BACK,
 };
 pub use settings::{SETTINGS_MAX, Setting, Settings, check_settings};
 pub use store::{MESSAGE_MAX, OperationId, Request, StoreAction, StoreEvent, StoreHalf};

@@ -5,6 +5,9 @@ pub const PROGRAMS_MAX: usize = 8;
 /// The number of tenants whose packets are only forwarded (`NO_DISCIPLINE` in `bpf/maps.h`). Registered ones are below it.
 pub const NO_DISCIPLINE: u32 = 15;
 
+/// What a switch cannot do whose kernel refuses the programs of loans; stands among the names of disciplines that are refused.
+pub const WRITE_BACK: &str = "write-back";
+
 /// What a discipline's items are to the rest of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Items {

@@ -310,20 +310,3 @@ fn a_soft_switch_looks_at_sources_too() {
         table.check_sources(SourceCheck::Off);
     }
 }
-
-/// Where an interface takes tags off, hosts of different VLANs would be in one network.
-#[test]
-fn vlan_tags_stay_where_the_programs_see_them() {
-    in_namespace(|| {
-        let switch = router();
-        let attached = switch.dataplane().attach("off0", dataplane::Mode::Generic);
-        assert_eq!(attached.expect("attaching").reason, "as asked for");
-        let shown = std::process::Command::new("ethtool")
-            .args(["-k", "off0"])
-            .output();
-        if let Ok(shown) = shown {
-            let text = String::from_utf8_lossy(&shown.stdout).into_owned();
-            assert!(text.contains("rx-vlan-offload: off"), "{text}");
-        }
-    });
-}

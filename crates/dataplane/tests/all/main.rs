@@ -7,6 +7,8 @@ mod host_c;
 mod lent;
 mod modes;
 mod needed;
+mod occupied;
+mod offloads;
 mod refusals;
 mod upgrade;
 mod vectors;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use api::types::{NAME_MAX, NewSecret, TenantChange, TenantSpec};
-use decide::{Items, Runs};
+use decide::{Items, Runs, WRITE_BACK};
 use wire::{Secret, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::{Change, Leaving, check_occupied, conflict, invalid, known, shorten};
@@ -277,9 +277,6 @@ fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
     }
     Ok(())
 }
-
-/// What switches call the ability to hold what stores lend.
-const WRITE_BACK: &str = "write-back";
 
 /// Whether a tenant fits this cluster, but for its pages.
 fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {

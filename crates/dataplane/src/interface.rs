@@ -1,0 +1,116 @@
+//! What the kernel tells of an interface of this process's network namespace, and takes.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+};
+
+use crate::Error;
+
+/// The names of the interfaces in this network namespace, but for loopback; sorted.
+pub fn interfaces() -> Vec<String> {
+    let Ok(all) = nix::net::if_::if_nameindex() else {
+        return vec![];
+    };
+    let mut names: Vec<String> = all
+        .iter()
+        .map(|i| i.name().to_string_lossy().into_owned())
+        .collect();
+    names.retain(|name| name != "lo");
+    names.sort();
+    names
+}
+
+pub(crate) fn ifindex_of(interface: &str) -> Result<u32, Error> {
+    nix::net::if_::if_nametoindex(interface).map_err(|_| Error::NoInterface(interface.into()))
+}
+
+/// An `ioctl` about an interface of this process's network namespace. sysfs would not do: it shows the
+/// namespace that it was mounted in.
+fn interface_ioctl(
+    interface: &str,
+    number: libc::c_ulong,
+    prepare: impl FnOnce(&mut libc::ifreq),
+) -> Option<libc::ifreq> {
+    // SAFETY: an all-zero ifreq is a valid one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request
+        .ifr_name
+        .iter_mut()
+        .zip(interface.bytes().take(libc::IFNAMSIZ - 1))
+    {
+        *to = from as libc::c_char;
+    }
+    prepare(&mut request);
+    let any = [
+        SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
+    ];
+    let socket = UdpSocket::bind(&any[..])
+        .or_else(|_| UdpSocket::bind("0.0.0.0:0"))
+        .ok()?;
+    // SAFETY: `request` is an ifreq; what `prepare` points to is as long as the ioctl needs.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), number as _, &raw mut request) } != 0;
+    (!failed).then_some(request)
+}
+
+/// Asks the driver; `request` begins with the number of the question, and takes the answer. `None`: it does not know that one.
+pub(crate) fn ethtool(interface: &str, request: &mut [u8]) -> Option<()> {
+    let data = request.as_mut_ptr().cast();
+    interface_ioctl(interface, libc::SIOCETHTOOL, |ifreq| {
+        ifreq.ifr_ifru.ifru_data = data;
+    })
+    .map(drop)
+}
+
+/// The name of the interface's driver; empty if it has none.
+pub(crate) fn driver_of(interface: &str) -> String {
+    const ETHTOOL_GDRVINFO: u32 = 3;
+    const NAME_AT: usize = 4;
+    let mut info = [0u8; 196]; // struct ethtool_drvinfo
+    info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
+    let answer = ethtool(interface, &mut info);
+    let name = &info[NAME_AT..NAME_AT + 32];
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+    answer.map_or(String::new(), |()| {
+        String::from_utf8_lossy(&name[..end]).into_owned()
+    })
+}
+
+pub(crate) fn mtu_of(interface: &str) -> Option<u32> {
+    let answer = interface_ioctl(interface, libc::SIOCGIFMTU, |_| {})?;
+    // SAFETY: SIOCGIFMTU fills this member.
+    u32::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
+}
+
+/// An interface's hardware address; none: it has none of 48 bits.
+pub(crate) fn mac_of(ifindex: u32) -> Option<[u8; 6]> {
+    // By whatever name it has now.
+    let name = nix::net::if_::if_indextoname(ifindex).ok()?;
+    let answer = interface_ioctl(name.to_str().ok()?, libc::SIOCGIFHWADDR, |_| {})?;
+    // SAFETY: SIOCGIFHWADDR fills this member.
+    let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
+    let mut mac = [0; 6];
+    for (to, from) in mac.iter_mut().zip(address.sa_data) {
+        *to = from as u8;
+    }
+    (address.sa_family == libc::ARPHRD_ETHER && mac != [0; 6]).then_some(mac)
+}
+
+/// Brings an interface up.
+pub(crate) fn set_up(interface: &str) -> io::Result<()> {
+    let done = interface_ioctl(interface, libc::SIOCSIFFLAGS, |request| {
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    });
+    done.map(drop).ok_or_else(io::Error::last_os_error)
+}
+
+/// Turns generic receive offload on, which makes a veth poll for packets in the driver's format.
+pub(crate) fn set_gro(interface: &str) -> io::Result<()> {
+    const ETHTOOL_SGRO: u32 = 0x2c;
+    let mut value = [0; 8]; // struct ethtool_value
+    value[..4].copy_from_slice(&ETHTOOL_SGRO.to_ne_bytes());
+    value[4..].copy_from_slice(&1u32.to_ne_bytes());
+    ethtool(interface, &mut value).ok_or_else(io::Error::last_os_error)
+}

@@ -1,0 +1,83 @@
+//! What drivers must not do to packets before the programs see them. Needs root.
+
+use std::process::Command;
+
+use dataplane::{Mode, detach};
+use harness::{
+    Switch,
+    namespace::{in_namespace, ip},
+};
+
+/// Whether a feature of an interface is on; as `ethtool` calls it.
+fn is_on(interface: &str, feature: &str) -> bool {
+    let shown = Command::new("ethtool").args(["-k", interface]).output();
+    let text = String::from_utf8(shown.expect("ethtool is installed").stdout).expect("text");
+    let mut lines = text.lines().filter_map(|line| line.trim().split_once(": "));
+    let (_, state) = lines
+        .find(|(name, _)| *name == feature)
+        .unwrap_or_else(|| panic!("{interface} has no {feature}: {text}"));
+    state.starts_with("on")
+}
+
+fn turn(interface: &str, feature: &str, state: &str) {
+    let done = Command::new("ethtool")
+        .args(["-K", interface, feature, state])
+        .status();
+    assert!(
+        done.expect("ethtool is installed").success(),
+        "{feature} {state}"
+    );
+}
+
+const OFF_WHILE_ATTACHED: [&str; 4] = [
+    "rx-vlan-offload",
+    "rx-vlan-stag-hw-parse",
+    "rx-udp-gro-forwarding",
+    "rx-gro-list",
+];
+
+/// Where an interface takes tags off, hosts of different VLANs would be in one network; where it joins datagrams, two would be one.
+#[test]
+fn what_was_on_is_off_while_a_switch_is_attached_and_on_after() {
+    in_namespace(|| {
+        ip("link add v0 type veth peer name v1");
+        for feature in ["rx-udp-gro-forwarding", "rx-gro-list"] {
+            turn("v0", feature, "on");
+        }
+        let before = OFF_WHILE_ATTACHED.map(|feature| is_on("v0", feature));
+        assert_eq!(before, [true; 4]);
+        let switch = Switch::load(&[], &[]);
+        // Twice, as the agent after the first one does.
+        for _ in 0..2 {
+            let attached = switch
+                .dataplane()
+                .attach("v0", Mode::Generic)
+                .expect("attached");
+            assert_eq!(attached.reason, "as asked for");
+            assert_eq!(
+                OFF_WHILE_ATTACHED.map(|feature| is_on("v0", feature)),
+                [false; 4]
+            );
+        }
+        detach(switch.dataplane().home()).expect("detached");
+        assert_eq!(
+            OFF_WHILE_ATTACHED.map(|feature| is_on("v0", feature)),
+            before
+        );
+    });
+}
+
+#[test]
+fn what_was_off_stays_off() {
+    in_namespace(|| {
+        ip("link add v0 type veth peer name v1");
+        turn("v0", "rx-vlan-offload", "off");
+        let switch = Switch::load(&[], &[]);
+        switch
+            .dataplane()
+            .attach("v0", Mode::Generic)
+            .expect("attached");
+        detach(switch.dataplane().home()).expect("detached");
+        assert!(!is_on("v0", "rx-vlan-offload") && is_on("v0", "rx-vlan-stag-hw-parse"));
+    });
+}
