@@ -46,7 +46,8 @@ struct config {
 	__u32 layout; /* of the tables; the agent refuses those of another */
 	__u64 life; /* drawn when the tables were made: others are other memory */
 	__u64 tenants_changed; /* how often `tenants` was, counted behind each change */
-	__u64 unused[2];
+	__u64 frame_most; /* bytes of the longest frame that all of the switch's links carry; 0: any */
+	__u64 unused;
 	/* Rule 1: the invalidation counter, on a cache line of its own. Only ever rises. */
 	__u64 epoch;
 	__u64 unused_too[7];

@@ -21,6 +21,16 @@ INLINE bool grow_at_head(struct xdp_md *ctx, struct work *work, __u32 by)
 	return bpf_xdp_store_bytes(ctx, 0, work->scratch, front) == 0;
 }
 
+/* Whether the switch's links carry a frame that is longer than the one that came. */
+INLINE bool is_carried(__u32 frame_bytes)
+{
+	struct config *config = get_config();
+	if (!config)
+		return false;
+	__u64 most = READ_ONCE(config->frame_most);
+	return !most || frame_bytes <= most;
+}
+
 /*
  * Makes the frame at least `payload_len` long behind the UDP header. A tenant without a secret could be
  * anybody, so its replies are never larger than its requests: nobody is amplified.
@@ -34,6 +44,8 @@ INLINE bool make_room(struct xdp_md *ctx, struct work *work, __u32 payload_len)
 	__u32 have = frame_len(ctx), need = work->kv + payload_len;
 	if (need <= have)
 		return true;
+	if (!is_carried(need))
+		return false;
 	if (bpf_xdp_adjust_tail(ctx, need - have) == 0)
 		return true;
 	return grow_at_head(ctx, work, need - have);

@@ -128,7 +128,7 @@ impl Tables {
         }
         if now >= self.window_end {
             self.window_end = now + self.window;
-            self.configurations.programs().note_addresses()?;
+            self.configurations.programs().note_interfaces()?;
             self.end_window()?;
         }
         if now >= self.lease_check {

@@ -26,6 +26,12 @@ pub(crate) fn ifindex_of(interface: &str) -> Result<u32, Error> {
     nix::net::if_::if_nametoindex(interface).map_err(|_| Error::NoInterface(interface.into()))
 }
 
+/// The name that an interface has now.
+pub(crate) fn name_of(ifindex: u32) -> Option<String> {
+    let name = nix::net::if_::if_indextoname(ifindex).ok()?;
+    name.into_string().ok()
+}
+
 /// An `ioctl` about an interface of this process's network namespace. sysfs would not do: it shows the
 /// namespace that it was mounted in.
 fn interface_ioctl(
@@ -78,17 +84,25 @@ pub(crate) fn driver_of(interface: &str) -> String {
     })
 }
 
+/// Bytes of the longest IP packet that an interface carries.
 pub(crate) fn mtu_of(interface: &str) -> Option<u32> {
     let answer = interface_ioctl(interface, libc::SIOCGIFMTU, |_| {})?;
     // SAFETY: SIOCGIFMTU fills this member.
     u32::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
 }
 
+/// Bytes of the longest Ethernet frame that all of these interfaces carry; 0: nobody knows.
+pub fn longest_frame(interfaces: impl IntoIterator<Item = impl AsRef<str>>) -> u64 {
+    const ETHERNET_HEADER: u32 = 14;
+    let each = interfaces
+        .into_iter()
+        .filter_map(|name| mtu_of(name.as_ref()));
+    each.min().map_or(0, |mtu| (mtu + ETHERNET_HEADER).into())
+}
+
 /// An interface's hardware address; none: it has none of 48 bits.
 pub(crate) fn mac_of(ifindex: u32) -> Option<[u8; 6]> {
-    // By whatever name it has now.
-    let name = nix::net::if_::if_indextoname(ifindex).ok()?;
-    let answer = interface_ioctl(name.to_str().ok()?, libc::SIOCGIFHWADDR, |_| {})?;
+    let answer = interface_ioctl(&name_of(ifindex)?, libc::SIOCGIFHWADDR, |_| {})?;
     // SAFETY: SIOCGIFHWADDR fills this member.
     let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
     let mut mac = [0; 6];

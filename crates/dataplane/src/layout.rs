@@ -94,7 +94,8 @@ pub(crate) struct Config {
     pub layout: AtomicU32,
     pub life: AtomicU64,
     pub tenants_changed: AtomicU64,
-    pub unused: [u64; 2],
+    pub frame_most: AtomicU64,
+    pub unused: u64,
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
 }

@@ -55,7 +55,7 @@ pub use check::{Checked, check};
 pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use events::{Event, Events};
-pub use interface::interfaces;
+pub use interface::{interfaces, longest_frame};
 pub use kernel::cpus;
 pub use layout::{
     BLANKS, GIVEN_MAX, NO_DISCIPLINE, NO_LEASE, PAGE_START_CELLS, PARAMETERS,

@@ -1,8 +1,10 @@
 //! The interfaces of a switch as its programs know them: by index, name and hardware address.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::{Attached, Dataplane, Error, attach, interface, links};
+use crate::{Attached, Dataplane, Error, attach, interface, layout::Config, links, mapped::Mapped};
 
 impl Dataplane {
     /// Attaches the entry program to an interface, or replaces the one of an earlier agent in place,
@@ -21,18 +23,28 @@ impl Dataplane {
             .update(&key, &devmap_value(attached.ifindex, None), MapFlags::ANY)
             .map_err(wrong())?;
         self.name_port(attached.ifindex, interface)?;
-        self.note_address(attached.ifindex)?;
+        self.note_interfaces()?;
         self.let_go()?;
         Ok(attached)
     }
 
-    /// Notes the hardware addresses that the switch's interfaces have now: frames for others are not its affair.
+    /// Notes what the switch's interfaces are like now: frames for other hardware addresses are not its affair, and no answer becomes
+    /// longer than what all of them carry.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn note_addresses(&self) -> Result<(), Error> {
-        let mut ports = links::attached(self.home()).into_iter();
-        ports.try_for_each(|(_, ifindex)| self.note_address(ifindex))
+    pub fn note_interfaces(&self) -> Result<(), Error> {
+        let ports = links::attached(self.home());
+        for (_, ifindex) in &ports {
+            self.note_address(*ifindex)?;
+        }
+        let names = ports
+            .iter()
+            .filter_map(|(_, ifindex)| interface::name_of(*ifindex));
+        let config: Mapped<Config> = Mapped::open(self.home(), "config")?;
+        let most = interface::longest_frame(names);
+        config.at(0).frame_most.store(most, Relaxed);
+        Ok(())
     }
 
     fn note_address(&self, ifindex: u32) -> Result<(), Error> {

@@ -46,13 +46,13 @@ impl Programs {
         }
     }
 
-    /// As [`Dataplane::note_addresses`]; programs in this process see only frames for their interfaces.
+    /// As [`Dataplane::note_interfaces`]; programs in this process see only frames for their interfaces.
     ///
     /// # Errors
-    /// As [`Dataplane::note_addresses`].
-    pub fn note_addresses(&self) -> Result<(), Error> {
+    /// As [`Dataplane::note_interfaces`].
+    pub fn note_interfaces(&self) -> Result<(), Error> {
         match self {
-            Programs::Kernel(dataplane) => dataplane.note_addresses(),
+            Programs::Kernel(dataplane) => dataplane.note_interfaces(),
             Programs::Native(_) => Ok(()),
         }
     }

@@ -207,6 +207,11 @@ impl Table {
         self.config.at(0).source_check.store(how as u32, Relaxed);
     }
 
+    /// Bytes of the longest frame that an answer may become where the request was shorter; 0: any.
+    pub fn limit_frames(&self, most: u64) {
+        self.config.at(0).frame_most.store(most, Relaxed);
+    }
+
     /// Which share of reads is counted: one in 2^`sample_shift`.
     pub fn set_sampling(&self, sample_shift: u32) {
         let mask = (1 << sample_shift.min(16)) - 1;

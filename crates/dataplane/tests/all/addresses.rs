@@ -34,7 +34,7 @@ fn a_frame_for_another_receiver_is_not_answered() {
         assert_eq!(ends(&switch, CHANGED), Verdict::Pass);
         assert_eq!(ends(&switch, ALL), Verdict::Pass);
         ip("link set v0 address 02:00:00:00:09:02");
-        dataplane.note_addresses().expect("noted");
+        dataplane.note_interfaces().expect("noted");
         assert_eq!(ends(&switch, OURS), Verdict::Pass);
         assert_eq!(ends(&switch, CHANGED), Verdict::Drop);
     });

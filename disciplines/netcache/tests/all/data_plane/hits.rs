@@ -14,6 +14,15 @@ const LARGEST_1: &[u8] = &[b'l'; 1391];
 const LARGEST_250: &[u8] = &[b'l'; 1142];
 const LARGEST_16_V6: &[u8] = &[b'l'; 1356];
 
+/// Ethernet, IPv4 and UDP headers before one of ours, the key and the value.
+const FRAME_OF_LARGEST_16: u64 = (14 + 20 + 8 + wire::HEADER_LEN + 16 + LARGEST_16.len()) as u64;
+
+/// Has the switch's links carry frames of so many bytes.
+fn carry(w: &World, most: u64) {
+    let table = dataplane::Table::open(w.switch.backing()).expect("a table");
+    table.limit_frames(most);
+}
+
 #[test]
 fn answered() {
     check(&[
@@ -105,6 +114,16 @@ fn lengths_over_ipv4() {
             given: |w| w.cached(SIGNED, ODD, V7),
             packet: |_| Message::read(SIGNED, ODD),
             then: Answered(V7),
+            counts: &["hit"],
+        },
+        Case {
+            name: "the answer grows to the longest frame that the links carry",
+            given: |w| {
+                w.cached(SIGNED, KEY, LARGEST_16);
+                carry(w, FRAME_OF_LARGEST_16);
+            },
+            packet: |_| Message::read(SIGNED, KEY),
+            then: Answered(LARGEST_16),
             counts: &["hit"],
         },
         Case {
@@ -233,6 +252,16 @@ fn not_answered() {
             name: "tenant 0, one byte of padding too few",
             given: |w| w.cached(OPEN, KEY, V128),
             packet: |_| Message::read(OPEN, KEY).padded(127),
+            then: Forwarded,
+            counts: &["bypass_no_room", "pass_local"],
+        },
+        Case {
+            name: "the answer would be longer than what the links carry, the request is not",
+            given: |w| {
+                w.cached(SIGNED, KEY, LARGEST_16);
+                carry(w, FRAME_OF_LARGEST_16 - 1);
+            },
+            packet: |_| Message::read(SIGNED, KEY),
             then: Forwarded,
             counts: &["bypass_no_room", "pass_local"],
         },
