@@ -13,8 +13,9 @@ use std::{
 
 use super::AgentError;
 
-/// Numbers reserved at a time: some four hours of one invalidation per 15 microseconds.
-const AHEAD: u64 = 1 << 30;
+/// Numbers reserved at a time: no more invalidations than these come between two looks at the counter, and the counter begins no further
+/// than these, some four minutes of the clock, ahead of where it was.
+const AHEAD: u64 = 1 << 24;
 
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> AgentError {
     let path = path.to_owned();

@@ -44,6 +44,12 @@ impl Filling {
         stores.filter_map(slot).collect()
     }
 
+    /// Lets go of the slots of stores that have left, whose items are gone.
+    pub fn let_go(&self, cluster: &Cluster) -> Result<(), AgentError> {
+        let stay = cluster.stores.iter().map(|store| store.address.ip());
+        Ok(self.leases.keep_only(&stay.collect())?)
+    }
+
     /// Wants the value of a new item.
     pub fn fetch(&mut self, key: ItemKey, place: Place, now: Instant) {
         self.fetches.add(key, place, now);

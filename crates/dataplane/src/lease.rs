@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeSet,
     net::{IpAddr, SocketAddr},
     sync::atomic::Ordering::{Acquire, Relaxed, Release},
 };
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Backing, Error,
+    grace::Grace,
     layout::{LEASE_PROBES, Lease, MAX_LEASES},
     mapped::Mapped,
     native::Clock,
@@ -17,6 +19,7 @@ use crate::{
 pub struct Leases {
     slots: Mapped<Lease>,
     clock: Clock,
+    grace: Grace,
 }
 
 /// One slot as it is now.
@@ -58,6 +61,7 @@ impl Leases {
         Ok(Leases {
             slots: at.mapped("leases")?,
             clock: at.clock(),
+            grace: at.grace()?,
         })
     }
 
@@ -82,6 +86,31 @@ impl Leases {
         lease.store[1].store(wanted[1], Relaxed);
         lease.store[0].store(wanted[0], Release);
         Some(index as u16)
+    }
+
+    /// Lets go of the slots of all other stores, of which no item may be left.
+    ///
+    /// # Errors
+    /// Running programs cannot be waited for.
+    pub fn keep_only(&self, stores: &BTreeSet<IpAddr>) -> Result<(), Error> {
+        let all = self.all().into_iter();
+        let gone = all.filter(|lease| !stores.contains(&lease.store));
+        let gone: Vec<&Lease> = gone.map(|lease| self.slots.at(lease.slot.into())).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // An answer for a store that has left finds nobody. One that was looked at before may still be taken: the next store in the slot
+        // must not begin with that lease, nor in that term.
+        for word in gone.iter().flat_map(|lease| &lease.store) {
+            word.store(0, Release);
+        }
+        self.grace.wait()?;
+        for lease in gone {
+            lease.until_ns.store(0, Release);
+            lease.term.store(0, Release);
+            lease.lock.store(0, Release);
+        }
+        Ok(())
     }
 
     /// Whether programs find the lease of a slot by its store's address.
@@ -134,7 +163,39 @@ impl Leases {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, atomic::AtomicU64};
+
     use super::*;
+    use crate::{Sizes, native::Switch};
+
+    #[test]
+    fn a_slot_is_another_stores_once_its_own_has_left() {
+        let clock = Clock::Set(Arc::new(AtomicU64::new(0)));
+        let switch = Switch::new("test", &[], Sizes { pages: 4 }, 1, clock).unwrap();
+        let leases = Leases::open(&switch).unwrap();
+        let store = |n: u32| SocketAddr::from((std::net::Ipv4Addr::from(n), 7117));
+        let most = MAX_LEASES as u32;
+        let slots: BTreeSet<u16> = (1..=most)
+            .map(|n| leases.slot_of(store(n)).unwrap())
+            .collect();
+        assert_eq!(
+            (slots.len(), leases.slot_of(store(most + 1))),
+            (MAX_LEASES, None)
+        );
+
+        let slot = leases.slot_of(store(1)).unwrap();
+        let lease = leases.slots.at(slot.into());
+        lease.term.store(5, Relaxed);
+        lease.until_ns.store(1_000_000, Relaxed);
+        let stay = (2..=most).map(|n| store(n).ip()).collect();
+        leases.keep_only(&stay).unwrap();
+        assert_eq!(leases.slot_of(store(most + 1)), Some(slot));
+        let LeaseState {
+            remaining_ms, term, ..
+        } = leases.state(slot);
+        assert_eq!((remaining_ms, term), (0, 0), "not the one that has left");
+        assert!((2..=most).all(|n| slots.contains(&leases.slot_of(store(n)).unwrap())));
+    }
 
     #[test]
     fn addresses_keep_their_family() {
