@@ -37,7 +37,7 @@ impl Engine {
         }
         let id = (key.tenant, key.hash);
         let most = self.config.cluster.max_value;
-        if origin.wanted.total > 0 {
+        if origin.wanted.goes_on() {
             if let Some((item, grantable)) = self.held.get(id, origin.wanted.version, now_ns) {
                 origin.wants_grant &= grantable && self.grant(&origin, key, now_ns, out);
                 let answer = answer(
@@ -78,7 +78,7 @@ impl Engine {
                 answer_read(replies, &system, &origin, key.bytes, answer, now_ns, out);
             }
             Reply::Later => {
-                if origin.wanted.total > 0 {
+                if origin.wanted.goes_on() {
                     self.held.misses(id);
                 }
                 let asked = Asked::Read(Box::new((origin, key.bytes.into())));
@@ -159,7 +159,8 @@ impl Engine {
             }
         };
         let len = item.value.len();
-        let in_parts = !origin.fits(key, len) && len <= self.config.cluster.max_value as usize;
+        let (whole, most) = (origin.takes_whole(key, len), self.config.cluster.max_value);
+        let in_parts = !whole && len <= most as usize;
         if in_parts && !self.hold(origin, &mut item, now_ns) {
             return Err(Answer::status(Status::TryAgain));
         }
@@ -214,7 +215,7 @@ impl Engine {
     }
 }
 
-/// What to say about what was found: of a value that no packet carries a part. `most` is the longest that a value may be, in bytes.
+/// What to say about what was found: of a value that no packet carries, or of which a part is named, a part. `most` is the longest that a value may be, in bytes.
 pub(super) fn answer<'a>(
     origin: &Origin,
     key: &[u8],
@@ -227,8 +228,8 @@ pub(super) fn answer<'a>(
         return Answer::status(Status::NotFound);
     };
     let Item { value, .. } = item;
-    let whole = origin.fits(key, value.len());
-    if !whole && value.len() > most as usize {
+    let whole = origin.takes_whole(key, value.len());
+    if !origin.fits(key, value.len()) && value.len() > most as usize {
         counters.refused_too_large += 1;
         return Answer {
             version: item.version,

@@ -2,7 +2,9 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use wire::{Epoch, Flags, Header, KeyHash, NodeId, Op, Packet, Secret, Status};
+use wire::{
+    Epoch, Flags, Header, KeyHash, NodeId, Op, PART_BYTES, Packet, Secret, Status, VERSION_PRESENT,
+};
 
 use crate::{
     clients::ClientId,
@@ -15,6 +17,14 @@ pub(super) struct Wanted {
     pub part: u16,
     pub total: u32,
     pub version: u64,
+}
+
+impl Wanted {
+    /// Whether it goes on with a version that it knows. Who names one that no value has begins to read, and takes a part at most of
+    /// whatever is there.
+    pub fn goes_on(&self) -> bool {
+        self.total > 0 && self.version != VERSION_PRESENT
+    }
 }
 
 /// Where a request came from and what its reply must repeat.
@@ -88,6 +98,12 @@ impl Origin {
         let over_ipv4 = self.peer.address.ip().to_canonical().is_ipv4();
         let longest = wire::max_value(key.len());
         value_len <= longest - if over_ipv4 { 0 } else { IPV6_MORE }
+    }
+
+    /// Whether a value of this length goes to it in one packet: it fits, and no part of it is named. Who names a part may have a
+    /// path that carries no more than that.
+    pub(super) fn takes_whole(&self, key: &[u8], value_len: usize) -> bool {
+        self.fits(key, value_len) && (self.wanted.total == 0 || value_len <= PART_BYTES)
     }
 
     /// Whether a reply with a value of this length may be sent: tenant 0 needs no secret, and whoever

@@ -59,6 +59,11 @@ impl Engine {
         let Some(copy) = held.replica.serve(&lender.lease, now_ns) else {
             return self.pass_on(origin, key.bytes, now_ns, out);
         };
+        let len = copy.value.len();
+        if origin.fits(key.bytes, len) && !origin.takes_whole(key.bytes, len) {
+            // It came here in one piece, so its version need not tell it from another whose parts are read at its home.
+            return self.pass_on(origin, key.bytes, now_ns, out);
+        }
         held.confirm_ns = now_ns + CONFIRM_MOST_NS;
         let most = self.config.cluster.max_value;
         let answer = answer(

@@ -189,6 +189,59 @@ fn ack(epoch: u64, of: u64) -> Header {
     }
 }
 
+/// A read that takes a part at most, of whatever is there.
+fn begins() -> Header {
+    Header {
+        total: 1,
+        version: wire::VERSION_PRESENT,
+        ..read()
+    }
+}
+
+/// The second part of a value of 1300 bytes.
+fn rest(version: u64) -> Header {
+    Header {
+        part: (PART_BYTES / PART) as u16,
+        total: 1300,
+        version,
+        ..read()
+    }
+}
+
+#[test]
+fn parts_of_a_value_that_fits_a_packet_are_of_one_value_too() {
+    let mut before = Before::new(Watch::Impossible);
+    assert_eq!(before.ask(nth(1, begins()), b"k"), None);
+    let (first, bytes) = before.gives(&[1; 1300], 50).unwrap();
+    assert_eq!(
+        (first.total, first.version, bytes.len()),
+        (1300, 50, PART_BYTES)
+    );
+    let (_, bytes) = before.ask(nth(2, rest(50)), b"k").unwrap();
+    assert_eq!(bytes, [1; 276], "it is held");
+
+    // Who begins to read is answered by the backend, where others have written what has the same version.
+    assert_eq!(before.ask(nth(3, begins()), b"k"), None);
+    assert_eq!(before.reads(), 1);
+    let (first, bytes) = before.gives(&[2; 1300], 50).unwrap();
+    assert_eq!((first.total, &bytes[..]), (1300, &[2; PART_BYTES][..]));
+    assert!(first.version > 50);
+    let (other, bytes) = before.ask(nth(4, rest(50)), b"k").unwrap();
+    assert_eq!((other.part, other.version), (0, first.version));
+    assert_eq!(bytes, [2; PART_BYTES], "the older parts are nobody's");
+}
+
+#[test]
+fn several_may_begin_to_read_at_once() {
+    let mut before = Before::new(Watch::Unneeded);
+    for client in [1, 2] {
+        let header = Header { client, ..begins() };
+        assert_eq!(before.ask(header, b"k"), None);
+    }
+    assert_eq!(before.reads(), 2);
+    assert_eq!(before.store.engine.counters.dropped_part_reads, 0);
+}
+
 #[test]
 fn a_value_is_read_once_for_all_its_parts() {
     let mut before = Before::new(Watch::Unneeded);

@@ -1,6 +1,6 @@
 //! Values that no packet carries: read and written in parts.
 
-use wire::{PART, PART_BYTES, VERSION_NEVER};
+use wire::{PART, PART_BYTES, VERSION_NEVER, VERSION_PRESENT};
 
 use super::*;
 use crate::backend::{Answer as Reply, Change, Condition, Key, Put};
@@ -115,6 +115,40 @@ fn who_asks_for_a_part_of_what_is_no_more_is_told_what_there_is() {
     );
     let (none, _) = store.answer(part(4, 5000, 60), b"other", &[]);
     assert_eq!((none.status, none.is_part()), (Status::NotFound, false));
+}
+
+/// A read that takes a part at most, of whatever is there.
+fn short(tenant: u32) -> Header {
+    Header {
+        total: 1,
+        version: VERSION_PRESENT,
+        ..read(tenant)
+    }
+}
+
+#[test]
+fn who_names_a_part_is_answered_with_no_more_even_if_a_packet_carries_all() {
+    let mut store = Store::new();
+    // (length of the value, length of the whole in the answer)
+    for (len, total) in [(1, 0), (1024, 0), (1025, 1025), (1391, 1391), (5000, 5000)] {
+        store.holds(KEYED, b"k", &value(len), 60 + len as u64);
+        let (first, mut got) = store.answer(short(KEYED), b"k", &[]);
+        assert_eq!((first.status, first.part), (Status::Ok, 0));
+        assert_eq!((first.total, got.len()), (total, len.min(PART_BYTES)));
+        while got.len() < len {
+            let next = Header {
+                part: (got.len() / PART) as u16,
+                total: first.total,
+                version: first.version,
+                ..read(KEYED)
+            };
+            let (reply, bytes) = store.answer(next, b"k", &[]);
+            assert_eq!((reply.part, reply.total), (next.part, total));
+            assert!(bytes.len() <= PART_BYTES);
+            got.extend(bytes);
+        }
+        assert_eq!(got, value(len));
+    }
 }
 
 #[test]
@@ -319,6 +353,18 @@ fn a_write_in_parts_takes_place_when_it_is_whole() {
     assert_eq!(store.engine.counters.writes, 2);
     assert_eq!(store.engine.counters.writes_applied, 2);
     assert_eq!(store.engine.counters.writes_parts, 5);
+}
+
+#[test]
+fn a_value_that_a_packet_carries_may_be_written_in_parts() {
+    for tenant in [TENANT_OPEN, KEYED] {
+        let mut store = Store::new();
+        let written = store.write_parts(tenant, 7, &value(1300), &[1, 0]);
+        assert_eq!(written.status, Status::Ok);
+        let (whole, bytes) = store.answer(read(tenant), b"k", &[]);
+        assert_eq!((whole.total, whole.version), (0, written.version));
+        assert_eq!(bytes, value(1300));
+    }
 }
 
 #[test]

@@ -219,6 +219,28 @@ fn a_part_of_a_copy_that_is_not_valid_is_read_at_home() {
 }
 
 #[test]
+fn parts_of_a_copy_that_fits_a_packet_are_read_at_home() {
+    let mut world = World::new(7, 1);
+    world.run_until(READY_NS);
+    world.put(0, vec![9; 1300], 0);
+    world.hold(1);
+    world.run(30);
+    let whole = read_at(&mut world, 1, 0, 0, 0).expect("at once");
+    let version = Packet::decode(&whole).unwrap().header.version;
+    for (passed, (part, total, version)) in [(0, 1, wire::VERSION_PRESENT), (4, 1300, version)]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(read_at(&mut world, 1, part, total, version), None);
+        world.run(5);
+        assert_eq!(world.counters(1).replica_reads_passed, passed as u64 + 1);
+        assert_eq!(world.counters(0).reads_parts, passed as u64 + 1);
+    }
+    assert_eq!(world.waiting_reads(1), 0, "answered");
+    assert_eq!(world.counters(1).replica_reads_lost, 0);
+}
+
+#[test]
 fn a_copy_lives_no_longer_than_its_value() {
     let mut world = World::new(8, 1);
     world.run_until(READY_NS);
