@@ -1,9 +1,12 @@
 //! One UDP socket, the requests that wait for answers on it, and the task that matches the two.
 
 use std::{
+    future::poll_fn,
     io::{self, IoSliceMut},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -52,6 +55,8 @@ impl Port {
     /// called within a tokio runtime.
     pub fn open(v6: bool, rules: &Rules) -> Result<Port, Error> {
         let (socket, batched) = open_socket(v6, |socket| {
+            // It also forbids fragments, and has the system refuse what is longer than the interface carries, whatever ICMP says:
+            // anybody can send that, and `Paths` finds out what it would tell.
             let batched = UdpSocketState::new((&socket).into())?;
             Ok((UdpSocket::from_std(socket.into())?, batched))
         })?;
@@ -165,7 +170,12 @@ impl Expected<'_> {
         if self.requests.last() != Some(&request) {
             self.requests.push(request);
         } else if self.once.is_some() {
-            return; // sent again: its answer is waited for
+            if !many {
+                return; // sent again: its answer is waited for
+            }
+            // It was not sent after all, and goes in another form now, which has several.
+            self.port.shared.waiting().remove(request);
+            self.once = None;
         }
         // A call with a second request beside or after its first takes all of them from one queue.
         let sender = if first && !many {
@@ -185,18 +195,25 @@ impl Expected<'_> {
 
     /// The next answer; none ever comes if nothing is waited for.
     pub async fn reply(&mut self) -> Reply {
-        if let Some(receiver) = &mut self.once {
-            // The sender lives in the table as long as this does, or has sent a reply.
-            let reply = receiver.await;
+        poll_fn(|context| self.poll_reply(context)).await
+    }
+
+    /// The first request may still be answered when others have been sent after it.
+    fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
+        if let Some(receiver) = &mut self.once
+            && let Poll::Ready(reply) = Pin::new(receiver).poll(context)
+        {
             self.once = None;
+            // The sender lives in the table as long as this does, or has sent a reply.
             if let Ok(reply) = reply {
-                return reply;
+                return Poll::Ready(reply);
             }
         }
-        match &mut self.many {
-            Some((_, receiver)) => receiver.recv().await.expect("a sender is here"),
-            None => std::future::pending().await,
-        }
+        let Some((_, receiver)) = &mut self.many else {
+            return Poll::Pending;
+        };
+        let reply = receiver.poll_recv(context);
+        reply.map(|reply| reply.expect("a sender is here"))
     }
 
     /// Whether somebody who cannot sign in this tenant's name denied a request: a store that has another
