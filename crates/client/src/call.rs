@@ -74,6 +74,8 @@ pub(crate) struct Call {
     put_off: bool,
     denied: bool,
     paddings: u32,
+    /// Bytes that the datagram has at least, as an answer said.
+    room: usize,
     puts_off: Backoff,
     /// Waits of the request that is under way.
     waits: Backoff,
@@ -180,6 +182,7 @@ impl Call {
             put_off: false,
             denied: false,
             paddings: 0,
+            room: 0,
             puts_off: Backoff::new(TRY_AGAIN_WAIT, TRY_AGAIN_WAIT_MAX),
             waits: Backoff::new(Duration::ZERO, Duration::ZERO),
             state: State::Asked { once_ns: None },
@@ -281,7 +284,9 @@ impl Call {
             Status::NeedPadding if !write && self.paddings < MAX_PADDINGS => {
                 rules.counters.padded.add_one();
                 self.paddings += 1;
-                rules.saw_value(header.total as usize);
+                let len = HEADER_LEN + usize::from(self.header.key_len) + header.total as usize;
+                self.room = len.min(max_payload(self.store));
+                self.saw(rules, header.total as usize);
                 self.begin(rules, now_ns)
             }
             // The id stays: a late copy of this request must count as the same write.
@@ -309,7 +314,7 @@ impl Call {
                 sealed: false,
             }));
         }
-        rules.saw_value(header.total as usize);
+        self.saw(rules, header.total as usize);
         if self.first_only {
             let len = header.total as usize - rules.envelope.overhead().min(header.total as usize);
             return Step::Done(Ok(self.answered_with(header, value.clone(), len)));
@@ -610,7 +615,9 @@ impl Call {
     }
 
     fn answer(&self, rules: &Rules, header: Header, value: Bytes) -> Result<Answer, Error> {
-        rules.saw_value(value.len());
+        if header.status == Status::Ok && !self.header.op.is_write() {
+            self.saw(rules, value.len());
+        }
         let value = match header.status {
             Status::Ok if header.op == Op::ReadReply => {
                 let name = &self.datagram[HEADER_LEN..][..usize::from(self.header.key_len)];
@@ -619,7 +626,7 @@ impl Call {
             _ => value,
         };
         if header.op == Op::WriteReply && header.status == Status::Ok {
-            rules.saw_value(self.asked_len + rules.envelope.overhead());
+            self.saw(rules, self.asked_len + rules.envelope.overhead());
         }
         let len = value.len();
         Ok(self.answered_with(header, value, len))
@@ -654,6 +661,12 @@ impl Call {
         self.header.op.is_write() && self.header.flags.has(Flags::ALL)
     }
 
+    /// The key's value has this length, as it travels.
+    fn saw(&self, rules: &Rules, len: usize) {
+        let most = max_payload(self.store) - HEADER_LEN - usize::from(self.header.key_len);
+        rules.sizes.saw(&self.header.key_hash, len, most);
+    }
+
     /// Gives the request an id and the datagram its header, tag and padding.
     fn sign(&mut self, rules: &Rules, id: Id) {
         self.header.client = id.client;
@@ -663,8 +676,10 @@ impl Call {
         }
         let key_len = usize::from(self.header.key_len);
         let mut datagram = Vec::from(mem::take(&mut self.datagram));
-        // What was seen meanwhile needs more room; never less.
-        let len = datagram.len().max(room(rules, &self.header, self.store));
+        let len = HEADER_LEN + key_len + usize::from(self.header.value_len);
+        let len = len
+            .max(room(rules, &self.header, self.store))
+            .max(self.room);
         datagram.resize(len, 0);
         let head = head(
             &rules.secrets.tag,
@@ -700,6 +715,8 @@ fn room(rules: &Rules, header: &Header, store: SocketAddr) -> usize {
     if header.op.is_write() {
         return 0;
     }
-    let len = HEADER_LEN + usize::from(header.key_len) + rules.largest_value();
+    let known = rules.sizes.of_key(&header.key_hash);
+    let need = known.unwrap_or_else(|| rules.sizes.of_any());
+    let len = HEADER_LEN + usize::from(header.key_len) + need;
     len.min(max_payload(store))
 }

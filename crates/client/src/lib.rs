@@ -37,6 +37,7 @@ mod push;
 mod routes;
 mod rules;
 mod seal;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod timing;

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -13,7 +13,7 @@ use wire::{Cluster, MAX_PAYLOAD, Secret, Secrets, TENANT_SYSTEM};
 
 use crate::{
     Error, Options, Reserved, counters::Counters, envelope::Envelope, lives::Lives, routes::Routes,
-    timing::RoundTrip,
+    sizes::Sizes, timing::RoundTrip,
 };
 
 /// What ties an answer to its request.
@@ -38,8 +38,7 @@ pub(crate) struct Rules {
     client: u64,
     next_request: AtomicU64,
     pub lives: Lives,
-    /// Length in bytes of the largest value seen, as it travels.
-    largest_value: AtomicUsize,
+    pub sizes: Sizes,
     /// A mutant: parts of all versions are joined.
     #[cfg(test)]
     pub joins_any_version: bool,
@@ -77,7 +76,7 @@ impl Rules {
             max_value: cluster.max_value as usize,
             client,
             next_request: AtomicU64::new(1),
-            largest_value: AtomicUsize::new(options.expected_value + envelope.overhead()),
+            sizes: Sizes::new(options.expected_value + envelope.overhead()),
             envelope,
             options,
             #[cfg(test)]
@@ -90,10 +89,6 @@ impl Rules {
             client: self.client,
             request: self.next_request.fetch_add(1, Relaxed),
         }
-    }
-
-    pub fn largest_value(&self) -> usize {
-        self.largest_value.load(Relaxed)
     }
 
     /// An answer as the mutant sees it.
@@ -110,14 +105,7 @@ impl Rules {
 
     /// Whether reads say that all parts of a value may come unasked: from where nobody is amplified, and some value had parts.
     pub fn takes_all(&self) -> bool {
-        self.secrets.tag != Secret::NONE && self.largest_value() > MAX_PAYLOAD
-    }
-
-    pub fn saw_value(&self, len: usize) {
-        // Read first: the common case then shares the cache line between cores.
-        if len > self.largest_value.load(Relaxed) {
-            self.largest_value.fetch_max(len, Relaxed);
-        }
+        self.secrets.tag != Secret::NONE && self.sizes.any_in_parts()
     }
 
     /// Memory for a value that no packet holds; none: no bound is set.

@@ -411,3 +411,24 @@ fn an_answer_from_another_store_counts_for_a_read_if_it_says_that_it_is_that_sto
         }
     }
 }
+
+/// A read's length when values of these lengths were read before it.
+fn read_after(lens: &[(&[u8], usize)], key: &[u8]) -> usize {
+    let mut machine = machine(Options::default());
+    for (key, len) in lens {
+        let hash = Secret::NONE.key_hash(0, key);
+        machine.rules.sizes.saw(&hash, *len, 1391);
+    }
+    machine.begin(&get(key), 0);
+    sent(&mut machine)[0].len() - wire::HEADER_LEN - key.len()
+}
+
+#[test]
+fn a_read_leaves_room_for_what_its_key_is_likely_to_need() {
+    let seen = [(&b"s"[..], 10), (b"L", 1380)];
+    assert_eq!(read_after(&[], b"s"), 256, "what is expected");
+    assert_eq!(read_after(&seen, b"s"), 256);
+    assert_eq!(read_after(&seen, b"L"), 1380);
+    assert_eq!(read_after(&seen, b"other"), 1380);
+    assert_eq!(read_after(&[(b"P", 5000)], b"P"), PART_BYTES);
+}

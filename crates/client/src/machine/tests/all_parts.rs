@@ -7,7 +7,8 @@ fn reads_all() -> (Machine, Bytes) {
     let mut cluster = Cluster::single(store(), 4);
     cluster.tenants.push(wire::Tenant::new(7, "09".repeat(16)));
     let mut machine = Machine::new(&cluster, 7, Options::default(), 1).unwrap();
-    machine.rules.saw_value(4 * PART_BYTES);
+    let other = wire::KeyHash::default();
+    machine.rules.sizes.saw(&other, 4 * PART_BYTES, 1391);
     machine.begin(&Operation::Get { key: b"k" }, 0);
     let (_, read) = machine.next_datagram().expect("a read");
     assert!(Packet::decode(&read).unwrap().header.flags.has(Flags::ALL));
