@@ -5,7 +5,7 @@
 //! drives it with sockets and tokio's clock, [`Machine`](crate::Machine) with whatever its owner says the time is.
 //!
 //! A value that no packet holds goes in parts: those of a read are [`Pull`]'s affair, those of a write [`Push`]'s. Deadline, life,
-//! refusals and outcome are the call's, whatever the length.
+//! refusals and outcome are the call's, whatever the length. How long its requests are is [`Fit`]'s.
 //!
 //! Nothing is sent at or after the deadline, however late the driver comes: a store that restarted meanwhile would take an
 //! old write for a new one (rule 7 of `docs/coherence.md`). [`Call::next`] is the only place that sends, and looks first.
@@ -13,11 +13,14 @@
 use std::{borrow::Cow, io, mem, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
+use nix::libc::EMSGSIZE;
 use wire::{Flags, GoesOn, HEADER_LEN, Header, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
 
 use crate::{
     Answer, Error, Operation, Reserved,
+    fit::{Fit, name_a_part},
     operation::check_key,
+    paths::short_payload,
     pull::{Pull, Pulled},
     push::Push,
     routes::Range,
@@ -74,13 +77,14 @@ pub(crate) struct Call {
     put_off: bool,
     denied: bool,
     paddings: u32,
-    /// Bytes that the datagram has at least, as an answer said.
-    room: usize,
     puts_off: Backoff,
     /// Waits of the request that is under way.
     waits: Backoff,
     state: State,
     parts: Parts,
+    fit: Fit,
+    /// Reads that ask what the path carries, to be sent beside a write: how long they are.
+    probes: Vec<usize>,
     /// For the value that is read or written in parts.
     reserved: Option<Reserved>,
     /// Times that the value changed while its parts were read.
@@ -137,7 +141,12 @@ impl Call {
                 sealed: overhead > 0,
             });
         }
-        let large = write && asked.len() + overhead > one_packet;
+        // What fits a packet, but not the path, goes in parts too, if that makes it shorter.
+        let in_a_packet = match rules.paths.was_short(window) {
+            true => (short_payload(store) - HEADER_LEN - key.len()).max(PART_BYTES),
+            false => one_packet,
+        };
+        let large = write && asked.len() + overhead > in_a_packet.min(one_packet);
         let reserved = match large {
             true => rules.reserve(asked.len() + overhead)?,
             false => None,
@@ -153,15 +162,16 @@ impl Call {
         } else {
             (value, Parts::None { due: false })
         };
-        let header = Header {
+        let mut header = Header {
             tenant: rules.tenant,
             key_hash,
             key_len: key.len() as u8,
             value_len: value.len() as u16,
             ..header
         };
+        let mut fit = Fit::new(store, window);
         let len = HEADER_LEN + key.len() + value.len();
-        let len = len.max(room(rules, &header, store));
+        let len = len.max(fit.prepare(rules, &mut header, now_ns));
         let mut datagram = Vec::with_capacity(len);
         datagram.extend_from_slice(&[0; HEADER_LEN]);
         datagram.extend_from_slice(key);
@@ -182,11 +192,12 @@ impl Call {
             put_off: false,
             denied: false,
             paddings: 0,
-            room: 0,
             puts_off: Backoff::new(TRY_AGAIN_WAIT, TRY_AGAIN_WAIT_MAX),
             waits: Backoff::new(Duration::ZERO, Duration::ZERO),
             state: State::Asked { once_ns: None },
             parts,
+            fit,
+            probes: vec![],
             reserved,
             changes: 0,
             until_ns: now_ns,
@@ -231,13 +242,15 @@ impl Call {
             true => rules.lives.of_key(self.window, &self.header.key_hash),
             false => rules.lives.of_store(self.window),
         };
-        self.sign(rules, id);
+        self.sign(rules, id, now_ns);
         self.ask(rules, now_ns)
     }
 
     /// The step after an answer to a request that is under way.
     pub fn reply(&mut self, rules: &Rules, reply: Reply, now_ns: u64, random: f64) -> Step {
+        let write = self.header.op.is_write();
         let (header, value) = match reply {
+            Reply::WrongKey if write => return self.go(rules, now_ns),
             Reply::WrongKey if self.header.op == Op::CorrectionRequest => {
                 return self.bad("another key, even past the caches");
             }
@@ -248,12 +261,19 @@ impl Call {
             }
             Reply::Answer(header, value) => (header, value),
         };
+        let part_len = HEADER_LEN + usize::from(self.header.key_len) + PART_BYTES;
+        let parts = !matches!(self.parts, Parts::None { .. });
+        let long = parts && self.fit.is_long(part_len);
+        self.fit.heard(rules, &header, long, now_ns);
+        if write && header.op == Op::ReadReply {
+            // It was about the path.
+            return self.go(rules, now_ns);
+        }
         let Header { life, key_hash, .. } = self.header;
         rules.lives.heard(self.window, &key_hash, life, &header);
-        let write = self.header.op.is_write();
         if write && header.status == Status::OtherLife && header.life == life {
             // Of a copy that named another one: the request has gone on since.
-            return self.go(now_ns);
+            return self.go(rules, now_ns);
         }
         match &mut self.parts {
             Parts::None { .. } => self.answered(rules, header, value, now_ns, random),
@@ -274,6 +294,7 @@ impl Call {
         if let State::Asked {
             once_ns: Some(sent_ns),
         } = self.state
+            && header.request == self.header.request
         {
             let time = Duration::from_nanos(now_ns.saturating_sub(sent_ns));
             rules.round_trip.measured(time);
@@ -284,16 +305,15 @@ impl Call {
             Status::NeedPadding if !write && self.paddings < MAX_PADDINGS => {
                 rules.counters.padded.add_one();
                 self.paddings += 1;
-                let len = HEADER_LEN + usize::from(self.header.key_len) + header.total as usize;
-                self.room = len.min(max_payload(self.store));
                 self.saw(rules, header.total as usize);
+                self.fit.needs(header.total as usize);
                 self.begin(rules, now_ns)
             }
             // The id stays: a late copy of this request must count as the same write.
             Status::TryAgain => {
                 rules.counters.put_off.add_one();
                 self.put_off = true;
-                self.pause(now_ns, random)
+                self.pause(rules, now_ns, random)
             }
             Status::Ok if header.is_part() && header.op == Op::ReadReply => {
                 self.pull(rules, header, &value, now_ns)
@@ -329,7 +349,7 @@ impl Call {
             Some(pull) => self.parts = Parts::Pull(Box::new(pull)),
             None => return self.bad("a part of a value that is none"),
         }
-        self.go(now_ns)
+        self.go(rules, now_ns)
     }
 
     /// Something came while the parts of a value are read.
@@ -346,11 +366,11 @@ impl Call {
             rules.counters.changed.add_one();
             self.changes += 1;
             if self.changes > MAX_CHANGES {
-                return Step::Done(Err(self.timed_out()));
+                return Step::Done(Err(self.timed_out(rules)));
             }
         }
         match pulled {
-            Pulled::More => self.go(now_ns),
+            Pulled::More => self.go(rules, now_ns),
             Pulled::Whole(header, value) => {
                 let answer = self.answer(rules, header, Bytes::from(value));
                 Step::Done(answer.map(|answer| answer.holding(self.reserved.take())))
@@ -379,9 +399,9 @@ impl Call {
             _ => false,
         };
         match header.status {
-            _ if late => self.go(now_ns),
+            _ if late => self.go(rules, now_ns),
             Status::Taken => match push.taken(rules, header.part, now_ns, random) {
-                Some(()) => self.go(now_ns),
+                Some(()) => self.go(rules, now_ns),
                 None => self.bad("a missing part that was never sent"),
             },
             Status::OtherLife => self.other_life(rules, &header, now_ns, random),
@@ -389,7 +409,7 @@ impl Call {
             Status::TryAgain => {
                 rules.counters.put_off.add_one();
                 self.put_off = true;
-                self.pause(now_ns, random)
+                self.pause(rules, now_ns, random)
             }
             _ => Step::Done(self.answer(rules, header, value)),
         }
@@ -406,7 +426,7 @@ impl Call {
             .map(|since_ns| now_ns.saturating_sub(since_ns));
         match wire::goes_on(header, self.past_owner(), risked_ns) {
             GoesOn::PastOwner => self.header.flags = self.header.flags.with(Flags::ALL),
-            GoesOn::Unknown => return Step::Done(Err(self.timed_out())),
+            GoesOn::Unknown => return Step::Done(Err(self.timed_out(rules))),
             GoesOn::In(life) => {
                 self.header.life = life;
                 if self.past_owner() {
@@ -418,13 +438,13 @@ impl Call {
         let Header {
             client, request, ..
         } = self.header;
-        self.sign(rules, Id { client, request });
+        self.sign(rules, Id { client, request }, now_ns);
         if let Parts::Push(push) = &mut self.parts {
             push.begin_again(rules);
         }
         if mem::replace(&mut self.moved, true) {
             // Two stores at one address would have us ask in turns, as fast as they answer.
-            return self.pause(now_ns, random);
+            return self.pause(rules, now_ns, random);
         }
         self.ask(rules, now_ns)
     }
@@ -435,17 +455,59 @@ impl Call {
         self.denied |= denied;
         match &mut self.parts {
             Parts::None { .. } if now_ns < self.until_ns => {}
-            Parts::None { due } => match self.state {
+            Parts::None { .. } => match self.state {
                 State::PutOff => return self.ask(rules, now_ns),
-                State::Asked { .. } => {
-                    self.state = State::Asked { once_ns: None };
-                    *due = true;
-                }
+                State::Asked { .. } => return self.silence(rules, now_ns),
             },
             Parts::Pull(_) => {}
             Parts::Push(push) => push.timer(rules, now_ns),
         }
-        self.go(now_ns)
+        self.go(rules, now_ns)
+    }
+
+    /// No answer came to the one request that is under way.
+    fn silence(&mut self, rules: &Rules, now_ns: u64) -> Step {
+        let (op, len) = (self.header.op, self.datagram.len());
+        if self.fit.is_silent(rules, op, len, now_ns) {
+            if op != Op::DisciplineRequest {
+                return self.begin(rules, now_ns);
+            }
+            let Header {
+                client, request, ..
+            } = self.header;
+            self.sign(rules, Id { client, request }, now_ns);
+        }
+        if op.is_write()
+            && let Some(probes) = self.fit.probes(rules, len, now_ns)
+        {
+            self.probes.extend(probes);
+        }
+        self.state = State::Asked { once_ns: None };
+        self.parts = Parts::None { due: true };
+        self.go(rules, now_ns)
+    }
+
+    /// A read beside a write: whether it is answered is all that counts.
+    fn probe(&mut self, rules: &Rules, len: usize, now_ns: u64) -> Outgoing {
+        let Id { client, request } = rules.new_id();
+        let mut header = Header {
+            client,
+            request,
+            tenant: self.header.tenant,
+            key_hash: self.header.key_hash,
+            key_len: self.header.key_len,
+            life: rules.lives.of_store(self.window),
+            ..Header::new(Op::ReadRequest)
+        };
+        name_a_part(&mut header);
+        let key = &self.datagram[HEADER_LEN..][..usize::from(self.header.key_len)];
+        let datagram = write(&rules.secrets.tag, header, key, &[], len);
+        self.fit.probed(request, datagram.len(), now_ns);
+        Outgoing {
+            request,
+            datagram,
+            many: false,
+        }
     }
 
     /// The next datagram to send now, if there is one.
@@ -459,7 +521,8 @@ impl Call {
         let (outgoing, again, all) = match &mut self.parts {
             Parts::None { due } => {
                 if !mem::take(due) {
-                    return None;
+                    let len = self.probes.pop()?;
+                    return Some(self.probe(rules, len, now_ns));
                 }
                 self.until_ns = now_ns + self.waits.next(random).as_nanos() as u64;
                 let outgoing = Outgoing {
@@ -515,30 +578,84 @@ impl Call {
             rules.counters.retransmitted.add_one();
         }
         self.tries += 1;
+        self.fit
+            .sent(outgoing.request, outgoing.datagram.len(), now_ns);
         if known && all {
             self.risked_ns.get_or_insert(now_ns);
         }
         Some(outgoing)
     }
 
-    /// The system refused to send the datagram of the last step.
+    /// The system refused to send this datagram, which was the last that [`Call::next`] gave.
     ///
     /// # Errors
     /// It was the first one: nothing has left, and the caller may know that for certain. Any other is as good as lost.
-    pub fn not_sent(&self, source: io::Error) -> Result<(), Error> {
-        if self.tries > 1 {
+    pub fn not_sent(
+        &mut self,
+        rules: &Rules,
+        outgoing: &Outgoing,
+        source: io::Error,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        let len = outgoing.datagram.len();
+        let is_probe = self.header.op.is_write() && outgoing.request != self.header.request;
+        self.tries -= u32::from(!is_probe);
+        if source.raw_os_error() == Some(EMSGSIZE) && self.fit.is_long(len) {
+            self.fit.refused(rules, now_ns);
+            if !is_probe && self.shorten(rules, len, now_ns)? {
+                self.fit.was_shortened();
+                return Ok(());
+            }
+        }
+        if self.tries > 0 {
             tracing::debug!(store = %self.store, error = %source, "sending again failed");
             return Ok(());
         }
-        Err(self.cannot_send(source))
+        let what = match source.raw_os_error() {
+            Some(EMSGSIZE) => format!(
+                "cannot send {len} bytes to {}, more than the MTU on the way there carries, see \"Short paths\" in docs/operations.md",
+                self.store
+            ),
+            _ => return Err(self.cannot_send(source)),
+        };
+        Err(Error::Socket { what, source })
+    }
+
+    /// Makes the request shorter than `len`, which the interface does not carry. False: it cannot be.
+    fn shorten(&mut self, rules: &Rules, len: usize, now_ns: u64) -> Result<bool, Error> {
+        let Parts::None { .. } = self.parts else {
+            return Ok(false);
+        };
+        let value_len = usize::from(self.header.value_len);
+        if self.header.op.is_write() {
+            // Under one id stores see one write of one form: only if nothing has left may it take another.
+            if self.tries > 0 || value_len <= PART_BYTES {
+                return Ok(false);
+            }
+            let value_at = HEADER_LEN + usize::from(self.header.key_len);
+            let value = self.datagram.slice(value_at..value_at + value_len);
+            self.reserved = rules.reserve(value_len)?;
+            self.parts = Parts::Push(Box::new(Push::new(rules, value)));
+            self.datagram = self.datagram.slice(..value_at);
+            self.header.value_len = 0;
+            self.risked_ns = None;
+            return Ok(true);
+        }
+        let Header {
+            client, request, ..
+        } = self.header;
+        self.sign(rules, Id { client, request }, now_ns);
+        self.parts = Parts::None { due: true };
+        Ok(self.datagram.len() < len)
     }
 
     /// The error of a call whose time is over.
-    pub fn timed_out(&self) -> Error {
+    pub fn timed_out(&self, rules: &Rules) -> Error {
         let Call { store, tries, .. } = *self;
         let after_ms = self.limit.as_millis() as u64;
         let try_again = self.put_off;
         let denied = self.denied.then_some(self.header.tenant);
+        let short_path = self.fit.is_to_blame(rules);
         match &self.parts {
             _ if tries == 0 => {
                 let late =
@@ -553,6 +670,7 @@ impl Call {
                 parts: push.parts(),
                 try_again,
                 denied,
+                short_path,
             },
             _ if self.header.op.is_write() => Error::OutcomeUnknown {
                 store,
@@ -560,6 +678,7 @@ impl Call {
                 tries,
                 try_again,
                 denied,
+                short_path,
             },
             _ => Error::Timeout {
                 store,
@@ -568,6 +687,7 @@ impl Call {
                 changes: self.changes,
                 try_again,
                 denied,
+                short_path,
             },
         }
     }
@@ -589,7 +709,7 @@ impl Call {
         self.parts = Parts::None { due: false };
         self.reserved = None;
         self.header.life = rules.lives.of_store(self.window);
-        self.sign(rules, rules.new_id());
+        self.sign(rules, rules.new_id(), now_ns);
         self.ask(rules, now_ns)
     }
 
@@ -603,13 +723,13 @@ impl Call {
         if let Parts::None { due } = &mut self.parts {
             *due = true;
         }
-        self.go(now_ns)
+        self.go(rules, now_ns)
     }
 
     /// Sends what is to be sent, unless it is too late.
-    fn go(&self, now_ns: u64) -> Step {
+    fn go(&self, rules: &Rules, now_ns: u64) -> Step {
         if now_ns >= self.deadline_ns {
-            return Step::Done(Err(self.timed_out()));
+            return Step::Done(Err(self.timed_out(rules)));
         }
         Step::Go
     }
@@ -646,13 +766,13 @@ impl Call {
     }
 
     /// Asks again later.
-    fn pause(&mut self, now_ns: u64, random: f64) -> Step {
+    fn pause(&mut self, rules: &Rules, now_ns: u64, random: f64) -> Step {
         self.state = State::PutOff;
         self.until_ns = now_ns + self.puts_off.next(random).as_nanos() as u64;
         if let Parts::Push(push) = &mut self.parts {
             push.pause(self.until_ns);
         }
-        self.go(now_ns)
+        self.go(rules, now_ns)
     }
 
     /// Whether this write passes the switch that its key is lent to. It names one life only then, in which it may be under way;
@@ -668,19 +788,14 @@ impl Call {
     }
 
     /// Gives the request an id and the datagram its header, tag and padding.
-    fn sign(&mut self, rules: &Rules, id: Id) {
+    fn sign(&mut self, rules: &Rules, id: Id, now_ns: u64) {
         self.header.client = id.client;
         self.header.request = id.request;
-        if rules.takes_all() && self.header.op == Op::ReadRequest {
-            self.header.flags = Flags::ALL;
-        }
+        let room = self.fit.prepare(rules, &mut self.header, now_ns);
         let key_len = usize::from(self.header.key_len);
         let mut datagram = Vec::from(mem::take(&mut self.datagram));
         let len = HEADER_LEN + key_len + usize::from(self.header.value_len);
-        let len = len
-            .max(room(rules, &self.header, self.store))
-            .max(self.room);
-        datagram.resize(len, 0);
+        datagram.resize(len.max(room), 0);
         let head = head(
             &rules.secrets.tag,
             self.header,
@@ -708,15 +823,4 @@ fn write(secret: &Secret, header: Header, key: &[u8], value: &[u8], len: usize) 
     datagram.extend_from_slice(value);
     datagram.resize(len, 0);
     datagram.into()
-}
-
-/// Bytes that a request's datagram takes at least, so that its answer fits where it stood.
-fn room(rules: &Rules, header: &Header, store: SocketAddr) -> usize {
-    if header.op.is_write() {
-        return 0;
-    }
-    let known = rules.sizes.of_key(&header.key_hash);
-    let need = known.unwrap_or_else(|| rules.sizes.of_any());
-    let len = HEADER_LEN + usize::from(header.key_len) + need;
-    len.min(max_payload(store))
 }

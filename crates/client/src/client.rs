@@ -230,7 +230,7 @@ impl Inner {
                 expected.answers_to(&outgoing, store);
                 let datagram = &outgoing.datagram;
                 if let Err(error) = port.send(datagram, store, call.deadline_ns()).await {
-                    call.not_sent(error)?;
+                    call.not_sent(rules, &outgoing, error, clock::now_ns())?;
                 }
             }
             let until = clock::timer(call.until_ns());

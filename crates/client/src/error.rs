@@ -68,8 +68,8 @@ pub enum Error {
     },
     /// No answer to a read before the deadline, or never all parts of one value.
     #[error(
-        "{} from {store} within {after_ms} ms ({tries} tries{}{})",
-        what_came(.changes), put_off(.try_again), reason(.denied)
+        "{} from {store} within {after_ms} ms ({tries} tries{}{}{})",
+        what_came(.changes), put_off(.try_again), reason(.denied), path(.short_path)
     )]
     Timeout {
         /// The store that was asked.
@@ -84,11 +84,13 @@ pub enum Error {
         try_again: bool,
         /// The tenant, if answers that were not signed with its secret said `Denied`.
         denied: Option<u32>,
+        /// Whether, as far as was seen, the path carries short datagrams and no long ones.
+        short_path: bool,
     },
     /// Not all parts of a value could be sent before the deadline. Nothing was written, and nothing of it will be.
     #[error(
-        "nothing was written: {store} took too few of the value's parts within {after_ms} ms ({sent} of {parts} sent{}{})",
-        put_off(.try_again), reason(.denied)
+        "nothing was written: {store} took too few of the value's parts within {after_ms} ms ({sent} of {parts} sent{}{}{})",
+        put_off(.try_again), reason(.denied), path(.short_path)
     )]
     NotWhole {
         /// The store that was asked.
@@ -103,11 +105,13 @@ pub enum Error {
         try_again: bool,
         /// The tenant, if answers that were not signed with its secret said `Denied`.
         denied: Option<u32>,
+        /// Whether, as far as was seen, the path carries short datagrams and no long ones.
+        short_path: bool,
     },
     /// No final answer to a write before the deadline: it may have been applied, may be later, or never.
     #[error(
-        "outcome unknown: no answer to the write from {store} within {after_ms} ms ({tries} tries{}{})",
-        put_off(.try_again), reason(.denied)
+        "outcome unknown: no answer to the write from {store} within {after_ms} ms ({tries} tries{}{}{})",
+        put_off(.try_again), reason(.denied), path(.short_path)
     )]
     OutcomeUnknown {
         /// The store that was asked.
@@ -120,6 +124,8 @@ pub enum Error {
         try_again: bool,
         /// The tenant, if answers that were not signed with its secret said `Denied`.
         denied: Option<u32>,
+        /// Whether, as far as was seen, the path carries short datagrams and no long ones.
+        short_path: bool,
     },
     /// The condition of a write did not hold. Nothing was written.
     #[error("condition not met: {}; nothing was written", current_version(.current))]
@@ -235,6 +241,15 @@ fn reason(tenant: &Option<u32>) -> String {
             not_there(&tenant)
         )
     })
+}
+
+fn path(short_path: &bool) -> &'static str {
+    match short_path {
+        true => {
+            "; long datagrams get no answer from there and short ones do: the path's MTU seems to be below 1500, see \"Short paths\" in docs/operations.md"
+        }
+        false => "",
+    }
 }
 
 fn not_here(tenant: &u32) -> &'static str {

@@ -14,8 +14,9 @@
 //! call, which is linearizable as any other.
 //!
 //! What a call costs: one allocation for its datagram, one for the channel that its answer comes through, one for the id that it
-//! waits under, one for a value that came; one hash of the key, two tags. A retransmission sends the same bytes again
-//! and so keeps the request id, by which a store finds duplicates (rule 7 of `docs/coherence.md`).
+//! waits under, one for a value that came; one hash of the key, two tags. A retransmission of a write sends the same bytes again
+//! and so keeps the request id, by which a store finds duplicates (rule 7 of `docs/coherence.md`). Paths that carry no whole packet
+//! are noticed, and what is longer than they carry goes in parts ("Short paths" in `docs/protocol.md`).
 
 mod answer;
 mod call;
@@ -25,12 +26,14 @@ pub mod coord;
 mod counters;
 mod envelope;
 mod error;
+mod fit;
 mod flow;
 mod lives;
 mod machine;
 mod memory;
 mod operation;
 mod options;
+mod paths;
 mod port;
 mod pull;
 mod push;

@@ -16,7 +16,7 @@ pub struct Options {
     pub min_timeout: Duration,
     /// Longest wait between retransmissions. Default 500 ms.
     pub max_timeout: Duration,
-    /// Length in bytes of the values that reads leave room for at first; the client learns from what it
+    /// Length in bytes of the values that reads leave room for at least; for longer ones the client learns from what it
     /// sees. Default 256.
     pub expected_value: usize,
     /// What values that no packet holds take their memory from, from their first part until they are written, or until the bytes that

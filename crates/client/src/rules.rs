@@ -12,8 +12,8 @@ use std::{
 use wire::{Cluster, MAX_PAYLOAD, Secret, Secrets, TENANT_SYSTEM};
 
 use crate::{
-    Error, Options, Reserved, counters::Counters, envelope::Envelope, lives::Lives, routes::Routes,
-    sizes::Sizes, timing::RoundTrip,
+    Error, Options, Reserved, counters::Counters, envelope::Envelope, lives::Lives, paths::Paths,
+    routes::Routes, sizes::Sizes, timing::RoundTrip,
 };
 
 /// What ties an answer to its request.
@@ -38,6 +38,7 @@ pub(crate) struct Rules {
     client: u64,
     next_request: AtomicU64,
     pub lives: Lives,
+    pub paths: Paths,
     pub sizes: Sizes,
     /// A mutant: parts of all versions are joined.
     #[cfg(test)]
@@ -69,6 +70,7 @@ impl Rules {
             tenant,
             secrets,
             lives: Lives::new(routes.windows),
+            paths: Paths::new(routes.windows),
             routes,
             write_deadline: options.deadline.min(cluster.write_deadline()),
             round_trip: RoundTrip::new(&options),

@@ -409,6 +409,7 @@ mod tests {
             tries: 5,
             try_again: false,
             denied: None,
+            short_path: false,
         }
     }
 

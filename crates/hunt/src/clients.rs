@@ -109,6 +109,7 @@ impl Asking {
                 tries: 1,
                 try_again: false,
                 denied: None,
+                short_path: false,
             };
             self.recorders[client].told(Err(unknown), 0);
         }

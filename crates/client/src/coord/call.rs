@@ -335,6 +335,7 @@ impl Call {
                 tries,
                 try_again,
                 denied,
+                short_path: false,
             },
             false => Error::Timeout {
                 store,
@@ -343,6 +344,7 @@ impl Call {
                 changes: 0,
                 try_again,
                 denied,
+                short_path: false,
             },
         }
     }

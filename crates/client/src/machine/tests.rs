@@ -351,6 +351,8 @@ proptest! {
 
 mod all_parts;
 mod lives;
+mod refused;
+mod short_paths;
 
 #[test]
 fn an_answer_from_another_store_counts_for_a_read_if_it_says_that_it_is_that_store() {

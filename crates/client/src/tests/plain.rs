@@ -79,6 +79,7 @@ async fn comes_through_loss_duplication_and_reordering_and_writes_once() {
             duplicate: 20,
             reorder: 10,
             seed,
+            longest: 0,
         })
         .await;
         let client = connect(&store).await;
@@ -154,6 +155,7 @@ async fn values_of_any_length_come_through_loss_duplication_and_reordering() {
             duplicate: 20,
             reorder: 10,
             seed,
+            longest: 0,
         })
         .await;
         let client = connect(&store).await;
@@ -167,6 +169,22 @@ async fn values_of_any_length_come_through_loss_duplication_and_reordering() {
             assert!(matches!(missed, Err(Error::Mismatch { .. })), "{missed:?}");
         }
         assert_eq!(store.state().applied, lengths.len() as u64, "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn values_of_any_length_are_read_over_a_tunnel() {
+    let faults = Faults {
+        longest: 1450 - 28,
+        ..Faults::default()
+    };
+    let store = FakeStore::start(faults).await;
+    let client = connect(&store).await;
+    for len in [10, 1380, 11, 1391, 100_000, 12] {
+        let value = vec![7; len];
+        let entry = (value.clone(), len as u64, 0);
+        store.state().data.insert(b"k".to_vec(), entry);
+        assert_eq!(client.get("k").await.unwrap().unwrap().bytes, value);
     }
 }
 

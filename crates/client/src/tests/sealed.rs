@@ -48,6 +48,7 @@ async fn everything_works_sealed_and_nothing_of_it_leaves() {
         duplicate: 20,
         reorder: 10,
         seed: 1,
+        longest: 0,
     })
     .await;
     let client = sealing(&store).await;

@@ -31,6 +31,8 @@ pub struct Faults {
     pub duplicate: u64,
     pub reorder: u64,
     pub seed: u64,
+    /// Longest datagram in bytes that the path carries, either way; 0: any.
+    pub longest: usize,
 }
 
 /// Its life. Parts of writes must name it; whole ones may name any.
@@ -167,6 +169,11 @@ impl Link {
         (z ^ (z >> 31)) % 100 < percent
     }
 
+    /// Whether the path carries a datagram of this length.
+    fn carries(&self, len: usize) -> bool {
+        self.faults.longest == 0 || len <= self.faults.longest
+    }
+
     fn loses(&mut self, state: &mut State, request: u64, back: bool) -> bool {
         let lost = self.chance(self.faults.lose);
         let losses = state.losses.entry((request, back)).or_default();
@@ -200,7 +207,7 @@ async fn serve(mut link: Link, state: Arc<Mutex<State>>, secret: Secret) {
         let outgoing = {
             let mut state = state.lock().unwrap();
             let request = packet.header.request;
-            if link.loses(&mut state, request, false) {
+            if !link.carries(len) || link.loses(&mut state, request, false) {
                 continue;
             }
             state.seen.push((packet.header.op, request, len));
@@ -228,6 +235,9 @@ async fn serve(mut link: Link, state: Arc<Mutex<State>>, secret: Secret) {
         Packet::new(reply.header, &reply.key, &reply.value)
             .encode(&reply.secret, &mut bytes)
             .unwrap();
+        if !link.carries(bytes.len()) {
+            continue;
+        }
         if link.chance(link.faults.reorder) && link.held.is_none() {
             link.held = Some((bytes, from));
         } else {
@@ -237,7 +247,8 @@ async fn serve(mut link: Link, state: Arc<Mutex<State>>, secret: Secret) {
 }
 
 impl State {
-    fn answer(&mut self, packet: &Packet<'_>, len: usize) -> (Header, Vec<u8>) {
+    /// The answer to a request, which may be as long as this.
+    pub fn answer(&mut self, packet: &Packet<'_>, len: usize) -> (Header, Vec<u8>) {
         let h = packet.header;
         let reply = Header {
             op: h.op.reply().unwrap(),

@@ -39,7 +39,8 @@ pub fn read(
     let total = value.len() as u32;
     let asked = h.is_part() && (h.version, h.total) == (version, total);
     let from = if asked { usize::from(h.part) * PART } else { 0 };
-    let (value, total) = if value.len() > wire::max_value(packet.key.len()) {
+    let short = h.is_part() && value.len() > PART_BYTES;
+    let (value, total) = if short || value.len() > wire::max_value(packet.key.len()) {
         (&value[from..value.len().min(from + PART_BYTES)], total)
     } else {
         (value, 0)
