@@ -18,7 +18,7 @@ use wire::{Flags, GoesOn, HEADER_LEN, Header, LIFE_UNKNOWN, Op, PART_BYTES, Secr
 
 use crate::{
     Answer, Error, Operation, Reserved,
-    fit::{Fit, name_a_part},
+    fit::Fit,
     operation::check_key,
     paths::short_payload,
     pull::{Pull, Pulled},
@@ -83,8 +83,6 @@ pub(crate) struct Call {
     state: State,
     parts: Parts,
     fit: Fit,
-    /// Reads that ask what the path carries, to be sent beside a write: how long they are.
-    probes: Vec<usize>,
     /// For the value that is read or written in parts.
     reserved: Option<Reserved>,
     /// Times that the value changed while its parts were read.
@@ -197,7 +195,6 @@ impl Call {
             state: State::Asked { once_ns: None },
             parts,
             fit,
-            probes: vec![],
             reserved,
             changes: 0,
             until_ns: now_ns,
@@ -238,7 +235,11 @@ impl Call {
 
     /// The first step. `random` is uniform in 0..1, here and below.
     pub fn start(&mut self, rules: &Rules, id: Id, now_ns: u64) -> Step {
+        let (len, value_len) = (self.datagram.len(), usize::from(self.header.value_len));
+        let is_doubtful = self.fit.is_doubtful(rules, len, value_len, now_ns);
         self.header.life = match self.header.op.is_write() {
+            // No store takes it so, whatever becomes of it; its answer says what life to name.
+            true if is_doubtful => LIFE_UNKNOWN,
             true => rules.lives.of_key(self.window, &self.header.key_hash),
             false => rules.lives.of_store(self.window),
         };
@@ -250,7 +251,6 @@ impl Call {
     pub fn reply(&mut self, rules: &Rules, reply: Reply, now_ns: u64, random: f64) -> Step {
         let write = self.header.op.is_write();
         let (header, value) = match reply {
-            Reply::WrongKey if write => return self.go(rules, now_ns),
             Reply::WrongKey if self.header.op == Op::CorrectionRequest => {
                 return self.bad("another key, even past the caches");
             }
@@ -265,10 +265,6 @@ impl Call {
         let parts = !matches!(self.parts, Parts::None { .. });
         let long = parts && self.fit.is_long(part_len);
         self.fit.heard(rules, &header, long, now_ns);
-        if write && header.op == Op::ReadReply {
-            // It was about the path.
-            return self.go(rules, now_ns);
-        }
         let Header { life, key_hash, .. } = self.header;
         rules.lives.heard(self.window, &key_hash, life, &header);
         if write && header.status == Status::OtherLife && header.life == life {
@@ -477,37 +473,20 @@ impl Call {
             } = self.header;
             self.sign(rules, Id { client, request }, now_ns);
         }
-        if op.is_write()
-            && let Some(probes) = self.fit.probes(rules, len, now_ns)
-        {
-            self.probes.extend(probes);
+        let value_len = usize::from(self.header.value_len);
+        if self.header.life == LIFE_UNKNOWN && self.fit.is_doubtful(rules, len, value_len, now_ns) {
+            match self.goes_in_parts(rules) {
+                Ok(true) => {
+                    self.fit.falls_back();
+                    return self.go(rules, now_ns);
+                }
+                Ok(false) => {}
+                Err(error) => return Step::Done(Err(error)),
+            }
         }
         self.state = State::Asked { once_ns: None };
         self.parts = Parts::None { due: true };
         self.go(rules, now_ns)
-    }
-
-    /// A read beside a write: whether it is answered is all that counts.
-    fn probe(&mut self, rules: &Rules, len: usize, now_ns: u64) -> Outgoing {
-        let Id { client, request } = rules.new_id();
-        let mut header = Header {
-            client,
-            request,
-            tenant: self.header.tenant,
-            key_hash: self.header.key_hash,
-            key_len: self.header.key_len,
-            life: rules.lives.of_store(self.window),
-            ..Header::new(Op::ReadRequest)
-        };
-        name_a_part(&mut header);
-        let key = &self.datagram[HEADER_LEN..][..usize::from(self.header.key_len)];
-        let datagram = write(&rules.secrets.tag, header, key, &[], len);
-        self.fit.probed(request, datagram.len(), now_ns);
-        Outgoing {
-            request,
-            datagram,
-            many: false,
-        }
     }
 
     /// The next datagram to send now, if there is one.
@@ -521,8 +500,7 @@ impl Call {
         let (outgoing, again, all) = match &mut self.parts {
             Parts::None { due } => {
                 if !mem::take(due) {
-                    let len = self.probes.pop()?;
-                    return Some(self.probe(rules, len, now_ns));
+                    return None;
                 }
                 self.until_ns = now_ns + self.waits.next(random).as_nanos() as u64;
                 let outgoing = Outgoing {
@@ -598,11 +576,10 @@ impl Call {
         now_ns: u64,
     ) -> Result<(), Error> {
         let len = outgoing.datagram.len();
-        let is_probe = self.header.op.is_write() && outgoing.request != self.header.request;
-        self.tries -= u32::from(!is_probe);
+        self.tries -= 1;
         if source.raw_os_error() == Some(EMSGSIZE) && self.fit.is_long(len) {
             self.fit.refused(rules, now_ns);
-            if !is_probe && self.shorten(rules, len, now_ns)? {
+            if self.shorten(rules, len, now_ns)? {
                 self.fit.was_shortened();
                 return Ok(());
             }
@@ -626,20 +603,12 @@ impl Call {
         let Parts::None { .. } = self.parts else {
             return Ok(false);
         };
-        let value_len = usize::from(self.header.value_len);
         if self.header.op.is_write() {
-            // Under one id stores see one write of one form: only if nothing has left may it take another.
-            if self.tries > 0 || value_len <= PART_BYTES {
-                return Ok(false);
+            if self.tries == 0 {
+                // Nothing has left.
+                self.risked_ns = None;
             }
-            let value_at = HEADER_LEN + usize::from(self.header.key_len);
-            let value = self.datagram.slice(value_at..value_at + value_len);
-            self.reserved = rules.reserve(value_len)?;
-            self.parts = Parts::Push(Box::new(Push::new(rules, value)));
-            self.datagram = self.datagram.slice(..value_at);
-            self.header.value_len = 0;
-            self.risked_ns = None;
-            return Ok(true);
+            return self.goes_in_parts(rules);
         }
         let Header {
             client, request, ..
@@ -647,6 +616,22 @@ impl Call {
         self.sign(rules, Id { client, request }, now_ns);
         self.parts = Parts::None { due: true };
         Ok(self.datagram.len() < len)
+    }
+
+    /// Lets a write that was to go in one packet go in parts. False: that would not be shorter, or a store may have done it by now,
+    /// and under one id stores see one write of one form.
+    fn goes_in_parts(&mut self, rules: &Rules) -> Result<bool, Error> {
+        let value_len = usize::from(self.header.value_len);
+        if self.risked_ns.is_some() || value_len <= PART_BYTES {
+            return Ok(false);
+        }
+        let value_at = HEADER_LEN + usize::from(self.header.key_len);
+        let value = self.datagram.slice(value_at..value_at + value_len);
+        self.reserved = rules.reserve(value_len)?;
+        self.parts = Parts::Push(Box::new(Push::new(rules, value)));
+        self.datagram = self.datagram.slice(..value_at);
+        self.header.value_len = 0;
+        Ok(true)
     }
 
     /// The error of a call whose time is over.

@@ -4,8 +4,8 @@
 //! made anew so that both are short, whatever the value's length: it names a part of no version, so the answer brings the first part at
 //! most. What is known of the path beforehand ([`Paths`](crate::paths::Paths)) spares that time.
 //!
-//! A write is never made anew, for its outcome would be unknown twice. Beside a long one that is not answered two reads go, a short
-//! and a long one, whose answers tell a path that is short from a store that is slow.
+//! A write is made anew only as long as no store can have done it. So where it is not known that the path carries a long one, that first
+//! names no life of the store, as any write does before a store was heard of: its answer shows that it arrived, and a silence leads to parts.
 
 use std::net::SocketAddr;
 
@@ -18,8 +18,6 @@ use crate::{
 
 /// Silences after which a request is made shorter: of one that is long, where no long one was answered lately; of others.
 const PATIENCE: (u32, u32) = (1, 3);
-/// Times that a write asks what the path carries.
-const PROBES: u32 = 3;
 
 /// One call's requests to one store.
 pub(crate) struct Fit {
@@ -38,9 +36,6 @@ pub(crate) struct Fit {
     /// When anything was sent last before that.
     whole_ns: u64,
     long: Option<Long>,
-    probes: u32,
-    /// The probes that are under way, and since when.
-    probing: Option<Long>,
     /// The system did not send what cannot be made shorter.
     refused: bool,
 }
@@ -48,7 +43,8 @@ pub(crate) struct Fit {
 /// A request that is longer than a short path carries, and was not answered.
 #[derive(Clone, Copy)]
 struct Long {
-    request: u64,
+    /// None: others have its id, too.
+    request: Option<u64>,
     since_ns: u64,
 }
 
@@ -64,8 +60,6 @@ impl Fit {
             fell_back: false,
             whole_ns: 0,
             long: None,
-            probes: 0,
-            probing: None,
             refused: false,
         }
     }
@@ -126,7 +120,22 @@ impl Fit {
         }
         if self.is_long(len) {
             let since_ns = self.long.map_or(now_ns, |long| long.since_ns);
+            let request = Some(request);
             self.long = Some(Long { request, since_ns });
+        }
+    }
+
+    /// Whether a write of this length, of which so much is the value, is one that the path may not carry, and parts would be
+    /// shorter.
+    pub fn is_doubtful(&self, rules: &Rules, len: usize, value_len: usize, now_ns: u64) -> bool {
+        self.is_long(len) && value_len > PART_BYTES && !rules.paths.is_long(self.window, now_ns)
+    }
+
+    /// A write that was not answered goes in parts from now on, under its id.
+    pub fn falls_back(&mut self) {
+        self.fell_back = true;
+        if let Some(long) = &mut self.long {
+            long.request = None;
         }
     }
 
@@ -162,9 +171,9 @@ impl Fit {
         let answer = |value_len| HEADER_LEN + usize::from(header.key_len) + value_len;
         let long = long
             || self.is_long(answer(usize::from(header.value_len)))
-            || [self.long, self.probing]
-                .iter()
-                .any(|sent| sent.is_some_and(|sent| sent.request == header.request));
+            || self
+                .long
+                .is_some_and(|long| long.request == Some(header.request));
         rules.paths.heard(self.window, long, now_ns);
         let fell_back = std::mem::take(&mut self.fell_back);
         // What no packet holds would have come in parts anyway.
@@ -172,28 +181,6 @@ impl Fit {
         let was_long = header.is_part() && self.is_long(whole) && whole <= max_payload(self.store);
         if fell_back && !long && (self.long.is_some() || was_long) {
             rules.paths.lost(self.window, self.whole_ns, now_ns);
-        }
-    }
-
-    /// A long write of this length was not answered in time. The reads that are to go beside it: how long their datagrams are.
-    pub fn probes(&mut self, rules: &Rules, len: usize, now_ns: u64) -> Option<[usize; 2]> {
-        let asked = self.probing.take();
-        if asked.is_some_and(|asked| rules.paths.loses_long(self.window, asked.since_ns)) {
-            let since_ns = asked.map_or(0, |asked| asked.since_ns);
-            rules.paths.lost(self.window, since_ns, now_ns);
-        }
-        if !self.is_long(len) || self.probes == PROBES || rules.paths.is_long(self.window, now_ns) {
-            return None;
-        }
-        self.probes += 1;
-        Some([short_payload(self.store), len])
-    }
-
-    /// A read beside a write has been sent.
-    pub fn probed(&mut self, request: u64, len: usize, now_ns: u64) {
-        if self.is_long(len) {
-            let since_ns = now_ns;
-            self.probing = Some(Long { request, since_ns });
         }
     }
 
@@ -219,7 +206,7 @@ impl Fit {
 }
 
 /// A header of a read that asks for the first part of whatever is there, or for the whole if that is no longer than a part.
-pub(crate) fn name_a_part(header: &mut Header) {
+fn name_a_part(header: &mut Header) {
     header.flags = Flags::NONE;
     header.part = 0;
     header.total = 1;

@@ -59,6 +59,13 @@ fn a_write_goes_in_parts_under_its_id() {
 #[test]
 fn a_write_that_may_be_under_way_keeps_its_form() {
     let rules = rules();
+    let life = Header {
+        life: 77,
+        ..Header::new(Op::WriteReply)
+    };
+    let other = wire::KeyHash::default();
+    rules.lives.heard(0, &other, 1, &life);
+    rules.paths.heard(0, true, MS);
     let value = vec![7; 1380];
     let (mut call, first) = started(&rules, &set(b"k", &value));
     call.timer(&rules, false, call.until_ns());
@@ -73,6 +80,30 @@ fn a_write_that_may_be_under_way_keeps_its_form() {
         error.contains("unknown") && error.contains("MTU"),
         "{error}"
     );
+}
+
+#[test]
+fn a_long_write_names_no_life_until_the_path_has_carried_one() {
+    let rules = rules();
+    let life = Header {
+        life: 77,
+        ..Header::new(Op::WriteReply)
+    };
+    let key = Secret::NONE.key_hash(0, b"k");
+    rules.lives.heard(0, &key, 1, &life);
+    let value = vec![7; 1380];
+    let life_of = |outgoing: &Outgoing| Packet::decode(&outgoing.datagram).unwrap().header.life;
+    let (_, short) = started(&rules, &set(b"k", &value[..1000]));
+    assert_eq!(life_of(&short), 77);
+    let (mut call, first) = started(&rules, &set(b"k", &value));
+    assert_eq!(life_of(&first), wire::LIFE_UNKNOWN, "nobody does it");
+    call.timer(&rules, false, call.until_ns());
+    let part = call.next(&rules, 50 * MS, 0.5).expect("at once");
+    let header = Packet::decode(&part.datagram).unwrap().header;
+    assert_eq!((part.request, header.total), (first.request, 1380));
+    rules.paths.heard(0, true, 51 * MS);
+    let (_, next) = started(&rules, &set(b"k", &value));
+    assert_eq!(life_of(&next), 77);
 }
 
 #[test]

@@ -170,25 +170,38 @@ fn a_key_that_leaves_no_room_for_a_part_is_read_while_its_value_is_small() {
 }
 
 #[test]
-fn a_large_write_that_vanishes_names_the_path_and_the_next_goes_in_parts() {
+fn a_large_write_goes_in_parts_if_it_vanishes_and_the_next_at_once() {
     for (secret, longest) in [true, false]
         .into_iter()
         .flat_map(|s| PATHS.map(|l| (s, l)))
     {
         let mut world = World::new(secret, longest);
         let large = value_of(b"k", LARGE);
-        let error = world.one(&set(b"k", &large)).unwrap_err();
-        let text = error.to_string();
-        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{text}");
-        assert!(text.contains("MTU") && !text.contains('\n'), "{text}");
-        assert_eq!(world.state.applied, 0);
-        assert!(world.one(&set(b"k", &large)).unwrap().written().is_ok());
-        assert_eq!(world.state.applied, 1);
+        for number in 1..=5 {
+            assert!(world.one(&set(b"k", &large)).unwrap().written().is_ok());
+            assert_eq!(world.state.applied, number);
+        }
+        let before = world.lost;
         world.now += 1_000_000 * MS;
         assert!(world.one(&set(b"k", &large)).unwrap().written().is_ok());
+        assert_eq!(world.lost, before, "it is known");
         world.reads(b"k", LARGE);
         assert!(world.one(&set(b"s", b"small")).unwrap().written().is_ok());
     }
+}
+
+#[test]
+fn a_write_on_a_path_that_has_become_short_ends_with_an_error_that_says_so() {
+    let mut world = World::new(false, wire::MAX_PAYLOAD);
+    let large = value_of(b"k", LARGE);
+    assert!(world.one(&set(b"k", &large)).unwrap().written().is_ok());
+    world.longest = PATHS[0];
+    let mut results = world.all(&[set(b"k", &large), get(b"s")]);
+    assert!(results.pop().is_some_and(|read| read.is_ok()));
+    let error = results.remove(0).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::OutcomeUnknown { .. }), "{text}");
+    assert!(text.contains("MTU") && !text.contains('\n'), "{text}");
 }
 
 #[test]
@@ -197,15 +210,9 @@ fn a_store_that_is_slow_is_not_taken_for_a_short_path() {
         let mut world = World::new(secret, wire::MAX_PAYLOAD);
         world.is_slow = true;
         let large = value_of(b"k", LARGE);
-        let error = world.one(&set(b"k", &large)).unwrap_err();
-        let unknown = matches!(
-            error,
-            Error::OutcomeUnknown {
-                short_path: false,
-                ..
-            }
-        );
-        assert!(unknown, "{error}");
+        let error = world.one(&set(b"k", &large)).unwrap_err().to_string();
+        assert!(!error.contains("MTU"), "{error}");
+        assert!(!world.machine.rules.paths.was_short(0));
         assert!(!world.machine.rules.paths.is_short(0, world.now));
     }
 }
