@@ -202,6 +202,10 @@ impl Configurations {
     /// them, and go after.
     fn replace(&mut self, tenant: u32, here: &TenantHere) -> Result<(), AgentError> {
         let maps = self.maps_of(here).unwrap_or_default();
+        let is_served = match maps {
+            "" => Err(format!("no discipline serves tenant {tenant} here")),
+            _ => Ok(()),
+        };
         let before = match self.in_force.remove(&tenant) {
             Some(before) => before,
             None => self.find(tenant, maps)?,
@@ -223,7 +227,9 @@ impl Configurations {
             let name = (row.map.clone(), row.key.clone());
             let written = match before.rows.get(&name) == Some(&row.value) {
                 true => Ok(()),
-                false => self.write(tenant, maps, &row),
+                false => is_served
+                    .clone()
+                    .and_then(|()| self.write(tenant, maps, &row)),
             };
             match written {
                 Ok(()) => drop(now.rows.insert(name, row.value)),
@@ -231,7 +237,10 @@ impl Configurations {
             }
         }
         for group in groups {
-            match self.set_group(maps, &group) {
+            match is_served
+                .clone()
+                .and_then(|()| self.set_group(maps, &group))
+            {
                 Ok(()) => now.groups.push(group),
                 Err(trouble) => troubles.push(trouble),
             }
@@ -255,12 +264,6 @@ impl Configurations {
             return Err(format!(
                 "map {}: a key that does not begin with the number of tenant {tenant}",
                 row.map
-            ));
-        }
-        if maps.is_empty() {
-            let map = &row.map;
-            return Err(format!(
-                "map {map}: no discipline serves tenant {tenant} here"
             ));
         }
         let rows = Rows::open(self.backing(), maps, &row.map);

@@ -188,6 +188,11 @@ pub(crate) fn note_refused(name: &str, refused: &[(&str, Refusal)]) {
     }
 }
 
+/// Takes the note away of a switch that is gone.
+pub fn forget_refused(name: &str) {
+    note_refused(name, &[]);
+}
+
 fn socket(name: &str) -> PathBuf {
     Path::new(LOCKS).join(format!("switch-{name}.sock"))
 }

@@ -60,12 +60,13 @@ fn of_object(
     own: &[(&str, u32)],
     sizes: Sizes,
 ) -> Result<Vec<Checked>, Error> {
-    let open = object::open(name, elf)?;
+    let elf = object::unpack(name, elf)?;
+    let open = object::open_unpacked(name, &elf)?;
     let names = open
         .progs()
         .map(|p| p.name().to_string_lossy().into_owned());
     let one = |program: String| {
-        let mut open = object::open(name, elf)?;
+        let mut open = object::open_unpacked(name, &elf)?;
         prepare(&mut open, own, sizes)?;
         for mut other in open.progs_mut() {
             let is_it = other.name() == program.as_str();

@@ -64,18 +64,24 @@ impl Object {
 }
 
 pub(crate) fn open(name: &str, elf: &[u8]) -> Result<OpenObject, Error> {
-    // As compiled, or packed by `bpf::compile`: no ELF file begins as those do.
-    let elf = match elf.starts_with(b"\x7fELF") {
-        true => Cow::Borrowed(elf),
-        false => miniz_oxide::inflate::decompress_to_vec_zlib(elf)
-            .map_err(|e| Error::Object {
-                name: name.into(),
-                reason: format!("its object cannot be unpacked: {e}"),
-            })?
-            .into(),
-    };
+    open_unpacked(name, &unpack(name, elf)?)
+}
+
+/// The file as it was compiled: it may be packed by `bpf::compile`, and no ELF file begins as those do.
+pub(crate) fn unpack<'a>(name: &str, elf: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
+    if elf.starts_with(b"\x7fELF") {
+        return Ok(elf.into());
+    }
+    let unpacked = miniz_oxide::inflate::decompress_to_vec_zlib(elf);
+    unpacked.map(Cow::from).map_err(|e| Error::Object {
+        name: name.into(),
+        reason: format!("its object cannot be unpacked: {e}"),
+    })
+}
+
+pub(crate) fn open_unpacked(name: &str, elf: &[u8]) -> Result<OpenObject, Error> {
     ObjectBuilder::default()
-        .open_memory(&elf)
+        .open_memory(elf)
         .map_err(Error::bpf(format!("opening program {name}")))
 }
 

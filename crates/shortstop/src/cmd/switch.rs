@@ -363,6 +363,7 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
         );
     }
     let interfaces = dataplane::detach(&home)?;
+    agent::status::forget_refused(&args.name);
     super::end_when_unread();
     for (interface, _) in interfaces {
         println!("{interface}: detached");
