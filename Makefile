@@ -14,7 +14,7 @@ CHANGED ?=
 ROUNDS ?= 10
 NAMES ?=
 
-.PHONY: help build test stress kernels lint demo bench figures figures-check fuzz hunt clean
+.PHONY: help build test stress kernels drivers lint demo bench figures figures-check fuzz hunt clean
 
 help:
 	@echo 'make build   the programs, target/release/shortstop and shortstop-lab'
@@ -23,6 +23,7 @@ help:
 	@echo 'make test    every test; ends with "N passed, N failed"  [ARGS="-p wire"] [CHANGED=REV: what changed since, and what depends on it]'
 	@echo 'make stress  every test again and again beside busy neighbours, and what failed how often  [ROUNDS=10]'
 	@echo 'make kernels what other kernels make of it, from 6.1 on: each in a virtual machine  [NAMES="6.1 6.12-rt newest"]'
+	@echo 'make drivers what a switch does on cards and interfaces of each kind  [KINDS="virtio vmxnet3/bond"] [KERNEL=6.1]'
 	@echo 'make lint    formatting and warnings, Rust and C'
 	@echo 'make bench   what hits and misses cost, as a table and target/bench.json'
 	@echo 'make figures  measure what is stale of the figures of README and docs, and write it there: the quick runs and the bench'
@@ -52,6 +53,10 @@ test:
 kernels:
 	@tools/setup build lab redis memcached etcd fuzz kernels
 	@tools/kernels $(NAMES)
+
+drivers:
+	@tools/setup build lab kernels
+	@tools/drivers $(KINDS)
 
 lint:
 	@tools/setup build lint
