@@ -107,8 +107,8 @@ impl Home {
         accepted(object, sizes).exists()
     }
 
-    /// Takes the note away.
-    pub(crate) fn forget_accepted(&self, object: &Object, sizes: Sizes) {
+    /// Takes the note away that this kernel took an object's programs.
+    pub fn forget_accepted(&self, object: &Object, sizes: Sizes) {
         let _ = fs::remove_dir(accepted(object, sizes));
     }
 

@@ -1,6 +1,6 @@
 //! Programs are in the kernel when a tenant has them; until the kernel has accepted them once, from the start. Needs root.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{cell::RefCell, collections::BTreeSet, path::Path};
 
 use dataplane::{Dataplane, Home, NO_DISCIPLINE, Object, Sizes, TenantEntry, detach};
 use harness::{TRIAL, namespace::in_namespace, switch::tenant};
@@ -21,8 +21,11 @@ fn unseen() -> Object {
     }
 }
 
-/// A switch that ends with the test.
-struct Here(Home);
+/// A switch that ends with the test, and what the kernel accepted of it.
+struct Here {
+    home: Home,
+    begun: RefCell<Vec<Object>>,
+}
 
 impl Here {
     fn new() -> Here {
@@ -31,15 +34,20 @@ impl Here {
             std::process::id(),
             rand::random::<u32>()
         );
-        Here(Home::new(&name).unwrap())
+        Here {
+            home: Home::new(&name).unwrap(),
+            begun: RefCell::default(),
+        }
     }
 
     fn begin(&self, object: &Object) -> Dataplane {
-        Dataplane::load_used(self.0.clone(), std::slice::from_ref(object), SIZES).expect("loaded")
+        self.begun.borrow_mut().push(object.clone());
+        let objects = std::slice::from_ref(object);
+        Dataplane::load_used(self.home.clone(), objects, SIZES).expect("loaded")
     }
 
     fn pins(&self) -> std::path::PathBuf {
-        Path::new("/sys/fs/bpf/shortstop").join(self.0.name())
+        Path::new("/sys/fs/bpf/shortstop").join(self.home.name())
     }
 
     /// Whether packets reach the discipline.
@@ -53,7 +61,10 @@ impl Here {
 
 impl Drop for Here {
     fn drop(&mut self) {
-        let _ = detach(&self.0);
+        let _ = detach(&self.home);
+        for object in self.begun.borrow().iter() {
+            self.home.forget_accepted(object, SIZES);
+        }
     }
 }
 
@@ -63,7 +74,7 @@ fn programs_wait_for_a_tenant_once_the_kernel_has_accepted_them() {
         let (here, object) = (Here::new(), unseen());
         drop(here.begin(&object));
         assert!(here.runs(), "nobody knew whether the kernel takes them");
-        detach(&here.0).unwrap();
+        detach(&here.home).unwrap();
 
         let mut dataplane = here.begin(&object);
         assert!(!here.runs() && here.pins().join("trial_notes").exists());
@@ -84,7 +95,7 @@ fn the_next_agent_begins_with_what_tenants_have() {
         drop(here.begin(&object));
         drop(here.begin(&object));
         assert!(!here.runs(), "no tenant has them");
-        TenantEntry::install(&here.0, &[tenant(SIGNED, NUMBER)]).unwrap();
+        TenantEntry::install(&here.home, &[tenant(SIGNED, NUMBER)]).unwrap();
         drop(here.begin(&object));
         assert!(here.runs());
     });
@@ -95,7 +106,7 @@ fn another_object_is_not_what_was_accepted() {
     in_namespace(|| {
         let here = Here::new();
         drop(here.begin(&unseen()));
-        detach(&here.0).unwrap();
+        detach(&here.home).unwrap();
         drop(here.begin(&unseen()));
         assert!(here.runs());
     });

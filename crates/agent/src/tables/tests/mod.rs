@@ -183,7 +183,7 @@ impl Switch {
         self.tables = None;
         let sizes = Sizes { pages: 4 };
         let objects = registry::objects(&DISCIPLINES, sizes);
-        let dataplane = Dataplane::load(self.home.clone(), &objects, sizes).unwrap();
+        let dataplane = Dataplane::load_used(self.home.clone(), &objects, sizes).unwrap();
         let (to_session, out) = channel(64);
         let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
         let (courier, now) = (Box::new(self.sent.clone()), self.start);
