@@ -216,7 +216,7 @@ impl Server {
 
     pub fn lease(&mut self, switch: u16, sent_ns: u64, step: u8, out: &mut Vec<Message>) {
         let now = now_ns(step);
-        if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), now) {
+        if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), sent_ns, now) {
             out.push(Message::LeaseReply {
                 switch,
                 sent_ns,

@@ -129,6 +129,9 @@ pub struct Counters {
     pub lease_terms: u64,
     /// Renewals refused: the switch left an invalidation unanswered for half a lease.
     pub leases_refused_mute: u64,
+    /// Renewals refused: the switch's clock went back, or got ahead of ours by more than a lease, since it last asked. It was started
+    /// anew or restored from a snapshot, or this machine was, or stood still; or two switches have one number.
+    pub leases_refused_clock: u64,
     /// Lease requests that came while the store waited out the leases of its former self; not answered.
     pub leases_refused_starting: u64,
     /// Renewals refused: what others wrote to the backend is not known, or its copies have not gone yet.

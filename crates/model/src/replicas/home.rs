@@ -90,7 +90,10 @@ impl Home {
     }
 
     pub fn lease(&mut self, at: usize, sent_ns: Nanos, now: Nanos) -> Option<Message> {
-        match self.leases.request(NODE_STORE | at as u16, (), now) {
+        match self
+            .leases
+            .request(NODE_STORE | at as u16, (), sent_ns, now)
+        {
             LeaseAnswer::Lent { term, .. } => Some(Message::LeaseReply(at, sent_ns, term)),
             _ => None,
         }

@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use super::{Nanos, SwitchId};
 use crate::mutants::{Mutant, mutant};
 
+/// How much later than expected a request comes at the most from a switch whose clock did not stand still: as much as the clock of its
+/// programs may be late, and more than a packet takes.
+const ON_TIME_NS: Nanos = 100_000_000;
+
 /// What a switch has been lent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease<A> {
@@ -12,10 +16,51 @@ pub struct Lease<A> {
     pub term: u64,
     /// The store counts on nothing served from a copy after this.
     pub until_ns: Nanos,
+    /// When the last request came that was answered.
+    asked: Asked,
+    /// A request has come since that was dated before it.
+    went_back: bool,
     /// Where the switch's last request came from, the caller's own notion of it.
     pub address: A,
     /// The switch leaves invalidations unanswered: this lease is left to lapse.
     renewal_stopped: bool,
+}
+
+/// One moment on two clocks, as far as a packet can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    theirs_ns: Nanos,
+    ours_ns: Nanos,
+}
+
+/// What two clocks did between two requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    /// As much on both, but for what packets were on their way.
+    Alike,
+    /// Less on theirs: they were paused.
+    Paused,
+    /// Theirs went back: to a snapshot, or they were started anew; or the earlier request came after the later one.
+    Back,
+    /// Theirs got ahead of ours by more than the first request can have been on its way for, whose answer was of use: ours stood
+    /// still, or went back. It may also be another machine.
+    Ahead,
+}
+
+impl Asked {
+    fn passed(self, next: Asked, length_ns: Nanos) -> Passed {
+        let theirs_ns = next.theirs_ns.wrapping_sub(self.theirs_ns);
+        let ours_ns = next.ours_ns.saturating_sub(self.ours_ns);
+        if theirs_ns.cast_signed() < 0 {
+            Passed::Back
+        } else if theirs_ns > ours_ns + length_ns {
+            Passed::Ahead
+        } else if theirs_ns + ON_TIME_NS < ours_ns {
+            Passed::Paused
+        } else {
+            Passed::Alike
+        }
+    }
 }
 
 /// The answer to a switch that asks for a lease.
@@ -28,8 +73,26 @@ pub enum LeaseAnswer {
         /// Whether the term is new.
         new_term: bool,
     },
-    /// No answer: the switch must lapse first.
+    /// No answer, for the switch is mute: it must lapse first.
     Refused,
+    /// No answer, for its clock or ours jumped since it last asked: it must lapse first, or what was granted and served before the
+    /// jump would go on in the same term.
+    OtherClock,
+}
+
+impl<A> Lease<A> {
+    /// Whether this request is not to be answered in the lease's term. Of one that comes late nothing more comes of it: the switch's next
+    /// one is on time. A switch that went back is late for ever, also when its clock has passed the last request again. One that is late
+    /// and did not go back was paused, and needs its renewal the sooner.
+    fn jumps(&mut self, asked: Asked, length_ns: Nanos) -> bool {
+        let passed = self.asked.passed(asked, length_ns);
+        self.went_back = match passed {
+            Passed::Alike => false,
+            Passed::Back => true,
+            Passed::Paused | Passed::Ahead => self.went_back,
+        };
+        self.went_back || passed == Passed::Ahead
+    }
 }
 
 /// Every switch's lease. There are at most 65,535 switches.
@@ -61,17 +124,33 @@ impl<A> Leases<A> {
         counted_ns(self.length_ns)
     }
 
-    /// A switch asks for a lease. While its lease holds, it is renewed in the same term. Otherwise a new term
-    /// begins, which this switch never had. Terms have no order: a switch only asks whether it is the one it knows. An answer of an
-    /// earlier term that comes late does not bring it back: the lease in it ended before the next term began.
-    pub fn request(&mut self, switch: SwitchId, address: A, now_ns: Nanos) -> LeaseAnswer {
+    /// A switch asks for a lease, at `asked_ns` by its own clock. While its lease holds, it is renewed in the same term, unless one of
+    /// the two clocks jumped. Otherwise a new term begins, which this switch never had. Terms have no order: a switch only asks whether
+    /// it is the one it knows. An answer of an earlier term that comes late does not bring it back: the lease in it ended before the
+    /// next term began.
+    pub fn request(
+        &mut self,
+        switch: SwitchId,
+        address: A,
+        asked_ns: Nanos,
+        now_ns: Nanos,
+    ) -> LeaseAnswer {
+        let asked = Asked {
+            theirs_ns: asked_ns,
+            ours_ns: now_ns,
+        };
+        let length_ns = self.length_ns();
         let parts = if mutant(Mutant::LeaseCutShort) { 2 } else { 1 };
-        let until_ns = now_ns + self.length_ns() / parts;
+        let until_ns = now_ns + length_ns / parts;
         let previous = self.by_switch.get_mut(&switch);
         if let Some(lease) = previous.filter(|lease| now_ns < lease.until_ns) {
             if lease.renewal_stopped {
                 return LeaseAnswer::Refused;
             }
+            if lease.jumps(asked, length_ns) && !mutant(Mutant::AnyClockRenewed) {
+                return LeaseAnswer::OtherClock;
+            }
+            lease.asked = asked;
             lease.until_ns = until_ns;
             lease.address = address;
             return LeaseAnswer::Lent {
@@ -81,12 +160,17 @@ impl<A> Leases<A> {
         }
         let last = self.by_switch.get(&switch).map(|lease| lease.term);
         let raised = u64::from(!mutant(Mutant::TermNotRaised));
+        // The switch's clock goes in: were it we who went back to a snapshot, a count alone would come to the same terms again.
+        let their_ms = u64::from((asked_ns >> 20) as u32);
         let term = last.map_or(self.first_term, |term| term.wrapping_add(raised));
+        let term = term.wrapping_add(raised * their_ms);
         self.by_switch.insert(
             switch,
             Lease {
                 term,
                 until_ns,
+                asked,
+                went_back: false,
                 address,
                 renewal_stopped: false,
             },

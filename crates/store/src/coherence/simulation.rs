@@ -245,7 +245,7 @@ impl World {
                 self.poll()?;
             }
             Message::LeaseRequest { switch, sent } => {
-                if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), now) {
+                if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), sent, now) {
                     self.flying.push(Message::LeaseReply { switch, sent, term });
                 }
             }

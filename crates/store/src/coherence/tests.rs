@@ -17,7 +17,7 @@ impl Story {
     fn with_leases(switches: &[SwitchId]) -> Story {
         let mut leases = Leases::new(LEASE, FIRST_TERM);
         for switch in switches {
-            leases.request(*switch, (), 0);
+            leases.request(*switch, (), 0, 0);
         }
         Story {
             key: KeyState::default(),
@@ -278,14 +278,8 @@ fn rule_6_a_wait_ends_when_the_lease_has_run_out() {
 fn rule_6_a_copy_of_an_earlier_term_is_dead() {
     let mut s = Story::with_leases(&[1]).granted(&[(1, 4)]);
     let until = s.leases.until_ns(1).unwrap();
-    let lent = s.leases.request(1, (), until);
-    assert_eq!(
-        lent,
-        LeaseAnswer::Lent {
-            term: 0,
-            new_term: true
-        }
-    );
+    let lent = s.leases.request(1, (), until, until);
+    assert!(matches!(lent, LeaseAnswer::Lent { new_term: true, .. }));
     s.submit(Epoch::NONE, "w");
     assert_eq!(s.poll(until), Step::Apply, "X never serves it again");
 }
@@ -293,23 +287,139 @@ fn rule_6_a_copy_of_an_earlier_term_is_dead() {
 #[test]
 fn rule_6_terms() {
     let mut leases = Leases::new(LEASE, FIRST_TERM);
-    let lent = |term, new_term| LeaseAnswer::Lent { term, new_term };
-    let first = FIRST_TERM;
-    // (when, answer, why)
+    let mut terms = vec![];
+    // (when, whether in a new term, why)
     let rows = [
-        (0, lent(first, true), "new: this life's first"),
-        (500, lent(first, false), "renewed in time: the same term"),
-        (
-            1499,
-            lent(first, false),
-            "and again, counted from the renewal",
-        ),
-        (9000, lent(0, true), "lapsed: a new term"),
-        (19_000, lent(1, true), "and again"),
+        (0, true, "new: this life's first"),
+        (500, false, "renewed in time: the same term"),
+        (1499, false, "and again, counted from the renewal"),
+        (9000, true, "lapsed: a new term"),
+        (19_000, true, "and again"),
     ];
-    for (at_ms, answer, why) in rows {
-        assert_eq!(leases.request(1, (), at_ms * MS), answer, "{why}");
+    for (at_ms, begins, why) in rows {
+        let LeaseAnswer::Lent { term, new_term } = leases.request(1, (), at_ms * MS, at_ms * MS)
+        else {
+            panic!("refused: {why}")
+        };
+        assert_eq!(new_term, begins, "{why}");
+        assert_eq!(terms.last() != Some(&term), begins, "{why}");
+        if begins {
+            assert!(!terms.contains(&term), "{why}");
+            terms.push(term);
+        }
     }
+    assert_eq!(terms[0], FIRST_TERM, "asked at 0 of the switch's clock");
+}
+
+#[test]
+fn rule_6_a_clock_that_jumped_is_not_renewed_in_its_term() {
+    // What the switch's clock shows and what ours does, in milliseconds after the first request; whether it is renewed; why.
+    let rows = [
+        (300, 300, true, "both went on"),
+        (0, 300, true, "it was paused, or its request comes twice"),
+        (700, 300, true, "the first request was on its way for long"),
+        (
+            -1,
+            300,
+            false,
+            "it went back to a snapshot, or started anew",
+        ),
+        (-9000, 300, false, "likewise"),
+        (
+            1500,
+            300,
+            false,
+            "another machine, or we stood still or went back",
+        ),
+    ];
+    for first in [50_000, u64::MAX / MS - 100] {
+        for (theirs, ours, is_renewed, why) in rows {
+            let mut leases = Leases::new(LEASE, FIRST_TERM);
+            let at = |ms: i64| (first * MS).wrapping_add_signed(ms * MS as i64);
+            leases.request(1, (), at(0), 0);
+            let lent = leases.request(1, (), at(theirs), ours * MS);
+            let renewed = matches!(
+                lent,
+                LeaseAnswer::Lent {
+                    new_term: false,
+                    ..
+                }
+            );
+            assert_eq!(renewed, is_renewed, "{why}");
+            if !renewed {
+                assert_eq!(lent, LeaseAnswer::OtherClock, "{why}");
+                // It asks on and on; once it has lapsed it begins a new term.
+                let until = leases.until_ns(1).unwrap();
+                let again = |leases: &mut Leases<()>, now| {
+                    let passed = (now / MS) as i64 - ours as i64;
+                    leases.request(1, (), at(theirs + passed), now)
+                };
+                assert_eq!(again(&mut leases, until - 1), LeaseAnswer::OtherClock);
+                let lent = again(&mut leases, until);
+                assert!(matches!(lent, LeaseAnswer::Lent { new_term: true, .. }));
+            }
+        }
+    }
+}
+
+#[test]
+fn rule_6_a_request_that_is_overtaken_costs_nothing() {
+    let mut leases = Leases::new(LEASE, FIRST_TERM);
+    let mut ask = |asked, now| leases.request(1, (), asked * MS, now * MS);
+    ask(0, 0);
+    ask(300, 301);
+    assert_eq!(ask(295, 310), LeaseAnswer::OtherClock);
+    for at in [600, 900, 1200, 2000] {
+        assert!(matches!(
+            ask(at, at + 1),
+            LeaseAnswer::Lent {
+                new_term: false,
+                ..
+            }
+        ));
+    }
+}
+
+#[test]
+fn rule_6_of_two_machines_with_one_number_one_is_lent_to() {
+    let mut leases = Leases::new(LEASE, FIRST_TERM);
+    let (mut first, mut second) = (0, 0);
+    for now in (0..20_000).step_by(333) {
+        let lent = |answer| u32::from(matches!(answer, LeaseAnswer::Lent { .. }));
+        first += lent(leases.request(1, (), (now + 60_000) * MS, now * MS));
+        // A clone of the first, that stood still for four seconds as it was made.
+        second += lent(leases.request(1, (), (now + 56_000) * MS, (now + 100) * MS));
+    }
+    assert_eq!((first, second), (61, 0));
+}
+
+#[test]
+fn rule_6_a_store_that_went_back_gives_no_term_again() {
+    let mut leases = Leases::new(LEASE, FIRST_TERM);
+    let mut ask =
+        |leases: &mut Leases<()>, theirs, ours| match leases.request(1, (), theirs * MS, ours * MS)
+        {
+            LeaseAnswer::Lent { term, .. } => Some(term),
+            _ => None,
+        };
+    let before_all = leases.clone();
+    ask(&mut leases, 5000, 100);
+    let snapshot = leases.clone();
+    // It lapses once, and is then renewed for a while.
+    let term = ask(&mut leases, 9000, 4100);
+    assert!(term.is_some());
+    assert_eq!(ask(&mut leases, 9500, 4600), term);
+    // The switch goes on in that term while the store is where it was, and its clock too.
+    let mut leases = snapshot;
+    assert_eq!(ask(&mut leases, 9800, 200), None, "it had term 1 then");
+    let next = ask(&mut leases, 11_000, 1300);
+    assert!(next.is_some() && next != term);
+    let mut leases = before_all;
+    assert_ne!(
+        ask(&mut leases, 9800, 50),
+        term,
+        "nor is it the first again"
+    );
 }
 
 #[test]
@@ -319,8 +429,8 @@ fn rule_6_a_mute_switch_is_not_renewed_until_it_has_lapsed() {
     let mut at = 0;
     // It renews its lease all the time but never acknowledges.
     let applied_at = loop {
-        s.leases.request(1, (), at);
-        s.leases.request(2, (), at);
+        s.leases.request(1, (), at, at);
+        s.leases.request(2, (), at, at);
         match s.poll(at) {
             Step::Wait(next) => at = next,
             _ => break at,
@@ -330,7 +440,11 @@ fn rule_6_a_mute_switch_is_not_renewed_until_it_has_lapsed() {
         applied_at < 2 * LEASE,
         "half a lease, then one more to run out"
     );
-    assert_eq!(s.leases.term(1, at), Some(0), "it had to begin a new term");
+    let term = s.leases.term(1, at);
+    assert!(
+        term.is_some() && term != Some(FIRST_TERM),
+        "it had to begin a new term"
+    );
     assert_eq!(
         s.leases.term(2, at),
         Some(FIRST_TERM),

@@ -55,8 +55,9 @@ impl Engine {
             self.counters.leases_refused_unwatched += 1;
             return;
         };
-        match self.leases.request(switch, home, now_ns) {
+        match self.leases.request(switch, home, header.version, now_ns) {
             LeaseAnswer::Refused => self.counters.leases_refused_mute += 1,
+            LeaseAnswer::OtherClock => self.counters.leases_refused_clock += 1,
             LeaseAnswer::Lent { term, new_term } => {
                 self.counters.leases_granted += 1;
                 self.counters.lease_terms += u64::from(new_term);

@@ -15,7 +15,7 @@ struct Story {
 impl Story {
     fn new() -> Story {
         let mut leases = Leases::new(LEASE, 7);
-        leases.request(1, (), 0);
+        leases.request(1, (), 0, 0);
         let terms = Terms {
             life: 4711,
             base: 1,
@@ -235,12 +235,12 @@ fn an_owner_that_leaves_its_recall_unanswered_is_not_renewed() {
     story.loan.recall(5 * MS);
     story.at(5);
     assert!(matches!(
-        story.leases.request(1, (), 400 * MS),
+        story.leases.request(1, (), 400 * MS, 400 * MS),
         super::super::LeaseAnswer::Lent { .. }
     ));
     story.at(600);
     assert_eq!(
-        story.leases.request(1, (), 600 * MS),
+        story.leases.request(1, (), 600 * MS, 600 * MS),
         super::super::LeaseAnswer::Refused
     );
 }
