@@ -116,6 +116,12 @@ impl Clock {
         (self.suspended, self.halted) = (false, false);
     }
 
+    /// All of them go on from what they showed at another time, as when a virtual machine is restored from a snapshot.
+    pub fn put_back(&mut self, now_ns: u64, then: Reading) {
+        self.then = then;
+        self.since_ns = now_ns;
+    }
+
     /// Sets the wall clock by so much.
     pub fn step_wall(&mut self, now_ns: u64, by_ns: i64) {
         self.write_down(now_ns);
@@ -156,6 +162,15 @@ mod tests {
         assert_eq!(clock.at(5 * S).boottime_ns, S);
         clock.halt(5 * S, false);
         assert_eq!(clock.at(6 * S).wall_ns, (WALL_START_S + 2) * S);
+    }
+
+    #[test]
+    fn all_clocks_of_a_machine_that_is_restored_show_what_they_showed() {
+        let mut clock = Clock::new(ClockSpec::default());
+        let then = clock.at(S);
+        clock.put_back(9 * S, then);
+        assert_eq!(clock.at(10 * S), Clock::new(ClockSpec::default()).at(2 * S));
+        assert_eq!(clock.when_monotonic(3 * S), Some(11 * S));
     }
 
     #[test]

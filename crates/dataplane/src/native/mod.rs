@@ -9,6 +9,7 @@
 mod cpu;
 mod ffi;
 mod frame;
+mod image;
 mod keyed;
 mod lines;
 mod memory;
@@ -17,6 +18,7 @@ mod switch;
 
 pub use cpu::{Cpu, Program, Verdict};
 pub use frame::Frame;
+pub use image::Image;
 pub(crate) use keyed::Keyed;
 pub use lines::Lines;
 pub use memory::Memory;

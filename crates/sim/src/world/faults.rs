@@ -2,13 +2,21 @@
 
 use std::{collections::BTreeMap, sync::PoisonError};
 
+use dataplane::native::Image;
 use lab::topology::Fault;
 
 use super::{Event, State, World};
 use crate::{
+    clock::Reading,
     link::LinkSpec,
     process::{MachineId, ProcessId},
 };
+
+/// A switch as it was at one moment.
+pub struct Snapshot {
+    clock: Reading,
+    tables: Image,
+}
 
 impl World {
     /// Kills a process. What it had in memory is gone, and its streams end.
@@ -57,11 +65,13 @@ impl World {
         }
     }
 
-    /// Halts a machine with all of its clocks, as when the virtual machine that it is is paused.
+    /// Halts a machine with all of its clocks, as when the virtual machine that it is is paused. What comes waits at its ports, as far
+    /// as there is room.
     pub fn halt(&mut self, machine: MachineId) {
         self.suspend(machine);
         let at = &mut self.machines[machine.0 as usize];
         at.clock.halt(self.now_ns, true);
+        at.waiting.get_or_insert_default();
     }
 
     /// Lets a suspended or halted machine go on.
@@ -73,11 +83,38 @@ impl World {
         at.suspended = false;
         at.clock.halt(self.now_ns, false);
         at.clock.suspend(self.now_ns, false);
+        for (port, frame) in at.waiting.take().into_iter().flatten() {
+            self.queue.put(self.now_ns, Event::Arrive(port, frame));
+        }
         for process in self.processes_of(machine) {
             if self.state(process) == State::Running {
                 self.catch_up(process);
             }
         }
+    }
+
+    /// A switch's memory and clocks as they are now; `None` if it has no tables.
+    pub fn snapshot(&self, machine: MachineId) -> Option<Snapshot> {
+        let switch = self.loaded[machine.0 as usize].lock();
+        let switch = switch.unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(Snapshot {
+            clock: self.clock(machine),
+            tables: switch.image(),
+        })
+    }
+
+    /// Puts a switch back to a snapshot of it: tables and clocks. Its processes would go back with it and cannot: they are killed before
+    /// the snapshot, or the switch has an agent that remembers what its tables do not.
+    ///
+    /// # Panics
+    /// If its tables are others now.
+    pub fn restore(&mut self, machine: MachineId, snapshot: &Snapshot) {
+        let at = &mut self.machines[machine.0 as usize];
+        at.clock.put_back(self.now_ns, snapshot.clock);
+        let switch = self.loaded[machine.0 as usize].lock();
+        let switch = switch.unwrap_or_else(PoisonError::into_inner).clone();
+        let switch = switch.expect("a snapshot is of a switch with tables");
+        switch.put_back(&snapshot.tables);
     }
 
     /// Takes a switch's programs and tables away; its kernel forwards on.
@@ -102,6 +139,9 @@ impl World {
         let at = &mut self.machines[machine.0 as usize];
         at.clock.restart(self.now_ns);
         at.suspended = false;
+        for (_, frame) in at.waiting.take().into_iter().flatten() {
+            self.frames.give(frame);
+        }
     }
 
     /// Sets a machine's wall clock by so many nanoseconds.

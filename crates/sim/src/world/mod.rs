@@ -27,11 +27,14 @@ use crate::{
     streams::Streams,
     trace::Trace,
 };
+pub use faults::Snapshot;
 use forward::Forwarding;
 pub use forward::{ForwardCounts, Programs};
 
 /// Events between two looks at how far the world has come.
 const PROGRESS_EVERY: u64 = 1 << 20;
+/// Frames that wait at the ports of a machine that is halted.
+const WAITING: usize = 1000;
 /// The first port that is given out.
 const FIRST_PORT: u16 = 32_768;
 
@@ -56,6 +59,8 @@ enum Event {
 struct Machine {
     clock: Clock,
     suspended: bool,
+    /// What has come to a machine that is halted.
+    waiting: Option<Vec<(PortId, FrameId)>>,
     forwarding: Option<Forwarding>,
     listeners: Vec<(u16, ProcessId)>,
     refused: Refused,
@@ -181,6 +186,7 @@ impl World {
         let machine = |(i, machine): (u32, &crate::spec::MachineSpec)| Machine {
             clock: Clock::new(machine.clock),
             suspended: false,
+            waiting: None,
             forwarding: machine.forwards.map(|spec| Forwarding::new(spec, ports(i))),
             listeners: vec![],
             refused: Refused::default(),
@@ -560,7 +566,10 @@ impl World {
         let machine = MachineId(self.network.port(port).machine);
         let at = &mut self.machines[machine.0 as usize];
         if at.suspended {
-            at.refused.asleep += 1;
+            match &mut at.waiting {
+                Some(waiting) if waiting.len() < WAITING => return waiting.push((port, frame)),
+                _ => at.refused.asleep += 1,
+            }
             return self.frames.give(frame);
         }
         if at.forwarding.is_some() {

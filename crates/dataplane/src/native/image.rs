@@ -1,0 +1,55 @@
+use std::sync::Arc;
+
+use super::Switch;
+
+/// What a switch remembers, for tests that put it back to a moment of before, as a virtual machine that is restored from a snapshot.
+pub struct Image(Vec<(String, Vec<u8>)>);
+
+/// Tables that the programs only read, or that tell the agent of what was.
+const NOT_ITS_MEMORY: [u32; 3] = [
+    libbpf_rs::MapType::RingBuf as u32,
+    libbpf_rs::MapType::ProgArray as u32,
+    libbpf_rs::MapType::ArrayOfMaps as u32,
+];
+
+impl Switch {
+    /// All arrays as they are now. Nobody may run programs of the switch meanwhile. Tables with keys are left out: programs go by none
+    /// that they write.
+    pub fn image(self: &Arc<Switch>) -> Image {
+        let names = self.table_names().into_iter();
+        Image(names.filter_map(|name| self.bytes_of(name)).collect())
+    }
+
+    /// Makes all arrays what they were, under the same condition.
+    ///
+    /// # Panics
+    /// If the image is of a switch with other tables.
+    pub fn put_back(self: &Arc<Switch>, image: &Image) {
+        for (name, bytes) in &image.0 {
+            let (table, len) = self.array(name).expect("a table of this switch");
+            assert_eq!(len, bytes.len(), "{name}: another size");
+            // SAFETY: as many bytes of the array, from its first one on; nobody else uses them now.
+            unsafe { table.at(0).copy_from_nonoverlapping(bytes.as_ptr(), len) };
+        }
+    }
+
+    fn bytes_of(self: &Arc<Switch>, name: String) -> Option<(String, Vec<u8>)> {
+        let (table, len) = self.array(&name)?;
+        let mut bytes = vec![0; len];
+        // SAFETY: as above.
+        unsafe { table.at(0).copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
+        Some((name, bytes))
+    }
+
+    /// An array with the length of it, all CPUs' elements.
+    fn array(self: &Arc<Switch>, name: &str) -> Option<(super::Keyed, usize)> {
+        let table = self.table(name)?;
+        if table.is_hash() || NOT_ITS_MEMORY.contains(&table.kind()) {
+            return None;
+        }
+        let per_cpu = table.kind() == libbpf_rs::MapType::PercpuArray as u32;
+        let each = if per_cpu { self.cpus() as usize } else { 1 };
+        let len = table.max_entries() as usize * each * table.stride();
+        Some((table, len))
+    }
+}
