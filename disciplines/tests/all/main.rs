@@ -8,5 +8,6 @@ mod racks;
 mod registry;
 mod resources;
 mod simulated;
+mod stood_still;
 mod tables;
 mod worlds;

@@ -89,6 +89,7 @@ impl Mutant {
             Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
             // Rows of the discipline's data plane do.
             Mutant::Switch(mutant) if mutant.is_of_rounds() => [false; 3],
+            Mutant::Store(mutant) if mutant.is_of_clocks() => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_replicas() => [true, !is_in(&RARE), false],
             _ if self.is_of_loans() => [false, !is_in(&RARE), false],
             Mutant::Switch(_) => [
@@ -122,6 +123,9 @@ impl Mutant {
             }
             Mutant::Store(mutant) if mutant.is_of_loans() => {
                 Some("`crates/store/src/engine/tests/lent.rs`")
+            }
+            Mutant::Store(mutant) if mutant.is_of_clocks() => {
+                Some("`disciplines/tests/all/stood_still`")
             }
             Mutant::Store(mutant) if mutant.is_of_replicas() => {
                 Some("`crates/store/src/engine/tests/replicas.rs`")
