@@ -5,6 +5,7 @@ mod client;
 mod forgetting;
 mod rig;
 mod snapshots;
+mod stood_still;
 
 use std::collections::BTreeSet;
 
