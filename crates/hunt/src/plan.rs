@@ -112,6 +112,16 @@ pub enum Deed {
         /// For how long.
         for_ms: u64,
     },
+    /// A machine stands still with all of its clocks, as a virtual machine that is paused. No plan that is drawn has this: a switch that
+    /// goes on after it may serve old values.
+    Halt {
+        /// When.
+        at_ms: u64,
+        /// Its name.
+        machine: String,
+        /// For how long.
+        for_ms: u64,
+    },
     /// A switch loses all of its tables, and starts again.
     Reboot {
         /// When.
@@ -195,6 +205,7 @@ impl Deed {
             Deed::Kill { at_ms, .. }
             | Deed::Stop { at_ms, .. }
             | Deed::Suspend { at_ms, .. }
+            | Deed::Halt { at_ms, .. }
             | Deed::Reboot { at_ms, .. }
             | Deed::Relend { at_ms, .. }
             | Deed::Data { at_ms, .. }
@@ -212,6 +223,7 @@ impl Deed {
             Deed::Kill { for_ms, .. }
             | Deed::Stop { for_ms, .. }
             | Deed::Suspend { for_ms, .. }
+            | Deed::Halt { for_ms, .. }
             | Deed::Reboot { for_ms, .. }
             | Deed::Relend { for_ms, .. }
             | Deed::Cut { for_ms, .. } => Some(*for_ms),
@@ -229,6 +241,7 @@ impl Deed {
             Deed::Kill { .. } => "killed",
             Deed::Stop { .. } => "stopped",
             Deed::Suspend { .. } => "suspended",
+            Deed::Halt { .. } => "halted",
             Deed::Reboot { .. } => "rebooted",
             Deed::Relend { .. } => "leases_rewritten",
             Deed::Data { .. } => "data_restarted",

@@ -255,6 +255,7 @@ impl Running<'_> {
         let stands = self.plan.deeds.iter().map(|deed| match deed {
             Deed::Stop { for_ms, .. }
             | Deed::Suspend { for_ms, .. }
+            | Deed::Halt { for_ms, .. }
             | Deed::Relend { for_ms, .. }
             | Deed::Kill { for_ms, .. } => *for_ms,
             _ => 0,
@@ -330,7 +331,7 @@ impl Running<'_> {
 
     fn carry_out(&mut self, deed: &Deed) -> anyhow::Result<()> {
         match deed {
-            Deed::Suspend { .. } | Deed::Reboot { .. } | Deed::Cut { .. } => {
+            Deed::Suspend { .. } | Deed::Halt { .. } | Deed::Reboot { .. } | Deed::Cut { .. } => {
                 self.never.expect_absence();
             }
             // To a store that stood still it was the switches that were silent; and one that holds copies of others' keys is silent
@@ -350,6 +351,7 @@ impl Running<'_> {
             }
             Deed::Stop { process, .. } => self.world.stop(self.process(process)?),
             Deed::Suspend { machine, .. } => self.world.suspend(self.machine(machine)?),
+            Deed::Halt { machine, .. } => self.world.halt(self.machine(machine)?),
             Deed::Reboot { machine, .. } => {
                 let agent = self.process(&format!("{machine}/agent"))?;
                 self.world.kill(agent);
@@ -424,7 +426,9 @@ impl Running<'_> {
             Deed::Reboot { machine, .. } => self.start(&format!("{machine}/agent"))?,
             Deed::Relend { store, .. } => self.start(&format!("store{}/store", store + 1))?,
             Deed::Stop { process, .. } => self.world.cont(self.process(process)?),
-            Deed::Suspend { machine, .. } => self.world.resume(self.machine(machine)?),
+            Deed::Suspend { machine, .. } | Deed::Halt { machine, .. } => {
+                self.world.resume(self.machine(machine)?);
+            }
             Deed::Cut { link, .. } => self.world.set_link(*link, true),
             Deed::Data { .. }
             | Deed::Rotate { .. }

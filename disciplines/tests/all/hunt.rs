@@ -2,7 +2,7 @@
 //!
 //! One of the slow tests: each kind of fault has to come about, of which the rare ones take some hundred plans.
 
-use hunt::{Disciplines, Limits, Plan, hunt, run};
+use hunt::{Deed, Disciplines, Limits, Plan, hunt, run};
 
 /// Seeds of a quick hunt.
 const SEEDS: u64 = 400;
@@ -53,6 +53,66 @@ fn no_client_notices() {
         let count = hunted.loans.get(name);
         assert!(count.is_some_and(|count| *count > 0), "{name}: {count:?}");
     }
+}
+
+/// What a machine that is halted would be, if its store is stopped or it is suspended.
+fn halted(deed: &Deed) -> Option<Deed> {
+    let (at_ms, machine, for_ms) = match deed {
+        Deed::Suspend {
+            at_ms,
+            machine,
+            for_ms,
+        } => (
+            at_ms,
+            machine.strip_prefix("store").map(|_| &**machine)?,
+            for_ms,
+        ),
+        Deed::Stop {
+            at_ms,
+            process,
+            for_ms,
+        } => (at_ms, process.strip_suffix("/store")?, for_ms),
+        _ => return None,
+    };
+    Some(Deed::Halt {
+        at_ms: *at_ms,
+        machine: machine.into(),
+        for_ms: *for_ms,
+    })
+}
+
+/// Whether a store has another life after it. Data that outlives a store has the time of whoever asks it here, and would see a jump.
+fn begins_anew(deed: &Deed) -> bool {
+    match deed {
+        Deed::Kill { process, .. } => process.ends_with("/store"),
+        Deed::Relend { .. } => true,
+        _ => false,
+    }
+}
+
+/// Stores that stand still with all of their clocks. One that holds copies of others' keys would serve old ones then, as a switch may.
+#[test]
+fn nobody_notices_that_a_store_was_paused() {
+    let mut halts = 0;
+    for seed in 1..=number("SEEDS", SEEDS) {
+        let mut plan = Plan::draw(seed, registered(), Limits::default());
+        if plan.has_copies_held(registered()) || plan.deeds.iter().any(begins_anew) {
+            continue;
+        }
+        let before = halts;
+        for deed in &mut plan.deeds {
+            if let Some(halt) = halted(deed) {
+                *deed = halt;
+                halts += 1;
+            }
+        }
+        if halts > before {
+            let outcome = run(&plan, registered()).unwrap();
+            assert_eq!(outcome.violation, None, "seed {seed}");
+        }
+    }
+    println!("{halts} halts");
+    assert!(halts > 10, "{halts}");
 }
 
 #[test]
