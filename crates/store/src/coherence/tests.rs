@@ -396,7 +396,7 @@ fn rule_6_of_two_machines_with_one_number_one_is_lent_to() {
 #[test]
 fn rule_6_a_store_that_went_back_gives_no_term_again() {
     let mut leases = Leases::new(LEASE, FIRST_TERM);
-    let mut ask =
+    let ask =
         |leases: &mut Leases<()>, theirs, ours| match leases.request(1, (), theirs * MS, ours * MS)
         {
             LeaseAnswer::Lent { term, .. } => Some(term),
