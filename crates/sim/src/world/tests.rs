@@ -247,6 +247,28 @@ fn a_suspended_machine_takes_nothing_and_goes_on_later() {
 }
 
 #[test]
+fn a_halted_machine_finds_what_waited_at_the_time_at_which_it_stopped() {
+    let (mut world, client) = with_client(&line(Fault::default(), StoreSpec::default()), 1);
+    let server = world.machine("server").unwrap();
+    world.run_until(2 * S + 5 * MS);
+    // Of the second link, from the server on.
+    let answers = |world: &World| world.link_counts(1)[1].sent;
+    let before = answers(&world);
+    world.halt(server);
+    world.run_until(5 * S);
+    assert_eq!(answers(&world), before);
+    assert_eq!(world.clock(server).boottime_ns, 2 * S + 5 * MS);
+    assert_eq!(world.refused(server).asleep, 0);
+    world.resume(server);
+    world.run_until(5 * S + MS);
+    assert!(answers(&world) > before + 100, "one each 20 ms waited");
+    assert_eq!(world.clock(server).boottime_ns, 2 * S + 6 * MS);
+    world.run_until(7 * S);
+    assert_eq!(done(&world, client), 200);
+    assert_eq!(world.frames.in_use(), 0);
+}
+
+#[test]
 fn routes_go_around_a_cut_link_after_a_while() {
     let machines = vec![
         MachineSpec::host("client", vec![]),
