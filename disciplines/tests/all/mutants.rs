@@ -46,7 +46,7 @@ const RARE: [&str; 10] = [
 /// has changed so that it no longer does, the test takes longer and says which seed does now.
 const KNOWN: [(&str, u64); 8] = [
     ("lent_keeps_any_loan", 2107),
-    ("LifeKept", 914),
+    ("LifeKept", 6093),
     ("ReplicaOfAnyTerm", 549),
     ("JournalForgotten", 443),
     ("NoWaitAfterRestart", 321),
