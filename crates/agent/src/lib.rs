@@ -201,7 +201,9 @@ impl Agent {
         };
         let table = Table::open(at)?;
         table.check_sources(options.source_check);
-        table.limit_frames(dataplane::longest_frame(&options.interfaces));
+        if let Plane::Soft(_) = plane {
+            table.limit_frames(dataplane::longest_frame(&options.interfaces));
+        }
         let refused = match &plane {
             Plane::Kernel(dataplane, _) => dataplane.refused().to_vec(),
             Plane::Soft(_) => vec![],

@@ -14,7 +14,7 @@ use api::{
         to_switch,
     },
 };
-use dataplane::{Event, Programs, TenantEntry};
+use dataplane::{Event, Programs, Table, TenantEntry};
 use decide::{Change, ItemKey, Outcome, Registration};
 use tokio::sync::mpsc::Sender;
 use tracing::{info, warn};
@@ -83,7 +83,11 @@ impl Tables {
         now: Instant,
     ) -> Result<Tables, AgentError> {
         let at = programs.backing();
-        let memory = Memory::open(&at, id, epochs.start())?;
+        // Reserved before the first of them is given out.
+        let mut epochs = epochs;
+        let first = Table::open(&at)?.first_epoch(id, epochs.start());
+        epochs.keep_ahead(first)?;
+        let memory = Memory::open(&at, id, first)?;
         let mut reporting = Reporting::open(&at)?;
         reporting.begin(memory.next_window());
         let window = Duration::from_secs(1);

@@ -614,8 +614,10 @@ impl Call {
             client, request, ..
         } = self.header;
         self.sign(rules, Id { client, request }, now_ns);
-        self.parts = Parts::None { due: true };
-        Ok(self.datagram.len() < len)
+        let is_shorter = self.datagram.len() < len;
+        // What cannot be sent waits for its time like what was lost: sent at once it would be refused at once.
+        self.parts = Parts::None { due: is_shorter };
+        Ok(is_shorter)
     }
 
     /// Lets a write that was to go in one packet go in parts. False: that would not be shorter, or a store may have done it by now,

@@ -174,7 +174,10 @@ impl Fit {
             || self
                 .long
                 .is_some_and(|long| long.request == Some(header.request));
-        rules.paths.heard(self.window, long, now_ns);
+        // What a switch answers says nothing of the rest of the way to the store.
+        if !header.flags.has(Flags::CACHED) {
+            rules.paths.heard(self.window, long, now_ns);
+        }
         let fell_back = std::mem::take(&mut self.fell_back);
         // What no packet holds would have come in parts anyway.
         let whole = answer(header.total as usize);

@@ -152,11 +152,16 @@ pub(crate) fn attach(
 ) -> Result<Attached, Error> {
     let ifindex = check_interface(interface)?;
     let path = link_path(home, interface, ifindex);
-    if !attached(home).iter().any(|(_, there)| *there == ifindex) {
-        offloads::forget(home, ifindex);
-    }
-    let keeps_tags = offloads::turn_off(home, interface, ifindex, generic);
-    let mut done = attach_at(&path, program, interface, generic, why)?;
+    let was_attached = attached(home).iter().any(|(_, there)| *there == ifindex);
+    let generic_here = runs_generic(ifindex).filter(|_| was_attached);
+    // Before programs see packets.
+    let keeps_tags = offloads::turn_off(home, interface, ifindex, generic_here.unwrap_or(generic));
+    let attached = attach_at(&path, program, interface, generic, why);
+    let mut done = attached.inspect_err(|_| {
+        if !was_attached {
+            offloads::restore(home, interface, ifindex);
+        }
+    })?;
     if !keeps_tags {
         done.reason += "; it takes VLAN tags off: let no VLAN come this way";
     }
@@ -214,6 +219,7 @@ pub(crate) fn release(home: &Home, interfaces: &[String]) -> Result<(), Error> {
             // SAFETY: a valid descriptor.
             let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
             fs::remove_file(&path).map_err(Error::file("removing", path))?;
+            offloads::restore(home, interface, ifindex_of(interface)?);
         }
     }
     Ok(())
@@ -228,11 +234,11 @@ pub fn detach(home: &Home) -> Result<Vec<(String, u32)>, Error> {
     home.must_exist()?;
     let interfaces = attached(home);
     for (name, ifindex, link) in live_links(home) {
-        offloads::restore(home, &name, ifindex);
         // Removing the pin alone would detach too, but some time later. An interface that is going away
         // by itself may refuse; its link goes with it.
         // SAFETY: a valid descriptor.
         let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+        offloads::restore(home, &name, ifindex);
     }
     recirculation::close(home)?;
     home.remove()?;

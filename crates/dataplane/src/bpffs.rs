@@ -83,8 +83,10 @@ impl Home {
     }
 
     /// Directory that says that a feature of an interface was turned off.
-    pub(crate) fn offload(&self, feature: &str, ifindex: u32) -> PathBuf {
-        self.path.join(format!("off-{feature}-{ifindex}"))
+    pub(crate) fn offload(&self, feature: &str, interface: &str, ifindex: u32) -> PathBuf {
+        let interface = without_dots(interface);
+        self.path
+            .join(format!("off-{feature}-{interface}-{ifindex}"))
     }
 
     /// Where the link at the far end of the recirculation port of that number is pinned.
@@ -169,6 +171,11 @@ impl Home {
     pub(crate) fn remove(&self) -> Result<(), Error> {
         fs::remove_dir_all(&self.path).map_err(Error::file("removing", &self.path))
     }
+}
+
+/// The name of an interface as bpffs takes it: without dots, and no interface has a colon in its name.
+pub(crate) fn without_dots(interface: &str) -> String {
+    interface.replace('.', ":")
 }
 
 /// Where it is noted that an object is accepted. What the verifier looks at depends on the sizes too.

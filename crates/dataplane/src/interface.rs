@@ -91,7 +91,7 @@ pub(crate) fn mtu_of(interface: &str) -> Option<u32> {
     u32::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
 }
 
-/// Bytes of the longest Ethernet frame that all of these interfaces carry; 0: nobody knows.
+/// Bytes of the longest Ethernet frame that all of these interfaces carry whose MTU is known; 0: nobody knows any.
 pub fn longest_frame(interfaces: impl IntoIterator<Item = impl AsRef<str>>) -> u64 {
     const ETHERNET_HEADER: u32 = 14;
     let each = interfaces

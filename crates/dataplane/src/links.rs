@@ -8,11 +8,11 @@ use std::{
 
 use libbpf_rs::libbpf_sys;
 
-use crate::{Error, Home, layout::RECIRCULATION_PORTS};
+use crate::{Error, Home, bpffs::without_dots, layout::RECIRCULATION_PORTS};
 
-/// Where a link is pinned. bpffs takes no dots, and no interface has a colon in its name.
+/// Where a link is pinned.
 pub(crate) fn link_path(home: &Home, interface: &str, ifindex: u32) -> PathBuf {
-    let name = interface.replace('.', ":");
+    let name = without_dots(interface);
     home.links().join(format!("{name}-{ifindex}"))
 }
 
@@ -78,6 +78,13 @@ pub(crate) fn all_run(home: &Home, programs: &[u32]) -> bool {
     let paths = links.map(|link| link.path()).chain(rounds);
     let mut infos = paths.filter_map(|path| link_info(&open_pinned(&path)?));
     infos.all(|(ifindex, program)| ifindex == 0 || programs.contains(&program))
+}
+
+/// The ids of the programs that a switch's links run on interfaces of this index.
+pub(crate) fn programs_at(home: &Home, ifindex: u32) -> impl Iterator<Item = u32> {
+    let links = live_links(home).into_iter();
+    let infos = links.filter_map(|(_, _, link)| link_info(&link));
+    infos.filter_map(move |(there, program)| (there == ifindex).then_some(program))
 }
 
 /// The interfaces that a switch is attached to now, as (name when attached, index).

@@ -43,7 +43,7 @@ struct Part {
     /// The disciplines whose programs it has.
     of: Vec<Object>,
     loaded: Loaded,
-    /// Whether its programs are there; its maps are.
+    /// Whether its programs were loaded; its maps were.
     runs: bool,
 }
 
@@ -166,7 +166,7 @@ impl Dataplane {
         at_once: &AtOnce,
     ) -> Result<Dataplane, Error> {
         pinned::refuse_other_layouts(home)?;
-        let used = match home.exists() {
+        let used = match home.map(pinned::TENANTS).exists() {
             true => TenantEntry::disciplines(home)?,
             false => Default::default(),
         };
@@ -243,10 +243,10 @@ impl Dataplane {
         Ok(dataplane)
     }
 
-    /// Has the programs of these disciplines, by number, run. Those that the kernel refuses are left out.
+    /// Has the programs of these disciplines, by number, run. Those that it was found to refuse at the start are left out.
     ///
     /// # Errors
-    /// The kernel refuses what it has accepted before; whoever begins anew finds it among [`Dataplane::refused`].
+    /// The kernel refuses now what it accepted before, or cannot load it; whoever begins anew finds it among [`Dataplane::refused`].
     pub fn need(&mut self, disciplines: &BTreeSet<u32>) -> Result<(), Error> {
         for part in &mut self.parts {
             let first = &part.of[0];

@@ -5,23 +5,28 @@ use libbpf_rs::{
     query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions},
 };
 
-use crate::{Home, bpffs::switches, links::attached};
+use crate::{Home, bpffs::switches, links::programs_at};
 
 /// What libxdp calls its program that runs others in turn.
 const DISPATCHER: &str = "xdp_dispatcher";
 
 /// What to tell somebody who wants to attach to an interface that has a program.
 pub(crate) fn in_the_way(interface: &str, ifindex: u32) -> String {
-    let is_there = |name: &String| {
+    let found = program_of(ifindex);
+    // Interfaces of other network namespaces may have the same index, but not the same program there.
+    let is_its = |name: &String| {
         let home = Home::new(name);
-        home.is_ok_and(|home| attached(&home).iter().any(|(_, there)| *there == ifindex))
+        home.is_ok_and(|home| {
+            let mut programs = programs_at(&home, ifindex);
+            programs.any(|program| found.is_some_and(|(found, _)| found == program))
+        })
     };
-    if let Some(switch) = switches().into_iter().find(is_there) {
+    if let Some(switch) = switches().into_iter().find(is_its) {
         return format!(
             "switch {switch} of this machine is; `shortstop switch detach --name {switch}`"
         );
     }
-    let Some((program, mode)) = program_of(ifindex) else {
+    let Some((program, mode)) = found else {
         return format!("what it is the kernel does not say; `ip link show dev {interface}`");
     };
     let name = name_of(program);

@@ -2,7 +2,10 @@
 
 use std::{ffi::CStr, fs};
 
-use crate::{Home, interface::ethtool};
+use crate::{
+    Home,
+    interface::{ethtool, ifindex_of},
+};
 
 /// Takes tags of VLANs out of packets: hosts of different VLANs would be in one network.
 const TAKE_TAGS_OFF: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
@@ -16,8 +19,8 @@ pub(crate) fn turn_off(home: &Home, interface: &str, ifindex: u32, generic: bool
     for feature in TAKE_TAGS_OFF.iter().chain(joins) {
         let place = names.iter().position(|name| name == feature);
         if let Some(place) = place.filter(|place| is_on(interface, *place, names.len())) {
-            // Before it is off: whoever comes after a crash in between turns on what is on.
-            let _ = fs::create_dir(home.offload(feature, ifindex));
+            // Before it is off, so that a crash in between loses nothing.
+            let _ = fs::create_dir(home.offload(feature, interface, ifindex));
             set(interface, place, names.len(), false);
         }
     }
@@ -26,21 +29,19 @@ pub(crate) fn turn_off(home: &Home, interface: &str, ifindex: u32, generic: bool
     places.all(|place| !is_on(interface, place, names.len()))
 }
 
-/// Turns on what was turned off of an interface that has this index still.
+/// Turns on what was turned off of an interface, unless it is there no longer under this name.
 pub(crate) fn restore(home: &Home, interface: &str, ifindex: u32) {
-    let names = feature_names(interface);
+    let is_there = ifindex_of(interface).is_ok_and(|there| there == ifindex);
+    let names = match is_there {
+        true => feature_names(interface),
+        false => vec![],
+    };
     for feature in TAKE_TAGS_OFF.iter().chain(&JOIN_DATAGRAMS) {
         let place = names.iter().position(|name| name == feature);
-        if let Some(place) = place.filter(|_| home.offload(feature, ifindex).exists()) {
+        let was_on = fs::remove_dir(home.offload(feature, interface, ifindex)).is_ok();
+        if let Some(place) = place.filter(|_| was_on) {
             set(interface, place, names.len(), true);
         }
-    }
-}
-
-/// Takes the notes away of an interface that had this index before.
-pub(crate) fn forget(home: &Home, ifindex: u32) {
-    for feature in TAKE_TAGS_OFF.iter().chain(&JOIN_DATAGRAMS) {
-        let _ = fs::remove_dir(home.offload(feature, ifindex));
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) const OF_ONE_LOADING: [&str; 5] = [
     "works",
     "disciplines",
 ];
-const TENANTS: &str = "tenants";
+pub(crate) const TENANTS: &str = "tenants";
 /// Maps that only count: made anew where their layout changed.
 const STATISTICS: [&str; 5] = ["counters", "hits", "sketches", PIPES, TALLIES];
 

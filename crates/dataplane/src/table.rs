@@ -153,13 +153,20 @@ impl Table {
         })
     }
 
-    /// Names the switch. In tables that have not had this name the invalidation counter begins at `epoch` at least (rule 1: no number
-    /// repeats, also after a reboot); in those that have, it goes on.
+    /// Where the invalidation counter of a switch of this id begins: in tables that have not had this id at `epoch` at least (rule 1: no
+    /// number repeats, also after a reboot); in those that have, it goes on.
+    pub fn first_epoch(&self, switch: u16, epoch: u64) -> u64 {
+        match self.switch_id() == switch {
+            true => self.epoch(),
+            false => self.epoch().max(epoch & EPOCH_MASK),
+        }
+    }
+
+    /// Names the switch, and has the counter begin there.
     pub fn set_identity(&self, switch: u16, epoch: u64) {
         let config = self.config.at(0);
-        if config.switch_id.load(SeqCst) != u32::from(switch) {
-            config.epoch.fetch_max(epoch & EPOCH_MASK, SeqCst);
-        }
+        let first = self.first_epoch(switch, epoch);
+        config.epoch.fetch_max(first, SeqCst);
         config.switch_id.store(u32::from(switch), SeqCst);
     }
 

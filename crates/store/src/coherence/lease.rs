@@ -40,7 +40,9 @@ enum Passed {
     Alike,
     /// Less on theirs: they were paused.
     Paused,
-    /// Theirs went back: to a snapshot, or they were started anew; or the earlier request came after the later one.
+    /// The earlier request came after the later one, or programs on two CPUs read a clock that one of them is late with.
+    Overtaken,
+    /// Theirs went back: to a snapshot, or they were started anew.
     Back,
     /// Theirs got ahead of ours by more than the first request can have been on its way for, whose answer was of use: ours stood
     /// still, or went back. It may also be another machine.
@@ -51,7 +53,9 @@ impl Asked {
     fn passed(self, next: Asked, length_ns: Nanos) -> Passed {
         let theirs_ns = next.theirs_ns.wrapping_sub(self.theirs_ns);
         let ours_ns = next.ours_ns.saturating_sub(self.ours_ns);
-        if theirs_ns.cast_signed() < 0 {
+        if (1..ON_TIME_NS).contains(&theirs_ns.wrapping_neg()) {
+            Passed::Overtaken
+        } else if theirs_ns.cast_signed() < 0 {
             Passed::Back
         } else if theirs_ns > ours_ns + length_ns {
             Passed::Ahead
@@ -75,23 +79,30 @@ pub enum LeaseAnswer {
     },
     /// No answer, for the switch is mute: it must lapse first.
     Refused,
+    /// No answer: a later request was answered already.
+    Overtaken,
     /// No answer, for its clock or ours jumped since it last asked: it must lapse first, or what was granted and served before the
     /// jump would go on in the same term.
     OtherClock,
 }
 
 impl<A> Lease<A> {
-    /// Whether this request is not to be answered in the lease's term. Of one that comes late nothing more comes of it: the switch's next
-    /// one is on time. A switch that went back is late for ever, also when its clock has passed the last request again. One that is late
-    /// and did not go back was paused, and needs its renewal the sooner.
-    fn jumps(&mut self, asked: Asked, length_ns: Nanos) -> bool {
+    /// Why this request is not to be answered in the lease's term, if so. Of one that comes late nothing more comes of it: the switch's
+    /// next one is on time. A switch that went back is late for ever, also when its clock has passed the last request again. One that is
+    /// late and did not go back was paused, and needs its renewal the sooner.
+    fn refuses(&mut self, asked: Asked, length_ns: Nanos) -> Option<LeaseAnswer> {
         let passed = self.asked.passed(asked, length_ns);
         self.went_back = match passed {
             Passed::Alike => false,
             Passed::Back => true,
-            Passed::Paused | Passed::Ahead => self.went_back,
+            Passed::Overtaken | Passed::Paused | Passed::Ahead => self.went_back,
         };
-        self.went_back || passed == Passed::Ahead
+        match passed {
+            Passed::Overtaken => Some(LeaseAnswer::Overtaken),
+            _ if mutant(Mutant::AnyClockRenewed) => None,
+            Passed::Ahead => Some(LeaseAnswer::OtherClock),
+            _ => self.went_back.then_some(LeaseAnswer::OtherClock),
+        }
     }
 }
 
@@ -147,8 +158,8 @@ impl<A> Leases<A> {
             if lease.renewal_stopped {
                 return LeaseAnswer::Refused;
             }
-            if lease.jumps(asked, length_ns) && !mutant(Mutant::AnyClockRenewed) {
-                return LeaseAnswer::OtherClock;
+            if let Some(refusal) = lease.refuses(asked, length_ns) {
+                return refusal;
             }
             lease.asked = asked;
             lease.until_ns = until_ns;
@@ -161,9 +172,9 @@ impl<A> Leases<A> {
         let last = self.by_switch.get(&switch).map(|lease| lease.term);
         let raised = u64::from(!mutant(Mutant::TermNotRaised));
         // The switch's clock goes in: were it we who went back to a snapshot, a count alone would come to the same terms again.
-        let their_ms = u64::from((asked_ns >> 20) as u32);
+        let their_clock = u64::from((asked_ns >> 20) as u32);
         let term = last.map_or(self.first_term, |term| term.wrapping_add(raised));
-        let term = term.wrapping_add(raised * their_ms);
+        let term = term.wrapping_add(raised * their_clock);
         self.by_switch.insert(
             switch,
             Lease {

@@ -57,6 +57,7 @@ impl Engine {
         };
         match self.leases.request(switch, home, header.version, now_ns) {
             LeaseAnswer::Refused => self.counters.leases_refused_mute += 1,
+            LeaseAnswer::Overtaken => {}
             LeaseAnswer::OtherClock => self.counters.leases_refused_clock += 1,
             LeaseAnswer::Lent { term, new_term } => {
                 self.counters.leases_granted += 1;

@@ -5,6 +5,7 @@ use std::io;
 use nix::libc::EMSGSIZE;
 
 use super::*;
+use crate::waiting::Reply;
 
 /// A call that was begun and started, with its first datagram.
 fn started(rules: &Rules, operation: &Operation<'_>) -> (Call, Outgoing) {
@@ -116,4 +117,48 @@ fn what_cannot_be_shorter_is_an_error_that_says_how_long_it_is() {
         error.contains("1330 bytes") && error.contains("MTU"),
         "{error}"
     );
+}
+
+/// A value beside a long key that the store says needs more room than the interface carries, whole or in parts.
+#[test]
+fn a_read_that_cannot_be_shorter_is_not_sent_again_at_once() {
+    let rules = rules();
+    let (mut call, first) = started(&rules, &get(&[7; 200]));
+    let needs_more = Header {
+        request: first.request,
+        total: 1100,
+        status: Status::NeedPadding,
+        ..Header::new(Op::ReadReply)
+    };
+    let reply = Reply::Answer(needs_more, Bytes::new());
+    assert!(matches!(call.reply(&rules, reply, MS, 0.5), Step::Go));
+    let mut refused = 0;
+    while let Some(outgoing) = call.next(&rules, MS, 0.5) {
+        refuse(&rules, &mut call, &outgoing).unwrap();
+        refused += 1;
+        assert!(refused < 10, "again and again");
+    }
+    assert!(refused > 0 && call.until_ns() > MS);
+}
+
+/// It was padded on the way to a switch, which may be all of the way that carries it.
+#[test]
+fn an_answer_from_a_switch_says_nothing_of_the_path_to_the_store() {
+    for (flags, is_long) in [(Flags::CACHED, false), (Flags::NONE, true)] {
+        let rules = rules();
+        let (mut call, first) = started(&rules, &get(b"k"));
+        let found = Header {
+            request: first.request,
+            key_len: 1,
+            value_len: 1380,
+            flags,
+            ..Header::new(Op::ReadReply)
+        };
+        let reply = Reply::Answer(found, Bytes::from(vec![7; 1380]));
+        assert!(matches!(
+            call.reply(&rules, reply, MS, 0.5),
+            Step::Done(Ok(_))
+        ));
+        assert_eq!(rules.paths.is_long(0, MS), is_long);
+    }
 }
