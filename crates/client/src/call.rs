@@ -431,10 +431,7 @@ impl Call {
             }
         }
         // The id stays: copies of the first datagram are this write too.
-        let Header {
-            client, request, ..
-        } = self.header;
-        self.sign(rules, Id { client, request }, now_ns);
+        self.sign_again(rules, now_ns);
         if let Parts::Push(push) = &mut self.parts {
             push.begin_again(rules);
         }
@@ -468,10 +465,7 @@ impl Call {
             if op != Op::DisciplineRequest {
                 return self.begin(rules, now_ns);
             }
-            let Header {
-                client, request, ..
-            } = self.header;
-            self.sign(rules, Id { client, request }, now_ns);
+            self.sign_again(rules, now_ns);
         }
         let value_len = usize::from(self.header.value_len);
         if self.header.life == LIFE_UNKNOWN && self.fit.is_doubtful(rules, len, value_len, now_ns) {
@@ -610,10 +604,7 @@ impl Call {
             }
             return self.goes_in_parts(rules);
         }
-        let Header {
-            client, request, ..
-        } = self.header;
-        self.sign(rules, Id { client, request }, now_ns);
+        self.sign_again(rules, now_ns);
         let is_shorter = self.datagram.len() < len;
         // What cannot be sent waits for its time like what was lost: sent at once it would be refused at once.
         self.parts = Parts::None { due: is_shorter };
@@ -772,6 +763,14 @@ impl Call {
     fn saw(&self, rules: &Rules, len: usize) {
         let most = max_payload(self.store) - HEADER_LEN - usize::from(self.header.key_len);
         rules.sizes.saw(&self.header.key_hash, len, most);
+    }
+
+    /// Makes the request's datagram anew under its id: stores must see copies of the one before as the same request.
+    fn sign_again(&mut self, rules: &Rules, now_ns: u64) {
+        let Header {
+            client, request, ..
+        } = self.header;
+        self.sign(rules, Id { client, request }, now_ns);
     }
 
     /// Gives the request an id and the datagram its header, tag and padding.

@@ -42,7 +42,7 @@ impl Sizes {
             .map(|longest| longest.max(self.least))
     }
 
-    /// The same of any key.
+    /// What an answer is likely to need about a key that nothing is known of.
     pub fn of_any(&self) -> usize {
         self.all.read().unwrap_or(0).max(self.least)
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     Error, Home,
-    interface::{ifindex_of, mtu_of},
+    interface::{ifindex_of, mtu_of, xdp_of},
     links::{attached, link_ifindex, link_path, live_links, open_pinned, pin},
     neighbour::in_the_way,
     offloads, recirculation,
@@ -125,14 +125,7 @@ pub(crate) fn take_over(path: &Path, program: &Program<'_>, ifindex: u32) -> Res
 
 /// Whether what is attached to an interface runs in generic mode; `None`: the kernel does not say.
 pub(crate) fn runs_generic(ifindex: u32) -> Option<bool> {
-    let mut opts = libbpf_sys::bpf_xdp_query_opts {
-        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
-        ..Default::default()
-    };
-    // SAFETY: the options are of the length that they name.
-    let failed = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) } != 0;
-    match u32::from(opts.attach_mode) {
-        _ if failed => None,
+    match u32::from(xdp_of(ifindex)?.attach_mode) {
         libbpf_sys::XDP_ATTACHED_DRV => Some(false),
         libbpf_sys::XDP_ATTACHED_SKB => Some(true),
         _ => None,
@@ -211,15 +204,24 @@ pub(crate) fn attach_at(
     Ok(done(generic, why, false))
 }
 
+/// Leaves an interface as it was found.
+fn free(home: &Home, interface: &str, ifindex: u32, link: &OwnedFd) {
+    // Removing the pin alone would detach too, but some time later. An interface that is going away
+    // by itself may refuse; its link goes with it.
+    // SAFETY: a valid descriptor.
+    let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+    // Not while programs still see packets.
+    offloads::restore(home, interface, ifindex);
+}
+
 /// Detaches a switch from those of these interfaces that it is attached to.
 pub(crate) fn release(home: &Home, interfaces: &[String]) -> Result<(), Error> {
     for interface in interfaces {
-        let path = link_path(home, interface, ifindex_of(interface)?);
+        let ifindex = ifindex_of(interface)?;
+        let path = link_path(home, interface, ifindex);
         if let Some(link) = open_pinned(&path) {
-            // SAFETY: a valid descriptor.
-            let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+            free(home, interface, ifindex, &link);
             fs::remove_file(&path).map_err(Error::file("removing", path))?;
-            offloads::restore(home, interface, ifindex_of(interface)?);
         }
     }
     Ok(())
@@ -234,11 +236,7 @@ pub fn detach(home: &Home) -> Result<Vec<(String, u32)>, Error> {
     home.must_exist()?;
     let interfaces = attached(home);
     for (name, ifindex, link) in live_links(home) {
-        // Removing the pin alone would detach too, but some time later. An interface that is going away
-        // by itself may refuse; its link goes with it.
-        // SAFETY: a valid descriptor.
-        let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
-        offloads::restore(home, &name, ifindex);
+        free(home, &name, ifindex, &link);
     }
     recirculation::close(home)?;
     home.remove()?;

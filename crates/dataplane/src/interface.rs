@@ -6,6 +6,8 @@ use std::{
     os::fd::AsRawFd,
 };
 
+use libbpf_rs::libbpf_sys;
+
 use crate::Error;
 
 /// The names of the interfaces in this network namespace, but for loopback; sorted.
@@ -98,6 +100,17 @@ pub fn longest_frame(interfaces: impl IntoIterator<Item = impl AsRef<str>>) -> u
         .into_iter()
         .filter_map(|name| mtu_of(name.as_ref()));
     each.min().map_or(0, |mtu| (mtu + ETHERNET_HEADER).into())
+}
+
+/// What the kernel tells of the XDP program on an interface and of the driver; `None`: nothing.
+pub(crate) fn xdp_of(ifindex: u32) -> Option<libbpf_sys::bpf_xdp_query_opts> {
+    let mut opts = libbpf_sys::bpf_xdp_query_opts {
+        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
+        ..Default::default()
+    };
+    // SAFETY: the options are of the length that they name.
+    let failed = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) } != 0;
+    (!failed).then_some(opts)
 }
 
 /// An interface's hardware address; none: it has none of 48 bits.

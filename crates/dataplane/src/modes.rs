@@ -1,12 +1,10 @@
 //! One mode for all interfaces of a switch. What a program in a driver redirects to an interface whose driver has none of ours is
 //! lost on most, without a counter: so all are native, or none.
 
-use libbpf_rs::libbpf_sys;
-
 use crate::{
     Attached, Dataplane, Error, Home, Mode,
     attach::{self, runs_generic},
-    interface::{driver_of, ifindex_of},
+    interface::{driver_of, ifindex_of, xdp_of},
     links,
 };
 
@@ -99,11 +97,6 @@ fn why_generic(interface: &str) -> Option<String> {
 /// from 6.3 on.
 fn transmits(ifindex: u32) -> bool {
     const XDP_ACT_NDO_XMIT: u64 = 1 << 2;
-    let mut opts = libbpf_sys::bpf_xdp_query_opts {
-        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
-        ..Default::default()
-    };
-    // SAFETY: the options are of the length that they name.
-    let failed = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) } != 0;
-    failed || opts.feature_flags == 0 || opts.feature_flags & XDP_ACT_NDO_XMIT != 0
+    let features = xdp_of(ifindex).map_or(0, |told| told.feature_flags);
+    features == 0 || features & XDP_ACT_NDO_XMIT != 0
 }

@@ -1,11 +1,8 @@
 //! The XDP program of somebody else that is in the way on an interface, and how it goes.
 
-use libbpf_rs::{
-    libbpf_sys,
-    query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions},
-};
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 
-use crate::{Home, bpffs::switches, links::programs_at};
+use crate::{Home, bpffs::switches, interface::xdp_of, links::programs_at};
 
 /// What libxdp calls its program that runs others in turn.
 const DISPATCHER: &str = "xdp_dispatcher";
@@ -52,14 +49,7 @@ pub(crate) fn in_the_way(interface: &str, ifindex: u32) -> String {
 
 /// The id of the program on an interface, and what `ip` calls its mode.
 fn program_of(ifindex: u32) -> Option<(u32, &'static str)> {
-    let mut opts = libbpf_sys::bpf_xdp_query_opts {
-        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as u64,
-        ..Default::default()
-    };
-    // SAFETY: the options are of the length that they name.
-    if unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) } != 0 {
-        return None;
-    }
+    let opts = xdp_of(ifindex)?;
     let all = [
         (opts.drv_prog_id, "xdpdrv"),
         (opts.skb_prog_id, "xdpgeneric"),

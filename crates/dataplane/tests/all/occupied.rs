@@ -19,6 +19,16 @@ fn refusal(switch: &Switch) -> String {
     }
 }
 
+/// As `ip link set dev NAME xdpgeneric obj ...` does.
+pub fn attach_without_link(switch: &Switch, interface: &str) {
+    let program = switch.dataplane().program().as_fd().as_raw_fd();
+    let index = ifindex(interface) as i32;
+    // SAFETY: a program's descriptor, and no options.
+    let failed =
+        unsafe { libbpf_sys::bpf_xdp_attach(index, program, XDP_FLAGS_SKB_MODE, std::ptr::null()) };
+    assert_eq!(failed, 0);
+}
+
 fn beside_v0(test: fn(&Switch)) {
     in_namespace(move || {
         ip("link add v0 type veth peer name v1");
@@ -43,13 +53,7 @@ fn another_switch_is_named() {
 #[test]
 fn a_program_is_named_and_how_it_goes() {
     beside_v0(|switch| {
-        let program = switch.dataplane().program().as_fd().as_raw_fd();
-        let index = ifindex("v0") as i32;
-        // SAFETY: a program's descriptor, and no options.
-        let done = unsafe {
-            libbpf_sys::bpf_xdp_attach(index, program, XDP_FLAGS_SKB_MODE, std::ptr::null())
-        };
-        assert_eq!(done, 0);
+        attach_without_link(switch, "v0");
         let said = refusal(switch);
         assert!(said.contains("\"entry\" is (program "), "{said}");
         assert!(

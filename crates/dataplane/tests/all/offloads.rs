@@ -1,19 +1,14 @@
 //! What drivers must not do to packets before the programs see them. Needs root.
 
-use std::{
-    os::fd::{AsFd, AsRawFd},
-    process::Command,
-    ptr,
-};
+use std::process::Command;
 
 use dataplane::{Mode, detach};
 use harness::{
     Switch,
-    namespace::{ifindex, in_namespace, ip},
+    namespace::{in_namespace, ip},
 };
-use libbpf_rs::libbpf_sys;
 
-const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+use crate::occupied::attach_without_link;
 
 /// Whether a feature of an interface is on; as `ethtool` calls it.
 fn is_on(interface: &str, feature: &str) -> bool {
@@ -95,17 +90,7 @@ fn a_switch_that_is_refused_changes_nothing() {
         ip("link add v0 type veth peer name v1");
         turn("v0", "rx-gro-list", "on");
         let switch = Switch::load(&[], &[]);
-        let program = switch.dataplane().program().as_fd().as_raw_fd();
-        // SAFETY: a program's descriptor, and no options.
-        let done = unsafe {
-            libbpf_sys::bpf_xdp_attach(
-                ifindex("v0") as i32,
-                program,
-                XDP_FLAGS_SKB_MODE,
-                ptr::null(),
-            )
-        };
-        assert_eq!(done, 0);
+        attach_without_link(&switch, "v0");
         let refused = switch.dataplane().attach("v0", Mode::Generic);
         assert!(refused.is_err(), "{refused:?}");
         assert!(is_on("v0", "rx-gro-list") && is_on("v0", "rx-vlan-offload"));
