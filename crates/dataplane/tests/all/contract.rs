@@ -1,4 +1,4 @@
-//! What `bpf/discipline.h` offers, by a discipline that uses all of it (`crates/harness/bpf/trial.bpf.c`): steps, maps of
+//! What `bpf/discipline.h` offers, by a discipline that uses all of it (`lab/harness/bpf/trial.bpf.c`): steps, maps of
 //! its own, parameter words, given records, fan-out, recirculation.
 
 use std::{

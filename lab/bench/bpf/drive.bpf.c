@@ -27,7 +27,7 @@ struct plan {
 	__u8 front[FRONT_BYTES]; /* the request, without hash, key, tag and checksum */
 	__u8 unused[2];
 };
-_Static_assert(sizeof(struct plan) == 184, "crates/bench/src/drive.rs writes the same struct");
+_Static_assert(sizeof(struct plan) == 184, "lab/bench/src/drive.rs writes the same struct");
 
 /* key: 0. */
 struct {
@@ -70,7 +70,7 @@ struct {
 	__type(value, __u32);
 } targets SEC(".maps");
 
-/* As in crates/bench/src/drive.rs. */
+/* As in lab/bench/src/drive.rs. */
 INLINE __u64 scramble(__u64 x)
 {
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;

@@ -259,7 +259,14 @@ fn copied() -> Tree {
         }
     }
     let tree = Tree(tempfile::tempdir().unwrap());
-    for top in ["bpf", "crates", "disciplines", "Cargo.toml", "Cargo.lock"] {
+    for top in [
+        "bpf",
+        "crates",
+        "disciplines",
+        "lab",
+        "Cargo.toml",
+        "Cargo.lock",
+    ] {
         copy(&project().join(top), &tree.0.path().join(top));
     }
     tree
@@ -355,19 +362,16 @@ fn a_comment_makes_stale_what_runs_it() {
             .filter(|name| name.contains("--world sim") == is_sim);
         names.cloned().collect::<Vec<_>>()
     };
-    assert_eq!(stale("crates/sim/src/lib.rs", comment), of_world(true));
-    assert_eq!(
-        stale("crates/lab/src/namespace.rs", comment),
-        of_world(false)
-    );
+    assert_eq!(stale("lab/sim/src/lib.rs", comment), of_world(true));
+    assert_eq!(stale("lab/rack/src/namespace.rs", comment), of_world(false));
     assert_eq!(
         stale("disciplines/chain/experiments/craq-mixed.toml", "# words\n"),
         ["craq-mixed --quick", "craq-mixed --quick --world sim"]
     );
     for nothing in [
-        "crates/figures/src/lib.rs",
-        "crates/model/src/lib.rs",
-        "crates/harness/src/lib.rs",
+        "lab/figures/src/lib.rs",
+        "lab/model/src/lib.rs",
+        "lab/harness/src/lib.rs",
         "crates/store/tests/all/udp.rs",
         "crates/gateway/src/resp/frame_tests.rs",
     ] {

@@ -11,7 +11,7 @@ struct floor_key {
 };
 _Static_assert(sizeof(struct floor_key) == 24, "as `request` and `key_hash` stand in the header");
 
-/* Filled by crates/bench, which says how many entries the one has that it asks for. */
+/* Filled by lab/bench, which says how many entries the one has that it asks for. */
 #define FLOOR_TABLE(bytes_)                                                                        \
 	struct floor_value_##bytes_ {                                                              \
 		__u8 bytes[bytes_];                                                                \

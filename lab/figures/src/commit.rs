@@ -3,16 +3,17 @@
 use std::{path::Path, process::Command};
 
 /// Files that decide what is measured; tests and documents do not.
-const CODE: [&str; 9] = [
+const CODE: [&str; 10] = [
     "bpf",
     "crates",
     "disciplines",
+    "lab",
     "Cargo.lock",
     ":(exclude)*.md",
     ":(exclude)*/tests/*",
     ":(exclude)*tests.rs",
-    ":(exclude)crates/figures",
-    ":(exclude)crates/model",
+    ":(exclude)lab/figures",
+    ":(exclude)lab/model",
 ];
 
 fn git(project: &Path, words: &[&str]) -> Option<String> {

@@ -13,7 +13,7 @@ struct moment {
 	__u32 clock_ns; /* that reading the clock takes: it stands once in each way */
 };
 
-/* key: 0. crates/bench/src/ports.rs reads and writes the same struct. */
+/* key: 0. lab/bench/src/ports.rs reads and writes the same struct. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

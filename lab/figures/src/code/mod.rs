@@ -63,7 +63,7 @@ impl Code {
     pub fn read(project: &Path) -> anyhow::Result<Code> {
         let shared = Shared::read(&project.join("Cargo.toml"))?;
         let mut crates = BTreeMap::new();
-        for top in ["bpf", "crates", "disciplines"] {
+        for top in ["bpf", "crates", "disciplines", "lab"] {
             manifest::find(project, Path::new(top), &shared, &mut crates)?;
         }
         let mut sources = BTreeMap::new();
