@@ -1,20 +1,20 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
 
 mod halves;
-mod held;
 mod joins;
+mod keys;
 mod lease;
 mod lent;
-mod outside;
 mod pushes;
 mod read;
+mod recalls;
 mod replicas;
 mod reply;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod values;
 mod waiting;
-mod write;
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
@@ -35,17 +35,17 @@ use crate::{
 };
 use halves::Halves;
 pub use halves::TellError;
-use held::Held;
 use joins::Joins;
+use keys::{Job, Outcome};
 use lease::Home;
 use lent::Loans;
-use outside::Recalls;
+use recalls::Recalls;
 use replicas::Replicas;
 use reply::{Delayed, Origin, Replies};
 use tenants::Tenants;
 pub use tenants::UpdateError;
+use values::Held;
 use waiting::Waiting;
-use write::{Job, Outcome};
 
 /// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes that may wait for
 /// switches, or behind one another, over all keys: their values take 100 MB at most.

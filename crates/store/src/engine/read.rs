@@ -5,9 +5,9 @@ use wire::{Op, PART, PART_BYTES, Secret, Status, TENANT_SYSTEM};
 
 use super::{
     Engine,
-    held::{Compared, Raised},
     pushes::digest_of,
     reply::{Answer, Origin, Replies, Wanted},
+    values::{Compared, Raised},
     waiting::Asked,
 };
 use crate::{

@@ -11,9 +11,9 @@ use crate::{
     directory::KeyId,
     engine::{
         Engine,
+        keys::{Job, Outcome},
         lease::Home,
         reply::{Answer, Origin},
-        write::{Job, Outcome},
     },
     net::Outbox,
 };

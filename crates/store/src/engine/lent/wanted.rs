@@ -9,8 +9,8 @@ use crate::{
     directory::KeyId,
     engine::{
         Engine,
+        keys::Outcome,
         reply::{Answer, Origin},
-        write::Outcome,
     },
     mutants::{Mutant, mutant},
     net::Outbox,
