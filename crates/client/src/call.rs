@@ -584,7 +584,7 @@ impl Call {
         }
         let what = match source.raw_os_error() {
             Some(EMSGSIZE) => format!(
-                "cannot send {len} bytes to {}, more than the MTU on the way there carries, see \"Short paths\" in docs/operations.md",
+                "cannot send {len} bytes to {}, more than the MTU on the way there carries, see docs/operations/short-paths.md",
                 self.store
             ),
             _ => return Err(self.cannot_send(source)),

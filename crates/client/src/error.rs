@@ -246,7 +246,7 @@ fn reason(tenant: &Option<u32>) -> String {
 fn path(short_path: &bool) -> &'static str {
     match short_path {
         true => {
-            "; long datagrams get no answer from there and short ones do: the path's MTU seems to be below 1500, see \"Short paths\" in docs/operations.md"
+            "; long datagrams get no answer from there and short ones do: the path's MTU seems to be below 1500, see docs/operations/short-paths.md"
         }
         false => "",
     }

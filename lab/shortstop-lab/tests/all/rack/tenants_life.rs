@@ -1,4 +1,4 @@
-//! A tenant's life: what docs/operations.md tells people to type, line by line, with the command line and with curl;
+//! A tenant's life: what docs/operations/tenants.md tells people to type, line by line, with the command line and with curl;
 //! who sees what of whom; and that pages stay whose they were when the agent and the controller are restarted.
 
 use std::{
@@ -17,17 +17,19 @@ on_both!(
     pages_stay_whose_they_were_over_restarts
 );
 
-const OPERATIONS: &str = include_str!("../../../../../docs/operations.md");
+const PAGE: &str = include_str!("../../../../../docs/operations/tenants.md");
 const WRONG: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// The lines that stand between two comments of docs/operations.md.
+/// The commands that stand in a block between two comments of docs/operations/tenants.md.
 fn lines_of(part: &str) -> Vec<&'static str> {
     let begin = format!("<!-- {part} begin -->");
     let end = format!("<!-- {part} end -->");
-    let from = OPERATIONS.find(&begin).expect("the part begins") + begin.len();
-    let to = OPERATIONS.find(&end).expect("the part ends");
-    let lines = OPERATIONS[from..to].lines();
-    lines.filter_map(|line| line.strip_prefix("    ")).collect()
+    let from = PAGE.find(&begin).expect("the part begins") + begin.len();
+    let to = PAGE.find(&end).expect("the part ends");
+    let lines = PAGE[from..to].lines();
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with("```"))
+        .collect()
 }
 
 impl Rack {

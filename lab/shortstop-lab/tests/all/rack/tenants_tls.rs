@@ -1,4 +1,4 @@
-//! The controller beyond loopback: certificate and tokens, as docs/operations.md has it.
+//! The controller beyond loopback: certificate and tokens, as docs/operations/controller.md has it.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
