@@ -171,30 +171,33 @@ fn fill(line: &str, command: Option<&Command>, kept: Option<&Kept>) -> anyhow::R
     Ok(filled + rest)
 }
 
-/// `N`: so many decimals; `%`: as a percentage; `,`: whole, in groups of three digits.
+/// `N`: so many decimals; `%`: as a percentage; `,`: whole, in groups of three digits. Without a format: from a thousand on as
+/// with `,`, else with three decimals at most.
 fn formatted(value: &Value, format: &str) -> String {
     let Some(number) = value.as_f64() else {
         return value.as_str().map_or(value.to_string(), String::from);
     };
     match format {
-        "" => value.to_string(),
-        "%" => format!("{:.0} %", number * 100.0),
-        "," => {
-            let digits = format!("{number:.0}");
-            let count = digits.len();
-            let group = |(at, digit)| {
-                let separated = at > 0 && (count - at) % 3 == 0;
-                [separated.then_some(','), Some(digit)]
-            };
-            digits
-                .chars()
-                .enumerate()
-                .flat_map(group)
-                .flatten()
-                .collect()
+        "" if number.abs() < 1000.0 => {
+            let text = format!("{number:.3}");
+            text.trim_end_matches('0').trim_end_matches('.').into()
         }
+        "%" => format!("{:.0} %", number * 100.0),
+        "" | "," => grouped(number),
         decimals => format!("{number:.*}", decimals.parse().unwrap_or(3)),
     }
+}
+
+/// A number without its decimals, in groups of three digits.
+fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let count = digits.len();
+    let group = |(at, digit)| {
+        let separated = at > 0 && (count - at) % 3 == 0;
+        [separated.then_some(','), Some(digit)]
+    };
+    let grouped = digits.chars().enumerate().flat_map(group);
+    grouped.flatten().collect()
 }
 
 #[cfg(test)]
@@ -245,9 +248,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let filled = document(&text).filled(&mut results(dir.path())).unwrap();
         assert!(
-            filled.contains("\n| a | 0.349 |\n| n | 1234567 |\n"),
+            filled.contains("\n| a | 0.349 |\n| n | 1,234,567 |\n"),
             "{filled}"
         );
+    }
+
+    #[test]
+    fn a_figure_without_a_format_is_as_long_as_it_is_read() {
+        let plain = |value: Value| formatted(&value, "");
+        assert_eq!(plain(json!(0.4304)), "0.43");
+        assert_eq!(plain(json!(300.0)), "300");
+        assert_eq!(plain(json!(216.8577)), "216.858");
+        assert_eq!(plain(json!(24_431_587.81)), "24,431,588");
+        assert_eq!(plain(json!("a checker")), "a checker");
     }
 
     #[test]
