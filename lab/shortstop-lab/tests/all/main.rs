@@ -2,6 +2,7 @@
 
 mod bench;
 mod command_line;
+mod pages;
 mod programs;
 mod rack;
 mod topologies;
