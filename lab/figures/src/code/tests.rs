@@ -74,7 +74,7 @@ impl Tree {
         tree.crate_of("crates/agent", "[dependencies]\nwire.workspace = true\n");
         tree.crate_of("crates/world", "[dependencies]\nagent.workspace = true\n");
         tree.crate_of(
-            "crates/bench",
+            "lab/bench",
             "[package.metadata.figures]\nruns = [\"door\"]\n",
         );
         tree.crate_of(
@@ -124,7 +124,7 @@ fn a_change_reaches_what_runs_it_and_nothing_else() {
         ("crates/rig/src/sim.rs", &[a_sim, b_sim]),
         ("crates/rig/src/a.rs", &[a, a_sim]),
         ("crates/rig/src/b.toml", &[b, b_sim]),
-        ("crates/bench/src/lib.rs", &[bench]),
+        ("lab/bench/src/lib.rs", &[bench]),
     ] {
         let before = ALL.map(|command| tree.versions(command));
         tree.append(path, "# changed\n");
