@@ -24,7 +24,7 @@ help:
 	@echo 'make stress  every test again and again beside busy neighbours, and what failed how often  [ROUNDS=10]'
 	@echo 'make kernels what other kernels make of it, from 6.1 on: each in a virtual machine  [NAMES="6.1 6.12-rt newest"]'
 	@echo 'make drivers what a switch does on cards and interfaces of each kind  [KINDS="virtio vmxnet3/bond"] [KERNEL=6.1]'
-	@echo 'make lint    formatting and warnings, Rust and C'
+	@echo 'make lint    formatting and warnings of Rust and C, names, pages and their links'
 	@echo 'make bench   what hits and misses cost, as a table and target/bench.json'
 	@echo 'make figures  measure what is stale of the figures of README and docs, and write it there: the quick runs and the bench'
 	@echo '             [MINUTES=10: begin no run that ends later; again, and it goes on] [FULL=1: whole runs too, hours]'
