@@ -171,8 +171,8 @@ fn fill(line: &str, command: Option<&Command>, kept: Option<&Kept>) -> anyhow::R
     Ok(filled + rest)
 }
 
-/// `N`: so many decimals; `%`: as a percentage; `,`: whole, in groups of three digits. Without a format: from a thousand on as
-/// with `,`, else with three decimals at most.
+/// `N`: so many decimals; `%`: as a percentage; `,`: whole, in groups of three digits. Without a
+/// format: from a thousand on as with `,`, else with three decimals at most.
 fn formatted(value: &Value, format: &str) -> String {
     let Some(number) = value.as_f64() else {
         return value.as_str().map_or(value.to_string(), String::from);

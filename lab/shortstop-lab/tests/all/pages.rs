@@ -1,4 +1,5 @@
-//! Every command that a page shows is one that the programs take. Nothing is carried out: words are parsed, and no more.
+//! Every command that a page shows is one that the programs take. Nothing is carried out: words are
+//! parsed, and no more.
 
 use std::{
     collections::BTreeSet,
@@ -72,7 +73,8 @@ impl Shown {
     }
 }
 
-/// The commands of a shell text, each as its words: without comments, redirections, and what joins commands.
+/// The commands of a shell text, each as its words: without comments, redirections, and what joins
+/// commands.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let mut commands = vec![vec![]];
     for line in text.replace("\\\n", " ").lines() {
@@ -137,7 +139,8 @@ fn of_ours(words: &[String]) -> Option<(&'static str, &[String])> {
     }
 }
 
-/// Why a program does not take these words. `whole`: a command as it is typed; else only its subcommands and options must exist.
+/// Why a program does not take these words. `whole`: a command as it is typed; else only its
+/// subcommands and options must exist.
 fn refusal(program: &str, words: &[String], whole: bool) -> Option<String> {
     match program {
         "shortstop" => {
@@ -151,7 +154,8 @@ fn refusal(program: &str, words: &[String], whole: bool) -> Option<String> {
             is_wrong.then(|| error.to_string())
         }
         "shortstop-lab" => {
-            // Asked for help it parses what stands before, and does nothing. What stands behind `--` is another's.
+            // With `--help` the program parses the words before it, and does nothing. The words
+            // behind `--` are another program's.
             let own = words.iter().take_while(|word| *word != "--");
             let mut own: Vec<&str> = own.map(String::as_str).collect();
             let unknown_experiment = match *own {

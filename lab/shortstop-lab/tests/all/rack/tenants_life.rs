@@ -1,5 +1,6 @@
-//! A tenant's life: what docs/operations/tenants.md tells people to type, line by line, with the command line and with curl;
-//! who sees what of whom; and that pages stay whose they were when the agent and the controller are restarted.
+//! A tenant's life: what docs/operations/tenants.md tells people to type, line by line, with the
+//! command line and with curl; who sees what of whom; and that pages stay whose they were when the
+//! agent and the controller are restarted.
 
 use std::{
     collections::BTreeMap,
